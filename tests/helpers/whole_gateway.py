@@ -37,7 +37,7 @@ from taskgate.config import GatewayConfig, load
 from taskgate.errors import StoreFault, StoreUnavailable
 from taskgate.stores.base import Store
 from taskgate.stores.open import RedisOptions, SqliteOptions, open_store
-from taskgate.wiring.app import ConfigSource, Service
+from taskgate.wiring.app import Service
 from taskgate.wiring.build import Environment
 
 __all__ = [
@@ -263,8 +263,9 @@ async def running(
         for value in upstream.env.values():
             if len(value) >= SHORTEST:
                 noted(value)
-    read_again = None if source is None else ConfigSource(read=source)
-    service = Service(config, data_directory=data_directory, environment=environment, source=read_again)
+    # Left out where nothing is reloaded, so that the landing before can be played as well.
+    again = {} if source is None else {"read_config": source}
+    service = Service(config, data_directory=data_directory, environment=environment, **again)
     # Every test has an end of its own; this one is not to come first where the loop is paced.
     async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=600)) as http:
         await service.start()

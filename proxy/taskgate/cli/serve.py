@@ -7,6 +7,7 @@ import gc
 import os
 import signal
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import timedelta
 from functools import partial
@@ -28,7 +29,7 @@ from taskgate.telemetry import logs
 from taskgate.telemetry.auditlog.settings import AuditUnavailable
 from taskgate.telemetry.opentelemetry.settings import TracingUnavailable
 from taskgate.upstream.wire.trust import TlsFileRefused
-from taskgate.wiring.app import ConfigSource, ListenFailed, Service
+from taskgate.wiring.app import ListenFailed, Service
 from taskgate.wiring.shutdown import EndSignals
 
 
@@ -126,9 +127,9 @@ def serve(
     _configure_logs(config)
     _warn_of_missing_programs(config)
     _raise_open_limit(config)
-    source = None if file is None else ConfigSource(read=partial(_reload, file), relog=_configure_logs)
+    read_config = None if file is None else partial(_reload, file)
     try:
-        asyncio.run(_serve(config, directory, source, None if no_watch else watch))
+        asyncio.run(_serve(config, directory, read_config, None if no_watch else watch))
     except _START_ERRORS as error:
         fail(error, FAILED)
 
@@ -192,13 +193,18 @@ def _needs_directory(config: GatewayConfig) -> bool:
 
 
 async def _serve(
-    config: GatewayConfig, directory: Path | None, source: ConfigSource | None, watch: FileWatch | None
+    config: GatewayConfig,
+    directory: Path | None,
+    read_config: Callable[[], GatewayConfig] | None,
+    watch: FileWatch | None,
 ) -> None:
     loop, hangup, drain = asyncio.get_running_loop(), asyncio.Event(), config.server.drain
     signals = EndSignals(drain.delay + drain.timeout)
     signals.listen()
     loop.add_signal_handler(signal.SIGHUP, hangup.set)
-    service = Service(config, data_directory=directory, source=source, end=signals.end)
+    service = Service(
+        config, data_directory=directory, read_config=read_config, configure_logs=_configure_logs, end=signals.end
+    )
     try:
         if not await _start(service, signals.stop):
             return

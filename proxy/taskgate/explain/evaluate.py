@@ -28,36 +28,6 @@ from taskgate.domain.versions import Era, Peer, era_of
 from taskgate.protocol.extensions import AUTHORIZATION, BUILT_IN, Extension, ExtensionPolicy, is_declared
 from taskgate.protocol.vocabulary import TASKS_EXTENSION, TASKS_GET, TOOLS_CALL
 
-
-def source(config: GatewayConfig, *location: str | int) -> dict[str, Any]:
-    """Return the source of the key at a location."""
-    return {"from": dotted(location), "default": _is_default(config, location)}
-
-
-def with_source(config: GatewayConfig, value: Any, *location: str | int) -> dict[str, Any]:
-    """Return a value, a duration as the file writes it, with the source of the key at a location."""
-    return {"value": write_duration(value) if isinstance(value, timedelta) else value, **source(config, *location)}
-
-
-def value_at(config: GatewayConfig, *location: str | int) -> dict[str, Any]:
-    """Return the value of the key at a location, with its source."""
-    value: Any = config
-    for part in location:
-        value = value[part] if isinstance(part, int) or isinstance(value, Mapping) else getattr(value, part)
-    return with_source(config, value, *location)
-
-
-def _is_default(node: object, location: Location) -> bool:
-    for part in location:
-        if isinstance(node, BaseModel) and isinstance(part, str):
-            if part not in node.model_fields_set:
-                return True
-            node = getattr(node, part)
-        elif isinstance(node, Mapping | Sequence):
-            node = node[part]  # type: ignore[index]  # a mapping has names, a sequence numbers
-    return False
-
-
 MAX_DECLARED: Final = 64
 """Identifiers of a server's declaration that are listed."""
 
@@ -395,3 +365,35 @@ def _printable(name: str) -> str:
     """Cut and escape an identifier, which a server may have filled with anything."""
     cut = name[:MAX_IDENTIFIER]
     return cut if cut.isprintable() else cut.encode("unicode_escape").decode()
+
+
+# --- the keys that values come from -----------------------------------------------------------------------------------
+
+
+def source(config: GatewayConfig, *location: str | int) -> dict[str, Any]:
+    """Return the source of the key at a location."""
+    return {"from": dotted(location), "default": _is_default(config, location)}
+
+
+def with_source(config: GatewayConfig, value: Any, *location: str | int) -> dict[str, Any]:
+    """Return a value, a duration as the file writes it, with the source of the key at a location."""
+    return {"value": write_duration(value) if isinstance(value, timedelta) else value, **source(config, *location)}
+
+
+def value_at(config: GatewayConfig, *location: str | int) -> dict[str, Any]:
+    """Return the value of the key at a location, with its source."""
+    value: Any = config
+    for part in location:
+        value = value[part] if isinstance(part, int) or isinstance(value, Mapping) else getattr(value, part)
+    return with_source(config, value, *location)
+
+
+def _is_default(node: object, location: Location) -> bool:
+    for part in location:
+        if isinstance(node, BaseModel) and isinstance(part, str):
+            if part not in node.model_fields_set:
+                return True
+            node = getattr(node, part)
+        elif isinstance(node, Mapping | Sequence):
+            node = node[part]  # type: ignore[index]  # a mapping has names, a sequence numbers
+    return False

@@ -11,7 +11,7 @@ import asyncio
 import os
 import socket
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import timedelta
 from functools import partial
 from logging import getLogger
@@ -55,23 +55,13 @@ class ListenFailed(Exception):
     """An address is not available. The text is for the operator."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConfigSource:
-    """The source of the configuration.
-
-    `read` reads it again, on a thread; it raises ConfigurationError. `relog` is called with the new
-    configuration after a reload that changed the logging settings.
-    """
-
-    read: Callable[[], GatewayConfig]
-    relog: Callable[[GatewayConfig], None] = lambda _: None
-
-
 class Service:
     """One gateway, from `start` to `close`.
 
-    `data_directory` is for a store and keys without a configured path. `source` enables `reread`.
-    `end` is called when an operator requests a drain, and has to lead to `drain` and `close`;
+    `data_directory` is for a store and keys without a configured path. `read_config` reads the
+    configuration again, on a thread, for `reread`; it raises ConfigurationError. `configure_logs` is
+    called with the new configuration after a reload that changed the logging settings. `end` is
+    called when an operator requests a drain, and has to lead to `drain` and `close`;
     without it the request is refused.
 
     `_is_ending` is set when a drain or a close begins: from then on no reload is applied.
@@ -83,13 +73,15 @@ class Service:
         *,
         data_directory: Path | None,
         environment: Environment | None = None,
-        source: ConfigSource | None = None,
+        read_config: Callable[[], GatewayConfig] | None = None,
+        configure_logs: Callable[[GatewayConfig], None] = lambda _: None,
         end: Callable[[], None] | None = None,
     ) -> None:
         self._config = config
         self._data_directory = data_directory
         self._environment = environment or Environment()
-        self._source = source
+        self._read_config = read_config
+        self._configure_logs = configure_logs
         self._closers = Closers()
         environment = self._environment
         self._telemetry = TelemetryPipeline(
@@ -137,15 +129,15 @@ class Service:
             return await self._reload.apply(config)
 
     async def reread(self) -> Reloaded | None:
-        """Read the source again and apply it; None without a source."""
-        if self._source is None:
+        """Read the configuration again and apply it; None without `read_config`."""
+        if self._read_config is None:
             return None
         # Outside of the other lock: reading may never end, and `close` must not wait for it.
         async with self._reread_lock:
             if self._reload is None or self._is_ending:
                 return NOT_NOW
             try:
-                config = await asyncio.to_thread(self._source.read)
+                config = await asyncio.to_thread(self._read_config)
             except Exception as error:
                 return self._reload.fail(error)
             return await self.reload(config)
@@ -261,7 +253,7 @@ class Service:
             environment=self._environment,
             data_directory=self._data_directory,
             port=port,
-            relog=(lambda _: None) if self._source is None else self._source.relog,
+            configure_logs=self._configure_logs,
         )
         telemetry.begin(configuration_fingerprint)
         if config.auth.mode == "none":

@@ -64,11 +64,11 @@ class Reload:
         environment: Environment,
         data_directory: Path | None,
         port: int,
-        relog: Callable[[GatewayConfig], None],
+        configure_logs: Callable[[GatewayConfig], None],
     ) -> None:
         """`configuration_fingerprint` is that of `config`; reports and metrics show it.
 
-        `relog` is called with the configuration after its logging settings have changed. `port` is
+        `configure_logs` is called with the configuration after its logging settings have changed. `port` is
         the public listener's. `data_directory` is where keys without a configured file are.
         """
         self._config = config
@@ -79,7 +79,7 @@ class Reload:
         self._environment = environment
         self._data_directory = data_directory
         self._port = port
-        self._relog = relog
+        self._configure_logs = configure_logs
         self._last_problems: tuple[str, ...] = ()
 
     async def apply(self, config: GatewayConfig) -> Reloaded:
@@ -158,7 +158,7 @@ class Reload:
         self._listener.show(documents)
         telemetry.switch(next_telemetry)
         if config.logging != before.logging:
-            self._relog(config)
+            self._configure_logs(config)
         return True
 
     async def _authenticator(self, config: GatewayConfig) -> Authenticator | None:

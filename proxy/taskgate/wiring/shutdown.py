@@ -3,7 +3,7 @@
 `cli` handles SIGTERM and SIGINT with `EndSignals`: the first asks for a drain, the second for a
 hurry, and a process that hangs is killed. `Service.drain` calls `drain`, and `Service.close` then
 closes everything else with `Closers`. `hurry` is an event that is set when the operator wants an
-end at once. `unless` ends a wait for it.
+end at once. `wait_or_abort` ends a wait for it.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ GRACE: Final = timedelta(seconds=10)
 LAST_WORDS: Final = timedelta(seconds=2)
 """Time that the listener has for answers that are being written, also if no time is left."""
 LAST_MOMENT: Final = timedelta(milliseconds=150)
-"""Time that `unless` waits for cancelled work to end once `hurry` is set, and that each close
+"""Time that `wait_or_abort` waits for cancelled work to end once `hurry` is set, and that each close
 function gets then."""
 LAST_CONNECTIONS: Final = timedelta(milliseconds=20)
 """Time to accept connections that the system had begun to set up: a few network round trips."""
@@ -118,30 +118,30 @@ async def drain(
 
     The steps of a gateway alone differ from those of one with a shared store, which has other
     replicas. Alone, it waits until tasks and requests have ended and results were fetched, and only
-    then closes the listening socket. With others, the socket closes first (`_take_no_more`), and
+    then closes the listening socket. With others, the socket closes first (`_stop_new_work`), and
     the tasks of this process are the only wait.
     """
     rules, is_alone = config.server.drain, runtime.cluster.leasing is None
-    await _take_no_more(listener, runtime, delay, rules.timeout, hurry)
+    await _stop_new_work(listener, runtime, delay, rules.timeout, hurry)
     deadline = clock.elapsed() + rules.timeout.total_seconds()
     if rules.running_tasks == "wait":
         waited = _settled(runtime) if is_alone else runtime.runner.idle()
-        await unless(hurry, waited, within=rules.timeout)
-    await unless(hurry, runtime.sweeper.close(), moment=LAST_MOMENT)
-    await unless(hurry, runtime.runner.stop(), moment=LAST_MOMENT)
+        await wait_or_abort(hurry, waited, within=rules.timeout)
+    await wait_or_abort(hurry, runtime.sweeper.close(), moment=LAST_MOMENT)
+    await wait_or_abort(hurry, runtime.runner.stop(), moment=LAST_MOMENT)
     if is_alone:
         # No replica ends them: their hosts return to the next process.
         runtime.following.leave(frozenset(runtime.runner.left), rules.timeout)
         left = timedelta(seconds=max(deadline - clock.elapsed(), 0.0))
-        await unless(hurry, _settled(runtime), within=left)
-        await _close_door(listener)
+        await wait_or_abort(hurry, _settled(runtime), within=left)
+        await _close_socket(listener)
     left = timedelta(seconds=max(deadline - clock.elapsed(), 0.0))
-    await unless(hurry, _close_listener(listener, runtime, left))
+    await wait_or_abort(hurry, _close_listener(listener, runtime, left))
     # A task that was being created when the runner stopped may have started since.
-    await unless(hurry, runtime.runner.stop(), moment=LAST_MOMENT)
+    await wait_or_abort(hurry, runtime.runner.stop(), moment=LAST_MOMENT)
 
 
-async def _take_no_more(
+async def _stop_new_work(
     listener: PublicListener, runtime: Runtime, delay: timedelta, retry_after: timedelta, hurry: asyncio.Event
 ) -> None:
     """Serve for `delay` as before, then take no new work.
@@ -158,17 +158,17 @@ async def _take_no_more(
     shares_store = runtime.cluster.leasing is not None
     if shares_store:
         listener.retire()
-    await unless(hurry, asyncio.sleep(delay.total_seconds()))
+    await wait_or_abort(hurry, asyncio.sleep(delay.total_seconds()))
     if shares_store:
-        await _close_door(listener)
-        await unless(hurry, asyncio.sleep(LAST_ARRIVALS.total_seconds()))
+        await _close_socket(listener)
+        await wait_or_abort(hurry, asyncio.sleep(LAST_ARRIVALS.total_seconds()))
         runtime.subscriptions.finish()
         listener.wind_down()
     else:
         runtime.gateway.drain(retry_after)
 
 
-async def _close_door(listener: PublicListener) -> None:
+async def _close_socket(listener: PublicListener) -> None:
     """Close the listening socket, without losing connections that are being made.
 
     New ones are turned away first; those under way have LAST_CONNECTIONS to be accepted.
@@ -181,7 +181,7 @@ async def _close_door(listener: PublicListener) -> None:
 async def _settled(runtime: Runtime) -> None:
     """Wait until no task and no request to a server runs, and the results of tasks were fetched.
 
-    The wait for fetches is limited by itself, the others are not: callers use `unless`.
+    The wait for fetches is limited by itself, the others are not: callers use `wait_or_abort`.
     """
     await runtime.runner.idle()
     await runtime.upstreams.requests.wait_idle()
@@ -213,7 +213,7 @@ async def _close_listener(listener: PublicListener, runtime: Runtime, left: time
 # --- waits with a time limit ------------------------------------------------------------------------------------------
 
 
-async def unless(
+async def wait_or_abort(
     hurry: asyncio.Event,
     work: Coroutine[Any, Any, None],
     *,
@@ -225,7 +225,7 @@ async def unless(
     Work that has not ended then is cancelled, and its end awaited. If `hurry` is set when the work
     is cancelled, that wait is LAST_MOMENT long, and work that still runs is abandoned. Otherwise it
     has no limit, and setting `hurry` later does not shorten it. Returns normally in each case;
-    raises what `work` raises, unless it was cancelled or abandoned.
+    raises what `work` raises, wait_or_abort it was cancelled or abandoned.
     """
     working, hurrying = asyncio.ensure_future(work), asyncio.ensure_future(hurry.wait())
     limit = None if within is None else within.total_seconds()
@@ -257,4 +257,4 @@ class Closers(AsyncExitStack):
         self.push_async_callback(self._close, close)
 
     async def _close(self, close: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        await unless(self.hurry, close(), moment=LAST_MOMENT)
+        await wait_or_abort(self.hurry, close(), moment=LAST_MOMENT)

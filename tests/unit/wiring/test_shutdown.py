@@ -8,7 +8,7 @@ import pytest
 
 from helpers.waiting import bounded
 from taskgate.wiring import shutdown
-from taskgate.wiring.shutdown import Closers, unless
+from taskgate.wiring.shutdown import Closers, wait_or_abort
 
 LONG = timedelta(minutes=1)
 SHORT = timedelta(milliseconds=10)
@@ -37,7 +37,7 @@ async def heed_nothing(end: asyncio.Event) -> None:
 
 async def test_work_that_takes_too_long_is_cancelled() -> None:
     async with bounded():
-        await unless(asyncio.Event(), heed(), within=SHORT)
+        await wait_or_abort(asyncio.Event(), heed(), within=SHORT)
 
 
 async def test_work_that_ends_in_the_moment_after_a_hurry_is_not_cut() -> None:
@@ -47,7 +47,7 @@ async def test_work_that_ends_in_the_moment_after_a_hurry_is_not_cut() -> None:
         await asyncio.sleep(0)
         done.append(1)
 
-    await unless(in_a_hurry(), work(), moment=LONG)
+    await wait_or_abort(in_a_hurry(), work(), moment=LONG)
     assert done == [1]
 
 
@@ -56,7 +56,7 @@ async def test_what_it_raises_is_told() -> None:
         raise LookupError
 
     with pytest.raises(LookupError):
-        await unless(asyncio.Event(), work())
+        await wait_or_abort(asyncio.Event(), work())
 
 
 async def test_whoever_gives_up_waiting_ends_the_work() -> None:
@@ -69,7 +69,7 @@ async def test_whoever_gives_up_waiting_ends_the_work() -> None:
         finally:
             cancelled.set()
 
-    waiting = asyncio.create_task(unless(asyncio.Event(), work()))
+    waiting = asyncio.create_task(wait_or_abort(asyncio.Event(), work()))
     async with bounded():
         await begun.wait()
         waiting.cancel()

@@ -44,9 +44,8 @@ from taskgate.protocol.legacy.params import (
     read_task_options,
     stored_params,
 )
-from taskgate.protocol.legacy.results import WITHOUT_TASK, EraCrossing
+from taskgate.protocol.legacy.results import WITHOUT_TASK, EraCrossing, convert_tools, with_task_support
 from taskgate.protocol.legacy.tasks import create_result, list_result, related_result, task_object
-from taskgate.protocol.legacy.tools import convert_tools, with_task_support
 from taskgate.protocol.messages import (
     Message,
     Notification,
@@ -70,15 +69,9 @@ LISTING_CAPABILITY = f'{{"cancel":{{}},"list":{{"filter":{FILTER_CAPABILITY}}},"
 class LegacyDownstream:
     """Messages from and to legacy hosts; `version` is the gateway's, for the welcome.
 
-    With `lists`, callers can be told apart, so each may list its own tasks. By what they do:
-
-    - `decode`: the intent of a message; raises a DownstreamError for one that is refused.
-    - `welcome`, `pong`: answers of the gateway to `initialize` and `ping`.
-    - `answer`, `tools`: a server's response under the host's id. `crossing` is None for a legacy
-      server; a modern server's response is converted.
-    - `question`, `input_request`, `withdrawal`, `settled_task` and the like: questions of servers.
-    - `notification`, `progress`, `task_status`: notifications to a host.
-    - `task_created`, `task_state`, `task_page`, `task_outcome`: answers about the gateway's tasks.
+    With `lists`, callers can be told apart, so each may list its own tasks. `crossing` is None for a
+    response of a legacy server; a modern server's response is converted. `peer` is the host of a
+    session.
     """
 
     can_ask = staticmethod(capabilities.can_ask)

@@ -41,20 +41,7 @@ _MILLISECOND: Final = timedelta(milliseconds=1)
 class LegacyServerTasks:
     """Requests and responses about tasks of servers. It has no state; task ids are the server's own.
 
-    - `is_supported`: whether the server makes tasks of calls on request.
-    - `with_task`: the parameters of a call with a `task` member. Parameters that are no object stay
-      as they are.
-    - `params`: the parameters of a `tasks/*` request about a task.
-    - `read_created`: the first state of the task in the answer to the call; None if the answer is
-      the call's own response.
-    - `read_state`: the task in the answer to `tasks/get`; None if the server does not know it.
-    - `read_outcome`: the response to the call from the answer to `tasks/result`; None if the task
-      has not ended as far as known. The caller polls it then.
-
-    The three readers raise UpstreamFailed. The reason is `malformed` for a broken task. It is
-    `refused` for an error that says nothing about the task: the caller may send the request again.
-    For `read_outcome` it is also `closed` if the server cancelled the task, and `call_lost` if the
-    result of a completed task is gone.
+    A malformed response raises UpstreamFailed.
     """
 
     def is_supported(self, server: Peer) -> bool:

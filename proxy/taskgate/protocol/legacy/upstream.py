@@ -42,20 +42,12 @@ from taskgate.protocol.server_messages import (
 
 
 class LegacyUpstream:
-    """Messages to and from legacy servers.
+    """Messages to and from legacy servers. A malformed message raises UpstreamFailed.
 
-    `version` is the gateway's, for clientInfo; `extensions` says which extensions cross. Broken
-    messages raise UpstreamFailed.
-
-    - `handshake`, `read_welcome`, `initialized`: the start of a session, in that order.
-    - `call`, `cancel`: a request, and the notification that one is given up.
-    - `page_of_tools`: the parameters for one page of `tools/list`.
-    - `with_token_slot`: parameters of a call, split where `call` puts its id as progress token.
-    - `decode`: any message of the server; None for one that is ignored.
-    - `answer`: the response to a question of the server.
-    - `default_answer`: the answer to such a question if no host answers.
-    - `url_questions`, `is_accepted`: URLs that a server wants visited before it serves a request.
-    - `outcome`: the event that ends a task whose call got that response.
+    `version` is the gateway's, for clientInfo; `extensions` says which extensions cross. `host` is
+    the host of a session, None if there is none. `tasks` has what is about tasks that servers make
+    of calls. `url_questions` and `is_accepted` are about URLs that a server wants visited before it
+    serves a request.
     """
 
     tasks: Final = server_tasks.LegacyServerTasks()

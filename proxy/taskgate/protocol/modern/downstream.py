@@ -52,18 +52,9 @@ class ModernDownstream:
     """Messages from and to modern hosts; `version` is the gateway's.
 
     `names_server` returns for the name of a mount whether results of tasks there keep the server's
-    serverInfo. By what they do:
-
-    - `decode`: the intent of a request; raises a DownstreamError for one that is refused.
-    - `discovery`: the gateway's answer to `server/discover`.
-    - `answer`, `tools`: a server's response under the host's id, converted. A response that is no
-      complete result becomes an error.
-    - `round_of`, `missing_capabilities`, `passed_round`, `with_answers`: rounds that pass between
-      a modern server and a modern host.
-    - `input_required`, `is_valid_answer`, `digest`: rounds of the gateway itself.
-    - `notification`, `progress`, `wants_log`: notifications on the stream of a request.
-    - `task_created`, `task_state`, `acknowledgement`, `open_inputs`: the gateway's tasks.
-    - `subscription_granted` to `subscription_ended`: the stream of a `subscriptions/listen`.
+    serverInfo. `era` is the era of the server whose response is encoded. `info` is the serverInfo for
+    the host; None leaves the server's own. A round is a response that asks questions; the host sends
+    its request again, as a retry with the answers.
     """
 
     answer = staticmethod(results.convert_response)

@@ -64,21 +64,11 @@ _NOTICES: Final = names.RELAYED_NOTICES - {names.NOTE_ELICITATION_COMPLETE}
 
 
 class ModernUpstream:
-    """Messages to and from modern servers.
+    """Messages to and from modern servers. A malformed message raises UpstreamFailed.
 
-    `version` is the gateway's, for clientInfo; `extensions` says which extensions cross. Broken
-    messages raise UpstreamFailed.
-
-    - `discover`, `request`, `listen`, `list_tools`, `get_task`, `update_task`, `cancel_task`: the
-      text of a request, and its headers.
-    - `decode`: any message of the server; None for one that is ignored.
-    - `read_discovery`: the server's description; None if the server is of no known modern revision.
-    - `read_tools`: a page of `tools/list`. Tools with unsound header annotations are left out;
-      `without_unsound_tools` removes them from the response for hosts.
-    - `round_of`: the questions in a response; None for a complete result or an error.
-    - `can_ask`, `default_answer`, `input_responses`: how these questions are answered.
-    - `read_created_task`, `read_task`: a task that the server made of a call; None for none.
-    - `unanswered_error`, `error`, `empty_result`: responses that the gateway makes itself.
+    `version` is the gateway's, for clientInfo; `extensions` says which extensions cross. `host` is
+    the host behind a request, None if there is no host to ask. A modern server has no requests of
+    its own: its response is a round of questions, and the request is sent again with the answers.
     """
 
     can_ask = staticmethod(capabilities.can_ask)

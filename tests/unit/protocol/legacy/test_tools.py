@@ -9,7 +9,7 @@ from helpers.schema import check_definition
 from requirements import covers
 from taskgate.domain.policy import SupportOf, TaskSupport
 from taskgate.domain.versions import Revision
-from taskgate.protocol.legacy.tools import MAX_CACHED, convert_tools, with_task_support
+from taskgate.protocol.legacy.results import MAX_CACHED, convert_tools, with_task_support
 from unit.protocol.legacy.judge import EVERY_HOST, check
 
 
