@@ -11,6 +11,7 @@ from taskgate.admission.mounts import Mount
 from taskgate.admission.security_alerts import SecurityLog
 from taskgate.auth.bearer import bearer_token
 from taskgate.auth.context import AuthContext
+from taskgate.auth.jwt import VerifiedToken
 from taskgate.errors import AuthReason, KeysUnavailable, Unauthenticated
 from taskgate.streams.exchange import Exchange
 from taskgate.upstream.principal import Principal
@@ -22,8 +23,8 @@ class Callers(Protocol):
     async def identify(self, exchange: Exchange, mount: Mount) -> AuthContext:
         """The auth context of a request's caller.
 
-        Raises Unauthenticated without a valid token, and KeysUnavailable if the keys to verify it
-        are not available now.
+        A token that is good becomes the `token` of the exchange's admission. Raises Unauthenticated
+        without a valid token, and KeysUnavailable if the keys to verify it are not available now.
         """
         ...
 
@@ -42,8 +43,8 @@ class TokenAuthenticator(Protocol):
         """Whether a token was accepted before, and is cached."""
         ...
 
-    async def verify(self, token: str, *, audience: str) -> AuthContext:
-        """The context of a token for `audience`. Raises Unauthenticated or KeysUnavailable."""
+    async def verify(self, token: str, *, audience: str) -> VerifiedToken:
+        """Verify a token for `audience`. Raises Unauthenticated or KeysUnavailable."""
         ...
 
 
@@ -63,10 +64,12 @@ class BearerCallers:
 
     async def identify(self, exchange: Exchange, mount: Mount) -> AuthContext:
         try:
-            return await self._verifier.verify(self._token(exchange), audience=mount.resource)
+            verified = await self._verifier.verify(self._token(exchange), audience=mount.resource)
         except (Unauthenticated, KeysUnavailable) as refusal:
             self._security_log.log_unauthenticated(exchange, mount.name, refusal.reason)
             raise
+        exchange.head.token = verified
+        return verified.context
 
     def is_known(self, exchange: Exchange, mount: Mount) -> bool:
         head = exchange.head

@@ -1,17 +1,19 @@
-"""Verification of bearer tokens: `TokenVerifier`, which returns the auth context of a good token.
+"""Verification of bearer tokens: `TokenVerifier`, which returns a `VerifiedToken`.
 
 `bearer` parses the token and `claims` reads its identity; here are the signature check, by PyJWT's
-algorithms, and the cache of good tokens. PyJWT's own parser is not used: it would parse the token a
-second time, and take the time from the system.
+algorithms, and the cache of good tokens. A connection that has a VerifiedToken asks only that cache,
+by `recall`. PyJWT's own parser is not used: it would parse the token a second time, and take the
+time from the system.
 """
 
 import logging
 from base64 import urlsafe_b64decode
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from hashlib import sha256
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
 
 from jwt import PyJWK
 
@@ -54,13 +56,39 @@ class TokenListener(Protocol):
     def __call__(self, issuer: str, reason: str, is_cached: bool, caller: AuthContext | None = None) -> None: ...
 
 
+@dataclass(slots=True, eq=False, repr=False)
+class VerifiedToken:
+    """A token that was found good, in the cache of its verifier from `since` until `until`."""
+
+    verifier: "TokenVerifier"
+    key: tuple[bytes, str]
+    context: AuthContext
+    issuer: str
+    since: datetime
+    until: datetime
+
+    def recall(self) -> bool:
+        """Whether the cache still has the token. Counts as a use, and calls the listener if so."""
+        verifier, now = self.verifier, self.verifier._clock.wall()
+        if verifier._cache.get(self.key) is not self:
+            return False
+        # A clock that was set back may be before the start of the token.
+        if not self.since <= now < self.until:
+            del verifier._cache[self.key]
+            return False
+        verifier._cache.move_to_end(self.key)
+        verifier._listener(self.issuer, OK, True, self.context)
+        return True
+
+
 class TokenVerifier:
     """The verifier of tokens, by the settings and keys of the issuers that they name.
 
     A good token is cached for `cache_ttl`, at most until it expires; for that time the withdrawal
-    of a key may go unnoticed. Refusals are not cached, because a flood has a new token in each
-    request. `bound` are the parts of an identity from which `bind` makes a context. `listener` is
-    called with every outcome, once for each `verify`, before that returns or raises.
+    of a key may go unnoticed. Of too many, the least recently used is dropped. Refusals are not
+    cached, because a flood has a new token in each request. `bound` are the parts of an identity
+    from which `bind` makes a context. `listener` is called with every outcome, once for each
+    `verify`, before that returns or raises.
     """
 
     def __init__(
@@ -84,7 +112,9 @@ class TokenVerifier:
         self._bound = bound
         self._clock = clock
         self._listener = listener
-        self._cache = _TokenCache(cache_size, cache_ttl)
+        self._cache_size = cache_size
+        self._cache_ttl = cache_ttl
+        self._cache: OrderedDict[tuple[bytes, str], VerifiedToken] = OrderedDict()
 
     def is_cached(self, token: str, *, audience: str) -> bool:
         """Whether the cache has a token; a hint only, because it may have expired since.
@@ -93,16 +123,15 @@ class TokenVerifier:
         """
         return (sha256(token.encode("utf-8", "surrogatepass")).digest(), audience) in self._cache
 
-    async def verify(self, token: str, *, audience: str) -> AuthContext:
-        """The auth context of a token at the mount whose address is `audience`.
+    async def verify(self, token: str, *, audience: str) -> VerifiedToken:
+        """The verified token, with its auth context, at the mount whose address is `audience`.
 
         Raises Unauthenticated, or KeysUnavailable if the token cannot be verified now.
         """
         key = (sha256(token.encode("utf-8", "surrogatepass")).digest(), audience)
-        cached = self._cache.find(key, self._clock.wall())
-        if cached is not None:
-            self._listener(cached.issuer, OK, True, cached.context)
-            return cached.context
+        cached = self._cache.get(key)
+        if cached is not None and cached.recall():
+            return cached
         issuer = OTHER
         try:
             unverified = parse_token(token)
@@ -116,10 +145,12 @@ class TokenVerifier:
         except (Unauthenticated, KeysUnavailable) as refusal:
             self._listener(issuer, refusal.reason, False)
             raise
-        context = self._bind(identity, token)
-        self._cache.add(key, context, issuer, now, identity.expires_at - now)
+        context, until = self._bind(identity, token), now + min(self._cache_ttl, identity.expires_at - now)
+        verified = self._cache[key] = VerifiedToken(self, key, context, issuer, now, until)
+        while len(self._cache) > self._cache_size:
+            self._cache.popitem(last=False)
         self._listener(issuer, OK, False, context)
-        return context
+        return verified
 
     def _issuer_of(self, token: UnverifiedToken) -> tuple[IssuerSettings, Keys]:
         try:
@@ -154,43 +185,6 @@ def _check_signature(
             return
         reason = AuthReason.SIGNATURE
     raise Unauthenticated(reason, issuer=settings.name)
-
-
-class _CachedToken(NamedTuple):
-    context: AuthContext
-    issuer: str
-    since: datetime
-    until: datetime
-
-
-class _TokenCache:
-    """Good tokens by digest and audience; the least recently used is evicted first."""
-
-    def __init__(self, size: int, ttl: timedelta) -> None:
-        self._size = size
-        self._ttl = ttl
-        self._tokens: OrderedDict[tuple[bytes, str], _CachedToken] = OrderedDict()
-
-    def __contains__(self, key: tuple[bytes, str]) -> bool:
-        return key in self._tokens
-
-    def find(self, key: tuple[bytes, str], now: datetime) -> _CachedToken | None:
-        """The token, which counts as used now; None, and it is dropped, if it has expired."""
-        cached = self._tokens.get(key)
-        if cached is None:
-            return None
-        # A clock that was set back may be before the start of the token.
-        if cached.since <= now < cached.until:
-            self._tokens.move_to_end(key)
-            return cached
-        del self._tokens[key]
-        return None
-
-    def add(self, key: tuple[bytes, str], context: AuthContext, issuer: str, now: datetime, left: timedelta) -> None:
-        """Cache a token that expires after `left`; at most for the time to live of the cache."""
-        self._tokens[key] = _CachedToken(context, issuer, now, now + min(self._ttl, left))
-        while len(self._tokens) > self._size:
-            self._tokens.popitem(last=False)
 
 
 _MAX_TRIES: Final = 8

@@ -109,7 +109,7 @@ async def identify(config: GatewayConfig, upstream: str, token: str | None) -> I
     audience = resource_of(config, config.server.listen.port, config.upstreams[upstream].path)
     try:
         sent = bearer_token([] if token is None else [f"Bearer {token}"], "")
-        return (await verifier.verify(sent, audience=audience)).identity
+        return (await verifier.verify(sent, audience=audience)).context.identity
     except Unauthenticated as refusal:
         if not refusal.token_sent:
             raise TokenRefused(f"refused (missing): {REASONS['missing']}") from None

@@ -47,7 +47,7 @@ from taskgate.protocol.messages import Message, Request, Response
 from taskgate.sessions.binding import client_features
 from taskgate.sessions.host_session import HostSession
 from taskgate.sessions.registry import HostSessions
-from taskgate.streams.exchange import Exchange, HandledRequest, HttpMethod, HttpReply, InboundHead, RpcReply, error_of
+from taskgate.streams.exchange import Admission, Exchange, HandledRequest, HttpMethod, HttpReply, RpcReply, error_of
 from taskgate.streams.log_entries import StreamOrigin
 from taskgate.system.offload import LARGE, in_thread, offload
 from taskgate.telemetry.events import EventSink, ShadowPromotion, ToolCalled
@@ -173,7 +173,7 @@ class InSessionMessages:
         return HandledRequest(reply, peer.revision, rpc_reply.error)
 
     async def _session(
-        self, head: InboundHead, context: RequestContext, mount: Mount, caller: AuthContext
+        self, head: Admission, context: RequestContext, mount: Mount, caller: AuthContext
     ) -> HostSession:
         """Return the session that the request's head names, and note its host in `context`.
 
@@ -326,7 +326,7 @@ class InSessionMessages:
         return RpcReply(await offload(len(response.text), answer), error_of(response))
 
 
-def _check_revision(head: InboundHead) -> None:
+def _check_revision(head: Admission) -> None:
     """Raise UnsupportedVersion for a revision that is none of the legacy era.
 
     For what `classify` does not judge: a request without a message, and the head of a batch.

@@ -154,8 +154,12 @@ class Gateway:
                 if self._rules.live.current.rates.has_before_auth:
                     is_known = partial(self._callers.is_known, exchange, mount)
                     await self._gate.on_connection(exchange, mount.name, is_known)
-                # 2. The caller. Without credentials nothing is looked up, and the body is not read.
-                caller = context.caller = await self._identify(exchange, mount)
+                # 2. The caller. Without credentials nothing is looked up, and the body is not read. The
+                # connection remembers it with the head; then the token only must still be a good one.
+                caller = head.caller
+                if caller is None or (head.token is not None and not head.token.recall()):
+                    caller = head.caller = await self._identify(exchange, mount)
+                context.caller = caller
                 body = await exchange.body(self._in_flight, caller.key)
                 # The time in which a host sends its body does not count as the gateway's.
                 begun = self._clock.elapsed()
@@ -169,9 +173,7 @@ class Gateway:
                 # revision.
                 is_array = body[:1] != b"{" and is_batch(body)
                 if is_array and await self._in_session.takes_batches(exchange, context, mount, caller):
-                    if refused is not None:
-                        raise refused
-                    return await self._answer_batch(exchange, context, mount, caller, body, begun)
+                    return await self._answer_batch(exchange, context, mount, caller, body, begun, refused)
                 if len(body) > offload.LARGE:
                     message = await self._parse_in_thread(head.host_session, body)
                 else:
@@ -208,7 +210,7 @@ class Gateway:
         span = None
         if self._tracing is not None and request is not None:
             span = context.span = self._tracing.start_server_span(
-                request, mount=mount.name, revision=exchange.head.revision, fields=exchange.head.fields
+                request, mount=mount.name, revision=exchange.head.revision, fields=exchange.fields
             )
         # Until its era is known, an invalid message is refused by the rules of the modern era.
         era = Era.MODERN
@@ -221,7 +223,7 @@ class Gateway:
             route = classify(
                 message,
                 exchange.head.revision,
-                partial(read_headers, exchange.head.fields),
+                partial(read_headers, exchange.fields),
                 offers_tasks=mount.offers_tasks,
                 extensions=mount.extensions,
                 strict_names=self._rules.strict_names,
@@ -323,9 +325,20 @@ class Gateway:
             return error.with_traceback(None)
 
     async def _answer_batch(
-        self, exchange: Exchange, context: RequestContext, mount: Mount, caller: AuthContext, body: bytes, begun: float
+        self,
+        exchange: Exchange,
+        context: RequestContext,
+        mount: Mount,
+        caller: AuthContext,
+        body: bytes,
+        begun: float,
+        refused: TooManyBytes | None,
     ) -> HttpReply:
-        """Answer each message of a batch as if it came alone. Raises what `split_batch` raises."""
+        """Answer each message of a batch as if it came alone. Raises `refused`, and what `split_batch`
+        raises.
+        """
+        if refused is not None:
+            raise refused
         # Nothing else may hold the elements, which are a copy of the body.
         read = partial(self._read_batch, body)
         parts = [self._read_part(element) for element in await offload.offload(len(body), read)]

@@ -5,34 +5,67 @@ media types, declared length, and repeated headers. A failed check raises Reques
 constant `Rejection`, so that nothing that a host sent can come back in an answer. Doubtful framing
 also ends the connection.
 
+The checks get the header fields of `ADMISSION_FIELDS` and no others. So a connection can remember a
+head by these, and admit a later one with the same values without a check (`RememberedHead`).
+
 The configuration makes the names to check against with `allowed_hosts` and `allowed_origins`. Each
 set is complete and in lower case, because the door looks headers up in it. Pure.
 """
 
-from collections.abc import Container, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from ipaddress import ip_address
+from operator import attrgetter, itemgetter
 from typing import Final
 from urllib.parse import urlsplit
 
 from aiohttp import HttpVersion, hdrs
-from aiohttp.http import HttpVersion10, HttpVersion11
-from multidict import CIMultiDictProxy, istr
+from aiohttp.http import HttpVersion10, HttpVersion11, RawRequestMessage
+from multidict import istr
 
 from taskgate.domain.versions import MODERN
 from taskgate.protocol.vocabulary import SESSION_HEADER, VERSION_HEADER
-from taskgate.streams.exchange import HttpMethod, InboundHead, ListenerRefused
+from taskgate.streams.exchange import Admission, HttpMethod, ListenerRefused
 from taskgate.telemetry import events
-
-Headers = CIMultiDictProxy[str]
+from taskgate.telemetry.request_context import RequestContext
 
 _SESSION: Final = istr(SESSION_HEADER)
 _VERSION: Final = istr(VERSION_HEADER)
 _LAST_EVENT: Final = istr("Last-Event-ID")
+
+Fields = Mapping[istr, Sequence[str]]
+"""The values of each of ADMISSION_FIELDS, in their order; empty for a field that was not sent."""
+ADMISSION_FIELDS: Final = (
+    hdrs.ACCEPT,
+    hdrs.AUTHORIZATION,
+    hdrs.CONTENT_ENCODING,
+    hdrs.CONTENT_LENGTH,
+    hdrs.CONTENT_TYPE,
+    hdrs.EXPECT,
+    hdrs.FORWARDED,
+    hdrs.HOST,
+    _LAST_EVENT,
+    _SESSION,
+    _VERSION,
+    hdrs.ORIGIN,
+    hdrs.TRANSFER_ENCODING,
+    hdrs.UPGRADE,
+    hdrs.USER_AGENT,
+    hdrs.X_FORWARDED_FOR,
+)
+"""The fields that the admission of a head, its authentication and its RequestContext can read."""
+_REMEMBERED_NAMES: Final = frozenset(name.lower().encode() for name in ADMISSION_FIELDS if name != hdrs.CONTENT_LENGTH)
+"""The fields by which a head is remembered: all but the one that is checked for each message."""
+MOST_REMEMBERED: Final = 8
+"""The heads that a connection remembers: a proxy may send the requests of several callers on one."""
+MOST_REMEMBERED_BYTES: Final = 32 * 1024
+"""The bytes of these heads together."""
+
 _VERBS: Final = {verb.value: verb for verb in HttpMethod}
 _USUAL_PORTS: Final = ("80", "443")
 _LOOPBACK_NAMES: Final = ("localhost", "127.0.0.1", "[::1]")
-_LONGEST_ID: Final = 256
+_ID: Final = re.compile("[!-~]{1,256}").fullmatch
 _NO_ID: Final = "?"
 """Replaces an invalid id of a session or event. It is never generated, so it is always unknown."""
 
@@ -82,22 +115,37 @@ class RequestRejected(ListenerRefused):
         self.refusal = refusal
 
 
+class AdmissionGeneration:
+    """The number of the present generation of admissions. A reload ends it."""
+
+    __slots__ = ("number",)
+
+    def __init__(self) -> None:
+        self.number = 0
+
+    def end(self) -> None:
+        """Have no head admitted as it was before."""
+        self.number += 1
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Door:
     """The checks of a listener. Names are in lower case, sizes in bytes.
 
-    `paths` are those of the present mounts. A reload may change them while a request waits.
+    `paths` are those of the present mounts. A reload may change them while a request waits, and ends
+    the `generation`.
     """
 
     hosts: frozenset[str]
     origins: frozenset[str]
     paths: Container[str]
     max_body: int
+    generation: AdmissionGeneration = field(default_factory=AdmissionGeneration)
 
-    def admit(self, method: str, target: str, version: HttpVersion, headers: Headers) -> InboundHead:
-        """Check a head, and return it. Raises RequestRejected at the first failed check."""
-        self.greet(method, version, headers)
-        if hdrs.ORIGIN in headers and any(each.lower() not in self.origins for each in headers.getall(hdrs.ORIGIN)):
+    def admit(self, method: str, target: str, version: HttpVersion, fields: Fields) -> Admission:
+        """Check a head, and return its admission. Raises RequestRejected at the first failed check."""
+        self.greet(method, version, fields)
+        if fields[hdrs.ORIGIN] and any(each.lower() not in self.origins for each in fields[hdrs.ORIGIN]):
             raise RequestRejected(WRONG_ORIGIN)
         path, _, query = target.partition("?")
         if path not in self.paths:
@@ -107,43 +155,47 @@ class Door:
             raise RequestRejected(WRONG_METHOD)
         if verb is HttpMethod.POST:
             # The body must declare itself as JSON in UTF-8, uncompressed.
-            media = headers.get(hdrs.CONTENT_TYPE, "")
-            if media != "application/json" and not _is_json(media):
+            media = fields[hdrs.CONTENT_TYPE][:1]
+            if not media or (media[0] != "application/json" and not _is_json(media[0])):
                 raise RequestRejected(WRONG_MEDIA)
-            if hdrs.CONTENT_ENCODING in headers and not _is_identity(headers.getall(hdrs.CONTENT_ENCODING)):
+            if fields[hdrs.CONTENT_ENCODING] and not _is_identity(fields[hdrs.CONTENT_ENCODING]):
                 raise RequestRejected(WRONG_MEDIA)
-        accept = ",".join(headers.getall(hdrs.ACCEPT, ()))
+        accept = ",".join(fields[hdrs.ACCEPT])
         accepts_json, accepts_stream = _USUAL_ACCEPTS.get(accept) or read_accept(accept)
         # A POST is answered with either, a GET with a stream only. A DELETE has no body to accept.
         if not accepts_stream and (verb is HttpMethod.GET or (verb is HttpMethod.POST and not accepts_json)):
             raise RequestRejected(NOT_ACCEPTABLE)
-        if int(headers.get(hdrs.CONTENT_LENGTH, 0)) > self.max_body:
+        if fields[hdrs.CONTENT_LENGTH] and int(fields[hdrs.CONTENT_LENGTH][0]) > self.max_body:
             raise RequestRejected(BODY_TOO_LARGE)
-        revisions = headers.getall(_VERSION, ())
+        revisions = fields[_VERSION]
         revision = None if not revisions else revisions[0] if len(revisions) == 1 else _only_modern(revisions)
         host_session = last_event = None
         # The modern era has neither sessions nor resumable streams: their headers are ignored
         # (V-ERA-4).
         if revision not in MODERN:
-            sessions = headers.getall(_SESSION, None)
-            host_session = None if sessions is None else _id(sessions)
-            events = headers.getall(_LAST_EVENT, None) if verb is HttpMethod.GET else None
+            sessions, last_events = fields[_SESSION], fields[_LAST_EVENT] if verb is HttpMethod.GET else ()
+            if len(sessions) > 1 or len(last_events) > 1:
+                raise RequestRejected(SENT_TWICE)
+            # An invalid id becomes the unknown one, so that no store gets it.
+            if sessions:
+                host_session = sessions[0] if _ID(sessions[0]) else _NO_ID
             # Hosts without an event id may send an empty header.
-            last_event = None if events is None or events == [""] else _id(events)
-        return InboundHead(
+            if last_events and last_events[0]:
+                last_event = last_events[0] if _ID(last_events[0]) else _NO_ID
+        return Admission(
             verb,
             path,
             host_session,
             revision,
             accepts_json,
             accepts_stream,
-            tuple(headers.getall(hdrs.AUTHORIZATION, ())),
+            tuple(fields[hdrs.AUTHORIZATION]),
             query,
             last_event,
-            headers.items(),
+            self.generation.number,
         )
 
-    def greet(self, method: str, version: HttpVersion, headers: Headers) -> None:
+    def greet(self, method: str, version: HttpVersion, fields: Fields) -> None:
         """Check framing and host, which is all for a request for a public document.
 
         Rejects what two parsers could read differently, and whatever would change the protocol.
@@ -151,18 +203,87 @@ class Door:
         """
         if version not in (HttpVersion11, HttpVersion10):
             raise RequestRejected(WRONG_HTTP)
-        if hdrs.TRANSFER_ENCODING in headers:
+        if fields[hdrs.TRANSFER_ENCODING]:
             if version == HttpVersion10:
                 raise RequestRejected(BAD_REQUEST)
-            if headers[hdrs.TRANSFER_ENCODING].lower() != "chunked":
+            if fields[hdrs.TRANSFER_ENCODING][0].lower() != "chunked":
                 raise RequestRejected(NOT_IMPLEMENTED)
-        if hdrs.UPGRADE in headers or method == hdrs.METH_CONNECT:
+        if fields[hdrs.UPGRADE] or method == hdrs.METH_CONNECT:
             raise RequestRejected(NOT_IMPLEMENTED)
-        if hdrs.EXPECT in headers and headers[hdrs.EXPECT].lower() != "100-continue":
+        if fields[hdrs.EXPECT] and fields[hdrs.EXPECT][0].lower() != "100-continue":
             raise RequestRejected(WRONG_EXPECTATION)
-        host = headers.get(hdrs.HOST, "")
+        host = fields[hdrs.HOST][0] if fields[hdrs.HOST] else ""
         if host not in self.hosts and host.lower() not in self.hosts:
             raise RequestRejected(WRONG_HOST)
+
+
+RawFields = tuple[tuple[bytes, bytes], ...]
+"""All header fields of a request, as they came."""
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class RememberedHead:
+    """A head that was admitted, and whose caller is known. `Endpoint` finds it for a later request.
+
+    A later head is the same if it has the same method, target and version, and the same names of
+    fields in the same order. Its values of ADMISSION_FIELDS are equal, but for Content-Length; others
+    may differ. The admission is good only in its generation.
+
+    - `count` is the number of fields. `read` returns those that are compared, which are `values`
+      here; `others` are the places and names of the others.
+    - `address` and `agent` are for the RequestContext.
+    """
+
+    method: str
+    target: str
+    version: HttpVersion
+    count: int
+    read: Callable[[RawFields], object]
+    values: object
+    others: list[tuple[int, bytes]]
+    size: int
+    admission: Admission
+    address: str
+    agent: str | None
+
+
+def remember(
+    heads: list[RememberedHead],
+    message: RawRequestMessage,
+    admission: Admission,
+    context: RequestContext,
+) -> None:
+    """Add an admitted head to those of its connection, and drop the oldest of too many."""
+    raw: RawFields = message.raw_headers
+    places, others, size = list[int](), list[tuple[int, bytes]](), len(message.path)
+    for place, (name, value) in enumerate(raw):
+        size += len(name) + len(value)
+        if name.lower() in _REMEMBERED_NAMES:
+            places.append(place)
+        else:
+            others.append((place, name))
+    # There is at least one place, because an admitted head has a Host.
+    read = itemgetter(*places)
+    heads.append(
+        RememberedHead(
+            message.method,
+            message.path,
+            message.version,
+            len(raw),
+            read,
+            read(raw),
+            others,
+            size,
+            admission,
+            context.address,
+            context.agent,
+        )
+    )
+    while len(heads) > MOST_REMEMBERED or sum(map(_SIZE, heads)) > MOST_REMEMBERED_BYTES:
+        del heads[0]
+
+
+_SIZE: Final = attrgetter("size")
 
 
 def allowed_hosts(
@@ -216,7 +337,7 @@ def _is_loopback(host: str) -> bool:
         return host.lower() == "localhost"
 
 
-def head_size(target: str, fields: tuple[tuple[bytes, bytes], ...]) -> int:
+def head_size(target: str, fields: RawFields) -> int:
     """Return the size of a head in bytes, except spacing around values."""
     return len(target) + sum(len(name) + len(value) + len(": \r\n") for name, value in fields)
 
@@ -254,7 +375,7 @@ def _is_json(kind: str) -> bool:
     return media == "application/json" and all(charset == "utf-8" for charset in charsets)
 
 
-def _is_identity(codings: list[str]) -> bool:
+def _is_identity(codings: Sequence[str]) -> bool:
     return all(coding.lower() == "identity" for coding in codings)
 
 
@@ -267,18 +388,6 @@ def _only_modern(revisions: Sequence[str]) -> str:
     if modern is None:
         raise RequestRejected(SENT_TWICE)
     return modern
-
-
-def _id(values: list[str]) -> str:
-    """Return an id as it was sent, or the unknown id if it is invalid, so that no store gets it.
-
-    Raises RequestRejected if the header was sent twice.
-    """
-    if len(values) > 1:
-        raise RequestRejected(SENT_TWICE)
-    text = values[0]
-    visible = text.isascii() and text.isprintable() and " " not in text
-    return text if visible and 0 < len(text) <= _LONGEST_ID else _NO_ID
 
 
 _USUAL_ACCEPTS: Final = {

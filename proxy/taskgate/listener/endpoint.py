@@ -2,10 +2,12 @@
 
 aiohttp calls `answer` for each parsed request of a connection. The steps are:
 
-1. open a RequestContext (`RequestContexts`);
-2. wait for room in the audit log;
-3. check the head (`door`);
-4. pass an exchange to the gateway (`stream`), and send the reply.
+1. find the head among those that the connection remembers (`RememberedHead`);
+2. open a RequestContext (`RequestContexts`);
+3. wait for room in the audit log;
+4. check the head, unless it was found (`door`);
+5. pass an exchange to the gateway (`stream`), and send the reply;
+6. remember the head if the gateway has found its caller.
 
 Every parsed request gets one context and one answer. The context is the last event of its request.
 The gateway sees only requests that are complete and within bounds.
@@ -14,16 +16,27 @@ The gateway sees only requests that are complete and within bounds.
 import asyncio
 import logging
 from base64 import b32encode
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from itertools import count
-from typing import Final
+from itertools import count, repeat
+from typing import Final, cast
 
 from aiohttp import hdrs, web
 
 from taskgate.clock import Clock, Entropy
 from taskgate.listener.answers import public_document
-from taskgate.listener.door import HEAD_TOO_LARGE, NO_ROOM, Door, Rejection, RequestRejected, head_size
+from taskgate.listener.door import (
+    ADMISSION_FIELDS,
+    HEAD_TOO_LARGE,
+    NO_ROOM,
+    Door,
+    Fields,
+    Rejection,
+    RememberedHead,
+    RequestRejected,
+    head_size,
+    remember,
+)
 from taskgate.listener.peers import Peers, read_peer
 from taskgate.listener.protocol import HostConnection
 from taskgate.listener.stream import ExchangeTerms, HostExchange
@@ -37,6 +50,7 @@ NO_VERB: Final = "_OTHER"
 _PREFIX_BYTES: Final = 5
 """Random bytes of a process; eight characters in an id."""
 _ROUTES: Final = ("mcp", "prm", "other")
+_NO_FIELDS: Final[Fields] = {}
 
 _log = logging.getLogger("taskgate.listener")
 
@@ -49,23 +63,32 @@ class RequestContexts:
     def __init__(self, peers: Peers, entropy: Entropy) -> None:
         self._peers = peers
         self._has_warned = False
-        self._prefix = b32encode(entropy.token(_PREFIX_BYTES)).decode().lower()
-        self._next = count(1).__next__
+        prefix = b32encode(entropy.token(_PREFIX_BYTES)).decode().lower()
+        self.new_id: Callable[[], str] = map(f"{prefix}-{{}}".format, count(1)).__next__
+        """Returns the id of another context."""
 
-    def open(self, http: web.BaseRequest) -> RequestContext:
-        """Open the context of a request, from its head."""
-        headers, peers = http.headers, self._peers
+    def open(self, http: web.BaseRequest, known: RememberedHead | None) -> tuple[RequestContext, Fields]:
+        """Open the context of a request, and return with it the fields for the admission of its head.
+
+        A `known` head needs no admission.
+        """
+        # A path is compared as it came: it is never decoded.
+        message = http._message
+        path = message.path.partition("?")[0]
+        if known is not None:
+            return RequestContext(self.new_id(), known.address, message.method, path, known.agent), _NO_FIELDS
+        values, peers = map(message.headers.getall, ADMISSION_FIELDS, repeat(())), self._peers
+        fields: Fields = dict(zip(ADMISSION_FIELDS, values, strict=True))
         if peers.trusts_any:
-            address = peers.address_of(http.remote, headers.getall(peers.header, ()))
+            address = peers.address_of(http.remote, fields[peers.field])
         else:
             _, address = read_peer(http.remote or "")
-        if not self._has_warned and (hdrs.X_FORWARDED_FOR in headers or hdrs.FORWARDED in headers):
-            self._warn_of_proxy(http)
-        # A path is compared as it came: it is never decoded.
-        path, agent = http.raw_path.partition("?")[0], headers.get(hdrs.USER_AGENT)
-        return RequestContext(f"{self._prefix}-{self._next()}", address, http.method, path, agent)
+        if not self._has_warned and (fields[hdrs.X_FORWARDED_FOR] or fields[hdrs.FORWARDED]):
+            self._warn_of_proxy(http, fields)
+        agents = fields[hdrs.USER_AGENT]
+        return RequestContext(self.new_id(), address, message.method, path, agents[0] if agents else None), fields
 
-    def _warn_of_proxy(self, http: web.BaseRequest) -> None:
+    def _warn_of_proxy(self, http: web.BaseRequest, fields: Fields) -> None:
         """Log once that hosts seem to come through a proxy that is not configured.
 
         They then count as one address. A forwarding header from a peer that is no trusted proxy, or
@@ -76,7 +99,7 @@ class RequestContexts:
             text = (
                 "a peer that is not in server.trusted_proxies sends forwarding headers: if it is a proxy, add it there"
             )
-        elif peers.header not in http.headers:
+        elif not fields[peers.field]:
             text = "a trusted proxy sends a forwarding header other than the one in server.forwarded_header"
         else:
             return
@@ -88,7 +111,7 @@ class RequestContexts:
         """Open the context of bytes that were no request, but get an answer. Nothing of them is
         stored.
         """
-        return RequestContext(f"{self._prefix}-{self._next()}", self._peers.address_of(http.remote), NO_VERB, "")
+        return RequestContext(self.new_id(), self._peers.address_of(http.remote), NO_VERB, "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,29 +140,30 @@ class Endpoint:
     async def answer(self, http: web.BaseRequest) -> web.StreamResponse:
         """Answer one request. Called by aiohttp, for one request of a connection at a time."""
         began = self.clock.elapsed()
-        connection = http.protocol
-        assert isinstance(connection, HostConnection)
-        context = self.request_contexts.open(http)
-        token = request_context.attach(context)
+        connection = cast("HostConnection", http.protocol)
+        # While a request waits for room a reload may happen, so its head is checked after the wait.
+        known = self._recall(http, connection.heads) if connection.heads and not self.trail.is_full else None
+        context, fields = self.request_contexts.open(http, known)
         path = context.path
         route = "prm" if path in self.documents else "mcp" if path in self.door.paths else "other"
-        if route == "other":
-            # An unknown path may be a secret of another system, whatever the request is rejected
-            # for.
-            context.path = ""
+        # An unknown path may be a secret of another system, whatever the request is rejected for.
+        context.path = "" if route == "other" else path
+        token = request_context.attach(context)
         self._active[route] += 1
         try:
             if self.trail.is_full and not await self.trail.room():
                 raise RequestRejected(NO_ROOM)
             # Only if more bytes arrived at once than a head may have; else it cannot be too large.
-            if connection.long_heads and head_size(http.raw_path, http._message.raw_headers) > self.max_header:
+            if connection.long_heads and head_size(http.raw_path, http.raw_headers) > self.max_header:
                 raise RequestRejected(HEAD_TOO_LARGE)
             # A reload during the wait may have removed the document: its path is then an unknown one.
             if route == "prm" and path in self.documents:
-                return self._answer_document(http, context, began)
-            head = self.door.admit(http.method, http.raw_path, http.version, http.headers)
-            exchange = HostExchange(http, head, self.terms, context.address)
+                return self._answer_document(http, context, fields, began)
+            admission = known.admission if known else self.door.admit(http.method, http.raw_path, http.version, fields)
+            exchange = HostExchange(http, admission, self.terms, context.address)
             response = await self._answer_by_gateway(exchange, connection)
+            if known is None and admission.caller is not None and not http._message.should_close:
+                remember(connection.heads, http._message, admission, context)
             # A plain answer is not sent to a host that has disconnected, and so not recorded.
             if exchange.is_streaming or not connection.lost.done():
                 self._note_answer(context, route, response.status, began)
@@ -158,12 +182,8 @@ class Endpoint:
                 # closing.
                 self._note_answer(context, route, None, began)
             request_context.detach(token)
-        if connection.leaving and response.prepared and response.keep_alive:
-            # The head was sent before `leaving` was set, and promised keep-alive. The host may act
-            # on that at once.
-            connection.keep_promise()
-        elif connection.leaving or connection.closing:
-            response.force_close()
+        if connection.leaving or connection.closing:
+            _end(connection, response)
         return response
 
     def active(self) -> dict[tuple[str], int]:
@@ -177,9 +197,33 @@ class Endpoint:
             self._note_refusal(context, refusal)
             self._note_answer(context, "other", refusal.status, now)
 
-    def _answer_document(self, http: web.BaseRequest, context: RequestContext, began: float) -> web.StreamResponse:
+    def _recall(self, http: web.BaseRequest, heads: list[RememberedHead]) -> RememberedHead | None:
+        """Return the remembered head that a request has; None if it is another one, or its body is
+        too large.
+        """
+        message, generation = http._message, self.door.generation.number
+        raw = message.raw_headers
+        if int(message.headers.get(hdrs.CONTENT_LENGTH, 0)) > self.door.max_body:
+            return None
+        for head in heads:
+            if (
+                head.admission.generation == generation
+                and head.count == len(raw)
+                and head.read(raw) == head.values
+                and (head.method, head.target, head.version) == (message.method, message.path, message.version)
+            ):
+                for place, name in head.others:
+                    if raw[place][0] != name:
+                        break
+                else:
+                    return head
+        return None
+
+    def _answer_document(
+        self, http: web.BaseRequest, context: RequestContext, fields: Fields, began: float
+    ) -> web.StreamResponse:
         """Answer a request for a public document."""
-        self.door.greet(http.method, http.version, http.headers)
+        self.door.greet(http.method, http.version, fields)
         response = public_document(http.method, self.documents[context.path])
         if not http.content.is_eof():
             # The body of such a request is not read.
@@ -221,3 +265,13 @@ class Endpoint:
             raise
         finally:
             connection.exchange = None
+
+
+def _end(connection: HostConnection, response: web.StreamResponse) -> None:
+    """Close a connection that is leaving or closing, after its answer."""
+    if connection.leaving and response.prepared and response.keep_alive:
+        # The head was sent before `leaving` was set, and promised keep-alive. The host may act on
+        # that at once.
+        connection.keep_promise()
+    else:
+        response.force_close()

@@ -22,7 +22,7 @@ from aiohttp import web
 
 from taskgate.clock import Clock, Entropy, SystemEntropy
 from taskgate.listener.acceptor import Acceptor
-from taskgate.listener.door import Door
+from taskgate.listener.door import AdmissionGeneration, Door
 from taskgate.listener.endpoint import Endpoint, RequestContexts
 from taskgate.listener.patience import HEAD_TIMEOUT, WRITE_TIMEOUT, ConnectionSettings
 from taskgate.listener.peers import ForwardedHeader, Network, Peers
@@ -82,12 +82,14 @@ class PublicListener:
             write_timeout=settings.write_timeout,
         )
         self._documents = dict(documents)
+        self._generation = AdmissionGeneration()
         self._endpoint = Endpoint(
             door=Door(
                 hosts=settings.allowed_hosts,
                 origins=settings.allowed_origins,
                 paths=paths,
                 max_body=settings.max_body,
+                generation=self._generation,
             ),
             documents=self._documents,
             engine=answer,
@@ -131,6 +133,12 @@ class PublicListener:
         """Replace the public documents."""
         self._documents.clear()
         self._documents.update(documents)
+
+    def forget_admissions(self) -> None:
+        """Have each connection check the head of its next request anew: something that admission
+        depends on has changed.
+        """
+        self._generation.end()
 
     def active(self) -> dict[tuple[str], int]:
         """Return the number of requests under way, by route label. Safe on any thread."""

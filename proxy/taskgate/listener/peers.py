@@ -15,6 +15,8 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_add
 from itertools import islice
 from typing import Final, Literal
 
+from aiohttp import hdrs
+
 from taskgate.streams.exchange import UNKNOWN
 
 Network = IPv4Network | IPv6Network
@@ -49,6 +51,7 @@ class Peers:
         self._trusted = tuple(trusted)
         self._hops = _forwarded if header == "forwarded" else _forwarded_for
         self.header: Final = header
+        self.field: Final = hdrs.FORWARDED if header == "forwarded" else hdrs.X_FORWARDED_FOR
         self.trusts_any = bool(trusted)
         """Whether a proxy is trusted; otherwise the headers need not be read."""
 

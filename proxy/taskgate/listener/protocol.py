@@ -32,7 +32,7 @@ from aiohttp.http_exceptions import HttpProcessingError, LineTooLong
 from aiohttp.streams import EMPTY_PAYLOAD, StreamReader
 from aiohttp.web_protocol import _ErrInfo
 
-from taskgate.listener.door import BAD_REQUEST, HEAD_TOO_LARGE, TOO_SLOW, Rejection
+from taskgate.listener.door import BAD_REQUEST, HEAD_TOO_LARGE, TOO_SLOW, Rejection, RememberedHead
 from taskgate.listener.patience import ConnectionSettings, HeadWatch, WriteWatch
 from taskgate.listener.tls import TlsWire
 from taskgate.telemetry.request_context import no_request
@@ -89,6 +89,7 @@ class HostConnection(web.RequestHandler):
     - `closing` is set by `wind_down`: the listener closes. `Endpoint` lets the answer of the
       exchange under way close the connection.
     - `exchange` is the one that the gateway works on, set by `Endpoint`; None between requests.
+    - `heads` are those of admitted requests, the oldest first, which `Endpoint` remembers.
     - `long_heads`: a head may be too large, so that `Endpoint` measures each. Never unset.
     - `lost` is done when the connection is gone.
     - `_latest_body` is the body of the request that was parsed last, complete or not.
@@ -111,6 +112,7 @@ class HostConnection(web.RequestHandler):
         "_write_watch",
         "closing",
         "exchange",
+        "heads",
         "leaving",
         "long_heads",
         "lost",
@@ -154,6 +156,7 @@ class HostConnection(web.RequestHandler):
         self._wire: asyncio.Transport | None = None
         self.closing = self.leaving = False
         self.exchange: Departing | None = None
+        self.heads: list[RememberedHead] = []
         self.long_heads = False
         self.received = 0
         """The number of bytes that have arrived, for `receive_rest`."""

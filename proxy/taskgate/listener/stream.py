@@ -45,7 +45,7 @@ from taskgate.listener.protocol import SERVER_NAME, HostConnection
 from taskgate.protocol import sse
 from taskgate.streams.bytes_in_flight import BytesInFlight
 from taskgate.streams.event_stream import EventStream, ResumableEventStream
-from taskgate.streams.exchange import UNKNOWN, HttpMethod, HttpReply, InboundHead
+from taskgate.streams.exchange import UNKNOWN, Admission, HttpMethod, HttpReply
 from taskgate.streams.resumable import Kind, StreamOpener
 from taskgate.streams.sse_connection import SseConnection
 from taskgate.telemetry import request_context
@@ -83,7 +83,7 @@ class ExchangeTerms:
 class HostExchange:
     """One request of a host, as the gateway gets it.
 
-    - `head`: the head of the request, as `Door` admitted it.
+    - `head`: the head of the request, as `Door` admitted it. `fields`: all its header fields.
     - `address`: the IP address of the host, or UNKNOWN.
     - `opener`: set by the gateway; the stream is opened with it, so that the host can resume it.
     - `is_streaming`: the answer has become an event stream, so that its headers are being sent.
@@ -118,16 +118,16 @@ class HostExchange:
         "_writer",
         "address",
         "asked",
+        "fields",
         "head",
         "held",
         "is_streaming",
         "opener",
     )
 
-    def __init__(
-        self, http: web.BaseRequest, inbound: InboundHead, terms: ExchangeTerms, address: str = UNKNOWN
-    ) -> None:
+    def __init__(self, http: web.BaseRequest, inbound: Admission, terms: ExchangeTerms, address: str = UNKNOWN) -> None:
         self.head = inbound
+        self.fields = http.headers.items()
         self.address = address
         self.opener: StreamOpener | None = None
         self.is_streaming = False

@@ -7,9 +7,12 @@ the last event of that stream.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, NamedTuple, Protocol
 
+from taskgate.auth.context import AuthContext
+from taskgate.auth.jwt import VerifiedToken
 from taskgate.jsontext.large import MessageText
 from taskgate.protocol.messages import Response
 from taskgate.streams.bytes_in_flight import BytesInFlight
@@ -30,12 +33,15 @@ class HttpMethod(StrEnum):
     DELETE = "DELETE"
 
 
-class InboundHead(NamedTuple):
-    """The head of a request that passed the listener's checks.
+@dataclass(slots=True)
+class Admission:
+    """The head of a request that passed the listener's checks, and the caller that it showed.
 
-    `authorization` has every field of that name, and `query` is the query string; only
-    authentication reads them. `last_event_id` is the host's Last-Event-ID, which may be any text.
-    `fields` are all header fields as they came.
+    A connection remembers it: a later request with the same head gets the same object. So it has
+    nothing that one message may change. `authorization` has every field of that name, and `query` is
+    the query string; only authentication reads them. `last_event_id` is the host's Last-Event-ID,
+    which may be any text. The listener counts generations: in another one the head is checked again.
+    The gateway sets `caller`, and `token` if there was one to verify.
     """
 
     method: HttpMethod
@@ -44,10 +50,12 @@ class InboundHead(NamedTuple):
     revision: str | None = None
     accepts_json: bool = True
     accepts_stream: bool = True
-    authorization: tuple[str, ...] = ()
-    query: str = ""
+    authorization: tuple[str, ...] = field(default=(), repr=False)
+    query: str = field(default="", repr=False)
     last_event_id: str | None = None
-    fields: Collection[tuple[str, str]] = ()
+    generation: int = 0
+    caller: AuthContext | None = None
+    token: VerifiedToken | None = None
 
 
 class ListenerRefused(Exception):
@@ -66,8 +74,13 @@ class Exchange(Protocol):
     """One request and its connection, as the listener offers it to a handler."""
 
     @property
-    def head(self) -> InboundHead:
-        """The head of the request."""
+    def head(self) -> Admission:
+        """The head of the request, as it was admitted."""
+        ...
+
+    @property
+    def fields(self) -> Collection[tuple[str, str]]:
+        """All header fields of the request as they came, those of this one message too."""
         ...
 
     @property

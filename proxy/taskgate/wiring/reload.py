@@ -156,6 +156,7 @@ class Reload:
             failures = config.auth.lookup_failures
             runtime.penalties.adjust(failures.threshold, failures.window, failures.penalty)
         self._listener.show(documents)
+        self._listener.forget_admissions()
         telemetry.switch(next_telemetry)
         if config.logging != before.logging:
             self._configure_logs(config)

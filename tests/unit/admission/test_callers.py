@@ -4,15 +4,16 @@ from typing import Any, cast
 
 import pytest
 
-from helpers.manual_clock import ManualClock
+from helpers.manual_clock import EPOCH, ManualClock
 from taskgate.admission.callers import BearerCallers, principal_of
 from taskgate.admission.concurrency import Bulkhead
 from taskgate.admission.mounts import Mount
 from taskgate.admission.security_alerts import SecurityLog
 from taskgate.auth.context import ANONYMOUS, AuthContext
+from taskgate.auth.jwt import TokenVerifier, VerifiedToken
 from taskgate.domain.policy import TaskSupport
 from taskgate.errors import AuthReason, KeysUnavailable, Unauthenticated
-from taskgate.streams.exchange import HttpMethod, InboundHead
+from taskgate.streams.exchange import Admission, HttpMethod
 from taskgate.upstream.base import Upstream
 from taskgate.upstream.principal import Principal
 from unit.auth.identities import identity
@@ -29,6 +30,7 @@ MOUNT = Mount(
     bulkhead=cast("Bulkhead", None),
 )
 ALICE = AuthContext(key="alice")
+GOOD = VerifiedToken(cast("TokenVerifier", None), (b"", RESOURCE), ALICE, "corp", EPOCH, EPOCH)
 
 
 class ScriptedJudge:
@@ -38,15 +40,15 @@ class ScriptedJudge:
         self.asked: list[tuple[str, str]] = []
         self._error = error
 
-    async def verify(self, token: str, *, audience: str) -> AuthContext:
+    async def verify(self, token: str, *, audience: str) -> VerifiedToken:
         self.asked.append((token, audience))
         if self._error is not None:
             raise self._error
-        return ALICE
+        return GOOD
 
 
 def asked(*authorization: str, query: str = "") -> Asked:
-    return Asked(InboundHead(method=HttpMethod.POST, path=MOUNT.path, authorization=authorization, query=query))
+    return Asked(Admission(method=HttpMethod.POST, path=MOUNT.path, authorization=authorization, query=query))
 
 
 def bearers(judge: ScriptedJudge, refused: list[Any]) -> BearerCallers:
@@ -54,8 +56,9 @@ def bearers(judge: ScriptedJudge, refused: list[Any]) -> BearerCallers:
 
 
 async def test_a_token_is_judged_for_the_address_of_the_mount() -> None:
-    judge, refused = ScriptedJudge(), list[AuthReason]()
-    assert await bearers(judge, refused).identify(asked("Bearer a.b.c"), MOUNT) is ALICE
+    judge, refused, exchange = ScriptedJudge(), list[AuthReason](), asked("Bearer a.b.c")
+    assert await bearers(judge, refused).identify(exchange, MOUNT) is ALICE
+    assert exchange.head.token is GOOD
     assert judge.asked == [("a.b.c", RESOURCE)]
     assert refused == []
 

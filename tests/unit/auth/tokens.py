@@ -177,7 +177,7 @@ class Gate:
         self.known.append((known, caller))
 
     async def verify(self, token: str, audience: str = MOUNT) -> AuthContext:
-        return await self.verifier.verify(token, audience=audience)
+        return (await self.verifier.verify(token, audience=audience)).context
 
     async def who(self, token: str, audience: str = MOUNT) -> Identity:
         found = (await self.verify(token, audience)).identity

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from taskgate.streams.bytes_in_flight import BytesInFlight
 from taskgate.streams.event_stream import EventStream
-from taskgate.streams.exchange import HttpMethod, InboundHead
+from taskgate.streams.exchange import Admission, HttpMethod
 from taskgate.streams.resumable import StreamOpener
 
 
@@ -13,9 +13,10 @@ from taskgate.streams.resumable import StreamOpener
 class Asked:
     """A request of a host at `address`; `looked` counts how often that was asked for."""
 
-    head: InboundHead = field(default_factory=lambda: InboundHead(method=HttpMethod.POST, path="/reports/mcp"))
+    head: Admission = field(default_factory=lambda: Admission(method=HttpMethod.POST, path="/reports/mcp"))
     where: str = "192.0.2.7"
     looked: int = 0
+    fields: Sequence[tuple[str, str]] = ()
 
     @property
     def address(self) -> str:

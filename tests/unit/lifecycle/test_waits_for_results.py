@@ -20,13 +20,13 @@ from taskgate.lifecycle.transitions import Transitions
 from taskgate.protocol.legacy.downstream import LegacyDownstream
 from taskgate.protocol.vocabulary import TASKS_RESULT
 from taskgate.stores.open import open_store
-from taskgate.streams.exchange import HttpMethod, InboundHead
+from taskgate.streams.exchange import Admission, HttpMethod
 from unit.lifecycle.asked import Asked
 from unit.lifecycle.guarding import Guard
 from unit.lifecycle.recorded_events import RecordedEvents
 
 FOUR_KIB = 4 * 1024
-WANTS_NO_STREAM = InboundHead(method=HttpMethod.POST, path="/reports/mcp", accepts_stream=False)
+WANTS_NO_STREAM = Admission(method=HttpMethod.POST, path="/reports/mcp", accepts_stream=False)
 SESSION = SimpleNamespace(mount=SimpleNamespace(name=OWNER.mount))
 
 

@@ -1,7 +1,7 @@
 """The public listener on a free port, in front of an engine that says what the test wants."""
 
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Container, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -12,7 +12,7 @@ from helpers.raw_http import RawHost
 from helpers.waiting import bounded
 from taskgate.listener.listener import ListenerSettings, PublicListener
 from taskgate.streams.bytes_in_flight import BytesInFlight
-from taskgate.streams.exchange import Exchange, HttpReply, InboundHead
+from taskgate.streams.exchange import Admission, Exchange, HttpReply
 from taskgate.telemetry.events import AuditCapacity, Event, HttpRefused
 from taskgate.telemetry.request_context import RequestContext, current
 
@@ -35,7 +35,7 @@ class ScriptedEngine:
 
     script: Callable[[Exchange], Awaitable[HttpReply]] | None = None
     turn_away: Callable[[Exchange], Awaitable[HttpReply | None]] | None = None
-    seen: list[InboundHead] = field(default_factory=list)
+    seen: list[Admission] = field(default_factory=list)
     bodies: list[bytes] = field(default_factory=list)
     in_flight: BytesInFlight = field(default_factory=BytesInFlight)
 
@@ -106,6 +106,7 @@ def new_listener(
     *,
     documents: Mapping[str, bytes] | None = None,
     trail: AuditCapacity | None = None,
+    paths: Container[str] = frozenset({"/mcp", "/other/mcp"}),
     **changes: Any,
 ) -> PublicListener:
     """A listener that has not started. `changes` are settings; all the timeouts are long unless given."""
@@ -122,7 +123,7 @@ def new_listener(
         ListenerSettings(**settings | changes),
         answer=(engine or ScriptedEngine()).answer,
         documents=documents or {},
-        paths={"/mcp", "/other/mcp"},
+        paths=paths,
         event_sink=emitted or RecordedEvents(),
         clock=ManualClock(),
         entropy=SeededEntropy(),

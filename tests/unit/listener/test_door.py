@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 from aiohttp import HttpVersion
 from aiohttp.http import HttpVersion10, HttpVersion11
-from multidict import CIMultiDict, CIMultiDictProxy
+from multidict import CIMultiDict
 
 from requirements import covers
 from taskgate.listener import door
 from taskgate.listener.door import Door, Rejection, RequestRejected
-from taskgate.streams.exchange import HttpMethod, InboundHead
+from taskgate.streams.exchange import Admission, HttpMethod
 
 DOOR = Door(
     hosts=frozenset({"gate.example", "gate.example:443"}),
@@ -21,15 +21,17 @@ DOOR = Door(
 )
 
 
-def headers(*fields: tuple[str, str], **more: str) -> door.Headers:
-    return CIMultiDictProxy(CIMultiDict([*fields, *((name.replace("_", "-"), text) for name, text in more.items())]))
+def headers(*fields: tuple[str, str], **more: str) -> door.Fields:
+    named = [*fields, *((name.replace("_", "-"), text) for name, text in more.items())]
+    multidict = CIMultiDict(named)
+    return {name: multidict.getall(name, []) for name in door.ADMISSION_FIELDS}
 
 
-def post_headers(*fields: tuple[str, str], **more: str) -> door.Headers:
+def post_headers(*fields: tuple[str, str], **more: str) -> door.Fields:
     return headers(*fields, **{"Host": "gate.example", "Content-Type": "application/json", **more})
 
 
-def admit(method: str = "POST", target: str = "/mcp", version: HttpVersion = HttpVersion11, **more: str) -> InboundHead:
+def admit(method: str = "POST", target: str = "/mcp", version: HttpVersion = HttpVersion11, **more: str) -> Admission:
     return DOOR.admit(method, target, version, post_headers(**more))
 
 
@@ -233,7 +235,7 @@ def test_a_session_id_that_cannot_be_one_is_unknown(sent: str, seen: str) -> Non
 def test_an_admission_says_what_the_head_said() -> None:
     fields = post_headers(MCP_Protocol_Version="2025-11-25", Accept="text/event-stream")
     admission = DOOR.admit("GET", "/mcp?a=/b", HttpVersion11, fields)
-    assert admission == InboundHead(
+    assert admission == Admission(
         method=HttpMethod.GET,
         path="/mcp",
         host_session=None,
@@ -243,7 +245,6 @@ def test_an_admission_says_what_the_head_said() -> None:
         authorization=(),
         query="a=/b",
         last_event_id=None,
-        fields=fields.items(),
     )
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from helpers.raw_http import get, post, request_head
-from taskgate.streams.exchange import HttpMethod, InboundHead
+from taskgate.streams.exchange import Admission, HttpMethod
 from unit.listener.gate import LONG_BODY, PLANTED, Gate
 
 NO_HOST = b"Host not allowed: see server.allowed_hosts\n"
@@ -168,7 +168,7 @@ async def test_what_is_admitted_reaches_the_engine(gate: Gate, request_bytes: by
     assert body == request_bytes.partition(b"\r\n\r\n")[2]
     assert {name: getattr(inbound, name) for name in expected} == expected
     assert "host_session" in expected or inbound.host_session is None
-    assert isinstance(inbound, InboundHead)
+    assert isinstance(inbound, Admission)
     assert gate.emitted.refused() == []
 
 

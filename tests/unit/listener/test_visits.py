@@ -10,6 +10,7 @@ from aiohttp import web
 
 from helpers.raw_http import RawHost, get, post, request_head
 from helpers.waiting import bounded, eventually
+from taskgate.listener.door import Fields, RememberedHead
 from taskgate.listener.endpoint import RequestContexts
 from taskgate.listener.protocol import HostConnection
 from taskgate.streams.exchange import Exchange, HttpReply
@@ -170,9 +171,11 @@ async def test_between_two_requests_a_connection_belongs_to_nobody(monkeypatch: 
     """The task of a connection outlives each of its requests."""
     before, opens = list[RequestContext | None](), RequestContexts.open
 
-    def opening(request_contexts: RequestContexts, http: web.BaseRequest) -> RequestContext:
+    def opening(
+        request_contexts: RequestContexts, http: web.BaseRequest, known: RememberedHead | None
+    ) -> tuple[RequestContext, Fields]:
         before.append(current())
-        return opens(request_contexts, http)
+        return opens(request_contexts, http, known)
 
     monkeypatch.setattr(RequestContexts, "open", opening)
     async with opened() as gate, gate.host() as host:

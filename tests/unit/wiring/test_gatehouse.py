@@ -17,7 +17,7 @@ from taskgate.auth.key_file import KeyFileRefused
 from taskgate.config.model import GatewayConfig
 from taskgate.domain.request_state import PassThroughState
 from taskgate.errors import InvalidParams, Unauthenticated
-from taskgate.streams.exchange import HttpMethod, InboundHead
+from taskgate.streams.exchange import Admission, HttpMethod
 from taskgate.telemetry.events import KeysFetched, TokenChecked, TokenRecognized
 from taskgate.wiring.authentication import (
     KEY_FILE,
@@ -68,7 +68,7 @@ async def houses() -> AsyncIterator[Any]:
 async def who(house: Authenticator, issuer: TokenIssuer, **claims: Any) -> AuthContext:
     """Whom the gatehouse takes the bearer of a token for, at MOUNT."""
     token = issuer.token(RESOURCE, **{"iat": NOW, "exp": NOW + 300, **claims})
-    asked = Asked(InboundHead(method=HttpMethod.POST, path=MOUNT.path, authorization=(f"Bearer {token}",)))
+    asked = Asked(Admission(method=HttpMethod.POST, path=MOUNT.path, authorization=(f"Bearer {token}",)))
     async with bounded():
         return await house.callers.identify(asked, MOUNT)
 
@@ -80,7 +80,7 @@ async def test_without_authentication_everybody_is_one_and_there_is_nothing_to_w
     house = houses(configuration(SERVERS))
     assert house.callers is None
     callers = ReloadableAuthenticator(house)
-    head = InboundHead(
+    head = Admission(
         method=HttpMethod.POST, path=MOUNT.path, authorization=("Bearer a", "Bearer b"), query="access_token=c"
     )
     for exchange in (Asked(), Asked(head)):
@@ -121,7 +121,7 @@ async def test_a_token_that_comes_again_is_recognized(houses: Any, issuer: Token
     emitted = RecordedEvents()
     house = houses(guarded(SERVERS, issuer), emitted=emitted)
     token = issuer.token(RESOURCE, iat=NOW, exp=NOW + 300)
-    asked = Asked(InboundHead(method=HttpMethod.POST, path=MOUNT.path, authorization=(f"Bearer {token}",)))
+    asked = Asked(Admission(method=HttpMethod.POST, path=MOUNT.path, authorization=(f"Bearer {token}",)))
     async with bounded():
         caller = await house.callers.identify(asked, MOUNT)
         assert await house.callers.identify(asked, MOUNT) == caller

@@ -13,7 +13,7 @@ from typing import Final
 from taskgate.jsontext.large import MessageText, to_string
 from taskgate.streams.bytes_in_flight import BytesInFlight
 from taskgate.streams.event_stream import EventStream
-from taskgate.streams.exchange import UNKNOWN, HttpMethod, InboundHead
+from taskgate.streams.exchange import UNKNOWN, Admission, HttpMethod
 from taskgate.streams.resumable import StreamOpener
 
 
@@ -57,7 +57,9 @@ class RemoteExchange:
     """
 
     def __init__(self, tell: Callable[[str], None], *, accepts_stream: bool) -> None:
-        self.head: Final = InboundHead(HttpMethod.POST, "", accepts_stream=accepts_stream)
+        self.head: Final = Admission(HttpMethod.POST, "", accepts_stream=accepts_stream)
+        # The replica that received the request has compared them with its body.
+        self.fields: Final = ()
         self.address: Final = UNKNOWN
         # Never called: streams of the modern era are not resumable.
         self.opener: StreamOpener | None = None

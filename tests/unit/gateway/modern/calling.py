@@ -1,6 +1,6 @@
 """A request, a server's question and a dialect as the parts of a call see them, without a socket."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from helpers.records import new_peer
@@ -10,7 +10,7 @@ from taskgate.protocol.messages import Notification, Params
 from taskgate.protocol.server_messages import Question
 from taskgate.streams.bytes_in_flight import BytesInFlight
 from taskgate.streams.event_stream import EventStream
-from taskgate.streams.exchange import HttpMethod, InboundHead
+from taskgate.streams.exchange import Admission, HttpMethod
 from taskgate.streams.resumable import StreamOpener
 from taskgate.upstream.call_listener import ServerQuestion
 from taskgate.upstream.principal import Principal
@@ -39,10 +39,11 @@ class Talk:
     """An exchange; `feed` is None until its answer became a stream, `leave` is what the host does."""
 
     def __init__(self, *, accepts_json: bool = True, accepts_stream: bool = True) -> None:
-        self.head = InboundHead(
+        self.head = Admission(
             method=HttpMethod.POST, path="/reports/mcp", accepts_json=accepts_json, accepts_stream=accepts_stream
         )
         self.address = "192.0.2.7"
+        self.fields: Collection[tuple[str, str]] = ()
         self.feed: Heard | None = None
         self._gone = False
         self._forgets: list[Callable[[], None]] = []

@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any
@@ -228,7 +228,7 @@ class World:
 
 def only_json() -> Listener:
     """A host that takes no stream."""
-    return Listener(head=Listener().head._replace(accepts_stream=False))
+    return Listener(head=replace(Listener().head, accepts_stream=False))
 
 
 def waiters(world: World) -> int:
