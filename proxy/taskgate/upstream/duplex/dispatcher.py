@@ -108,7 +108,7 @@ class MessageRouter(Protocol):
 class Dispatcher:
     """One message channel, `channel`, in use.
 
-    - `pending`: the requests in flight. `ask` adds one, and its end removes it.
+    - `pending`: the requests in flight. A request is added before `ask`, and its end removes it.
     - `tasks`: the server tasks that are polled on the channel.
     - `router`: the receiver of messages of no request.
     - `background`: runs background sends.
@@ -136,11 +136,11 @@ class Dispatcher:
         """Give a message to its receiver. False if it is no valid message, which the message
         channel then may log."""
         kind = kind_of(message)
-        return (
-            self._receive_malformed(inspect_malformed(message), message)
-            if kind is None
-            else self._deliver(kind, message, message)
-        )
+        if isinstance(kind, ResponsePeek):
+            return self._deliver_answer(kind.id, message, message)
+        if kind is None:
+            return self._receive_malformed(inspect_malformed(message), message)
+        return self._deliver(kind, message, message)
 
     async def on_large_message(self, message: bytes) -> bool:
         """Give a large message to its receiver, like `on_message`, but decode it on another thread.
@@ -200,20 +200,32 @@ class Dispatcher:
 
     # --- sending ------------------------------------------------------------------------------------------------------
 
-    async def ask(
-        self, outgoing: Outgoing, request: PendingRequest, *, until: float | None, listens: bool = False
-    ) -> None:
-        """Send a request, and wait until the first message arrives of its answer, at most until the
-        loop time `until`.
+    async def ask(self, outgoing: Outgoing, request: PendingRequest, until: float | None) -> None:
+        """Send a request, and wait until the first message of its answer arrives.
 
-        From before the send, `request` gets the messages of the request. `listens`: the request only
-        opens a stream, and does not count as in flight. Raises UpstreamFailed. The caller must end
-        the request, also after an error or a cancellation.
+        `until` is the loop time at which the wait ends. On an acknowledging channel the send and the
+        wait are at once. The caller has added the request to `pending`, and must end it, also after
+        an error or a cancellation. Raises UpstreamFailed.
         """
-        self.pending.requests[request.id] = request
-        if listens:
-            self.pending.listening.add(request.id)
-        await self._carry(outgoing, request, until)
+        if not self.channel.acknowledges:
+            try:
+                refusal = await self.channel.send(outgoing)
+            except UpstreamFailed:
+                self.pending.forget(request)
+                raise
+            request.was_sent = True
+            if refusal is not None:
+                self._refuse(request, refusal)
+            await request.wait(until)
+            return
+        # The answer may arrive before the server accepts the request.
+        request.was_sent = True
+        posting = self._background.begin(self._post(outgoing, request))
+        try:
+            await request.wait(until)
+        except BaseException:
+            posting.cancel()
+            raise
 
     async def initialize(self, outgoing: Outgoing, request: PendingRequest, *, until: float | None) -> None:
         """Get the answer to `initialize` into `request`, accepted or not. The first caller sends it;
@@ -227,9 +239,9 @@ class Dispatcher:
         handshake, loop = self.pending.handshake, asyncio.get_running_loop()
         try:
             if handshake.joins(request, loop.time()):
-                await request.begun(until)
+                await request.wait(until)
                 return
-            await self._carry(outgoing, request, until)
+            await self.ask(outgoing, request, until)
             if request.status != OK:
                 handshake.fails(failures.refused(request.status))
         except UpstreamFailed as failure:
@@ -265,29 +277,6 @@ class Dispatcher:
         body = message.encode()
         outgoing = Outgoing(verb="POST", headers=like.headers, body=body, first_byte=FAREWELL, follows=True)
         self._background.begin(self._say(outgoing))
-
-    async def _carry(self, outgoing: Outgoing, request: PendingRequest, until: float | None) -> None:
-        """Send a request and wait for the start of its answer; on an acknowledging channel both at
-        once. Raises UpstreamFailed."""
-        if not self.channel.acknowledges:
-            try:
-                refusal = await self.channel.send(outgoing)
-            except UpstreamFailed:
-                self.pending.forget(request)
-                raise
-            request.was_sent = True
-            if refusal is not None:
-                self._refuse(request, refusal)
-            await request.begun(until)
-            return
-        # The answer may arrive before the server accepts the request.
-        request.was_sent = True
-        posting = self._background.begin(self._post(outgoing, request))
-        try:
-            await request.begun(until)
-        except BaseException:
-            posting.cancel()
-            raise
 
     async def _post(self, outgoing: Outgoing, request: PendingRequest) -> None:
         """Send a request of an acknowledging channel; a failure goes to the `PendingRequest`."""

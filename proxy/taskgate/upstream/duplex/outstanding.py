@@ -267,7 +267,7 @@ class RequestsInFlight:
     def abandon(self, request: PendingRequest) -> None:
         """Remove a request whose caller waits no longer. If it was sent, it is noted as
         abandoned."""
-        if self.requests.get(request.id) is request and request.was_sent:
+        if request.was_sent:
             until = _NO_WORK if request.id in self.listening else asyncio.get_running_loop().time() + STILL
             self.abandoned.note(request.id, request.owner.id, request.owner.context, until)
         self.forget(request)

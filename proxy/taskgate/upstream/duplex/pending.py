@@ -165,11 +165,24 @@ class PendingRequest:
 
     # --- calls of its reader ------------------------------------------------------------------------------------------
 
-    async def begun(self, until: float | None) -> None:
-        """Wait for the first message or the end, until the loop time `until` at most. Raises
-        UpstreamFailed."""
-        if not self._ready and not self.is_answered:
-            await self._more(until)
+    async def wait(self, until: float | None) -> None:
+        """Wait until a message can be taken, or for the end, until the loop time `until` at most.
+        Raises UpstreamFailed."""
+        if self._ready or self.is_answered:
+            return
+        if self._failure is not None:
+            raise self._failure
+        loop = asyncio.get_running_loop()
+        self._waiter = loop.create_future()
+        timer = None if until is None else loop.call_at(until, self._expire)
+        try:
+            await self._waiter
+        finally:
+            self._waiter = None
+            if timer is not None:
+                timer.cancel()
+        if self._failure is not None and not self._ready:
+            raise self._failure
 
     @property
     def first(self) -> bytes | None:
@@ -191,7 +204,7 @@ class PendingRequest:
             if self.is_answered:
                 raise StopAsyncIteration
             idle = self._idle
-            await self._more(None if idle is None else asyncio.get_running_loop().time() + idle)
+            await self.wait(None if idle is None else asyncio.get_running_loop().time() + idle)
             if not ready:
                 raise StopAsyncIteration
         message = ready.popleft()
@@ -207,26 +220,10 @@ class PendingRequest:
         if self.is_over:
             return
         self.is_over = True
-        kept, self._ready = self._ready, deque()
-        self._unread.remove(sum(map(len, kept)))
+        if self._ready:
+            self._unread.remove(sum(map(len, self._ready)))
+            self._ready.clear()
         self.owner.let_go(self)
-
-    async def _more(self, until: float | None) -> None:
-        """Wait for a message or the end, until the loop time `until` at most. Raises
-        UpstreamFailed."""
-        if self._failure is not None:
-            raise self._failure
-        loop = asyncio.get_running_loop()
-        self._waiter = loop.create_future()
-        timer = None if until is None else loop.call_at(until, self._expire)
-        try:
-            await self._waiter
-        finally:
-            self._waiter = None
-            if timer is not None:
-                timer.cancel()
-        if self._failure is not None and not self._ready:
-            raise self._failure
 
     def _expire(self) -> None:
         self.fail(failures.silent())

@@ -194,7 +194,8 @@ class ChannelSession:
                 request.answer(result_text(asks.id, "{}").encode())
                 return request
         try:
-            await dispatcher.ask(outgoing, request, until=until)
+            dispatcher.pending.requests[request.id] = request
+            await dispatcher.ask(outgoing, request, until)
         except BaseException:
             request.end()
             raise
@@ -254,7 +255,9 @@ class ChannelSession:
     def let_go(self, request: PendingRequest) -> None:
         """Called once by each request at its end. The legacy session cancels the request at the
         server itself."""
-        self.dispatcher.pending.abandon(request)
+        pending = self.dispatcher.pending
+        if pending.requests.get(request.id) is request:
+            pending.abandon(request)
 
     def _sends(self, outgoing: Outgoing) -> Kind | None:
         """Return the kind of a message that is about to be sent. Raises UpstreamFailed after the end

@@ -52,10 +52,14 @@ class ModernRequest:
 
         The caller must release it. Raises UpstreamFailed; the request has then ended.
         """
-        request = PendingRequest(asks.id, self, self._dispatcher.unread, self._outgoing.idle)
-        listens = asks.method == SUBSCRIPTIONS_LISTEN
+        dispatcher = self._dispatcher
+        request = dispatcher.pending.requests[asks.id] = PendingRequest(
+            asks.id, self, dispatcher.unread, self._outgoing.idle
+        )
+        if asks.method == SUBSCRIPTIONS_LISTEN:
+            dispatcher.pending.listening.add(asks.id)
         try:
-            await self._dispatcher.ask(self._outgoing, request, until=until, listens=listens)
+            await dispatcher.ask(self._outgoing, request, until)
         except BaseException:
             # Calls `let_go`.
             request.end()
