@@ -24,7 +24,6 @@ from taskgate.config.sections.auth import AuthorizationSection, AuthSection, aut
 from taskgate.config.sections.credentials import credential_conflicts
 from taskgate.config.sections.extensions import extension_conflicts
 from taskgate.config.sections.limits import LimitsSection, limit_conflicts
-from taskgate.config.sections.protection import RetriesSection, protection_conflicts
 from taskgate.config.sections.server import AdminSection, ServerSection, server_conflicts
 from taskgate.config.sections.store import StoreSection, store_conflicts
 from taskgate.config.sections.tasks import TasksSection, default_ttl_max, task_conflicts, with_ttl_max
@@ -35,7 +34,13 @@ from taskgate.config.sections.telemetry import (
     metrics_conflicts,
     tracing_conflicts,
 )
-from taskgate.config.sections.upstreams import UpstreamSection, upstream_conflicts, with_check_defaults
+from taskgate.config.sections.upstreams import (
+    RetriesSection,
+    UpstreamSection,
+    retry_and_health_conflicts,
+    upstream_conflicts,
+    with_check_defaults,
+)
 from taskgate.protocol.extensions import KNOWN_METHODS
 from taskgate.streams.bytes_in_flight import ByteBounds
 from taskgate.streams.event_log import EventBounds
@@ -117,7 +122,7 @@ def conflicts(raw: object, defaults: object) -> list[Conflict]:
         *upstream_conflicts(raw),
         *credential_conflicts(raw),
         *extension_conflicts(raw),
-        *protection_conflicts(raw, defaults),
+        *retry_and_health_conflicts(raw, defaults),
         *task_conflicts(raw, defaults),
         *limit_conflicts(raw, defaults),
         *audit_conflicts(raw),

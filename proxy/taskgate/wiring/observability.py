@@ -42,7 +42,7 @@ _OF: Final = "the audit log"
 log = getLogger("taskgate.audit")
 
 
-class Next(NamedTuple):
+class PreparedTelemetry(NamedTuple):
     """The telemetry of another configuration, not in effect yet.
 
     `is_new` is whether the settings of the audit log differ from the present ones.
@@ -50,7 +50,7 @@ class Next(NamedTuple):
 
     config: GatewayConfig
     settings: AuditSettings
-    prepared: PreparedSinks
+    sinks: PreparedSinks
     is_new: bool
 
 
@@ -116,28 +116,28 @@ class TelemetryPipeline:
         if self._has_begun:
             self._emit_phase("stopped")
 
-    async def prepare(self, config: GatewayConfig) -> Next:
+    async def prepare(self, config: GatewayConfig) -> PreparedTelemetry:
         """Prepare the telemetry of another configuration, for `switch` or `discard`.
 
         Raises KeyFileRefused or AuditUnavailable; nothing has changed then.
         """
         assert self._log is not None, "open() comes before prepare()"
         settings = await asyncio.to_thread(self._audit_settings, config)
-        return Next(config, settings, await self._log.prepare(settings), settings != self._settings)
+        return PreparedTelemetry(config, settings, await self._log.prepare(settings), settings != self._settings)
 
-    async def discard(self, other: Next) -> None:
+    async def discard(self, prepared: PreparedTelemetry) -> None:
         """Close what was prepared and will not take effect."""
         if self._log is not None:
-            await self._log.discard(other.prepared)
+            await self._log.discard(prepared.sinks)
 
-    def switch(self, other: Next) -> None:
+    def switch(self, prepared: PreparedTelemetry) -> None:
         """Apply what was prepared."""
         assert self._log is not None
         self.event_sink.fold()
-        self._settings = other.settings
-        self._log.switch(other.prepared)
-        self._methods = _methods_of(other.config)
-        self.metrics.adopt(metrics_config(other.config))
+        self._settings = prepared.settings
+        self._log.switch(prepared.sinks)
+        self._methods = _methods_of(prepared.config)
+        self.metrics.adopt(metrics_config(prepared.config))
 
     def reopen(self) -> None:
         """Close the audit files and open those that have their names now, after a log rotation."""

@@ -2,7 +2,7 @@
 
 A module has the models of its keys and the rules between them (`*_conflicts`), which read the plain
 values of the file. Methods such as `to_settings` convert a valid section into the settings of the
-part that uses it. `upstreams` is split: `credentials`, `extensions` and `protection` have
-the larger sections of an upstream; `server` also has `admin`, `telemetry` has `logging`, `metrics`
-and `tracing`. `taskgate.config.model` is the user.
+part that uses it. `upstreams` is split: `credentials` and `extensions` have two subjects of an
+upstream. `server` also has `admin`; `telemetry` has `logging`, `metrics` and `tracing`.
+`taskgate.config.model` is the user.
 """

@@ -1,5 +1,8 @@
-"""Section `upstreams`: one MCP server each, its transport, timeouts and, with stdio, its program.
+"""Section `upstreams`: one MCP server each, with its transport, timeouts, retries, health checks,
+circuit breaker and queue, and, with stdio, its program.
 
+It stays whole, because the rules between keys are about most of them at once. `credentials` and
+`extensions` have the sections that are about one subject.
 `taskgate check` prints every key, and what it prints can be loaded once its masked secrets are filled
 in. So a key that does not apply to a transport may be written with its default.
 """
@@ -14,16 +17,34 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints
 
 from taskgate.config.addresses import FolderPath, MountPath, Url
-from taskgate.config.fields import HIDDEN, HOUR, MASK, SECOND, Count, Glob, PositiveDuration, Section, json_pattern
+from taskgate.config.fields import (
+    HIDDEN,
+    HOUR,
+    MASK,
+    MILLISECOND,
+    SECOND,
+    UNIQUE,
+    Count,
+    Glob,
+    PositiveDuration,
+    Section,
+    json_pattern,
+)
 from taskgate.config.problems import Conflict, Location, dotted, duration, list_at, mapping_at, order_conflict
 from taskgate.config.sections.credentials import CredentialsSection, IdentityHeadersSection, ServerTlsSection
 from taskgate.config.sections.extensions import ExtensionsSection
-from taskgate.config.sections.protection import CircuitBreakerSection, HealthSection, QueueSection, RetriesSection
 from taskgate.domain.versions import Revision
 from taskgate.protocol.discovery import CatalogueBounds
-from taskgate.upstream.settings import StdioSettings, ToolTimeouts, TransportKind, UpstreamSettings
+from taskgate.upstream.settings import (
+    Breaker,
+    HealthSettings,
+    Retries,
+    StdioSettings,
+    ToolTimeouts,
+    TransportKind,
+    UpstreamSettings,
+)
 
-# Below MAX_ARG_STRLEN of Linux, the bound of one argument or variable.
 _MAX_ARGUMENT: Final = 65536
 _VARIABLE: Final = r"^[!-<>-~]{1,256}$"
 _DEFAULT_CEILING: Final = 24 * HOUR
@@ -144,6 +165,89 @@ class TimeoutsSection(Section):
             )
             for rule in self.tools
         )
+
+
+# --- retries, health checks, circuit breaker, queue -------------------------------------------------------------------
+
+
+_QueueSize = Annotated[int, Field(strict=True, ge=0, le=1_000_000)]
+_Attempts = Annotated[int, Field(strict=True, ge=1, le=10)]
+
+
+class RetriesSection(Section):
+    """Retries of requests. A request that a server may have received is never sent again."""
+
+    attempts: _Attempts = 2
+    """The most attempts for a request, the first included."""
+    when: Annotated[tuple[Literal["connect"], ...], *UNIQUE] = ("connect",)
+    """The failures that are retried: connect, that no connection could be opened; [] means none."""
+    backoff: PositiveDuration = 200 * MILLISECOND
+    """The longest pause before the second attempt; it doubles with each further one."""
+    max_backoff: PositiveDuration = 5 * SECOND
+    """The longest pause before any attempt."""
+
+    def to_settings(self) -> Retries | None:
+        """Return the settings of retries, None where there are none."""
+        if "connect" not in self.when:
+            return None
+        return Retries(attempts=self.attempts, backoff=self.backoff, max_backoff=self.max_backoff)
+
+
+class HealthSection(Section):
+    """Health checks: requests of the gateway that find out whether a server answers, also while it
+    gets no calls.
+    """
+
+    method: Literal["tools/list", "ping"] = "tools/list"
+    """The method of the request. Any answer counts as healthy, a JSON-RPC error as well."""
+    interval: PositiveDuration = 15 * SECOND
+    """The pause between an answer and the next check."""
+    timeout: PositiveDuration = 5 * SECOND
+    """How long an answer may take."""
+    unhealthy_after: Count = 3
+    """Failures in a row after which the server is down."""
+    healthy_after: Count = 1
+    """Answers in a row after which the server is up again."""
+
+    def to_settings(self) -> HealthSettings:
+        """Return the settings of health checks."""
+        return HealthSettings(
+            method=self.method,
+            interval=self.interval,
+            timeout=self.timeout,
+            unhealthy_after=self.unhealthy_after,
+            healthy_after=self.healthy_after,
+        )
+
+
+class CircuitBreakerSection(Section):
+    """A circuit breaker: calls are refused at once after earlier ones failed."""
+
+    failures: Count = 5
+    """Failures within the window that open the circuit."""
+    window: PositiveDuration = 30 * SECOND
+    """For how long a failure counts."""
+    open_for: PositiveDuration = 30 * SECOND
+    """How long the circuit stays open, and every request is refused."""
+    half_open: Count = 1
+    """How many requests at a time may probe the server afterwards."""
+
+    def to_settings(self) -> Breaker:
+        """Return the settings of the circuit breaker."""
+        return Breaker(failures=self.failures, window=self.window, open_for=self.open_for, half_open=self.half_open)
+
+
+class QueueSection(Section):
+    """The queue of calls that wait for a permit. Callers take turns."""
+
+    size: _QueueSize = 256
+    """The most calls that wait; one caller may have at most eight times as many as there is room
+    left.
+
+    Further calls are refused.
+    """
+    max_wait: PositiveDuration = 300 * SECOND
+    """How long a call may wait; at most 10s where its host waits for the answer."""
 
 
 # --- the upstream ---------------------------------------------------------------------------------------------------
@@ -273,12 +377,9 @@ def _checks_off(upstream: Mapping[str, object]) -> Mapping[str, None]:
 
 _RESTART_DEFAULTS: Final[Mapping[str, Any]] = RestartSection().model_dump(mode="json")
 PROGRAM_DEFAULTS: Final[Mapping[tuple[str, ...], Any]] = {
-    ("env",): {},
-    ("cwd",): None,
-    ("processes",): 8,
+    **{(key,): UpstreamSection.model_fields[key].default for key in ("env", "cwd", "processes", "sessions")},
     **{("restart", key): value for key, value in _RESTART_DEFAULTS.items()},
     **{("pool", key): value for key, value in PoolSection().model_dump(mode="json").items()},
-    ("sessions",): "isolated",
 }
 """Keys that only programs have a use for, with their defaults."""
 _CONNECTION_DEFAULTS: Final[Mapping[tuple[str, ...], tuple[Any, str]]] = {
@@ -364,3 +465,22 @@ def _ceiling_conflicts(given: Mapping[str, object], here: Location, hint: str) -
     call, ceiling = duration(given.get("call")), duration(given.get("ceiling"))
     if call is not None and ceiling is not None and ceiling < call:
         yield (*here, "ceiling"), f"must be at least {dotted((*here, 'call'))}{hint}"
+
+
+def retry_and_health_conflicts(raw: object, defaults: object) -> Iterator[Conflict]:
+    """Find conflicts between keys of `retries`, and health checks without a token to exchange."""
+    for name, upstream in mapping_at(raw, "upstreams").items():
+        here = ("upstreams", name)
+        is_exchanged = mapping_at(upstream, "credentials").get("mode") == "token_exchange"
+        if is_exchanged and mapping_at(upstream).get("health") is not None:
+            why = "with credentials.mode token_exchange: without a caller there is no token to exchange"
+            yield (*here, "health"), f"must be null {why}"
+        if mapping_at(upstream, "retries"):
+            trees = raw, {"upstreams": {name: {"retries": mapping_at(defaults, "upstream", "retries")}}}
+            keys = (*here, "retries", "backoff"), (*here, "retries", "max_backoff")
+            conflict = order_conflict(trees, *keys)
+            if conflict:
+                yield conflict
+
+
+# Below MAX_ARG_STRLEN of Linux, the bound of one argument or variable.
