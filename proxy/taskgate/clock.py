@@ -42,11 +42,8 @@ class Entropy(Protocol):
 class SystemClock:
     """The clock of the machine."""
 
-    now = staticmethod(partial(datetime.now, UTC))
+    now = wall = staticmethod(partial(datetime.now, UTC))
     elapsed = staticmethod(perf_counter)
-
-    def wall(self) -> datetime:
-        return self.now()
 
 
 class SteadyClock:

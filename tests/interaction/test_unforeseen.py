@@ -25,6 +25,9 @@ class FaultyClock(SystemClock):
         self._read()
         return super().now()
 
+    def wall(self) -> datetime:
+        return self.now()
+
     def elapsed(self) -> float:  # type: ignore[override]
         self._read()
         return SystemClock.elapsed()

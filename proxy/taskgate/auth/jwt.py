@@ -47,28 +47,31 @@ class Keys(Protocol):
 
 
 class TokenListener(Protocol):
-    """A function that gets every outcome: the issuer's name or `OTHER`, a reason or `OK`.
+    """A function that gets the outcome of each verification: the issuer's name or `OTHER`, and a
+    reason or `OK`.
 
-    `is_cached` is whether the token was verified before; `caller` is its auth context if it is
-    good.
+    `caller` is the auth context of a good token.
     """
 
-    def __call__(self, issuer: str, reason: str, is_cached: bool, caller: AuthContext | None = None) -> None: ...
+    def __call__(self, issuer: str, reason: str, caller: AuthContext | None = None) -> None: ...
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class VerifiedToken:
-    """A token that was found good, in the cache of its verifier from `since` until `until`."""
+    """A token that was found good, in the cache of its verifier from `since` until `until`.
+
+    `report` is called each time that it is recalled.
+    """
 
     verifier: "TokenVerifier"
     key: tuple[bytes, str]
     context: AuthContext
-    issuer: str
+    report: Callable[[], object]
     since: datetime
     until: datetime
 
     def recall(self) -> bool:
-        """Whether the cache still has the token. Counts as a use, and calls the listener if so."""
+        """Whether the cache still has the token. If so, it counts as used now, and is reported."""
         verifier, now = self.verifier, self.verifier._clock.wall()
         if verifier._cache.get(self.key) is not self:
             return False
@@ -77,7 +80,7 @@ class VerifiedToken:
             del verifier._cache[self.key]
             return False
         verifier._cache.move_to_end(self.key)
-        verifier._listener(self.issuer, OK, True, self.context)
+        self.report()
         return True
 
 
@@ -87,8 +90,10 @@ class TokenVerifier:
     A good token is cached for `cache_ttl`, at most until it expires; for that time the withdrawal
     of a key may go unnoticed. Of too many, the least recently used is dropped. Refusals are not
     cached, because a flood has a new token in each request. `bound` are the parts of an identity
-    from which `bind` makes a context. `listener` is called with every outcome, once for each
-    `verify`, before that returns or raises.
+    from which `bind` makes a context.
+
+    Once for each `verify`, before that returns or raises, `listener` is called with the outcome. A
+    token in the cache calls the function that `on_recall` returned for its issuer instead.
     """
 
     def __init__(
@@ -98,6 +103,7 @@ class TokenVerifier:
         bind: Callable[[Identity, str], AuthContext],
         clock: Clock,
         listener: TokenListener,
+        on_recall: Callable[[str], Callable[[], object]],
         cache_size: int = 10_000,
         cache_ttl: timedelta = timedelta(seconds=60),
         bound: Collection[str] = CONTEXT_PARTS,
@@ -112,6 +118,7 @@ class TokenVerifier:
         self._bound = bound
         self._clock = clock
         self._listener = listener
+        self._on_recall = on_recall
         self._cache_size = cache_size
         self._cache_ttl = cache_ttl
         self._cache: OrderedDict[tuple[bytes, str], VerifiedToken] = OrderedDict()
@@ -143,13 +150,13 @@ class TokenVerifier:
             now = self._clock.wall()
             identity = self._identity(unverified, settings, audience, now)
         except (Unauthenticated, KeysUnavailable) as refusal:
-            self._listener(issuer, refusal.reason, False)
+            self._listener(issuer, refusal.reason)
             raise
         context, until = self._bind(identity, token), now + min(self._cache_ttl, identity.expires_at - now)
-        verified = self._cache[key] = VerifiedToken(self, key, context, issuer, now, until)
+        verified = self._cache[key] = VerifiedToken(self, key, context, self._on_recall(issuer), now, until)
         while len(self._cache) > self._cache_size:
             self._cache.popitem(last=False)
-        self._listener(issuer, OK, False, context)
+        self._listener(issuer, OK, context)
         return verified
 
     def _issuer_of(self, token: UnverifiedToken) -> tuple[IssuerSettings, Keys]:

@@ -105,6 +105,7 @@ async def identify(config: GatewayConfig, upstream: str, token: str | None) -> I
         bound=bind,
         clock=clock,
         listener=lambda *_: None,
+        on_recall=lambda _: lambda: None,
     )
     audience = resource_of(config, config.server.listen.port, config.upstreams[upstream].path)
     try:

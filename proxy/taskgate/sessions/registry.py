@@ -124,16 +124,17 @@ class HostSessions:
         Raises SessionNotFound if it ended, belongs to another owner or mount, or never existed, and
         StoreUnavailable.
         """
-        owners = caller.owners(mount.name)
         host_session = self._loaded.get(id)
-        is_own = host_session is not None and host_session.owner in owners
-        if host_session is not None and is_own and (self._bus is None or await self._is_alive(host_session)):
-            host_session.caller = caller
-            self._loaded.move_to_end(id)
-            return host_session
+        if host_session is not None:
+            context, place = host_session.owner
+            is_own = place == mount.name and context in (caller.key, caller.previous_key)
+            if is_own and (self._bus is None or await self._is_alive(host_session)):
+                host_session.caller = caller
+                self._loaded.move_to_end(id)
+                return host_session
         # A foreign session in memory is looked up in the store too, so that the answer takes as
         # long as for an unknown one (I-ISO-3).
-        for owner in owners:
+        for owner in caller.owners(mount.name):
             record = await self._store.find(owner, id, now=self._clock.now())
             if record is not None:
                 return self._load(mount, record, caller)

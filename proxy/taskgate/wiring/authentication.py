@@ -12,6 +12,7 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from hashlib import sha256
 from hmac import digest
 from pathlib import Path
@@ -156,8 +157,8 @@ def build_authenticator(
     heard = asyncio.Event() if before is None else before.heard
     issuers = _issuers(config, before, _FetchReport(event_sink, heard), clock)
 
-    def listener(issuer: str, reason: str, is_cached: bool, caller: AuthContext | None = None) -> None:
-        event_sink.emit(TokenRecognized(issuer) if is_cached else TokenChecked(issuer, reason, is_cached, caller))
+    def listener(issuer: str, reason: str, caller: AuthContext | None = None) -> None:
+        event_sink.emit(TokenChecked(issuer, reason, known=False, caller=caller))
 
     verifier = TokenVerifier(
         [(issuer.settings, issuer.keys) for issuer in issuers],
@@ -165,6 +166,7 @@ def build_authenticator(
         bound=bind,
         clock=clock,
         listener=listener,
+        on_recall=lambda issuer: partial(event_sink.emit, TokenRecognized(issuer)),
         cache_size=cache.size,
         cache_ttl=cache.max_ttl,
     )

@@ -30,7 +30,7 @@ MOUNT = Mount(
     bulkhead=cast("Bulkhead", None),
 )
 ALICE = AuthContext(key="alice")
-GOOD = VerifiedToken(cast("TokenVerifier", None), (b"", RESOURCE), ALICE, "corp", EPOCH, EPOCH)
+GOOD = VerifiedToken(cast("TokenVerifier", None), (b"", RESOURCE), ALICE, lambda: None, EPOCH, EPOCH)
 
 
 class ScriptedJudge:

@@ -150,7 +150,7 @@ async def test_it_is_told_whether_a_token_was_known_and_whose_it_is() -> None:
     await gate.verify(sent)
     with pytest.raises(Unauthenticated):
         await gate.verify(f"{sent[:-4]}AAAA")
-    assert gate.known == [(False, context), (True, context), (False, None)]
+    assert gate.known == [(False, context), (True, None), (False, None)]
 
 
 async def a_memory_of(gate: Gate, sent: str, audience: str = MOUNT) -> bool:

@@ -14,7 +14,7 @@ from jwt.algorithms import get_default_algorithms
 
 from helpers.manual_clock import EPOCH, ManualClock
 from taskgate.auth.context import AuthContext, ContextKeys, Identity
-from taskgate.auth.jwt import OTHER, Keys, TokenVerifier
+from taskgate.auth.jwt import OK, OTHER, Keys, TokenVerifier
 from taskgate.auth.settings import IssuerSettings
 from taskgate.errors import KeysUnavailable, Unauthenticated
 
@@ -169,10 +169,11 @@ class Gate:
             bind=BINDING.bind,
             clock=self.clock,
             listener=self._hear,
+            on_recall=lambda issuer: lambda: self._hear(issuer, OK, known=True),
             **options,
         )
 
-    def _hear(self, issuer: str, outcome: str, known: bool, caller: AuthContext | None = None) -> None:
+    def _hear(self, issuer: str, outcome: str, caller: AuthContext | None = None, *, known: bool = False) -> None:
         self.heard.append((issuer, outcome))
         self.known.append((known, caller))
 
