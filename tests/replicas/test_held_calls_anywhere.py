@@ -19,7 +19,7 @@ from helpers.whole_gateway import WholeGateway
 from interaction.holding import CAPABLE, back, everything, sent_for, through
 from interaction.questioning import ACCEPTED, DONE, SAID, SAMPLE
 from interaction.questioning import ASKED as TO_SAMPLE
-from taskgate.gateway.modern import remote_retry
+from taskgate.gateway.modern import remote_retries
 
 
 @pytest.fixture
@@ -141,7 +141,7 @@ async def test_a_host_that_leaves_the_other_replica_has_cancelled_the_call(
     server: ScriptedServer,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(remote_retry, "SILENCE", 3600.0)
+    monkeypatch.setattr(remote_retries, "SILENCE", 3600.0)
     await tool.ask("q-1")
     result = await sent_for(host)
     there = modern_at(host, three[1])
@@ -155,8 +155,8 @@ async def test_a_host_that_leaves_the_other_replica_has_cancelled_the_call(
 async def test_a_call_whose_holder_is_gone_is_not_known_any_more(
     three: list[WholeGateway], host: ModernHost, tool: TalkingTool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(remote_retry, "LIFE", 0.05)
-    monkeypatch.setattr(remote_retry, "FIRST", 0.1)
+    monkeypatch.setattr(remote_retries, "LIFE", 0.05)
+    monkeypatch.setattr(remote_retries, "FIRST", 0.1)
     await tool.ask("q-1")
     result = await sent_for(host)
     async with bounded():
@@ -180,7 +180,7 @@ async def test_one_whose_holder_dies_meanwhile_is_lost(
     three: list[WholeGateway], host: ModernHost, tool: TalkingTool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, seconds in (("LIFE", 0.05), ("FIRST", 0.1), ("SILENCE", 0.2)):
-        monkeypatch.setattr(remote_retry, name, seconds)
+        monkeypatch.setattr(remote_retries, name, seconds)
     await tool.ask("q-1")
     result = await sent_for(host)
     coming = asyncio.create_task(back(modern_at(host, three[1]), result, everything(result)))
@@ -200,7 +200,7 @@ async def test_a_call_whose_host_is_at_a_replica_that_dies_is_given_up(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     for name, seconds in (("LIFE", 0.05), ("FIRST", 5.0), ("SILENCE", 0.2)):
-        monkeypatch.setattr(remote_retry, name, seconds)
+        monkeypatch.setattr(remote_retries, name, seconds)
     await tool.ask("q-1")
     result = await sent_for(host)
     coming = asyncio.create_task(back(modern_at(host, three[1]), result, everything(result)))

@@ -1,91 +1,91 @@
-"""The requests of the legacy era (revisions 2024-11-05 to 2025-11-25): `InSessionMessages`.
+"""The legacy era (revisions 2024-11-05 to 2025-11-25): `LegacyAdapter`, and `LegacyListener` for its
+calls.
 
-`Gateway` calls it after it has found the era of a message. In this era a host opens a session with
-`initialize`; every later message names it in `Mcp-Session-Id`. The dialect decodes a message to an
-intent (`CallTool`, `GetTask`, …). A handler here executes the intent, and the dialect encodes the
-answer. A `tools/call` becomes a task if the host asks for one, and is a plain call otherwise. The
-folder `modern` is the counterpart for the modern era.
+In this era a host opens a session with `initialize`; every later message names it in
+`Mcp-Session-Id`. A host can be asked on an event stream, and cancels a request with a notification.
+GET and DELETE requests have no message: `serve` answers them. What both eras have is handled
+elsewhere: calls by `Calls`, tasks by `TaskRequests`.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from taskgate.admission.access import AccessControl
-from taskgate.admission.coalescing import CoalesceKey
 from taskgate.admission.concurrency import OpenStreams
-from taskgate.admission.lookups import Lookups
 from taskgate.admission.mounts import Mount
 from taskgate.admission.quota import QuotaFields
 from taskgate.admission.rates import RateLimiter
 from taskgate.auth.context import AuthContext
-from taskgate.domain.policy import PromotionMode
+from taskgate.cluster.remote_sessions import SETTING_METHODS
+from taskgate.domain.record import RequestId, TaskRecord
 from taskgate.domain.versions import Era, Revision, find_revision
-from taskgate.errors import GatewayError, SessionRequired, TaskSupportMismatch, UnsupportedVersion
-from taskgate.gateway.denied_extensions import DeniedExtensions
-from taskgate.gateway.extension_requests import ExtensionRequests
-from taskgate.gateway.notes import ClientNotifications
-from taskgate.gateway.relay import LegacyCall, PlainCallProxy
-from taskgate.gateway.resuming import Resuming
+from taskgate.errors import SessionRequired, UnsupportedVersion
+from taskgate.gateway.calls import Calls
+from taskgate.gateway.eras import Call, HostRequest, Wants
+from taskgate.gateway.extensions import DeniedExtensions
+from taskgate.gateway.get_streams import Resuming
+from taskgate.gateway.listeners import HostListener, InflightCall
+from taskgate.gateway.session_messages import ClientNotifications
+from taskgate.gateway.task_requests import TaskRequests
 from taskgate.lifecycle.result_wait import ResultWaiter
-from taskgate.lifecycle.task_service import TaskService
 from taskgate.protocol import vocabulary as words
-from taskgate.protocol.host_requests import (
-    AnswerPing,
-    AwaitTask,
-    CallTool,
-    CancelTask,
-    GetTask,
-    LegacyIntent,
-    ListTasks,
-    OpenSession,
-    Relay,
-)
+from taskgate.protocol.classify import Route
+from taskgate.protocol.host_requests import AnswerPing, AwaitTask, CallTool, OpenSession, Relay
 from taskgate.protocol.legacy.downstream import LegacyDownstream
 from taskgate.protocol.legacy.results import EraCrossing
-from taskgate.protocol.messages import Message, Request, Response
-from taskgate.sessions.binding import client_features
+from taskgate.protocol.messages import Message, Notification, Request, Response
+from taskgate.protocol.server_messages import progress_done
 from taskgate.sessions.host_session import HostSession
+from taskgate.sessions.questions import QuestionStream
 from taskgate.sessions.registry import HostSessions
-from taskgate.streams.exchange import Admission, Exchange, HandledRequest, HttpMethod, HttpReply, RpcReply, error_of
+from taskgate.streams.exchange import (
+    TOOL_ERROR,
+    Admission,
+    Exchange,
+    HandledRequest,
+    HttpMethod,
+    HttpReply,
+    RpcReply,
+    error_of,
+)
 from taskgate.streams.log_entries import StreamOrigin
-from taskgate.system.offload import LARGE, in_thread, offload
-from taskgate.telemetry.events import EventSink, ShadowPromotion, ToolCalled
+from taskgate.system.offload import LARGE, in_thread
 from taskgate.telemetry.request_context import RequestContext, client_of
+from taskgate.upstream.call_listener import ServerQuestion
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LegacyServices:
-    """The services that handlers of the legacy era use.
+    """The services that the adapter of the legacy era uses.
 
     `gate` has the rate limits, `access` the operator's rules, and `streams` the limit of open
-    streams. `lookups` and `tasks` are for requests about tasks, `following` waits for results.
-    `relaying` sends plain requests, `notes` takes messages without an answer, `resuming` serves GET.
+    streams. `results` waits for results of tasks, `notifications` takes messages without an answer,
+    `resuming` serves GET.
     """
 
     sessions: HostSessions
     gate: RateLimiter
     streams: OpenStreams
     access: AccessControl
-    lookups: Lookups
-    tasks: TaskService
-    following: ResultWaiter
-    notes: ClientNotifications
-    relaying: PlainCallProxy
-    extensions: ExtensionRequests
+    calls: Calls
+    task_requests: TaskRequests
+    results: ResultWaiter
+    notifications: ClientNotifications
     denied: DeniedExtensions
     resuming: Resuming
 
 
-class InSessionMessages:
-    """The handler of messages of the legacy era. `Gateway` calls `answer` for a message, `serve`
-    for a GET or DELETE request.
-    """
+class LegacyAdapter:
+    """The `EraAdapter` of the legacy era. `Gateway` calls `serve` for a GET or DELETE request."""
 
-    def __init__(self, *, services: LegacyServices, dialect: LegacyDownstream, event_sink: EventSink) -> None:
+    era = Era.LEGACY
+
+    def __init__(self, *, services: LegacyServices, dialect: LegacyDownstream) -> None:
         self._services = services
-        self._dialect = dialect
-        self._event_sink = event_sink
+        self.dialect = dialect
+        self._calls = services.calls
 
     async def takes_batches(
         self, exchange: Exchange, context: RequestContext, mount: Mount, caller: AuthContext
@@ -111,20 +111,21 @@ class InSessionMessages:
         await self._services.sessions.end(host_session)
         return HttpReply(status=200)
 
-    async def answer(
-        self, exchange: Exchange, context: RequestContext, mount: Mount, caller: AuthContext, message: Message
-    ) -> HandledRequest:
-        """Answer one message; a notification or a response gets status 202.
-
-        Raises GatewayError, and ScopeCancelled when the host cancelled the request.
-        """
-        # 1. The session, its owner checked, and the revision that it was opened with.
+    async def decode(
+        self,
+        exchange: Exchange,
+        context: RequestContext,
+        mount: Mount,
+        caller: AuthContext,
+        message: Message,
+        route: Route,
+    ) -> HostRequest:
+        # The session comes first: it has the revision by which the message is read.
         host_session, peer = None, None
         if not (isinstance(message, Request) and message.method == words.INITIALIZE):
             host_session = await self._session(exchange.head, context, mount, caller)
             peer = host_session.peer
-        # 2. The intent of the message; its parameters are checked here.
-        intent = self._dialect.decode(message, peer, offers_tasks=mount.offers_tasks, extensions=mount.extensions)
+        intent = self.dialect.decode(message, peer, offers_tasks=mount.offers_tasks, extensions=mount.extensions)
         # Whatever stream answers the request will have event ids, if the revision of the session has
         # resumption. Another replica can continue the stream of a wait for a task, so the task is
         # named. Of another request the id is enough.
@@ -133,44 +134,51 @@ class InSessionMessages:
                 host_session.resumable.open,
                 origin=StreamOrigin(message.id, intent.task if isinstance(intent, AwaitTask) else None),
             )
-        tool = intent.tool if isinstance(intent, CallTool) else None
         if isinstance(intent, OpenSession):
             peer = intent.peer
             context.revision, context.client = peer.revision, client_of(peer.info)
-        quota: QuotaFields = ()
-        try:
-            # 3. The caller's rate limit. Answers to questions that the host was asked are exempt.
-            if not isinstance(message, Response):
-                quota = await self._services.gate.on_request(caller, exchange, mount.name, message.method, tool)
-            # 4. The operator's access rules. For a request about a task, they apply to the task's
-            # tool, when the task is found.
-            if isinstance(message, Request) and not isinstance(intent, _ABOUT_A_TASK):
-                self._services.access.check(caller, mount.name, message.method, tool)
-        except GatewayError:
-            if host_session is not None and tool is not None:
-                self._count_refused(host_session, tool)
-            raise
-        # 5. Execute the intent.
+        assert peer is not None, "a message has a session, or opens one"
+        return HostRequest(
+            adapter=self,
+            exchange=exchange,
+            mount=mount,
+            caller=caller,
+            message=message,
+            intent=intent,
+            revision=peer.revision,
+            tool=intent.tool if isinstance(intent, CallTool) else None,
+            session=host_session,
+        )
+
+    async def handle(self, request: HostRequest) -> RpcReply | HttpReply:
+        intent, host_session = request.intent, request.session
         if isinstance(intent, OpenSession):
-            rpc_reply = await self._open_session(mount, caller, intent)
-        else:
-            assert host_session is not None, "only initialize may come without a session"
-            if not isinstance(message, Request):
-                await self._services.notes.take(caller, host_session, intent)
-                return HandledRequest(HttpReply(status=202))
-            with host_session:
-                match intent:
-                    case CallTool():
-                        rpc_reply = await self._call_tool(exchange, caller, host_session, intent)
-                    case Relay(method=method) if method not in words.RELAYED_METHODS:
-                        rpc_reply = await self._relay_extension(exchange, caller, host_session, intent)
-                    case Relay():
-                        rpc_reply = await self._relay(exchange, caller, host_session, intent)
-                    case _:
-                        rpc_reply = await self._answer_here(exchange, caller, host_session, intent)
-        assert peer is not None, "a request has a session, or opens one"
-        reply = HttpReply(body=rpc_reply.message, headers=rpc_reply.headers + quota)
-        return HandledRequest(reply, peer.revision, rpc_reply.error)
+            return await self._open_session(request.mount, request.caller, intent)
+        assert host_session is not None, "only initialize may come without a session"
+        if not isinstance(request.message, Request):
+            await self._services.notifications.take(request, host_session)
+            return HttpReply(status=202)
+        with host_session:
+            if isinstance(intent, CallTool | Relay):
+                reply = await self._calls.answer(self._call(request, host_session, intent))
+                # A setting of the session at its server is remembered, for other replicas.
+                if request.message.method in SETTING_METHODS and reply.error in (None, TOOL_ERROR):
+                    host_session.settings.record(request.message.method, intent.params)
+                return reply
+            if isinstance(intent, AnswerPing):
+                return RpcReply(self.dialect.pong(intent.id))
+            return await self._services.task_requests.answer(request)
+
+    def encode(self, request: HostRequest, reply: RpcReply | HttpReply, quota: QuotaFields) -> HandledRequest:
+        if isinstance(reply, HttpReply):
+            return HandledRequest(reply)
+        return HandledRequest(HttpReply(200, reply.message, reply.headers + quota), request.revision, reply.error)
+
+    def listed_tool(self, request: HostRequest) -> str | None:
+        host_session, tool = request.session, request.tool
+        if host_session is None or tool is None or host_session.upstream.listed(tool) is None:
+            return None
+        return tool
 
     async def _session(
         self, head: Admission, context: RequestContext, mount: Mount, caller: AuthContext
@@ -187,143 +195,140 @@ class InSessionMessages:
         context.revision, context.client = host_session.peer.revision, host_session.client
         return host_session
 
-    # --- the requests -------------------------------------------------------------------------------------------------
-
     async def _open_session(self, mount: Mount, caller: AuthContext, intent: OpenSession) -> RpcReply:
         """Answer `initialize` with a new session, whose id is in a header of the reply."""
         host_session, server = await self._services.sessions.open(mount, caller, intent)
         self._services.denied.in_session(mount, intent.peer, server.peer)
-        message = self._dialect.welcome(
+        message = self.dialect.welcome(
             intent, server, offers_tasks=mount.offers_tasks, extensions=mount.extensions, info=mount.info
         )
         return RpcReply(message, headers=((words.SESSION_HEADER, host_session.id),))
 
-    async def _answer_here(
-        self, exchange: Exchange, caller: AuthContext, host_session: HostSession, intent: LegacyIntent
-    ) -> RpcReply:
-        """Answer a ping or a request about tasks, for which no server is asked."""
-        at = host_session.mount.name
-        match intent:
-            case AnswerPing(id=id_):
-                return RpcReply(self._dialect.pong(id_))
-            case GetTask(id=id_, task=task):
-                record = await self._services.lookups.find(exchange, caller, at, task, words.TASKS_GET)
-                return RpcReply(self._dialect.task_state(id_, record))
-            case AwaitTask(id=id_, task=task):
-                waits = self._services.following
-                record = await waits.outcome(exchange, caller, host_session, task, words.TASKS_RESULT)
-                return RpcReply(self._dialect.task_outcome(id_, record))
-            case CancelTask(id=id_, task=task):
-                record = await self._services.tasks.cancel(exchange, caller, at, task, words.TASKS_CANCEL)
-                return RpcReply(self._dialect.task_state(id_, record))
-            case ListTasks(id=id_, where=where, order=order, cursor=cursor):
-                listed, following = await self._services.lookups.page(caller, at, cursor, where, order)
-                return RpcReply(self._dialect.task_page(id_, listed, following))
-        raise AssertionError(f"unexpected intent of a request: {type(intent).__name__}")
+    # --- calls --------------------------------------------------------------------------------------------------------
 
-    async def _call_tool(
-        self, exchange: Exchange, caller: AuthContext, host_session: HostSession, intent: CallTool
-    ) -> RpcReply:
-        """Answer a `tools/call` with the handle of a task if the host asks for one, else with its
-        result.
-        """
-        tasks = self._services.tasks
-        if intent.wants_task:
-            try:
-                record = await tasks.create(caller, host_session, intent)
-            except GatewayError:
-                self._count_refused(host_session, intent.tool)
-                raise
-            self._event_sink.emit(ToolCalled(host_session.mount.name, intent.tool, "task"))
-            decision = tasks.decided(host_session, intent.tool) or await tasks.decide(host_session, intent.tool)
-            return RpcReply(self._dialect.task_created(intent.id, record, decision.immediate_response))
-        decision = tasks.decided(host_session, intent.tool) or await tasks.decide(host_session, intent.tool)
-        if decision.mode is PromotionMode.REQUIRED and host_session.has_tasks:
-            # Before a refusal the server's catalogue is asked, which may say otherwise.
-            decision = await tasks.decide(host_session, intent.tool)
-            if decision.mode is PromotionMode.REQUIRED:
-                self._count_refused(host_session, intent.tool)
-                raise TaskSupportMismatch("This tool runs only as a task")
-        earlier = None
-        if intent.idempotency_key is not None:
-            earlier = await tasks.earlier(caller, host_session, intent)
-        if earlier is not None:
-            # The host did not ask for a task, so it waits for the result of the earlier call.
-            record = await self._services.following.outcome(
-                exchange, caller, host_session, earlier.id, words.TOOLS_CALL
-            )
-            return RpcReply(self._dialect.task_outcome(intent.id, record))
-        # In shadow mode the operator's rules are counted and not applied. The session then offers no
-        # tasks, so its revision tells whether the host could have had one.
-        if decision.would_promote and host_session.peer.revision.has_tasks:
-            self._event_sink.emit(ShadowPromotion(host_session.mount.name))
-        coalesce_key = None
-        if intent.idempotency_key is not None or decision.join_retries is not None:
-            coalesce_key = CoalesceKey(
-                host_session.owner, intent, decision.join_retries, features=client_features(host_session.peer)
-            )
-        response = await self._services.relaying.send(
-            LegacyCall(
-                exchange=exchange,
-                caller=caller,
-                session=host_session,
-                id=intent.id,
-                method=words.TOOLS_CALL,
-                params=intent.params,
-                tool=intent.tool,
-                progress_token=intent.progress_token,
-                coalesce_key=coalesce_key,
-            )
+    def _call(self, request: HostRequest, host_session: HostSession, intent: CallTool | Relay) -> Call:
+        """Return the call of a request."""
+        exchange, wants, method, keepalives = request.exchange, Wants.ANSWER, words.TOOLS_CALL, self._calls.keepalives
+        if isinstance(intent, Relay):
+            method = intent.method
+        elif intent.wants_task:
+            wants = Wants.TASK
+        return Call(
+            adapter=self,
+            exchange=exchange,
+            caller=request.caller,
+            session=host_session,
+            request=intent,
+            id=intent.id,
+            method=method,
+            params=intent.params,
+            peer=host_session.peer,
+            listener=LegacyListener(exchange, intent.progress_token, keepalives, self.dialect, host_session),
+            tool=request.tool,
+            wants=wants,
+            ends_with_host=False,
+            cancellable=host_session.calls,
+            # In shadow mode the session offers no tasks, so its revision tells whether the host
+            # could have had one.
+            knows_tasks=host_session.peer.revision.has_tasks,
+            # The host could have asked for a task. A host that cannot gets the answer.
+            refuses_task_only=host_session.has_tasks,
+            is_of_extension=method not in words.RELAYED_METHODS,
         )
-        is_legacy = host_session.upstream.era is Era.LEGACY
-        foreign = None if is_legacy else EraCrossing(words.TOOLS_CALL, host_session.peer.revision)
-        answer = partial(self._dialect.answer, intent.id, response, foreign)
-        return RpcReply(answer() if len(response.text) <= LARGE else await in_thread(answer), error_of(response))
 
-    def _count_refused(self, host_session: HostSession, tool: str) -> None:
-        is_listed = host_session.upstream.listed(tool) is not None
-        self._event_sink.emit(ToolCalled(host_session.mount.name, tool if is_listed else None, "rejected"))
-
-    async def _relay(
-        self, exchange: Exchange, caller: AuthContext, host_session: HostSession, intent: Relay
-    ) -> RpcReply:
-        """Forward a request of the core protocol, and answer with the server's response.
+    async def answer(self, call: Call, response: Response, missing: Mapping[str, Any]) -> RpcReply:
+        """Return the server's response under the host's id, converted if the server is a modern one.
 
         A page of `tools/list` is changed: it gets the task support of each tool, and lacks tools
         that the caller may not see.
         """
-        response = await self._services.relaying.send(_relayed(exchange, caller, host_session, intent))
-        is_legacy = host_session.upstream.era is Era.LEGACY
-        foreign = None if is_legacy else EraCrossing(intent.method, host_session.peer.revision)
-        if intent.method == words.TOOLS_LIST:
-            support = host_session.mount.support if host_session.has_tasks else None
-            shows = self._services.access.tool_filter(caller, host_session.mount.name)
-            amend = partial(self._dialect.tools, intent.id, response, support, shows, foreign)
-            return RpcReply(await offload(len(response.text), amend), error_of(response))
-        return RpcReply(
-            await offload(len(response.text), partial(self._dialect.answer, intent.id, response, foreign)),
-            error_of(response),
-        )
+        session, crossing = call.session, None
+        if session.upstream.era is not Era.LEGACY:
+            crossing = EraCrossing(call.method, session.peer.revision, call.extension)
+        if call.method == words.TOOLS_LIST:
+            has_tasks = session.mount.offers_tasks and session.peer.revision.has_tasks
+            support = session.mount.support if has_tasks else None
+            shows = self._services.access.tool_filter(call.caller, session.mount.name)
+            encode = partial(self.dialect.tools, call.id, response, support, shows, crossing)
+        else:
+            encode = partial(self.dialect.answer, call.id, response, crossing)
+        return RpcReply(encode() if len(response.text) <= LARGE else await in_thread(encode), error_of(response))
 
-    async def _relay_extension(
-        self, exchange: Exchange, caller: AuthContext, host_session: HostSession, intent: Relay
-    ) -> RpcReply:
-        """Forward a request of an extension. Raises UnknownMethod if it is not forwarded."""
-        # Whether an extension is forwarded depends on the server's era, known once it is connected.
-        mount, method = host_session.mount, intent.method
-        await host_session.upstream.open()
-        era = host_session.upstream.era
-        extension = self._services.extensions.extension_of(mount, method, Era.LEGACY, era)
-        call = _relayed(exchange, caller, host_session, intent)
-        call.lasts = method in extension.streams
-        work = self._services.relaying.send(call)
-        response = await self._services.extensions.hold(caller, mount, method, extension, work)
-        if response is None:
-            # The token of the caller expired. An empty result ends the request.
-            return RpcReply(self._dialect.pong(intent.id))
-        foreign = None if era is Era.LEGACY else EraCrossing(method, host_session.peer.revision, extension)
-        answer = partial(self._dialect.answer, intent.id, response, foreign)
-        return RpcReply(await offload(len(response.text), answer), error_of(response))
+    async def answer_repeated(self, call: Call, task: TaskRecord) -> RpcReply:
+        """Wait for the result of the earlier call: the host did not ask for a task."""
+        host_session = call.session
+        assert isinstance(host_session, HostSession), "a legacy call goes over a host session"
+        record = await self._services.results.outcome(
+            call.exchange, call.caller, host_session, task.id, words.TOOLS_CALL
+        )
+        return RpcReply(self.dialect.task_outcome(call.id, record))
+
+    async def hold(self, call: Call, inflight: InflightCall) -> RpcReply:
+        raise AssertionError("a legacy host is asked on its stream, so no call is held")
+
+    def answer_ended(self, id: RequestId) -> str:
+        """Return an empty result, which ends the request."""
+        return self.dialect.pong(id)
+
+
+@dataclass(slots=True, eq=False)
+class LegacyListener(HostListener):
+    """The listener of one call of a legacy host. Messages of the server go to the host on the call's
+    own stream, or on the session's GET stream if that is not possible.
+
+    Progress must grow for the host. A keep-alive invents a number. After that, a number of the
+    server that is not higher is not sent; its text is sent with a number of the gateway.
+
+    `_watches_host` is whether the callback for the end of the call's stream is registered.
+    """
+
+    dialect: LegacyDownstream
+    host_session: HostSession
+    _watches_host: bool = field(default=False, init=False)
+
+    def on_notification(self, notification: Notification) -> None:
+        self._has_sent = True
+        is_progress = self.token is not None and notification.method == words.NOTE_PROGRESS
+        if is_progress and not self._may_be_sent(notification):
+            message = self.reword(notification)
+            if message is None:
+                return
+        else:
+            message = self.dialect.notification(notification, self.token)
+        if not (self.exchange.head.accepts_stream and self.exchange.stream().send(message)):
+            self.host_session.publish_anywhere(message)
+
+    def asked(self, question: ServerQuestion) -> None:
+        questions, exchange = self.host_session.questions, self.exchange
+        questions.ask(question, self, self.host_session)
+        if exchange.head.accepts_stream and not self._watches_host:
+            self._watches_host = True
+            feed = exchange.stream()
+            feed.on_connection_lost(lambda: questions.on_stream_ended(feed))
+
+    def refused(self, required: Mapping[str, Any]) -> None:
+        """Ignore it: in the legacy era the server gets the refusal, and the host no error."""
+
+    def send_question(self, message: str) -> QuestionStream | None:
+        """Send a question on the call's own stream; return the stream, or None if that is not
+        possible.
+        """
+        if not self.exchange.head.accepts_stream:
+            return None
+        feed = self.exchange.stream()
+        return feed if feed.send_now(message) else None
+
+    def _may_be_sent(self, notification: Notification) -> bool:
+        """Return whether the server's progress may be sent as it is; if so, remember its number.
+
+        Until a keep-alive has invented a number, it always may.
+        """
+        done = progress_done(notification)
+        if self._has_invented and (done is None or (self._last_progress is not None and done <= self._last_progress)):
+            return False
+        if done is not None:
+            self._last_progress = done
+        return True
 
 
 def _check_revision(head: Admission) -> None:
@@ -335,19 +340,6 @@ def _check_revision(head: Admission) -> None:
         raise UnsupportedVersion("The protocol version is not supported")
 
 
-def _relayed(exchange: Exchange, caller: AuthContext, host_session: HostSession, intent: Relay) -> LegacyCall:
-    return LegacyCall(
-        exchange=exchange,
-        caller=caller,
-        session=host_session,
-        id=intent.id,
-        method=intent.method,
-        params=intent.params,
-        progress_token=intent.progress_token,
-    )
-
-
 _NO_METHOD: Final = ""
 """The method of a GET request, for rate limits: it counts with the methods that have no limit of
 their own."""
-_ABOUT_A_TASK = (GetTask, AwaitTask, CancelTask)

@@ -3,8 +3,8 @@
 Read `answer` and `_answer_message` from top to bottom: their steps are numbered, and their order is
 part of the security. The listener calls `Gateway.answer` for every exchange. It has checked what
 needs no body (`listener/door.py`): host, origin, path, method, media types, declared size. From
-here on a refusal is a JSON-RPC error if the request has an id. After step 6 the handler of the era
-continues: `legacy` or `modern`.
+here on a refusal is a JSON-RPC error if the request has an id. Step 6 finds the era of a message.
+After that its adapter knows the era, and no step here asks for it (`eras`).
 
 What becomes known about a request is written into its `RequestContext`, for logs, metrics and
 spans. No decision here depends on it.
@@ -19,10 +19,12 @@ from functools import partial
 from logging import getLogger
 from typing import Final
 
+from taskgate.admission.access import AccessControl
 from taskgate.admission.callers import Callers
 from taskgate.admission.lookup_guard import MAX_TASK_ID
 from taskgate.admission.memory_pressure import MemoryPressure
 from taskgate.admission.mounts import Mount
+from taskgate.admission.quota import QuotaFields
 from taskgate.admission.rates import RateLimiter
 from taskgate.admission.rules import RuntimeConfig
 from taskgate.admission.security_alerts import SecurityAlerts
@@ -40,17 +42,18 @@ from taskgate.errors import (
     Unauthenticated,
 )
 from taskgate.gateway.batches import answer_all
-from taskgate.gateway.legacy import InSessionMessages
-from taskgate.gateway.modern.requests import ModernRequests
+from taskgate.gateway.eras import EraAdapter
+from taskgate.gateway.legacy import LegacyAdapter
+from taskgate.gateway.modern.adapter import ModernAdapter
 from taskgate.gateway.refusals import RejectionRenderer, refusal, refused_for
+from taskgate.gateway.task_requests import ABOUT_A_TASK
 from taskgate.jsontext.large import to_string
 from taskgate.protocol import vocabulary as words
-from taskgate.protocol.classify import IgnoredNotification, check_verb, classify
+from taskgate.protocol.classify import check_verb, classify
 from taskgate.protocol.faults import RETRY_AFTER
 from taskgate.protocol.headers import read_headers
-from taskgate.protocol.host_requests import RequestMeta
 from taskgate.protocol.jsonrpc import is_batch, parse, split_batch
-from taskgate.protocol.messages import Message, Notification, Request, is_task_id, value_of
+from taskgate.protocol.messages import Message, Notification, Request, Response, is_task_id, value_of
 from taskgate.streams.bytes_in_flight import SMALL, BytesInFlight
 from taskgate.streams.exchange import (
     TOOL_ERROR,
@@ -64,8 +67,8 @@ from taskgate.streams.exchange import (
 from taskgate.system import offload
 from taskgate.system.cancel_scope import ScopeCancelled
 from taskgate.telemetry import request_context
-from taskgate.telemetry.events import CapRefused, EventSink, HttpRefused, TaskDenied
-from taskgate.telemetry.request_context import RequestContext, client_of, in_request
+from taskgate.telemetry.events import CapRefused, EventSink, HttpRefused, TaskDenied, ToolCalled
+from taskgate.telemetry.request_context import RequestContext, in_request
 from taskgate.telemetry.tracing import Tracing
 
 log = getLogger("taskgate.gateway")
@@ -76,7 +79,8 @@ class GatewayRules:
     """The settings of the gateway, and the process-wide limits.
 
     `max_depth` and `max_members` bound the JSON of a message. `strict_names` requires that every
-    request about a task names it in a header too (AMB-8). `live` are the operator's rules.
+    request about a task names it in a header too (AMB-8). `live` are the operator's rules, `access`
+    enforces those about access.
     `in_flight` counts the bytes of large messages, `pressure` measures the memory of the process.
     """
 
@@ -84,6 +88,7 @@ class GatewayRules:
     max_members: int
     strict_names: bool
     live: RuntimeConfig
+    access: AccessControl
     in_flight: BytesInFlight
     pressure: MemoryPressure
 
@@ -91,8 +96,8 @@ class GatewayRules:
 class Gateway:
     """The handler of every exchange that the public listener accepts.
 
-    `callers` authenticates, and `gate` has the rate limits. `in_session` serves the legacy era,
-    `modern` the modern one.
+    `callers` authenticates, and `gate` has the rate limits. `legacy` and `modern` are the adapters
+    of the eras.
     """
 
     def __init__(
@@ -102,16 +107,17 @@ class Gateway:
         callers: Callers,
         gate: RateLimiter,
         rules: GatewayRules,
-        in_session: InSessionMessages,
-        modern: ModernRequests,
+        legacy: LegacyAdapter,
+        modern: ModernAdapter,
         event_sink: EventSink,
         clock: Clock,
     ) -> None:
         self._mounts = mounts
         self._callers = callers
         self._gate = gate
+        self._access = rules.access
         self._rules = rules
-        self._in_session = in_session
+        self._legacy = legacy
         self._modern = modern
         self._rejections = RejectionRenderer(rules.live, modern.dialect)
         self._event_sink = event_sink
@@ -168,11 +174,11 @@ class Gateway:
                 # 3. GET and DELETE have no message; only the legacy era has them.
                 if head.method is not HttpMethod.POST:
                     check_verb(head.revision)
-                    return await self._in_session.serve(exchange, context, mount, caller)
+                    return await self._legacy.serve(exchange, context, mount, caller)
                 # 4. The body, parsed once: JSON, then one JSON-RPC message, or a batch of an older
                 # revision.
                 is_array = body[:1] != b"{" and is_batch(body)
-                if is_array and await self._in_session.takes_batches(exchange, context, mount, caller):
+                if is_array and await self._legacy.takes_batches(exchange, context, mount, caller):
                     return await self._answer_batch(exchange, context, mount, caller, body, begun, refused)
                 if len(body) > offload.LARGE:
                     message = await self._parse_in_thread(head.host_session, body)
@@ -203,7 +209,7 @@ class Gateway:
         message: Message,
         begun: float,
     ) -> HttpReply:
-        """Take the steps 5 to 7 for one message. Errors become replies here, and requests are
+        """Take the steps 5 to 12 for one message. Errors become replies here, and requests are
         counted.
         """
         request = message if isinstance(message, Request) else None
@@ -213,7 +219,7 @@ class Gateway:
                 request, mount=mount.name, revision=exchange.head.revision, fields=exchange.fields
             )
         # Until its era is known, an invalid message is refused by the rules of the modern era.
-        era = Era.MODERN
+        adapter: EraAdapter = self._modern
         try:
             # 5. Nothing new while the gateway drains or memory is short. When `tasks/get` is
             # refused, hosts treat the task as failed; so requests about existing tasks are served.
@@ -228,18 +234,27 @@ class Gateway:
                 extensions=mount.extensions,
                 strict_names=self._rules.strict_names,
             )
-            # 7. Decode, limit, authorize and execute, by the handler of the era.
-            if isinstance(route, RequestMeta):
-                assert request is not None, "only requests are routed to the modern era"
-                context.revision, context.client = route.peer.revision, client_of(route.peer.info)
-                answered = await self._modern.answer(exchange, mount, caller, request, route)
-            elif isinstance(route, IgnoredNotification):
-                assert isinstance(message, Notification), "only notifications are dropped"
-                await self._gate.on_request(caller, exchange, mount.name, message.method)
-                return HttpReply(status=202)
-            else:
-                era = Era.LEGACY
-                answered = await self._in_session.answer(exchange, context, mount, caller, message)
+            adapter = self._modern if route is not None else self._legacy
+            # 7. Decode: what the host wants; its parameters are checked here.
+            wanted = await adapter.decode(exchange, context, mount, caller, message, route)
+            quota: QuotaFields = ()
+            try:
+                # 8. The caller's rate limit. Answers to questions that the host was asked are exempt.
+                if not isinstance(message, Response):
+                    quota = await self._gate.on_request(caller, exchange, mount.name, message.method, wanted.tool)
+                # 9. The operator's access rules. For a request about a task, they apply to the
+                # task's tool, when the task is found.
+                if request is not None and not isinstance(wanted.intent, ABOUT_A_TASK):
+                    self._access.check(caller, mount.name, request.method, wanted.tool)
+            except GatewayError:
+                if wanted.tool is not None:
+                    self._event_sink.emit(ToolCalled(mount.name, adapter.listed_tool(wanted), "rejected"))
+                raise
+            # 10. Handle: a call of a server (`calls`), a request about tasks (`task_requests`), or
+            # what only this era has.
+            reply = await adapter.handle(wanted)
+            # 11. Encode: the HTTP reply.
+            answered = adapter.encode(wanted, reply, quota)
         except ScopeCancelled:
             # The host cancelled its request or left: an answer has no reader.
             self._report_cancelled(context, message, begun)
@@ -251,8 +266,9 @@ class Gateway:
             raise
         except Exception as error:
             self._report_suspicious(error, mount, caller, message)
-            return self._refuse(error, mount, exchange, context, message, begun, era)
+            return self._refuse(error, mount, exchange, context, message, begun, adapter.era)
         else:
+            # 12. Report.
             if request is not None:
                 self._report_answered(exchange, context, request, answered, begun)
             return answered.reply

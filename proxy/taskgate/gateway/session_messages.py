@@ -1,42 +1,139 @@
-"""The handler of other replicas' messages about sessions and calls: `SessionMessageHandler`.
+"""Messages of legacy hosts that need no answer: `ClientNotifications`, and `SessionMessageHandler`
+for those that came to another replica.
 
-A host may send a message to any replica. That replica forwards what concerns another one over the
-cluster bus, for example:
+They are cancellations of plain calls, answers to questions of servers, progress of those answers,
+and notifications for the server. A message about something unknown, finished, or of another caller
+has no effect. Its sender cannot tell these cases apart (T51). If nothing in this process matches,
+the message goes to the other replicas over the cluster bus:
 
     replica B: notifications/cancelled of request 7  →  bus: RequestCancelled(session, 7)
     replica A: runs request 7, and cancels it
 
-`ClientNotifications` and the sessions send these messages. The sender has checked that the caller
-owns the session or the contexts that a message names. A message of a host has the effect here that
-it would have had if the host had sent it to this replica. A message about a session that is not
-active here has none. The messages of held calls are handled by `RemoteRetries`.
+The sender has checked that the caller owns the session or the contexts that a message names. A
+message of a host has the effect here that it would have had if the host had sent it to this
+replica. Sessions send such messages too.
+
+There are two kinds of questions. Those of plain calls are in their session (`sessions.questions`).
+Those of tasks are input requests, whose ids name the task.
 """
 
 from typing import Final
 
+from taskgate.auth.context import AuthContext
 from taskgate.cluster import messages
-from taskgate.cluster.bus import ClusterBus
+from taskgate.cluster.bus import ClusterBus, is_replica_name
 from taskgate.domain.record import OwnerKey
 from taskgate.errors import MalformedMessage, UnparsableMessage
-from taskgate.gateway.relay import PlainCallProxy
+from taskgate.gateway.calls import Calls
+from taskgate.gateway.eras import HostRequest
+from taskgate.lifecycle.result_wait import ResultWaiter
 from taskgate.lifecycle.runner import Runner
+from taskgate.protocol.host_requests import (
+    AnswerInput,
+    AnswerQuestion,
+    CancelCall,
+    NotifyServer,
+    ReportProgress,
+)
 from taskgate.protocol.jsonrpc import parse
 from taskgate.protocol.legacy.downstream import LegacyDownstream
 from taskgate.protocol.messages import Notification
+from taskgate.sessions.host_session import HostSession
+from taskgate.sessions.questions import asking_replica
 from taskgate.sessions.registry import HostSessions
 
 DEPTH: Final = 1_000
 """Nesting depth that is accepted from a replica, which has parsed the text before."""
 
 
-class SessionMessageHandler:
-    """The subscriber of messages about sessions."""
+class ClientNotifications:
+    """The handler of notifications and responses of legacy hosts.
+
+    `bus` leads to the other replicas; None if there are none.
+    """
 
     def __init__(
-        self, *, sessions: HostSessions, relaying: PlainCallProxy, runner: Runner, dialect: LegacyDownstream
+        self,
+        *,
+        following: ResultWaiter,
+        calls: Calls,
+        runner: Runner,
+        dialect: LegacyDownstream,
+        bus: ClusterBus | None = None,
     ) -> None:
+        self._bus = bus
+        self._following = following
+        self._calls = calls
+        self._runner = runner
+        self._dialect = dialect
+
+    async def take(self, request: HostRequest, host_session: HostSession) -> None:
+        """Act on a notification or a response.
+
+        Raises StoreUnavailable if the answer to an input request of a task could not be stored.
+        """
+        caller = request.caller
+        match request.intent:
+            case CancelCall(request=id_):
+                if not self._calls.cancel(host_session, id_):
+                    self._pass_on(messages.RequestCancelled(host_session.id, id_))
+            case AnswerQuestion(id=id_, answer=answer):
+                if not host_session.questions.answer(id_, answer):
+                    self._pass_to_asking(id_, messages.QuestionAnswer(host_session.id, id_, answer))
+            case AnswerInput() as intent:
+                mount = host_session.mount.name
+                # Before the answer is stored: the server gets it on behalf of the caller who gave it.
+                self._runner.answers(caller.owners(mount), intent.task, caller)
+                await self._following.answer(caller, mount, intent)
+            case ReportProgress() as intent:
+                self._tell_progress(caller, host_session, intent)
+            case NotifyServer(notification=notification):
+                # To all servers: each replica in which the session is active has an upstream session.
+                host_session.upstream.tell(notification)
+                self._pass_on(messages.ServerNotification(host_session.id, notification.text))
+
+    def _tell_progress(self, caller: AuthContext, host_session: HostSession, told: ReportProgress) -> None:
+        """Send the server the progress of an answer that its host still works on."""
+        task_and_key, text = self._dialect.input_of(told.id), told.notification.text
+        if task_and_key is None:
+            if not host_session.questions.on_progress(told.id, told.notification):
+                self._pass_to_asking(told.id, messages.QuestionProgress(host_session.id, told.id, text))
+            return
+        owners = caller.owners(host_session.mount.name)
+        question = self._runner.find_question(owners, *task_and_key)
+        if question is not None:
+            question.tell(told.notification)
+        else:
+            self._pass_on(messages.InputProgress(owners[0].mount, [owner.context for owner in owners], told.id, text))
+
+    def _pass_on(self, message: messages.Message) -> None:
+        """Send a message to all other replicas."""
+        if self._bus is not None:
+            self._bus.send(message)
+
+    def _pass_to_asking(self, id: str, message: messages.Message) -> None:
+        """Send a message to the replica that is named in the id of a question, because it asked it.
+
+        The host may have made up the id, so the name is checked first.
+        """
+        asking = asking_replica(id)
+        if self._bus is not None and asking is not None and is_replica_name(asking):
+            self._bus.send(message, to=asking)
+
+
+# --- messages that came to another replica ----------------------------------------------------------------------------
+
+
+class SessionMessageHandler:
+    """The handler of other replicas' messages about sessions and calls.
+
+    A message about a session that is not active here has no effect. Those about held calls are
+    handled by `RemoteRetries`.
+    """
+
+    def __init__(self, *, sessions: HostSessions, calls: Calls, runner: Runner, dialect: LegacyDownstream) -> None:
         self._sessions = sessions
-        self._relaying = relaying
+        self._calls = calls
         self._runner = runner
         self._dialect = dialect
 
@@ -111,7 +208,7 @@ class SessionMessageHandler:
     def _on_cancelled(self, message: messages.RequestCancelled, sender: str) -> None:
         host_session = self._sessions.get(message.session)
         if host_session is not None:
-            self._relaying.cancel(host_session, message.request)
+            self._calls.cancel(host_session, message.request)
 
     def _on_server_notification(self, message: messages.ServerNotification, sender: str) -> None:
         host_session, notification = self._sessions.get(message.session), _notification(message.notification)

@@ -18,7 +18,7 @@ from taskgate.admission.mounts import Mount
 from taskgate.clock import Clock
 from taskgate.domain.record import TaskRecord
 from taskgate.errors import StoreUnavailable
-from taskgate.gateway.modern.calls import Calls
+from taskgate.gateway.modern.retries import Retries
 from taskgate.gateway.modern.session_pool import SessionPool
 from taskgate.lifecycle.leases import Leasing
 from taskgate.lifecycle.runner import Runner
@@ -53,13 +53,13 @@ class HostWaits(NamedTuple):
     """The owners of what ends when its host does nothing for long.
 
     - `sessions`: the sessions of legacy hosts.
-    - `lines`: the upstream sessions that modern hosts share.
-    - `calls`: the calls of modern hosts, some of which are held.
+    - `pool`: the upstream sessions that modern hosts share.
+    - `retries`: the calls of modern hosts that wait for a retry.
     """
 
     sessions: HostSessions
-    lines: SessionPool
-    calls: Calls
+    pool: SessionPool
+    retries: Retries
 
 
 class Sweeper:
@@ -197,12 +197,12 @@ class Sweeper:
 
     async def tidy(self) -> None:
         """Close idle sessions of hosts, and idle shared sessions."""
-        self._waiting.lines.sweep()
+        self._waiting.pool.sweep()
         await self._waiting.sessions.sweep()
 
     async def give_up(self) -> None:
         """Cancel the calls whose host did not send the input responses in time."""
-        self._waiting.calls.sweep()
+        self._waiting.retries.sweep()
 
     async def count(self) -> None:
         """Count the tasks in the store, and report that for the gauges."""

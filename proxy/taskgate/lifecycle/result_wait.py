@@ -1,6 +1,6 @@
 """The wait of a legacy host for the result of a task: `ResultWaiter`, for `tasks/result`.
 
-`InSessionMessages` calls `outcome`, which waits until the task has ended. A host that accepts an
+`TaskRequests` calls `outcome`, which waits until the task has ended. A host that accepts an
 event stream gets one, which also delivers the task's questions and notifications. The host answers
 a question with another POST request, which reaches `answer`.
 

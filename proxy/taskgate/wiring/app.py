@@ -297,6 +297,7 @@ class Service:
         closers.add(runtime.sessions.close)
         closers.add(runtime.lines.close)
         closers.add(runtime.calls.close)
+        closers.add(runtime.retries.close)
         closers.add(runtime.joining.close)
         runtime.runner.open()
         closers.add(runtime.runner.stop)
@@ -305,7 +306,6 @@ class Service:
         closers.add(runtime.listening.close)
         closers.add(runtime.offers.close)
         closers.add(runtime.subscriptions.close)
-        closers.callback(runtime.relaying.close)
 
     async def _ready(self) -> Mapping[str, bool]:
         """Return what the gateway needs in order to serve, by name, and whether it is there.

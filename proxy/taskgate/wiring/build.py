@@ -1,7 +1,7 @@
 """The objects of a gateway, created from its configuration: `build_runtime` returns a `Runtime`.
 
-`build_runtime` reads from top to bottom: servers, replicas, limits, legacy sessions, tasks, legacy
-requests, modern requests, the pipeline. `Service` calls it once, and then opens and closes the
+`build_runtime` reads from top to bottom: servers, replicas, limits, legacy sessions, tasks, calls,
+the adapters of the eras, the pipeline. `Service` calls it once, and then opens and closes the
 parts; nothing is open here yet. A reload creates no new runtime, but changes parts of it. Clock,
 entropy, store and transports can be passed in by an `Environment`, so that a simulation runs the
 same gateway.
@@ -28,22 +28,18 @@ from taskgate.cluster.bus import ClusterBus
 from taskgate.cluster.message_auth import LoggedSeals, new_replica_name
 from taskgate.config import GatewayConfig
 from taskgate.config.model import admission_rules
-from taskgate.gateway.denied_extensions import DeniedExtensions
-from taskgate.gateway.extension_requests import ExtensionRequests
-from taskgate.gateway.legacy import InSessionMessages, LegacyServices
-from taskgate.gateway.listen import GetStreams
-from taskgate.gateway.modern.calls import Calls, HoldTimes
-from taskgate.gateway.modern.requests import ModernRequests
+from taskgate.gateway.calls import Calls
+from taskgate.gateway.extensions import DeniedExtensions, ExtensionRequests
+from taskgate.gateway.get_streams import GetStreams, Resuming
+from taskgate.gateway.legacy import LegacyAdapter, LegacyServices
+from taskgate.gateway.modern.adapter import ModernAdapter, ModernServices
+from taskgate.gateway.modern.retries import Retries
 from taskgate.gateway.modern.session_pool import SessionPool
 from taskgate.gateway.modern.subscriptions import Subscriptions
-from taskgate.gateway.modern.task_requests import TaskRequests
-from taskgate.gateway.notes import ClientNotifications
-from taskgate.gateway.outbound_calls import CallSender
 from taskgate.gateway.pipeline import Gateway, GatewayRules
-from taskgate.gateway.relay import PlainCallProxy
-from taskgate.gateway.resuming import Resuming
-from taskgate.gateway.session_messages import SessionMessageHandler
+from taskgate.gateway.session_messages import ClientNotifications, SessionMessageHandler
 from taskgate.gateway.sweeper import HostWaits, Sweeper
+from taskgate.gateway.task_requests import TaskRequests
 from taskgate.lifecycle.checkpoints import CheckpointSeals
 from taskgate.lifecycle.input_delivery import InputDelivery
 from taskgate.lifecycle.leases import LeaseRules, Leasing
@@ -123,7 +119,7 @@ class Runtime:
     - `supervisor` starts server programs; `upstreams` has the servers and their mounts.
     - `cluster` is the connection to other replicas, `callers` the present authenticator.
     - `sessions` are those of legacy hosts, `lines` the upstream sessions of modern hosts.
-    - `listening` serves GET streams, `relaying` plain calls of legacy hosts, `calls` modern ones.
+    - `listening` serves GET streams, `calls` the calls of hosts, `retries` the held ones.
     - `following` waits for results of tasks, `offers` delivers questions of tasks to hosts.
     - `joining` answers equal calls with one. `unfetched` are results not fetched during a drain.
     """
@@ -143,10 +139,10 @@ class Runtime:
     sweeper: Sweeper
     listening: GetStreams
     offers: InputDelivery
-    relaying: PlainCallProxy
     following: ResultWaiter
     joining: RequestCoalescer
     calls: Calls
+    retries: Retries
     subscriptions: Subscriptions
     gateway: Gateway
 
@@ -282,9 +278,9 @@ async def build_runtime(
         entropy=entropy,
         lease=None if leasing is None else leasing.rules.length,
     )
-    sender = CallSender(coalescer=joining, event_sink=event_sink)
 
-    # Requests of legacy hosts.
+    # Calls and requests about tasks, of both eras.
+    modern_dialect = ModernDownstream(__version__, mounts.is_server_named)
     following = ResultWaiter(
         store=store,
         transitions=transitions,
@@ -296,45 +292,59 @@ async def build_runtime(
         dialect=dialect,
         clock=clock,
     )
-    relaying = PlainCallProxy(dialect=dialect, patience=config.server.sse_keepalive, sender=sender)
+    calls = Calls(
+        tasks=tasks,
+        coalescer=joining,
+        extensions=ExtensionRequests(streams=open_streams, clock=clock),
+        live=live,
+        event_sink=event_sink,
+        clock=clock,
+        patience=config.server.sse_keepalive,
+    )
+    task_requests = TaskRequests(
+        legacy=dialect,
+        modern=modern_dialect,
+        tasks=tasks,
+        lookups=lookups,
+        results=following,
+        transitions=transitions,
+        retrievals=retrievals,
+        runner=runner,
+    )
+
+    # The legacy era.
     if bus is not None:
         # From here on the bus keeps it and calls it.
-        SessionMessageHandler(sessions=sessions, relaying=relaying, runner=runner, dialect=dialect).hear(bus)
+        SessionMessageHandler(sessions=sessions, calls=calls, runner=runner, dialect=dialect).hear(bus)
     listening = GetStreams(news=news, offers=offers, clock=clock)
-    legacy = InSessionMessages(
+    legacy = LegacyAdapter(
         services=LegacyServices(
             sessions=sessions,
             gate=gate,
             streams=open_streams,
             access=access,
-            lookups=lookups,
-            tasks=tasks,
-            following=following,
-            notes=ClientNotifications(following=following, relaying=relaying, runner=runner, dialect=dialect, bus=bus),
-            relaying=relaying,
-            extensions=ExtensionRequests(streams=open_streams, clock=clock),
+            calls=calls,
+            task_requests=task_requests,
+            results=following,
+            notifications=ClientNotifications(
+                following=following, calls=calls, runner=runner, dialect=dialect, bus=bus
+            ),
             denied=denied,
             resuming=Resuming(listening=listening, following=following, shared=shared_resumable),
         ),
         dialect=dialect,
-        event_sink=event_sink,
     )
 
-    # Requests of modern hosts.
-    modern_dialect = ModernDownstream(__version__, mounts.is_server_named)
+    # The modern era.
     lines = SessionPool(clock=clock, idle=config.server.session_idle, denied=denied)
-    calls = Calls(
+    retries = Retries(
         dialect=modern_dialect,
-        tasks=tasks,
+        calls=calls,
         states=SealedStates(callers),
-        waits=HoldTimes(live, config.server.sse_keepalive),
-        sender=sender,
-        event_sink=event_sink,
+        live=live,
         clock=clock,
         entropy=entropy,
     )
-    if bus is not None:
-        calls.correspond(bus, entropy)
     subscriptions = Subscriptions(
         dialect=modern_dialect,
         store=store,
@@ -344,26 +354,24 @@ async def build_runtime(
         retrievals=retrievals,
         clock=clock,
     )
-    modern = ModernRequests(
-        dialect=modern_dialect,
-        gate=gate,
-        streams=open_streams,
-        access=access,
-        lines=lines,
-        calls=calls,
-        runner=runner,
-        tasks=TaskRequests(
-            dialect=modern_dialect,
-            tasks=tasks,
-            lookups=lookups,
-            transitions=transitions,
-            retrievals=retrievals,
+    modern = ModernAdapter(
+        services=ModernServices(
+            gate=gate,
+            streams=open_streams,
+            access=access,
+            pool=lines,
+            calls=calls,
+            retries=retries,
             runner=runner,
+            task_requests=task_requests,
+            subscriptions=subscriptions,
+            denied=denied,
+            event_sink=event_sink,
         ),
-        extensions=ExtensionRequests(streams=open_streams, clock=clock),
-        denied=denied,
-        subscriptions=subscriptions,
+        dialect=modern_dialect,
     )
+    if bus is not None:
+        modern.correspond(bus, entropy)
 
     # The pipeline, which both go through.
     upstreams.switch(prepared)
@@ -376,10 +384,11 @@ async def build_runtime(
             max_members=config.server.max_json_members,
             strict_names=config.server.require_task_name,
             live=live,
+            access=access,
             in_flight=in_flight,
             pressure=pressure,
         ),
-        in_session=legacy,
+        legacy=legacy,
         modern=modern,
         event_sink=event_sink,
         clock=clock,
@@ -389,7 +398,7 @@ async def build_runtime(
     sweeper = Sweeper(
         store=store,
         runner=runner,
-        waiting=HostWaits(sessions, lines, calls),
+        waiting=HostWaits(sessions, lines, retries),
         mounts=mounts.by_name,
         event_sink=event_sink,
         clock=clock,
@@ -412,10 +421,10 @@ async def build_runtime(
         sweeper=sweeper,
         listening=listening,
         offers=offers,
-        relaying=relaying,
         following=following,
         joining=joining,
         calls=calls,
+        retries=retries,
         subscriptions=subscriptions,
         gateway=gateway,
     )

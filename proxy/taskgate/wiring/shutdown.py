@@ -197,8 +197,8 @@ async def _close_listener(listener: PublicListener, runtime: Runtime, left: time
     """
 
     def cut_off() -> None:
-        runtime.relaying.stop()
         runtime.calls.stop()
+        runtime.retries.stop()
 
     runtime.subscriptions.finish()
     cutting = asyncio.get_running_loop().call_later(left.total_seconds(), cut_off)
@@ -207,7 +207,7 @@ async def _close_listener(listener: PublicListener, runtime: Runtime, left: time
     finally:
         cutting.cancel()
         # Held calls wait for input responses, which no host can send any more.
-        runtime.calls.stop()
+        runtime.retries.stop()
 
 
 # --- waits with a time limit ------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ import pytest
 
 from taskgate.admission.mounts import Mount
 from taskgate.domain.versions import Peer, Revision
-from taskgate.gateway.denied_extensions import LONGEST, MOST_LOGGED, MOST_OF_ONE, DeniedExtensions
+from taskgate.gateway.extensions import LONGEST, MOST_LOGGED, MOST_OF_ONE, DeniedExtensions
 from taskgate.protocol.extensions import ALLOWED_BY_DEFAULT, EVENTS, SKILLS, UI, Extension, ExtensionPolicy
 from taskgate.protocol.vocabulary import TASKS_EXTENSION
 from taskgate.telemetry.events import ExtensionDenied

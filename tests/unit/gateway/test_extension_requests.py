@@ -16,7 +16,7 @@ from taskgate.auth.context import AuthContext
 from taskgate.domain.policy import TaskSupport
 from taskgate.domain.versions import Era
 from taskgate.errors import TooManyTasks, UnknownMethod, UpstreamFailed, UpstreamReason
-from taskgate.gateway.extension_requests import ExtensionRequests
+from taskgate.gateway.extensions import ExtensionRequests
 from taskgate.protocol.extensions import BUILT_IN, EVENTS, Extension, ExtensionPolicy
 from taskgate.protocol.jsonrpc import parse
 from taskgate.protocol.messages import Response

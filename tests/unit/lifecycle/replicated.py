@@ -77,7 +77,7 @@ class Replica:
         self.sessions = HostSessions(
             store=store, services=services, entropy=SeededEntropy(), idle=IDLE, event_sink=_NoAudit()
         )
-        session_messages = SessionMessageHandler(sessions=self.sessions, relaying=self, runner=self, dialect=dialect)  # type: ignore[arg-type]
+        session_messages = SessionMessageHandler(sessions=self.sessions, calls=self, runner=self, dialect=dialect)  # type: ignore[arg-type]
         session_messages.hear(self.said)  # type: ignore[arg-type]
 
     async def opened(self) -> HostSession:

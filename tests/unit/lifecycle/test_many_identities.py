@@ -21,7 +21,7 @@ from taskgate.admission.security_alerts import SecurityAlerts
 from taskgate.auth.context import AuthContext
 from taskgate.domain.fair_queue import FairQueue
 from taskgate.domain.rates import Demand, RateLimit, RatePolicy, RateScope
-from taskgate.gateway.denied_extensions import DeniedExtensions
+from taskgate.gateway.extensions import DeniedExtensions
 from taskgate.gateway.modern import session_pool
 from taskgate.gateway.modern.session_pool import SessionPool
 from taskgate.stores.rates import MemoryRateStore

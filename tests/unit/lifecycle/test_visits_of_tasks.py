@@ -15,7 +15,7 @@ from helpers.waiting import bounded, eventually
 from taskgate.auth.context import AuthContext
 from taskgate.domain.events import Dispatched
 from taskgate.domain.record import TaskRecord
-from taskgate.gateway.modern.flights import InflightCall
+from taskgate.gateway.listeners import InflightCall
 from taskgate.protocol.jsonrpc import parse
 from taskgate.protocol.messages import Message
 from taskgate.stores.open import open_store
@@ -23,7 +23,7 @@ from taskgate.telemetry.events import Event, TaskCreated
 from taskgate.telemetry.request_context import RequestContext, current, in_request
 from unit.admission.coalescing_desk import call
 from unit.admission.live_rules import rules
-from unit.gateway.modern.test_flights import Errand
+from unit.gateway.modern.test_inflight_calls import Errand
 from unit.lifecycle import test_task_service as making
 from unit.lifecycle import turning
 

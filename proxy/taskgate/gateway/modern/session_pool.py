@@ -5,7 +5,7 @@ they have the same caller, mount, revision and capabilities: a legacy server is 
 capabilities once, in `initialize`. Each request chooses its session anew by what its `_meta`
 declares. Nothing of one request applies to the next (V-META-4).
 
-`ModernRequests` takes a session for each request, and it is busy until the request, and each task
+`ModernAdapter` takes a session for each request, and it is busy until the request, and each task
 or stream that uses it, has ended. Then it is idle, and a later request may take it. The sweeper
 closes sessions that are idle for long; `take` closes some if there are too many.
 """
@@ -25,7 +25,7 @@ from taskgate.clock import Clock
 from taskgate.domain.record import OwnerKey
 from taskgate.domain.versions import Era, Peer, era_of
 from taskgate.errors import InvalidParams
-from taskgate.gateway.denied_extensions import DeniedExtensions
+from taskgate.gateway.extensions import DeniedExtensions
 from taskgate.jsontext.spans import RawJson
 from taskgate.protocol.discovery import ServerDescription
 from taskgate.protocol.messages import MAX_CAPABILITIES, Notification

@@ -1,18 +1,20 @@
 """The streams of `subscriptions/listen`: `Subscriptions`.
 
 A modern host names in one request what it wants notifications of: list changes, resources, tasks.
-The answer is an event stream (`listen_stream`). It starts with an acknowledgement of what is
+The answer is an event stream (`ListenStream`). It starts with an acknowledgement of what is
 granted, and only that is sent afterwards (M-NOTIF-2, M-NOTIF-7). The stream ends when the host
 disconnects or its token expires, or with the gateway (`finish`).
 
-`ModernRequests` calls `serve`. `told_tasks` watches tasks, `resource_subscriptions` subscribes at
-servers, `wishes` checks the request.
+`ModernAdapter` calls `serve`. `task_watcher` watches tasks, `resource_subscriptions` subscribes at
+servers.
 """
 
 import asyncio
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from datetime import datetime
 from functools import partial
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from taskgate.admission.access import AccessControl
 from taskgate.admission.lookups import Lookups
@@ -22,11 +24,12 @@ from taskgate.clock import Clock
 from taskgate.domain.record import RequestId, TaskId, TaskRecord
 from taskgate.domain.versions import Era
 from taskgate.errors import Draining, Forbidden, InsufficientScope, InvalidParams, TaskNotFound
-from taskgate.gateway.modern.listen_stream import ListenStream
+from taskgate.gateway.get_streams import LONGEST_TIMER
 from taskgate.gateway.modern.resource_subscriptions import ResourceSubscriptions
 from taskgate.gateway.modern.session_pool import SharedSession
-from taskgate.gateway.modern.told_tasks import ToldTasks
-from taskgate.gateway.modern.wishes import check_bounds, concerns_server, declares, is_granted
+from taskgate.gateway.modern.task_watcher import TaskWatcher
+from taskgate.jsontext.large import MessageText
+from taskgate.jsontext.spans import members
 from taskgate.lifecycle.retrievals import Retrievals
 from taskgate.protocol import vocabulary as words
 from taskgate.protocol.discovery import ServerDescription
@@ -36,7 +39,77 @@ from taskgate.protocol.messages import Notification
 from taskgate.protocol.modern.downstream import ModernDownstream
 from taskgate.stores.base import TaskStore
 from taskgate.streams.exchange import Exchange, HttpReply
-from taskgate.system.cancel_scope import ScopeCancelled
+from taskgate.streams.sse_connection import QUEUE_BYTES
+from taskgate.system.cancel_scope import CancelScope, ScopeCancelled
+
+LARGE: Final = QUEUE_BYTES // 16
+"""Characters above which a message may exceed the queue of the stream.
+
+Otherwise such a message would end the stream, and again each time that the host reconnects.
+"""
+MAX_TASKS: Final = 1000
+MAX_RESOURCES: Final = 256
+MAX_URI: Final = 2048
+"""The limits of one request: tasks, resources, and characters of a URI."""
+
+
+class ListenStream:
+    """The answer to one request, as an event stream. `until` is when the request's token expires,
+    None if it does not.
+
+    Notifications are sent with `send`, inside the block `serving`. The block ends when the host
+    disconnects or is too slow, when the token of the request expires, or when `end` is called.
+    After the token has expired, nothing more is sent (T9).
+    """
+
+    def __init__(self, exchange: Exchange, until: datetime | None, clock: Clock) -> None:
+        self._exchange = exchange
+        self._feed = exchange.stream()
+        self._until = until
+        self._clock = clock
+        self._work = CancelScope()
+        self.has_begun = False
+        """Whether a message was sent."""
+
+    @contextmanager
+    def serving(self) -> Iterator[None]:
+        """The block in which the stream is served; entered once.
+
+        Whatever ends the stream cancels the block, which then raises ScopeCancelled.
+        """
+        expiry: asyncio.TimerHandle | None = None
+        with self._work:
+            if self._until is not None:
+                left = (self._until - self._clock.wall()).total_seconds()
+                expiry = asyncio.get_running_loop().call_later(min(left, LONGEST_TIMER), self.end)
+            self._feed.on_connection_lost(self.end)
+            self._exchange.on_disconnect(self.end)
+            try:
+                yield
+            finally:
+                if expiry is not None:
+                    expiry.cancel()
+
+    def end(self) -> None:
+        """Cancel the block `serving`. Does nothing after its end."""
+        self._work.cancel()
+
+    def send(self, message: MessageText) -> None:
+        """Send a message. If too much is queued for a slow host, the stream ends."""
+        if self._until is not None and self._clock.wall() >= self._until:
+            self.end()
+            return
+        self.has_begun = True
+        if len(message) > LARGE and not self._feed.is_congested:
+            self._feed.send_answer(message)
+        else:
+            self._feed.send(message)
+
+    async def wait_for_room(self) -> None:
+        """Wait until the host has read enough of what is queued; returns at once if little is."""
+        room = self._feed.backpressure()
+        if room is not None:
+            await room
 
 
 class _Found(NamedTuple):
@@ -46,7 +119,7 @@ class _Found(NamedTuple):
     """
 
     ids: tuple[TaskId, ...]
-    watchers: tuple[ToldTasks, ...]
+    watchers: tuple[TaskWatcher, ...]
 
 
 class Subscriptions:
@@ -84,7 +157,7 @@ class Subscriptions:
         """
         if not exchange.head.accepts_stream:
             raise InvalidParams("The answer is an event stream: the request must accept text/event-stream")
-        check_bounds(intent.wants)
+        _check_bounds(intent.wants)
         found = await self._find(exchange, caller, session.mount.name, intent.wants.tasks or ())
         if self._finishing:
             raise Draining(RETRY_AFTER)
@@ -122,7 +195,7 @@ class Subscriptions:
         if not wanted:
             return _Found((), ())
         watchers = {
-            owner: await ToldTasks.begin(owner, store=self._store, dialect=self._dialect, clock=self._clock)
+            owner: await TaskWatcher.begin(owner, store=self._store, dialect=self._dialect, clock=self._clock)
             for owner in caller.owners(mount)
         }
         ids: list[TaskId] = []
@@ -147,7 +220,7 @@ class Subscriptions:
             send_task = partial(self._send_task, stream, intent.id)
             async with asyncio.TaskGroup() as group:
                 for watcher in found.watchers:
-                    group.create_task(watcher.tell(send_task))
+                    group.create_task(watcher.watch(send_task))
                 # For ever, also when all tasks have ended: the host ends its stream (AMB-13).
                 await asyncio.get_running_loop().create_future()
 
@@ -159,10 +232,10 @@ class Subscriptions:
         The exit of `stack` ends the subscriptions at the server. Raises UpstreamFailed.
         """
         tasks = None if wants.tasks is None else found.ids
-        if not concerns_server(wants):
+        if not _concerns_server(wants):
             return Subscription(resource_uris=wants.resource_uris, tasks=tasks)
         server = await session.upstream.open()
-        has = declares(server)
+        has = _declares(server)
         agreed = []
         for uri in self._permitted(caller, session, wants) if has("resources", "subscribe") else ():
             if await self._resources.join(session, uri, caller):
@@ -197,7 +270,7 @@ class Subscriptions:
         notification: Notification,
     ) -> None:
         """Send a notification of the server on the stream, if it was granted."""
-        if is_granted(granted, notification) or notification.method in of_extensions:
+        if _is_granted(granted, notification) or notification.method in of_extensions:
             stream.send(self._dialect.stream_notification(id, notification))
 
     async def _send_task(self, stream: ListenStream, id: RequestId, record: TaskRecord) -> None:
@@ -213,3 +286,51 @@ def _granted_filters(session: SharedSession, server: ServerDescription, wants: S
         return ()
     declared = session.mount.extensions.filters(server.peer.capabilities, Era.MODERN, session.upstream.era)
     return tuple(sorted(session.upstream.grants(declared.intersection(wants.filters))))
+
+
+def _check_bounds(wants: Subscription) -> None:
+    """Raise InvalidParams for a request that exceeds the limits."""
+    if len(wants.tasks or ()) > MAX_TASKS:
+        raise InvalidParams(f"taskIds names more than {MAX_TASKS} tasks")
+    uris = wants.resource_uris or ()
+    if len(uris) > MAX_RESOURCES:
+        raise InvalidParams(f"resourceSubscriptions names more than {MAX_RESOURCES} resources")
+    if any(len(uri) > MAX_URI for uri in uris):
+        raise InvalidParams(f"A URI in resourceSubscriptions is longer than {MAX_URI} characters")
+
+
+def _concerns_server(wants: Subscription) -> bool:
+    """Return whether the request wants any notification that the server has to send."""
+    return wants.tools or wants.prompts or wants.resources or bool(wants.resource_uris) or bool(wants.filters)
+
+
+def _declares(server: ServerDescription) -> Callable[[str, str], bool]:
+    """Return a function of a capability and a flag: whether the server declares that capability
+    with the flag set to true."""
+    declared = members(server.capabilities)
+
+    def has(capability: str, flag: str) -> bool:
+        said = declared[capability].value if capability in declared else None
+        return isinstance(said, dict) and said.get(flag) is True
+
+    return has
+
+
+def _is_granted(granted: Subscription, notification: Notification) -> bool:
+    """Return whether a notification is of a granted kind, and about a granted resource (M-NOTIF-7)."""
+    match notification.method:
+        case words.NOTE_TOOLS_CHANGED:
+            return granted.tools
+        case "notifications/prompts/list_changed":
+            return granted.prompts
+        case "notifications/resources/list_changed":
+            return granted.resources
+        case "notifications/resources/updated":
+            uri = notification.params["uri"].value if "uri" in notification.params else None
+            return isinstance(uri, str) and any(_is_within(uri, asked) for asked in granted.resource_uris or ())
+    return False
+
+
+def _is_within(uri: str, asked: str) -> bool:
+    """Return whether `uri` is the requested resource or a part of it: servers may send either."""
+    return uri == asked or uri.startswith(asked if asked.endswith("/") else f"{asked}/")

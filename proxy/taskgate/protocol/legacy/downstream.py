@@ -74,6 +74,11 @@ class LegacyDownstream:
     session.
     """
 
+    acknowledges_cancel = False
+    """Whether a host gets no error for the cancellation of a task that has ended."""
+    state_has_result = False
+    """Whether `task_state` has the result of an ended task, so that it needs the record's bodies."""
+
     can_ask = staticmethod(capabilities.can_ask)
     input_id = staticmethod(questions.input_id)
     input_of = staticmethod(questions.input_of)
@@ -204,6 +209,11 @@ class LegacyDownstream:
 
     def task_state(self, id: RequestId, record: TaskRecord) -> str:
         """The answer to `tasks/get`, and to a successful `tasks/cancel`."""
+        return result_text(id, task_object(record))
+
+    def task_cancelled(self, id: RequestId, record: TaskRecord | None) -> str:
+        """The answer to a successful `tasks/cancel`, with the cancelled record."""
+        assert record is not None, "a task that had ended is an error in this era"
         return result_text(id, task_object(record))
 
     def task_page(self, id: RequestId, tasks: Sequence[ListedTask], cursor: str | None) -> str:

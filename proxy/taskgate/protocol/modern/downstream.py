@@ -57,6 +57,11 @@ class ModernDownstream:
     its request again, as a retry with the answers.
     """
 
+    acknowledges_cancel = True
+    """Whether a host gets no error for the cancellation of a task that has ended."""
+    state_has_result = True
+    """Whether `task_state` has the result of an ended task, so that it needs the record's bodies."""
+
     answer = staticmethod(results.convert_response)
     digest = staticmethod(rounds.digest)
     is_valid_answer = staticmethod(rounds.is_valid_answer)
@@ -170,8 +175,8 @@ class ModernDownstream:
             return False
         return names.LOG_LEVELS.index(found.value) >= names.LOG_LEVELS.index(level)
 
-    def task_created(self, id: RequestId, record: TaskRecord) -> str:
-        """The handle of a new task."""
+    def task_created(self, id: RequestId, record: TaskRecord, response: str | None = None) -> str:
+        """The handle of a new task. This era has no place for a `response` to the model."""
         return result_text(id, tasks.create_result(record, self.info))
 
     def task_state(self, id: RequestId, record: TaskRecord) -> MessageText:
@@ -184,8 +189,12 @@ class ModernDownstream:
         return result.wrapped(result_text(id, "")[:-1], "}")
 
     def acknowledgement(self, id: RequestId) -> str:
-        """The answer to `tasks/update` and `tasks/cancel`, whatever their effect."""
+        """The answer to `tasks/update`, whatever its effect."""
         return result_text(id, tasks.acknowledgement(self.info))
+
+    def task_cancelled(self, id: RequestId, record: TaskRecord | None) -> str:
+        """The answer to `tasks/cancel`, whatever its effect; None for a task that had ended."""
+        return self.acknowledgement(id)
 
     # Every message of a listen stream has the id of its request, of the same JSON type (M-NOTIF-3).
 

@@ -4,6 +4,7 @@ import json
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 
 from helpers.failing_store import HoldingStore
@@ -14,11 +15,12 @@ from taskgate.auth.context import ANONYMOUS, AuthContext
 from taskgate.domain.events import CallFaulted, CallSucceeded, Dispatched, InputRequested
 from taskgate.domain.record import FaultReason, OwnerKey, TaskRecord
 from taskgate.domain.versions import Revision
-from taskgate.gateway.modern.task_requests import TaskRequests
+from taskgate.gateway.eras import HostRequest
+from taskgate.gateway.task_requests import TaskRequests
 from taskgate.lifecycle.retrievals import Retrievals
 from taskgate.lifecycle.task_service import TaskService
 from taskgate.lifecycle.transitions import Transitions
-from taskgate.protocol.host_requests import CancelTask, GetTask, LegacyTaskRequest, UpdateTask
+from taskgate.protocol.host_requests import CancelTask, GetTask, LegacyTaskRequest, ModernIntent, UpdateTask
 from taskgate.protocol.modern.downstream import ModernDownstream
 from taskgate.streams.exchange import RpcReply
 from unit.lifecycle.asked import Asked
@@ -70,6 +72,7 @@ class World:
 
     def __init__(self, store: CountingStore, *rules: AccessRule, threshold: int | None = None) -> None:
         self.store, self.clock, self.emitted, self.desk = store, ManualClock(), RecordedEvents(), AnswerDesk()
+        self.dialect = ModernDownstream("1")
         self.changes = Transitions(store=store, event_sink=self.emitted, clock=self.clock)
         self.retrievals = Retrievals(transitions=self.changes, event_sink=self.emitted, clock=self.clock)
         runner: Any = self.desk
@@ -90,9 +93,11 @@ class World:
             entropy=nothing,
         )
         self.requests = TaskRequests(
-            dialect=ModernDownstream("1"),
+            legacy=nothing,
+            modern=self.dialect,
             tasks=tasks,
             lookups=lookups,
+            results=nothing,
             transitions=self.changes,
             retrievals=self.retrievals,
             runner=runner,
@@ -116,21 +121,33 @@ class World:
         assert isinstance(found, TaskRecord)
         return found
 
+    async def answer(self, intent: ModernIntent, caller: AuthContext, mount: str) -> dict[str, Any]:
+        """The result of a request of a modern host."""
+        request = HostRequest(
+            adapter=SimpleNamespace(dialect=self.dialect),  # type: ignore[arg-type]
+            exchange=Asked(),
+            mount=SimpleNamespace(name=mount),  # type: ignore[arg-type]
+            caller=caller,
+            message=None,  # type: ignore[arg-type]
+            intent=intent,
+        )
+        return shown(await self.requests.answer(request))
+
     async def get(self, task: str, caller: AuthContext = ANONYMOUS, mount: str = AT) -> dict[str, Any]:
-        return shown(await self.requests.get(Asked(), caller, mount, GetTask(id=7, task=task)))
+        return await self.answer(GetTask(id=7, task=task), caller, mount)
 
     async def update(
         self, task: str, caller: AuthContext = ANONYMOUS, mount: str = AT, **answers: str
     ) -> dict[str, Any]:
         """Answers, by keys with underscores for dashes."""
         given = {key.replace("_", "-"): answer for key, answer in answers.items()}
-        return shown(await self.requests.update(Asked(), caller, mount, UpdateTask(id=7, task=task, answers=given)))
+        return await self.answer(UpdateTask(id=7, task=task, answers=given), caller, mount)
 
     async def cancel(self, task: str, caller: AuthContext = ANONYMOUS, mount: str = AT) -> dict[str, Any]:
-        return shown(await self.requests.cancel(Asked(), caller, mount, CancelTask(id=7, task=task)))
+        return await self.answer(CancelTask(id=7, task=task), caller, mount)
 
     async def of_legacy(self, request: GetTask | CancelTask, caller: AuthContext = ANONYMOUS) -> dict[str, Any]:
-        return shown(await self.requests.of_legacy(Asked(), caller, AT, LegacyTaskRequest(request=request)))
+        return await self.answer(LegacyTaskRequest(request=request), caller, AT)
 
 
 def shown(spoken: RpcReply) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from taskgate.admission.mounts import Mount
 from taskgate.auth.context import ANONYMOUS, AuthContext
 from taskgate.domain.versions import Peer, Revision
 from taskgate.errors import InvalidParams
-from taskgate.gateway.denied_extensions import DeniedExtensions
+from taskgate.gateway.extensions import DeniedExtensions
 from taskgate.gateway.modern.session_pool import MAX_IDLE, MOST_KEPT, SessionPool, SharedSession
 from taskgate.protocol.jsonrpc import parse
 from taskgate.protocol.messages import MAX_CAPABILITIES, Notification

@@ -13,7 +13,7 @@ from helpers.records import new_peer
 from helpers.waiting import bounded, eventually
 from taskgate.auth.context import ANONYMOUS
 from taskgate.domain.versions import Peer, Revision
-from taskgate.gateway.denied_extensions import DeniedExtensions
+from taskgate.gateway.extensions import DeniedExtensions
 from taskgate.gateway.modern.session_pool import LONGEST_INFO, SessionPool
 from taskgate.protocol.discovery import ServerDescription
 from taskgate.protocol.extensions import ExtensionPolicy

@@ -1,8 +1,8 @@
-"""The watcher of tasks for a `subscriptions/listen` stream: `ToldTasks`.
+"""The watcher of tasks for a `subscriptions/listen` stream: `TaskWatcher`.
 
 `Subscriptions` begins one for each owner that the caller's tasks may have, for each stream. The
-steps of its life are `begin`, `add` for each task, and `tell`. `begin` remembers the position in
-the store's change feed. It comes before the tasks are looked up, so that no change is lost. `tell`
+steps of its life are `begin`, `add` for each task, and `watch`. `begin` remembers the position in
+the store's change feed. It comes before the tasks are looked up, so that no change is lost. `watch`
 sends the state of each task once, then each change that a host can see. A task that has ended is
 sent with its result, and is then no longer watched.
 """
@@ -29,7 +29,7 @@ SendTask = Callable[[TaskRecord], Awaitable[None]]
 """Sends the state of a task to the host; an ended record has its result."""
 
 
-class ToldTasks:
+class TaskWatcher:
     """A watcher of some tasks of one owner.
 
     `_position` is how far the change feed was read. `_last_sent` has the watched tasks with the
@@ -47,16 +47,18 @@ class ToldTasks:
         self._last_sent: dict[TaskId, Hashable] = {}
 
     @classmethod
-    async def begin(cls, owner: OwnerKey, *, store: TaskStore, dialect: ModernDownstream, clock: Clock) -> "ToldTasks":
+    async def begin(
+        cls, owner: OwnerKey, *, store: TaskStore, dialect: ModernDownstream, clock: Clock
+    ) -> "TaskWatcher":
         """Start at the current position, without tasks. Raises StoreUnavailable."""
         now = await store.changed(OwnerWatch(owner=owner), timeout=timedelta())
         return cls(owner, now.place, store=store, dialect=dialect, clock=clock)
 
     def add(self, task: TaskId) -> None:
-        """Watch one more task; only before `tell`."""
+        """Watch one more task; only before `watch`."""
         self._last_sent[task] = None
 
-    async def tell(self, send: SendTask) -> None:
+    async def watch(self, send: SendTask) -> None:
         """Send each task's state and its changes with `send`; return when all have ended (M-NOTIF-4).
 
         If the store fails it is asked again. A record that cannot be read does not delay the

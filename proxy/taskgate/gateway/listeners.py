@@ -1,42 +1,218 @@
-"""A sent call that may outlive its request: `InflightCall`.
+"""The receivers of what a server sends during a call, and the wait of a request for its answer.
 
-`Calls` creates one for a call that may become a task or may be held for input responses. Its life:
+A request waits within the block of its `HostListener`, which sends the server's messages to the
+host. The answer is one JSON document unless the host has to wait. The first message before the
+answer, or the first keep-alive interval without it, turns the answer into an event stream
+(H-MOD-13). The adapter of each era has its own subclass.
 
-- `start` sends the call in a background task. Until that task ends, the upstream session stays
-  open and the permit is in use.
-- The server's questions are collected. A question leaves when the host answers it, when the server
-  withdraws it, when it is refused, or when the call ends.
-- `attach_listener` makes it the call of a task. From then on the task's listener gets everything.
-- It is over when the response is there, or after `close`, which cancels it.
-
-It is a `CallListener` for the server's session, and an `OngoingCall` for the task that it becomes.
+An `InflightCall` is the listener of a sent call that may outlive its request: that may become a
+task, or be held for input responses. `ResponseWaiter` has the running waits of this process.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
 from functools import partial
 from logging import getLogger
-from typing import Any
+from typing import Any, Final, NamedTuple, Self, TypeVar
 
 from taskgate.admission.concurrency import Permit
 from taskgate.admission.rules import MAX_QUESTION
-from taskgate.errors import QueueFull
+from taskgate.domain.record import RequestId
+from taskgate.errors import CutOff, QueueFull
 from taskgate.protocol.extensions import merge_capabilities
+from taskgate.protocol.legacy.downstream import LegacyDownstream
 from taskgate.protocol.messages import Notification, Response
-from taskgate.protocol.server_messages import Answer
+from taskgate.protocol.modern.downstream import ModernDownstream
+from taskgate.protocol.server_messages import Answer, text_of_progress
 from taskgate.protocol.vocabulary import NOTE_PROGRESS
 from taskgate.sessions.binding import CallSite
+from taskgate.streams.exchange import Exchange
 from taskgate.system.background import Background
+from taskgate.system.cancel_scope import CancelScope, ScopeCancelled
+from taskgate.system.timer_wheel import Cancel, TimerWheel
 from taskgate.telemetry.request_context import RequestContext, current, in_request
-from taskgate.upstream.call_listener import Between, CallListener, ServerQuestion
+from taskgate.upstream.call_listener import Between, CallListener, ServerQuestion, UnsavedCallListener
 from taskgate.upstream.principal import Principal
 from taskgate.upstream.resume_points import Leave, ResumePoint
 
+STEP: Final = 1e-6
+"""The increment of progress in a keep-alive. Progress must grow, and the step is too small to pass
+the numbers of a server."""
+
 log = getLogger("taskgate.stateless")
+
+Awaited = TypeVar("Awaited")
+
+
+class Keepalives(NamedTuple):
+    """The timers of the keep-alives of all requests, and the seconds between two of one request."""
+
+    wheel: TimerWheel
+    interval: float
+
+
+@dataclass(slots=True, eq=False)
+class HostListener(UnsavedCallListener):
+    """The listener of one request. The host gets keep-alives within its `with` block.
+
+    This base sends keep-alives alone, for the time before the request is sent. The adapters have
+    subclasses that send the server's messages too.
+
+    - `token`: the host's progress token; None if it wants no progress.
+    - `passes_rounds`: whether the input requests of a modern server go to the host unchanged.
+    - `missing`: the capabilities that the server asked for and the host did not declare.
+    - `_last_progress`: the newest number that the host got; a keep-alive may have invented it.
+    - `_has_invented`: a keep-alive has sent a number of the gateway's own.
+    - `_has_sent`: something was sent since the last keep-alive.
+    """
+
+    exchange: Exchange
+    token: RequestId | None
+    keepalives: Keepalives
+    dialect: LegacyDownstream | ModernDownstream
+    passes_rounds: bool = field(default=False, init=False)
+    missing: Mapping[str, Any] = field(default_factory=dict, init=False)
+    _last_progress: float | None = field(default=None, init=False)
+    _has_invented: bool = field(default=False, init=False)
+    _has_sent: bool = field(default=False, init=False)
+    _cancel_alarm: Cancel | None = field(default=None, init=False)
+
+    def __enter__(self) -> Self:
+        head = self.exchange.head
+        if head.accepts_stream:
+            if not head.accepts_json:
+                # This host can read an answer only as an event.
+                self.exchange.stream()
+            self._cancel_alarm = self.keepalives.wheel.call_later(self.keepalives.interval, self._on_alarm)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._cancel_alarm is not None:
+            self._cancel_alarm()
+            self._cancel_alarm = None
+
+    def live(self) -> None:
+        """Keep the host waiting: called once in each keep-alive interval.
+
+        Turns the answer into an event stream, and sends progress if nothing was sent since the last
+        interval. Without a progress token nothing is sent.
+        """
+        feed = self.exchange.stream()
+        if self.token is not None and not self._has_sent:
+            self._last_progress = 0.0 if self._last_progress is None else self._last_progress + STEP
+            self._has_invented = True
+            feed.send_now(self.dialect.progress(self.token, self._last_progress, "Still running"))
+        self._has_sent = False
+
+    def on_notification(self, notification: Notification) -> None:
+        """Drop it: nothing was sent to the server yet."""
+
+    def asked(self, question: ServerQuestion) -> None:
+        question.refuse()
+
+    def refused(self, required: Mapping[str, Any]) -> None:
+        self.missing = merge_capabilities(self.missing, required)
+
+    def clog(self) -> Awaitable[None] | None:
+        return self.exchange.stream().backpressure() if self.exchange.is_streaming else None
+
+    def reword(self, notification: Notification) -> str | None:
+        """Return the server's text with a number of the gateway, which grows.
+
+        For progress whose own number does not grow beyond that of a keep-alive. Returns None if the
+        host has no number yet, or the notification has no text.
+        """
+        text = text_of_progress(notification)
+        if text is None or self.token is None or self._last_progress is None:
+            return None
+        self._last_progress += STEP
+        return self.dialect.progress(self.token, self._last_progress, text)
+
+    def _on_alarm(self) -> None:
+        self.live()
+        self._cancel_alarm = self.keepalives.wheel.call_later(self.keepalives.interval, self._on_alarm)
+
+
+class ResponseWaiter:
+    """The waits of requests for their servers. `patience` is the keep-alive interval, after which an
+    answer becomes an event stream.
+    """
+
+    def __init__(self, patience: timedelta) -> None:
+        interval = patience.total_seconds()
+        self.keepalives = Keepalives(TimerWheel(interval), interval)
+        self.waits = Waits()
+        """The waits of requests that end with their host."""
+
+    async def wait(self, exchange: Exchange, work: Awaitable[Awaited]) -> Awaited:
+        """Await `work`, and return its result. The end of the request cancels `work`.
+
+        Raises ScopeCancelled when the host disconnected, CutOff when the gateway shuts down, and what
+        `work` raises.
+        """
+        scope, waits = CancelScope(), self.waits
+        waits.scopes.add(scope)
+        try:
+            with scope:
+                exchange.on_disconnect(scope.cancel)
+                if waits.is_stopped:
+                    # The others have been cancelled before this one was registered. A result that
+                    # is there already is still returned.
+                    scope.cancel()
+                return await work
+        except ScopeCancelled:
+            if waits.is_stopped:
+                raise CutOff from None
+            raise
+        finally:
+            waits.scopes.discard(scope)
+
+    async def wait_for_session(
+        self, exchange: Exchange, dialect: ModernDownstream | LegacyDownstream, work: Awaitable[Awaited]
+    ) -> Awaited:
+        """Await `work`, which opens a session with a server before a request is sent. Raises what
+        `wait` raises.
+
+        Meanwhile keep-alives carry no progress: its numbers must only grow, and those of the
+        server begin later.
+        """
+        with HostListener(exchange, None, self.keepalives, dialect):
+            return await self.wait(exchange, work)
+
+    def close(self) -> None:
+        """Stop the timers, after the last wait has ended."""
+        self.keepalives.wheel.close()
+
+
+class Waits:
+    """The scopes of running waits, which `stop` cancels at shutdown. Later ones find `is_stopped`."""
+
+    def __init__(self) -> None:
+        self.scopes: set[CancelScope] = set()
+        self.is_stopped = False
+
+    def stop(self) -> None:
+        """Cancel every wait, which then raises CutOff."""
+        self.is_stopped = True
+        for scope in self.scopes:
+            scope.cancel()
+
+
+# --- calls that may outlive their requests ----------------------------------------------------------------------------
 
 
 class InflightCall:
-    """A call, and the questions of its server that have no answer yet.
+    """A sent call that may outlive its request, and the questions of its server without an answer.
+
+    `start` sends the call in a background task. Until that task ends, the upstream session stays
+    open and the permit is in use. A question leaves when the host answers it, when the server
+    withdraws it, when it is refused, or when the call ends. `attach_listener` makes this the call
+    of a task, whose listener gets everything from then on. It is over when the response is there,
+    or after `close`, which cancels it.
+
+    It is a `CallListener` for the server's session, and an `OngoingCall` for the task.
 
     Notifications go to the current listener: that of the request which waits for the call, or that
     of the task. There is none while the call is held. `most` is the number of questions that may
@@ -65,6 +241,7 @@ class InflightCall:
         "_resume_point",
         "_task_listener",
         "missing",
+        "on_hold_end",
         "passes_rounds",
     )
 
@@ -73,6 +250,8 @@ class InflightCall:
         self.missing: Mapping[str, Any] = {}
         """The capabilities that the host did not declare and the server asked for, while the call is
         no task."""
+        self.on_hold_end: Callable[[], None] | None = None
+        """Ends the hold of the call, if it was held; a second call does nothing."""
         self._most = most
         self._question_count = 0
         self._has_logged = False
@@ -198,8 +377,8 @@ class InflightCall:
     def set_listener(self, listener: CallListener | None) -> None:
         """Send the server's notifications to `listener` from now on; None drops them.
 
-        `Calls` sets that of each request that waits for the call. `HeldCalls` sets None between
-        two requests.
+        `Calls` sets that of each request that waits for the call. None is set while the call is
+        held.
         """
         self._listener = listener
 
@@ -236,6 +415,12 @@ class InflightCall:
         """Send the server a refusal of all questions that wait."""
         for question in self._take_questions():
             question.refuse()
+
+    def end_hold(self) -> None:
+        """End the hold of the call, if it was held: it is over, or is a task now."""
+        on_end, self.on_hold_end = self.on_hold_end, None
+        if on_end is not None:
+            on_end()
 
     # --- called by the owner ------------------------------------------------------------------------------------------
 

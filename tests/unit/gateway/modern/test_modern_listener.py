@@ -7,22 +7,22 @@ import pytest
 
 from helpers.modern_schema import SUBSCRIPTION
 from requirements import covers
-from taskgate.gateway.host_listener import Keepalives
-from taskgate.gateway.modern.hearing import RequestListener
+from taskgate.gateway.listeners import Keepalives
+from taskgate.gateway.modern.adapter import ModernListener
 from taskgate.protocol.modern.downstream import ModernDownstream
 from taskgate.protocol.server_messages import text_progress
 from taskgate.system.timer_wheel import TimerWheel
 from unit.gateway.modern.calling import Talk, Wonder, Words, noted, said
 
 WORDS = cast("ModernDownstream", Words())
-KEEPALIVES = Keepalives(TimerWheel(60), 60, WORDS.progress)
+KEEPALIVES = Keepalives(TimerWheel(60), 60)
 PROGRESS = "notifications/progress"
 
 
-def telling(talk: Talk, **more: object) -> RequestListener:
+def telling(talk: Talk, **more: object) -> ModernListener:
     """Who hears a request that says this of itself."""
     meta = said(**more)
-    return RequestListener(talk, meta.progress_token, KEEPALIVES, WORDS, meta.log_level)
+    return ModernListener(talk, meta.progress_token, KEEPALIVES, WORDS, meta.log_level)
 
 
 def progress(done: object) -> str:
@@ -71,7 +71,7 @@ def test_what_is_not_about_the_request_is_dropped() -> None:
 def test_what_is_said_of_an_extension_is_told_under_the_id_of_its_request(token: str | None, level: str | None) -> None:
     # X-EXT-23.
     talk = Talk()
-    listener = RequestListener(talk, token, KEEPALIVES, WORDS, level, "h")
+    listener = ModernListener(talk, token, KEEPALIVES, WORDS, level, "h")
     listener.on_notification(noted("notifications/events/active", '{"cursor":null}'))
     assert talk.said == ['notifications/events/active {"cursor":null} None on h']
 
@@ -79,7 +79,7 @@ def test_what_is_said_of_an_extension_is_told_under_the_id_of_its_request(token:
 @pytest.mark.parametrize("id", ["h", 7])
 def test_a_stream_of_an_extension_is_named_by_its_request_and_not_by_ours(id: str | int) -> None:
     talk = Talk()
-    listener = RequestListener(talk, "p", KEEPALIVES, ModernDownstream("1"), None, id)
+    listener = ModernListener(talk, "p", KEEPALIVES, ModernDownstream("1"), None, id)
     listener.on_notification(
         noted("notifications/events/active", f'{{"_meta":{{"{SUBSCRIPTION}": 3 ,"a/b":1.0}},"cursor":"c"}}')
     )
@@ -90,7 +90,7 @@ def test_a_stream_of_an_extension_is_named_by_its_request_and_not_by_ours(id: st
 
 def test_what_is_said_of_an_extension_is_a_sign_of_life() -> None:
     talk = Talk()
-    listener = RequestListener(talk, "p", KEEPALIVES, WORDS, None, "h")
+    listener = ModernListener(talk, "p", KEEPALIVES, WORDS, None, "h")
     listener.on_notification(noted("notifications/events/heartbeat"))
     listener.live()
     listener.live()
@@ -99,7 +99,7 @@ def test_what_is_said_of_an_extension_is_a_sign_of_life() -> None:
 
 def test_a_host_that_takes_no_stream_is_told_nothing_of_an_extension_either() -> None:
     talk = Talk(accepts_stream=False)
-    RequestListener(talk, None, KEEPALIVES, WORDS, None, "h").on_notification(noted("notifications/events/active"))
+    ModernListener(talk, None, KEEPALIVES, WORDS, None, "h").on_notification(noted("notifications/events/active"))
     assert talk.feed is None
 
 

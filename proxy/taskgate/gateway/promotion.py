@@ -1,4 +1,4 @@
-"""The promotion of calls of modern hosts to tasks: `Promotion`.
+"""The promotion of calls to tasks for hosts that take either reply: `Promotion`.
 
 A call can become a task at three moments, and `Calls` calls a method at each, in this order:
 
@@ -17,21 +17,19 @@ The host did not ask for a task. So a task that cannot be created is mostly no e
 continues as a plain one. `TaskService` creates the tasks.
 """
 
+from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
 from logging import getLogger
 
-from taskgate.admission.coalescing import KEY_REUSED, CoalesceKey
+from taskgate.admission.coalescing import KEY_REUSED, CoalesceKey, RequestCoalescer
 from taskgate.admission.concurrency import BRIEF_WAIT, Permit
 from taskgate.clock import Clock
 from taskgate.domain.policy import PromotionMode
 from taskgate.domain.record import OwnerKey, TaskId, TaskRecord
-from taskgate.errors import GatewayError, InvalidParams, TaskSupportMismatch
-from taskgate.gateway.modern.attending import ResponseWaiter
-from taskgate.gateway.modern.flights import InflightCall
-from taskgate.gateway.modern.hearing import RequestListener
-from taskgate.gateway.modern.outbound_calls import ModernCall
-from taskgate.gateway.outbound_calls import CallSender
+from taskgate.errors import GatewayError, InvalidParams, QueueFull, TaskSupportMismatch
+from taskgate.gateway.eras import Call
+from taskgate.gateway.listeners import HostListener, InflightCall, ResponseWaiter
 from taskgate.lifecycle.task_service import TaskService
 from taskgate.protocol.host_requests import CallTool
 
@@ -41,7 +39,7 @@ log = getLogger("taskgate.stateless")
 class Promotion:
     """The promotion of calls to tasks.
 
-    Each method counts a call that it makes a task, by `CallSender.count`. `create_before_send` counts the
+    Each method counts a call that it makes a task, by `Calls.count`. `create_before_send` counts the
     calls that it refuses, and `promote_after_grace` those that stay plain. A call that may become no
     task is counted before it is sent (`Calls`), one without a permit when that is refused.
     """
@@ -50,17 +48,18 @@ class Promotion:
         self,
         *,
         tasks: TaskService,
-        sender: CallSender,
-        attending: ResponseWaiter,
+        coalescer: RequestCoalescer,
+        waiter: ResponseWaiter,
+        count: Callable[[Call, str], None],
         clock: Clock,
     ) -> None:
         self._tasks = tasks
-        self._coalescer = sender.coalescer
-        self._sender = sender
-        self._waiter = attending
+        self._coalescer = coalescer
+        self._waiter = waiter
+        self._count = count
         self._clock = clock
 
-    async def create_before_send(self, call: ModernCall) -> TaskRecord | None:
+    async def create_before_send(self, call: Call) -> TaskRecord | None:
         """Create the task of a call before it is sent; None if it is to be sent without one.
 
         Raises what TaskService.create raises, with two exceptions: a tool that cannot be a task and
@@ -74,21 +73,22 @@ class Promotion:
             return None
         try:
             # While the session with the server opens, the host may still disconnect without a task.
-            await self._waiter.wait_for_session(call.exchange, call.meta, call.session.upstream.tools())
+            tools = call.session.upstream.tools()
+            await self._waiter.wait_for_session(call.exchange, call.adapter.dialect, tools)
             record = await self._tasks.create(call.caller, call.session, request)
         except (TaskSupportMismatch, InvalidParams) as refusal:
             if str(refusal) != KEY_REUSED:
                 # The host did not ask for a task, so this is no refusal: the server gives its own
                 # answer.
                 return None
-            self._sender.count(call, "rejected")
+            self._count(call, "rejected")
             raise
         except GatewayError:
-            self._sender.count(call, "rejected")
+            self._count(call, "rejected")
             raise
         return self._on_created(call, request, record)
 
-    async def find_equal_task(self, call: ModernCall) -> TaskRecord | None:
+    async def find_equal_task(self, call: Call) -> TaskRecord | None:
         """Return the task that an equal call has become, which then answers this call too.
 
         Only for calls without an idempotency key: others find their task by the key. The caller
@@ -98,7 +98,7 @@ class Promotion:
             return None
         return await self._coalescer.find_task(call.coalesce_key._replace(accepts_task=True))
 
-    async def wait_for_permit(self, call: ModernCall, permit: Permit) -> TaskRecord | None:
+    async def wait_for_permit(self, call: Call, permit: Permit) -> TaskRecord | None:
         """Wait for the permit of a call, and shorten its grace by the time of the wait.
 
         The call becomes a task if there is no permit within the shortest of its grace, BRIEF_WAIT and
@@ -110,8 +110,7 @@ class Promotion:
         request, exchange = call.request, call.exchange
         try:
             # The host gets no progress before the request is sent: progress must only grow.
-            waiter = self._waiter
-            with RequestListener(exchange, None, waiter.keepalives, waiter.dialect, call.meta.log_level):
+            with HostListener(exchange, None, self._waiter.keepalives, call.adapter.dialect):
                 if call.may_become_task and isinstance(request, CallTool):
                     within = min(call.grace, BRIEF_WAIT, permit.max_wait)
                     if not await self._waiter.wait(exchange, permit.wait_granted(within)):
@@ -120,14 +119,26 @@ class Promotion:
                             return record
                         call.may_become_task = False
                 waited = self._clock.elapsed() - begun
-                await self._waiter.wait(exchange, self._sender.wait(call, permit, waited))
+                await self._waiter.wait(exchange, self.wait_briefly(call, permit, waited))
         except BaseException:
             permit.release()
             raise
         call.grace = max(call.grace - timedelta(seconds=self._clock.elapsed() - begun), timedelta())
         return None
 
-    async def promote_after_grace(self, call: ModernCall, flight: InflightCall) -> TaskRecord | None:
+    async def wait_briefly(self, call: Call, permit: Permit, waited: float = 0.0) -> None:
+        """Wait until the permit is granted, at most the brief time that a host waits for an answer.
+
+        `waited` seconds of that time have passed. Raises QueueFull, counted; the permit is released
+        then.
+        """
+        try:
+            await permit.wait_briefly(waited)
+        except QueueFull:
+            self._count(call, "rejected")
+            raise
+
+    async def promote_after_grace(self, call: Call, inflight: InflightCall) -> TaskRecord | None:
         """Return the task of a sent call that is not over within its grace.
 
         A question of the server ends the grace early, because a task can store it. Returns None if
@@ -141,18 +152,18 @@ class Promotion:
             return None
         record, is_inline = None, False
         try:
-            await self._waiter.wait(call.exchange, flight.wait_for_change(call.grace.total_seconds()))
-            is_inline = flight.is_over
+            await self._waiter.wait(call.exchange, inflight.wait_for_change(call.grace.total_seconds()))
+            is_inline = inflight.is_over
             if not is_inline:
-                record = await self._promote(call, request, flight)
+                record = await self._promote(call, request, inflight)
         finally:
             if record is not None:
-                self._sender.count(call, "task")
-            elif not flight.was_refused:
-                self._sender.count(call, "inline" if is_inline else "direct")
+                self._count(call, "task")
+            elif not inflight.was_refused:
+                self._count(call, "inline" if is_inline else "direct")
         return record
 
-    async def _create_while_queued(self, call: ModernCall, request: CallTool, permit: Permit) -> TaskRecord | None:
+    async def _create_while_queued(self, call: Call, request: CallTool, permit: Permit) -> TaskRecord | None:
         """Create the task of a call that waits for a permit; None if that fails.
 
         The task takes over the permit with its place in the queue.
@@ -164,30 +175,30 @@ class Promotion:
             return None
         return self._on_created(call, request, record)
 
-    async def _promote(self, call: ModernCall, request: CallTool, flight: InflightCall) -> TaskRecord | None:
+    async def _promote(self, call: Call, request: CallTool, inflight: InflightCall) -> TaskRecord | None:
         """Create the task of a sent call; None if that fails."""
         # From here on the server's questions belong to the task (M-MRTR-8).
-        flight.passes_rounds = False
+        inflight.passes_rounds = False
         try:
-            record = await self._tasks.promote(call.caller, call.session, request, flight)
+            record = await self._tasks.promote(call.caller, call.session, request, inflight)
         except GatewayError as refusal:
             # The call continues as a plain one, whose questions go to the host (R-RES-6).
             log.debug("a call is not promoted to a task", extra={"reason": refusal.reason})
-            flight.passes_rounds = True
+            inflight.passes_rounds = True
             return None
-        if flight.is_adopted:
+        if inflight.is_adopted:
             self._cancel_on_disconnect(call, record)
         # Otherwise an equal call, which shares the sent request, became the task first.
         return record
 
-    def _on_created(self, call: ModernCall, request: CallTool, record: TaskRecord) -> TaskRecord:
+    def _on_created(self, call: Call, request: CallTool, record: TaskRecord) -> TaskRecord:
         """Count a task that was created before its call was sent, and return it."""
-        self._sender.count(call, "task")
+        self._count(call, "task")
         if request.idempotency_key is None:
             self._cancel_on_disconnect(call, record)
         return record
 
-    def _cancel_on_disconnect(self, call: ModernCall, record: TaskRecord) -> None:
+    def _cancel_on_disconnect(self, call: Call, record: TaskRecord) -> None:
         """Cancel a task if its host disconnects before it got the task's id, or has done so.
 
         A disconnect cancels the request, and a host without the id could never find its task. A

@@ -14,8 +14,8 @@ from helpers.waiting import eventually
 from taskgate.domain.events import CallSucceeded, Dispatched, Progressed
 from taskgate.domain.record import TaskRecord
 from taskgate.errors import StoreUnavailable
-from taskgate.gateway.modern import told_tasks as module
-from taskgate.gateway.modern.told_tasks import ToldTasks
+from taskgate.gateway.modern import task_watcher as module
+from taskgate.gateway.modern.task_watcher import TaskWatcher
 from taskgate.protocol.modern.downstream import ModernDownstream
 from taskgate.stores.base import ChangeBatch, OwnerWatch, RecordChange, Store, Watch
 from taskgate.stores.open import open_store
@@ -60,10 +60,10 @@ class World:
         self.telling: asyncio.Task[None] | None = None
 
     async def begin(self, *records: TaskRecord) -> "asyncio.Task[None]":
-        tasks = await ToldTasks.begin(OWNER, store=self.store, dialect=ModernDownstream("1"), clock=self.clock)
+        tasks = await TaskWatcher.begin(OWNER, store=self.store, dialect=ModernDownstream("1"), clock=self.clock)
         for record in records:
             tasks.add(record.id)
-        self.telling = asyncio.create_task(tasks.tell(self._tell))
+        self.telling = asyncio.create_task(tasks.watch(self._tell))
         return self.telling
 
     async def _tell(self, record: TaskRecord) -> None:

@@ -9,8 +9,8 @@ from helpers.manual_clock import ManualClock, SeededEntropy
 from taskgate.admission.rules import QuestionBounds
 from taskgate.domain.record import OwnerKey
 from taskgate.errors import InvalidParams
-from taskgate.gateway.modern import holds as module
-from taskgate.gateway.modern.holds import Held, HeldCalls
+from taskgate.gateway.modern import retries as module
+from taskgate.gateway.modern.retries import HeldCall, HeldCalls
 from unit.admission.live_rules import live
 
 ALICE, BOB = OwnerKey("alice", "reports"), OwnerKey("bob", "reports")
@@ -53,11 +53,11 @@ def holds(clock: ManualClock) -> HeldCalls:
     return HeldCalls(live=live(questions=QuestionBounds(WAIT, 2)), clock=clock, entropy=SeededEntropy())
 
 
-def place(holds: HeldCalls, owner: OwnerKey = ALICE) -> Held | None:
+def place(holds: HeldCalls, owner: OwnerKey = ALICE) -> HeldCall | None:
     return holds.new(Line(owner), Call())  # type: ignore[arg-type]
 
 
-def waiting(holds: HeldCalls, owner: OwnerKey = ALICE) -> Held:
+def waiting(holds: HeldCalls, owner: OwnerKey = ALICE) -> HeldCall:
     """A call whose host is away."""
     held = place(holds, owner)
     assert held is not None
@@ -65,8 +65,8 @@ def waiting(holds: HeldCalls, owner: OwnerKey = ALICE) -> Held:
     return held
 
 
-def told(held: Held) -> list[str]:
-    call: Any = held.flight
+def told(held: HeldCall) -> list[str]:
+    call: Any = held.inflight
     assert isinstance(call, Call)
     return call.told
 

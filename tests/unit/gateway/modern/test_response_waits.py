@@ -2,19 +2,23 @@
 
 import asyncio
 from datetime import timedelta
+from typing import cast
 
 import pytest
 
 from helpers.waiting import bounded, eventually
 from taskgate.errors import CutOff
-from taskgate.gateway.modern.attending import ResponseWaiter
-from taskgate.gateway.modern.hearing import RequestListener
+from taskgate.gateway.listeners import ResponseWaiter
+from taskgate.gateway.modern.adapter import ModernListener
+from taskgate.protocol.modern.downstream import ModernDownstream
 from taskgate.system.cancel_scope import ScopeCancelled
 from unit.gateway.modern.calling import Talk, Words
 
+WORDS = cast("ModernDownstream", Words())
+
 
 def attending(patience: float = 60) -> ResponseWaiter:
-    return ResponseWaiter(dialect=Words(), patience=timedelta(seconds=patience))  # type: ignore[arg-type]
+    return ResponseWaiter(timedelta(seconds=patience))
 
 
 class Work:
@@ -58,7 +62,7 @@ async def test_at_the_end_every_wait_is_cut_off() -> None:
     attends, works = attending(), [Work(), Work()]
     waiting = [asyncio.create_task(attends.wait(Talk(), work())) for work in works]
     await asyncio.sleep(0)
-    attends.stop()
+    attends.waits.stop()
     async with bounded():
         for each in waiting:
             with pytest.raises(CutOff):
@@ -69,7 +73,7 @@ async def test_at_the_end_every_wait_is_cut_off() -> None:
 async def test_who_begins_to_wait_after_the_end_is_cut_off_and_told_only_what_is_there_already() -> None:
     attends, endless, over = attending(), Work(), Work()
     over.over.set()
-    attends.stop()
+    attends.waits.stop()
     async with bounded():
         assert await attends.wait(Talk(), over()) == "done"
         with pytest.raises(CutOff):
@@ -79,20 +83,20 @@ async def test_who_begins_to_wait_after_the_end_is_cut_off_and_told_only_what_is
 
 async def test_a_host_that_takes_no_json_gets_a_stream_from_the_start() -> None:
     attends, talk = attending(), Talk(accepts_json=False)
-    with RequestListener(talk, None, attends.keepalives, attends.dialect, None):
+    with ModernListener(talk, None, attends.keepalives, WORDS, None):
         assert talk.is_streaming
     attends.close()
 
 
 async def test_silence_turns_the_answer_into_a_stream_until_the_wait_is_over() -> None:
     attends, talk, quick = attending(0.001), Talk(), Talk()
-    with RequestListener(quick, "q", attends.keepalives, attends.dialect, None):
+    with ModernListener(quick, "q", attends.keepalives, WORDS, None):
         pass
-    with RequestListener(talk, "p", attends.keepalives, attends.dialect, None):
+    with ModernListener(talk, "p", attends.keepalives, WORDS, None):
         assert not talk.is_streaming
         await eventually(lambda: len(talk.said) >= 2)
     said_by_then = len(talk.said)
-    with RequestListener(Talk(), None, attends.keepalives, attends.dialect, None) as other:
+    with ModernListener(Talk(), None, attends.keepalives, WORDS, None) as other:
         assert not other.passes_rounds
     await asyncio.sleep(0)
     assert (len(talk.said), quick.is_streaming) == (said_by_then, False)
@@ -102,8 +106,8 @@ async def test_silence_turns_the_answer_into_a_stream_until_the_wait_is_over() -
 async def test_a_host_that_takes_no_stream_waits_in_silence() -> None:
     attends, talk, other = attending(0.001), Talk(accepts_stream=False), Talk()
     with (
-        RequestListener(talk, None, attends.keepalives, attends.dialect, None),
-        RequestListener(other, None, attends.keepalives, attends.dialect, None),
+        ModernListener(talk, None, attends.keepalives, WORDS, None),
+        ModernListener(other, None, attends.keepalives, WORDS, None),
     ):
         await eventually(lambda: other.is_streaming)
     assert not talk.is_streaming

@@ -2,7 +2,7 @@
 
 import pytest
 
-from taskgate.gateway.modern.remote_exchange import RemoteExchange
+from taskgate.gateway.modern.remote_retries import RemoteExchange
 from taskgate.streams.bytes_in_flight import BytesInFlight
 from taskgate.streams.exchange import UNKNOWN
 

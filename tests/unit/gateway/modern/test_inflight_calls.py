@@ -10,7 +10,7 @@ import pytest
 from helpers.waiting import bounded, eventually
 from taskgate.admission.rules import MAX_QUESTION
 from taskgate.errors import QueueFull
-from taskgate.gateway.modern.flights import InflightCall
+from taskgate.gateway.listeners import InflightCall
 from taskgate.system.background import Background
 from taskgate.upstream.call_listener import CallListener
 from taskgate.upstream.principal import Principal

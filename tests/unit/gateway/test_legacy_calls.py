@@ -8,12 +8,16 @@ from typing import Any
 
 import pytest
 
+from helpers.records import new_peer
 from helpers.waiting import bounded
 from requirements import covers
 from taskgate.auth.context import ANONYMOUS
 from taskgate.errors import CutOff
-from taskgate.gateway.host_listener import Keepalives
-from taskgate.gateway.relay import LegacyCall, PlainCallProxy, _CallForwarder
+from taskgate.gateway.calls import Calls
+from taskgate.gateway.eras import Call
+from taskgate.gateway.legacy import LegacyListener
+from taskgate.gateway.listeners import Keepalives
+from taskgate.protocol.host_requests import Relay
 from taskgate.protocol.jsonrpc import parse
 from taskgate.protocol.legacy.downstream import LegacyDownstream
 from taskgate.protocol.messages import Notification
@@ -21,7 +25,7 @@ from taskgate.protocol.server_messages import text_progress
 from taskgate.system.timer_wheel import TimerWheel
 from unit.gateway.modern.calling import Talk
 
-KEEPALIVES = Keepalives(TimerWheel(60), 60, LegacyDownstream("1").progress)
+KEEPALIVES = Keepalives(TimerWheel(60), 60)
 
 
 class Silent:
@@ -38,38 +42,51 @@ class Silent:
             raise
 
 
-def new_relaying() -> PlainCallProxy:
-    dialect = LegacyDownstream("1")
-    return PlainCallProxy(dialect=dialect, patience=timedelta(seconds=60), sender=None)  # type: ignore[arg-type]
+def new_calls() -> Calls:
+    nothing: Any = None
+    return Calls(
+        tasks=nothing,
+        coalescer=nothing,
+        extensions=nothing,
+        live=nothing,
+        event_sink=nothing,
+        clock=nothing,
+        patience=timedelta(seconds=60),
+    )
 
 
 async def test_a_call_that_begins_after_the_others_were_given_up_is_cut_off_too() -> None:
-    relaying = new_relaying()
+    calls, exchange, dialect = new_calls(), Talk(), LegacyDownstream("1")
     server = Silent()
-    host_session: Any = SimpleNamespace(upstream=server, calls={})
-    relaying.stop()
+    host_session: Any = SimpleNamespace(upstream=server, calls={}, peer=new_peer())
+    calls.stop()
     async with bounded():
         with pytest.raises(CutOff):
-            await relaying.send(
-                LegacyCall(
-                    exchange=Talk(),
+            await calls.proxy(
+                Call(
+                    adapter=None,  # type: ignore[arg-type]
+                    exchange=exchange,
                     caller=ANONYMOUS,
                     session=host_session,
+                    request=Relay(1, "tools/list", None, None),
                     id=1,
                     method="tools/list",
                     params=None,
-                    progress_token=None,
+                    peer=host_session.peer,
+                    listener=LegacyListener(exchange, None, calls.keepalives, dialect, host_session),
+                    ends_with_host=False,
+                    cancellable=host_session.calls,
                 )
             )
     assert server.was_cancelled
     assert host_session.calls == {}
-    relaying.close()
+    await calls.close()
 
 
 @covers("L-PROG-1")
 def test_what_a_server_says_in_words_is_told_after_signs_of_life_too() -> None:
     talk = Talk()
-    listener = _CallForwarder(talk, "p", KEEPALIVES, None, LegacyDownstream("1"))  # type: ignore[arg-type]
+    listener = LegacyListener(talk, "p", KEEPALIVES, LegacyDownstream("1"), None)  # type: ignore[arg-type]
     behind = parse(b'{"jsonrpc":"2.0","method":"notifications/progress","params":{"progress":0}}', max_depth=9)
     assert isinstance(behind, Notification)
     for _ in range(3):

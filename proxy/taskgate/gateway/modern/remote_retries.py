@@ -10,13 +10,13 @@ A host may send its input responses to any replica, but a held call is in the me
     ForwardCancelled  →                       the host disconnected
 
 The replica that holds the call (the holder) serves the retry with a `RemoteExchange`, as it would
-serve its own host. `forward_id` names one forwarded retry in all of these messages. `Calls` creates
+serve its own host. `forward_id` names one forwarded retry in all of these messages. `Retries` creates
 this object if there are other replicas, and gives it the functions that continue a call. Both
 sides of the exchange are here: `forward` and what it awaits, and `_serve`.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from logging import getLogger
 from typing import Any, Final, NamedTuple
@@ -30,21 +30,21 @@ from taskgate.domain.record import FaultReason, OwnerKey, RequestId
 from taskgate.domain.request_state import HeldCallState
 from taskgate.domain.versions import Peer, Revision
 from taskgate.errors import GatewayError, InvalidParams
-from taskgate.gateway.modern.attending import ResponseWaiter
-from taskgate.gateway.modern.hearing import RequestListener
-from taskgate.gateway.modern.holds import Held, HeldCalls
-from taskgate.gateway.modern.outbound_calls import ModernCall
-from taskgate.gateway.modern.remote_exchange import RemoteExchange
+from taskgate.gateway.eras import Call
+from taskgate.gateway.get_streams import LOST
+from taskgate.gateway.listeners import HostListener, ResponseWaiter
 from taskgate.gateway.modern.session_pool import SharedSession
-from taskgate.gateway.resuming import LOST
-from taskgate.jsontext.large import to_string
+from taskgate.jsontext.large import MessageText, to_string
 from taskgate.protocol.faults import call_ended
 from taskgate.protocol.host_requests import CallTool, Relay, RequestMeta, Retry
 from taskgate.protocol.jsonrpc import error_text, parse
 from taskgate.protocol.messages import Request
 from taskgate.protocol.modern.downstream import ModernDownstream
 from taskgate.protocol.vocabulary import INTERNAL_ERROR
-from taskgate.streams.exchange import Exchange, RpcReply
+from taskgate.streams.bytes_in_flight import BytesInFlight
+from taskgate.streams.event_stream import EventStream
+from taskgate.streams.exchange import UNKNOWN, Admission, Exchange, HttpMethod, RpcReply
+from taskgate.streams.resumable import StreamOpener
 from taskgate.system.background import Background
 from taskgate.system.cancel_scope import ScopeCancelled
 from taskgate.system.offload import offload
@@ -63,8 +63,94 @@ DEPTH: Final = 1_000
 
 log = getLogger("taskgate.stateless")
 
-CheckRetry = Callable[[Exchange, AuthContext, SharedSession, RequestMeta, CallTool | Relay], Awaitable[ModernCall]]
-Resume = Callable[[Held, ModernCall, Retry], Awaitable[RpcReply]]
+NewCall = Callable[[Exchange, AuthContext, SharedSession, RequestMeta, CallTool | Relay], Call]
+
+
+class _RemoteEventStream(EventStream):
+    """The event stream of the answer. The host's reading speed is unknown here, so nothing is
+    queued.
+    """
+
+    __slots__ = ("_exchange", "_tell")
+
+    def __init__(self, exchange: "RemoteExchange", tell: Callable[[str], None]) -> None:
+        super().__init__()
+        self._exchange = exchange
+        self._tell = tell
+
+    @property
+    def is_closed(self) -> bool:
+        return self._exchange.is_gone
+
+    @property
+    def is_ended(self) -> bool:
+        return self._exchange.is_gone
+
+    def send_now(self, message: MessageText) -> bool:
+        if self.is_closed:
+            return False
+        self._tell(to_string(message))
+        return True
+
+    send = send_now
+
+    def send_answer(self, message: MessageText) -> None:
+        self.send_now(message)
+
+
+class RemoteExchange:
+    """An `Exchange` whose host is connected to another replica. One is created for each retry that
+    another replica forwards to this one.
+
+    `tell` sends a message to that host. `heard` is the loop time of the replica's last heartbeat,
+    set by `RemoteRetries`. `is_gone` is set by `disconnect`.
+    """
+
+    def __init__(self, tell: Callable[[str], None], *, accepts_stream: bool) -> None:
+        self.head: Final = Admission(HttpMethod.POST, "", accepts_stream=accepts_stream)
+        # The replica that received the request has compared them with its body.
+        self.fields: Final = ()
+        self.address: Final = UNKNOWN
+        # Never called: streams of the modern era are not resumable.
+        self.opener: StreamOpener | None = None
+        self.heard = asyncio.get_running_loop().time()
+        self.is_gone = False
+        self._feed = _RemoteEventStream(self, tell)
+        self._has_begun = False
+        self._callbacks: list[Callable[[], None]] = []
+
+    def disconnect(self) -> None:
+        """Handle that the host has disconnected, or that its replica is gone.
+
+        The callbacks of `on_disconnect` are called, and later messages are dropped.
+        """
+        self.is_gone = True
+        callbacks, self._callbacks = self._callbacks, []
+        for callback in callbacks:
+            callback()
+
+    async def body(self, budget: BytesInFlight, caller: str) -> bytes:
+        raise AssertionError("the body stays on the replica that forwarded the request")
+
+    def count_answer(self, size: int) -> None:
+        """Count nothing: the replica that received the request counts its bytes."""
+
+    def stream(self) -> EventStream:
+        self._has_begun = True
+        return self._feed
+
+    def resume(self, feed: EventStream, missed: Sequence[bytes]) -> bool:
+        return False
+
+    @property
+    def is_streaming(self) -> bool:
+        return self._has_begun
+
+    def on_disconnect(self, callback: Callable[[], None]) -> None:
+        if self.is_gone:
+            callback()
+        else:
+            self._callbacks.append(callback)
 
 
 class _ForwardedRequest:
@@ -96,17 +182,19 @@ class _ForwardedRequest:
 
 
 class RetryServices(NamedTuple):
-    """The parts of `Calls` that a forwarded retry needs.
+    """The parts of `Retries` that a forwarded retry needs, and what it calls.
 
-    `check_retry` applies the rules of the tool to a retry. `resume` gives the input responses to
-    the held call, and waits for the answer.
+    `find` returns the held call of some owners, by its id and round. `check` applies the rules of
+    the tool to a retry. `resume` gives the input responses to the held call, and waits for the
+    answer.
     """
 
-    holds: HeldCalls
-    attending: ResponseWaiter
+    find: Callable[[Sequence[OwnerKey], str, int], Any]
+    waiter: ResponseWaiter
     dialect: ModernDownstream
-    check_retry: CheckRetry
-    resume: Resume
+    new_call: NewCall
+    check: Callable[[Call], Awaitable[None]]
+    resume: Callable[[Any, Call, Retry], Awaitable[RpcReply]]
 
 
 class RemoteRetries:
@@ -116,7 +204,7 @@ class RemoteRetries:
         self._bus = bus
         self._entropy = entropy
         self._services = services
-        self._waiter = services.attending
+        self._waiter = services.waiter
         self._forwarded: dict[str, _ForwardedRequest] = {}
         self._served: dict[str, RemoteExchange] = {}
         self._background = Background()
@@ -127,13 +215,15 @@ class RemoteRetries:
         bus.subscribe(messages.ForwardedError, self._on_error)
         bus.subscribe(messages.ForwardCancelled, self._on_cancelled)
 
-    async def forward(self, call: ModernCall, intent: Retry, state: HeldCallState, holder: str) -> RpcReply:
+    async def forward(
+        self, call: Call, meta: RequestMeta, intent: Retry, state: HeldCallState, holder: str
+    ) -> RpcReply:
         """Forward a retry to the replica `holder`, which holds the call, and return the answer.
 
-        Raises what `Calls.retry` raises: InvalidParams if the call is no longer held there, or the
+        Raises what `Retries.answer` raises: InvalidParams if the call is no longer held there, or the
         replica never answers. If it goes away later, the answer says that the call is lost.
         """
-        exchange, meta, mount = call.exchange, call.meta, call.session.mount.name
+        exchange, mount = call.exchange, call.session.mount.name
         forward_id = self._entropy.token(NAME_BYTES).hex()
         contexts = [owner.context for owner in call.caller.owners(mount)]
         streams = exchange.head.accepts_stream
@@ -146,8 +236,7 @@ class RemoteRetries:
         )
         try:
             # Progress comes from the other replica. The numbers of two senders would not grow.
-            waiter = self._waiter
-            with RequestListener(exchange, None, waiter.keepalives, waiter.dialect, meta.log_level):
+            with HostListener(exchange, None, self._waiter.keepalives, self._services.dialect):
                 answer = await self._waiter.wait(exchange, self._answer(forward_id, forwarded, call.id))
         finally:
             del self._forwarded[forward_id]
@@ -253,10 +342,10 @@ class RemoteRetries:
         exchange.disconnect()
 
     async def _execute(self, message: messages.ForwardedRequest, exchange: Exchange) -> RpcReply:
-        """Continue the held call as `Calls.retry` does, and return the answer."""
-        holds, _, dialect, check_retry, resume = self._services
+        """Continue the held call as `Retries.answer` does, and return the answer."""
+        find, _, dialect, new_call, check, resume = self._services
         owners = [OwnerKey(context, message.mount) for context in message.contexts]
-        session = holds.find(owners, message.hold, message.round).session
+        session = find(owners, message.hold, message.round).session
         read = partial(parse, message.request.encode(), max_depth=DEPTH)
         meta, request = _meta_of(message.headers), await offload(len(message.request), read)
         assert isinstance(request, Request), "only requests are forwarded"
@@ -267,9 +356,10 @@ class RemoteRetries:
         with session:
             # Tokens are not forwarded. The call is made for the same caller, so the session's
             # newest one is used.
-            call = await check_retry(exchange, session.caller, session, meta, intent.request)
+            call = new_call(exchange, session.caller, session, meta, intent.request)
+            await check(call)
             # No await from here until the call is taken: a round counts once.
-            return await resume(holds.find(owners, message.hold, message.round), call, intent)
+            return await resume(find(owners, message.hold, message.round), call, intent)
 
 
 def _encoded(meta: RequestMeta) -> dict[str, Any]:

@@ -1,0 +1,390 @@
+"""The handler of the calls of both eras: `Calls`. A call is a request of a host that a server
+answers, a `tools/call` above all.
+
+Read `answer` from top to bottom. A `tools/call` is decided: the operator's rules and the host say
+whether it becomes a task. It may join an equal call that runs. A slow method takes a permit of the
+server's concurrency limit. Then a task is created, or the request is sent and its answer returned
+(`proxy`). In between, the host gets progress and keep-alives through the call's listener
+(`listeners`).
+
+A call that may become a task or be held for input responses is *detached* from its request, and
+may outlive it. It runs as an `InflightCall`. All other requests are sent and awaited in place.
+
+A call ends with the server's response, when the host cancels it, or when the gateway shuts down. A
+modern host cancels a request when it disconnects (H-MOD-9). A legacy host does so with
+`notifications/cancelled`. When it disconnects, only a call that still waits for a permit is
+cancelled, not one that was sent (H-LEG-10).
+"""
+
+from collections.abc import Coroutine
+from datetime import timedelta
+from functools import partial
+from typing import Any, Final
+
+from taskgate.admission.callers import principal_of
+from taskgate.admission.coalescing import CoalesceKey, RequestCoalescer
+from taskgate.admission.concurrency import Permit
+from taskgate.admission.rules import RuntimeConfig
+from taskgate.clock import Clock
+from taskgate.domain.policy import PromotionDecision, PromotionMode
+from taskgate.domain.record import RequestId, TaskRecord
+from taskgate.errors import CutOff, GatewayError, QueueFull, TaskSupportMismatch
+from taskgate.gateway.eras import Call, Wants
+from taskgate.gateway.extensions import ExtensionRequests
+from taskgate.gateway.listeners import InflightCall, ResponseWaiter, Waits
+from taskgate.gateway.promotion import Promotion
+from taskgate.lifecycle.task_service import TaskService
+from taskgate.protocol.host_requests import CallTool
+from taskgate.protocol.messages import Params, Response
+from taskgate.protocol.vocabulary import TOOLS_CALL
+from taskgate.sessions.binding import client_features
+from taskgate.sessions.host_session import HostSession
+from taskgate.streams.exchange import Exchange, RpcReply
+from taskgate.system.background import Background
+from taskgate.system.cancel_scope import CancelScope, ScopeCancelled
+from taskgate.telemetry.events import EventSink, ShadowPromotion, ToolCalled
+from taskgate.upstream.call_listener import CallListener
+from taskgate.upstream.calls import UpstreamCall
+
+SLOW_METHODS: Final = frozenset({TOOLS_CALL, "prompts/get", "resources/read"})
+"""The methods that can be slow, and so need a permit. Modern servers may ask for input before they
+answer these (M-MRTR-1)."""
+
+QUIET: Final = 0.05
+"""Seconds without a question after which the server's group of questions counts as complete.
+Questions that were sent together arrive together but for network jitter, and a person who is asked
+does not notice the delay."""
+
+
+class Calls:
+    """The calls of this process. `patience` is the keep-alive interval, after which an answer
+    becomes an event stream.
+
+    `answer` serves one call, and returns when its answer is known. `stop` is called at the end, and
+    then `close`.
+    """
+
+    def __init__(
+        self,
+        *,
+        tasks: TaskService,
+        coalescer: RequestCoalescer,
+        extensions: ExtensionRequests,
+        live: RuntimeConfig,
+        event_sink: EventSink,
+        clock: Clock,
+        patience: timedelta,
+    ) -> None:
+        self._tasks = tasks
+        self._coalescer = coalescer
+        self._extensions = extensions
+        self._live = live
+        self._event_sink = event_sink
+        self.waiter = ResponseWaiter(patience)
+        self.keepalives = self.waiter.keepalives
+        self._session_waits = Waits()
+        """Calls that go on at their server when the host has disconnected."""
+        self._promotion = Promotion(tasks=tasks, coalescer=coalescer, waiter=self.waiter, count=self.count, clock=clock)
+        self._background = Background()
+
+    async def answer(self, call: Call) -> RpcReply:
+        """Answer a call: with its result, the handle of a task, or input requests.
+
+        Raises TaskSupportMismatch for a tool that runs only as a task and a host that wants none.
+        Raises UpstreamFailed, QueueFull without a permit, InvalidParams for an idempotency key of
+        another call, and what TaskService.create raises if a task is created at once. Raises
+        ScopeCancelled when the host cancelled the request, and CutOff when the gateway shuts down.
+        """
+        request = call.request
+        if not isinstance(request, CallTool):
+            return await (self._relay_extension(call) if call.is_of_extension else self.send(call))
+        # 1. A task, if the host asks for one.
+        if call.wants is Wants.TASK:
+            return await self._create_task(call, request)
+        # 2. The operator's rules, and what the host takes.
+        decision = await self.decide(call, request)
+        # 3. An earlier call with the same idempotency key, which has become a task. Sent without a
+        # task, a repeated key would run the call a second time beside it.
+        if request.idempotency_key is not None and not call.may_become_task:
+            earlier = await self._tasks.earlier(call.caller, call.session, request)
+            if earlier is not None:
+                return await call.adapter.answer_repeated(call, earlier)
+        # In shadow mode the operator's rules are counted and not applied.
+        if decision.would_promote and call.knows_tasks:
+            self._event_sink.emit(ShadowPromotion(call.session.mount.name))
+        # 4. Equal calls share one result.
+        if request.idempotency_key is not None or decision.join_retries is not None:
+            call.coalesce_key = CoalesceKey(
+                call.session.owner,
+                request,
+                decision.join_retries,
+                era=call.adapter.era,
+                features=client_features(call.peer),
+            )
+        # 5. A task at once, or a permit and the request to the server.
+        return await (self.create_or_send(call) if call.may_become_task else self.send(call))
+
+    async def decide(self, call: Call, request: CallTool) -> PromotionDecision:
+        """Note in the call what the promotion rules of its tool allow, without a wait if possible.
+
+        Returns the operator's decision. Raises TaskSupportMismatch if the tool runs only as a task,
+        and the host did not ask for one, or can have none.
+        """
+        session, tool = call.session, request.tool
+        decision = self._tasks.decided(session, tool)
+        if decision is None or (decision.mode is PromotionMode.REQUIRED and call.refuses_task_only):
+            # The decision needs what the server declares about the tool. So does a refusal,
+            # because `decided` may be too strict for some tools. Reading that may open a session.
+            work = self._tasks.decide(session, tool)
+            if call.cancellable is None:
+                decision = await self.waiter.wait_for_session(call.exchange, call.adapter.dialect, work)
+            else:
+                decision = await work
+            if decision.mode is PromotionMode.REQUIRED and call.refuses_task_only:
+                self.count(call, "rejected")
+                raise TaskSupportMismatch("This tool runs only as a task")
+        # Without `stored_params` the call cannot be stored, and so cannot be a task.
+        if call.wants is Wants.EITHER and decision.mode is not PromotionMode.SYNC and request.stored_params is not None:
+            call.may_become_task, call.mode, call.grace = True, decision.mode, decision.inline_grace
+            # A host that wants progress gets it with its own token, so its call is relayed.
+            call.task_params = request.stored_params if request.progress_token is None else None
+        return decision
+
+    async def create_or_send(self, call: Call) -> RpcReply:
+        """Answer with the handle of a task that is created now, or send the call."""
+        record = await self._promotion.create_before_send(call)
+        return await self.send(call) if record is None else self._task_reply(call, record)
+
+    async def send(self, call: Call) -> RpcReply:
+        """Send a call, and return its answer: detached if it may outlive its request, else in place."""
+        if call.may_become_task or call.may_be_held:
+            return await self._send_detached(call)
+        response = await self.proxy(call)
+        return await call.adapter.answer(call, response, call.listener.missing)
+
+    async def proxy(self, call: Call) -> Response:
+        """Send a request, or wait for an equal one that runs; return the server's response.
+
+        Raises UpstreamFailed, QueueFull, ScopeCancelled when the host cancelled the request, and
+        CutOff when the gateway shuts down. Raises InvalidParams for an idempotency key of another
+        call.
+        """
+        exchange, cancellable, permit = call.exchange, call.cancellable, None
+        waits = self.waiter.waits if cancellable is None else self._session_waits
+        # `scope` covers only this request. A call that equal requests share runs while one waits.
+        scope = CancelScope()
+        waits.scopes.add(scope)
+        if cancellable is not None:
+            cancellable[scope] = call.id
+        try:
+            with call.listener, scope:
+                if call.ends_with_host:
+                    exchange.on_disconnect(scope.cancel)
+                if waits.is_stopped:
+                    # The others have been cancelled before this one was registered.
+                    scope.cancel()
+                if call.coalesce_key is not None:
+                    return await self._send_joined(call, call.coalesce_key, call.listener)
+                if call.method in SLOW_METHODS:
+                    permit = self._acquire(call)
+                    if not permit.is_granted:
+                        if not call.ends_with_host:
+                            _cancel_while_queued(exchange, scope, permit)
+                        await self._promotion.wait_briefly(call, permit)
+                    self.count(call, "direct")
+                return await _send(call, call.listener)
+        except ScopeCancelled:
+            if waits.is_stopped:
+                raise CutOff from None
+            raise
+        finally:
+            if permit is not None:
+                permit.release()
+            if cancellable is not None:
+                del cancellable[scope]
+            waits.scopes.discard(scope)
+
+    async def follow(self, call: Call, inflight: InflightCall) -> RpcReply:
+        """Wait for a detached call until there is an answer for the host, and return it.
+
+        If the host disconnects, or this raises for another reason, the call is cancelled and no
+        longer held.
+        """
+        try:
+            with call.listener:
+                inflight.set_listener(call.listener)
+                return await self._outcome(call, inflight)
+        except BaseException:
+            inflight.close()
+            inflight.end_hold()
+            raise
+
+    def count(self, call: Call, disposition: str) -> None:
+        """Count a `tools/call` by its disposition, once; only a tool that the server lists is named.
+
+        - `direct`: sent, and no task;
+        - `inline`: allowed to become a task, and ended within its grace;
+        - `task`: became a task, or was answered with one;
+        - `rejected`: refused.
+        """
+        if call.tool is not None:
+            is_listed = call.session.upstream.listed(call.tool) is not None
+            tool = call.tool if is_listed else None
+            self._event_sink.emit(ToolCalled(call.session.mount.name, tool, disposition))
+
+    def count_sent(self, call: Call) -> None:
+        """Count a call that is about to be sent. One that may become a task is counted later."""
+        if not call.may_become_task:
+            self.count(call, "direct")
+
+    def cancel(self, host_session: HostSession, id: RequestId) -> bool:
+        """Cancel the request of that id, and return whether it runs in this process."""
+        # The newest, in case the host used an id twice.
+        scope = next((scope for scope, its in reversed(host_session.calls.items()) if its == id), None)
+        if scope is not None:
+            scope.cancel()
+        return scope is not None
+
+    def stop(self) -> None:
+        """Cancel the running calls and every later one, which then raise CutOff. Called at
+        shutdown.
+        """
+        self._session_waits.stop()
+        self.waiter.waits.stop()
+
+    async def close(self) -> None:
+        """Cancel the remaining calls, and wait until their servers are notified."""
+        self.waiter.close()
+        await self._background.close()
+
+    # --- tasks --------------------------------------------------------------------------------------------------------
+
+    async def _create_task(self, call: Call, request: CallTool) -> RpcReply:
+        """Answer with the handle of a task that the host asked for."""
+        session, tool = call.session, request.tool
+        try:
+            record = await self._tasks.create(call.caller, session, request)
+        except GatewayError:
+            self.count(call, "rejected")
+            raise
+        # The tool is listed: a task of another one is refused.
+        self._event_sink.emit(ToolCalled(session.mount.name, tool, "task"))
+        decision = self._tasks.decided(session, tool) or await self._tasks.decide(session, tool)
+        return self._task_reply(call, record, decision.immediate_response)
+
+    def _task_reply(self, call: Call, record: TaskRecord, response: str | None = None) -> RpcReply:
+        return RpcReply(call.adapter.dialect.task_created(call.id, record, response))
+
+    # --- permits and equal calls --------------------------------------------------------------------------------------
+
+    def _acquire(self, call: Call) -> Permit:
+        """Return a permit, granted or queued, which must be released. Raises QueueFull, counted."""
+        session = call.session
+        try:
+            return session.mount.bulkhead.acquire(session.owner.context, call.caller)
+        except QueueFull:
+            self.count(call, "rejected")
+            raise
+
+    async def _send_joined(self, call: Call, key: CoalesceKey, listener: CallListener) -> Response:
+        """Join an equal call that runs, or send this one; return the response.
+
+        The call runs as long as at least one request waits for it. Raises InvalidParams for an
+        idempotency key of another call.
+        """
+        response = await self._coalescer.run(key, partial(self._send_shared, call, listener))
+        assert isinstance(response, Response), "a sent call yields a response, not a task"
+        return response
+
+    async def _send_shared(self, call: Call, listener: CallListener) -> Response:
+        # The first request may end before the call, so the call keeps the session busy itself.
+        call.session.acquire()
+        try:
+            # Equal calls share one permit, so it is acquired within the shared call.
+            permit = self._acquire(call)
+            try:
+                if not permit.is_granted:
+                    await self._promotion.wait_briefly(call, permit)
+                self.count_sent(call)
+                return await _send(call, listener)
+            finally:
+                permit.release()
+        finally:
+            call.session.release()
+
+    # --- calls that may outlive their request -------------------------------------------------------------------------
+
+    async def _send_detached(self, call: Call) -> RpcReply:
+        """Send a call that may outlive its request, in a background task, and answer the request.
+
+        The permit is released when the call ends.
+        """
+        inflight = InflightCall(most=self._live.current.questions.outstanding)
+        if call.coalesce_key is not None:
+            record = await self._promotion.find_equal_task(call)
+            if record is not None:
+                self.count(call, "task")
+                return self._task_reply(call, record)
+            inflight.start(call.session, self._background, partial(self._send_joined, call, call.coalesce_key))
+            return await self.follow(call, inflight)
+        permit = self._acquire(call)
+        if not permit.is_granted:
+            record = await self._promotion.wait_for_permit(call, permit)
+            if record is not None:
+                return self._task_reply(call, record)
+        self.count_sent(call)
+        inflight.start(call.session, self._background, partial(_send, call), permit)
+        return await self.follow(call, inflight)
+
+    async def _outcome(self, call: Call, inflight: InflightCall) -> RpcReply:
+        """Return the answer: a task, the next input requests, or the server's response."""
+        record = await self._promotion.promote_after_grace(call, inflight)
+        while record is None:
+            await self.waiter.wait(call.exchange, inflight.wait_for_change(None))
+            if not inflight.is_over:
+                # The server may ask several questions at once: they go to the host together.
+                await self.waiter.wait(call.exchange, inflight.wait_quiet(QUIET))
+            if inflight.is_over:
+                break
+            # A question may have been withdrawn meanwhile.
+            if inflight.questions:
+                return await call.adapter.hold(call, inflight)
+        # No more rounds: the call has ended, or is a task now.
+        inflight.end_hold()
+        if record is not None:
+            return self._task_reply(call, record)
+        return await call.adapter.answer(call, await inflight.response(), inflight.missing)
+
+    # --- extensions ---------------------------------------------------------------------------------------------------
+
+    async def _relay_extension(self, call: Call) -> RpcReply:
+        """Forward a request of an extension. Raises UnknownMethod if it is not forwarded."""
+        upstream, mount, method = call.session.upstream, call.session.mount, call.method
+        # Whether an extension is forwarded depends on the server's era, known once it is connected.
+        if call.cancellable is None:
+            await self.waiter.wait_for_session(call.exchange, call.adapter.dialect, upstream.open())
+        else:
+            await upstream.open()
+        extension = call.extension = self._extensions.extension_of(mount, method, call.adapter.era, upstream.era)
+        # A method that lasts as long as the host listens ends when that disconnects.
+        call.ends_with_host = call.ends_with_host or method in extension.streams
+        response = await self._extensions.hold(call.caller, mount, method, extension, self.proxy(call))
+        if response is None:
+            # The token of the caller expired.
+            return RpcReply(call.adapter.answer_ended(call.id))
+        return await call.adapter.answer(call, response, {})
+
+
+def _cancel_while_queued(exchange: Exchange, scope: CancelScope, permit: Permit) -> None:
+    """Cancel a call if its host disconnects while it still waits for its permit."""
+    exchange.on_disconnect(lambda: None if permit.is_granted else scope.cancel())
+
+
+def _send(call: Call, listener: CallListener) -> Coroutine[Any, Any, Response]:
+    """Send the request, and return the server's response. Raises what `UpstreamSession.call` raises."""
+    principal = principal_of(call.caller)
+    sent = UpstreamCall(call.method, call.params, call.tool, principal, call.log_level, call.repeated)
+    if call.may_become_task and call.task_params is not None:
+        # A task reports progress: the server is asked for it though the host gave no token.
+        sent.params, sent.as_task = Params(call.task_params), True
+    return call.session.upstream.call(sent, listener)

@@ -1,0 +1,186 @@
+"""The interface between the two eras and the rest of the gateway: `EraAdapter`.
+
+The adapter of an era decodes each message to a `HostRequest`, and makes a `Call` of one that a
+server answers. It encodes the reply. `legacy` and `modern.adapter` implement it. All other code
+handles a request by these values, and asks for no era.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import Enum
+from typing import Any, Protocol
+
+from taskgate.admission.coalescing import CoalesceKey
+from taskgate.admission.mounts import Mount
+from taskgate.admission.quota import QuotaFields
+from taskgate.auth.context import AuthContext
+from taskgate.domain.policy import PromotionMode
+from taskgate.domain.record import RequestId, TaskRecord
+from taskgate.domain.versions import Era, Peer, Revision
+from taskgate.gateway.listeners import HostListener, InflightCall
+from taskgate.jsontext.spans import RawJson
+from taskgate.protocol.classify import Route
+from taskgate.protocol.extensions import Extension
+from taskgate.protocol.host_requests import CallTool, LegacyIntent, ModernIntent, Relay, RequestMeta
+from taskgate.protocol.legacy.downstream import LegacyDownstream
+from taskgate.protocol.messages import Message, Params, Response
+from taskgate.protocol.modern.downstream import ModernDownstream
+from taskgate.sessions.binding import CallSite
+from taskgate.sessions.host_session import HostSession
+from taskgate.streams.exchange import Exchange, HandledRequest, HttpReply, RpcReply
+from taskgate.system.cancel_scope import CancelScope
+from taskgate.telemetry.request_context import RequestContext
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class HostRequest:
+    """A message of a host, as its adapter decoded it.
+
+    - `adapter`: that of its era. `revision`: the host's, for reports.
+    - `tool`: the tool of a `tools/call`.
+    - `session`: the session of a legacy host; None for `initialize`, and for a modern host.
+    - `meta`: what a modern request declares; None for a notification, and for a legacy host.
+    """
+
+    adapter: "EraAdapter"
+    exchange: Exchange
+    mount: Mount
+    caller: AuthContext
+    message: Message
+    intent: LegacyIntent | ModernIntent
+    revision: Revision | None = None
+    tool: str | None = None
+    session: HostSession | None = None
+    meta: RequestMeta | None = None
+
+
+class Wants(Enum):
+    """The kinds of reply that a host wants to a call: the answer, a task, or either."""
+
+    ANSWER = 0
+    TASK = 1
+    EITHER = 2
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Call:
+    """A request of a host that a server answers, and the upstream session that it is sent on.
+
+    What the adapter sets:
+
+    - `request`: as the host sent it. `params`: as the server gets them, which differ for a retry
+      that goes to a modern server.
+    - `peer`: what the host declares.
+    - `listener`: the receiver of the server's messages.
+    - `ends_with_host`: whether the host cancels it by disconnecting. Otherwise only a call that
+      waits for a permit is cancelled then.
+    - `cancellable`: where the scope of the running call is registered by the id of the request, so
+      that a notification of the host can cancel it. None if the era has no such notification.
+    - `knows_tasks`: whether the host could get a task if the operator's rules allowed it.
+    - `refuses_task_only`: whether a tool that runs only as a task is refused.
+    - `may_be_held`: whether it can wait here for input responses of the host.
+    - `is_of_extension`: whether an extension defines its method.
+    - `log_level`, `repeated`: as in `UpstreamCall`.
+
+    What is decided about it:
+
+    - `may_become_task`: whether the operator's rules and the host allow a task. `mode` is the rule,
+      `grace` the time in which the call may then be answered without a task once it is sent.
+    - `task_params`: how the server gets the parameters of such a call; None for a call that is
+      relayed in any case.
+    - `coalesce_key`: the key by which equal calls share one result; None for a call that is sent by
+      itself.
+    - `extension`: the one that defines its method, found once the server's era is known.
+    """
+
+    adapter: "EraAdapter"
+    exchange: Exchange
+    caller: AuthContext
+    session: CallSite
+    request: CallTool | Relay
+    id: RequestId
+    method: str
+    params: Params | None
+    peer: Peer
+    listener: HostListener
+    tool: str | None = None
+    wants: Wants = Wants.ANSWER
+    ends_with_host: bool = True
+    cancellable: dict[CancelScope, RequestId] | None = None
+    knows_tasks: bool = False
+    refuses_task_only: bool = False
+    may_be_held: bool = False
+    is_of_extension: bool = False
+    log_level: str | None = None
+    repeated: Mapping[str, str] | None = None
+    may_become_task: bool = False
+    mode: PromotionMode = PromotionMode.SYNC
+    grace: timedelta = timedelta()
+    task_params: RawJson | None = None
+    coalesce_key: CoalesceKey | None = None
+    extension: Extension | None = None
+
+
+class EraAdapter(Protocol):
+    """The adapter of an era. `Gateway` calls `decode`, `handle` and `encode` for each message, in
+    this order; `Calls` calls the others.
+    """
+
+    era: Era
+
+    @property
+    def dialect(self) -> LegacyDownstream | ModernDownstream:
+        """The dialect towards hosts of the era."""
+        ...
+
+    async def decode(
+        self,
+        exchange: Exchange,
+        context: RequestContext,
+        mount: Mount,
+        caller: AuthContext,
+        message: Message,
+        route: Route,
+    ) -> HostRequest:
+        """Return what the host wants, and note the host in `context`; `route` is from `classify`."""
+        ...
+
+    async def handle(self, request: HostRequest) -> RpcReply | HttpReply:
+        """Execute a request that the limits and the access rules admitted, and return the answer.
+
+        What only this era has is served here, the rest by `Calls` and `TaskRequests`. Raises
+        ScopeCancelled when the host cancelled the request.
+        """
+        ...
+
+    def encode(self, request: HostRequest, reply: RpcReply | HttpReply, quota: QuotaFields) -> HandledRequest:
+        """Return the HTTP reply to a request, with the quota headers."""
+        ...
+
+    def listed_tool(self, request: HostRequest) -> str | None:
+        """Return the tool of a refused `tools/call`, if the server is known to list it."""
+        ...
+
+    # For calls.
+
+    async def answer(self, call: Call, response: Response, missing: Mapping[str, Any]) -> RpcReply:
+        """Return the answer to a call that its server has answered.
+
+        `missing` are the capabilities that the server asked for, and the host did not declare.
+        """
+        ...
+
+    async def answer_repeated(self, call: Call, task: TaskRecord) -> RpcReply:
+        """Return the answer to a call whose idempotency key belongs to `task`, if its host wants no
+        task.
+        """
+        ...
+
+    async def hold(self, call: Call, inflight: InflightCall) -> RpcReply:
+        """Hold a call whose server asks something; return the answer that passes on the questions."""
+        ...
+
+    def answer_ended(self, id: RequestId) -> str:
+        """Return the answer to a request of an extension that lasts, when the gateway ends it."""
+        ...

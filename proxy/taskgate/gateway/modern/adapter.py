@@ -1,0 +1,333 @@
+"""The modern era (revision 2026-07-28): `ModernAdapter`, and `ModernListener` for its calls.
+
+A modern host has no session with the gateway: each request carries its own context in `_meta`. The
+upstream session of a request is chosen by what that declares (`session_pool`). A host that
+disconnects has cancelled its request. Only this era has `server/discover`, `subscriptions/listen`
+(`subscriptions`), and retries with input responses (`retries`). What both eras have is handled
+elsewhere: calls by `Calls`, tasks by `TaskRequests`.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final
+
+from taskgate.admission.access import AccessControl
+from taskgate.admission.concurrency import OpenStreams
+from taskgate.admission.mounts import Mount
+from taskgate.admission.quota import QuotaFields
+from taskgate.admission.rates import RateLimiter
+from taskgate.auth.context import AuthContext
+from taskgate.clock import Entropy
+from taskgate.cluster.bus import ClusterBus
+from taskgate.domain.record import RequestId, TaskRecord
+from taskgate.domain.versions import Era
+from taskgate.errors import GatewayError, MissingCapability, TaskSupportMismatch, UpstreamFailed
+from taskgate.gateway.calls import SLOW_METHODS, Calls
+from taskgate.gateway.eras import Call, HostRequest, Wants
+from taskgate.gateway.extensions import DeniedExtensions
+from taskgate.gateway.listeners import HostListener, InflightCall
+from taskgate.gateway.modern.retries import Retries
+from taskgate.gateway.modern.session_pool import SessionPool, SharedSession
+from taskgate.gateway.modern.subscriptions import Subscriptions
+from taskgate.gateway.task_requests import ABOUT_A_TASK, TaskRequests
+from taskgate.lifecycle.runner import Runner
+from taskgate.protocol.classify import Route
+from taskgate.protocol.discovery import ListedTool
+from taskgate.protocol.faults import modern_status
+from taskgate.protocol.headers import check_params
+from taskgate.protocol.host_requests import CallTool, Discover, Ignore, Listen, Relay, RequestMeta, Retry
+from taskgate.protocol.messages import Message, Notification, Request, Response
+from taskgate.protocol.modern.downstream import ModernDownstream
+from taskgate.protocol.server_messages import progress_done
+from taskgate.protocol.vocabulary import (
+    MODERN_METHODS,
+    NOTE_MESSAGE,
+    NOTE_PROGRESS,
+    RELAYED_NOTICES,
+    TOOLS_CALL,
+    TOOLS_LIST,
+)
+from taskgate.streams.exchange import TOOL_ERROR, Exchange, HandledRequest, HttpReply, RpcReply, error_of
+from taskgate.system.offload import LARGE, in_thread
+from taskgate.telemetry.events import EventSink, ToolCalled
+from taskgate.telemetry.request_context import RequestContext, client_of
+
+_OF_CORE: Final = RELAYED_NOTICES | {NOTE_PROGRESS}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModernServices:
+    """The services that the adapter of the modern era uses.
+
+    `gate` has the rate limits, `access` the operator's rules, `pool` the upstream sessions, and
+    `streams` the limit of open event streams.
+    """
+
+    gate: RateLimiter
+    streams: OpenStreams
+    access: AccessControl
+    pool: SessionPool
+    calls: Calls
+    retries: Retries
+    runner: Runner
+    task_requests: TaskRequests
+    subscriptions: Subscriptions
+    denied: DeniedExtensions
+    event_sink: EventSink
+
+
+class ModernAdapter:
+    """The `EraAdapter` of the modern era."""
+
+    era = Era.MODERN
+
+    def __init__(self, *, services: ModernServices, dialect: ModernDownstream) -> None:
+        self._services = services
+        self.dialect = dialect
+        self._calls = services.calls
+
+    def correspond(self, bus: ClusterBus, entropy: Entropy) -> None:
+        """Connect to the other replicas over `bus`; called once at start, if there are some."""
+        self._services.retries.correspond(bus, entropy, self.new_call)
+
+    async def decode(
+        self,
+        exchange: Exchange,
+        context: RequestContext,
+        mount: Mount,
+        caller: AuthContext,
+        message: Message,
+        route: Route,
+    ) -> HostRequest:
+        if not isinstance(message, Request):
+            # The era has no notifications of hosts: they are accepted without effect (H-MOD-12).
+            return HostRequest(
+                adapter=self, exchange=exchange, mount=mount, caller=caller, message=message, intent=Ignore()
+            )
+        assert isinstance(route, RequestMeta), "a request is routed by what it declares"
+        context.revision, context.client = route.peer.revision, client_of(route.peer.info)
+        intent = self.dialect.decode(message, route, offers_tasks=mount.offers_tasks, extensions=mount.extensions)
+        asked = intent.request if isinstance(intent, Retry) else intent
+        return HostRequest(
+            adapter=self,
+            exchange=exchange,
+            mount=mount,
+            caller=caller,
+            message=message,
+            intent=intent,
+            revision=route.peer.revision,
+            tool=asked.tool if isinstance(asked, CallTool) else None,
+            meta=route,
+        )
+
+    async def handle(self, request: HostRequest) -> RpcReply | HttpReply:
+        intent, meta, exchange, caller = request.intent, request.meta, request.exchange, request.caller
+        if isinstance(intent, ABOUT_A_TASK):
+            return await self._services.task_requests.answer(request)
+        if meta is None:
+            return HttpReply(status=202)
+        session = self._services.pool.take(request.mount, caller, meta.peer)
+        asked = intent.request if isinstance(intent, Retry) else intent
+        # A shutdown that waits for tasks also waits for a call that may become one.
+        may_become_task = isinstance(asked, CallTool) and asked.stored_params is not None
+        with self._services.runner.expecting(session) if may_become_task else session:
+            if request.tool is not None:
+                # The headers that mirror arguments; only the server's catalogue names them.
+                listed = session.upstream.listed(request.tool) or await self._look_up(exchange, session, request.tool)
+                if listed is not None and listed.header_paths:
+                    self._check_params(request, meta, request.tool, listed)
+            match intent:
+                case CallTool() | Relay():
+                    return await self._calls.answer(self.new_call(exchange, caller, session, meta, intent))
+                case Retry():
+                    call = self.new_call(exchange, caller, session, meta, intent.request)
+                    return await self._services.retries.answer(call, meta, intent)
+                case Discover():
+                    return await self._discover(exchange, session, meta, intent)
+                case Listen():
+                    return await self._listen(exchange, caller, session, intent)
+        raise AssertionError(f"unexpected intent of a request: {type(intent).__name__}")
+
+    def encode(self, request: HostRequest, reply: RpcReply | HttpReply, quota: QuotaFields) -> HandledRequest:
+        """Return the HTTP reply, whose status is by the code of an error.
+
+        The status has no effect if the answer is an event stream by now.
+        """
+        if isinstance(reply, HttpReply):
+            return HandledRequest(reply, request.revision)
+        status = 200
+        if reply.error not in (None, TOOL_ERROR):
+            # By the error code of the answer, which may differ from the server's.
+            assert isinstance(reply.message, str), "the error of a request is never a stored one"
+            status = modern_status(json.loads(reply.message)["error"]["code"])
+        return HandledRequest(HttpReply(status, reply.message, reply.headers + quota), request.revision, reply.error)
+
+    def listed_tool(self, request: HostRequest) -> str | None:
+        """Return None: before a session is chosen, it is unknown what its server lists."""
+        return None
+
+    def _check_params(self, request: HostRequest, meta: RequestMeta, tool: str, listed: ListedTool) -> None:
+        """Compare the headers that mirror arguments; a call that is refused for one is counted."""
+        assert isinstance(request.message, Request), "a call is a request"
+        try:
+            check_params(meta.header_params, request.message, listed.header_paths)
+        except GatewayError:
+            self._services.event_sink.emit(ToolCalled(request.mount.name, tool, "rejected"))
+            raise
+
+    async def _look_up(self, exchange: Exchange, session: SharedSession, tool: str) -> ListedTool | None:
+        """Find a tool in the server's catalogue, which may have to be read.
+
+        Returns None if the tool is not listed or the catalogue is unavailable. Such a server may
+        still run the tool, and an intermediary that reads headers does not authorize calls here.
+        """
+        try:
+            tools = session.upstream.tools()
+            return (await self._calls.waiter.wait_for_session(exchange, self.dialect, tools)).get(tool)
+        except UpstreamFailed:
+            return None
+
+    # --- requests that only this era has ------------------------------------------------------------------------------
+
+    async def _listen(
+        self, exchange: Exchange, caller: AuthContext, session: SharedSession, intent: Listen
+    ) -> HttpReply:
+        """Serve `subscriptions/listen` until its stream ends."""
+        if intent.wants.tasks:
+            # One request may name many tasks, so a caller with too many failed look-ups is refused.
+            await self._services.gate.check_lookups(caller, exchange, session.mount.name)
+        with self._services.streams.acquire_stream(caller):
+            return await self._services.subscriptions.serve(exchange, caller, session, intent)
+
+    async def _discover(
+        self, exchange: Exchange, session: SharedSession, meta: RequestMeta, intent: Discover
+    ) -> RpcReply:
+        welcome = session.upstream.welcome()
+        server = await self._calls.waiter.wait_for_session(exchange, self.dialect, welcome)
+        mount = session.mount
+        self._services.denied.at_discovery(mount, meta.peer, server.peer)
+        text = self.dialect.discovery(
+            intent.id, server, offers_tasks=mount.offers_tasks, extensions=mount.extensions, info=mount.info
+        )
+        return RpcReply(text)
+
+    # --- calls --------------------------------------------------------------------------------------------------------
+
+    def new_call(
+        self,
+        exchange: Exchange,
+        caller: AuthContext,
+        session: SharedSession,
+        meta: RequestMeta,
+        request: CallTool | Relay,
+    ) -> Call:
+        """Return the call of a request, or of the request that a retry repeats."""
+        method = TOOLS_CALL if isinstance(request, CallTool) else request.method
+        has_rounds = method in SLOW_METHODS
+        # A notification that names its stream, as in some extensions, names it by the request.
+        id_ = None if has_rounds else request.id
+        listener = ModernListener(
+            exchange, meta.progress_token, self._calls.keepalives, self.dialect, meta.log_level, id_
+        )
+        listener.passes_rounds = has_rounds
+        return Call(
+            adapter=self,
+            exchange=exchange,
+            caller=caller,
+            session=session,
+            request=request,
+            id=request.id,
+            method=method,
+            params=request.params,
+            peer=meta.peer,
+            listener=listener,
+            tool=request.tool if isinstance(request, CallTool) else None,
+            wants=Wants.EITHER if meta.declares_tasks else Wants.ANSWER,
+            knows_tasks=meta.declares_tasks,
+            refuses_task_only=not meta.declares_tasks,
+            may_be_held=has_rounds and session.may_be_asked,
+            is_of_extension=method not in MODERN_METHODS,
+            log_level=meta.log_level,
+            repeated=meta.header_params,
+        )
+
+    async def answer(self, call: Call, response: Response, missing: Mapping[str, Any]) -> RpcReply:
+        """Return the answer for the host to a response of its server; a round passes through.
+
+        Raises MissingCapability for a capability that the host does not declare. The call failed
+        after the server asked for it (V-META-5), or a round of the server needs it.
+        """
+        session = call.session
+        assert isinstance(session, SharedSession), "a modern call goes over a shared session"
+        era, info = session.upstream.era, session.info
+        if call.listener.passes_rounds:
+            if missing and error_of(response) is not None:
+                raise MissingCapability(missing)
+            asked = self.dialect.round_of(response) if era is Era.MODERN else None
+            if asked is not None:
+                return await self._services.retries.pass_round(call, response, asked, info)
+        if call.method == TOOLS_LIST:
+            shows = self._services.access.tool_filter(call.caller, session.mount.name)
+            encode = partial(self.dialect.tools, call.id, response, era, shows, info)
+        else:
+            encode = partial(self.dialect.answer, call.id, call.method, response, era, info, call.extension)
+        return RpcReply(encode() if len(response.text) <= LARGE else await in_thread(encode), error_of(response))
+
+    async def answer_repeated(self, call: Call, task: TaskRecord) -> RpcReply:
+        """Refuse the call: its host can get no task."""
+        self._calls.count(call, "rejected")
+        raise TaskSupportMismatch("The call with this idempotency key runs as a task")
+
+    async def hold(self, call: Call, inflight: InflightCall) -> RpcReply:
+        return await self._services.retries.hold(call, inflight)
+
+    def answer_ended(self, id: RequestId) -> str:
+        return self.dialect.subscription_ended(id)
+
+
+@dataclass(slots=True, eq=False)
+class ModernListener(HostListener):
+    """The listener of one request of a modern host. The server's notifications go to the host on the
+    request's own event stream, or are dropped if the host accepts none.
+
+    Progress is sent with the host's token, if it gave one, and its number grows with every message
+    (M-PROG-1). A log message is sent if `level`, the request's log level, allows it (M-LOG-1). Notifications
+    of extensions are forwarded (X-EXT-23); if they name a stream, that is `id`, the request's id.
+    Everything else is dropped. Questions that come here are refused, because this era has none on a
+    stream. The listener of a call that can be held is an `InflightCall`, which collects questions
+    and passes only notifications on to here.
+    """
+
+    dialect: ModernDownstream
+    level: str | None
+    id: RequestId | None = None
+
+    def on_notification(self, notification: Notification) -> None:
+        if not self.exchange.head.accepts_stream:
+            return
+        if self._is_wanted(notification):
+            message = self.dialect.notification(notification, self.token)
+        elif (reworded := self.reword(notification)) is not None:
+            message = reworded
+        elif notification.method not in _OF_CORE:
+            message = self.dialect.notification(notification, None, self.id)
+        else:
+            return
+        self._has_sent = True
+        self.exchange.stream().send(message)
+
+    def _is_wanted(self, notification: Notification) -> bool:
+        """Return whether the host gets a progress or log notification as it is."""
+        if notification.method == NOTE_PROGRESS:
+            return self.token is not None and self._grows(notification)
+        return notification.method == NOTE_MESSAGE and self.dialect.wants_log(notification, self.level)
+
+    def _grows(self, notification: Notification) -> bool:
+        """Return whether the number of a progress notification grows; if so, remember it."""
+        done = progress_done(notification)
+        if done is None or (self._last_progress is not None and done <= self._last_progress):
+            return False
+        self._last_progress = done
+        return True
