@@ -19,8 +19,7 @@ from typing import Any, Final, NamedTuple, cast
 from taskgate.admission.coalescing import CoalesceKey
 from taskgate.admission.concurrency import Bulkhead
 from taskgate.admission.polls import PollLimiter
-from taskgate.admission.quota import QuotaSubjects
-from taskgate.admission.rates import RateLimiter
+from taskgate.admission.rates import QuotaSubjects, RateLimiter
 from taskgate.admission.rules import RuntimeConfig
 from taskgate.auth.context import AuthContext, Identity
 from taskgate.clock import SystemClock, SystemEntropy

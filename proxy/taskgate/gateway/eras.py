@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from taskgate.admission.coalescing import CoalesceKey
 from taskgate.admission.mounts import Mount
-from taskgate.admission.quota import QuotaFields
+from taskgate.admission.rates import QuotaFields
 from taskgate.auth.context import AuthContext
 from taskgate.domain.policy import PromotionMode
 from taskgate.domain.record import RequestId, TaskRecord

@@ -24,8 +24,7 @@ from taskgate.admission.callers import Callers
 from taskgate.admission.lookup_guard import MAX_TASK_ID
 from taskgate.admission.memory_pressure import MemoryPressure
 from taskgate.admission.mounts import Mount
-from taskgate.admission.quota import QuotaFields
-from taskgate.admission.rates import RateLimiter
+from taskgate.admission.rates import QuotaFields, RateLimiter
 from taskgate.admission.rules import RuntimeConfig
 from taskgate.admission.security_alerts import SecurityAlerts
 from taskgate.auth.context import AuthContext

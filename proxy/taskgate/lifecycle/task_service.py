@@ -28,7 +28,7 @@ from taskgate.admission.coalescing import CoalesceKey, RequestCoalescer, check_s
 from taskgate.admission.concurrency import Permit, queue_status
 from taskgate.admission.lookups import Lookups
 from taskgate.admission.polls import PollLimiter
-from taskgate.admission.quota import QuotaSubjects
+from taskgate.admission.rates import QuotaSubjects
 from taskgate.admission.rules import RuntimeConfig
 from taskgate.auth.context import AuthContext
 from taskgate.clock import Clock, Entropy

@@ -19,8 +19,7 @@ from taskgate.admission.lookup_guard import LookupGuard, PenaltyBox
 from taskgate.admission.lookups import Lookups, ResultReader
 from taskgate.admission.memory_pressure import MemoryPressure, memory_limit, resident
 from taskgate.admission.polls import PollLimiter
-from taskgate.admission.quota import QuotaSubjects
-from taskgate.admission.rates import FallbackRateStore, LocalRateCache, RateLimiter
+from taskgate.admission.rates import FallbackRateStore, LocalRateCache, QuotaSubjects, RateLimiter
 from taskgate.admission.rules import RuntimeConfig
 from taskgate.admission.security_alerts import SecurityLog
 from taskgate.clock import Clock, Entropy, SharedClock, SystemClock, SystemEntropy

@@ -21,7 +21,7 @@ from typing import Any, Final, NamedTuple
 from taskgate import __version__
 from taskgate.admission.concurrency import Bulkhead
 from taskgate.admission.mounts import Mount, Mounts
-from taskgate.admission.quota import QuotaSubjects
+from taskgate.admission.rates import QuotaSubjects
 from taskgate.admission.rules import AdmissionRules, RuntimeConfig
 from taskgate.clock import Clock, Entropy
 from taskgate.config import GatewayConfig

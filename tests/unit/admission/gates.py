@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from helpers.manual_clock import ManualClock
-from taskgate.admission.quota import QuotaSubjects
-from taskgate.admission.rates import RateLimiter
+from taskgate.admission.rates import QuotaSubjects, RateLimiter
 from taskgate.admission.rules import RuntimeConfig
 from taskgate.auth.context import AuthContext
 from taskgate.domain.rates import RateLimit, RatePolicies, RatePolicy, RateScope

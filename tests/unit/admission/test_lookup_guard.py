@@ -10,8 +10,7 @@ from helpers.manual_clock import ManualClock
 from helpers.waiting import eventually
 from taskgate.admission import lookup_guard as module
 from taskgate.admission.lookup_guard import LookupGuard, Miss
-from taskgate.admission.quota import QuotaSubjects
-from taskgate.admission.rates import RateLimiter
+from taskgate.admission.rates import QuotaSubjects, RateLimiter
 from taskgate.admission.security_alerts import SecurityLog
 from taskgate.auth.context import AuthContext
 from taskgate.domain.record import OwnerKey

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from taskgate.admission import quota as module
-from taskgate.admission.quota import QuotaSubject, QuotaSubjects, quota_fields
-from taskgate.admission.rates import RateLimitExceeded
+from taskgate.admission.rates import QuotaSubject, QuotaSubjects, RateLimitExceeded, quota_fields
 from taskgate.auth.context import ANONYMOUS, AuthContext, Identity
 from taskgate.domain.limits import Override, Overrides
 from taskgate.domain.rates import Demand, RateLimit, RateVerdict

@@ -6,8 +6,7 @@ from dataclasses import replace
 import pytest
 
 from helpers.manual_clock import ManualClock
-from taskgate.admission.quota import QuotaSubjects
-from taskgate.admission.rates import LocalRateCache, RateLimiter, RateLimitExceeded
+from taskgate.admission.rates import LocalRateCache, QuotaSubjects, RateLimiter, RateLimitExceeded
 from taskgate.domain.rates import RateEvent, RatePolicies, RatePolicy, RateScope
 from taskgate.errors import RateLimited, StoreUnavailable
 from taskgate.stores.base import RateJudgement, RateStep

@@ -8,8 +8,7 @@ from taskgate.admission.lookup_guard import LookupGuard, PenaltyBox
 from taskgate.admission.lookups import Lookups, ResultReader
 from taskgate.admission.memory_pressure import MemoryPressure
 from taskgate.admission.polls import PollLimiter
-from taskgate.admission.quota import QuotaSubjects
-from taskgate.admission.rates import RateLimiter
+from taskgate.admission.rates import QuotaSubjects, RateLimiter
 from taskgate.admission.rules import RuntimeConfig
 from taskgate.admission.security_alerts import SecurityLog
 from taskgate.auth.authorization import AccessPolicy, AccessRule

@@ -13,10 +13,10 @@ import pytest
 from helpers.manual_clock import ManualClock
 from helpers.waiting import bounded, eventually
 from requirements import covers
-from taskgate.admission import quota
+from taskgate.admission import rates as quotas
 from taskgate.admission.concurrency import OpenStreams
 from taskgate.admission.lookup_guard import PenaltyBox
-from taskgate.admission.quota import QuotaSubjects
+from taskgate.admission.rates import QuotaSubjects
 from taskgate.admission.security_alerts import SecurityAlerts
 from taskgate.auth.context import AuthContext
 from taskgate.domain.fair_queue import FairQueue
@@ -65,7 +65,7 @@ def suspicions(_: pytest.MonkeyPatch) -> Visit:
 
 
 def standings(patch: pytest.MonkeyPatch) -> Visit:
-    patch.setattr(quota, "_REMEMBERED", KEPT)
+    patch.setattr(quotas, "_REMEMBERED", KEPT)
     known = QuotaSubjects(live())
     return lambda n: cast("None", known.of(AuthContext(key="one", identity=identity(tenant=f"tenant {n}"))))
 

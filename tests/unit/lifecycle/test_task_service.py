@@ -15,7 +15,7 @@ from helpers.records import keep, new_peer, new_record
 from helpers.waiting import bounded, eventually
 from taskgate.admission.coalescing import RequestCoalescer
 from taskgate.admission.concurrency import Bulkhead, BulkheadSettings, Permit
-from taskgate.admission.quota import QuotaSubjects
+from taskgate.admission.rates import QuotaSubjects
 from taskgate.auth.context import AuthContext
 from taskgate.domain.events import CallFaulted
 from taskgate.domain.limits import Caps

@@ -14,7 +14,7 @@ from helpers.waiting import bounded, eventually
 from helpers.whole_gateway import configuration
 from taskgate import __version__
 from taskgate.admission.mounts import MOST_REMEMBERED
-from taskgate.admission.quota import QuotaSubjects
+from taskgate.admission.rates import QuotaSubjects
 from taskgate.admission.rules import RuntimeConfig
 from taskgate.config.model import GatewayConfig, admission_rules
 from taskgate.lifecycle.task_listener import NOBODY

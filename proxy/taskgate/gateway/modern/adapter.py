@@ -16,8 +16,7 @@ from typing import Any, Final
 from taskgate.admission.access import AccessControl
 from taskgate.admission.concurrency import OpenStreams
 from taskgate.admission.mounts import Mount
-from taskgate.admission.quota import QuotaFields
-from taskgate.admission.rates import RateLimiter
+from taskgate.admission.rates import QuotaFields, RateLimiter
 from taskgate.auth.context import AuthContext
 from taskgate.clock import Entropy
 from taskgate.cluster.bus import ClusterBus
