@@ -1,4 +1,4 @@
-"""The GET streams of legacy hosts: `GetStreams` serves them, `Resuming` resumes the streams whose
+"""The GET streams of legacy hosts: `GetStreams` serves them, `GetRequests` resumes the streams whose
 connection a host lost.
 
 A legacy host opens a GET stream for messages that belong to no request: questions of tasks, status
@@ -114,7 +114,7 @@ class GetStreams:
         self._offers = offers
         self._clock = clock
         self.background = Background()
-        """Work of `Resuming` beside the streams, cancelled at `close`."""
+        """Work of `GetRequests` beside the streams, cancelled at `close`."""
 
     async def serve(self, exchange: Exchange, host_session: HostSession, caller: AuthContext) -> HttpReply:
         """Serve one GET stream until its connection ends, or another connection has resumed it.
@@ -158,7 +158,7 @@ async def _open_upstream(host_session: HostSession) -> None:
 # --- resumption ------------------------------------------------------------------------------------------------------
 
 
-class Resuming:
+class GetRequests:
     """The handler of GET requests. `shared` are the streams of all replicas; None without others."""
 
     def __init__(

@@ -24,7 +24,7 @@ from taskgate.errors import SessionRequired, UnsupportedVersion
 from taskgate.gateway.calls import Calls
 from taskgate.gateway.eras import Call, HostRequest, Wants
 from taskgate.gateway.extensions import DeniedExtensions
-from taskgate.gateway.get_streams import Resuming
+from taskgate.gateway.get_streams import GetRequests
 from taskgate.gateway.listeners import HostListener, InflightCall
 from taskgate.gateway.session_messages import ClientNotifications
 from taskgate.gateway.task_requests import TaskRequests
@@ -34,21 +34,12 @@ from taskgate.protocol.classify import Route
 from taskgate.protocol.host_requests import AnswerPing, AwaitTask, CallTool, OpenSession, Relay
 from taskgate.protocol.legacy.downstream import LegacyDownstream
 from taskgate.protocol.legacy.results import EraCrossing
-from taskgate.protocol.messages import Message, Notification, Request, Response
+from taskgate.protocol.messages import TOOL_ERROR, Message, Notification, Request, Response, error_of
 from taskgate.protocol.server_messages import progress_done
 from taskgate.sessions.host_session import HostSession
 from taskgate.sessions.questions import QuestionStream
 from taskgate.sessions.registry import HostSessions
-from taskgate.streams.exchange import (
-    TOOL_ERROR,
-    Admission,
-    Exchange,
-    HandledRequest,
-    HttpMethod,
-    HttpReply,
-    RpcReply,
-    error_of,
-)
+from taskgate.streams.exchange import Admission, Exchange, HandledRequest, HttpMethod, HttpReply, RpcReply
 from taskgate.streams.log_entries import StreamOrigin
 from taskgate.system.offload import LARGE, in_thread
 from taskgate.telemetry.request_context import RequestContext, client_of
@@ -61,7 +52,7 @@ class LegacyServices:
 
     `gate` has the rate limits, `access` the operator's rules, and `streams` the limit of open
     streams. `results` waits for results of tasks, `notifications` takes messages without an answer,
-    `resuming` serves GET.
+    `get_requests` serves GET.
     """
 
     sessions: HostSessions
@@ -73,7 +64,7 @@ class LegacyServices:
     results: ResultWaiter
     notifications: ClientNotifications
     denied: DeniedExtensions
-    resuming: Resuming
+    get_requests: GetRequests
 
 
 class LegacyAdapter:
@@ -106,7 +97,7 @@ class LegacyAdapter:
         if exchange.head.method is HttpMethod.GET:
             await self._services.gate.on_request(caller, exchange, mount.name, _NO_METHOD)
             with host_session, self._services.streams.acquire_stream(caller):
-                return await self._services.resuming.serve(exchange, host_session, caller)
+                return await self._services.get_requests.serve(exchange, host_session, caller)
         await self._services.sessions.end(host_session)
         return HttpReply(status=200)
 

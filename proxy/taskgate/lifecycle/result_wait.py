@@ -4,7 +4,7 @@
 event stream gets one, which also delivers the task's questions and notifications. The host answers
 a question with another POST request, which reaches `answer`.
 
-A host that lost the stream may resume it with a GET request. Then `Resuming` calls:
+A host that lost the stream may resume it with a GET request. Then `GetRequests` calls:
 
 - in the same process: `go_on` and `hold`, while the wait of `outcome` still runs;
 - in another replica: `take_up`, which continues the wait there, and `hold`.

@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 from taskgate.domain.record import RequestId
-from taskgate.domain.versions import Era, Peer, find_modern_revision, find_revision
+from taskgate.domain.versions import LEGACY, Era, Peer, find_modern_revision
 from taskgate.errors import (
     HeaderMismatch,
     IncompleteMeta,
@@ -89,7 +89,7 @@ def classify(
     meta = (member and member.members) or {}
     if PROTOCOL_VERSION not in meta:
         is_handshake = isinstance(message, Request) and message.method == INITIALIZE
-        if is_handshake or revision is None or find_revision(revision) is not None:
+        if is_handshake or revision is None or revision in LEGACY:
             return None
     if isinstance(message, Response):
         raise MalformedMessage("No host is asked anything, so none has anything to answer")

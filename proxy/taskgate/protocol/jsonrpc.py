@@ -96,8 +96,10 @@ def error_text(id: RequestId | None, error: RawJson) -> str:
 
 def request_text(id: RequestId, method: str, params: RawJson | None) -> str:
     """A request around the text of its parameters."""
-    head = dump({"jsonrpc": "2.0", "id": id, "method": method})
-    return head if params is None else f'{head[:-1]},"params":{params}}}'
+    # The known methods need no escapes.
+    named = f'"{method}"' if method in names.METHODS_OF_HOSTS else dump(method)
+    tail = "" if params is None else f',"params":{params}'
+    return f'{{"jsonrpc":"2.0","id":{id if type(id) is int else dump(id)},"method":{named}{tail}}}'
 
 
 def notification_text(method: str, params: RawJson | None = None) -> str:

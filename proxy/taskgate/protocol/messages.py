@@ -24,6 +24,9 @@ size.
 MAX_INFO: Final = 512
 """Characters of the name and of the version of a host that are stored."""
 
+TOOL_ERROR: Final = "tool_error"
+"""The error label of a result with `isError`."""
+
 ENVELOPE: Final[Shape] = {
     "params": {"_meta": CachedShape('{"io.modelcontextprotocol/'), "task": {}},
     "result": {"_meta": {}},
@@ -108,6 +111,14 @@ def spliced_params(request: Request, edits: Edits, token: Member | None) -> Para
     if token is None:
         return Params(splice_range(text, begin, end, edits))
     return Params(splice_range(text, begin, token.start, edits), splice_range(text, token.end, end, edits))
+
+
+def error_of(response: Response) -> str | None:
+    """The error label of a server's response."""
+    if response.error is not None:
+        return str(response.error_code)
+    members = (response.result and response.result.members) or {}
+    return TOOL_ERROR if "isError" in members and members["isError"].value is True else None
 
 
 # --- reading parameters -----------------------------------------------------------------------------------------------

@@ -13,9 +13,8 @@ from urllib.parse import urlsplit
 
 from taskgate.errors import GatewayError
 from taskgate.protocol.discovery import ListedTool
-from taskgate.protocol.messages import Response
+from taskgate.protocol.messages import Response, error_of
 from taskgate.protocol.meta import TraceKeys
-from taskgate.streams.exchange import error_of
 from taskgate.telemetry import request_context
 from taskgate.telemetry.span_annotations import QUEUE_WAIT, queue_wait
 from taskgate.telemetry.tracing import NO_TRACING, Span, Tracing

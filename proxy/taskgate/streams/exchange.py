@@ -14,15 +14,12 @@ from typing import Final, NamedTuple, Protocol
 from taskgate.auth.context import AuthContext
 from taskgate.auth.jwt import VerifiedToken
 from taskgate.jsontext.large import MessageText
-from taskgate.protocol.messages import Response
 from taskgate.streams.bytes_in_flight import BytesInFlight
 from taskgate.streams.event_stream import EventStream
 from taskgate.streams.resumable import StreamOpener
 
 UNKNOWN: Final = "unknown"
 """The address of a request whose source cannot be determined."""
-TOOL_ERROR: Final = "tool_error"
-"""The error label of a result with `isError`."""
 
 
 class HttpMethod(StrEnum):
@@ -146,7 +143,7 @@ ListenerRefused.
 
 
 class RpcReply(NamedTuple):
-    """A JSON-RPC answer and its error label: None, a JSON-RPC code, or TOOL_ERROR."""
+    """A JSON-RPC answer and its error label: None, a JSON-RPC code, or `messages.TOOL_ERROR`."""
 
     message: MessageText
     error: str | None = None
@@ -159,11 +156,3 @@ class HandledRequest(NamedTuple):
     reply: HttpReply
     revision: str | None = None
     error: str | None = None
-
-
-def error_of(response: Response) -> str | None:
-    """The error label of a server's response."""
-    if response.error is not None:
-        return str(response.error_code)
-    members = (response.result and response.result.members) or {}
-    return TOOL_ERROR if "isError" in members and members["isError"].value is True else None

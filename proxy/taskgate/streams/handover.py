@@ -8,7 +8,7 @@ A host resumes a stream here that another replica, its *holder*, has. The steps 
    or one that waits for a task, it discards, which writes RELEASED into the log. The stream of a
    plain call it keeps, because the call runs there. It then writes a confirmation for the forwarder
    that the claim names.
-3. `claim` sees either in the log, and returns a `StreamHandover`. The caller (`gateway.resuming`)
+3. `claim` sees either in the log, and returns a `StreamHandover`. The caller (`gateway.get_streams`)
    continues a released stream as one of its own. For that of a plain call it runs a
    `StreamForwarder`, which sends new entries to the host.
 

@@ -29,7 +29,7 @@ from taskgate.config import GatewayConfig
 from taskgate.config.model import admission_rules
 from taskgate.gateway.calls import Calls
 from taskgate.gateway.extensions import DeniedExtensions, ExtensionRequests
-from taskgate.gateway.get_streams import GetStreams, Resuming
+from taskgate.gateway.get_streams import GetRequests, GetStreams
 from taskgate.gateway.legacy import LegacyAdapter, LegacyServices
 from taskgate.gateway.modern.adapter import ModernAdapter, ModernServices
 from taskgate.gateway.modern.retries import Retries
@@ -329,7 +329,7 @@ async def build_runtime(
                 following=following, calls=calls, runner=runner, dialect=dialect, bus=bus
             ),
             denied=denied,
-            resuming=Resuming(listening=listening, following=following, shared=shared_resumable),
+            get_requests=GetRequests(listening=listening, following=following, shared=shared_resumable),
         ),
         dialect=dialect,
     )

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from taskgate.admission import quota as module
+from taskgate.admission import rates as module
 from taskgate.admission.rates import QuotaSubject, QuotaSubjects, RateLimitExceeded, quota_fields
 from taskgate.auth.context import ANONYMOUS, AuthContext, Identity
 from taskgate.domain.limits import Override, Overrides

@@ -37,7 +37,7 @@ from taskgate.protocol.discovery import ListedTool
 from taskgate.protocol.faults import modern_status
 from taskgate.protocol.headers import check_params
 from taskgate.protocol.host_requests import CallTool, Discover, Ignore, Listen, Relay, RequestMeta, Retry
-from taskgate.protocol.messages import Message, Notification, Request, Response
+from taskgate.protocol.messages import TOOL_ERROR, Message, Notification, Request, Response, error_of
 from taskgate.protocol.modern.downstream import ModernDownstream
 from taskgate.protocol.server_messages import progress_done
 from taskgate.protocol.vocabulary import (
@@ -48,7 +48,7 @@ from taskgate.protocol.vocabulary import (
     TOOLS_CALL,
     TOOLS_LIST,
 )
-from taskgate.streams.exchange import TOOL_ERROR, Exchange, HandledRequest, HttpReply, RpcReply, error_of
+from taskgate.streams.exchange import Exchange, HandledRequest, HttpReply, RpcReply
 from taskgate.system.offload import LARGE, in_thread
 from taskgate.telemetry.events import EventSink, ToolCalled
 from taskgate.telemetry.request_context import RequestContext, client_of

@@ -6,14 +6,15 @@ revision, or at a mount without tasks, is served as if tasks did not exist.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from datetime import timedelta
+from typing import Any, Final, NamedTuple
 
 from taskgate.domain.listing import ListedTask
 from taskgate.domain.policy import SupportOf
 from taskgate.domain.record import Faulted, InputRequest, RequestId, Succeeded, TaskRecord
 from taskgate.domain.versions import NEWEST_LEGACY, Era, Peer, era_of, find_revision
 from taskgate.errors import InvalidParams, SessionRequired, UnknownMethod
-from taskgate.jsontext.edits import dump, insertion, splice
+from taskgate.jsontext.edits import Edits, dump, insertion, removals, splice
 from taskgate.jsontext.large import LargeJson, MessageText, wrap
 from taskgate.jsontext.spans import Members, RawJson
 from taskgate.protocol import faults
@@ -36,34 +37,46 @@ from taskgate.protocol.host_requests import (
 )
 from taskgate.protocol.jsonrpc import error_text, is_id, notification_text, result_text, with_id
 from taskgate.protocol.legacy import capabilities, questions, results
-from taskgate.protocol.legacy.params import (
-    FILTER_CAPABILITY,
-    prepare_params,
-    read_cursor,
-    read_listing,
-    read_task_options,
-    stored_params,
-)
+from taskgate.protocol.legacy.listing import FILTER_CAPABILITY, read_cursor, read_listing
 from taskgate.protocol.legacy.results import WITHOUT_TASK, EraCrossing, convert_tools, with_task_support
 from taskgate.protocol.legacy.tasks import create_result, list_result, related_result, task_object
 from taskgate.protocol.messages import (
     Message,
     Notification,
+    Params,
     Request,
     Response,
     check_capabilities,
     meta_of,
     required_string,
     short_info,
+    spliced_params,
     task_id,
     tool_name,
     value_of,
 )
-from taskgate.protocol.meta import edit_object, edits_for, legacy_hop_keys
+from taskgate.protocol.meta import OWN_PREFIX, edit_object, edits_for, legacy_hop_keys
 
 TASK_CAPABILITY = '{"cancel":{},"requests":{"tools":{"call":{}}}}'
 LISTING_CAPABILITY = f'{{"cancel":{{}},"list":{{"filter":{FILTER_CAPABILITY}}},"requests":{{"tools":{{"call":{{}}}}}}}}'
 """The `tasks` capability for hosts; with `list` only if callers can be told apart (L-CAP-2)."""
+
+
+MAX_TTL: Final = timedelta(days=36_500)
+"""Longest TTL; anything longer is cut to it, so that no date overflows."""
+
+
+class TaskOptions(NamedTuple):
+    """The `task` member of a call: the host wants a task with that TTL, None for any."""
+
+    ttl: timedelta | None
+
+
+class PreparedParams(NamedTuple):
+    """Parameters ready for a server, and the host's progress token; None if there is none."""
+
+    params: Params
+    token: RequestId | None
 
 
 class LegacyDownstream:
@@ -305,3 +318,69 @@ def _has_hop_keys(found: Members) -> bool:
     """Whether the `_meta` of a legacy server's result has keys that legacy hosts do not get."""
     meta = found.get("_meta")
     return meta is not None and meta.members is not None and bool(legacy_hop_keys(meta.members))
+
+
+# --- parameters for the server ----------------------------------------------------------------------------------------
+#
+# What is for the gateway alone is removed from the text: `task`, the related-task key, and
+# taskgate's own keys of `_meta`. The progress token is cut out, for the gateway puts its own there.
+# Every other byte stays.
+
+
+def read_task_options(params: Members) -> TaskOptions | None:
+    """The `task` member; None if the host wants no task."""
+    member = params.get("task")
+    if member is None:
+        return None
+    if member.members is None:
+        raise InvalidParams("task must be an object")
+    ttl = value_of(member.members, "ttl")
+    if ttl is None:
+        return TaskOptions(None)
+    if not isinstance(ttl, int) or isinstance(ttl, bool) or ttl < 0:
+        raise InvalidParams("task.ttl must be a whole number of milliseconds, zero or more")
+    return TaskOptions(MAX_TTL if ttl > MAX_TTL // _MILLISECOND else timedelta(milliseconds=ttl))
+
+
+def prepare_params(request: Request) -> PreparedParams | None:
+    """The parameters of a request for a server, split at the progress token; None if it has none.
+
+    Raises InvalidParams for an invalid token, and for a `_meta` that is no object.
+    """
+    if not request.params_text:
+        return None
+    meta = request.params.get("_meta")
+    if meta is None and "task" not in request.params:
+        return PreparedParams(Params(request.params_text), None)
+    if meta is not None and meta.members is None:
+        raise InvalidParams("_meta must be an object")
+    token = None if meta is None or meta.members is None else meta.members.get("progressToken")
+    if token is not None and not is_id(token.value):
+        raise InvalidParams("The progress token must be a string or an integer")
+    params = spliced_params(request, _own_removals(request.params, _NOT_SENT), token)
+    return PreparedParams(params, None if token is None else token.value)
+
+
+def stored_params(request: Request) -> RawJson:
+    """The parameters for a record, without a progress token. Call `prepare_params` first: it checks
+    them.
+    """
+    return spliced_params(request, _own_removals(request.params, _NOT_STORED), None).head
+
+
+def _own_removals(params: Members, removed: tuple[str, ...]) -> Edits:
+    """The edits that remove `task`, the named members of `_meta`, and taskgate's own keys.
+
+    Positions are those of the whole message.
+    """
+    edits = removals(params, ("task",)) if "task" in params else []
+    meta, gone = meta_of(params), set(removed)
+    for name in meta:
+        if name.startswith(OWN_PREFIX):
+            gone.add(name)
+    return edits + removals(meta, gone) if not meta.keys().isdisjoint(gone) else edits
+
+
+_NOT_SENT: Final = (names.RELATED_TASK,)
+_NOT_STORED: Final = (*_NOT_SENT, "progressToken")
+_MILLISECOND = timedelta(milliseconds=1)

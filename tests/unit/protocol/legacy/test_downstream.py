@@ -34,7 +34,7 @@ from taskgate.protocol.host_requests import (
 )
 from taskgate.protocol.jsonrpc import parse
 from taskgate.protocol.legacy.downstream import TASK_CAPABILITY, LegacyDownstream
-from taskgate.protocol.legacy.params import FILTER_CAPABILITY
+from taskgate.protocol.legacy.listing import FILTER_CAPABILITY
 from taskgate.protocol.messages import MAX_CAPABILITIES, Notification, Params
 from taskgate.protocol.server_messages import Question
 from taskgate.protocol.vocabulary import RELAYED_METHODS

@@ -13,17 +13,14 @@ from taskgate.domain.record import TaskStatus
 from taskgate.errors import InvalidParams
 from taskgate.jsontext.spans import Members
 from taskgate.protocol.jsonrpc import parse
-from taskgate.protocol.legacy.params import (
-    FILTER_CAPABILITY,
+from taskgate.protocol.legacy.downstream import (
     MAX_TTL,
-    MAX_VALUES,
     TaskOptions,
     prepare_params,
-    read_cursor,
-    read_listing,
     read_task_options,
     stored_params,
 )
+from taskgate.protocol.legacy.listing import FILTER_CAPABILITY, MAX_VALUES, read_cursor, read_listing
 from taskgate.protocol.messages import Request
 
 # --- parameters -------------------------------------------------------------------------------------------------------

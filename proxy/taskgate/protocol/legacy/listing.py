@@ -1,116 +1,24 @@
-"""Parameters of legacy hosts: prepared for a server, and read as task options and list filters.
+"""The page, filter and order that a `tasks/list` of a legacy host asks for (SEP-1904, F-FILTER-*).
 
-`LegacyDownstream` uses them. A wrong type raises InvalidParams. What is for the gateway alone is
-removed from the text: `task`, the related-task key, and taskgate's own keys of `_meta`. The
-progress token is cut out, for the gateway puts its own there. Every other byte stays.
+A criterion is in `params.filter` or beside it; `filter` wins (AMB-5). An unknown criterion is
+ignored, one of a wrong shape is refused. A list of values matches any of them, an empty list
+matches nothing. A time needs a date, a time of day, and an offset or `Z`: without an offset, its
+time zone would be a guess.
 """
 
 import re
 from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, TypeVar
 
 from taskgate.domain.listing import ALL_TASKS, NEWEST_FIRST, STATES, OrderBy, TaskFilter, TaskOrder, TaskState
-from taskgate.domain.record import RequestId, TaskStatus
+from taskgate.domain.record import TaskStatus
 from taskgate.errors import InvalidParams
-from taskgate.jsontext.edits import Edits, removals
-from taskgate.jsontext.spans import Members, RawJson
-from taskgate.protocol.jsonrpc import is_id
+from taskgate.jsontext.spans import Members
 from taskgate.protocol.legacy.tasks import presented_status
-from taskgate.protocol.messages import Params, Request, meta_of, required_string, spliced_params, value_of
-from taskgate.protocol.meta import OWN_PREFIX
-from taskgate.protocol.vocabulary import RELATED_TASK, TOOLS_CALL
-
-MAX_TTL: Final = timedelta(days=36_500)
-"""Longest TTL; anything longer is cut to it, so that no date overflows."""
-
-
-class TaskOptions(NamedTuple):
-    """The `task` member of a call: the host wants a task with that TTL, None for any."""
-
-    ttl: timedelta | None
-
-
-class PreparedParams(NamedTuple):
-    """Parameters ready for a server, and the host's progress token; None if there is none."""
-
-    params: Params
-    token: RequestId | None
-
-
-def read_cursor(params: Members) -> str | None:
-    """The cursor of a request for a page; None for the first page. An empty string is a cursor."""
-    if "cursor" not in params:
-        return None
-    return required_string(params, "cursor", "The cursor")
-
-
-def read_task_options(params: Members) -> TaskOptions | None:
-    """The `task` member; None if the host wants no task."""
-    member = params.get("task")
-    if member is None:
-        return None
-    if member.members is None:
-        raise InvalidParams("task must be an object")
-    ttl = value_of(member.members, "ttl")
-    if ttl is None:
-        return TaskOptions(None)
-    if not isinstance(ttl, int) or isinstance(ttl, bool) or ttl < 0:
-        raise InvalidParams("task.ttl must be a whole number of milliseconds, zero or more")
-    return TaskOptions(MAX_TTL if ttl > MAX_TTL // _MILLISECOND else timedelta(milliseconds=ttl))
-
-
-def prepare_params(request: Request) -> PreparedParams | None:
-    """The parameters of a request for a server, split at the progress token; None if it has none.
-
-    Raises InvalidParams for an invalid token, and for a `_meta` that is no object.
-    """
-    if not request.params_text:
-        return None
-    meta = request.params.get("_meta")
-    if meta is None and "task" not in request.params:
-        return PreparedParams(Params(request.params_text), None)
-    if meta is not None and meta.members is None:
-        raise InvalidParams("_meta must be an object")
-    token = None if meta is None or meta.members is None else meta.members.get("progressToken")
-    if token is not None and not is_id(token.value):
-        raise InvalidParams("The progress token must be a string or an integer")
-    params = spliced_params(request, _own_removals(request.params, _NOT_SENT), token)
-    return PreparedParams(params, None if token is None else token.value)
-
-
-def stored_params(request: Request) -> RawJson:
-    """The parameters for a record, without a progress token. Call `prepare_params` first: it checks
-    them.
-    """
-    return spliced_params(request, _own_removals(request.params, _NOT_STORED), None).head
-
-
-def _own_removals(params: Members, names: tuple[str, ...]) -> Edits:
-    """The edits that remove `task`, the named members of `_meta`, and taskgate's own keys.
-
-    Positions are those of the whole message.
-    """
-    edits = removals(params, ("task",)) if "task" in params else []
-    meta, gone = meta_of(params), set(names)
-    for name in meta:
-        if name.startswith(OWN_PREFIX):
-            gone.add(name)
-    return edits + removals(meta, gone) if not meta.keys().isdisjoint(gone) else edits
-
-
-_NOT_SENT: Final = (RELATED_TASK,)
-_NOT_STORED: Final = (*_NOT_SENT, "progressToken")
-_MILLISECOND = timedelta(milliseconds=1)
-
-
-# --- filter and order of `tasks/list` ---------------------------------------------------------------------------------
-#
-# SEP-1904, F-FILTER-*. A criterion is in `params.filter` or beside it; `filter` wins
-# (AMB-5). An unknown criterion is ignored, one of a wrong shape is refused. A list of values
-# matches any of them, an empty list matches nothing. A time needs a date, a time of day, and an
-# offset or `Z`: without an offset, its time zone would be a guess.
+from taskgate.protocol.messages import required_string
+from taskgate.protocol.vocabulary import TOOLS_CALL
 
 _Value = TypeVar("_Value")
 
@@ -123,6 +31,13 @@ FILTER_CAPABILITY: Final = (
     '"order":{"by":["createdAt","lastUpdatedAt"],"direction":["asc","desc"]}}'
 )
 """The declaration `tasks.list.filter` (F-FILTER-1)."""
+
+
+def read_cursor(params: Members) -> str | None:
+    """The cursor of a request for a page; None for the first page. An empty string is a cursor."""
+    if "cursor" not in params:
+        return None
+    return required_string(params, "cursor", "The cursor")
 
 
 def read_listing(params: Members) -> tuple[TaskFilter, TaskOrder]:
