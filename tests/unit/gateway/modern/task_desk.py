@@ -21,6 +21,7 @@ from taskgate.lifecycle.retrievals import Retrievals
 from taskgate.lifecycle.task_service import TaskService
 from taskgate.lifecycle.transitions import Transitions
 from taskgate.protocol.host_requests import CancelTask, GetTask, LegacyTaskRequest, ModernIntent, UpdateTask
+from taskgate.protocol.legacy.downstream import LegacyDownstream
 from taskgate.protocol.modern.downstream import ModernDownstream
 from taskgate.streams.exchange import RpcReply
 from unit.lifecycle.asked import Asked
@@ -72,7 +73,8 @@ class World:
 
     def __init__(self, store: CountingStore, *rules: AccessRule, threshold: int | None = None) -> None:
         self.store, self.clock, self.emitted, self.desk = store, ManualClock(), RecordedEvents(), AnswerDesk()
-        self.dialect = ModernDownstream("1")
+        self.dialect: LegacyDownstream | ModernDownstream = ModernDownstream("1")
+        """That of the host."""
         self.changes = Transitions(store=store, event_sink=self.emitted, clock=self.clock)
         self.retrievals = Retrievals(transitions=self.changes, event_sink=self.emitted, clock=self.clock)
         runner: Any = self.desk
@@ -93,8 +95,8 @@ class World:
             entropy=nothing,
         )
         self.requests = TaskRequests(
-            legacy=nothing,
-            modern=self.dialect,
+            legacy=LegacyDownstream("1"),
+            modern=ModernDownstream("1"),
             tasks=tasks,
             lookups=lookups,
             results=nothing,
@@ -122,7 +124,7 @@ class World:
         return found
 
     async def answer(self, intent: ModernIntent, caller: AuthContext, mount: str) -> dict[str, Any]:
-        """The result of a request of a modern host."""
+        """The result of a request."""
         request = HostRequest(
             adapter=SimpleNamespace(dialect=self.dialect),  # type: ignore[arg-type]
             exchange=Asked(),

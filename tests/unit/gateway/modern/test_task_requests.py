@@ -10,8 +10,9 @@ from taskgate.auth.authorization import AccessEffect, AccessRule
 from taskgate.auth.context import AuthContext
 from taskgate.domain.events import Dispatched
 from taskgate.domain.record import OwnerKey, TaskStatus
-from taskgate.errors import Forbidden, MissingCapability, Penalized, TaskNotFound
+from taskgate.errors import Forbidden, MissingCapability, Penalized, TaskAlreadyFinished, TaskNotFound
 from taskgate.protocol.host_requests import CancelTask, GetTask
+from taskgate.protocol.legacy.downstream import LegacyDownstream
 from taskgate.stores.open import open_store
 from unit.gateway.modern.task_desk import ACCEPT, AT, DONE, FAULT, MODERN, CountingStore, World, is_acknowledgement
 
@@ -105,6 +106,33 @@ async def test_a_task_is_cancelled_and_that_acknowledged(world: World) -> None:
 async def test_a_task_that_has_ended_stays_as_it_is_and_that_is_acknowledged(world: World) -> None:
     record = await world.keep(after(new_record(), DONE))
     assert is_acknowledgement(await world.cancel(record.id))
+    assert (await world.now(record)).status is TaskStatus.COMPLETED
+
+
+# --- hosts of the legacy era ------------------------------------------------------------------------------------------
+
+
+async def test_a_legacy_host_sees_the_state_alone_of_a_task_that_has_ended(world: World) -> None:
+    world.dialect = LegacyDownstream("1")
+    record = await world.keep(after(new_record(), DONE))
+    result = await world.get(record.id)
+    assert (result["taskId"], result["status"]) == (record.id, "completed")
+    assert "result" not in result
+    assert world.store.loads == {False: 1}
+
+
+async def test_a_legacy_host_sees_that_its_task_is_cancelled(world: World) -> None:
+    world.dialect = LegacyDownstream("1")
+    record = await world.asking()
+    result = await world.cancel(record.id)
+    assert (result["taskId"], result["status"]) == (record.id, "cancelled")
+
+
+async def test_a_legacy_host_gets_an_error_for_the_cancellation_of_a_task_that_has_ended(world: World) -> None:
+    world.dialect = LegacyDownstream("1")
+    record = await world.keep(after(new_record(), DONE))
+    with pytest.raises(TaskAlreadyFinished):
+        await world.cancel(record.id)
     assert (await world.now(record)).status is TaskStatus.COMPLETED
 
 
