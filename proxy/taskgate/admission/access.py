@@ -27,10 +27,14 @@ OPEN = AccessPolicy()
 
 
 class AccessControl:
-    """The enforcement of the present access rules."""
+    """The enforcement of the present access rules, which are in `live`.
+
+    Most gateways have no rules. So a caller that checks each request first looks whether there are
+    any (`AccessPolicy.allows_all`).
+    """
 
     def __init__(self, live: RuntimeConfig, event_sink: EventSink) -> None:
-        self._live = live
+        self.live = live
         self._event_sink = event_sink
         # By mount, rule and shadow mode: as many as the configuration has.
         self._lines: dict[tuple[str, str | None, bool], ThrottledLog] = {}
@@ -41,8 +45,7 @@ class AccessControl:
         `tool` is the called tool, or the tool of the task that the operation is about. Raises
         InsufficientScope if a token with more scopes would be allowed, otherwise Forbidden.
         """
-        policy = self._live.current.access
-        # Most gateways have no rules, so that most requests end here.
+        policy = self.live.current.access
         if policy.allows_all:
             return
         decision = policy.decide(caller.identity, method=method, upstream=mount, tool=tool)
@@ -74,12 +77,12 @@ class AccessControl:
 
     def is_allowed(self, caller: AuthContext, mount: str, method: str, tool: str) -> bool:
         """Whether one operation is allowed. Nothing is reported: it only decides what is shown."""
-        return self._live.current.access.decide(caller.identity, method=method, upstream=mount, tool=tool).allowed
+        return self.live.current.access.decide(caller.identity, method=method, upstream=mount, tool=tool).allowed
 
     def tool_filter(self, caller: AuthContext, mount: str) -> Callable[[str], bool] | None:
         """A predicate for the tools that the caller may call, and so may see; None if it may see
         all.
         """
-        if self._live.current.access.allows_all:
+        if self.live.current.access.allows_all:
             return None
         return lambda tool: self.is_allowed(caller, mount, TOOLS_CALL, tool)

@@ -68,7 +68,7 @@ class LookupGuard:
         clock: Clock,
         max_pending: int = MAX_PENDING,
     ) -> None:
-        self._penalties = penalties
+        self.penalties = penalties
         self._rates = rates
         self._security_log = security_log
         self._event_sink = event_sink
@@ -81,8 +81,8 @@ class LookupGuard:
 
     def check_penalty(self, caller: AuthContext) -> None:
         """Raise Penalized while the caller is in the penalty box."""
-        if self._penalties is not None:
-            left = self._penalties.remaining(caller.key, self._clock.elapsed())
+        if self.penalties is not None:
+            left = self.penalties.remaining(caller.key, self._clock.elapsed())
             if left > 0:
                 raise Penalized(timedelta(seconds=left))
 
@@ -95,7 +95,7 @@ class LookupGuard:
         mount = miss.mount
         self._report_later(caller, miss)
         is_within_rate = await self._rates.on_lookup_failure(caller, exchange, mount)
-        if self._penalties is not None and self._penalties.add_failure(caller.key, self._clock.elapsed()):
+        if self.penalties is not None and self.penalties.add_failure(caller.key, self._clock.elapsed()):
             self._event_sink.emit(SuspicionRaised("enumeration_suspected", mount))
             self._security_log.log_enumeration(exchange, mount)
         if not is_within_rate:

@@ -89,11 +89,13 @@ class Lookups:
         For a stream that reports the task's changes by itself. `method` is the one whose access
         rules apply.
         """
-        self._guard.check_penalty(caller)
+        if self._guard.penalties is not None:
+            self._guard.check_penalty(caller)
         for owner in caller.owners(mount):
             record = await self._store.load(owner, task, now=self._clock.now())
             if record is not None:
-                self._access.check(caller, mount, method, record.call.tool)
+                if not self._access.live.current.access.allows_all:
+                    self._access.check(caller, mount, method, record.call.tool)
                 self._on_found(task)
                 annotate_task(record)
                 return record

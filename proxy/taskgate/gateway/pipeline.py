@@ -237,7 +237,7 @@ class Gateway:
                 # task's tool, when the task is found.
                 if (
                     request is not None
-                    and not self._rules.live.current.access.allows_all
+                    and not self._access.live.current.access.allows_all
                     and not isinstance(wanted.intent, ABOUT_A_TASK)
                 ):
                     self._access.check(caller, mount.name, request.method, wanted.tool)
