@@ -137,7 +137,7 @@ class SessionMessageHandler:
         self._runner = runner
         self._dialect = dialect
 
-    def hear(self, bus: ClusterBus) -> None:
+    def subscribe(self, bus: ClusterBus) -> None:
         """Subscribe to the messages; called once at start. The bus then calls the methods below."""
         bus.subscribe(messages.SessionEnded, self._on_session_ended)
         bus.subscribe(messages.SessionRevived, self._on_session_revived)

@@ -314,7 +314,7 @@ async def build_runtime(
     # The legacy era.
     if bus is not None:
         # From here on the bus keeps it and calls it.
-        SessionMessageHandler(sessions=sessions, calls=calls, runner=runner, dialect=dialect).hear(bus)
+        SessionMessageHandler(sessions=sessions, calls=calls, runner=runner, dialect=dialect).subscribe(bus)
     listening = GetStreams(news=news, offers=offers, clock=clock)
     legacy = LegacyAdapter(
         services=LegacyServices(

@@ -78,7 +78,7 @@ class Replica:
             store=store, services=services, entropy=SeededEntropy(), idle=IDLE, event_sink=_NoAudit()
         )
         session_messages = SessionMessageHandler(sessions=self.sessions, calls=self, runner=self, dialect=dialect)  # type: ignore[arg-type]
-        session_messages.hear(self.said)  # type: ignore[arg-type]
+        session_messages.subscribe(self.said)  # type: ignore[arg-type]
 
     async def opened(self) -> HostSession:
         """A new session."""

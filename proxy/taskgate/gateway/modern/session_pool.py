@@ -50,7 +50,7 @@ LONGEST_INFO: Final = 1024
 """Characters of a serverInfo that is repeated in every result. A longer one, with icons inside, is
 only in the answer to `server/discover`."""
 
-Hear = Callable[[Notification], None]
+OnNotification = Callable[[Notification], None]
 
 
 class SharedSession(UnsavedCallListener):
@@ -75,7 +75,7 @@ class SharedSession(UnsavedCallListener):
         """The serverInfo of results; None leaves the server's own in place."""
         self._server_info: RawJson | None = None
         self.seen = clock.elapsed()
-        self._listeners: list[Hear] = []
+        self._listeners: list[OnNotification] = []
         self._uses = 0
         self._clock = clock
 
@@ -115,21 +115,21 @@ class SharedSession(UnsavedCallListener):
         self._server_info = server.info if is_short and era_of(server.peer.revision) is Era.LEGACY else None
         self.info = self.mount.info or self._server_info
 
-    def listen(self, hear: Hear) -> None:
-        """Call `hear` with notifications that belong to no call, until `unlisten`.
+    def subscribe(self, callback: OnNotification) -> None:
+        """Call `callback` with notifications that belong to no call, until `unsubscribe`.
 
         It must not raise or block.
         """
-        self._listeners.append(hear)
+        self._listeners.append(callback)
 
-    def unlisten(self, hear: Hear) -> None:
-        """Stop calling `hear`."""
-        self._listeners.remove(hear)
+    def unsubscribe(self, callback: OnNotification) -> None:
+        """Stop calling `callback`."""
+        self._listeners.remove(callback)
 
     def on_notification(self, notification: Notification) -> None:
         """Pass on a notification that belongs to no call."""
-        for hear in tuple(self._listeners):
-            hear(notification)
+        for callback in tuple(self._listeners):
+            callback(notification)
 
     def clog(self) -> None:
         """Return None: what belongs to no call is dropped rather than waited for."""

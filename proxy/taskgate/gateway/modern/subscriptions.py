@@ -215,8 +215,8 @@ class Subscriptions:
             stream.send(self._dialect.subscription_granted(intent.id, granted))
             of_extensions = session.mount.extensions.notifications_of(granted.filters)
             on_notification = partial(self._on_notification, stream, intent.id, granted, of_extensions)
-            session.listen(on_notification)
-            stack.callback(session.unlisten, on_notification)
+            session.subscribe(on_notification)
+            stack.callback(session.unsubscribe, on_notification)
             send_task = partial(self._send_task, stream, intent.id)
             async with asyncio.TaskGroup() as group:
                 for watcher in found.watchers:

@@ -278,9 +278,9 @@ def test_whoever_listens_hears_what_the_server_says_of_no_call(lines: SessionPoo
     ears = [lambda note, name=name: heard.append((name, note)) for name in "ab"]
     line.on_notification(CHANGED)
     for ear in ears:
-        line.listen(ear)
+        line.subscribe(ear)
     line.on_notification(CHANGED)
-    line.unlisten(ears[0])
+    line.unsubscribe(ears[0])
     line.on_notification(CHANGED)
     assert heard == [("a", CHANGED), ("b", CHANGED), ("b", CHANGED)]
 
@@ -290,10 +290,10 @@ def test_whoever_stops_to_listen_while_something_is_told_keeps_it_from_nobody(li
     heard: list[Notification] = []
 
     def once(_: Notification) -> None:
-        line.unlisten(once)
+        line.unsubscribe(once)
 
-    line.listen(once)
-    line.listen(heard.append)
+    line.subscribe(once)
+    line.subscribe(heard.append)
     line.on_notification(CHANGED)
     assert heard == [CHANGED]
 
