@@ -15,6 +15,7 @@ A host that lost the stream may resume it with a GET request. Then `GetRequests`
 import asyncio
 from contextlib import ExitStack
 from datetime import datetime, timedelta
+from functools import partial
 from logging import getLogger
 from typing import Final, NamedTuple
 
@@ -241,7 +242,8 @@ class ResultWaiter:
         Meanwhile its questions and notifications go out on the stream `feed`. `heard` is given if
         the wait began in another process.
         """
-        feed.on_connection_lost(lambda: self._offers.give_back(feed))
+        give_back = partial(self._offers.give_back, feed)
+        feed.on_connection_lost(give_back)
         self._waits[feed] = record
         remote = self._remote_wait(feed, host_session, heard)
         good_until, first = caller.expires_at, feed.connection
@@ -270,6 +272,8 @@ class ResultWaiter:
             return record
         finally:
             del self._waits[feed]
+            # A callback of a stream that refers to the stream would stay until cycles are collected.
+            feed.remove_callback(give_back)
             self._offers.give_back(feed)
             if remote is not None:
                 await remote.close()
