@@ -1,25 +1,27 @@
-"""The answers to hosts that are no event stream: `JsonDocument`, `plain_answer`, `public_document`.
+"""The answers to hosts that are no event stream: `JsonDocument`, and `Answer` for all others.
 
 `HostExchange` sends the gateway's reply as a `JsonDocument` if it has status 200, a body and no
-extra headers, and the host speaks HTTP/1.1. `plain_answer` makes any other reply one of aiohttp's
-own responses. `Endpoint` answers a request for a public document with `public_document`.
-
-Each name of aiohttp's base class that is used here is covered by a test over a real socket.
+extra headers, and the host speaks HTTP/1.1. `plain_answer` makes an `Answer` of any other reply.
+`Endpoint` sends public documents (`public_document`) and its own rejections (`refuse`). Head and
+body are written in one piece, except for large documents.
 """
 
 import asyncio
+import re
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from http import HTTPStatus
 from itertools import chain
-from typing import Final
+from typing import ClassVar, Final
 
-from aiohttp import hdrs, web
-from aiohttp.abc import AbstractStreamWriter
+from aiohttp import hdrs
 from aiohttp.helpers import rfc822_formatted_time
+from aiohttp.http import HttpVersion10, HttpVersion11
 from multidict import CIMultiDict
 
 from taskgate.jsontext.large import JsonChunks, MessageText
 from taskgate.listener.door import Rejection, RequestRejected
-from taskgate.listener.protocol import SERVER_NAME
+from taskgate.listener.protocol import SERVER_NAME, HostRequest, Response
 from taskgate.streams.exchange import HttpReply
 
 _HEAD: Final = f"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nServer: {SERVER_NAME}\r\n"
@@ -29,10 +31,12 @@ _ONE_PIECE: Final = 64 * 1024
 _LONG_PIECE: Final = 256 * 1024
 """Characters that are encoded and written at once; the event loop copies what the network does not
 take."""
+_REASONS: Final = {each.value: each.phrase for each in HTTPStatus}
+_FORBIDDEN: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
+"""Characters that would end a header field, or that a field must not have."""
 
 _EMPTY: Final = CIMultiDict({hdrs.SERVER: SERVER_NAME})
 _JSON: Final = CIMultiDict({hdrs.CONTENT_TYPE: "application/json", hdrs.SERVER: SERVER_NAME})
-
 _METHODS: Final = "GET, HEAD, OPTIONS"
 _PUBLIC: Final = {hdrs.SERVER: SERVER_NAME, "Access-Control-Allow-Origin": "*"}
 _DOCUMENT: Final = CIMultiDict(
@@ -49,59 +53,103 @@ _PREFLIGHT: Final = CIMultiDict(
 _WRONG_METHOD: Final = Rejection(status=405, text="Method not allowed\n", allow=_METHODS)
 
 
-class JsonDocument(web.StreamResponse):
-    """Status 200 and a JSON text, for a host on HTTP/1.1.
+@dataclass(slots=True, eq=False)
+class Answer:
+    """An answer of any status, with a body that is small or absent.
 
-    It costs a third of the general response, which has changeable headers, cookies, codings and
-    ranges. The bytes are those that aiohttp would send, head and body together.
+    `is_rejection`: it is sent as HTTP/1.1, not in the version that may be what was rejected.
     """
 
-    _http: web.BaseRequest
+    status: int
+    fields: CIMultiDict[str]
+    body: bytes = b""
+    is_rejection: bool = False
+    keep_alive: bool | None = None
 
-    def __init__(self, text: MessageText) -> None:
-        # The base class's initializer is skipped: it creates objects that this answer does not
-        # need.
-        self._status = 200
-        self._document: MessageText = text
-        # Encoded sizes are computed here, because here an unencodable text can still be reported.
-        counts_bytes = isinstance(text, JsonChunks) or text.isascii()
-        self._size = len(text) if counts_bytes else sum(map(len, _pieces(text)))
+    async def send(self, request: HostRequest) -> None:
+        """Write head and body, and wait for a slow host."""
+        if request.is_answered:
+            return
+        fields, body = self.fields, self.body
+        is_head = request.method == hdrs.METH_HEAD
+        if self.status not in (204, 304) and (body or not is_head):
+            fields = CIMultiDict(fields)
+            fields[hdrs.CONTENT_LENGTH] = str(len(body))
+        head = begin_answer(self, request, fields, HttpVersion11 if self.is_rejection else request.version)
+        request.connection.transport.write(head if is_head else head + body)
+        await request.connection.drain()
 
-    async def prepare(self, request: web.BaseRequest) -> AbstractStreamWriter | None:
-        """Store the request. The head is sent with the body."""
-        self._http = request
-        if self._keep_alive is None:
-            self._keep_alive = request.keep_alive
-        return None
 
-    async def write_eof(self, data: bytes = b"") -> None:
+def begin_answer(answer: Response, request: HostRequest, fields: CIMultiDict[str], version: tuple[int, int]) -> bytes:
+    """Return the head of the answer, which is written next.
+
+    Raises ConnectionError if the host has disconnected, and ValueError for a field that could be
+    read as several.
+    """
+    if answer.keep_alive is None:
+        answer.keep_alive = request.keep_alive
+    lines = [f"HTTP/{version[0]}.{version[1]} {answer.status} {_REASONS.get(answer.status, '')}"]
+    lines.extend(f"{name}: {value}" for name, value in fields.items())
+    lines.append(f"{hdrs.DATE}: {rfc822_formatted_time()}")
+    if answer.keep_alive and version == HttpVersion10:
+        lines.append("Connection: keep-alive")
+    elif not answer.keep_alive and version == HttpVersion11:
+        lines.append("Connection: close")
+    if any(_FORBIDDEN.search(line) for line in lines):
+        raise ValueError("a control character in a header field")
+    if request.connection.transport.is_closing():
+        raise ConnectionResetError
+    request.is_answered = True
+    # As aiohttp wrote it: without what UTF-8 cannot express.
+    return "\r\n".join([*lines, "", ""]).encode(errors="ignore")
+
+
+@dataclass(slots=True, eq=False)
+class JsonDocument:
+    """Status 200 and a JSON text, for a host on HTTP/1.1. `size` is its size in bytes."""
+
+    status: ClassVar[int] = 200
+
+    text: MessageText
+    size: int
+    keep_alive: bool | None = None
+
+    async def send(self, request: HostRequest) -> None:
         """Write head and body, and wait for a slow host. Raises ConnectionError if it has
         disconnected.
         """
-        # A connection refers to its last answer until the next one is complete. That must hold
-        # neither the text nor the request, whose head has the token.
-        text, size, self._document = self._document, self._size, ""
-        http = self._http
-        del self._http
-        connection = http.protocol
-        close = "" if self._keep_alive else _CLOSE
-        head = f"{_HEAD}Date: {rfc822_formatted_time()}\r\nContent-Length: {size}\r\n{close}\r\n".encode()
-        is_large = size >= _ONE_PIECE
+        if request.is_answered:
+            return
+        # The error of a host that disconnected must hold neither the text nor the request, whose head
+        # has the token.
+        text, self.text = self.text, ""
+        request.is_answered = True
+        connection = request.connection
+        transport = connection.transport
+        if self.keep_alive is None:
+            self.keep_alive = request.keep_alive
+        close = "" if self.keep_alive else _CLOSE
+        head = f"{_HEAD}Date: {rfc822_formatted_time()}\r\nContent-Length: {self.size}\r\n{close}\r\n".encode()
+        is_large = self.size >= _ONE_PIECE
         piece: bytes | memoryview = b""
         try:
             for piece in chain((head,), _pieces(text)) if is_large else (head + text.encode(),):
-                transport = connection.transport
-                if transport is None or transport.is_closing():
+                if transport.is_closing():
                     raise ConnectionResetError
                 transport.write(piece)
                 if connection.writing_paused:
-                    await http.writer.drain()
+                    await connection.drain()
                 if is_large:
                     # A fast host must not make the others wait.
                     await asyncio.sleep(0)
         finally:
             # The error of a host that disconnected holds all frames until cycles are collected.
-            del http, text, piece
+            del request, text, piece
+
+
+def encoded_size(text: MessageText) -> int:
+    """Return the size of a text in bytes. Raises UnicodeEncodeError if it has none."""
+    return len(text) if isinstance(text, JsonChunks) or text.isascii() else sum(map(len, _pieces(text)))
 
 
 def _pieces(text: MessageText) -> Iterator[bytes | memoryview]:
@@ -117,18 +165,20 @@ class CountedDocument(JsonDocument):
     `written` is called once: when the document is sent, or when it is dropped unsent.
     """
 
-    def __init__(self, text: MessageText, written: Callable[[], None]) -> None:
-        super().__init__(text)
+    __slots__ = ("_written",)
+
+    def __init__(self, text: MessageText, size: int, written: Callable[[], None]) -> None:
+        super().__init__(text, size)
         self._written: Callable[[], None] | None = written
 
     def __del__(self) -> None:
         # An answer that was not written has a host that disconnected before.
         self._settle()
 
-    async def write_eof(self, data: bytes = b"") -> None:
+    async def send(self, request: HostRequest) -> None:
         """Write the document, then call `written`."""
         try:
-            await super().write_eof(data)
+            await super().send(request)
         finally:
             self._settle()
 
@@ -138,18 +188,32 @@ class CountedDocument(JsonDocument):
             written()
 
 
-def plain_answer(reply: HttpReply) -> web.Response:
-    """Return a reply of any status as a response of aiohttp."""
-    if reply.body is None:
-        response = web.Response(status=reply.status, headers=_EMPTY)
-    else:
-        response = web.Response(status=reply.status, body=reply.body.encode(), headers=_JSON)
+def plain_answer(reply: HttpReply) -> Answer:
+    """Return a reply of any status as an answer."""
+    fields = CIMultiDict(_EMPTY if reply.body is None else _JSON)
     for name, value in reply.headers:
-        response.headers[name] = value
-    return response
+        fields[name] = value
+    return Answer(reply.status, fields, b"" if reply.body is None else bytes(reply.body.encode()))
 
 
-def public_document(method: str, document: bytes) -> web.Response:
+async def refuse(request: HostRequest, refusal: Rejection) -> Answer:
+    """Return an answer with the constant text of a rejection.
+
+    If the rejection closes the connection, or the body has not all arrived, the answer is also
+    sent, as the last one.
+    """
+    fields = CIMultiDict(_EMPTY)
+    if refusal.text:
+        fields[hdrs.CONTENT_TYPE] = "text/plain; charset=utf-8"
+    if refusal.allow is not None:
+        fields[hdrs.ALLOW] = refusal.allow
+    answer = Answer(refusal.status, fields, refusal.text.encode(), is_rejection=True)
+    if refusal.close or not request.content.is_eof():
+        await request.connection.answer_last(request, answer)
+    return answer
+
+
+def public_document(method: str, document: bytes) -> Answer:
     """Return a public document, or the answer to a browser's preflight request.
 
     Such a document is the metadata of a protected resource (RFC 9728), by which a host finds the
@@ -157,7 +221,7 @@ def public_document(method: str, document: bytes) -> web.Response:
     RequestRejected for another method.
     """
     if method == hdrs.METH_OPTIONS:
-        return web.Response(status=204, headers=_PREFLIGHT)
+        return Answer(204, CIMultiDict(_PREFLIGHT))
     if method not in (hdrs.METH_GET, hdrs.METH_HEAD):
         raise RequestRejected(_WRONG_METHOD)
-    return web.Response(body=document, headers=_DOCUMENT)
+    return Answer(200, CIMultiDict(_DOCUMENT), document)

@@ -10,11 +10,11 @@ import asyncio
 from datetime import timedelta
 from typing import Final
 
-from aiohttp import hdrs, web
+from aiohttp import hdrs
 from aiohttp.http import HttpVersion11
 
 from taskgate.listener.door import BAD_REQUEST, BODY_TOO_LARGE, NO_BYTES, RequestRejected
-from taskgate.listener.protocol import HostConnection
+from taskgate.listener.protocol import HostRequest
 from taskgate.streams.bytes_in_flight import SMALL, BytesInFlight, IncomingBody
 
 MAX_OVERHEAD: Final = 64 * 1024
@@ -29,26 +29,27 @@ class BodyOverdue(Exception):
 
 
 async def receive_rest(
-    http: web.BaseRequest, budget: BytesInFlight, caller: str, *, max_body: int, read_timeout: timedelta
+    request: HostRequest, budget: BytesInFlight, caller: str, *, max_body: int, read_timeout: timedelta
 ) -> bytes:
     """Receive a body of at most `max_body` bytes, which counts for `caller` in `budget` meanwhile.
 
     Raises BodyOverdue after `read_timeout`, and RequestRejected if the body is too large or the
-    budget is used up. Raises what aiohttp raises for a body that does not arrive whole.
+    budget is used up. Raises BrokenBody or what aiohttp raises for a body that does not arrive whole.
     """
-    payload = http.content
-    if hdrs.EXPECT in http.headers and http.version == HttpVersion11 and http.transport is not None:
-        http.transport.write(_CONTINUE)
+    payload, transport = request.content, request.connection.transport
+    if hdrs.EXPECT in request.headers and request.version == HttpVersion11 and not transport.is_closing():
+        transport.write(_CONTINUE)
+    declared = int(request.headers.get(hdrs.CONTENT_LENGTH, 0))
     overdue = asyncio.get_running_loop().call_later(read_timeout.total_seconds(), payload.set_exception, BodyOverdue())
     pieces: list[bytes] = []
     received, counted = 0, SMALL
-    overhead = _ChunkOverhead(http)
+    overhead = _ChunkOverhead(request)
     in_flight: IncomingBody | None = None
     try:
-        if (http.content_length or 0) > SMALL:
+        if declared > SMALL:
             # The whole size at once: else several bodies that arrive together would each get a
             # part of the budget.
-            in_flight, counted = budget.incoming_body(caller), http.content_length or 0
+            in_flight, counted = budget.incoming_body(caller), declared
             if not in_flight.grow(counted):
                 raise RequestRejected(NO_BYTES)
         while piece := await payload.readany():
@@ -78,12 +79,10 @@ class _ChunkOverhead:
 
     __slots__ = ("_before_body", "_body", "_connection")
 
-    def __init__(self, http: web.BaseRequest) -> None:
-        connection = http.protocol
-        assert isinstance(connection, HostConnection)
-        self._connection = connection
-        self._body = http.content
-        self._before_body = connection.received - http.content.total_bytes
+    def __init__(self, request: HostRequest) -> None:
+        self._connection = request.connection
+        self._body = request.content
+        self._before_body = request.connection.received - request.content.total_bytes
 
     def is_too_much(self) -> bool:
         """Return whether more arrived than chunks of a sensible size need."""

@@ -17,11 +17,11 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from dataclasses import dataclass, field
 from ipaddress import ip_address
 from operator import attrgetter, itemgetter
-from typing import Final
+from typing import Final, Protocol
 from urllib.parse import urlsplit
 
 from aiohttp import HttpVersion, hdrs
-from aiohttp.http import HttpVersion10, HttpVersion11, RawRequestMessage
+from aiohttp.http import HttpVersion10, HttpVersion11
 from multidict import istr
 
 from taskgate.domain.versions import MODERN
@@ -247,15 +247,28 @@ class RememberedHead:
     agent: str | None
 
 
+class ParsedRequest(Protocol):
+    """A request of which the head is remembered; implemented by `protocol.HostRequest`."""
+
+    @property
+    def method(self) -> str: ...
+    @property
+    def raw_path(self) -> str: ...
+    @property
+    def version(self) -> HttpVersion: ...
+    @property
+    def raw_headers(self) -> RawFields: ...
+
+
 def remember(
     heads: list[RememberedHead],
-    message: RawRequestMessage,
+    request: ParsedRequest,
     admission: Admission,
     context: RequestContext,
 ) -> None:
     """Add an admitted head to those of its connection, and drop the oldest of too many."""
-    raw: RawFields = message.raw_headers
-    places, others, size = list[int](), list[tuple[int, bytes]](), len(message.path)
+    raw: RawFields = request.raw_headers
+    places, others, size = list[int](), list[tuple[int, bytes]](), len(request.raw_path)
     for place, (name, value) in enumerate(raw):
         size += len(name) + len(value)
         if name.lower() in _REMEMBERED_NAMES:
@@ -266,9 +279,9 @@ def remember(
     read = itemgetter(*places)
     heads.append(
         RememberedHead(
-            message.method,
-            message.path,
-            message.version,
+            request.method,
+            request.raw_path,
+            request.version,
             len(raw),
             read,
             read(raw),

@@ -1,6 +1,6 @@
 """The course of one HTTP request, from its head to its answer: `Endpoint`.
 
-aiohttp calls `answer` for each parsed request of a connection. The steps are:
+A connection calls `answer` for each of its requests. The steps are:
 
 1. find the head among those that the connection remembers (`RememberedHead`);
 2. open a RequestContext (`RequestContexts`);
@@ -19,12 +19,15 @@ from base64 import b32encode
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from itertools import count, repeat
-from typing import Final, cast
+from typing import Final
 
-from aiohttp import hdrs, web
+from aiohttp import hdrs
+from aiohttp.http import HttpVersion10
+from aiohttp.streams import EMPTY_PAYLOAD
+from multidict import CIMultiDict, CIMultiDictProxy
 
 from taskgate.clock import Clock, Entropy
-from taskgate.listener.answers import public_document
+from taskgate.listener.answers import Answer, public_document, refuse
 from taskgate.listener.door import (
     ADMISSION_FIELDS,
     HEAD_TOO_LARGE,
@@ -38,7 +41,7 @@ from taskgate.listener.door import (
     remember,
 )
 from taskgate.listener.peers import Peers, read_peer
-from taskgate.listener.protocol import HostConnection
+from taskgate.listener.protocol import HostConnection, HostRequest, Response
 from taskgate.listener.stream import ExchangeTerms, HostExchange
 from taskgate.streams.exchange import ExchangeHandler, HttpReply, ListenerRefused
 from taskgate.telemetry import request_context
@@ -67,17 +70,16 @@ class RequestContexts:
         self.new_id: Callable[[], str] = map(f"{prefix}-{{}}".format, count(1)).__next__
         """Returns the id of another context."""
 
-    def open(self, http: web.BaseRequest, known: RememberedHead | None) -> tuple[RequestContext, Fields]:
+    def open(self, http: HostRequest, known: RememberedHead | None) -> tuple[RequestContext, Fields]:
         """Open the context of a request, and return with it the fields for the admission of its head.
 
         A `known` head needs no admission.
         """
         # A path is compared as it came: it is never decoded.
-        message = http._message
-        path = message.path.partition("?")[0]
+        path = http.raw_path.partition("?")[0]
         if known is not None:
-            return RequestContext(self.new_id(), known.address, message.method, path, known.agent), _NO_FIELDS
-        values, peers = map(message.headers.getall, ADMISSION_FIELDS, repeat(())), self._peers
+            return RequestContext(self.new_id(), known.address, http.method, path, known.agent), _NO_FIELDS
+        values, peers = map(http.headers.getall, ADMISSION_FIELDS, repeat(())), self._peers
         fields: Fields = dict(zip(ADMISSION_FIELDS, values, strict=True))
         if peers.trusts_any:
             address = peers.address_of(http.remote, fields[peers.field])
@@ -86,9 +88,9 @@ class RequestContexts:
         if not self._has_warned and (fields[hdrs.X_FORWARDED_FOR] or fields[hdrs.FORWARDED]):
             self._warn_of_proxy(http, fields)
         agents = fields[hdrs.USER_AGENT]
-        return RequestContext(self.new_id(), address, message.method, path, agents[0] if agents else None), fields
+        return RequestContext(self.new_id(), address, http.method, path, agents[0] if agents else None), fields
 
-    def _warn_of_proxy(self, http: web.BaseRequest, fields: Fields) -> None:
+    def _warn_of_proxy(self, http: HostRequest, fields: Fields) -> None:
         """Log once that hosts seem to come through a proxy that is not configured.
 
         They then count as one address. A forwarding header from a peer that is no trusted proxy, or
@@ -107,11 +109,11 @@ class RequestContexts:
         extra = {"peer": peers.address_of(http.remote), "forwarded_header": peers.header}
         _log.warning("%s; until then all hosts behind it share one address and its limits", text, extra=extra)
 
-    def open_for_garbage(self, http: web.BaseRequest) -> RequestContext:
+    def open_for_garbage(self, remote: str | None) -> RequestContext:
         """Open the context of bytes that were no request, but get an answer. Nothing of them is
         stored.
         """
-        return RequestContext(self.new_id(), self._peers.address_of(http.remote), NO_VERB, "")
+        return RequestContext(self.new_id(), self._peers.address_of(remote), NO_VERB, "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,10 +139,10 @@ class Endpoint:
     trail: AuditCapacity = field(default_factory=UnlimitedAuditCapacity)
     _active: dict[str, int] = field(default_factory=lambda: dict.fromkeys(_ROUTES, 0))
 
-    async def answer(self, http: web.BaseRequest) -> web.StreamResponse:
-        """Answer one request. Called by aiohttp, for one request of a connection at a time."""
+    async def answer(self, http: HostRequest) -> Response:
+        """Answer one request. Called for one request of a connection at a time."""
         began = self.clock.elapsed()
-        connection = cast("HostConnection", http.protocol)
+        connection = http.connection
         # While a request waits for room a reload may happen, so its head is checked after the wait.
         known = self._recall(http, connection.heads) if connection.heads and not self.trail.is_full else None
         context, fields = self.request_contexts.open(http, known)
@@ -162,8 +164,8 @@ class Endpoint:
             admission = known.admission if known else self.door.admit(http.method, http.raw_path, http.version, fields)
             exchange = HostExchange(http, admission, self.terms, context.address)
             response = await self._answer_by_gateway(exchange, connection)
-            if known is None and admission.caller is not None and not http._message.should_close:
-                remember(connection.heads, http._message, admission, context)
+            if known is None and admission.caller is not None and http.keep_alive:
+                remember(connection.heads, http, admission, context)
             # A plain answer is not sent to a host that has disconnected, and so not recorded.
             if exchange.is_streaming or not connection.lost.done():
                 self._note_answer(context, route, response.status, began)
@@ -174,7 +176,7 @@ class Endpoint:
             # Recorded before it is sent: sending may wait for the host to stop sending.
             self._note_refusal(context, refused.refusal)
             self._note_answer(context, route, refused.refusal.status, began)
-            response = await connection.refuse(http, refused.refusal)
+            response = await refuse(http, refused.refusal)
         finally:
             self._active[route] -= 1
             if context.status is None:
@@ -183,34 +185,38 @@ class Endpoint:
                 self._note_answer(context, route, None, began)
             request_context.detach(token)
         if connection.leaving or connection.closing:
-            _end(connection, response)
+            _end(http, response)
         return response
 
     def active(self) -> dict[tuple[str], int]:
         """Return the number of requests under way, by route label. Safe on any thread."""
         return {(route,): self._active[route] for route in _ROUTES}
 
-    def note_garbage(self, http: web.BaseRequest, refusal: Rejection) -> None:
-        """Report bytes that were answered with `refusal`, although they were no request."""
-        context, now = self.request_contexts.open_for_garbage(http), self.clock.elapsed()
+    async def answer_garbage(self, connection: HostConnection, refusal: Rejection) -> None:
+        """Report bytes that were no request, and answer them with `refusal`."""
+        context, now = self.request_contexts.open_for_garbage(connection.remote), self.clock.elapsed()
         with request_context.in_request(context):
             self._note_refusal(context, refusal)
             self._note_answer(context, "other", refusal.status, now)
+        no_fields = CIMultiDictProxy(CIMultiDict[str]())
+        nothing = HostRequest(
+            NO_VERB, "", HttpVersion10, no_fields, (), False, EMPTY_PAYLOAD, connection, connection.remote
+        )
+        await refuse(nothing, refusal)
 
-    def _recall(self, http: web.BaseRequest, heads: list[RememberedHead]) -> RememberedHead | None:
+    def _recall(self, http: HostRequest, heads: list[RememberedHead]) -> RememberedHead | None:
         """Return the remembered head that a request has; None if it is another one, or its body is
         too large.
         """
-        message, generation = http._message, self.door.generation.number
-        raw = message.raw_headers
-        if int(message.headers.get(hdrs.CONTENT_LENGTH, 0)) > self.door.max_body:
+        raw, generation = http.raw_headers, self.door.generation.number
+        if int(http.headers.get(hdrs.CONTENT_LENGTH, 0)) > self.door.max_body:
             return None
         for head in heads:
             if (
                 head.admission.generation == generation
                 and head.count == len(raw)
                 and head.read(raw) == head.values
-                and (head.method, head.target, head.version) == (message.method, message.path, message.version)
+                and (head.method, head.target, head.version) == (http.method, http.raw_path, http.version)
             ):
                 for place, name in head.others:
                     if raw[place][0] != name:
@@ -219,15 +225,13 @@ class Endpoint:
                     return head
         return None
 
-    def _answer_document(
-        self, http: web.BaseRequest, context: RequestContext, fields: Fields, began: float
-    ) -> web.StreamResponse:
+    def _answer_document(self, http: HostRequest, context: RequestContext, fields: Fields, began: float) -> Answer:
         """Answer a request for a public document."""
         self.door.greet(http.method, http.version, fields)
         response = public_document(http.method, self.documents[context.path])
         if not http.content.is_eof():
             # The body of such a request is not read.
-            response.force_close()
+            response.keep_alive = False
         self._note_answer(context, "prm", response.status, began)
         return response
 
@@ -241,7 +245,7 @@ class Endpoint:
         context.route, context.status, context.seconds = route, status, self.clock.elapsed() - began
         self.event_sink.emit(context)
 
-    async def _answer_by_gateway(self, exchange: HostExchange, connection: HostConnection) -> web.StreamResponse:
+    async def _answer_by_gateway(self, exchange: HostExchange, connection: HostConnection) -> Response:
         """Return the gateway's response, ready to be sent; a stream has been sent by then.
 
         An unexpected error becomes status 500. Only the listener's own rejections pass, and
@@ -267,11 +271,11 @@ class Endpoint:
             connection.exchange = None
 
 
-def _end(connection: HostConnection, response: web.StreamResponse) -> None:
+def _end(http: HostRequest, response: Response) -> None:
     """Close a connection that is leaving or closing, after its answer."""
-    if connection.leaving and response.prepared and response.keep_alive:
+    if http.connection.leaving and http.is_answered and response.keep_alive:
         # The head was sent before `leaving` was set, and promised keep-alive. The host may act on
         # that at once.
-        connection.keep_promise()
+        http.connection.keep_promise()
     else:
-        response.force_close()
+        response.keep_alive = False

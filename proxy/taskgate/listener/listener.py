@@ -18,18 +18,17 @@ from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 
-from aiohttp import web
-
 from taskgate.clock import Clock, Entropy, SystemEntropy
 from taskgate.listener.acceptor import Acceptor
 from taskgate.listener.door import AdmissionGeneration, Door
 from taskgate.listener.endpoint import Endpoint, RequestContexts
 from taskgate.listener.patience import HEAD_TIMEOUT, WRITE_TIMEOUT, ConnectionSettings
 from taskgate.listener.peers import ForwardedHeader, Network, Peers
-from taskgate.listener.protocol import FIRST_REQUEST, HostConnection
+from taskgate.listener.protocol import FIRST_REQUEST, ConnectionTerms, HostConnection
 from taskgate.listener.stream import ExchangeTerms
 from taskgate.listener.tls import Certificates, TlsSettings, TlsWire
 from taskgate.streams.exchange import ExchangeHandler
+from taskgate.system.timer_wheel import TimerWheel
 from taskgate.telemetry.events import AuditCapacity, EventSink, UnlimitedAuditCapacity
 
 _LAST_ANSWERS = 1.0
@@ -183,21 +182,27 @@ class PublicListener:
         await self._connections.close(grace.total_seconds())
 
 
-class _Connections(web.Server):
+class _Connections:
     """The factory and the set of open connections.
 
-    `_tasks` has the task of each connection, also while its host has disconnected and the request
-    is still being answered. `_wires` are the connections under TLS, also during their handshake.
+    `_wires` are the connections under TLS, also during their handshake.
     """
 
     def __init__(self, endpoint: Endpoint, bounds: ConnectionSettings) -> None:
-        super().__init__(endpoint.answer)
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._open: set[HostConnection] = set()
+        woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        woken.set_result(None)
+        self._terms = terms = ConnectionTerms(
+            bounds=bounds,
+            answer=endpoint.answer,
+            answer_garbage=endpoint.answer_garbage,
+            heads=TimerWheel(bounds.head_timeout.total_seconds()),
+            idles=TimerWheel(bounds.idle_timeout.total_seconds()),
+            woken=woken,
+        )
+        self._open = terms.open
         self._wires: set[TlsWire] = set()
-        self.connect = partial(HostConnection, self, bounds, self._tasks, endpoint.note_garbage)
+        self.connect = partial(HostConnection, terms)
         """Makes the protocol of a connection."""
-        self._retired = self._closing = False
 
     def behind_tls(self, certificates: Certificates, timeout: timedelta) -> TlsWire:
         """Return a connection under TLS, which has `timeout` for its handshake.
@@ -206,30 +211,15 @@ class _Connections(web.Server):
         """
         return TlsWire(certificates.context, self.connect, timeout, self._wires)
 
-    def connection_made(self, handler: web.RequestHandler, transport: asyncio.Transport) -> None:
-        """Add a connection, from the moment that it can be lost."""
-        super().connection_made(handler, transport)
-        assert isinstance(handler, HostConnection)
-        handler.leaving = self._retired
-        self._open.add(handler)
-        if self._closing:
-            # Its handshake began before the close.
-            handler.wind_down()
-
-    def connection_lost(self, handler: web.RequestHandler, exc: BaseException | None = None) -> None:
-        super().connection_lost(handler, exc)
-        assert isinstance(handler, HostConnection)
-        self._open.discard(handler)
-
     def retire(self) -> None:
         """Close each connection after its next answer."""
-        self._retired = True
+        self._terms.is_retired = True
         for connection in self._open:
             connection.leaving = True
 
     def wind_down(self) -> None:
         """Close every connection after its exchange, idle ones at once; also those to come."""
-        self._closing = True
+        self._terms.is_closing = True
         for wire in self._wires:
             wire.hurry(FIRST_REQUEST)
         for connection in list(self._open):
@@ -251,12 +241,18 @@ class _Connections(web.Server):
             connection.drop()
         for wire in list(self._wires):
             wire.abort()
-        for task in self._tasks:
+        for task in self._terms.tasks:
             task.cancel()
         await self._wait_ended(None)
+        self._terms.heads.close()
+        self._terms.idles.close()
 
     async def _wait_ended(self, patience: float | None) -> None:
         """Wait until all tasks and connections have ended, at most `patience` seconds if given."""
-        ends = {*self._tasks, *(connection.lost for connection in self._open), *(wire.lost for wire in self._wires)}
+        ends = {
+            *self._terms.tasks,
+            *(connection.lost for connection in self._open),
+            *(wire.lost for wire in self._wires),
+        }
         if ends:
             await asyncio.wait(ends, timeout=patience)

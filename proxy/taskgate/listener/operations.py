@@ -27,6 +27,7 @@ import orjson
 from aiohttp import web
 
 from taskgate.listener.patience import ConnectionSettings, HeadWatch
+from taskgate.system.timer_wheel import TimerWheel
 from taskgate.telemetry.events import EventSink, OperatorRequestAnswered
 from taskgate.telemetry.metrics.prometheus import PrometheusRecorder
 
@@ -110,6 +111,7 @@ class OperatorsListener:
         """
         self._rendering = asyncio.Lock()
         self._runner: web.ServerRunner | None = None
+        self._heads: TimerWheel | None = None
         self._routes: dict[str, Callable[[web.BaseRequest], Awaitable[web.Response]]] = {
             _LIVEZ: self._answer_livez,
             _READYZ: self._answer_readyz,
@@ -124,6 +126,7 @@ class OperatorsListener:
         """
         self._token = token
         server = _Server(self._answer, access_log=None, keepalive_timeout=_IDLE_SECONDS, lingering_time=0)
+        self._heads = server.heads
         self._runner = web.ServerRunner(server, shutdown_timeout=_CLOSE_SECONDS)
         await self._runner.setup()
         try:
@@ -147,6 +150,8 @@ class OperatorsListener:
         runner, self._runner = self._runner, None
         if runner is not None:
             await runner.cleanup()
+        if self._heads is not None:
+            self._heads.close()
 
     async def _answer(self, received: web.BaseRequest) -> web.Response:
         if not _names_an_address(received.headers.get("Host", "")):
@@ -251,7 +256,11 @@ def _names_an_address(host: str) -> bool:
 
 
 class _Server(web.Server):
-    """The factory of connections; one over the limit is closed at once."""
+    """The factory of connections; one over the limit is closed at once. `heads` has their timers."""
+
+    def __init__(self, handler: Callable[[web.BaseRequest], Awaitable[web.Response]], **options: Any) -> None:
+        super().__init__(handler, **options)
+        self.heads = TimerWheel(BOUNDS.head_timeout.total_seconds())
 
     def __call__(self) -> asyncio.Protocol:  # type: ignore[override]
         if len(self._connections) >= MOST_CONNECTIONS:
@@ -275,10 +284,13 @@ class _Connection(web.RequestHandler):
 
     __slots__ = ("_head",)
 
+    def __init__(self, server: _Server, **options: Any) -> None:
+        super().__init__(server, **options)
+        self._head = HeadWatch(BOUNDS, server.heads, self.force_close)
+
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Serve it, with a time limit for the first head."""
         super().connection_made(transport)
-        self._head = HeadWatch(BOUNDS, self.force_close)
         self._head.begin()
 
     def connection_lost(self, exc: BaseException | None) -> None:

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
+from taskgate.system.timer_wheel import Cancel, TimerWheel
+
 HEAD_TIMEOUT: Final = timedelta(seconds=10)
 WRITE_TIMEOUT: Final = timedelta(seconds=30)
 
@@ -32,24 +34,24 @@ class HeadWatch:
     """The size and the time of a head that is not complete yet.
 
     A connection begins it when it awaits a head, adds what arrives, and stops it at the head's end.
-    `timer` is None while it does not run.
+    `timer`, which cancels it, is None while it does not run.
     """
 
-    __slots__ = ("_expire", "_limit", "_loop", "_seconds", "size", "timer")
+    __slots__ = ("_expire", "_limit", "_seconds", "_wheel", "size", "timer")
 
-    def __init__(self, bounds: ConnectionSettings, expire: Callable[[], None]) -> None:
+    def __init__(self, bounds: ConnectionSettings, wheel: TimerWheel, expire: Callable[[], None]) -> None:
         """`expire` is called if the head is not complete in time."""
-        self._loop = asyncio.get_running_loop()
+        self._wheel = wheel
         self._limit = bounds.max_header
         self._seconds = bounds.head_timeout.total_seconds()
         self._expire = expire
-        self.timer: asyncio.TimerHandle | None = None
+        self.timer: Cancel | None = None
         self.size = 0
 
     def begin(self) -> None:
         """Start the time limit, if it does not run yet."""
         if self.timer is None:
-            self.timer = self._loop.call_later(self._seconds, self._expire)
+            self.timer = self._wheel.call_later(self._seconds, self._expire)
 
     def add(self, size: int) -> bool:
         """Count bytes of a head, and return whether it may grow on. Starts the time limit too."""
@@ -61,7 +63,7 @@ class HeadWatch:
         """Stop, because the head is complete or no longer awaited."""
         self.size = 0
         if self.timer is not None:
-            self.timer.cancel()
+            self.timer()
             self.timer = None
 
 

@@ -1,8 +1,9 @@
-"""One connection of a host: `HostConnection`, aiohttp's server protocol with limits.
+"""One connection of a host: `HostConnection`, an asyncio protocol on aiohttp's request parser.
 
-aiohttp does the parsing, keep-alive and pipelining. This class limits slow and oversized peers
-(`patience`), answers bytes that are not HTTP, and reports to the exchange under way when its host
-disconnects. `PublicListener` makes one for each accepted connection; requests go to `Endpoint`.
+aiohttp's parser decides where a request ends. This class does keep-alive and pipelining, and limits
+slow and oversized peers (`patience`). It answers bytes that are not HTTP, and reports to the
+exchange under way when its host disconnects. `PublicListener` makes one for each accepted
+connection. It passes each `HostRequest` to `Endpoint`, one at a time and in order.
 
 A connection ends when the host closes it, or when it is idle for too long. It also ends after an
 answer to invalid bytes, and while the listener closes (`wind_down`, `drop`). Every connection ends,
@@ -11,30 +12,32 @@ whatever its peer does. Nothing that a peer sent reaches a log or comes back to 
 An answer with keep-alive promises the host that it may send a next request. A connection that has
 to close right after such an answer first waits a second for that request (`keep_promise`).
 
-aiohttp runs one task for each connection. It takes parsed requests from `_messages`, answers one at
-a time, and waits on the future `_waiter` for the next.
-
-Each name of the base class that is used here is covered by a test over a real socket. The module
-stays whole because the class is one protocol with one state, and the rest is its own.
+The module stays whole because the class is one protocol with one state, and the rest is its own.
 """
 
 import asyncio
 import logging
 import select
 import socket
-from collections.abc import Awaitable, Callable
+from collections import deque
+from collections.abc import Awaitable, Callable, Generator
 from contextlib import suppress
-from typing import Any, Final, Protocol
+from contextvars import Context
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Final, Protocol, cast
 
-from aiohttp import hdrs, web
-from aiohttp.http import HttpVersion11
+from aiohttp import HttpVersion
+from aiohttp.helpers import rfc822_formatted_time
+from aiohttp.http import HttpRequestParser
 from aiohttp.http_exceptions import HttpProcessingError, LineTooLong
 from aiohttp.streams import EMPTY_PAYLOAD, StreamReader
-from aiohttp.web_protocol import _ErrInfo
+from multidict import CIMultiDictProxy
 
 from taskgate.listener.door import BAD_REQUEST, HEAD_TOO_LARGE, TOO_SLOW, Rejection, RememberedHead
 from taskgate.listener.patience import ConnectionSettings, HeadWatch, WriteWatch
 from taskgate.listener.tls import TlsWire
+from taskgate.system.timer_wheel import Cancel, TimerWheel
 from taskgate.telemetry.request_context import no_request
 
 SERVER_NAME: Final = "taskgate"
@@ -47,10 +50,15 @@ MOMENT: Final = 1.0
 
 MOST_READ: Final = 256 * 1024
 """Bytes that asyncio reads at once."""
+_READ_AHEAD: Final = 256 * 1024
+"""Bytes of a body that wait for their reader; reading stops at twice as many."""
 _MOST_FIELDS: Final = 100
+_MOST_WAITING: Final = 32
+"""Parsed requests of a connection that wait for their turn; then nothing more is read."""
 _LINGER: Final = 1.0
 """Seconds in which a rejected peer may finish sending. An immediate close would reset the
 connection and lose the answer."""
+_FAULT: Final = f"HTTP/1.1 500 Internal Server Error\r\nServer: {SERVER_NAME}\r\nContent-Length: 0\r\n"
 
 _log = logging.getLogger("taskgate.listener")
 
@@ -81,34 +89,124 @@ class Departing(Protocol):
         ...
 
 
-class HostConnection(web.RequestHandler):
+@dataclass(slots=True, eq=False, repr=False)
+class HostRequest:
+    """One parsed request; its body may still arrive, and is read from `content`.
+
+    - `remote` is the address of the peer; None if it disconnected before it was accepted.
+    - `keep_alive` is whether the host wants to send another request on the connection.
+    - `is_answered` is set when the head of the answer is written.
+    """
+
+    method: str
+    raw_path: str
+    version: HttpVersion
+    headers: CIMultiDictProxy[str]
+    raw_headers: tuple[tuple[bytes, bytes], ...]
+    keep_alive: bool
+    content: StreamReader
+    connection: "HostConnection"
+    remote: str | None
+    is_answered: bool = False
+
+
+class Response(Protocol):
+    """The answer to a request, as its connection sees it; implemented in `answers`.
+
+    `keep_alive` is False if the connection closes after it, and None if the host decides.
+    """
+
+    @property
+    def status(self) -> int: ...
+
+    keep_alive: bool | None
+
+    async def send(self, request: HostRequest) -> None:
+        """Write what is not written yet, and wait for a slow host.
+
+        Sets `keep_alive`. Raises ConnectionError if the host has disconnected.
+        """
+        ...
+
+
+class BrokenBody(Exception):
+    """The body of a request does not arrive whole."""
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class ConnectionTerms:
+    """The parts that all connections of a listener share.
+
+    - `answer` is called for each request. `answer_garbage` is called for bytes that are no request,
+      and sends their answer, the last one.
+    - `heads` and `idles` have the timers for heads and for idle connections.
+    - `woken` is a future that has a result (`_Arrival`).
+    - `open` are the connections, from the moment that they can be lost until they are.
+    - `tasks` has the task of each connection, also while its host has disconnected and the request
+      is still being answered.
+    - `is_retired`: each connection closes after its next answer. `is_closing`: idle ones at once.
+    """
+
+    bounds: ConnectionSettings
+    answer: Callable[[HostRequest], Awaitable[Response]]
+    answer_garbage: Callable[["HostConnection", Rejection], Awaitable[object]]
+    heads: TimerWheel
+    idles: TimerWheel
+    woken: asyncio.Future[None]
+    open: "set[HostConnection]" = field(default_factory=set)
+    tasks: set[asyncio.Task[None]] = field(default_factory=set)
+    is_retired: bool = False
+    is_closing: bool = False
+
+
+class HostConnection(asyncio.Protocol):
     """One connection, from its first byte to its last.
 
     - `leaving` is set by the listener when hosts are to find another replica. `Endpoint` and
       `HostExchange` read it, and let the next answer close the connection.
     - `closing` is set by `wind_down`: the listener closes. `Endpoint` lets the answer of the
       exchange under way close the connection.
+    - `request` is the one that is being answered; None between requests.
     - `exchange` is the one that the gateway works on, set by `Endpoint`; None between requests.
     - `heads` are those of admitted requests, the oldest first, which `Endpoint` remembers.
     - `long_heads`: a head may be too large, so that `Endpoint` measures each. Never unset.
+    - `received` is the number of bytes that have arrived, for `receive_rest`.
+    - `writing_paused`: the host reads too slowly, so that who writes should `drain`.
     - `lost` is done when the connection is gone.
+
+    One task answers the requests in `_waiting`, and waits on `_arrival` for the next. It starts with
+    the first request.
+
+    - `_is_idle`: no request waits or is being answered. `_was_used`: the task was started.
+    - `_is_ending`: no further request is answered. `_deaf`: what arrives is dropped.
     - `_latest_body` is the body of the request that was parsed last, complete or not.
     - `_bytes_since_head` is the most bytes that the next head can have so far.
+    - `_reading_paused`, `_is_queue_full`: why the transport does not read.
     - `_promises` is the number of keep-alive promises that hold (`keep_promise`).
     - `_write_watch` is made when the host first reads too slowly.
     """
 
     __slots__ = (
-        "_bounds",
+        "_arrival",
         "_bytes_since_head",
+        "_cancel_idle",
         "_connected_at",
         "_deaf",
+        "_drain_waiter",
         "_head",
+        "_idle_seconds",
+        "_idle_until",
+        "_is_ending",
+        "_is_idle",
+        "_is_queue_full",
         "_latest_body",
-        "_on_garbage",
+        "_loop",
+        "_parser",
         "_promises",
-        "_tasks",
-        "_wire",
+        "_reading_paused",
+        "_terms",
+        "_waiting",
+        "_was_used",
         "_write_watch",
         "closing",
         "exchange",
@@ -117,77 +215,100 @@ class HostConnection(web.RequestHandler):
         "long_heads",
         "lost",
         "received",
+        "remote",
+        "request",
+        "transport",
+        "writing_paused",
     )
 
-    def __init__(
-        self,
-        server: web.Server,
-        bounds: ConnectionSettings,
-        tasks: set[asyncio.Task[None]],
-        on_garbage: Callable[[web.BaseRequest, Rejection], None],
-    ) -> None:
-        """`tasks` is the listener's set: this connection's task is in it until the task ends.
+    transport: asyncio.Transport
+    remote: str | None
 
-        `on_garbage` is called once for bytes that are no request, before their answer is sent.
-        """
-        super().__init__(
-            server,
-            loop=asyncio.get_running_loop(),
-            keepalive_timeout=bounds.idle_timeout.total_seconds(),
-            logger=_log,
-            access_log=None,  # type: ignore[arg-type]
-            max_line_size=bounds.max_header,
-            max_field_size=bounds.max_header,
+    def __init__(self, terms: ConnectionTerms) -> None:
+        self._terms = terms
+        self._loop = loop = asyncio.get_running_loop()
+        max_header = terms.bounds.max_header
+        # None after the connection is lost: it refers back to this object.
+        self._parser: HttpRequestParser | None = HttpRequestParser(
+            self,  # type: ignore[arg-type]
+            loop,
+            _READ_AHEAD,
+            max_line_size=max_header,
+            max_field_size=max_header,
             max_headers=_MOST_FIELDS,
-            lingering_time=0,
+            payload_exception=BrokenBody,
             auto_decompress=False,
+            max_msg_queue_size=_MOST_WAITING,
         )
-        self._bounds = bounds
-        self._tasks = tasks
-        self._on_garbage = on_garbage
-        # Never unset: what arrives from then on is dropped, because the next answer is the last.
-        self._deaf = False
-        self._head = HeadWatch(bounds, self._on_head_timeout)
+        self._waiting: deque[HostRequest | Rejection] = deque()
+        self._arrival = _Arrival(loop, terms.woken)
+        self.request: HostRequest | None = None
+        self._is_idle = True
+        self._was_used = self._is_ending = self._deaf = False
+        self._reading_paused = self._is_queue_full = self.writing_paused = False
+        self._head = HeadWatch(terms.bounds, terms.heads, self._on_head_timeout)
         self._latest_body: StreamReader = EMPTY_PAYLOAD
-        self._connected_at = 0.0
+        self._idle_seconds = terms.bounds.idle_timeout.total_seconds()
+        self._connected_at = self._idle_until = 0.0
+        self._cancel_idle: Cancel | None = None
+        self._drain_waiter: asyncio.Future[None] | None = None
         self._promises = 0
         self._bytes_since_head = 0
         self._write_watch: WriteWatch | None = None
-        self._wire: asyncio.Transport | None = None
-        self.closing = self.leaving = False
+        self.closing = self.leaving = self.long_heads = False
         self.exchange: Departing | None = None
         self.heads: list[RememberedHead] = []
-        self.long_heads = False
         self.received = 0
-        """The number of bytes that have arrived, for `receive_rest`."""
-        self.lost: asyncio.Future[None] = self._loop.create_future()
+        self.lost: asyncio.Future[None] = loop.create_future()
 
     # Start and end.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Start to serve, with a time limit for the first head."""
-        assert isinstance(transport, asyncio.Transport)
+        # A transport of another event loop may be of no class of asyncio.
+        self.transport = cast(asyncio.Transport, transport)
+        peer = transport.get_extra_info("peername")
+        self.remote = str(peer[0]) if isinstance(peer, tuple) else None if peer is None else str(peer)
+        at: socket.socket = transport.get_extra_info("socket")
+        # It may be closed already.
+        with suppress(OSError):
+            # The system notices a host that disappeared while nothing is sent to it.
+            at.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            # An answer must not wait until the host has acknowledged the one before. For accepted
+            # sockets asyncio leaves this unset.
+            at.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._connected_at = self._loop.time()
-        self._wire = transport
-        super().connection_made(transport)
+        terms = self._terms
+        terms.open.add(self)
+        self.leaving = terms.is_retired
         self._head.begin()
-        task = self._task_handler
-        assert task is not None
-        self._tasks.add(task)
-        task.add_done_callback(self._on_task_done)
+        self._idle_until = self._connected_at + self._idle_seconds
+        self._cancel_idle = terms.idles.call_later(self._idle_seconds, self._on_idle_timeout)
+        if terms.is_closing:
+            # Its handshake began before the close.
+            self.wind_down()
 
     def connection_lost(self, exc: BaseException | None) -> None:
         """Stop the time limits, and report the disconnect to the exchange under way.
 
         Whether the gateway's work on it ends depends on what that work registered for a disconnect.
         """
-        super().connection_lost(exc)
+        self._terms.open.discard(self)
+        self._deaf = self._is_ending = True
+        self._parser = None
         if self._head.timer is not None:
             self._head.stop()
+        if self._cancel_idle is not None:
+            self._cancel_idle()
         if self._write_watch is not None:
             self._write_watch.stop()
-        if not self.lost.done():
-            self.lost.set_result(None)
+        if self.request is not None:
+            self.request.content.set_exception(exc or ConnectionResetError("Connection lost"))
+        if self._drain_waiter is not None and not self._drain_waiter.done():
+            self._drain_waiter.set_result(None)
+        self.lost.set_result(None)
+        if self._is_idle:
+            self._arrival.notify()
         if self.exchange is not None:
             self.exchange.host_left()
 
@@ -198,16 +319,14 @@ class HostConnection(web.RequestHandler):
         and calls itself again when such a delay is over.
         """
         self.closing = True
-        # Idle: aiohttp's task waits on `_waiter`, which the next request completes. Before its first
-        # wait there is none, and no request has been parsed.
-        idle = self._request_count == 0 if self._waiter is None else not self._waiter.done()
-        if idle and self._request_count == 0 and self._loop.time() < (until := self._connected_at + FIRST_REQUEST):
+        until = self._connected_at + FIRST_REQUEST
+        if self._is_idle and not self._was_used and self._loop.time() < until:
             self._loop.call_at(until, self.wind_down)
-        elif idle:
+        elif self._is_idle:
             # If not, there are two cases. Bytes of a next request have arrived, and its answer closes
             # the connection; or a promise still holds, and calls this when it ends.
-            if not self._promises and hang_up(self._wire):
-                self.force_close()
+            if not self._promises and hang_up(self.transport):
+                self._end()
         elif self.exchange is not None:
             self.exchange.wind_down()
         else:
@@ -230,18 +349,98 @@ class HostConnection(web.RequestHandler):
 
     def drop(self) -> None:
         """Abort the connection: what is unsent is lost. The last step of the listener's close."""
-        if self._wire is not None:
-            self._wire.abort()
+        self.transport.abort()
 
-    def _on_task_done(self, task: asyncio.Task[None]) -> None:
-        """Close the connection after its task has ended, and limit the time of the close."""
-        self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
+    def _end(self) -> None:
+        """Close the connection of which no request is being answered, and end its task."""
+        self._close()
+        self._arrival.notify()
+
+    # Answering.
+
+    def _start(self) -> None:
+        """Start the task of the connection, with its first request."""
+        self._was_used = True
+        tasks = self._terms.tasks
+        task = self._loop.create_task(self._serve())
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)
+
+    async def _serve(self) -> None:
+        """Answer the requests, one after another, and close the connection after the last."""
+        waiting, answer = self._waiting, self._terms.answer
+        try:
+            while not self._is_ending:
+                if not waiting:
+                    self._is_idle = True
+                    self._idle_until = self._loop.time() + self._idle_seconds
+                    if self._cancel_idle is None:
+                        self._cancel_idle = self._terms.idles.call_later(self._idle_seconds, self._on_idle_timeout)
+                    await self._arrival
+                    continue
+                request = waiting.popleft()
+                if isinstance(request, Rejection):
+                    await self._terms.answer_garbage(self, request)
+                    return
+                if self._parser is not None:
+                    self._parser.message_consumed()
+                if self._is_queue_full and len(waiting) <= _MOST_WAITING // 2:
+                    self._read_on()
+                self.request = request
+                try:
+                    response = await answer(request)
+                except Exception as error:
+                    self._answer_fault(request, error)
+                    return
+                finally:
+                    self.request = None
+                await response.send(request)
+                if not response.keep_alive or not request.content.is_eof():
+                    return
+                # The next wait may be long: they hold what the host sent.
+                del request, response
+                if waiting:
+                    # A host that sends many requests at once must not make the others wait.
+                    await asyncio.sleep(0)
+        except ConnectionError:
+            # The host has disconnected.
+            return
+        except Exception as error:
             _report("a connection failed", error)
-        self.force_close()
-        # A closed transport waits for its peer to read the rest, forever if nothing stops it.
-        if not self.lost.done():
+        finally:
+            self._close()
+
+    def _close(self) -> None:
+        """Close the connection after what is written, and limit the time of that."""
+        self._deaf = self._is_ending = True
+        self.transport.close()
+        if self.transport.get_write_buffer_size():
+            # The transport waits for its peer to read the rest, forever if nothing stops it.
             self._watch_writes()
+
+    def _answer_fault(self, request: HostRequest, error: Exception) -> None:
+        """Answer a request on which the listener failed, unless an answer has begun."""
+        _report("a request failed", error)
+        if not request.is_answered and not self.transport.is_closing():
+            date = f"Date: {rfc822_formatted_time()}\r\n"
+            self.transport.write(f"{_FAULT}{date}Connection: close\r\n\r\n".encode())
+
+    def _read_on(self) -> None:
+        """Parse and read on, because few requests wait."""
+        self.data_received(b"")
+        if len(self._waiting) < _MOST_WAITING:
+            self._is_queue_full = False
+            if not self._reading_paused:
+                self.transport.resume_reading()
+
+    def _on_idle_timeout(self) -> None:
+        """Close the connection if it is idle; wait on if a request has come meanwhile."""
+        self._cancel_idle = None
+        left = self._idle_until - self._loop.time()
+        if left > 0:
+            self._cancel_idle = self._terms.idles.call_later(left, self._on_idle_timeout)
+        elif self._is_idle:
+            self._end()
 
     # Reading.
 
@@ -251,46 +450,87 @@ class HostConnection(web.RequestHandler):
         The parser limits each line and the number of lines, but not the size of a head. This method
         sets `long_heads` if the bytes since the head before are more than `max_header`.
         """
-        if self._deaf:
+        parser = self._parser
+        if self._deaf or parser is None:
             return
-        count, body = self._request_count, self._latest_body
-        is_between_requests = body.is_eof()
+        is_between_requests = self._latest_body.is_eof()
         self._bytes_since_head += len(data)
         self.received += len(data)
         try:
-            super().data_received(data)
+            messages, is_upgraded, _ = parser.feed_data(data)
+        except HttpProcessingError as error:
+            self._reject_input(HEAD_TOO_LARGE if _is_too_large(error) else BAD_REQUEST)
+            return
         except Exception:  # asyncio would log the error together with the peer's bytes
             self._reject_input(BAD_REQUEST)
             return
-        if self._request_count == count:
+        if not messages:
             # Empty lines before a request belong to none: some hosts send one after a body.
             if is_between_requests and data.strip(b"\r\n") and not self._head.add(len(data)):
                 self._reject_input(HEAD_TOO_LARGE)
             return
-        message, self._latest_body = self._messages[-1]
+        for head, body in messages:
+            each = HostRequest(
+                head.method,
+                head.path,
+                head.version,
+                head.headers,
+                head.raw_headers,
+                not (head.should_close or head.upgrade),
+                body,
+                self,
+                self.remote,
+            )
+            self._waiting.append(each)
+        self._latest_body = messages[-1][1]
+        self._is_idle = False
         if self._head.timer is not None:
             self._head.stop()
-        if self._bytes_since_head > self._bounds.max_header:
+        if self._bytes_since_head > self._terms.bounds.max_header:
             self.long_heads = True
         # The end of the message in these bytes is unknown: all of them may belong to the next head.
         self._bytes_since_head = len(data)
-        if isinstance(message, _ErrInfo):
-            self._messages.pop()
-            self._latest_body = body
-            self._reject_input(HEAD_TOO_LARGE if _is_too_large(message.exc) else BAD_REQUEST)
+        if is_upgraded:
+            # What follows would be of another protocol. `Door` refuses it.
+            self._deaf = True
+        if len(self._waiting) >= _MOST_WAITING and not self._is_queue_full:
+            self._is_queue_full = True
+            self.transport.pause_reading()
+        if not self._was_used:
+            self._start()
+        elif asyncio.current_task(self._loop) is None:
+            self._arrival.wake_up()
+        else:
+            self._loop.call_soon(self._arrival.notify)
+
+    @property
+    def connected(self) -> bool:
+        """Whether more of a body can arrive; its reader asks."""
+        return not self.lost.done()
+
+    def pause_reading(self) -> None:
+        """Stop reading, because much of a body waits for its reader, which calls this."""
+        self._reading_paused = True
+        if self._parser is not None:
+            self._parser.pause_reading()
+        self.transport.pause_reading()
 
     def resume_reading(self, resume_parser: bool = True) -> None:
         """Resume reading if it was paused. A reader calls this after every read."""
         if self._reading_paused:
             # What is read from here on may belong to another request than the present one.
             with no_request():
-                super().resume_reading(resume_parser)
+                self._reading_paused = False
+                if resume_parser:
+                    self.data_received(b"")
+                if not self._reading_paused and not self._is_queue_full:
+                    self.transport.resume_reading()
 
     @property
     def most_unparsed(self) -> int:
         """An upper bound for the bytes of `received` that the parser has not seen yet.
 
-        While reading is paused, aiohttp keeps the rest of the last read for the parser.
+        While reading is paused, the parser keeps the rest of the last read.
         """
         return MOST_READ if self._reading_paused else 0
 
@@ -299,131 +539,132 @@ class HostConnection(web.RequestHandler):
         if self._head.size:
             self._reject_input(TOO_SLOW)
         else:
-            self.force_close()
+            self._end()
 
     def _reject_input(self, refusal: Rejection) -> None:
         """Read nothing more, and answer the invalid bytes with `refusal`.
 
-        It is queued as if it were a request, so its answer comes after those to the requests
-        before. aiohttp passes it to `_make_error_handler`. The answer closes the connection.
+        It waits for its turn like a request, so its answer comes after those to the requests
+        before, and closes the connection.
         """
         self._deaf = True
+        self._is_idle = False
         self._head.stop()
         if not self._latest_body.is_eof():
-            self._latest_body.set_exception(web.RequestPayloadError())
-        # Like aiohttp's parser: queue it, and wake the task of the connection.
-        self._messages.append((_ErrInfo(refusal.status, _Garbage(refusal), ""), EMPTY_PAYLOAD))
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
+            self._latest_body.set_exception(BrokenBody())
+        self._waiting.append(refusal)
+        if self._was_used:
+            self._arrival.notify()
+        else:
+            self._start()
 
     # Writing.
 
     def pause_writing(self) -> None:
         """Handle that the peer reads too slowly."""
-        super().pause_writing()
+        self.writing_paused = True
         self._watch_writes()
 
     def resume_writing(self) -> None:
         """Handle that the peer has caught up."""
-        super().resume_writing()
+        self.writing_paused = False
         if self._write_watch is not None:
             self._write_watch.stop()
+        if self._drain_waiter is not None and not self._drain_waiter.done():
+            self._drain_waiter.set_result(None)
 
-    def _watch_writes(self) -> None:
-        if self._write_watch is None:
-            assert self._wire is not None, "nothing is written before the connection is made"
-            self._write_watch = WriteWatch(self._bounds, self._wire)
-        self._write_watch.begin()
+    async def drain(self) -> None:
+        """Wait until a slow host has caught up. Raises ConnectionError if it disconnects."""
+        if self.writing_paused and not self.lost.done():
+            self._drain_waiter = self._loop.create_future()
+            await self._drain_waiter
+            if self.lost.done():
+                raise ConnectionResetError
 
-    # Rejecting.
-
-    async def refuse(self, http: web.BaseRequest, refusal: Rejection) -> web.StreamResponse:
-        """Return a response with the constant text of a rejection.
-
-        If the rejection closes the connection, or the body has not all arrived, the response is
-        also sent, as the last one.
-        """
-        # Answer as HTTP/1.1, not in the version that was rejected. aiohttp caches the version here.
-        http._cache["version"] = HttpVersion11
-        response = web.Response(status=refusal.status, body=refusal.text.encode() or None)
-        response.headers[hdrs.SERVER] = SERVER_NAME
-        if refusal.text:
-            response.headers[hdrs.CONTENT_TYPE] = "text/plain; charset=utf-8"
-        if refusal.allow is not None:
-            response.headers[hdrs.ALLOW] = refusal.allow
-        if refusal.close or not http.content.is_eof():
-            await self.answer_last(http, response)
-        return response
-
-    async def answer_last(self, http: web.BaseRequest, response: web.StreamResponse) -> None:
+    async def answer_last(self, request: HostRequest, response: Response) -> None:
         """Send an answer as the last one of the connection, and parse nothing more.
 
         Waits up to _LINGER seconds for the peer to close the connection.
         """
-        response.force_close()
+        response.keep_alive = False
         self._deaf = True
         try:
-            await response.prepare(http)
-            await response.write_eof()
-            transport = self.transport
-            if transport is not None:
-                transport.write_eof()
+            await response.send(request)
+            self.transport.write_eof()
         except OSError:
             # Also if the host has reset the connection, which is not noticed yet.
             return
-        if transport is not None:
-            # The end of the connection is noticed only while it is read; the bytes are dropped.
-            transport.resume_reading()
-            await asyncio.wait([self.lost], timeout=_LINGER)
+        # The end of the connection is noticed only while it is read; the bytes are dropped.
+        self.transport.resume_reading()
+        await asyncio.wait([self.lost], timeout=_LINGER)
 
-    def _make_error_handler(self, err_info: _ErrInfo) -> Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]:
-        assert isinstance(err_info.exc, _Garbage)
-        refusal = err_info.exc.refusal
-
-        async def answer(http: web.BaseRequest) -> web.StreamResponse:
-            self._on_garbage(http, refusal)
-            return await self.refuse(http, refusal)
-
-        return answer
-
-    def handle_error(
-        self,
-        request: web.BaseRequest,
-        status: int = 500,
-        exc: BaseException | None = None,
-        message: str | None = None,
-    ) -> web.StreamResponse:
-        """Answer an internal error with 500. Only the class of the error is logged."""
-        _report("a request failed", exc)
-        if request.writer.output_size > 0:
-            raise ConnectionError
-        response = web.Response(status=500, headers={hdrs.SERVER: SERVER_NAME})
-        response.force_close()
-        return response
-
-    def log_exception(self, *args: Any, **kw: Any) -> None:
-        """Log the class of the error. The base class would log a traceback, with what the peer
-        sent.
-        """
-        _report("a connection failed", kw.get("exc_info"))
+    def _watch_writes(self) -> None:
+        if self._write_watch is None:
+            self._write_watch = WriteWatch(self._terms.bounds, self.transport)
+        self._write_watch.begin()
 
 
-class _Garbage(Exception):
-    """The arrived bytes are no request; none of them are stored."""
-
-    def __init__(self, refusal: Rejection) -> None:
-        super().__init__(refusal.status)
-        self.refusal = refusal
+def _nothing() -> None:
+    """Continue no task, because none waits."""
 
 
-def hang_up(wire: asyncio.Transport | None) -> bool:
+@dataclass(slots=True, eq=False)
+class _Arrival:
+    """The wait of a connection's task for its next request, over and over.
+
+    A task can wait for any object that has these attributes of a future (`asyncio.isfuture`). A
+    future for each request would cost a turn of the event loop too.
+
+    - `wake_up` continues the task at once, if it waits. Not to be called within a task.
+    - `_done` is any future that has a result: the task takes it as the end of its wait.
+    """
+
+    _loop: asyncio.AbstractEventLoop
+    _done: asyncio.Future[None]
+    wake_up: Callable[[], object] = _nothing
+    _callback: Callable[[asyncio.Future[None]], object] | None = None
+    _context: Context | None = None
+    _asyncio_future_blocking: bool = False
+
+    def notify(self) -> None:
+        """Continue the task, if it waits."""
+        if asyncio.current_task(self._loop) is None:
+            self.wake_up()
+        else:
+            # A task cannot continue within another one.
+            self._loop.call_soon(self.notify)
+
+    def __await__(self) -> Generator["_Arrival", None, None]:
+        self._asyncio_future_blocking = True
+        try:
+            yield self
+        finally:
+            self.wake_up = _nothing
+
+    # What the task calls. Its loop it reads from `_loop`.
+
+    def add_done_callback(self, callback: Callable[[asyncio.Future[None]], object], *, context: Context) -> None:
+        self._callback, self._context = callback, context
+        self.wake_up = partial(context.run, callback, self._done)
+
+    def cancel(self, msg: Any = None) -> bool:
+        if self.wake_up is _nothing or self._callback is None:
+            return False
+        self.wake_up = _nothing
+        cancelled: asyncio.Future[None] = self._loop.create_future()
+        cancelled.cancel(msg)
+        self._loop.call_soon(self._callback, cancelled, context=self._context)
+        return True
+
+
+def hang_up(wire: asyncio.Transport) -> bool:
     """Return whether the caller is to close an idle connection now.
 
     If True, the socket is already shut down for sending where that is possible. So the host learns
     of the end at once, and sends nothing more. False if bytes have arrived that the loop has not
     read: a request may begin. Then nothing has changed.
     """
-    if wire is None or wire.is_closing():
+    if wire.is_closing():
         return True
     at: socket.socket = wire.get_extra_info("socket")
     waiting = select.poll()
@@ -440,11 +681,10 @@ def hang_up(wire: asyncio.Transport | None) -> bool:
     return True
 
 
-def _is_too_large(error: BaseException) -> bool:
-    return isinstance(error, LineTooLong) or (
-        isinstance(error, HttpProcessingError) and error.message == "Too many headers received"
-    )
+def _is_too_large(error: HttpProcessingError) -> bool:
+    return isinstance(error, LineTooLong) or error.message == "Too many headers received"
 
 
-def _report(what: str, error: BaseException | None) -> None:
+def _report(what: str, error: BaseException) -> None:
+    # Its text may have what the peer sent.
     _log.error(what, extra={"error": type(error).__name__})

@@ -1,6 +1,6 @@
 """One exchange with a host, and the event stream that it may become: `HostExchange`.
 
-It implements the gateway's `Exchange` on an aiohttp request. `Endpoint` creates one for each
+It implements the gateway's `Exchange` on a `HostRequest`. `Endpoint` creates one for each
 accepted request, and passes it to the gateway. The gateway returns a reply, which `finish` makes
 the response. Until then the gateway may turn the answer into an event stream (`stream`, `resume`).
 Then a reply with a body is the last event that this response carries.
@@ -30,18 +30,18 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Final
+from typing import ClassVar, Final
 
-from aiohttp import hdrs, web
+from aiohttp import hdrs
 from aiohttp.http import HttpVersion11
 from aiohttp.http_exceptions import HttpProcessingError
 from multidict import CIMultiDict
 
-from taskgate.jsontext.large import MessageText
-from taskgate.listener.answers import CountedDocument, JsonDocument, plain_answer
+from taskgate.jsontext.large import JsonChunks, MessageText
+from taskgate.listener.answers import CountedDocument, JsonDocument, begin_answer, encoded_size, plain_answer
 from taskgate.listener.body import BodyOverdue, receive_rest
 from taskgate.listener.door import BAD_REQUEST, BODY_TOO_LARGE, TOO_SLOW, RequestRejected
-from taskgate.listener.protocol import SERVER_NAME, HostConnection
+from taskgate.listener.protocol import SERVER_NAME, BrokenBody, HostRequest, Response
 from taskgate.protocol import sse
 from taskgate.streams.bytes_in_flight import BytesInFlight
 from taskgate.streams.event_stream import EventStream, ResumableEventStream
@@ -51,7 +51,7 @@ from taskgate.streams.sse_connection import SseConnection
 from taskgate.telemetry import request_context
 from taskgate.telemetry.events import EventSink, StreamEnded, StreamOpened
 
-_HEADERS: Final = CIMultiDict(
+_STREAM: Final = CIMultiDict(
     {
         hdrs.CONTENT_TYPE: "text/event-stream",
         hdrs.CACHE_CONTROL: "no-cache",
@@ -59,7 +59,7 @@ _HEADERS: Final = CIMultiDict(
         hdrs.SERVER: SERVER_NAME,
     }
 )
-
+_CHUNKED_STREAM: Final = CIMultiDict({**_STREAM, hdrs.TRANSFER_ENCODING: "chunked"})
 _LONG_PIECE: Final = 256 * 1024
 """Bytes of an event that are written at once; a longer one is written in pieces."""
 
@@ -80,6 +80,69 @@ class ExchangeTerms:
     silence: float
 
 
+class EventStreamAnswer:
+    """An event stream, which its exchange begins, writes and ends.
+
+    HTTP/1.0 has no chunks: there the end of the connection marks the end of the stream.
+    """
+
+    __slots__ = ("_is_ended", "_request", "is_chunked", "keep_alive")
+
+    status: ClassVar[int] = 200
+
+    def __init__(self, request: HostRequest) -> None:
+        self._request = request
+        self._is_ended = False
+        self.is_chunked = request.version == HttpVersion11
+        # A connection that is leaving closes after this answer (`HostConnection.leaving`).
+        self.keep_alive: bool | None = request.keep_alive and self.is_chunked and not request.connection.leaving
+
+    def begin(self) -> None:
+        """Write the head."""
+        request = self._request
+        fields = _CHUNKED_STREAM if self.is_chunked else _STREAM
+        request.connection.transport.write(begin_answer(self, request, fields, request.version))
+
+    async def write(self, piece: bytes) -> None:
+        """Write a piece, and wait for a slow host. Raises ConnectionError if it has disconnected."""
+        if len(piece) <= _LONG_PIECE:
+            self._write(piece)
+            await self._request.connection.drain()
+            return
+        whole = memoryview(piece)
+        for at in range(0, len(whole), _LONG_PIECE):
+            self._write(whole[at : at + _LONG_PIECE])
+            await self._request.connection.drain()
+            # A fast host must not make the others wait.
+            await asyncio.sleep(0)
+
+    def write_through(self, piece: bytes) -> bool:
+        """Write a piece without a wait, and return whether that was possible."""
+        connection = self._request.connection
+        # A slow host needs the queue and its limit.
+        if not self.is_chunked or connection.writing_paused or connection.transport.is_closing():
+            return False
+        connection.transport.write(b"%x\r\n%b\r\n" % (len(piece), piece))
+        return True
+
+    async def send(self, request: HostRequest) -> None:
+        """Write the end of the stream, unless it is written."""
+        if not self._is_ended:
+            self._is_ended = True
+            connection = request.connection
+            if connection.transport.is_closing():
+                raise ConnectionResetError
+            if self.is_chunked:
+                connection.transport.write(b"0\r\n\r\n")
+            await connection.drain()
+
+    def _write(self, piece: bytes | memoryview) -> None:
+        transport = self._request.connection.transport
+        if transport.is_closing():
+            raise ConnectionResetError
+        transport.write(b"".join((b"%x\r\n" % len(piece), piece, b"\r\n")) if self.is_chunked else piece)
+
+
 class HostExchange:
     """One request of a host, as the gateway gets it.
 
@@ -90,7 +153,7 @@ class HostExchange:
     - `asked`: the gateway has called `body`, so the body is read to its end.
     - `_is_gone`: the host has disconnected, or the listener has ended the exchange.
     - `_callbacks`: what `on_disconnect` registered. They run once, or pass to a resumable stream.
-    - `_stream`, `_sse_connection`, `_response`, `_writer`: set together when the answer becomes an
+    - `_stream`, `_sse_connection`, `_answer`, `_writer`: set together when the answer becomes an
       event stream. `_stream` alone is set if the host had disconnected before.
     - `_ends_properly`: the writer may end the response as HTTP demands, because the request needs
       nothing more from this process. Otherwise it cuts the connection of a POST.
@@ -102,14 +165,14 @@ class HostExchange:
     """
 
     __slots__ = (
+        "_answer",
         "_budget",
         "_callbacks",
         "_ends_properly",
-        "_http",
         "_is_get",
         "_is_gone",
+        "_request",
         "_request_context",
-        "_response",
         "_sse_connection",
         "_stream",
         "_terms",
@@ -125,15 +188,15 @@ class HostExchange:
         "opener",
     )
 
-    def __init__(self, http: web.BaseRequest, inbound: Admission, terms: ExchangeTerms, address: str = UNKNOWN) -> None:
+    def __init__(self, request: HostRequest, inbound: Admission, terms: ExchangeTerms, address: str = UNKNOWN) -> None:
         self.head = inbound
-        self.fields = http.headers.items()
+        self.fields = request.headers.items()
         self.address = address
         self.opener: StreamOpener | None = None
         self.is_streaming = False
         self.asked = False
         self._request_context = request_context.current()
-        self._http = http
+        self._request = request
         self._terms = terms
         self._is_get = inbound.method is HttpMethod.GET
         self._is_gone = False
@@ -143,7 +206,7 @@ class HostExchange:
         self._callbacks: list[Callable[[], None]] = []
         self._stream: EventStream | None = None
         self._sse_connection: SseConnection | None = None
-        self._response: web.StreamResponse | None = None
+        self._answer: EventStreamAnswer | None = None
         self._writer: asyncio.Task[None] | None = None
         self._budget: tuple[BytesInFlight, str] | None = None
         self.held = 0
@@ -157,17 +220,17 @@ class HostExchange:
         """
         self.asked = True
         self._budget = budget, caller
-        payload, terms = self._http.content, self._terms
+        payload, terms = self._request.content, self._terms
         try:
             if payload.is_eof():
                 received = payload.read_nowait()
             else:
                 received = await receive_rest(
-                    self._http, budget, caller, max_body=terms.max_body, read_timeout=terms.read_timeout
+                    self._request, budget, caller, max_body=terms.max_body, read_timeout=terms.read_timeout
                 )
         except BodyOverdue:
             raise RequestRejected(TOO_SLOW) from None
-        except (web.RequestPayloadError, HttpProcessingError, OSError):
+        except (BrokenBody, HttpProcessingError, OSError):
             raise RequestRejected(BAD_REQUEST) from None
         if len(received) > terms.max_body:
             raise RequestRejected(BODY_TOO_LARGE)
@@ -199,11 +262,12 @@ class HostExchange:
             # Not resumable: the host got no event id from which to resume.
             self._stream = EventStream()
         elif self._stream is None:
-            connection = SseConnection(write_through=self._write_through)
+            answer = EventStreamAnswer(self._request)
+            connection = SseConnection(write_through=answer.write_through)
             # The letter begins the ids of its events, and tells the two kinds of streams apart.
             letter: Kind = "g" if self._is_get else "p"
             self._stream = EventStream(connection) if self.opener is None else self.opener(letter, connection)
-            self._start_writer(connection)
+            self._start_writer(answer, connection)
         return self._stream
 
     def resume(self, stream: EventStream, missed: Sequence[bytes]) -> bool:
@@ -213,10 +277,11 @@ class HostExchange:
         """
         if self._is_gone:
             return False
-        sse_connection = SseConnection(write_through=self._write_through)
+        answer = EventStreamAnswer(self._request)
+        sse_connection = SseConnection(write_through=answer.write_through)
         self._stream = stream
         stream.attach(sse_connection, missed)
-        self._start_writer(sse_connection)
+        self._start_writer(answer, sse_connection)
         return True
 
     def on_disconnect(self, callback: Callable[[], None]) -> None:
@@ -284,23 +349,26 @@ class HostExchange:
             self.host_left()
             stream.discard()
 
-    async def finish(self, reply: HttpReply) -> web.StreamResponse:
+    async def finish(self, reply: HttpReply) -> Response:
         """Return the response for the gateway's reply. That of an event stream has been sent."""
         if self.is_streaming:
             try:
                 return await self._finish_stream(reply.body)
             finally:
                 self.release()
-        if self._callbacks and (self._http.transport is None or self._http.transport.is_closing()):
+        request = self._request
+        if self._callbacks and request.connection.transport.is_closing():
             # The connection is lost, and has not reported it yet.
             self.host_left()
         body, is_usual = reply.body, reply.status == 200 and not reply.headers
-        if body is not None and is_usual and self.asked and self._http.version == HttpVersion11:
-            return CountedDocument(body, self.release) if self.held else JsonDocument(body)
+        if body is not None and is_usual and self.asked and request.version == HttpVersion11:
+            # Here an unencodable text can still be reported.
+            size = len(body) if isinstance(body, JsonChunks) or body.isascii() else encoded_size(body)
+            return CountedDocument(body, size, self.release) if self.held else JsonDocument(body, size)
         self.release()
         return plain_answer(reply)
 
-    async def _finish_stream(self, last: MessageText | None) -> web.StreamResponse:
+    async def _finish_stream(self, last: MessageText | None) -> Response:
         """Send `last` as the last message, wait until the writer ends, and return the response.
 
         Afterwards the stream of a POST has ended for good. A GET only carried a stream for some
@@ -308,7 +376,7 @@ class HostExchange:
         """
         assert self._writer is not None
         assert self._stream is not None
-        assert self._response is not None
+        assert self._answer is not None
         self._ends_properly = True
         self._was_answer_queued = (
             last is not None and self._sse_connection is not None and not self._sse_connection.is_closed
@@ -319,7 +387,7 @@ class HostExchange:
             self._stream.send_now(last)
         self._detach()
         await asyncio.wait([self._writer])
-        return self._response
+        return self._answer
 
     async def abandon(self) -> None:
         """Stop writing at once, because the connection's task is cancelled.
@@ -336,69 +404,35 @@ class HostExchange:
         if self._stream is not None and self._sse_connection is not None:
             self._stream.connection_lost(self._sse_connection)
 
-    def _start_writer(self, sse_connection: SseConnection) -> None:
-        """Start the response and the task that writes it."""
-        self._sse_connection = sse_connection
-        self._response = response = web.StreamResponse(headers=_HEADERS)
-        connection = self._http.protocol
-        assert isinstance(connection, HostConnection)
-        # HTTP/1.0 has no chunks: there the end of the connection marks the end of the stream. A
-        # connection that is leaving closes after this answer (`HostConnection.leaving`).
-        if connection.leaving or self._http.version != HttpVersion11:
-            response.force_close()
+    def _start_writer(self, answer: EventStreamAnswer, sse_connection: SseConnection) -> None:
+        """Start the task that writes the answer."""
+        self._answer, self._sse_connection = answer, sse_connection
         with request_context.in_request(self._request_context):
             self._terms.event_sink.emit(StreamOpened("downstream", "get" if self._is_get else "response"))
-            self._writer = asyncio.get_running_loop().create_task(self._write(response, sse_connection))
+            self._writer = asyncio.get_running_loop().create_task(self._write(answer, sse_connection))
             self._writer.add_done_callback(self._on_writer_done)
         self.is_streaming = True
 
-    async def _write(self, response: web.StreamResponse, sse_connection: SseConnection) -> None:
+    async def _write(self, answer: EventStreamAnswer, sse_connection: SseConnection) -> None:
         """Write the pieces of the stream until its end; the task of the writer."""
         try:
-            await response.prepare(self._http)
+            answer.begin()
             while not sse_connection.is_drained:
                 piece = await sse_connection.receive(self._terms.silence)
                 if piece is not None:
-                    await self._write_piece(response, piece)
+                    await answer.write(piece)
                 elif not sse_connection.is_closed:
-                    await self._write_piece(response, sse.KEEP_ALIVE)
+                    await answer.write(sse.KEEP_ALIVE)
             self._was_answer_sent = self._was_answer_queued
             if self._ends_properly or self._is_get:
-                await response.write_eof()
-            elif self._http.transport is not None:
+                await answer.send(self._request)
+            else:
                 # The call continues. A proper end of the answer would invite the host to send the
                 # next request, which could not be answered before the call ends.
-                self._http.transport.close()
+                self._request.connection.transport.close()
         except ConnectionError as disconnected:
             # The error stays until cycles are collected, and its frames refer to the written bytes.
             disconnected.__traceback__ = None
-
-    def _write_through(self, piece: bytes) -> bool:
-        """Write a piece directly, and return whether that was possible.
-
-        Called only while the writer waits for the next piece, so the response's head has been sent.
-        """
-        http, transport = self._http, self._http.transport
-        # Only HTTP/1.1 has chunks, and a slow host needs the queue and its limit.
-        if http.version != HttpVersion11 or transport is None or transport.is_closing() or http.protocol.writing_paused:
-            return False
-        transport.write(b"%x\r\n%b\r\n" % (len(piece), piece))
-        return True
-
-    async def _write_piece(self, response: web.StreamResponse, piece: bytes) -> None:
-        """Write a piece, and wait for a slow host."""
-        if len(piece) <= _LONG_PIECE:
-            await response.write(piece)
-            # aiohttp waits for a slow host only after every 64 KiB: small pieces would pile up for
-            # one that stopped.
-            await self._http.writer.drain()
-            return
-        whole = memoryview(piece)
-        for at in range(0, len(whole), _LONG_PIECE):
-            await response.write(whole[at : at + _LONG_PIECE])
-            await self._http.writer.drain()
-            # A fast host must not make the others wait.
-            await asyncio.sleep(0)
 
     def _on_writer_done(self, writer: asyncio.Task[None]) -> None:
         """Detach the stream when the writer has ended, for any reason, and report that."""

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from logging import getLogger
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, cast
 
 from taskgate.system.secret_files import ADVICE, is_exposed
 
@@ -230,10 +230,10 @@ class TlsWire(asyncio.Transport, asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Start the time limit of the handshake."""
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        # A transport of another event loop may be of no class of asyncio.
+        self._transport = cast(asyncio.Transport, transport)
         self._wires.add(self)
-        self._timer = self._loop.call_later(self._timeout, transport.abort)
+        self._timer = self._loop.call_later(self._timeout, self._transport.abort)
 
     def data_received(self, data: bytes) -> None:
         """Continue the handshake, or pass the decrypted data up."""

@@ -236,7 +236,7 @@ async def test_a_host_that_asks_before_it_sends_what_is_refused_is_told_so_at_on
 
 def _reading(gate: Gate) -> bool:
     """Whether a request's head has been read, and its body not."""
-    return any(connection._current_request is not None for connection in _connections(gate))
+    return any(connection.request is not None for connection in _connections(gate))
 
 
 def _connections(gate: Gate) -> list[HostConnection]:

@@ -212,7 +212,9 @@ async def test_work_whose_host_has_left_gets_the_grace_as_well(gate: Gate) -> No
         host.abort()
         await eventually(lambda: not _connections(gate))
         closing = asyncio.create_task(gate.close(LONG))
-        await eventually(lambda: gate.listener._connections is not None and gate.listener._connections._closing)
+        await eventually(
+            lambda: gate.listener._connections is not None and gate.listener._connections._terms.is_closing
+        )
         assert not closing.done()
         work.go_on.set()
         async with bounded():
@@ -231,7 +233,7 @@ STUCK = {
 async def test_a_host_that_stays_cannot_hold_the_close(gate: Gate, start: str | bytes) -> None:
     async with gate.host() as host:
         await host.send(start)
-        await eventually(lambda: any(each._head.size or each._waiter is None for each in _connections(gate)))
+        await eventually(lambda: any(each._head.size or each.request or each._deaf for each in _connections(gate)))
         await gate.close(timedelta(seconds=0.01))
         await host.rest()
     assert gate.engine.seen == []

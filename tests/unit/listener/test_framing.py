@@ -1,10 +1,13 @@
 """What is not one plain HTTP/1.1 request is refused, its connection ends, and nobody behind the door hears of it."""
 
+from typing import Any
+
 import pytest
-from aiohttp import web
+from aiohttp.http import HttpRequestParser
 
 from helpers.raw_http import get, post, request_head
 from requirements import covers
+from taskgate.listener import protocol
 from unit.listener.gate import LONG_HEAD, PLANTED, Gate, opened
 
 TOKEN = f"Authorization: Bearer {PLANTED}\r\n"
@@ -154,12 +157,24 @@ async def test_nothing_behind_a_bad_request_is_answered(gate: Gate) -> None:
 
 
 async def test_whatever_a_parser_chokes_on_is_a_bad_request(gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
-    def choke(*_: object) -> None:
-        raise ValueError(PLANTED)
+    chokes: list[bool] = []
 
+    class Choking:
+        def __init__(self, *args: Any, **options: Any) -> None:
+            self._parser = HttpRequestParser(*args, **options)
+
+        def feed_data(self, data: bytes) -> Any:
+            if chokes:
+                raise ValueError(PLANTED)
+            return self._parser.feed_data(data)
+
+        def message_consumed(self) -> None:
+            self._parser.message_consumed()
+
+    monkeypatch.setattr(protocol, "HttpRequestParser", Choking)
     async with gate.host() as host:
         assert (await host.ask(post())).status == 200
-        monkeypatch.setattr(web.RequestHandler, "data_received", choke)
+        chokes.append(True)
         assert (await host.ask(post())).status == 400
         assert await host.at_end()
 

@@ -6,12 +6,12 @@ import tracemalloc
 from collections.abc import Callable, Iterator
 
 import pytest
-from aiohttp import web
 
 from helpers.raw_http import RawHost, post
 from helpers.waiting import bounded, eventually
 from requirements import covers
 from taskgate.jsontext.large import JsonChunks, MessageText
+from taskgate.listener.stream import EventStreamAnswer
 from taskgate.streams.exchange import Exchange, HttpReply
 from unit.listener.gate import Gate
 
@@ -33,11 +33,11 @@ async def test_a_host_that_leaves_with_the_last_event_of_its_stream_left_after_i
 
     ending, go_on = asyncio.Event(), asyncio.Event()
 
-    async def write_eof(*_: object) -> None:
+    async def send(*_: object) -> None:
         ending.set()
         await go_on.wait()
 
-    monkeypatch.setattr(web.StreamResponse, "write_eof", write_eof)
+    monkeypatch.setattr(EventStreamAnswer, "send", send)
     gate.engine.script = answer
     async with gate.host() as host:
         await host.send(post())
@@ -57,7 +57,7 @@ async def test_a_host_whose_connection_ends_just_before_its_plain_answer_has_lef
 
     async def answer(exchange: Exchange) -> HttpReply:
         exchange.on_disconnect(lambda: left.append("left"))
-        exchange._http.transport.abort()  # type: ignore[attr-defined]
+        exchange._request.connection.transport.abort()  # type: ignore[attr-defined]
         return HttpReply(body="{}")
 
     gate.engine.script = answer

@@ -1,10 +1,14 @@
 """What becomes of a reply of the engine that is no stream, and of faults behind the door."""
 
+import asyncio
+import socket
+
 import pytest
 
 from helpers.raw_http import post
 from taskgate.jsontext.large import JsonChunks
 from taskgate.listener.endpoint import Endpoint
+from taskgate.listener.protocol import HostConnection
 from taskgate.streams.exchange import Exchange, HttpReply
 from unit.listener.gate import PLANTED, Gate
 
@@ -60,6 +64,22 @@ async def test_a_host_that_asks_for_the_end_is_told_of_it_with_its_document(gate
         answered = await host.ask(post(Connection="close"))
         assert (answered.status, answered.body, answered.headers["connection"]) == (200, b"{}", "close")
         assert await host.rest() == b""
+
+
+async def test_an_answer_does_not_wait_until_the_host_has_acknowledged_the_one_before(
+    gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    transports, made = list[asyncio.BaseTransport](), HostConnection.connection_made
+
+    def connection_made(connection: HostConnection, transport: asyncio.BaseTransport) -> None:
+        made(connection, transport)
+        transports.append(transport)
+
+    monkeypatch.setattr(HostConnection, "connection_made", connection_made)
+    async with gate.host() as host:
+        assert (await host.ask(post())).status == 200
+        at: socket.socket = transports[0].get_extra_info("socket")
+        assert at.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) == 1
 
 
 async def test_an_engine_that_fails_is_a_500_without_a_word(gate: Gate, caplog: pytest.LogCaptureFixture) -> None:

@@ -254,5 +254,4 @@ def _stopped(gate: Gate) -> bool:
 
 def _unsent(gate: Gate) -> int:
     assert gate.listener._connections is not None
-    wires = (connection._wire for connection in gate.listener._connections._open)
-    return sum(wire.get_write_buffer_size() for wire in wires if wire is not None)
+    return sum(each.transport.get_write_buffer_size() for each in gate.listener._connections._open)

@@ -6,13 +6,12 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from aiohttp import web
 
 from helpers.raw_http import RawHost, get, post, request_head
 from helpers.waiting import bounded, eventually
 from taskgate.listener.door import Fields, RememberedHead
 from taskgate.listener.endpoint import RequestContexts
-from taskgate.listener.protocol import HostConnection
+from taskgate.listener.protocol import HostConnection, HostRequest
 from taskgate.streams.exchange import Exchange, HttpReply
 from taskgate.telemetry.events import HttpRefused, StreamEnded, StreamOpened
 from taskgate.telemetry.request_context import RequestContext, current
@@ -172,7 +171,7 @@ async def test_between_two_requests_a_connection_belongs_to_nobody(monkeypatch: 
     before, opens = list[RequestContext | None](), RequestContexts.open
 
     def opening(
-        request_contexts: RequestContexts, http: web.BaseRequest, known: RememberedHead | None
+        request_contexts: RequestContexts, http: HostRequest, known: RememberedHead | None
     ) -> tuple[RequestContext, Fields]:
         before.append(current())
         return opens(request_contexts, http, known)
