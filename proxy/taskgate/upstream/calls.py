@@ -128,6 +128,16 @@ class Call(CancelScope):
         self.principal = principal
         self.spent = spent
 
+    @property
+    def is_left(self) -> bool:
+        """Whether another process will resume this call, if its wait ends here now.
+
+        Sessions read it when they end a call. If true, the call runs on at the server: no
+        cancellation is sent, and its server session stays open. Its listener decides it (`leaves`);
+        a call without a listener is never left.
+        """
+        return self.listener is not None and self.listener.leaves
+
     def begin(self, alarms: TimerWheel) -> None:
         """Start the timers; the block must follow, and stops them at its end."""
         self._alarms = alarms

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 from taskgate.domain.versions import Peer
 from taskgate.upstream.call_listener import CallListener
-from taskgate.upstream.calls import Call
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,13 +23,3 @@ class Audience:
     listener: CallListener
     host: Peer | None
     catalogue_changed: Callable[[], None]
-
-
-def is_left(call: Call) -> bool:
-    """Whether another process will resume this call, if its wait ends here now.
-
-    Sessions read it when they end a call. If true, the call runs on at the server: no cancellation
-    is sent, and its server session stays open. Its listener decides it (`leaves`); a call
-    without a listener is never left.
-    """
-    return call.listener is not None and call.listener.leaves

@@ -64,8 +64,10 @@ class Beginnings:
         upstream_context = self._upstream_context
         conversation, handshake = Conversation(upstream_context, self._audience), Handshake(upstream_context)
         began = self._clock.elapsed()
+        asks, first_byte = handshake.asks(self._audience.host), upstream_context.settings.first_byte
         try:
-            await conversation.begin(handshake)
+            server = handshake.read(await conversation.ask(handshake.call, asks, first_byte=first_byte))
+            await conversation.begin(server)
         except UpstreamFailed as failure:
             handshake.failed(failure)
             upstream_context.observer.answered(INITIALIZE, self._clock.elapsed() - began, failure.reason)
@@ -77,7 +79,7 @@ class Beginnings:
             await conversation.end()
             raise
         upstream_context.observer.answered(INITIALIZE, self._clock.elapsed() - began, None)
-        self._met(conversation.server)
+        self._met(server)
         talk = Talk(upstream_context, conversation, await self._listen(conversation))
         talk.ask_again(self._lasting)
         return talk

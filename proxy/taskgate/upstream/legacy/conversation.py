@@ -40,11 +40,10 @@ from taskgate.upstream.context import UpstreamContext
 from taskgate.upstream.duplex.transport import ChannelSender
 from taskgate.upstream.legacy.asides import BackgroundPosts
 from taskgate.upstream.legacy.attribution import Attribution
-from taskgate.upstream.legacy.audience import Audience, is_left
+from taskgate.upstream.legacy.audience import Audience
 from taskgate.upstream.legacy.channel_exchanges import ChannelExchanges, ChannelStream
 from taskgate.upstream.legacy.exchanges import LegacyExchanges
 from taskgate.upstream.legacy.followed import FollowedCalls, TaskCall
-from taskgate.upstream.legacy.handshake import Handshake
 from taskgate.upstream.legacy.listening import ServerStream
 from taskgate.upstream.legacy.questions import Questions, asked_again
 from taskgate.upstream.principal import Principal
@@ -102,16 +101,14 @@ class Conversation:
         assert self._server is not None, "the handshake comes first"
         return self._server
 
-    async def begin(self, handshake: Handshake) -> None:
-        """Make the handshake. Raises UpstreamFailed: Unwelcome if the server may be of another era.
+    async def begin(self, server: ServerDescription) -> None:
+        """Take the answer to the handshake, and confirm it. Raises UpstreamFailed.
 
         `end` must be called even then.
         """
-        dialect, settings = self._upstream_context.dialect, self._upstream_context.settings
-        asks = handshake.asks(self._audience.host)
-        self._server = handshake.read(await self.ask(handshake.call, asks, first_byte=settings.first_byte))
-        self._exchanges.welcome(self._server.peer.revision)
-        status = await self._exchanges.say(dialect.initialized())
+        self._server = server
+        self._exchanges.welcome(server.peer.revision)
+        status = await self._exchanges.say(self._upstream_context.dialect.initialized())
         if not 200 <= status < 300:
             raise failures.refused(status)
 
@@ -262,7 +259,7 @@ class Conversation:
         call = self._calls.get(id)
         if call is None:
             return False
-        if not is_left(call):
+        if not call.is_left:
             call.listener = None
         return call.sent
 
@@ -331,7 +328,7 @@ class Conversation:
     def _give_up(self, call: Call) -> None:
         """Cancel a call at the server after its wait was ended here, unless another process resumes
         it."""
-        if is_left(call):
+        if call.is_left:
             self.leave()
             return
         # The handshake must not be cancelled. It is the only call while the server is unknown.

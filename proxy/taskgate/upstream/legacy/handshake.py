@@ -1,8 +1,7 @@
 """The `initialize` request of one conversation, and its answer: `Handshake`.
 
-`Beginnings.begin` creates one for each new connection. `Conversation.begin` sends the text of `asks`
-under `call`, and passes the answer to `read`. If any of this fails, `Beginnings.begin` calls
-`failed` once, which logs the failure.
+`Beginnings.begin` creates one for each new connection. It sends the text of `asks` under `call`, and
+passes the answer to `read`. If any of this fails, it calls `failed` once, which logs the failure.
 """
 
 from taskgate.domain.versions import NEWEST_LEGACY, Peer

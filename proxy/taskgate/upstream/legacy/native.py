@@ -28,7 +28,6 @@ from taskgate.upstream.call_listener import CallListener
 from taskgate.upstream.calls import CallBounds, UpstreamCall
 from taskgate.upstream.context import UpstreamContext
 from taskgate.upstream.legacy.adopting import Adopting
-from taskgate.upstream.legacy.audience import is_left
 from taskgate.upstream.legacy.conversation import Conversation
 from taskgate.upstream.legacy.followed import TaskCall
 from taskgate.upstream.legacy.following import TaskFollower
@@ -255,7 +254,7 @@ class Natives:
         It is not if the task has ended, if another process resumes the call, or if `close` has done
         so.
         """
-        if not (call.was_let_go or is_left(call) or call.is_over()):
+        if not (call.was_let_go or call.is_left or call.is_over()):
             self._send_cancel(call.task.id)
 
     def _send_cancel(self, task: str) -> None:

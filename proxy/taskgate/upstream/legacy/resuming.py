@@ -17,9 +17,9 @@ from taskgate.upstream.pauses import FOR_NOW
 
 PAUSE: Final = 1.0
 """Seconds before a stream is reopened if its server asked for no pause."""
-PAUSE_LEAST: Final = 0.1
-PAUSE_MOST: Final = 300.0
-"""PAUSE_LEAST to PAUSE_MOST: seconds of a server's pause that are accepted. The timeout of a call
+WISHED_LEAST: Final = 0.1
+WISHED_MOST: Final = 300.0
+"""WISHED_LEAST to WISHED_MOST: seconds of a server's pause that are accepted. The timeout of a call
 ends a longer one."""
 PAUSE_GROWN: Final = 30.0
 """Seconds up to which the pause doubles, for a stream that another connection or an earlier process
@@ -54,7 +54,7 @@ def takes_up(headers: Mapping[str, str], last_event: str | None) -> dict[str, st
 def wished(incoming: Incoming) -> float | None:
     """Return the pause in seconds that the server asked for; None if it asked for none."""
     retry = incoming.retry
-    return None if retry is None else min(max(retry.total_seconds(), PAUSE_LEAST), PAUSE_MOST)
+    return None if retry is None else min(max(retry.total_seconds(), WISHED_LEAST), WISHED_MOST)
 
 
 class EventPosition(NamedTuple):
@@ -162,7 +162,7 @@ async def go_on(
             last_event, pause = incoming.last_event or last_event, wished(incoming) or pause
             # The gateway closed a silent stream: the server needs a moment to notice, and asked for
             # no pause.
-            wait, failures_in_a_row, taken_in_a_row = (PAUSE_LEAST if heard.fell_silent else pause), 0, 0
+            wait, failures_in_a_row, taken_in_a_row = (WISHED_LEAST if heard.fell_silent else pause), 0, 0
             silence = SILENCE if heard.was_heard else min(silence * 2, _longest_silence(outgoing))
             is_patient = heard.fell_silent or not place.was_heard_here
         finally:

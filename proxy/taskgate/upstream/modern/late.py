@@ -58,7 +58,7 @@ class Late:
     def _outwait(self, call: Call, answer: asyncio.Task[Response]) -> None:
         """Await the answer to a cancelled call for a short time, without its listener."""
         # Another process resumes the call, so its task must not be cancelled.
-        continues_elsewhere = call.listener is not None and call.listener.leaves
+        continues_elsewhere = call.is_left
         call.listener = None
         patience = asyncio.get_running_loop().call_later(SIGN_OF_LIFE.total_seconds(), answer.cancel)
         answer.add_done_callback(partial(self._came, call, patience))

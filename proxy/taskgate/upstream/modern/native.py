@@ -77,7 +77,7 @@ class ServerTasks:
         try:
             return await followed.response(questions, asked or {})
         except asyncio.CancelledError:
-            continues_elsewhere = call.listener is not None and call.listener.leaves
+            continues_elsewhere = call.is_left
             raise
         except UpstreamFailed as failure:
             raise failures.sent(failure) from None

@@ -31,7 +31,7 @@ from taskgate.upstream.duplex.base import ChannelListener, ChannelRequest, Chann
 from taskgate.upstream.failures import Ours
 from taskgate.upstream.settings import UpstreamSettings
 from taskgate.upstream.wire.answer import HttpIncoming
-from taskgate.upstream.wire.origin import Origin, Target
+from taskgate.upstream.wire.transport import HttpTransport, Target
 
 
 def elsewhere() -> UpstreamFailed:
@@ -92,7 +92,7 @@ class SseChannel:
 
     def __init__(
         self,
-        origin: Origin,
+        origin: HttpTransport,
         stream: HttpIncoming,
         place: Callable[[bytes], Target],
         gone: Callable[["SseChannel"], None],
@@ -253,7 +253,7 @@ class SseChannelProvider:
 
     def __init__(self, settings: UpstreamSettings, retried: Callable[[str], None] = lambda reason: None) -> None:
         self._left_out = LeftOut(settings.name)
-        self._origin = Origin(settings, retried)
+        self._origin = HttpTransport(settings, retried)
         self._limit = settings.max_result
         self._within = settings.connect.total_seconds()
         self._channels: set[SseChannel] = set()

@@ -1,6 +1,6 @@
 """Connection pool of one server: `Pool` opens connections on demand and reuses idle ones.
 
-For each request `Origin` calls `take`, and `dial` if there is no idle connection. Each connection
+For each request `HttpTransport` calls `take`, and `dial` if there is no idle connection. Each connection
 reports to the pool, its `ConnectionObserver`. It calls `made` when it is open, and `keep` when its
 answer was read and it can be reused. It calls `forget` before it is closed, and `lost` after. The
 pool owns all of them: when `close` returns, there are none, not even one that was being opened.

@@ -1,6 +1,6 @@
 """Retries of failed connects: `Retrying` has the pauses, which double and vary.
 
-`Origin` decides which failure is retried. For each further attempt of a request it takes a pause
+`HttpTransport` decides which failure is retried. For each further attempt of a request it takes a pause
 from `pauses`, waits by `wait`, and reports by `tell`. A pause never outlasts the caller's timeout,
 and ends at `close`.
 """
@@ -41,7 +41,7 @@ class Retrying:
         """Wait for the pause, or until `close`, and return whether to make a further attempt.
 
         False at once if the loop time `until` would come first. After `close` there is no wait, and
-        `Origin` itself refuses the attempt.
+        the transport itself refuses the attempt.
         """
         if until is not None and asyncio.get_running_loop().time() + pause >= until:
             return False

@@ -1,23 +1,79 @@
-"""Streamable HTTP to one server: `HttpTransport`, where each request goes to one URL.
+"""HTTP to one server: `HttpTransport`, with one connection pool, retries and redirects.
 
-`transport_choice` creates one per server, and `http.HttpUpstream` closes it at the end. The
-sessions of both eras send through it (`sending`). `Origin` makes the single requests. The URL is
-the configured one. A redirect within the server's own origin replaces it, until the server answers
-404 at the new one.
+`client` creates one per server. The sessions of both eras send through it (`sending`). Each request
+goes to the configured URL. A redirect within the server's own origin replaces it, until the server
+answers 404 at the new one. A `Target` is one URL, and writes the head of a request. The transport
+stores no cookies and reads no environment. A request is repeated only while no byte of it may have
+been sent; `Retrying` has the pauses. No address appears in a failure. `sse` makes its requests by
+`request`.
 """
 
-from collections.abc import Callable
+import asyncio
+import re
+from collections.abc import Callable, Iterator
 from typing import Final
 
+from aiohttp import hdrs
+from aiohttp.http_parser import RawResponseMessage
+from aiohttp.streams import StreamReader
+from yarl import URL
+
+from taskgate.errors import UpstreamFailed, UpstreamReason
 from taskgate.protocol.faults import protocol_violation
+from taskgate.upstream import failures
 from taskgate.upstream.base import Outgoing
 from taskgate.upstream.beside import LeftOut
 from taskgate.upstream.settings import UpstreamSettings
 from taskgate.upstream.wire.answer import HttpIncoming
-from taskgate.upstream.wire.origin import Origin
+from taskgate.upstream.wire.connection import Connection
+from taskgate.upstream.wire.pool import Pool
+from taskgate.upstream.wire.retrying import Retrying
 
+REUSE_WITHIN: Final = 2.0
+"""Seconds for which an idle connection is reused. Servers close idle connections after five; a
+connection that may be closing must not get a call that is sent only once."""
+
+_UNMADE: Final = frozenset({UpstreamReason.UNREACHABLE.value, UpstreamReason.INTERNAL.value})
+"""Reasons of failures to get a connection, by the server's fault or the gateway's."""
+_FORBIDDEN: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
+_END: Final = "\r\n"
+_WITHOUT_LENGTH: Final = frozenset({"GET", "HEAD"})
+_REDIRECTS: Final = range(300, 400)
 UNKNOWN: Final = 404
 """The status by which a server says that it does not know the URL, or the session."""
+Answer = tuple[Connection, RawResponseMessage, StreamReader, "Target"]
+"""The connection of an answer, its head, the reader of its body, and the target that gave it. The
+caller that gets it must call `release` or `drop` of the connection."""
+
+
+class Target:
+    """One URL within a server's origin. A user name in it is dropped. Its creation raises
+    ValueError for an invalid URL."""
+
+    __slots__ = ("_same", "url")
+
+    def __init__(self, url: URL) -> None:
+        authority, path = url.host_port_subcomponent, url.raw_path_qs
+        if not authority or " " in path or not f"{authority}{path}".isprintable():
+            raise ValueError("not an absolute URL")
+        self.url = url
+        self._same = f" {path} HTTP/1.1\r\nHost: {authority}\r\nAccept-Encoding: identity\r\nUser-Agent: taskgate\r\n"
+
+    def head(self, outgoing: Outgoing) -> bytes:
+        """Return the head of a request. Raises ValueError for control characters, which could
+        inject another request."""
+        verb, body = outgoing.verb, outgoing.body
+        lines = list(map(": ".join, outgoing.headers.items()))
+        text = "".join((verb, *lines))
+        # Printable text contains no forbidden character, and that test is far cheaper.
+        if not text.isprintable() and _FORBIDDEN.search(text):
+            raise ValueError("a header holds a control character")
+        if body is not None:
+            lines.append(f"Content-Length: {len(body)}")
+        elif verb not in _WITHOUT_LENGTH:
+            lines.append("Content-Length: 0")
+        lines.append("\r\n")
+        return f"{verb}{self._same}{_END.join(lines)}".encode(errors="ignore")
 
 
 class HttpTransport:
@@ -27,22 +83,33 @@ class HttpTransport:
       must release it. Raises UpstreamFailed; an HTTP error status is not raised.
     - `close`: drops every connection.
 
-    `retried` is called with the reason of every further attempt to connect. Creating a transport
-    raises TlsFileRefused if a configured TLS file cannot be used.
+    `retried` is called with the reason of every further attempt to connect, except for health
+    checks. Creating a transport raises TlsFileRefused if a configured TLS file cannot be used.
     """
 
     def __init__(self, settings: UpstreamSettings, retried: Callable[[str], None] = lambda reason: None) -> None:
+        assert settings.url is not None, "an HTTP upstream has a URL"
+        self.configured: Final = Target(URL(settings.url))
+        """The URL that the operator configured."""
+        self._pool = Pool(
+            self.configured.url,
+            connect=settings.connect.total_seconds(),
+            reuse_within=REUSE_WITHIN,
+            tls=settings.tls,
+        )
+        self._retrying = Retrying(settings.retries, settings.name, retried)
+        self._closed = False
         self._left_out = LeftOut(settings.name)
         self._limit = settings.max_result
-        self._origin = Origin(settings, retried)
-        self._target = self._origin.configured
+        # The configured URL, or the one that a redirect has named.
+        self._target = self.configured
 
     async def send(self, outgoing: Outgoing) -> HttpIncoming:
         asked = self._target
-        connection, message, body, target = await self._origin.request(outgoing, asked)
+        connection, message, body, target = await self.request(outgoing, asked)
         if message.code == UNKNOWN:
             # The target of an earlier redirect may be gone: the next request tries the configured URL.
-            self._target = self._origin.configured
+            self._target = self.configured
         elif target is not asked:
             self._target = target
         try:
@@ -59,6 +126,64 @@ class HttpTransport:
             connection.drop()
             raise protocol_violation("its answer has an invalid Content-Type") from None
 
+    async def request(self, outgoing: Outgoing, target: Target) -> Answer:
+        """Send one request to `target`, and return its answer once the head has arrived.
+
+        Waits at most for the `first_byte` of the request. Connecting is tried as often as
+        configured; one that `only_listens` has one attempt. The request is written once, to the
+        first connection that is made. One redirect is followed, within the origin and if it does
+        not change the request. Raises UpstreamFailed for any other redirect; an error status is an
+        answer.
+        """
+        first_byte = outgoing.first_byte
+        until = None if first_byte is None else asyncio.get_running_loop().time() + first_byte.total_seconds()
+        pauses: Iterator[float] | None = None
+        was_redirected = False
+        while True:
+            if self._closed:
+                raise failures.let_go(dispatched=False)
+            try:
+                head = target.head(outgoing)
+            except ValueError:
+                # Control characters in a header: it can never be sent, so it is not tried again.
+                raise failures.unreachable() from None
+            try:
+                connection = self._pool.take() or await self._pool.dial(until)
+                message, body = await connection.ask(head, outgoing.body, until, outgoing.call)
+            except UpstreamFailed as failure:
+                # A stream is reopened by its reader, with its own pauses.
+                if failure.reason not in _UNMADE or outgoing.only_listens:
+                    raise
+                pauses = pauses or self._retrying.pauses()
+                pause = next(pauses, None)
+                if pause is None or not await self._retrying.wait(pause, until):
+                    raise
+                if not outgoing.checks:
+                    self._retrying.tell()
+                continue
+            if message.code not in _REDIRECTS:
+                return connection, message, body, target
+            connection.release()
+            inside = None
+            if message.code in failures.KEEPING_REDIRECTS and not was_redirected:
+                inside = self.inside(message.headers.get(hdrs.LOCATION), target)
+            if inside is None:
+                raise failures.redirected(message.code)
+            target, was_redirected, pauses = inside, True, None
+
+    def inside(self, location: str | None, target: Target) -> Target | None:
+        """Return the target of a reference seen at `target`; None if it is invalid or outside of
+        the origin."""
+        try:
+            url = target.url.join(URL(location or ""))
+            # `origin()` drops a user name, which must not be taken from a server either.
+            inside = bool(location) and url.origin() == self.configured.url.origin() and url.user is None
+            return Target(url.with_fragment(None)) if inside else None
+        except ValueError:
+            return None
+
     async def close(self) -> None:
         """Drop every connection; no further request can be sent."""
-        await self._origin.close()
+        self._closed = True
+        self._retrying.close()
+        await self._pool.close()

@@ -127,7 +127,7 @@ async def test_the_connection_that_was_used_last_is_used_next(server: RawServer,
 async def test_each_idle_connection_ends_by_itself_in_its_time(
     server: RawServer, transport_to: NewTransport, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("taskgate.upstream.wire.origin.REUSE_WITHIN", 0.1)
+    monkeypatch.setattr("taskgate.upstream.wire.transport.REUSE_WITHIN", 0.1)
     transport, loop = transport_to(server.url()), asyncio.get_running_loop()
     asking = [start(transport), start(transport)]
     lines = [await server.next(), await server.next()]
@@ -143,7 +143,7 @@ async def test_each_idle_connection_ends_by_itself_in_its_time(
 async def test_a_connection_that_should_have_ended_by_now_is_not_used(
     server: RawServer, transport_to: NewTransport, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("taskgate.upstream.wire.origin.REUSE_WITHIN", 0.02)
+    monkeypatch.setattr("taskgate.upstream.wire.transport.REUSE_WITHIN", 0.02)
     monkeypatch.setattr(Pool, "_sweep", lambda _: None)
     transport, loop = transport_to(server.url()), asyncio.get_running_loop()
     await answered(server, transport, DOCUMENT)

@@ -79,7 +79,7 @@ async def test_calls_one_after_another_share_a_connection(server: ScriptedServer
 async def test_a_connection_that_was_idle_for_long_is_not_used_again(
     server: ScriptedServer, new_caller_of, monkeypatch
 ) -> None:
-    monkeypatch.setattr("taskgate.upstream.wire.origin.REUSE_WITHIN", 0.05)
+    monkeypatch.setattr("taskgate.upstream.wire.transport.REUSE_WITHIN", 0.05)
     server.sessions = False
     caller = new_caller_of(server.url)
     await caller.call()
