@@ -19,7 +19,7 @@ from taskgate.protocol.modern.upstream import ModernUpstream
 from taskgate.upstream import failures
 from taskgate.upstream.base import POSTED, Incoming, Outgoing
 from taskgate.upstream.context import UpstreamContext
-from taskgate.upstream.legacy.session import HttpSession
+from taskgate.upstream.legacy.session import LegacySession
 
 PATIENCE: Final = timedelta(seconds=5)
 """Time that a server has to answer `server/discover`: silence means that it does not know the
@@ -37,7 +37,7 @@ class FoundSession(NamedTuple):
     """
 
     era: Era
-    session: HttpSession | None = None
+    session: LegacySession | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +48,7 @@ class EraProbe:
     """
 
     upstream_context: UpstreamContext
-    open: Callable[[], HttpSession]
+    open: Callable[[], LegacySession]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -121,7 +121,7 @@ class EraFinder:
             await session.close()
             raise
 
-    async def _find_era(self, session: HttpSession, upstream_context: UpstreamContext) -> FoundSession:
+    async def _find_era(self, session: LegacySession, upstream_context: UpstreamContext) -> FoundSession:
         """Send `initialize`, then `server/discover` if the answer leaves the era open."""
         loop = asyncio.get_running_loop()
         began = loop.time()
@@ -152,7 +152,7 @@ class EraFinder:
         upstream_context.reception.speaks_both(upstream_context.settings)
         return self._remember(era)
 
-    def _remember(self, era: Era, session: HttpSession | None = None) -> FoundSession:
+    def _remember(self, era: Era, session: LegacySession | None = None) -> FoundSession:
         """Make the era known to all sessions, and return it."""
         self.era = era
         return FoundSession(era, session)

@@ -25,8 +25,8 @@ from taskgate.upstream.era import EraFinder
 from taskgate.upstream.health import DEAF, GATEWAY, QUIET, Checks, HealthProbe, ProbeResult
 from taskgate.upstream.last_welcomes import LastWelcomes, Welcome, key_of, knows_callers
 from taskgate.upstream.lasting import Lasting
-from taskgate.upstream.legacy.adopting import Adoptions
-from taskgate.upstream.legacy.session import HttpSession
+from taskgate.upstream.legacy.resumption import AdoptedSessions
+from taskgate.upstream.legacy.session import LegacySession
 from taskgate.upstream.modern.session import ModernSession
 from taskgate.upstream.principal import PrincipalSource
 from taskgate.upstream.sending import CircuitGuard, SessionTransport
@@ -86,7 +86,7 @@ class HttpUpstream:
             outlives=settings.transport is TransportKind.HTTP,
         )
         self._modern = modern
-        self._adoptions = Adoptions()
+        self._adopted_sessions = AdoptedSessions()
         self._era = settings.era
         self._finder = EraFinder(modern)
         # Whether health checks have opened the circuit since they last found the server up. They do
@@ -142,8 +142,8 @@ class HttpUpstream:
             is_down=self._is_down,
         )
 
-        def legacy(unwelcome: Callable[[], None]) -> HttpSession:
-            return HttpSession(
+        def legacy(unwelcome: Callable[[], None]) -> LegacySession:
+            return LegacySession(
                 upstream_context,
                 listener=listener,
                 host=host,
@@ -151,7 +151,7 @@ class HttpUpstream:
                 lasting=lasting,
                 welcome=welcome,
                 unwelcome=unwelcome,
-                adoptions=self._adoptions,
+                adopted_sessions=self._adopted_sessions,
             )
 
         def modern(era_lost: Callable[[], None]) -> ModernSession:

@@ -24,7 +24,7 @@ from taskgate.upstream.calls import UpstreamCall
 from taskgate.upstream.context import UpstreamContext
 from taskgate.upstream.era import EraFinder, EraProbe
 from taskgate.upstream.last_welcomes import Welcome
-from taskgate.upstream.legacy.session import HttpSession
+from taskgate.upstream.legacy.session import LegacySession
 from taskgate.upstream.resume_points import Resumed, ResumePoint
 from taskgate.upstream.single import Abandoned, SingleFlight
 
@@ -36,7 +36,7 @@ class Makers:
     Their argument is a callback. The session calls it when the server may have left that era.
     """
 
-    legacy: Callable[[Callable[[], None]], HttpSession]
+    legacy: Callable[[Callable[[], None]], LegacySession]
     modern: Callable[[Callable[[], None]], UpstreamSession]
 
 

@@ -13,7 +13,7 @@ from helpers.upstream_calls import task_call
 from helpers.waiting import bounded, eventually
 from taskgate.errors import UpstreamFailed
 from taskgate.protocol.server_messages import Question
-from taskgate.upstream.legacy import resuming
+from taskgate.upstream.legacy import event_streams
 from taskgate.upstream.resume_points import Resumed, ResumePoint
 from unit.upstream.conftest import EVERYTHING, Caller, Ear, new_caller
 
@@ -24,9 +24,9 @@ FORM = Question("elicitation/create", None)
 @pytest.fixture(autouse=True)
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     """No test waits longer than it must."""
-    monkeypatch.setattr(resuming, "PAUSE", 0.01)
-    monkeypatch.setattr(resuming, "PAUSE_LEAST", 0.005)
-    monkeypatch.setattr(resuming, "PAUSE_GROWN", 0.02)
+    monkeypatch.setattr(event_streams, "PAUSE", 0.01)
+    monkeypatch.setattr(event_streams, "WISHED_LEAST", 0.005)
+    monkeypatch.setattr(event_streams, "PAUSE_GROWN", 0.02)
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ from taskgate.upstream.context import ModernUpstreamContext, Patience, UpstreamC
 from taskgate.upstream.credentials.speaking import Credentials
 from taskgate.upstream.era import EraFinder
 from taskgate.upstream.lasting import Lasting
-from taskgate.upstream.legacy.session import HttpSession
+from taskgate.upstream.legacy.session import LegacySession
 from taskgate.upstream.modern.session import ModernSession
 from taskgate.upstream.principal import Principal
 from taskgate.upstream.sending import SessionTransport
@@ -80,7 +80,7 @@ class House:
     def of_any_era(self, finder: EraFinder, principal: str = "alice") -> Guest:
         """A session with a server whose era `finder` finds."""
         legacy, modern = self.guest(principal), self.modern(principal)
-        assert isinstance(legacy.session, HttpSession)
+        assert isinstance(legacy.session, LegacySession)
         makers = Makers(legacy=lambda _: legacy.session, modern=lambda _: modern.session)  # type: ignore[arg-type,return-value]
         upstream_context = legacy.session._upstream_context
         self.guests.append(
@@ -127,7 +127,7 @@ class House:
             )
             session = ModernSession(upstream_context, **rest)
         else:
-            session = HttpSession(
+            session = LegacySession(
                 UpstreamContext(dialect=LegacyUpstream("1.0", ExtensionPolicy()), **shared), unwelcome=_nothing, **rest
             )
         guest = Guest(session, heard)

@@ -11,7 +11,7 @@ from helpers.lasting_tool import LastingTool
 from helpers.scripted_upstream import ScriptedServer, progress_note
 from helpers.waiting import bounded, eventually
 from taskgate.upstream.http import HttpUpstream
-from taskgate.upstream.legacy import asides
+from taskgate.upstream.legacy import background_posts
 from taskgate.upstream.resume_points import Resumed, ResumePoint
 from unit.upstream.adopting import DONE, FORM, Before, after, before, going_on, hasty, tool
 from unit.upstream.asking import ACCEPTED, question
@@ -40,14 +40,14 @@ async def test_a_place_is_told_only_once_the_server_has_what_was_answered_before
 ) -> None:
     """Whoever goes on from there is not asked again what was asked before."""
     arrives = asyncio.Event()
-    monkeypatch.setattr(asides, "PAUSES", (0.01,))
-    say = asides.BackgroundPosts._arrived
+    monkeypatch.setattr(background_posts, "PAUSES", (0.01,))
+    say = background_posts.BackgroundPosts._arrived
 
-    async def late(self: asides.BackgroundPosts, *message: Any) -> bool:
+    async def late(self: background_posts.BackgroundPosts, *message: Any) -> bool:
         await arrives.wait()
         return await say(self, *message)
 
-    monkeypatch.setattr(asides.BackgroundPosts, "_arrived", late)
+    monkeypatch.setattr(background_posts.BackgroundPosts, "_arrived", late)
     asking = asyncio.create_task(before.call.ask(question("q")))
     await before.placed(2)
     before.ear.questions[0].answer(ACCEPTED)

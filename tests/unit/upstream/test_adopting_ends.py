@@ -17,7 +17,7 @@ from taskgate.domain.versions import Era, Peer, Revision
 from taskgate.errors import UpstreamFailed
 from taskgate.upstream import failures
 from taskgate.upstream.context import first_id
-from taskgate.upstream.legacy import resuming
+from taskgate.upstream.legacy import event_streams
 from taskgate.upstream.resume_points import Resumed, ResumePoint
 from taskgate.upstream.settings import TransportKind
 from unit.upstream.adopting import DONE, Before, after, before, going_on, gone, hasty, tool
@@ -131,7 +131,7 @@ async def test_a_stream_that_another_connection_has_is_waited_for(
     async def taken(request: Any) -> Any:
         nonlocal tries
         tries += 1
-        return await goes_on(request) if tries > 2 * resuming.MAX_FAILURES else web.Response(status=409)
+        return await goes_on(request) if tries > 2 * event_streams.MAX_FAILURES else web.Response(status=409)
 
     server.resume = taken
     before.call.answer(DONE)
@@ -164,10 +164,10 @@ async def test_what_fails_on_the_way_may_have_run_and_has_more_time_than_a_strea
         await sleep(0)
 
     await server.stop()
-    monkeypatch.setattr(resuming.asyncio, "sleep", noted)
+    monkeypatch.setattr(event_streams.asyncio, "sleep", noted)
     assert (await gone(after, before.resume_point)).dispatched
     # At once, after a pause, and then after pauses that have grown as far as they do.
-    assert pauses.count(0.02) == resuming.MAX_FAILURES_AFTER - 2
+    assert pauses.count(0.02) == event_streams.MAX_FAILURES_AFTER - 2
 
 
 @pytest.mark.parametrize("transport", TransportKind)

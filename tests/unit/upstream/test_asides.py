@@ -8,8 +8,8 @@ import pytest
 from helpers.waiting import bounded, eventually
 from taskgate.errors import UpstreamFailed
 from taskgate.upstream import failures
-from taskgate.upstream.legacy import asides as module
-from taskgate.upstream.legacy.asides import MAX_ASIDES, PAUSES, BackgroundPosts
+from taskgate.upstream.legacy import background_posts as module
+from taskgate.upstream.legacy.background_posts import MAX_POSTS, PAUSES, BackgroundPosts
 from taskgate.upstream.principal import Principal
 
 ALICE = Principal(context="alice")
@@ -35,7 +35,7 @@ class Line:
 async def test_what_may_be_dropped_is_dropped_while_too_much_is_on_its_way_and_nothing_else() -> None:
     line = Line()
     asides = BackgroundPosts(line.send)
-    numbers = [str(number) for number in range(MAX_ASIDES + 3)]
+    numbers = [str(number) for number in range(MAX_POSTS + 3)]
     for number in numbers:
         asides.say(number, droppable=True)
     asides.say("answer")
@@ -43,7 +43,7 @@ async def test_what_may_be_dropped_is_dropped_while_too_much_is_on_its_way_and_n
     line.opens.set()
     async with bounded():
         await asides.sent()
-    assert line.sent == [*numbers[:MAX_ASIDES], "answer", "another"]
+    assert line.sent == [*numbers[:MAX_POSTS], "answer", "another"]
     asides.say("later", droppable=True)
     async with bounded():
         await asides.sent()
@@ -154,7 +154,7 @@ async def test_what_is_no_answer_is_sent_once_whatever_comes_of_it() -> None:
 async def test_an_answer_is_not_dropped_however_much_is_on_its_way_and_can_be_given_up_between_tries() -> None:
     server, line = Server(503), Line()
     crowded = BackgroundPosts(line.send)
-    for number in range(MAX_ASIDES):
+    for number in range(MAX_POSTS):
         crowded.say(str(number))
     crowded.answer("answer", None)
     line.opens.set()

@@ -12,7 +12,7 @@ from helpers.scripted_tasks import RELATED, ScriptedTasks
 from helpers.scripted_upstream import ScriptedServer, note
 from helpers.waiting import bounded, eventually
 from requirements import covers
-from taskgate.upstream.legacy import attribution, native
+from taskgate.upstream.legacy import questions, server_tasks
 from unit.upstream.asking import question
 from unit.upstream.conftest import Caller, Ear
 from unit.upstream.natively import DONE, running
@@ -78,7 +78,7 @@ async def test_one_that_names_a_task_nobody_made_is_for_no_call_once_all_are_kno
 async def test_one_is_not_kept_for_long(
     server: ScriptedServer, asked: Caller, tasks: ScriptedTasks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(attribution, "PATIENCE", 0.05)
+    monkeypatch.setattr(questions, "PATIENCE", 0.05)
     async with making(asked, tasks):
         await says(server, about("theirs-0002"))
         await eventually(lambda: asked.heard.of_session.questions)
@@ -120,7 +120,7 @@ async def test_one_that_is_withdrawn_while_it_is_kept_is_not_asked(
 async def test_one_that_is_kept_when_the_session_ends_is_not_asked(
     server: ScriptedServer, asked: Caller, tasks: ScriptedTasks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(native, "SIGN_OF_LIFE", timedelta(seconds=0.05))
+    monkeypatch.setattr(server_tasks, "SIGN_OF_LIFE", timedelta(seconds=0.05))
     async with making(asked, tasks) as ears:
         await says(server, about("theirs-0001"))
         async with bounded():
@@ -131,7 +131,7 @@ async def test_one_that_is_kept_when_the_session_ends_is_not_asked(
 async def test_not_more_are_kept_than_may_be_open(
     server: ScriptedServer, asked: Caller, tasks: ScriptedTasks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(attribution, "MAX_OPEN", 1)
+    monkeypatch.setattr(questions, "MAX_OPEN", 1)
     async with making(asked, tasks):
         await says(server, about("theirs-0001", "a"), about("theirs-0001", "b"))
         assert [each.question.method for each in asked.heard.of_session.questions] == ["elicitation/create"]

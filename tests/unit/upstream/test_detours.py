@@ -16,7 +16,7 @@ from taskgate.domain.versions import Peer, Revision
 from taskgate.errors import UpstreamFailed
 from taskgate.upstream.call_listener import ServerQuestion
 from taskgate.upstream.calls import UpstreamCall
-from taskgate.upstream.legacy.detours import MAX_ROUNDS
+from taskgate.upstream.legacy.url_elicitation import MAX_ROUNDS
 from unit.upstream.conftest import EVERYTHING, Caller, Ear, new_caller
 from unit.upstream.eras import in_turn, refuses
 
@@ -193,7 +193,7 @@ async def test_the_second_try_has_what_is_left_of_the_calls_time(
 ) -> None:
     server.script["pay"] = in_turn(wants(request_context()), result({"content": []}))
     ceilings: list[float] = []
-    natives = modern.session._natives  # type: ignore[attr-defined]
+    natives = modern.session._server_tasks  # type: ignore[attr-defined]
     reach = natives._reach
 
     async def recording(call: Any, *listener: Any, **more: Any) -> Any:

@@ -84,14 +84,14 @@ async def test_a_closed_transport_leaves_no_connection(server: RawServer, transp
     await line.request()
     if when != "before the head":
         await line.say(JSON + b"Content-Length: 2\r\n\r\n{")
-        await eventually(lambda: any(connection._body for connection in transport._origin._pool._standing))
+        await eventually(lambda: any(connection._body for connection in transport._pool._standing))
     if when == "after it":
         await line.say(b"}")
         async with bounded():
             assert await asking == (200, [b"{}"])
     async with bounded():
         await transport.close()
-    assert not transport._origin._pool._standing
+    assert not transport._pool._standing
     assert await line.at_end()
     if when != "after it":
         assert await failure_of(asking) == ("closed", True)
@@ -159,5 +159,5 @@ async def test_a_server_is_spoken_to_over_tls_where_its_certificate_is_trusted(
         assert (status, messages) == (200, [b"{}"])
         await answer_again(line, transport)
         line.writer.close()
-        await eventually(lambda: not transport._origin._pool._standing)
+        await eventually(lambda: not transport._pool._standing)
         await transport.close()

@@ -15,7 +15,7 @@ from taskgate.protocol.messages import Params
 from taskgate.upstream import lasting
 from taskgate.upstream.calls import UpstreamCall
 from taskgate.upstream.lasting import Lasting
-from taskgate.upstream.legacy import talk as talking
+from taskgate.upstream.legacy import connection as talking
 from unit.upstream.conftest import Caller
 
 ALL = {"resources": {"subscribe": True}, "logging": {}, "tools": {}}

@@ -10,7 +10,7 @@ from helpers.scripted_replies import Turn, result
 from helpers.scripted_upstream import Hold, ScriptedServer, breaks_off, error, resets, status
 from helpers.waiting import bounded
 from taskgate.errors import UpstreamFailed
-from taskgate.upstream.legacy.talk import DYING
+from taskgate.upstream.legacy.connection import DYING
 from unit.upstream.conftest import Caller
 
 
@@ -131,7 +131,7 @@ async def test_many_calls_after_a_cancel_ask_once(server: ScriptedServer, caller
 async def test_a_server_that_never_answers_that_is_asked_once(
     server: ScriptedServer, caller: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("taskgate.upstream.legacy.talk.SIGN_OF_LIFE", timedelta(milliseconds=50))
+    monkeypatch.setattr("taskgate.upstream.legacy.connection.SIGN_OF_LIFE", timedelta(milliseconds=50))
     await cancel(server, caller)
     server.methods["ping"] = Hold()
     async with bounded():

@@ -12,7 +12,7 @@ from helpers.waiting import bounded, eventually
 from requirements import covers
 from taskgate.upstream.base import Outgoing
 from taskgate.upstream.http import HttpTransport
-from taskgate.upstream.legacy import listening
+from taskgate.upstream.legacy import event_streams
 from unit.upstream.conftest import Caller
 
 
@@ -44,7 +44,7 @@ SAID = event(note("notifications/message", level="info", data="said"))
 async def test_the_sessions_stream_goes_on_from_its_last_event(
     server: ScriptedServer, caller: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(listening, "PAUSE_FIRST", 0.001)
+    monkeypatch.setattr(event_streams, "PAUSE_FIRST", 0.001)
     own = Own(server, b"id: a\n" + SAID, SAID, b"id: b\n" + SAID, SAID)
     await caller.session.open()
     await eventually(lambda: len(caller.heard.session) == 4)
@@ -54,7 +54,7 @@ async def test_the_sessions_stream_goes_on_from_its_last_event(
 async def test_a_server_that_forgot_the_event_is_asked_for_a_new_stream(
     server: ScriptedServer, caller: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(listening, "PAUSE_FIRST", 0.001)
+    monkeypatch.setattr(event_streams, "PAUSE_FIRST", 0.001)
     own = Own(server, b"id: a\n" + SAID, 503, 404, SAID)
     await caller.session.open()
     await eventually(lambda: len(caller.heard.session) == 2)
@@ -64,7 +64,7 @@ async def test_a_server_that_forgot_the_event_is_asked_for_a_new_stream(
 async def test_a_server_that_has_no_stream_any_more_is_left_alone(
     server: ScriptedServer, caller: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(listening, "PAUSE_FIRST", 0.001)
+    monkeypatch.setattr(event_streams, "PAUSE_FIRST", 0.001)
     own = Own(server, b"id: a\n" + SAID, 405, 405, SAID)
     talk = await caller.session._open()
     assert talk.stream is not None
@@ -76,7 +76,7 @@ async def test_a_server_that_has_no_stream_any_more_is_left_alone(
 async def test_the_sessions_stream_comes_back_when_its_server_wished(
     server: ScriptedServer, caller: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(listening, "PAUSE_FIRST", 1000.0)
+    monkeypatch.setattr(event_streams, "PAUSE_FIRST", 1000.0)
     own = Own(server, b"retry: 1\nid: a\n" + SAID, b"retry: 1\n" + SAID, SAID)
     await caller.session.open()
     await eventually(lambda: len(caller.heard.session) == 3)

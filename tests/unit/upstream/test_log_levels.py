@@ -10,7 +10,7 @@ from helpers.upstream_calls import task_call
 from helpers.waiting import bounded
 from taskgate.errors import UpstreamFailed
 from taskgate.upstream.calls import UpstreamCall
-from taskgate.upstream.legacy import talk as talking
+from taskgate.upstream.legacy import connection as talking
 from unit.upstream.conftest import Caller, call_params
 
 

@@ -24,7 +24,7 @@ from helpers.waiting import bounded, eventually
 from requirements import covers
 from taskgate.domain.events import CallSucceeded
 from taskgate.upstream import looks
-from taskgate.upstream.legacy import asides, native
+from taskgate.upstream.legacy import background_posts, server_tasks
 from unit.upstream.asking import ACCEPTED, question
 from unit.upstream.conftest import EVERYTHING, Caller, Ear
 from unit.upstream.natively import DONE, end_of, failure_of, running
@@ -48,7 +48,7 @@ async def test_a_call_that_is_given_up_is_cancelled_by_the_name_of_its_task(
 async def test_a_cancel_that_its_server_does_not_take_for_now_is_sent_again(
     caller: Caller, tasks: ScriptedTasks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(asides, "PAUSES", (0.01, 0.01))
+    monkeypatch.setattr(background_posts, "PAUSES", (0.01, 0.01))
     tasks.instead["tasks/cancel"] = [status(503), resets()]
     call = running(caller)
     await tasks.made()
@@ -119,7 +119,7 @@ async def test_a_session_that_ends_leaves_a_task_that_is_not_known_yet_to_whoeve
 async def test_a_call_that_is_given_up_while_it_is_asked_for_may_come_to_something_else(
     caller: Caller, tasks: ScriptedTasks, monkeypatch: pytest.MonkeyPatch, reply: Any
 ) -> None:
-    monkeypatch.setattr(native, "SIGN_OF_LIFE", timedelta(seconds=0.05))
+    monkeypatch.setattr(server_tasks, "SIGN_OF_LIFE", timedelta(seconds=0.05))
     hold = Hold()
     tasks.instead["tools/call"] = [hold]
     call = running(caller)
@@ -137,7 +137,7 @@ async def test_a_call_that_is_given_up_before_it_left_does_not_leave(
     server: ScriptedServer, caller: Caller, tasks: ScriptedTasks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await caller.session.open()
-    natives, begun, ends = caller.session._natives, asyncio.Event(), asyncio.Event()  # type: ignore[attr-defined]
+    natives, begun, ends = caller.session._server_tasks, asyncio.Event(), asyncio.Event()  # type: ignore[attr-defined]
     reach = natives._reach
 
     async def slowly(*_: Any, **__: Any) -> Any:

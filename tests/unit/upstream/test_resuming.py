@@ -22,7 +22,7 @@ from helpers.scripted_upstream import (
 from helpers.waiting import bounded, eventually
 from requirements import covers
 from taskgate.errors import UpstreamFailed
-from taskgate.upstream.legacy import resuming
+from taskgate.upstream.legacy import event_streams
 from unit.upstream.conftest import Caller
 
 
@@ -44,8 +44,8 @@ async def failure_of(caller: Caller, tool: str) -> UpstreamFailed:
 @pytest.fixture(autouse=True)
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     """No test waits longer than it must."""
-    monkeypatch.setattr(resuming, "PAUSE", 0.01)
-    monkeypatch.setattr(resuming, "PAUSE_LEAST", 0.005)
+    monkeypatch.setattr(event_streams, "PAUSE", 0.01)
+    monkeypatch.setattr(event_streams, "WISHED_LEAST", 0.005)
 
 
 @covers("H-LEG-13")
@@ -148,18 +148,18 @@ async def test_a_server_that_does_not_go_on_has_lost_the_call(
 
 
 async def test_a_server_that_is_away_for_a_moment_is_asked_again(server: ScriptedServer, caller: Caller) -> None:
-    few = [503] * (resuming.MAX_FAILURES - 1)
+    few = [503] * (event_streams.MAX_FAILURES - 1)
     server.script["away"] = away = Chapters([], *few, [], *few, [answer])
     async with bounded():
         assert (await caller.call("away")).error is None
-    assert len(away.asked) == 2 * resuming.MAX_FAILURES
+    assert len(away.asked) == 2 * event_streams.MAX_FAILURES
 
 
 async def test_a_server_that_stays_away_has_lost_the_call(server: ScriptedServer, caller: Caller) -> None:
-    server.script["away"] = away = Chapters([], *[503] * resuming.MAX_FAILURES, [answer])
+    server.script["away"] = away = Chapters([], *[503] * event_streams.MAX_FAILURES, [answer])
     failure = await failure_of(caller, "away")
     assert (failure.reason, failure.dispatched) == ("closed", True)
-    assert len(away.asked) == resuming.MAX_FAILURES
+    assert len(away.asked) == event_streams.MAX_FAILURES
 
 
 async def test_connections_that_break_are_attempts_that_failed(server: ScriptedServer, caller: Caller) -> None:
@@ -180,13 +180,13 @@ async def test_connections_that_break_are_attempts_that_failed(server: ScriptedS
     server.script["away"] = begins
     failure = await failure_of(caller, "away")
     assert (failure.reason, failure.dispatched) == ("closed", True)
-    assert tries == resuming.MAX_FAILURES
+    assert tries == event_streams.MAX_FAILURES
 
 
 async def test_a_server_that_begins_late_is_waited_for(
     server: ScriptedServer, new_caller_of: Callable[..., Caller], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(resuming, "MAX_FAILURES", 1)
+    monkeypatch.setattr(event_streams, "MAX_FAILURES", 1)
     caller = new_caller_of(server.url, first_byte=timedelta(milliseconds=300))
     server.script["late"] = late = Chapters([], [answer])
     begins, tries = late._go_on, 0
@@ -273,4 +273,4 @@ class Over:
 @pytest.mark.parametrize(("milliseconds", "seconds"), [(None, None), (0, 0.005), (250, 0.25), (10**12, 300)])
 def test_a_pause_is_as_the_server_wishes_within_bounds(milliseconds: int | None, seconds: float | None) -> None:
     retry = None if milliseconds is None else timedelta(milliseconds=milliseconds)
-    assert resuming.wished(Over(retry)) == seconds  # type: ignore[arg-type]
+    assert event_streams.wished(Over(retry)) == seconds  # type: ignore[arg-type]

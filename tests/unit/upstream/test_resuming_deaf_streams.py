@@ -15,7 +15,7 @@ from helpers.scripted_upstream import ScriptedServer, open_stream, progress_note
 from helpers.waiting import bounded, eventually
 from taskgate.errors import UpstreamFailed
 from taskgate.upstream.base import Incoming, Outgoing
-from taskgate.upstream.legacy import resuming
+from taskgate.upstream.legacy import event_streams
 from taskgate.upstream.resume_points import Resumed
 from unit.upstream.adopting import DONE, Before, after, before, going_on, hasty
 from unit.upstream.conftest import Caller, Ear, new_caller
@@ -56,8 +56,8 @@ def is_over(request: web.Request) -> bool:
 @pytest.fixture(autouse=True)
 def soon(hasty: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Streams are silent for long before anybody would notice."""
-    monkeypatch.setattr(resuming, "SILENCE", 0.02)
-    monkeypatch.setattr(resuming, "SILENCE_GROWN", 0.04)
+    monkeypatch.setattr(event_streams, "SILENCE", 0.02)
+    monkeypatch.setattr(event_streams, "SILENCE_GROWN", 0.04)
 
 
 @pytest.fixture
@@ -127,13 +127,13 @@ async def test_a_stream_that_never_broke_is_left_alone(tool: DeafTool, caller: C
 async def test_refusals_of_the_moment_are_met_with_the_patience_for_what_might_have_been_good(
     tool: DeafTool, caller: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(resuming, "PAUSE_GROWN", 0.02)
+    monkeypatch.setattr(event_streams, "PAUSE_GROWN", 0.02)
     calling = asyncio.create_task(caller.run("long"))
     call = await tool.called()
     await eventually(lambda: caller.heard.of_calls.footholds)
     call.cut()
     await asked(tool, 1)
-    tool.refusals = [503] * resuming.MAX_FAILURES
+    tool.refusals = [503] * event_streams.MAX_FAILURES
     await eventually(lambda: not tool.refusals)
     call.answer(DONE)
     async with bounded():
@@ -204,7 +204,7 @@ class Parts:
         return next(self._parts)
 
 
-class Noted(resuming.UntilSilent):
+class Noted(event_streams.UntilSilent):
     """Notes what would be waited for."""
 
     silences: list[float]
@@ -229,17 +229,17 @@ async def test_a_silent_stream_is_asked_for_less_and_less_often_until_something_
     async def read(messages: AsyncIterator[bytes]) -> bytes | None:
         return [message async for message in messages].count(b"answer") or None
 
-    monkeypatch.setattr(resuming.asyncio, "sleep", noted)
-    monkeypatch.setattr(resuming, "SILENCE", 15.0)
-    monkeypatch.setattr(resuming, "SILENCE_GROWN", 60.0)
-    monkeypatch.setattr(resuming, "UntilSilent", Noted)
+    monkeypatch.setattr(event_streams.asyncio, "sleep", noted)
+    monkeypatch.setattr(event_streams, "SILENCE", 15.0)
+    monkeypatch.setattr(event_streams, "SILENCE_GROWN", 60.0)
+    monkeypatch.setattr(event_streams, "UntilSilent", Noted)
     monkeypatch.setattr(Noted, "silences", [], raising=False)
     parts = Parts(Part(), Part(), Part(), Part(b"progress"), Part(), Part(b"answer"))
     listening = Outgoing(verb="GET", headers={}, idle=None if idle is None else timedelta(seconds=idle))
-    assert await resuming.go_on(parts, listening, resuming.behind("7"), read)  # type: ignore[arg-type]
+    assert await event_streams.go_on(parts, listening, event_streams.behind("7"), read)  # type: ignore[arg-type]
     assert Noted.silences == grown
     # What the server wished for between streams that it ends is nothing that it wished for here.
-    assert pauses == [0.0, *[resuming.PAUSE_LEAST] * 5]
+    assert pauses == [0.0, *[event_streams.WISHED_LEAST] * 5]
 
 
 class Halves(Part):
@@ -258,6 +258,6 @@ class Halves(Part):
 
 
 async def test_half_a_message_of_which_no_more_comes_is_silence() -> None:
-    heard = resuming.UntilSilent(Halves(), 15.0)
+    heard = event_streams.UntilSilent(Halves(), 15.0)
     assert [message async for message in heard] == []
     assert (heard.fell_silent, heard.was_heard) == (True, False)

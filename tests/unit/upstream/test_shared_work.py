@@ -12,7 +12,7 @@ from helpers.scripted_upstream import ScriptedServer
 from helpers.waiting import bounded, eventually
 from taskgate.clock import SystemClock
 from taskgate.upstream.base import Transport
-from taskgate.upstream.legacy.listening import ServerStream
+from taskgate.upstream.legacy.event_streams import ServerStream
 from taskgate.upstream.settings import UpstreamObserver, UpstreamTls
 from taskgate.upstream.single import SingleFlight
 from taskgate.upstream.wire.connection import Connection

@@ -20,7 +20,7 @@ from helpers.scripted_upstream import (
 )
 from helpers.waiting import bounded, eventually
 from requirements import covers
-from taskgate.upstream.legacy import listening
+from taskgate.upstream.legacy import event_streams
 from unit.upstream.conftest import Ear
 
 QUESTIONS = {
@@ -128,7 +128,7 @@ async def test_the_first_of_two_answers_wins(server: ScriptedServer, caller) -> 
 
 
 async def test_a_broken_get_stream_is_opened_again(server: ScriptedServer, caller, monkeypatch) -> None:
-    monkeypatch.setattr(listening, "PAUSE_FIRST", 0.01)
+    monkeypatch.setattr(event_streams, "PAUSE_FIRST", 0.01)
     await caller.session.open()
     await server.streaming()
     server.cut_streams()
@@ -146,7 +146,7 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     at_once = asyncio.sleep
 
     async def remember(seconds: float) -> None:
-        if seconds >= listening.PAUSE_FIRST / 2:
+        if seconds >= event_streams.PAUSE_FIRST / 2:
             taken.append(seconds)
         await at_once(0)
 

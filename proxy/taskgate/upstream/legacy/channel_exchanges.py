@@ -26,7 +26,7 @@ from taskgate.upstream.context import UpstreamContext
 from taskgate.upstream.duplex.pending import OK, Receipt
 from taskgate.upstream.duplex.session import ChannelSession, NotificationReader
 from taskgate.upstream.duplex.transport import ChannelSender, ChannelTransport
-from taskgate.upstream.legacy.exchanges import read_stream, response_in
+from taskgate.upstream.legacy.event_streams import read_stream, response_in
 from taskgate.upstream.principal import Principal
 from taskgate.upstream.settings import UpstreamObserver
 

@@ -1,9 +1,9 @@
-"""Session with a legacy server as the gateway uses it: `HttpSession`, an `UpstreamSession`.
+"""Session with a legacy server as the gateway uses it: `LegacySession`, an `UpstreamSession`.
 
-It opens a connection (`Talk`) on first use, and another one after the server ended that. The call
-that notices the end fails, and the next one opens a new connection. No call is sent twice: only a
-call of which nothing was sent yet is repeated. A call that another process resumes stays at the
-server when the session is closed. Created by `http` and `session_of_any_era`.
+It opens a connection (`SessionConnection`) on first use, and another one after the server ended
+that. The call that notices the end fails, and the next one opens a new connection. No call is sent
+twice: only a call of which nothing was sent yet is repeated. A call that another process resumes
+stays at the server when the session is closed.
 """
 
 import asyncio
@@ -27,14 +27,12 @@ from taskgate.upstream.catalogue import read_catalogue, what_is_left
 from taskgate.upstream.context import UpstreamContext
 from taskgate.upstream.last_welcomes import Welcome
 from taskgate.upstream.lasting import LASTING, Lasting
-from taskgate.upstream.legacy.adopting import Adopting, Adoptions
-from taskgate.upstream.legacy.audience import Audience
-from taskgate.upstream.legacy.beginning import Beginnings
-from taskgate.upstream.legacy.conversation import Conversation
-from taskgate.upstream.legacy.detours import Detours
-from taskgate.upstream.legacy.native import MAY_BE, MUST_BE, Natives, Reach
-from taskgate.upstream.legacy.talk import Talk, is_strange
+from taskgate.upstream.legacy.connection import ConnectionOpener, SessionConnection, is_strange
+from taskgate.upstream.legacy.conversation import Audience, Conversation
+from taskgate.upstream.legacy.resumption import AdoptedSessions, CallResumption
+from taskgate.upstream.legacy.server_tasks import MAY_BE, MUST_BE, Reach, ServerTasks
 from taskgate.upstream.legacy.told import ToldTools
+from taskgate.upstream.legacy.url_elicitation import UrlElicitations
 from taskgate.upstream.resume_points import NextRound
 from taskgate.upstream.single import Abandoned, SingleFlight
 
@@ -42,12 +40,12 @@ _TAKING_LONG: Final = frozenset({TOOLS_CALL, TASKS_RESULT})
 """Methods whose answer may take long, so that the wait for a response head is not bounded."""
 
 
-class HttpSession:
+class LegacySession:
     """One session with one server, for one host session or task.
 
     `listener` gets what belongs to no call; `host` is the host that can be asked, if any. The
     settings in `lasting` are sent again in each new connection. `unwelcome` is called whenever an
-    answer shows that the server may have left the legacy era. `adoptions` is shared by all sessions
+    answer shows that the server may have left the legacy era. `adopted_sessions` is shared by all sessions
     with the server.
     """
 
@@ -63,7 +61,7 @@ class HttpSession:
         lasting: Lasting,
         unwelcome: Callable[[], None],
         welcome: Welcome,
-        adoptions: Adoptions | None = None,
+        adopted_sessions: AdoptedSessions | None = None,
     ) -> None:
         self._upstream_context = upstream_context
         self.outcome = upstream_context.dialect.outcome
@@ -71,12 +69,12 @@ class HttpSession:
         self._clock = clock
         self._catalogue = SingleFlight(self._read_catalogue)
         self._told = ToldTools(upstream_context.dialect)
-        self._detours = Detours(upstream_context.dialect, host)
+        self._url_elicitations = UrlElicitations(upstream_context.dialect, host)
         self._lasting = lasting
         self._unwelcome = unwelcome
         self._welcome = welcome
         audience = Audience(listener=listener, host=host, catalogue_changed=self._forget_tools)
-        beginnings = Beginnings(
+        opener = ConnectionOpener(
             upstream_context,
             audience,
             clock=clock,
@@ -85,10 +83,12 @@ class HttpSession:
             unwelcome=unwelcome,
             lost=self._lose_conversation,
         )
-        self._talk = SingleFlight(beginnings.begin)
-        reach = Reach(self._ask, lambda: self._talk.value, self._made_ready, self.listed, self.tools)
-        self._natives = Natives(upstream_context, reach)
-        self._adopting = Adopting(upstream_context, adoptions or Adoptions(), talk=self._talk, adopt=beginnings.adopt)
+        self._connection = SingleFlight(opener.begin)
+        reach = Reach(self._ask, lambda: self._connection.value, self._made_ready, self.listed, self.tools)
+        self._server_tasks = ServerTasks(upstream_context, reach)
+        self._resumption = CallResumption(
+            upstream_context, adopted_sessions or AdoptedSessions(), connection=self._connection, adopt=opener.adopt
+        )
         self._dropping: set[asyncio.Task[None]] = set()
         self._closed = False
 
@@ -114,13 +114,13 @@ class HttpSession:
             track, text, kinds = upstream_context.dialect.with_token_slot, params.head, MAY_BE
             call.params = params = track(text) if len(text) <= LARGE else await in_thread(partial(track, text))
             if call.resumes is not None:
-                return await self._natives.go_on(call, listener, call.resumes, self._adopting)
-        talk, ask = self._talk.value, self._ask
-        if call.tool is not None and params is not None and (talk is None or talk.makes_tasks):
-            ask = partial(self._natives.ask, kinds=kinds)
+                return await self._server_tasks.go_on(call, listener, call.resumes, self._resumption)
+        connection, ask = self._connection.value, self._ask
+        if call.tool is not None and params is not None and (connection is None or connection.makes_tasks):
+            ask = partial(self._server_tasks.ask, kinds=kinds)
         response = await ask(call, listener)
         if response.error is not None:
-            response = await self._detours.after(call, listener, response, ask)
+            response = await self._url_elicitations.after(call, listener, response, ask)
         if response.error is None:
             if method in LASTING:
                 self._lasting.note(method, params)
@@ -131,9 +131,9 @@ class HttpSession:
 
     def tell(self, notification: Notification) -> None:
         """Drops also notifications that need a capability which the host did not declare."""
-        talk, dialect = self._talk.value, self._upstream_context.dialect
-        if talk is not None and dialect.allows_notification(notification, self._host):
-            talk.conversation.say(dialect.notification(notification), droppable=True)
+        connection, dialect = self._connection.value, self._upstream_context.dialect
+        if connection is not None and dialect.allows_notification(notification, self._host):
+            connection.conversation.say(dialect.notification(notification), droppable=True)
 
     async def tools(self) -> Mapping[str, ListedTool]:
         try:
@@ -155,23 +155,23 @@ class HttpSession:
         if self._closed:
             return
         self._closed = True
-        self._detours.end()
-        await self._natives.close()
+        self._url_elicitations.end()
+        await self._server_tasks.close()
         await self._catalogue.close()
-        talk = self._talk.value
-        await self._talk.close()
+        connection = self._connection.value
+        await self._connection.close()
         # An adopted connection may have other users.
-        if talk is not None and not await self._adopting.gave_back(talk):
-            await talk.end()
+        if connection is not None and not await self._resumption.gave_back(connection):
+            await connection.end()
         if self._dropping:
             await asyncio.wait(tuple(self._dropping))
 
-    async def _open(self) -> Talk:
+    async def _open(self) -> SessionConnection:
         """Return the current connection; open one if there is none. Raises UpstreamFailed."""
         if self._closed:
             raise failures.let_go(dispatched=False)
         try:
-            return self._talk.value or await self._talk.get()
+            return self._connection.value or await self._connection.get()
         except UpstreamFailed as failure:
             # The call that needed the handshake was not sent.
             raise failures.unsent(failure) from None
@@ -195,11 +195,16 @@ class HttpSession:
         """
         upstream_context, clock, bounds = self._upstream_context, self._clock, call.bounds
         assert bounds is not None, "a request has its timeouts before it is sent"
-        began, talk = clock.elapsed(), self._talk.value
+        began, connection = clock.elapsed(), self._connection.value
         asked_at = asyncio.get_running_loop().time()
         # The last condition: there were cancellations, and the session may have died of one.
-        if talk is None or self._closed or call.log_level is not None or talk.conversation.cancels != talk.outlived:
-            talk, opening = await self._made_ready(call, bounds)
+        if (
+            connection is None
+            or self._closed
+            or call.log_level is not None
+            or connection.conversation.cancels != connection.outlived
+        ):
+            connection, opening = await self._made_ready(call, bounds)
             spent += opening
         first_byte = None if call.method in _TAKING_LONG else upstream_context.settings.first_byte
         pending = Call(next(upstream_context.ids), listener, bounds, principal=call.principal, spent=spent)
@@ -209,17 +214,17 @@ class HttpSession:
             if numbered is not None:
                 numbered(pending.id)
             text = upstream_context.dialect.call(pending.id, call.method, call.params)
-            response = await talk.conversation.ask(pending, text, first_byte=first_byte)
+            response = await connection.conversation.ask(pending, text, first_byte=first_byte)
             error = None if response.error is None else str(response.error_code)
             if response.error is not None:
                 self._expect_era(response)
         except UpstreamFailed as failure:
             error = failure.reason
-            is_over = not self._closed and await talk.is_over(failure)
+            is_over = not self._closed and await connection.is_over(failure)
             if is_over:
-                self._lose(talk)
+                self._lose(connection)
             elif isinstance(failure, failures.Unwelcome):
-                await self._check_era(talk)
+                await self._check_era(connection)
             if is_again or pending.sent or not is_over:
                 raise
             response = None
@@ -230,13 +235,13 @@ class HttpSession:
             spent += asyncio.get_running_loop().time() - asked_at
             return await self._ask(call, listener, spent=spent, numbered=numbered, is_again=True)
         if response.error is not None and is_strange(pending, response):
-            await self._check_era(talk)
+            await self._check_era(connection)
         return response
 
-    async def _check_era(self, talk: Talk) -> None:
+    async def _check_era(self, connection: SessionConnection) -> None:
         """Ping a server that may have left the legacy era, which is harmless; report it if it does
         not understand."""
-        if not self._closed and not await talk.is_understood():
+        if not self._closed and not await connection.is_understood():
             self._unwelcome()
 
     def _expect_era(self, response: Response) -> None:
@@ -245,7 +250,7 @@ class HttpSession:
             self._unwelcome()
             raise failures.session_lost()
 
-    async def _made_ready(self, call: UpstreamCall, bounds: CallBounds) -> tuple[Talk, float]:
+    async def _made_ready(self, call: UpstreamCall, bounds: CallBounds) -> tuple[SessionConnection, float]:
         """Return a connection that can take the request, and the seconds that this took.
 
         It is open, has survived all cancellations, and logs as the request wants. Raises
@@ -255,23 +260,23 @@ class HttpSession:
         began = loop.time()
         try:
             async with asyncio.timeout(bounds.first):
-                talk = await self._open()
-                if not await talk.outlives_cancels():
-                    self._lose(talk)
-                    talk = await self._open()
+                connection = await self._open()
+                if not await connection.outlives_cancels():
+                    self._lose(connection)
+                    connection = await self._open()
                 if call.log_level is not None:
-                    await talk.log_from(call.log_level, call.principal)
+                    await connection.log_from(call.log_level, call.principal)
         except TimeoutError:
             raise failures.too_late(dispatched=False) from None
-        return talk, loop.time() - began
+        return connection, loop.time() - began
 
     async def _read_catalogue(self) -> Mapping[str, ListedTool]:
-        talk = self._talk.value
+        connection = self._connection.value
         read = partial(read_catalogue, self._ask_for_page, self._upstream_context.dialect.read_tools)
         try:
             return await read(self._upstream_context.settings.catalogue)
         except UpstreamFailed:
-            if self._closed or talk is None or talk is self._talk.value:
+            if self._closed or connection is None or connection is self._connection.value:
                 raise
         # The server ended the session meanwhile; reading the list again is harmless.
         return await read(self._upstream_context.settings.catalogue)
@@ -286,19 +291,19 @@ class HttpSession:
 
     def _lose_conversation(self, conversation: Conversation) -> None:
         """Drop a conversation whose end the GET stream showed. So the next call need not fail."""
-        talk = self._talk.value
-        if talk is not None and talk.conversation is conversation:
-            self._lose(talk)
+        connection = self._connection.value
+        if connection is not None and connection.conversation is conversation:
+            self._lose(connection)
 
-    def _lose(self, talk: Talk) -> None:
+    def _lose(self, connection: SessionConnection) -> None:
         """Drop a connection that the server ended; the next call opens another. Only the first
         report counts."""
-        if self._talk.value is not talk:
+        if self._connection.value is not connection:
             return
-        self._talk.forget()
-        self._adopting.lost()
+        self._connection.forget()
+        self._resumption.lost()
         self._forget_tools()
         self._upstream_context.observer.session_lost()
-        dropping = asyncio.get_running_loop().create_task(talk.drop())
+        dropping = asyncio.get_running_loop().create_task(connection.drop())
         self._dropping.add(dropping)
         dropping.add_done_callback(self._dropping.discard)

@@ -1,6 +1,6 @@
 """Cache of the tools that the host was last told of: `ToldTools`, one per session.
 
-`HttpSession` gives it each response to `tools/list` that goes to the host. So `HttpSession.listed`
+`LegacySession` gives it each response to `tools/list` that goes to the host. So `LegacySession.listed`
 knows the tools before the session has read the whole catalogue itself.
 """
 

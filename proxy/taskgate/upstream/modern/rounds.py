@@ -25,11 +25,10 @@ from taskgate.system.offload import LARGE, in_thread
 from taskgate.upstream import failures
 from taskgate.upstream.calls import Call
 from taskgate.upstream.context import ModernUpstreamContext
-from taskgate.upstream.modern.catalogue import Catalogue
-from taskgate.upstream.modern.discovery import Discovery
+from taskgate.upstream.modern.discovery import Catalogue, Discovery
 from taskgate.upstream.modern.exchanges import ModernExchanges
-from taskgate.upstream.modern.native import ServerTasks
 from taskgate.upstream.modern.questions import OpenRound
+from taskgate.upstream.modern.server_tasks import ServerTasks
 from taskgate.upstream.resume_points import Leave, NextRound
 
 MAX_ROUNDS: Final = 64

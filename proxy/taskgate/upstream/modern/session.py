@@ -1,14 +1,15 @@
 """Session with a modern server as the gateway uses it: `ModernSession`, an `UpstreamSession`.
 
 The first request asks the server who it is (`server/discover`); later ones use the stored answer
-until it is forgotten. While the tool list is unknown, a call first reads it, since headers may have
-to repeat some arguments. Then `rounds` sends the request, again after each round of questions, within its time limits
-(`exchanges`). A server refuses a request of the wrong form before it acts, so that one is sent
-again (H-MOD-7); no other is. Notifications outside of requests come by `listening`. The server
-itself has no session: `close` only ends what runs in the gateway. Created by `http`.
+until it is forgotten. While the tool list is unknown (`Catalogue`), a call first reads it, since
+headers may have to repeat some arguments. Then `rounds` sends the request, again after each round of
+questions, within its time limits (`exchanges`). A server refuses a request of the wrong form before
+it acts, so that one is sent again (H-MOD-7); no other is. Notifications outside of requests come by
+`subscriptions`. `LocalMethods` answers requests that modern servers lack. The server itself has no
+session: `close` only ends what runs in the gateway.
 """
 
-from collections.abc import Awaitable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from functools import partial
 from typing import Any, Final
 
@@ -16,9 +17,19 @@ from taskgate.clock import Clock
 from taskgate.domain.versions import Era, Peer
 from taskgate.errors import UpstreamFailed
 from taskgate.protocol.discovery import ListedTool, ServerDescription
-from taskgate.protocol.messages import Notification, Response
+from taskgate.protocol.messages import Notification, Params, Response
 from taskgate.protocol.server_messages import EncodedRequest, RequestDraft
-from taskgate.protocol.vocabulary import NOTE_TOOLS_CHANGED, TOOLS_CALL, TOOLS_LIST
+from taskgate.protocol.vocabulary import (
+    INVALID_PARAMS,
+    LOGGING_SET_LEVEL,
+    METHOD_NOT_FOUND,
+    NOTE_TOOLS_CHANGED,
+    PING,
+    RESOURCES_SUBSCRIBE,
+    RESOURCES_UNSUBSCRIBE,
+    TOOLS_CALL,
+    TOOLS_LIST,
+)
 from taskgate.system.offload import offload
 from taskgate.upstream import failures
 from taskgate.upstream.call_listener import CallListener
@@ -26,16 +37,72 @@ from taskgate.upstream.calls import Call, UpstreamCall
 from taskgate.upstream.catalogue import what_is_left
 from taskgate.upstream.context import ModernUpstreamContext
 from taskgate.upstream.last_welcomes import Welcome
-from taskgate.upstream.lasting import Lasting
-from taskgate.upstream.modern.catalogue import Catalogue
-from taskgate.upstream.modern.discovery import Discovery
+from taskgate.upstream.lasting import Lasting, level_of, uri_of
+from taskgate.upstream.modern.discovery import Catalogue, Discovery
 from taskgate.upstream.modern.exchanges import ModernExchanges
-from taskgate.upstream.modern.listening import SubscriptionListener
-from taskgate.upstream.modern.local import SERVED_HERE, LocalWords
-from taskgate.upstream.modern.native import ServerTasks
 from taskgate.upstream.modern.rounds import RoundRunner
+from taskgate.upstream.modern.server_tasks import ServerTasks
+from taskgate.upstream.modern.subscriptions import SubscriptionListener
 from taskgate.upstream.resume_points import Resumed
 from taskgate.upstream.single import Abandoned
+
+_SUBSCRIPTIONS: Final = (RESOURCES_SUBSCRIBE, RESOURCES_UNSUBSCRIBE)
+SERVED_HERE: Final = frozenset({PING, LOGGING_SET_LEVEL, *_SUBSCRIPTIONS})
+"""Methods that are answered here."""
+
+
+class LocalMethods:
+    """The answers to requests of `SERVED_HERE` for one session; `open_` returns what the server
+    declares."""
+
+    def __init__(
+        self,
+        upstream_context: ModernUpstreamContext,
+        open_: Callable[[], Awaitable[ServerDescription]],
+        listening: SubscriptionListener,
+        lasting: Lasting,
+    ) -> None:
+        self._upstream_context = upstream_context
+        self._open = open_
+        self._listening = listening
+        self._lasting = lasting
+
+    async def answer(self, method: str, params: Params | None) -> Response:
+        """Return the answer to a request of `SERVED_HERE`. Raises UpstreamFailed."""
+        if method == PING:
+            return self._done()
+        if method == LOGGING_SET_LEVEL and await self._declares("logging"):
+            return self._set_level(None if params is None else level_of(params))
+        if method in _SUBSCRIPTIONS and await self._declares("resources", "subscribe"):
+            return await self._subscribe(method, None if params is None else uri_of(params))
+        return self._refusal(METHOD_NOT_FOUND, "Method not found")
+
+    async def _declares(self, name: str, part: str | None = None) -> bool:
+        """Whether the server declares a capability, and a part of it if given."""
+        declared: Any = (await self._open()).peer.capabilities.get(name)
+        return isinstance(declared, dict) and (part is None or declared.get(part) is True)
+
+    def _set_level(self, level: str | None) -> Response:
+        if level is None:
+            return self._refusal(INVALID_PARAMS, "The level must be a valid log level")
+        self._lasting.level = level
+        return self._done()
+
+    async def _subscribe(self, method: str, uri: str | None) -> Response:
+        if uri is None:
+            return self._refusal(INVALID_PARAMS, "The uri must be a string")
+        if method == RESOURCES_UNSUBSCRIBE:
+            self._listening.unsubscribe(uri)
+            return self._done()
+        if not await self._listening.subscribe(uri, self._upstream_context.settings.first_byte.total_seconds()):
+            return self._refusal(INVALID_PARAMS, "The server does not send updates of this resource")
+        return self._done()
+
+    def _done(self) -> Response:
+        return self._upstream_context.dialect.empty_result(next(self._upstream_context.ids))
+
+    def _refusal(self, code: int, text: str) -> Response:
+        return self._upstream_context.dialect.error(next(self._upstream_context.ids), code, text)
 
 
 class ModernSession:
@@ -86,9 +153,9 @@ class ModernSession:
             clock=clock,
         )
         # Follows and cancels the tasks that the server makes of calls.
-        self._natives = ServerTasks(upstream_context, self._exchanges, host, clock)
+        self._server_tasks = ServerTasks(upstream_context, self._exchanges, host, clock)
         self._rounds = RoundRunner(
-            upstream_context, self._exchanges, self._natives, host, self._discovery, self._catalogue
+            upstream_context, self._exchanges, self._server_tasks, host, self._discovery, self._catalogue
         )
         # Every request of `call` waits in it, except a resumed one.
         self._bounded = partial(
@@ -99,7 +166,7 @@ class ModernSession:
         )
         self._host_knows_tasks = upstream_context.dialect.host_declares_tasks(host)
         self._lasting = lasting
-        self._local = LocalWords(upstream_context, self.open, self._listening, lasting)
+        self._local = LocalMethods(upstream_context, self.open, self._listening, lasting)
         # For `tools` only: requests ask `Discovery` first, which fails once it is closed.
         self._closed = False
 
@@ -123,7 +190,7 @@ class ModernSession:
                 # The call became a task of the server, which is only polled. Neither discovery nor
                 # the tool list comes first: the server may still be restarting, as this process
                 # was. Failed polls are repeated, but a failed discovery would fail the call.
-                resumed = self._natives.resume(pending, call.resumes)
+                resumed = self._server_tasks.resume(pending, call.resumes)
                 return await self._exchanges.bounded(pending, method, resumed, self._discovery.expect_era)
             # The call starts with the round that another process prepared.
             pending.resumes = call.resumes
@@ -163,7 +230,7 @@ class ModernSession:
         self._closed = True
         self._exchanges.let_go()
         await self._discovery.close()
-        await self._natives.close()
+        await self._server_tasks.close()
         await self._catalogue.tools.close()
         await self._listening.close()
 

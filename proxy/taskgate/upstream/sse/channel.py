@@ -30,7 +30,7 @@ from taskgate.upstream.beside import LeftOut
 from taskgate.upstream.duplex.base import ChannelListener, ChannelRequest, ChannelUnavailable, MessageChannel
 from taskgate.upstream.failures import Ours
 from taskgate.upstream.settings import UpstreamSettings
-from taskgate.upstream.wire.answer import HttpIncoming
+from taskgate.upstream.wire.connection import HttpIncoming
 from taskgate.upstream.wire.transport import HttpTransport, Target
 
 

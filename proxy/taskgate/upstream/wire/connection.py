@@ -4,20 +4,35 @@ It has one request at a time. `ask` sends it and returns the head of the answer;
 the body and then calls `release`. `pool` owns the connection and is its `ConnectionObserver`;
 `dialing` opens it. A connection is reused only if its last answer was read to the end and nothing
 else arrived. Otherwise `release` drops it.
+
+`HttpIncoming` reads an answer: `transport` and `sse` make one for each response when its head has
+arrived. The reader takes the messages, and calls `release` in any case, which gives the connection
+back or drops it. Limits on size, rate and noise apply while it is read and end in UpstreamFailed;
+exceptions of aiohttp stay inside.
 """
 
 import asyncio
+import math
+from collections import deque
+from collections.abc import Callable
 from contextvars import Context
-from typing import Final, Protocol
+from datetime import timedelta
+from typing import Final, Protocol, Self
 
-from aiohttp import ClientPayloadError
+from aiohttp import ClientError, ClientPayloadError, hdrs
 from aiohttp.base_protocol import BaseProtocol
+from aiohttp.helpers import parse_content_type
+from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.http_parser import HttpResponseParser, RawResponseMessage
 from aiohttp.streams import EMPTY_PAYLOAD, StreamReader
+from multidict import istr
 
 from taskgate.protocol.faults import protocol_violation
+from taskgate.protocol.sse import EventDecoder, EventTooLarge
+from taskgate.protocol.vocabulary import SESSION_HEADER
 from taskgate.upstream import failures
 from taskgate.upstream.base import Sendable
+from taskgate.upstream.beside import SAID_A_SECOND, LeftOut, NotificationBudget
 
 LINGER: Final = 0.25
 """Seconds to wait for the end of a stream after its answer, so that the connection can be reused."""
@@ -287,3 +302,249 @@ class Connection(BaseProtocol):
         if self._reading_paused:
             # Data read from here on may belong to another request's context.
             Context().run(super().resume_reading, resume_parser)
+
+
+_SESSION: Final = istr(SESSION_HEADER)
+# HttpProcessingError comes from the pure Python parser.
+_BROKEN: Final = (ClientError, HttpProcessingError, OSError)
+
+
+A_TURN: Final = 32 * 1024
+"""Bytes of an event stream that are processed before the event loop runs other tasks."""
+NOISE: Final = 64 * 1024
+"""Bytes of an event stream without messages (comments, empty lines, events of other types) that may
+come within NOISE_WITHIN."""
+NOISE_WITHIN: Final = 16.0
+"""Seconds in which the noise limit may be reached once. The first time is allowed always, since the
+start of the noise is unknown."""
+
+
+class HttpIncoming:
+    """An `Incoming` over HTTP. It is its own iterator, so that abandoning it half read costs
+    nothing.
+
+    - `status`, `session`, `streams`: from the head. `streams`: the body is an event stream.
+    - `document`: the whole body of an answer that is no event stream.
+    - `messages`: begins to read the body; then each iteration returns a message.
+    - `last_event`, `retry`: the newest event id, and the pause before a reopening, as the server
+      gave them; None without. `unfinished`: the bytes of an event that has not ended.
+    - `release`: must be called once at the end; gives the connection back, or drops it.
+
+    `limit` is the largest message in bytes. All bytes of an event stream count towards its limit,
+    except answers, which its reader reports by `answered`. `idle` is the allowed silence in
+    seconds. `left_out` logs messages that are dropped. `placed` is called with the newest event id,
+    after the messages before it were taken. Creating one raises ValueError if the Content-Type is
+    not valid.
+    """
+
+    __slots__ = (
+        "_beside",
+        "_body",
+        "_connection",
+        "_decoder",
+        "_fed",
+        "_fed_from",
+        "_headers",
+        "_idle",
+        "_left_out",
+        "_limit",
+        "_noise_from",
+        "_place",
+        "_placed",
+        "_ready",
+        "_rest",
+        "_unreadable",
+        "_wait",
+        "_was_read",
+        "session",
+        "status",
+        "streams",
+    )
+
+    def __init__(
+        self,
+        connection: Connection,
+        message: RawResponseMessage,
+        body: StreamReader,
+        *,
+        limit: int,
+        idle: float | None,
+        left_out: LeftOut,
+        placed: Callable[[str], None] | None = None,
+    ) -> None:
+        self._connection: Connection | None = connection
+        self._headers = headers = message.headers
+        self._body = body
+        self._limit = limit
+        self._idle = idle
+        self._placed = placed
+        self._place: str | None = None
+        self._decoder: EventDecoder | None = None
+        # Messages to deliver; None before `messages`.
+        self._ready: deque[bytes] | None = None
+        # The part of a large chunk that is decoded later.
+        self._rest = b""
+        # Bytes of the stream that count towards the limit.
+        self._fed = 0
+        self._beside: NotificationBudget | None = None
+        self._left_out = left_out
+        # Seconds to wait before more is read.
+        self._wait = 0.0
+        # The loop times since which the bytes, and the noise, are counted.
+        self._fed_from = self._noise_from = -math.inf
+        self._was_read = False
+        written = headers.get(hdrs.CONTENT_TYPE)
+        media_type = None if written is None else parse_content_type(written)[0]
+        self.status = message.code
+        self.session = headers.get(_SESSION)
+        self.streams = media_type == "text/event-stream"
+        # Why the body must not be read. That is no failure for those who need the status only.
+        self._unreadable: str | None = None
+        if not self.streams and media_type != "application/json":
+            self._unreadable = "its answer is neither JSON nor an event stream"
+        elif headers.get(hdrs.CONTENT_ENCODING, "identity").lower() != "identity":
+            self._unreadable = "its answer has a content encoding that was not requested"
+
+    def messages(self, other: Callable[[bytes, bytes], None] | None = None) -> Self:
+        """Begin to read the body, and return the iterator of its messages. `other` is called with
+        type and data of events that are no message.
+
+        Raises UpstreamFailed if the body is neither JSON nor an event stream. So do iterations, for
+        a body that breaks off, is silent for too long, or exceeds a limit.
+        """
+        if self._ready is None:
+            if self._unreadable is not None:
+                raise protocol_violation(self._unreadable)
+            self._decoder = EventDecoder(self._limit, other) if self.streams else None
+            self._ready = deque()
+        return self
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> bytes:
+        assert self._ready is not None, "messages() comes before reading"
+        if self._decoder is None:
+            if self._was_read:
+                raise StopAsyncIteration
+            return await self.document()
+        while not self._ready:
+            place = self._decoder.last_id
+            if place != self._place and place is not None and self._placed is not None:
+                self._place = place
+                self._placed(place)
+            if self._wait:
+                await asyncio.sleep(self._wait)
+                self._wait = 0.0
+            chunk = self._rest or await self._chunk()
+            if not chunk:
+                raise StopAsyncIteration
+            if self._rest or len(chunk) > A_TURN:
+                chunk = await self._some_of(chunk)
+            self._fed += len(chunk)
+            if self._fed > self._limit or self._decoder.noise > NOISE:
+                self._expect_moderate(self._decoder)
+            try:
+                messages = self._decoder.feed(chunk)
+            except EventTooLarge:
+                raise failures.too_large() from None
+            if messages and (self._fed > A_TURN or self._beside is not None):
+                messages = self._passed_on(messages)
+            self._ready.extend(messages)
+        return self._ready.popleft()
+
+    def answered(self, size: int) -> None:
+        """Take `size` bytes off the count: an answer was among the messages of a stream that
+        carries many."""
+        self._fed -= size
+
+    def _passed_on(self, messages: list[bytes]) -> list[bytes]:
+        """Return the messages to deliver, and set the pause before more is read; not used in the
+        first turn."""
+        beside = self._beside
+        if beside is None:
+            beside = self._beside = NotificationBudget(self._left_out)
+        now = asyncio.get_running_loop().time()
+        self._wait = beside.wait(len(messages), now)
+        return beside.heard(messages, now)
+
+    async def _some_of(self, chunk: bytes) -> bytes:
+        """Return the first part of a large chunk; other tasks run before the rest."""
+        if self._rest:
+            await asyncio.sleep(0)
+        self._rest = chunk[A_TURN:]
+        return chunk[:A_TURN]
+
+    def _expect_moderate(self, decoder: EventDecoder) -> None:
+        """Raise UpstreamFailed if a limit is reached again too soon; else start to count anew.
+
+        An unfinished event is not counted: it may be the answer, which has a limit of its own.
+        """
+        now = asyncio.get_running_loop().time()
+        if decoder.noise > NOISE:
+            if now - self._noise_from < NOISE_WITHIN:
+                raise failures.too_talkative()
+            self._noise_from, decoder.noise = now, 0
+        said = self._fed - decoder.unfinished
+        if said > self._limit:
+            if now - self._fed_from < self._limit / SAID_A_SECOND:
+                raise failures.too_talkative()
+            self._fed_from, self._fed = now, self._fed - said
+
+    @property
+    def last_event(self) -> str | None:
+        return None if self._decoder is None else self._decoder.last_id
+
+    @property
+    def unfinished(self) -> int:
+        return 0 if self._decoder is None else self._decoder.unfinished
+
+    @property
+    def retry(self) -> timedelta | None:
+        milliseconds = None if self._decoder is None else self._decoder.retry
+        return None if milliseconds is None else timedelta(milliseconds=milliseconds)
+
+    def release(self, *, answered: bool = False) -> None:
+        connection, self._connection = self._connection, None
+        # A body that broke off may stay in a reference cycle, which must not keep the call alive.
+        self._placed = None
+        if connection is not None:
+            connection.release(linger=answered)
+
+    async def document(self) -> bytes:
+        if self._unreadable is not None:
+            raise protocol_violation(self._unreadable)
+        if self._limit < int(self._headers.get(hdrs.CONTENT_LENGTH, 0)):
+            raise failures.too_large()
+        self._was_read = True
+        pieces: list[bytes] = []
+        room = self._limit
+        while chunk := await self._chunk():
+            room -= len(chunk)
+            if room < 0:
+                raise failures.too_large()
+            pieces.append(chunk)
+            if self._body.at_eof():
+                break
+        return b"".join(pieces)
+
+    async def _chunk(self) -> bytes:
+        """Return what has arrived of the body, or wait for more of it; empty at the end."""
+        body, timer = self._body, None
+        try:
+            at_hand = body.read_nowait()
+        except _BROKEN:
+            raise failures.broke_off() from None
+        if at_hand or body.is_eof():
+            return at_hand
+        if self._idle is not None:
+            timer = asyncio.get_running_loop().call_later(self._idle, body.set_exception, TimeoutError())
+        try:
+            return await body.readany()
+        except TimeoutError:
+            raise failures.silent() from None
+        except _BROKEN:
+            raise failures.broke_off() from None
+        finally:
+            if timer is not None:
+                timer.cancel()

@@ -11,6 +11,8 @@ been sent; `Retrying` has the pauses. No address appears in a failure. `sse` mak
 import asyncio
 import re
 from collections.abc import Callable, Iterator
+from contextlib import suppress
+from itertools import count
 from typing import Final
 
 from aiohttp import hdrs
@@ -23,11 +25,64 @@ from taskgate.protocol.faults import protocol_violation
 from taskgate.upstream import failures
 from taskgate.upstream.base import Outgoing
 from taskgate.upstream.beside import LeftOut
-from taskgate.upstream.settings import UpstreamSettings
-from taskgate.upstream.wire.answer import HttpIncoming
-from taskgate.upstream.wire.connection import Connection
+from taskgate.upstream.pauses import share
+from taskgate.upstream.settings import Retries, UpstreamSettings
+from taskgate.upstream.wire.connection import Connection, HttpIncoming
 from taskgate.upstream.wire.pool import Pool
-from taskgate.upstream.wire.retrying import Retrying
+
+CONNECT: Final = "connect"
+"""The reason of a retry, as observers get it: no connection was made."""
+
+
+class Retrying:
+    """Retries for one server. `retries` None allows one attempt. `retried` is called by `tell` with
+    the reason."""
+
+    def __init__(self, retries: Retries | None, name: str, retried: Callable[[str], None]) -> None:
+        self._pauses = [] if retries is None else list(_pauses(retries))
+        self._name = name
+        self._retried = retried
+        self._requests = count()
+        self._ended = asyncio.Event()
+
+    def pauses(self) -> Iterator[float]:
+        """Yield the seconds to wait before each further attempt of one request."""
+        if not self._pauses:
+            return
+        request = f"{self._name} {next(self._requests)}"
+        for turn, pause in enumerate(self._pauses):
+            yield pause * share(request, turn)
+
+    async def wait(self, pause: float, until: float | None) -> bool:
+        """Wait for the pause, or until `close`, and return whether to make a further attempt.
+
+        False at once if the loop time `until` would come first. After `close` there is no wait, and
+        the transport itself refuses the attempt.
+        """
+        if until is not None and asyncio.get_running_loop().time() + pause >= until:
+            return False
+        with suppress(TimeoutError):
+            async with asyncio.timeout(pause):
+                await self._ended.wait()
+        return True
+
+    def tell(self) -> None:
+        """Report that another attempt is made now, unless `close` was called."""
+        if not self._ended.is_set():
+            self._retried(CONNECT)
+
+    def close(self) -> None:
+        """End all waits, present and later ones, and the reports."""
+        self._ended.set()
+
+
+def _pauses(retries: Retries) -> Iterator[float]:
+    """Yield the longest pause before each further attempt; `share` shortens it."""
+    pause, most = retries.backoff.total_seconds(), retries.max_backoff.total_seconds()
+    for _ in range(retries.attempts - 1):
+        yield min(pause, most)
+        pause = min(pause * 2, most)
+
 
 REUSE_WITHIN: Final = 2.0
 """Seconds for which an idle connection is reused. Servers close idle connections after five; a

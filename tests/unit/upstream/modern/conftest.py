@@ -27,7 +27,7 @@ from taskgate.upstream.calls import UpstreamCall
 from taskgate.upstream.context import ModernUpstreamContext, Patience
 from taskgate.upstream.http import HttpTransport
 from taskgate.upstream.lasting import Lasting
-from taskgate.upstream.modern import listen_stream
+from taskgate.upstream.modern import subscriptions
 from taskgate.upstream.modern.session import ModernSession
 from taskgate.upstream.principal import Principal
 from taskgate.upstream.resume_points import ResumePoint
@@ -184,7 +184,7 @@ def guest(new_guest: NewGuest) -> Guest:
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Streams that ended are asked for again at once."""
-    monkeypatch.setattr(listen_stream, "PAUSE_FIRST", 0.0)
+    monkeypatch.setattr(subscriptions, "PAUSE_FIRST", 0.0)
 
 
 def somebody(name: str) -> Principal:

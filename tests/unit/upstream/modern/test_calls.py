@@ -17,7 +17,7 @@ from requirements import covers
 from taskgate.domain.versions import Era, Revision
 from taskgate.protocol.messages import Params
 from taskgate.upstream.calls import UpstreamCall
-from taskgate.upstream.modern.catalogue import MOST_NAMED
+from taskgate.upstream.modern.discovery import MOST_NAMED
 from unit.upstream.modern.asking import failure_of, value_of
 from unit.upstream.modern.conftest import Guest
 

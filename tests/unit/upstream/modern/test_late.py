@@ -11,7 +11,7 @@ from helpers.native_tasks import NativeTasks, TaskTool
 from helpers.scripted_upstream import Hold, raw, result
 from helpers.waiting import bounded
 from requirements import covers
-from taskgate.upstream.modern import late
+from taskgate.upstream.modern import server_tasks
 from unit.upstream.modern.asking import failure_of
 from unit.upstream.modern.conftest import Ear, Guest
 from unit.upstream.modern.natives import Following, natives, slow
@@ -62,7 +62,7 @@ async def test_a_session_that_ends_waits_a_moment_for_a_task_that_is_not_known_y
 async def test_a_server_that_does_not_answer_is_left_soon(
     server: ModernServer, guest: Guest, natives: NativeTasks, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
-    monkeypatch.setattr(late, "SIGN_OF_LIFE", timedelta(seconds=0.05))
+    monkeypatch.setattr(server_tasks, "SIGN_OF_LIFE", timedelta(seconds=0.05))
     server.script["holds"] = hold = Hold()
     call = asyncio.create_task(guest.run("holds"))
     async with bounded():
@@ -76,7 +76,7 @@ async def test_a_server_that_does_not_answer_is_left_soon(
 async def test_a_call_that_somebody_else_has_now_is_left_at_once(
     server: ModernServer, guest: Guest, natives: NativeTasks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(late, "SIGN_OF_LIFE", timedelta(hours=1))
+    monkeypatch.setattr(server_tasks, "SIGN_OF_LIFE", timedelta(hours=1))
     server.script["holds"] = hold = Hold()
     call = asyncio.create_task(guest.run("holds", ear=Ear(leaves=True)))
     async with bounded():

@@ -13,7 +13,7 @@ from helpers.waiting import bounded, eventually
 from requirements import covers
 from taskgate.clock import SystemClock
 from taskgate.upstream.lasting import Lasting
-from taskgate.upstream.modern import listen_stream, listening
+from taskgate.upstream.modern import subscriptions
 from unit.upstream.modern.asking import ALL_KINDS, CHANGED, LISTEN, subscribe, updated
 from unit.upstream.modern.conftest import Guest, NewGuest
 
@@ -138,7 +138,7 @@ async def test_what_cannot_be_read_on_the_stream_is_passed_over(server: ModernSe
 async def test_the_first_call_does_not_wait_for_a_stream_that_does_not_come(
     server: ModernServer, guest: Guest, monkeypatch
 ) -> None:
-    monkeypatch.setattr(listening, "STREAM_PATIENCE", 0.01)
+    monkeypatch.setattr(subscriptions, "STREAM_PATIENCE", 0.01)
     server.capabilities = ALL_KINDS
     server.methods[LISTEN] = Hold()
     async with bounded():
@@ -156,8 +156,8 @@ async def test_streams_that_last_are_asked_for_again_soon(
             pauses.append(seconds)
         await plain(0)
 
-    monkeypatch.setattr(listen_stream, "PAUSE_FIRST", 1.0)
-    monkeypatch.setattr(listen_stream.asyncio, "sleep", sleep)
+    monkeypatch.setattr(subscriptions, "PAUSE_FIRST", 1.0)
+    monkeypatch.setattr(subscriptions.asyncio, "sleep", sleep)
     clock = ManualClock()
     guest = new_guest(clock=clock)
     server.capabilities = ALL_KINDS
@@ -224,7 +224,7 @@ async def test_a_closed_session_listens_no_more(server: ModernServer, guest: Gue
 
 async def test_what_is_wanted_after_the_end_is_not_asked_for(server: ModernServer, guest: Guest) -> None:
     """Whoever waited for the session to open may go on when it is closed already."""
-    closed = listening.SubscriptionListener(
+    closed = subscriptions.SubscriptionListener(
         guest.upstream_context,
         None,
         hear=guest.aside.on_notification,

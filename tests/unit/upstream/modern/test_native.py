@@ -11,7 +11,7 @@ from helpers.native_tasks import NativeTasks, TaskTool
 from helpers.scripted_upstream import raw, status
 from helpers.waiting import bounded, eventually
 from requirements import covers
-from taskgate.upstream.modern import native
+from taskgate.upstream.modern import server_tasks
 from unit.upstream.modern.asking import failure_of
 from unit.upstream.modern.conftest import Guest
 from unit.upstream.modern.natives import DONE, Following, left, natives, slow
@@ -74,7 +74,7 @@ async def test_a_session_that_ends_has_cancelled_the_tasks_of_its_calls(guest: G
 async def test_a_session_that_ends_does_not_wait_long_for_a_server(
     server: ModernServer, guest: Guest, slow: TaskTool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(native, "SIGN_OF_LIFE", timedelta(seconds=0.05))
+    monkeypatch.setattr(server_tasks, "SIGN_OF_LIFE", timedelta(seconds=0.05))
     server.methods["tasks/cancel"] = status(503)
     async with Following(guest, slow) as following:
         await following.task.looked()
@@ -86,7 +86,7 @@ async def test_a_session_that_ends_does_not_wait_long_for_a_server(
 async def test_a_cancel_that_does_not_arrive_is_tried_again(
     server: ModernServer, guest: Guest, slow: TaskTool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(native, "PAUSES", (0.0, 0.05))
+    monkeypatch.setattr(server_tasks, "PAUSES", (0.0, 0.05))
     end, server.methods["tasks/cancel"] = server.methods["tasks/cancel"], status(503)
     async with Following(guest, slow) as following:
         await following.task.looked()
@@ -106,7 +106,7 @@ async def test_a_cancel_that_never_arrives_is_told_to_the_operator(
     trouble: Any,
     tries: int,
 ) -> None:
-    monkeypatch.setattr(native, "PAUSES", (0.0,))
+    monkeypatch.setattr(server_tasks, "PAUSES", (0.0,))
     server.methods["tasks/cancel"] = trouble
     async with Following(guest, slow) as following:
         await following.task.looked()

@@ -12,7 +12,7 @@ from helpers.native_tasks import NativeTasks, TaskTool
 from helpers.scripted_upstream import error, status
 from helpers.waiting import bounded, eventually
 from requirements import covers
-from taskgate.upstream.modern.task_questions import TRIES
+from taskgate.upstream.modern.questions import TRIES
 from unit.upstream.modern.asking import ACCEPTED, DECLINED, ELICIT, ROOTS, SAMPLE, SAMPLED
 from unit.upstream.modern.conftest import Guest, NewGuest, somebody
 from unit.upstream.modern.natives import DONE, Following, natives, slow

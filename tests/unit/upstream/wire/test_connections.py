@@ -155,7 +155,7 @@ async def test_a_cancelled_call_ends_its_connection(server: RawServer, transport
     await line.request()
     if when == "within the body":
         await line.say(JSON + b"Content-Length: 2\r\n\r\n{")
-        await eventually(lambda: any(connection._body for connection in transport._origin._pool._standing))
+        await eventually(lambda: any(connection._body for connection in transport._pool._standing))
     asking.cancel()
     assert await line.at_end()
     assert asking.cancelled() or await asyncio.wait((asking,))

@@ -28,7 +28,7 @@ class Told:
     def __init__(self, transport: HttpTransport, monkeypatch: pytest.MonkeyPatch) -> None:
         self.times = 0
         self.written = 0
-        made = transport._origin._pool.made
+        made = transport._pool.made
 
         def watch(connection: Connection) -> None:
             assert connection.transport is not None
@@ -43,7 +43,7 @@ class Told:
             monkeypatch.setattr(connection, "transport", _Watched(connection.transport, count))
             made(connection)
 
-        monkeypatch.setattr(transport._origin._pool, "made", watch)
+        monkeypatch.setattr(transport._pool, "made", watch)
 
     def __call__(self) -> None:
         self.times += 1
@@ -91,7 +91,7 @@ async def test_a_kept_connection_that_turned_out_dead_is_passed_over_and_the_req
 ) -> None:
     transport = transport_to(server.url())
     line, *_ = await answered(server, transport, DOCUMENT)
-    (kept,) = transport._origin._pool._idle
+    (kept,) = transport._pool._idle
     assert kept.transport is not None
     kept.transport.abort()
     told = Told(transport, monkeypatch)
@@ -124,7 +124,7 @@ async def test_a_connection_that_ended_before_anything_was_written_was_sent_noth
 ) -> None:
     transport = transport_to(server.url())
     told: list[None] = []
-    connection = await transport._origin._pool.dial(None)
+    connection = await transport._pool.dial(None)
     line = await server.next()
     if state == "it is no more":
         line.writer.close()

@@ -102,8 +102,8 @@ async def test_an_idle_connection_that_hears_anything_is_dropped_at_once(
         option = socket.SO_LINGER, b"\1\0\0\0\0\0\0\0"
         line.writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, *option)
         line.writer.transport.abort()
-        await eventually(lambda: not transport._origin._pool._standing)
-        assert not transport._origin._pool._idle
+        await eventually(lambda: not transport._pool._standing)
+        assert not transport._pool._idle
     else:
         await line.say(b"HTTP/1.1 408 Too late\r\n\r\n") if way.startswith("bytes") else line.writer.write_eof()
         assert await line.at_end()
@@ -203,5 +203,5 @@ async def test_a_stream_that_ends_soon_after_its_answer_gives_its_connection_bac
     if end.endswith(b"."):
         assert await line.at_end()
         return
-    await eventually(lambda: transport._origin._pool._idle)
+    await eventually(lambda: transport._pool._idle)
     await answer_again(line, transport)

@@ -11,7 +11,7 @@ import pytest
 from helpers.waiting import bounded, eventually
 from taskgate.upstream.http import HttpTransport
 from taskgate.upstream.settings import Retries
-from taskgate.upstream.wire.retrying import Retrying
+from taskgate.upstream.wire.transport import Retrying
 from unit.upstream.exchanges import DOCUMENT, NewTransport, failure_of, outgoing, start
 from unit.upstream.raw_server import RawServer
 
@@ -69,13 +69,13 @@ def nobody() -> Iterator[str]:
 def count_ways(transport: HttpTransport, monkeypatch: pytest.MonkeyPatch) -> list[None]:
     """One for every connection that is tried from now on."""
     ways: list[None] = []
-    dial = transport._origin._pool.dial
+    dial = transport._pool.dial
 
     async def counting(until: float | None) -> object:
         ways.append(None)
         return await dial(until)
 
-    monkeypatch.setattr(transport._origin._pool, "dial", counting)
+    monkeypatch.setattr(transport._pool, "dial", counting)
     return ways
 
 
@@ -190,13 +190,13 @@ async def test_a_pause_ends_with_whoever_waits_in_it(
     transport = transport_to(nobody, retries=retries(3, backoff=600, most=600), retried=told.append)
     ways = count_ways(transport, monkeypatch)
     pausing = asyncio.Event()
-    wait = transport._origin._retrying.wait
+    wait = transport._retrying.wait
 
     async def seen(pause: float, until: float | None) -> bool:
         pausing.set()
         return await wait(pause, until)
 
-    monkeypatch.setattr(transport._origin._retrying, "wait", seen)
+    monkeypatch.setattr(transport._retrying, "wait", seen)
     asking = start(transport)
     async with bounded():
         await pausing.wait()

@@ -16,7 +16,7 @@ from requirements import covers
 from taskgate.errors import UpstreamFailed
 from taskgate.protocol.sse import EventDecoder
 from taskgate.upstream.beside import SAID_A_SECOND, LeftOut
-from taskgate.upstream.wire.answer import A_TURN, NOISE, HttpIncoming
+from taskgate.upstream.wire.connection import A_TURN, NOISE, HttpIncoming
 
 ANSWER = b'data: {"answer":true}\n\n'
 LIMIT = 4 * SAID_A_SECOND

@@ -12,7 +12,7 @@ from typing import Any, Final
 from taskgate.errors import UpstreamFailed, UpstreamReason
 from taskgate.upstream.principal import Principal
 
-MAX_ASIDES: Final = 64
+MAX_POSTS: Final = 64
 """Messages that may be under way before droppable ones are dropped."""
 
 PAUSES: Final = (0.5, 2.0, 8.0)
@@ -43,10 +43,10 @@ class BackgroundPosts:
         """Send a message in the background, once.
 
         With `insists` it is repeated after each of PAUSES, until it is accepted or refused for
-        good. With `droppable` it is dropped if MAX_ASIDES messages are under way: hosts or servers
+        good. With `droppable` it is dropped if MAX_POSTS messages are under way: hosts or servers
         decide how many such messages there are.
         """
-        if not (droppable and len(self._sending) >= MAX_ASIDES):
+        if not (droppable and len(self._sending) >= MAX_POSTS):
             self._begin(self._send_message(message, insists=insists))
 
     def answer(self, message: str, principal: Principal | None) -> None:

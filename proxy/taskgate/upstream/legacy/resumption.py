@@ -1,10 +1,10 @@
-"""Resumption of calls that another process made to a legacy server: `Adoptions`, `Adopting`.
+"""Resumption of calls that another process made to a legacy server: `AdoptedSessions`, `CallResumption`.
 
 After a takeover, each call comes here as a `Resumed`, with the resume point that the other process
 stored. It is resumed in the server session in which it was made. That session is adopted: used
-without a new handshake. `Adoptions`, one per upstream, shares one connection (`Talk`) among all
-calls of one auth context in one server session. `Adopting`, one per `HttpSession`, takes such a
-connection for its first resumed call, and gives it back when the `HttpSession` is closed.
+without a new handshake. `AdoptedSessions`, one per upstream, shares one connection among all calls
+of one auth context in one server session. `CallResumption`, one per `LegacySession`, takes such a
+connection for its first resumed call, and gives it back when the `LegacySession` is closed.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from taskgate.upstream import failures
 from taskgate.upstream.call_listener import CallListener
 from taskgate.upstream.calls import Call, UpstreamCall
 from taskgate.upstream.context import UpstreamContext
-from taskgate.upstream.legacy.talk import Talk
+from taskgate.upstream.legacy.connection import SessionConnection
 from taskgate.upstream.resume_points import Resumed, ResumePoint
 from taskgate.upstream.single import SingleFlight
 
@@ -29,14 +29,14 @@ class _Key(NamedTuple):
     session: str
 
 
-class Adopted:
-    """One adopted server session, with its connection `talk`. Its users are `HttpSession`s."""
+class AdoptedSession:
+    """One adopted server session, with its connection `connection`. Its users are `LegacySession`s."""
 
-    __slots__ = ("_adoptions", "_key", "_users", "talk")
+    __slots__ = ("_adopted_sessions", "_key", "_users", "connection")
 
-    def __init__(self, talk: Talk, adoptions: "Adoptions", key: _Key | None) -> None:
-        self.talk = talk
-        self._adoptions = adoptions
+    def __init__(self, connection: SessionConnection, adopted_sessions: "AdoptedSessions", key: _Key | None) -> None:
+        self.connection = connection
+        self._adopted_sessions = adopted_sessions
         self._key = key
         self._users = 0
 
@@ -47,7 +47,7 @@ class Adopted:
     def forget(self) -> None:
         """Give it to no further user: it has ended, or the server no longer knows the session."""
         if self._key is not None:
-            self._adoptions.forget(self._key, self)
+            self._adopted_sessions.forget(self._key, self)
 
     async def give_back(self, resumed: Resumed) -> None:
         """Count one user less; close the connection after the last one.
@@ -59,17 +59,17 @@ class Adopted:
             return
         self.forget()
         if not await resumed.is_last():
-            self.talk.conversation.leave()
-        await self.talk.end()
+            self.connection.conversation.leave()
+        await self.connection.end()
 
 
-class Adoptions:
+class AdoptedSessions:
     """All adopted sessions with one server."""
 
     def __init__(self) -> None:
-        self._shared: dict[_Key, Adopted] = {}
+        self._shared: dict[_Key, AdoptedSession] = {}
 
-    def take(self, resumed: Resumed, adopt: Callable[[ResumePoint], Talk]) -> Adopted:
+    def take(self, resumed: Resumed, adopt: Callable[[ResumePoint], SessionConnection]) -> AdoptedSession:
         """Return the adopted session of a resume point, with one more user.
 
         `adopt` makes the connection if the auth context has none in that session yet. It may raise
@@ -80,38 +80,38 @@ class Adoptions:
         key = None if session is None else _Key(resumed.context, session)
         found = None if key is None else self._shared.get(key)
         if found is None:
-            found = Adopted(adopt(resumed.resume_point), self, key)
+            found = AdoptedSession(adopt(resumed.resume_point), self, key)
             if key is not None:
                 self._shared[key] = found
         found.use()
         return found
 
-    def forget(self, key: _Key, adopted: Adopted) -> None:
+    def forget(self, key: _Key, adopted: AdoptedSession) -> None:
         """Remove the entry; later callers do not find it."""
         if self._shared.get(key) is adopted:
             del self._shared[key]
 
 
-class Adopting:
-    """Resumption of calls in one `HttpSession`.
+class CallResumption:
+    """Resumption of calls in one `LegacySession`.
 
-    `talk` holds the current connection of the `HttpSession`, adopted or opened by a handshake.
+    `connection` holds the current connection of the `LegacySession`, adopted or opened by a handshake.
     `adopt` makes a connection from a resume point.
     """
 
     def __init__(
         self,
         upstream_context: UpstreamContext,
-        adoptions: Adoptions,
+        adopted_sessions: AdoptedSessions,
         *,
-        talk: SingleFlight[Talk],
-        adopt: Callable[[ResumePoint], Talk],
+        connection: SingleFlight[SessionConnection],
+        adopt: Callable[[ResumePoint], SessionConnection],
     ) -> None:
         self._upstream_context = upstream_context
-        self._adoptions = adoptions
-        self._talk = talk
+        self._adopted_sessions = adopted_sessions
+        self._connection = connection
         self._adopt = adopt
-        self._adopted: Adopted | None = None
+        self._adopted: AdoptedSession | None = None
         self._resumed: Resumed | None = None
 
     async def go_on(self, call: UpstreamCall, listener: CallListener, resumed: Resumed) -> Response:
@@ -126,19 +126,19 @@ class Adopting:
         except UpstreamFailed as failure:
             raise failures.sent(failure) from None
 
-    def stand(self, resumed: Resumed) -> Talk:
+    def stand(self, resumed: Resumed) -> SessionConnection:
         """Return a connection to the server session in which the call was made.
 
-        Without a connection, the `HttpSession` gets an adopted one, and uses it for all requests.
+        Without a connection, the `LegacySession` gets an adopted one, and uses it for all requests.
         Raises Gone if it has a connection to another server session, or is opening one.
         """
-        if self._talk.is_empty:
-            self._adopted, self._resumed = self._adoptions.take(resumed, self._adopt), resumed
-            self._talk.put(self._adopted.talk)
-        talk = self._talk.value
-        if talk is None or talk.conversation.session != resumed.resume_point.session:
+        if self._connection.is_empty:
+            self._adopted, self._resumed = self._adopted_sessions.take(resumed, self._adopt), resumed
+            self._connection.put(self._adopted.connection)
+        connection = self._connection.value
+        if connection is None or connection.conversation.session != resumed.resume_point.session:
             raise failures.Gone
-        return talk
+        return connection
 
     def lost(self) -> None:
         """Forget the adopted session, which the server no longer knows, without giving it back."""
@@ -146,18 +146,20 @@ class Adopting:
         if adopted is not None:
             adopted.forget()
 
-    async def gave_back(self, talk: Talk) -> bool:
+    async def gave_back(self, connection: SessionConnection) -> bool:
         """Give the connection back if it is the adopted one, and return whether it is.
 
         If not, the caller has to end it.
         """
         adopted, resumed, self._adopted = self._adopted, self._resumed, None
-        if adopted is None or resumed is None or adopted.talk is not talk:
+        if adopted is None or resumed is None or adopted.connection is not connection:
             return False
         await adopted.give_back(resumed)
         return True
 
-    async def _resume(self, call: UpstreamCall, listener: CallListener, talk: Talk, resumed: Resumed) -> Response:
+    async def _resume(
+        self, call: UpstreamCall, listener: CallListener, connection: SessionConnection, resumed: Resumed
+    ) -> Response:
         """Reopen the stream of the call after its last event, and return the answer."""
         resume_point = resumed.resume_point
         # Without both, the stream with the answer cannot be reopened.
@@ -169,14 +171,14 @@ class Adopting:
         began = asyncio.get_running_loop().time()
         error: str | None = "cancelled"
         try:
-            response = await talk.conversation.ask(pending, resumed)
+            response = await connection.conversation.ask(pending, resumed)
             error = None if response.error is None else str(response.error_code)
         except UpstreamFailed as failure:
             error = failure.reason
             raise
         finally:
             self._upstream_context.observer.answered(call.method, asyncio.get_running_loop().time() - began, error)
-        if self._upstream_context.dialect.url_questions(response, talk.conversation.host):
+        if self._upstream_context.dialect.url_questions(response, connection.conversation.host):
             # It is unknown whether the call was sent again after its host had visited the URL.
             raise failures.Gone
         return response

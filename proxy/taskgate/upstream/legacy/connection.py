@@ -1,27 +1,92 @@
-"""An open connection to a legacy server: `Talk`, a conversation with its GET stream and pings.
+"""An open connection to a legacy server: `SessionConnection`, and what opens it, `ConnectionOpener`.
 
-`beginning` makes it after a handshake, or for an adopted session. `HttpSession` has one at a time,
-and closes it with `end`, or with `drop` if the server ended the session. A `Talk` also sends
-requests of the gateway's own. They are pings, to see whether the session still exists, and those
-that set or restore log level and subscriptions of the host.
+A connection is a conversation with its GET stream and pings. `ConnectionOpener.begin` makes the
+`Handshake`, then opens the GET stream, and restores log level and subscriptions. `adopt` makes a
+connection to a server session that another process opened, without a handshake. `LegacySession` has
+one connection at a time. It opens one on first use and after each loss, and closes it with `end`, or
+with `drop` if the server ended the session. A connection also sends requests of the gateway's own.
+They are pings, to see whether the session still exists, and those that set or restore log level and
+subscriptions of the host.
 """
 
 import asyncio
+from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 from typing import Final
 
+from taskgate.clock import Clock
+from taskgate.domain.versions import NEWEST_LEGACY, Peer, find_revision
 from taskgate.errors import UpstreamFailed, UpstreamReason
-from taskgate.protocol.messages import Params, Response
-from taskgate.protocol.vocabulary import LOG_LEVELS, LOGGING_SET_LEVEL, MODERN_ERRORS, PING, RESOURCES_SUBSCRIBE
+from taskgate.protocol.discovery import ServerDescription
+from taskgate.protocol.messages import Params, Response, value_of
+from taskgate.protocol.vocabulary import (
+    INITIALIZE,
+    LOG_LEVELS,
+    LOGGING_SET_LEVEL,
+    MODERN_ERRORS,
+    PING,
+    RESOURCES_SUBSCRIBE,
+)
+from taskgate.upstream import failures
 from taskgate.upstream.calls import Call, briefly
 from taskgate.upstream.context import UpstreamContext
 from taskgate.upstream.failures import Unwelcome
 from taskgate.upstream.lasting import Lasting, level_params, uri_params
 from taskgate.upstream.legacy.channel_exchanges import ChannelStream
-from taskgate.upstream.legacy.conversation import Conversation
-from taskgate.upstream.legacy.listening import ServerStream
+from taskgate.upstream.legacy.conversation import Audience, Conversation
+from taskgate.upstream.legacy.event_streams import ServerStream
 from taskgate.upstream.principal import Principal
+from taskgate.upstream.resume_points import ResumePoint
+from taskgate.upstream.settings import TransportKind
 from taskgate.upstream.single import Abandoned, SingleFlight
+
+
+class Handshake:
+    """One handshake; `call` is the `Call` under which the request is sent."""
+
+    __slots__ = ("_answered", "_upstream_context", "call")
+
+    def __init__(self, upstream_context: UpstreamContext) -> None:
+        self._upstream_context = upstream_context
+        # The revision that the answer named, for the log: `read` may refuse it.
+        self._answered = ""
+        self.call = Call(next(upstream_context.ids), None, briefly(upstream_context.settings.first_byte))
+
+    def asks(self, host: Peer | None) -> str:
+        """Return the text of the `initialize` request, with the capabilities of `host`; none if it
+        is None."""
+        upstream_context = self._upstream_context
+        return upstream_context.dialect.handshake(
+            self.call.id, host, upstream_context.settings.revision or NEWEST_LEGACY
+        )
+
+    def read(self, response: Response) -> ServerDescription:
+        """Return the server's identity from the answer. Raises UpstreamFailed for an answer that
+        is invalid or names an unknown revision.
+
+        For a JSON-RPC error that is an `Unwelcome`: the server may belong to another era.
+        """
+        if response.error is not None:
+            raise failures.no_session(failures.said_in(response))
+        named = (response.result.members or {}) if response.result is not None else {}
+        revision = value_of(named, "protocolVersion")
+        self._answered = f"revision {revision}" if isinstance(revision, str) else ""
+        return self._upstream_context.dialect.read_welcome(response)
+
+    def failed(self, failure: UpstreamFailed) -> None:
+        """Log that the handshake failed, but only if the server may have seen some of it.
+
+        A refusal (`Unwelcome`) is not logged here if no era is configured: the server may be a
+        modern one. `EraFinder` finds that out, and logs the refusal if it is not.
+        """
+        settings = self._upstream_context.settings
+        # With HTTP+SSE the server may refuse the event stream before the request is sent: that is
+        # an answer of the server, too.
+        was_asked = self.call.sent or settings.transport is TransportKind.SSE
+        if was_asked and not (isinstance(failure, Unwelcome) and settings.era is None):
+            self._upstream_context.reception.failed(settings, failure, self._answered)
+
 
 SIGN_OF_LIFE: Final = timedelta(seconds=2)
 """Time for a server to answer a request of the gateway itself."""
@@ -31,7 +96,7 @@ DYING: Final = 0.1
 _OVER: Final = frozenset({UpstreamReason.CLOSED.value, UpstreamReason.SESSION_LOST.value})
 
 
-class Talk:
+class SessionConnection:
     """An open conversation; `stream` is None if it has no GET stream."""
 
     __slots__ = (
@@ -195,3 +260,88 @@ class Talk:
 def is_strange(call: Call, response: Response) -> bool:
     """Whether an error is like those of modern servers, by its HTTP status or by its code."""
     return response.error is not None and (call.was_refused or response.error_code in MODERN_ERRORS)
+
+
+STREAM_PATIENCE: Final = 0.1
+"""Seconds that a new connection waits for its GET stream: notifications before that are lost."""
+
+
+class ConnectionOpener:
+    """The opener of the connections (`SessionConnection`) of one session.
+
+    The settings in `lasting` are sent again after each handshake. `met` is called with the server's
+    identity after each handshake. `unwelcome` is called when the server refused a handshake in a
+    way that may mean another era. `lost` is called when the GET stream shows that the server ended
+    the session of a conversation.
+    """
+
+    def __init__(
+        self,
+        upstream_context: UpstreamContext,
+        audience: Audience,
+        *,
+        clock: Clock,
+        lasting: Lasting,
+        met: Callable[[ServerDescription], None],
+        unwelcome: Callable[[], None],
+        lost: Callable[[Conversation], None],
+    ) -> None:
+        self._upstream_context = upstream_context
+        self._audience = audience
+        self._clock = clock
+        self._lasting = lasting
+        self._met = met
+        self._unwelcome = unwelcome
+        self._lost = lost
+
+    async def begin(self) -> SessionConnection:
+        """Open a new connection, with its handshake. Raises UpstreamFailed."""
+        upstream_context = self._upstream_context
+        conversation, handshake = Conversation(upstream_context, self._audience), Handshake(upstream_context)
+        began = self._clock.elapsed()
+        asks, first_byte = handshake.asks(self._audience.host), upstream_context.settings.first_byte
+        try:
+            server = handshake.read(await conversation.ask(handshake.call, asks, first_byte=first_byte))
+            await conversation.begin(server)
+        except UpstreamFailed as failure:
+            handshake.failed(failure)
+            upstream_context.observer.answered(INITIALIZE, self._clock.elapsed() - began, failure.reason)
+            await conversation.end()
+            if isinstance(failure, failures.Unwelcome):
+                self._unwelcome()
+            raise
+        except asyncio.CancelledError:
+            await conversation.end()
+            raise
+        upstream_context.observer.answered(INITIALIZE, self._clock.elapsed() - began, None)
+        self._met(server)
+        connection = SessionConnection(upstream_context, conversation, await self._listen(conversation))
+        connection.ask_again(self._lasting)
+        return connection
+
+    def adopt(self, resume_point: ResumePoint) -> SessionConnection:
+        """Return a connection to the server session of a resume point. Nothing is sent for it.
+
+        Raises Gone if its revision is no legacy one.
+        """
+        revision = find_revision(resume_point.revision)
+        if revision is None:
+            raise failures.Gone
+        conversation = Conversation(self._upstream_context, self._audience)
+        conversation.adopt(resume_point.session, revision)
+        return SessionConnection(
+            self._upstream_context, conversation, conversation.listen(partial(self._lost, conversation), self._clock)
+        )
+
+    async def _listen(self, conversation: Conversation) -> ServerStream | ChannelStream | None:
+        """Start the GET stream, and give the server a short time to accept it."""
+        stream = conversation.listen(partial(self._lost, conversation), self._clock)
+        if stream is None:
+            return None
+        try:
+            await stream.known(STREAM_PATIENCE)
+        except asyncio.CancelledError:
+            await stream.close()
+            await conversation.end()
+            raise
+        return stream

@@ -1,9 +1,9 @@
-"""URL elicitation before a request is repeated (-32042): `Detours` asks the host, then repeats.
+"""URL elicitation before a request is repeated (-32042): `UrlElicitations` asks the host, then repeats.
 
 A legacy server refuses a request and names URLs that the user has to visit first. The gateway makes
-a question to the host of each URL, a `Detour`. The server knows nothing of these questions and does
-not wait. If the host agrees to all of them, the same request is sent again (docs/decisions/0019).
-`HttpSession` uses it for each error response.
+a question to the host of each URL, a `UrlQuestion`. The server knows nothing of these questions and
+does not wait. If the host agrees to all of them, the same request is sent again
+(docs/decisions/0019). `LegacySession` uses it for each error response.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ MAX_ROUNDS: Final = 4
 """How often one request is repeated before the refusal is the answer."""
 
 
-class Detour:
+class UrlQuestion:
     """One URL to visit, as a `ServerQuestion` that its server does not wait for.
 
     It is open until it is answered, refused or withdrawn. `decide` is called once for the first
@@ -37,10 +37,10 @@ class Detour:
     key: Final = None
     """None: no server waits for the answer."""
 
-    def __init__(self, question: Question, decide: Callable[["Detour", Answer | None], None]) -> None:
+    def __init__(self, question: Question, decide: Callable[["UrlQuestion", Answer | None], None]) -> None:
         self.question = question
         # None once it is no longer open.
-        self._decide: Callable[[Detour, Answer | None], None] | None = decide
+        self._decide: Callable[[UrlQuestion, Answer | None], None] | None = decide
         self._forgets: list[Callable[[], None]] = []
         self._was_withdrawn = False
 
@@ -79,7 +79,7 @@ class Detour:
             decide(self, answer)
 
 
-class Detours:
+class UrlElicitations:
     """The URL elicitations of one session; `host` is the host that can be asked, if any."""
 
     def __init__(self, dialect: LegacyUpstream, host: Peer | None) -> None:
@@ -127,16 +127,16 @@ class Detours:
         Questions that are still open at the end are withdrawn.
         """
         decided: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        waiting: set[Detour] = set()
+        waiting: set[UrlQuestion] = set()
 
-        def decide(detour: Detour, answer: Answer | None) -> None:
+        def decide(detour: UrlQuestion, answer: Answer | None) -> None:
             waiting.discard(detour)
             if answer is None or not self._dialect.is_accepted(answer):
                 _settle(decided, agreed=False)
             elif not waiting:
                 _settle(decided, agreed=True)
 
-        detours = [Detour(question, decide) for question in questions]
+        detours = [UrlQuestion(question, decide) for question in questions]
         waiting.update(detours)
         self._undecided.add(decided)
         try:

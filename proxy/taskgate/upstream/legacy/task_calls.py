@@ -1,8 +1,8 @@
-"""Calls that their server made tasks of (2025-11-25): `TaskCall` and `FollowedCalls`.
+"""Calls that their server made tasks of (2025-11-25): `TaskCall` and `TaskCalls`.
 
-When a call becomes a task, `native` makes a `TaskCall` in place of its `Call`. `following` polls
-the task until there is a result, and registers the `TaskCall` in each conversation that it uses.
-`Conversation` finds it in its `FollowedCalls`, and gives it notifications and questions.
+When a call becomes a task, `server_tasks` makes a `TaskCall` in place of its `Call`. It polls the
+task until there is a result, and registers the `TaskCall` in each conversation that it uses.
+`Conversation` finds it in its `TaskCalls`, and gives it notifications and questions.
 """
 
 import asyncio
@@ -86,7 +86,7 @@ class TaskCall(Call):
             self.listener.on_notification(text_progress(self.id, message, self._messages, after or 0.0))
 
 
-class FollowedCalls:
+class TaskCalls:
     """The calls that are followed in one conversation, whether or not they were made in it.
 
     It also knows which requests may still become tasks: from `expect` to `met`. And it knows which
