@@ -1,13 +1,15 @@
 """A server behind its seam that notes what it is asked, for whoever stands between it and the engine."""
 
 from collections.abc import Callable, Coroutine
-from typing import Any, cast
+from typing import Any
 
+from helpers.counted_sessions import counted
 from taskgate.domain.versions import Era
 from taskgate.protocol.jsonrpc import parse
 from taskgate.protocol.messages import Response
 from taskgate.upstream.base import UpstreamSession, Vitals
 from taskgate.upstream.calls import UpstreamCall
+from taskgate.upstream.usage import SessionUsage
 
 
 def response(text: str = '"result":{}') -> Response:
@@ -71,8 +73,13 @@ class Server:
         return Vitals(up=True, circuit="closed")
 
     def session(self, listener: Any, principal_source: Any, host: Any = None) -> UpstreamSession:
+        return self.counted_session(SessionUsage(self.name), listener, principal_source, host)
+
+    def counted_session(
+        self, usage: SessionUsage, listener: Any, principal_source: Any, host: Any = None
+    ) -> UpstreamSession:
         self.told.append((listener, host))
-        return cast("UpstreamSession", self.inner)
+        return counted(self.inner, usage)
 
     async def close(self) -> None:
         self.told.append("close")

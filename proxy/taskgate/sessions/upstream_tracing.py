@@ -1,23 +1,24 @@
-"""Tracing of requests to servers: `CallSpans` starts a client span for each of them.
+"""Tracing of requests to servers: `CallSpans`, a `CallTracer`, starts a client span for each of them.
 
-The span begins when a request or call is sent, and ends with its response, failure or cancellation
-(`traced`). Its trace context (`keys_of`) is sent along in `_meta`. `upstream_usage` uses this for
-each request. Without tracing a server has no `CallSpans`, because calls are the most frequent
-operation.
+The span begins when a request or call is sent, and ends with its response, failure or cancellation.
+Its trace context is sent along in `_meta`. Without tracing a server has no `CallSpans`, because calls
+are the most frequent operation.
 """
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import replace
 from typing import Any, Final
 from urllib.parse import urlsplit
 
 from taskgate.errors import GatewayError
 from taskgate.protocol.discovery import ListedTool
 from taskgate.protocol.messages import Response, error_of
-from taskgate.protocol.meta import TraceKeys
+from taskgate.protocol.meta import TraceKeys, with_trace_keys
 from taskgate.telemetry import request_context
 from taskgate.telemetry.span_annotations import QUEUE_WAIT, queue_wait
 from taskgate.telemetry.tracing import NO_TRACING, Span, Tracing
+from taskgate.upstream.calls import UpstreamCall
 
 ADDRESS: Final = "server.address"
 PORT: Final = "server.port"
@@ -48,7 +49,19 @@ class CallSpans:
         self._mount = mount
         self._network = network
 
-    def start(self, method: str, tool: str | None, listed: Callable[[str], ListedTool | None]) -> Span | None:
+    async def traced(
+        self,
+        call: UpstreamCall,
+        listed: Callable[[str], ListedTool | None],
+        send: Callable[[UpstreamCall], Coroutine[Any, Any, Response]],
+    ) -> Response:
+        span = self._start(call.method, call.tool, listed)
+        if span is None:
+            return await send(call)
+        keys = TraceKeys(span.traceparent, span.tracestate)
+        return await _ended_with(span, send(replace(call, params=with_trace_keys(call.params, keys))))
+
+    def _start(self, method: str, tool: str | None, listed: Callable[[str], ListedTool | None]) -> Span | None:
         """Return a span, which must be ended once; None if this request is not traced.
 
         It names the tool if the server lists it. Other names come from hosts, and their number has
@@ -89,7 +102,7 @@ def _set_task_attributes(span: Span, here: request_context.RequestContext) -> No
         span.set_attribute(QUEUE_WAIT, seconds)
 
 
-async def traced(span: Span, call: Coroutine[Any, Any, Response]) -> Response:
+async def _ended_with(span: Span, call: Coroutine[Any, Any, Response]) -> Response:
     """Await a call, return its response, and end its span with the error type, None on success."""
     error: str | None = OTHER
     try:
@@ -104,8 +117,3 @@ async def traced(span: Span, call: Coroutine[Any, Any, Response]) -> Response:
     finally:
         span.end(error)
     return response
-
-
-def keys_of(span: Span) -> TraceKeys:
-    """Return the trace context of a span, for `_meta`."""
-    return TraceKeys(span.traceparent, span.tracestate)

@@ -1,7 +1,7 @@
 """Interfaces towards servers: `Upstream`, `UpstreamSession`, and the `Transport` below them.
 
 An upstream is one configured server. A session is one conversation with that server, for a host
-session or a task; `legacy.session`, `modern.session` and `session_of_any_era` implement it. A
+session or a task; `session`, `legacy.session` and `modern.session` implement it. A
 transport moves the bytes of a session: `Outgoing` is one request, `Incoming` its answer. `wire`
 implements it, and `duplex` for modern requests over message channels. `sending` adds identity,
 credentials and the circuit breaker.

@@ -3,7 +3,7 @@
 A `NotificationBudget` drops notifications that are too large and merges progress that is too fast.
 Of progress that arrived together, the newest of each token remains. So a flood of progress only
 costs its reading, and the last progress before an answer is always delivered. `Said` counts all
-bytes besides answers, and makes the reader pause. `wire.answer` has a `NotificationBudget` for each
+bytes besides answers, and makes the reader pause. `wire.connection` has a `NotificationBudget` for each
 event stream, `stdio.channel` one for each program, with a `Said`. Sessions of both eras use
 `heard_aside` for large messages.
 """

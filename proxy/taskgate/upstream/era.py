@@ -3,7 +3,7 @@
 `initialize` is sent first, because servers of old SDKs end on a method that they do not know. Only
 a server that may be modern is asked `server/discover` (docs/decisions/0021). The result is
 remembered until a session calls `forget`, when the server stops answering in that era.
-`session_of_any_era` calls `find` before its first call. `protocol.classify` judges the answers.
+`session` calls `find` before its first call. `protocol.classify` judges the answers.
 """
 
 import asyncio

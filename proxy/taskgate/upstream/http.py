@@ -13,7 +13,7 @@ from logging import getLogger
 
 from taskgate.clock import Clock, Entropy
 from taskgate.domain.breaker import CircuitState
-from taskgate.domain.versions import Era, Peer
+from taskgate.domain.versions import Peer
 from taskgate.protocol.legacy.upstream import LegacyUpstream
 from taskgate.protocol.modern.upstream import ModernUpstream
 from taskgate.system.timer_wheel import TimerWheel
@@ -30,7 +30,7 @@ from taskgate.upstream.legacy.session import LegacySession
 from taskgate.upstream.modern.session import ModernSession
 from taskgate.upstream.principal import PrincipalSource
 from taskgate.upstream.sending import CircuitGuard, SessionTransport
-from taskgate.upstream.session_of_any_era import EraSession, Makers
+from taskgate.upstream.session import Makers, ServerSession
 from taskgate.upstream.settings import (
     GrantKind,
     GrantSettings,
@@ -41,6 +41,7 @@ from taskgate.upstream.settings import (
     UpstreamSettings,
 )
 from taskgate.upstream.transport_choice import TransportChoice
+from taskgate.upstream.usage import SessionUsage
 from taskgate.upstream.wire.transport import HttpTransport
 
 __all__ = ["HttpTransport", "HttpUpstream", "UpstreamObserver", "UpstreamSettings"]
@@ -113,6 +114,16 @@ class HttpUpstream:
     def session(
         self, listener: SessionCallListener, principal_source: PrincipalSource, host: Peer | None = None
     ) -> UpstreamSession:
+        return self.counted_session(SessionUsage(self.name), listener, principal_source, host)
+
+    def counted_session(
+        self,
+        usage: SessionUsage,
+        listener: SessionCallListener,
+        principal_source: PrincipalSource,
+        host: Peer | None = None,
+    ) -> UpstreamSession:
+        """Return a session as `session` does, whose calls `usage` counts and traces."""
         upstream_context = self._upstream_context
         if self._way.asks_whose or self._credentials is not None:
             transport = SessionTransport(
@@ -123,10 +134,11 @@ class HttpUpstream:
                 credentials=self._credentials,
             )
             upstream_context = replace(upstream_context, transport=transport)
-        return self._session(upstream_context, self._finder, listener, host, principal_source)
+        return self._session(usage, upstream_context, self._finder, listener, host, principal_source)
 
     def _session(
         self,
+        usage: SessionUsage,
         upstream_context: UpstreamContext,
         finder: EraFinder,
         listener: SessionCallListener,
@@ -175,14 +187,14 @@ class HttpUpstream:
                 welcome=welcome,
             )
 
-        match self._era:
-            case None:
-                makers = Makers(legacy=legacy, modern=modern)
-                return EraSession(finder, upstream_context=upstream_context, makers=makers, welcome=welcome)
-            case Era.LEGACY:
-                return legacy(_keep_era)
-            case Era.MODERN:
-                return modern(_keep_era)
+        return ServerSession(
+            self._era,
+            finder,
+            upstream_context=upstream_context,
+            makers=Makers(legacy=legacy, modern=modern),
+            welcome=welcome,
+            usage=usage,
+        )
 
     def _is_down(self) -> bool:
         """Whether the server is known to be down, by its checks or because it failed the last
@@ -218,7 +230,15 @@ class HttpUpstream:
         )
         upstream_context = replace(self._upstream_context, transport=transport, observer=QUIET, running=Running())
         # Checks find the era for themselves alone: they have no host, and time out sooner.
-        new_session = partial(self._session, upstream_context, EraFinder(self._modern), DEAF, None, lambda: GATEWAY)
+        new_session = partial(
+            self._session,
+            SessionUsage(self.name),
+            upstream_context,
+            EraFinder(self._modern),
+            DEAF,
+            None,
+            lambda: GATEWAY,
+        )
         return Checks(health, self.name, sentinel=sentinel, new_session=new_session, found=self._act_on)
 
     def _act_on(self, result: ProbeResult) -> None:
@@ -258,7 +278,3 @@ def _needs_caller_token(settings: UpstreamSettings) -> bool:
     """Whether the credentials for the server can only be made from a caller's token."""
     grant = settings.credentials
     return isinstance(grant, GrantSettings) and grant.kind is GrantKind.TOKEN_EXCHANGE
-
-
-def _keep_era() -> None:
-    """Do nothing: a configured era stays, whatever the server answers."""

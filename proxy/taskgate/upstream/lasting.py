@@ -1,7 +1,7 @@
 """Session state that a host sets once: `Lasting`, its log level and resource subscriptions.
 
 It lasts as long as the host session, through all sessions at the server. A legacy session notes it
-from the host's requests, and sends it again in each new connection (`legacy.talk`). A modern
+from the host's requests, and sends it again in each new connection (`legacy.connection`). A modern
 session keeps it itself: for the log level of its requests, and for its subscription stream.
 """
 

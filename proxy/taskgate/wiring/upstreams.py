@@ -31,7 +31,7 @@ from taskgate.protocol.discovery import gateway_info
 from taskgate.protocol.legacy.upstream import LegacyUpstream
 from taskgate.protocol.modern.upstream import ModernUpstream
 from taskgate.sessions.upstream_tracing import call_spans
-from taskgate.sessions.upstream_usage import CountedUpstream, RequestCounter
+from taskgate.sessions.upstream_usage import CountableUpstream, CountedUpstream
 from taskgate.system.background import Background
 from taskgate.telemetry.events import (
     CircuitChanged,
@@ -56,10 +56,11 @@ from taskgate.upstream.http import HttpUpstream
 from taskgate.upstream.settings import UpstreamObserver, UpstreamSettings, UpstreamTls
 from taskgate.upstream.stdio.supervisor_client import Supervisor
 from taskgate.upstream.transport_choice import choose_transport
+from taskgate.upstream.usage import RequestCounter
 from taskgate.upstream.wire.trust import TlsFileRefused
 from taskgate.wiring.authentication import metadata_url, resource_of
 
-MakeUpstream = Callable[[UpstreamSettings, UpstreamObserver, Clock], Upstream]
+MakeUpstream = Callable[[UpstreamSettings, UpstreamObserver, Clock], CountableUpstream]
 
 _STATES: Final = (ConcurrencyChanged, CircuitChanged, HealthChecked, ProgramAvailabilityChanged, ProgramsCounted)
 """Events that report a state. From a replaced server, they would overwrite its successor's state."""
@@ -68,7 +69,7 @@ _STATES: Final = (ConcurrencyChanged, CircuitChanged, HealthChecked, ProgramAvai
 def upstream_maker(supervisor: Supervisor, entropy: Entropy) -> MakeUpstream:
     """Return the factory of upstreams. `supervisor` starts server programs."""
 
-    def made(settings: UpstreamSettings, observer: UpstreamObserver, clock: Clock) -> Upstream:
+    def made(settings: UpstreamSettings, observer: UpstreamObserver, clock: Clock) -> CountableUpstream:
         extensions = settings.extensions
         return HttpUpstream(
             settings,

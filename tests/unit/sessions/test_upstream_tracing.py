@@ -23,7 +23,7 @@ from taskgate.telemetry.request_context import RequestContext, in_request
 from taskgate.telemetry.ring import EventRing
 from taskgate.telemetry.span_annotations import ANNOTATIONS
 from taskgate.telemetry.tracing import NO_TRACING
-from taskgate.upstream.base import Upstream, UpstreamSession
+from taskgate.upstream.base import UpstreamSession
 from taskgate.upstream.calls import UpstreamCall
 from taskgate.upstream.principal import Principal
 
@@ -47,7 +47,7 @@ def session(server: Server, tracing: NotedTracing) -> UpstreamSession:
 
 
 def traced(server: Server, tracing: NotedTracing, url: str | None) -> CountedUpstream:
-    return CountedUpstream(cast("Upstream", server), spans=call_spans(tracing, server.name, url))
+    return CountedUpstream(server, tracer=call_spans(tracing, server.name, url))
 
 
 def host_request() -> tuple[RequestContext, NotedSpan]:
@@ -229,7 +229,6 @@ async def test_everything_but_calls_is_delegated_to_the_server(server: Server, t
     session = upstream.session(NOBODY, lambda: PRINCIPAL, host)
     assert (upstream.name, upstream.vitals().up, session.era) == ("reports", True, Era.MODERN)
     assert await session.open() == cast("Any", "opened")
-    assert await session.welcome() == cast("Any", "welcomed")
     assert await session.tools() == {"add": "add"}
     assert session.listed("add") == cast("Any", "add")
     session.tell(cast("Any", "note"))

@@ -5,13 +5,15 @@ from typing import Any, cast
 
 import pytest
 
+from helpers.counted_sessions import counted
 from helpers.waiting import bounded
 from taskgate.domain.versions import Era
 from taskgate.lifecycle.task_listener import NOBODY
-from taskgate.sessions.upstream_usage import CountedUpstream, RequestCounter
+from taskgate.sessions.upstream_usage import CountedUpstream
 from taskgate.upstream.base import Upstream, UpstreamSession, Vitals
 from taskgate.upstream.calls import UpstreamCall
 from taskgate.upstream.principal import Principal
+from taskgate.upstream.usage import RequestCounter, SessionUsage
 
 PRINCIPAL = Principal(context="c")
 
@@ -28,6 +30,12 @@ class Session:
     async def call(self, call: UpstreamCall, listener: Any) -> Any:
         self.asked.append(("call", call, listener))
         return "called"
+
+    async def open(self) -> Any:
+        return "opened"
+
+    async def tools(self) -> Any:
+        return "tools"
 
     def __getattr__(self, name: str) -> Any:
         def note(*arguments: Any, **more: Any) -> Any:
@@ -59,8 +67,16 @@ class Server:
         return Vitals(up=True, circuit="closed")
 
     def session(self, listener: Any, principal_source: Any, host: Any = None) -> UpstreamSession:
-        self.sessions.append(Session(self.fault))
-        return cast("UpstreamSession", self.sessions[-1])
+        return self.counted_session(SessionUsage(self.name), listener, principal_source, host)
+
+    def counted_session(
+        self, usage: SessionUsage, listener: Any, principal_source: Any, host: Any = None
+    ) -> UpstreamSession:
+        self.sessions.append(self.new_session())
+        return counted(self.sessions[-1], usage)
+
+    def new_session(self) -> Session:
+        return Session(self.fault)
 
     async def close(self) -> None:
         self.told.append("close")
@@ -132,7 +148,7 @@ async def test_a_close_runs_once_and_goes_on_when_its_caller_is_cancelled() -> N
     assert server.told == ["close"]
 
 
-async def test_everything_is_delegated_to_the_server_unchanged() -> None:
+async def test_everything_is_asked_of_the_session_of_the_era_unchanged() -> None:
     server = Server()
     upstream = CountedUpstream(server)
     upstream.open()
@@ -141,19 +157,15 @@ async def test_everything_is_delegated_to_the_server_unchanged() -> None:
     session = cast("Any", session_of(upstream))
     call = UpstreamCall("ping")
     assert session.era is Era.MODERN
-    assert session.open() == "open"
-    assert session.welcome() == "welcome"
+    assert await session.open() == "opened"
     assert await session.call(call, NOBODY) == "called"
     assert session.outcome("response") == "outcome"
-    assert session.tools() == "tools"
+    assert await session.tools() == "tools"
     assert session.listed("t") == "listed"
     session.tell("note")
     assert server.sessions[0].asked == [
-        ("open", {}),
-        ("welcome", {}),
         ("call", call, NOBODY),
         ("outcome", "response", {}),
-        ("tools", {}),
         ("listed", "t", {}),
         ("tell", "note", {}),
     ]
@@ -169,7 +181,7 @@ class Pending(Server):
         super().__init__(fault)
         self.answers = asyncio.Event()
 
-    def session(self, listener: Any, principal_source: Any, host: Any = None) -> UpstreamSession:
+    def new_session(self) -> Session:
         server = self
 
         class Slow(Session):
@@ -178,7 +190,7 @@ class Pending(Server):
                 if self.fault is not None:
                     raise self.fault
 
-        return cast("UpstreamSession", Slow(self.fault))
+        return Slow(self.fault)
 
 
 def calls(session: UpstreamSession) -> list[asyncio.Task[Any]]:

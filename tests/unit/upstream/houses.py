@@ -26,8 +26,9 @@ from taskgate.upstream.legacy.session import LegacySession
 from taskgate.upstream.modern.session import ModernSession
 from taskgate.upstream.principal import Principal
 from taskgate.upstream.sending import SessionTransport
-from taskgate.upstream.session_of_any_era import EraSession, Makers
+from taskgate.upstream.session import Makers, ServerSession
 from taskgate.upstream.settings import UpstreamSettings
+from taskgate.upstream.usage import SessionUsage
 from unit.upstream.conftest import Ear, Heard, call_params
 
 
@@ -83,12 +84,15 @@ class House:
         assert isinstance(legacy.session, LegacySession)
         makers = Makers(legacy=lambda _: legacy.session, modern=lambda _: modern.session)  # type: ignore[arg-type,return-value]
         upstream_context = legacy.session._upstream_context
-        self.guests.append(
-            Guest(
-                EraSession(finder, upstream_context=upstream_context, makers=makers, welcome=unheard_welcome()),
-                legacy.heard,
-            )
+        session = ServerSession(
+            None,
+            finder,
+            upstream_context=upstream_context,
+            makers=makers,
+            welcome=unheard_welcome(),
+            usage=SessionUsage("reports"),
         )
+        self.guests.append(Guest(session, legacy.heard))
         return self.guests[-1]
 
     async def close(self) -> None:

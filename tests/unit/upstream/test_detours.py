@@ -193,7 +193,7 @@ async def test_the_second_try_has_what_is_left_of_the_calls_time(
 ) -> None:
     server.script["pay"] = in_turn(wants(request_context()), result({"content": []}))
     ceilings: list[float] = []
-    natives = modern.session._server_tasks  # type: ignore[attr-defined]
+    natives = modern.session.era_session._server_tasks  # type: ignore[attr-defined]
     reach = natives._reach
 
     async def recording(call: Any, *listener: Any, **more: Any) -> Any:

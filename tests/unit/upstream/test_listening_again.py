@@ -66,7 +66,7 @@ async def test_a_server_that_has_no_stream_any_more_is_left_alone(
 ) -> None:
     monkeypatch.setattr(event_streams, "PAUSE_FIRST", 0.001)
     own = Own(server, b"id: a\n" + SAID, 405, 405, SAID)
-    talk = await caller.session._open()
+    talk = await caller.session.era_session._open()
     assert talk.stream is not None
     async with bounded():
         await asyncio.wait((talk.stream._task,))

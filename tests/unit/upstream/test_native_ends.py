@@ -137,7 +137,7 @@ async def test_a_call_that_is_given_up_before_it_left_does_not_leave(
     server: ScriptedServer, caller: Caller, tasks: ScriptedTasks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await caller.session.open()
-    natives, begun, ends = caller.session._server_tasks, asyncio.Event(), asyncio.Event()  # type: ignore[attr-defined]
+    natives, begun, ends = caller.session.era_session._server_tasks, asyncio.Event(), asyncio.Event()  # type: ignore[attr-defined]
     reach = natives._reach
 
     async def slowly(*_: Any, **__: Any) -> Any:

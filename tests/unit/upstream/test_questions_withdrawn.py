@@ -151,7 +151,7 @@ async def test_a_call_that_outlives_its_session_hears_no_question(server: Script
     server.script["lost"] = status(404)
     with pytest.raises(UpstreamFailed):
         await asked.call("lost")
-    await eventually(lambda: not asked.session._dropping)
+    await eventually(lambda: not asked.session.era_session._dropping)
     reply.release(None)
     async with bounded():
         assert (await calling).error is None

@@ -14,6 +14,7 @@ from taskgate.domain.events import CallSucceeded
 from taskgate.domain.versions import Era
 from taskgate.errors import UpstreamFailed
 from taskgate.protocol.messages import Notification
+from taskgate.upstream.session import ServerSession
 from unit.upstream.conftest import EVERYTHING, Caller
 from unit.upstream.eras import DISCOVERED, HANDSHAKE, MODERN_CALL, PROBED, arrived, in_turn, supports
 
@@ -120,10 +121,10 @@ async def test_the_time_that_the_era_took_is_time_of_the_call(plain: ScriptedSer
         async def close(self) -> None:
             pass
 
-    async def found(within):
+    async def found(session, within):
         return Recording(), timedelta(seconds=7)
 
-    monkeypatch.setattr(caller.session, "_found_within", found)
+    monkeypatch.setattr(ServerSession, "_found_within", found)
     await caller.session.call(
         task_call("echo", "{}", timedelta(seconds=10)),
         caller.heard.of_calls,

@@ -21,7 +21,6 @@ from taskgate.lifecycle.task_listener import NOBODY
 from taskgate.protocol.discovery import gateway_info
 from taskgate.telemetry.events import CircuitChanged, ConcurrencyChanged, HealthChecked, UpstreamRetried
 from taskgate.telemetry.tracing import NO_TRACING
-from taskgate.upstream.base import Upstream
 from taskgate.upstream.principal import Principal
 from taskgate.upstream.settings import UpstreamObserver, UpstreamSettings
 from taskgate.upstream.wire.trust import TlsFileRefused
@@ -62,7 +61,7 @@ class Yard:
             port=8080,
         )
 
-    def _make(self, settings: UpstreamSettings, observer: UpstreamObserver, _clock: Any) -> Upstream:
+    def _make(self, settings: UpstreamSettings, observer: UpstreamObserver, _clock: Any) -> Made:
         if settings.url == self.broken:
             raise RuntimeError("nobody foresaw that")
         if settings.url == self.refused:

@@ -2,8 +2,8 @@
 
 It also bounds the time of each request, and reports it.
 Closing the stream is the cancellation in this era (H-MOD-10). A stream that breaks off is lost and
-never reopened (H-MOD-11). `rounds`, `discovery` and `follow_ups` send through it; notifications
-outside of calls come by `listen_stream`.
+never reopened (H-MOD-11). `rounds`, `discovery` and `server_tasks` send through it; notifications
+outside of calls come by `subscriptions`.
 """
 
 from collections.abc import Awaitable, Callable, Coroutine

@@ -318,7 +318,7 @@ class TaskFollower:
         self._woken.set()
 
     def _on_server_report(self) -> None:
-        """Bring the next poll forward: the server reported on this task (`task_news`). Reports only
+        """Bring the next poll forward: the server reported on this task (`TaskStreams`). Reports only
         hint at a change; the poll tells the state."""
         # At most this often, however many reports come.
         self._poll_due = min(self._poll_due, self._polled_at + LEAST)

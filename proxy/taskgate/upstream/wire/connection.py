@@ -2,7 +2,7 @@
 
 It has one request at a time. `ask` sends it and returns the head of the answer; the caller reads
 the body and then calls `release`. `pool` owns the connection and is its `ConnectionObserver`;
-`dialing` opens it. A connection is reused only if its last answer was read to the end and nothing
+`Dialer` opens it. A connection is reused only if its last answer was read to the end and nothing
 else arrived. Otherwise `release` drops it.
 
 `HttpIncoming` reads an answer: `transport` and `sse` make one for each response when its head has

@@ -1,16 +1,15 @@
-"""Session with a server whose era is not configured: `EraSession` finds the era, then delegates.
+"""One session with one server as the gateway holds it: `ServerSession`, whatever the era of the server.
 
-`era.EraFinder` finds it on first use, and `Makers` create the legacy or modern session that does
-the work. Once the era is known, a call costs only the delegation. If the server stops answering in
-its era, the era is found again. `http` creates it for servers without `protocol_version`.
+Its `call` counts and traces the call, and finds the era of the server if it is unknown. It goes on in
+the session of that era (`legacy.session`, `modern.session`). `era.EraFinder` finds the era on first
+use, and again if the server stops answering in it. `http` creates it.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
-from typing import Any
 
 from taskgate.domain.events import CallFaulted, CallSucceeded
 from taskgate.domain.versions import Era, find_revision
@@ -27,6 +26,7 @@ from taskgate.upstream.last_welcomes import Welcome
 from taskgate.upstream.legacy.session import LegacySession
 from taskgate.upstream.resume_points import Resumed, ResumePoint
 from taskgate.upstream.single import Abandoned, SingleFlight
+from taskgate.upstream.usage import SessionUsage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,86 +40,129 @@ class Makers:
     modern: Callable[[Callable[[], None]], UpstreamSession]
 
 
-class EraSession:
-    """An `UpstreamSession` that delegates to a session of the server's era.
+class ServerSession:
+    """An `UpstreamSession` that counts and traces its calls, in the session of the server's era.
 
-    When the server leaves its era, the call that notices fails, and the next one detects the era
-    again. Calls that still run in the other era may complete.
+    `era` is the configured era; None if `finder` has to find it. When the server then leaves its era,
+    the call that notices fails, and the next one detects the era again. Calls that still run in the
+    other era may complete.
     """
+
+    __slots__ = (
+        "_bound",
+        "_closed",
+        "_finder",
+        "_finding",
+        "_makers",
+        "_retired",
+        "_upstream_context",
+        "_usage",
+        "_welcome",
+        "era",
+        "era_session",
+    )
 
     def __init__(
         self,
+        era: Era | None,
         finder: EraFinder,
         *,
         upstream_context: UpstreamContext,
         makers: Makers,
         welcome: Welcome,
+        usage: SessionUsage,
     ) -> None:
         self._finder = finder
         self._welcome = welcome
         self._upstream_context = upstream_context
         self._makers = makers
+        self._usage = usage
         self._finding = SingleFlight(self._find)
         self._closed = False
         # The session of the era before, which stays open so that its calls may complete.
         self._retired: UpstreamSession | None = None
-        self.era = finder.era or Era.LEGACY
+        found = era or finder.era
+        self.era = found or Era.LEGACY
         """The era of the server, legacy until it is known."""
-        # `_inner` is the session for new calls, None while the era is unknown. `_bound` is the last
-        # session that took calls; it stays while the era is found again.
-        self._bound = self._inner = None if finder.era is None else self._new_session(finder.era)
+        self.era_session: UpstreamSession | None = None
+        """The session for new calls, in the server's era; None while the era is unknown."""
+        if era is not None:
+            make = makers.modern if era is Era.MODERN else makers.legacy
+            self.era_session = make(_keep_era)
+        elif found is not None:
+            self.era_session = self._new_session(found)
+        # The last session that took calls; it stays while the era is found again.
+        self._bound = self.era_session
+
+    async def call(self, call: UpstreamCall, listener: CallListener) -> Response:
+        usage = self._usage
+        requests, name = usage.requests, usage.name
+        requests.in_flight[name] += 1
+        try:
+            if usage.tracer is not None:
+                return await usage.tracer.traced(call, self.listed, partial(self._send, listener))
+            session = self.era_session
+            if session is None:
+                session = await self._session_for(call)
+            return await session.call(call, listener)
+        finally:
+            requests.in_flight[name] -= 1
+            if requests.ended is not None:
+                requests.ended.set()
+
+    async def _send(self, listener: CallListener, call: UpstreamCall) -> Response:
+        return await (self.era_session or await self._session_for(call)).call(call, listener)
 
     async def open(self) -> ServerDescription:
-        return await (self._inner or await self._found_session()).open()
+        return await (self.era_session or await self._found_session()).open()
 
     async def welcome(self) -> ServerDescription:
         return await self._welcome.told(self.open())
-
-    async def call(self, call: UpstreamCall, listener: CallListener) -> Response:
-        inner = self._inner
-        if inner is None:
-            inner = await self._session_for(call)
-        return await inner.call(call, listener)
 
     def outcome(self, response: Response) -> CallSucceeded | CallFaulted:
         assert self._bound is not None, "a response belongs to a session"
         return self._bound.outcome(response)
 
     def tell(self, notification: Notification) -> None:
-        if self._inner is not None:
-            self._inner.tell(notification)
+        if self.era_session is not None:
+            self.era_session.tell(notification)
 
-    def tools(self) -> Coroutine[Any, Any, Mapping[str, ListedTool]]:
-        return self._find_tools() if self._inner is None else self._inner.tools()
+    async def tools(self) -> Mapping[str, ListedTool]:
+        return await (self.era_session or await self._found_session()).tools()
 
     def listed(self, tool: str) -> ListedTool | None:
-        return None if self._inner is None else self._inner.listed(tool)
+        return None if self.era_session is None else self.era_session.listed(tool)
 
     def grants(self, filters: frozenset[str]) -> frozenset[str]:
-        return frozenset() if self._inner is None else self._inner.grants(filters)
+        return frozenset() if self.era_session is None else self.era_session.grants(filters)
 
     async def close(self) -> None:
         if self._closed:
             return
         self._closed = True
-        await self._finding.close()
-        sessions = [session for session in (self._bound, self._retired) if session is not None]
-        await asyncio.gather(*(session.close() for session in sessions))
+        try:
+            await self._finding.close()
+            sessions = [session for session in (self._bound, self._retired) if session is not None]
+            await asyncio.gather(*(session.close() for session in sessions))
+        finally:
+            self._usage.closed()
+
+    # --- the era of the server ----------------------------------------------------------------------------------------
 
     async def _session_for(self, call: UpstreamCall) -> UpstreamSession:
         """Return the session for a call whose server's era is unknown; the search takes of its time."""
         if self._bound is None and isinstance(call.resumes, Resumed):
             # The era is that in which the server took the call; no detection is needed. For other
-            # calls the era is still to be found, so `_inner` is not set.
+            # calls the era is still to be found, so `era_session` is not set.
             self._bound = bound = self._new_session(_era_of(call.resumes.resume_point))
             self.era = bound.era
             return bound
         bounds = self._upstream_context.patience.of(call.tool)
         if call.within is None:
             return (await self._found_within(bounds.first))[0]
-        inner, spent = await self._found_within(bounds.within(call.within).first)
+        session, spent = await self._found_within(bounds.within(call.within).first)
         call.within -= spent
-        return inner
+        return session
 
     async def _found_session(self) -> UpstreamSession:
         """Return the session of the server's era, after finding the era. Raises UpstreamFailed."""
@@ -133,19 +176,16 @@ class EraSession:
         except Abandoned:
             raise failures.let_go(dispatched=False) from None
 
-    async def _find_tools(self) -> Mapping[str, ListedTool]:
-        return await (await self._found_session()).tools()
-
     async def _found_within(self, within: float) -> tuple[UpstreamSession, timedelta]:
         """Return the session, and the time that finding it took."""
         loop = asyncio.get_running_loop()
         began = loop.time()
         try:
             async with asyncio.timeout(within):
-                inner = await self._found_session()
+                session = await self._found_session()
         except TimeoutError:
             raise failures.too_late(dispatched=False) from None
-        return inner, timedelta(seconds=loop.time() - began)
+        return session, timedelta(seconds=loop.time() - began)
 
     async def _find(self) -> UpstreamSession:
         """Find the era, and make its session the one for new calls, in one flight for all calls."""
@@ -154,21 +194,21 @@ class EraSession:
             EraProbe(upstream_context=self._upstream_context, open=partial(self._makers.legacy, lost))
         )
         bound = self._bound
-        inner: UpstreamSession
+        session: UpstreamSession
         if found.session is not None:
-            inner = found.session
+            session = found.session
         elif bound is not None and bound.era is found.era:
-            inner = bound
+            session = bound
         else:
-            inner = self._new_session(found.era)
-        self._inner = self._bound = inner
-        self.era = inner.era
+            session = self._new_session(found.era)
+        self.era_session = self._bound = session
+        self.era = session.era
         # Of the sessions with running calls only one is kept: the one before this.
-        if bound is not None and bound is not inner:
+        if bound is not None and bound is not session:
             retired, self._retired = self._retired, bound
             if retired is not None:
                 await retired.close()
-        return inner
+        return session
 
     def _new_session(self, era: Era) -> UpstreamSession:
         """Return a session of that era, not yet opened."""
@@ -178,11 +218,15 @@ class EraSession:
     def _lose_era(self, era: Era) -> None:
         """Forget the era, so that the next call finds it again. Sessions of that era call this."""
         self._finder.forget(era)
-        if self._inner is not None and self._inner.era is era:
-            self._inner = None
+        if self.era_session is not None and self.era_session.era is era:
+            self.era_session = None
             self._finding.forget()
 
 
 def _era_of(resume_point: ResumePoint) -> Era:
     """Return the era of a resume point: modern unless its revision is a legacy one."""
     return Era.MODERN if find_revision(resume_point.revision) is None else Era.LEGACY
+
+
+def _keep_era() -> None:
+    """Do nothing: a configured era stays, whatever the server answers."""
