@@ -4,8 +4,7 @@ from typing import Any, cast
 
 from helpers.welcomes import unheard_welcome
 from taskgate.domain.versions import Era
-from taskgate.upstream.session import Makers, ServerSession
-from taskgate.upstream.usage import SessionUsage
+from taskgate.upstream.session import Makers, ServerSession, SessionUsage
 
 
 def counted(inner: Any, usage: SessionUsage) -> ServerSession:

@@ -9,7 +9,7 @@ from taskgate.protocol.jsonrpc import parse
 from taskgate.protocol.messages import Response
 from taskgate.upstream.base import UpstreamSession, Vitals
 from taskgate.upstream.calls import UpstreamCall
-from taskgate.upstream.usage import SessionUsage
+from taskgate.upstream.session import SessionUsage
 
 
 def response(text: str = '"result":{}') -> Response:

@@ -31,7 +31,7 @@ MISTAKES: dict[str, tuple[str, ...]] = {
     "an import upwards": ("domain/policy.py", "import taskgate.protocol.vocabulary", DOWN, CYCLES),
     "a look at a sibling": ("stores/base.py", "import taskgate.upstream.base", DOWN),
     "a floor that nobody planned": ("basement/__init__.py", "", DOWN),
-    "an implementation named": ("gateway/pipeline.py", "import taskgate.upstream.http", IMPLEMENTATIONS),
+    "an implementation named": ("gateway/pipeline.py", "import taskgate.upstream.client", IMPLEMENTATIONS),
     "an era named": ("gateway/pipeline.py", "import taskgate.protocol.legacy.tasks", NEUTRAL),
     "the other era named": ("gateway/pipeline.py", "import taskgate.protocol.modern.tasks", NEUTRAL),
     "a legacy session that speaks modern": (

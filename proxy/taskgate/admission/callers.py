@@ -14,7 +14,7 @@ from taskgate.auth.context import AuthContext
 from taskgate.auth.jwt import VerifiedToken
 from taskgate.errors import AuthReason, KeysUnavailable, Unauthenticated
 from taskgate.streams.exchange import Exchange
-from taskgate.upstream.principal import Principal
+from taskgate.upstream.calls import Principal
 
 
 class Callers(Protocol):

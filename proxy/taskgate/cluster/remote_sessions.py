@@ -15,7 +15,7 @@ from taskgate.cluster.bus import ClusterBus
 from taskgate.cluster.messages import GetStreamMessage, GetStreamQuestion, GetStreamState, SessionSetting
 from taskgate.protocol.messages import Params
 from taskgate.protocol.vocabulary import LOGGING_SET_LEVEL, RESOURCES_SUBSCRIBE, RESOURCES_UNSUBSCRIBE
-from taskgate.upstream.lasting import MAX_URI, MAX_URIS, level_of, level_params, uri_of, uri_params
+from taskgate.upstream.context import MAX_URI, MAX_URIS, level_of, level_params, uri_of, uri_params
 
 SETTING_METHODS: Final = frozenset({LOGGING_SET_LEVEL, RESOURCES_SUBSCRIBE, RESOURCES_UNSUBSCRIBE})
 """The methods whose effect applies to the whole session."""

@@ -19,8 +19,8 @@ from taskgate.config.sections.tasks import Hint
 from taskgate.domain.policy import APP_ONLY
 from taskgate.domain.versions import Peer
 from taskgate.errors import KeysUnavailable, Unauthenticated, UpstreamFailed
+from taskgate.upstream.calls import Principal
 from taskgate.upstream.health import DEAF, QUIET
-from taskgate.upstream.principal import Principal
 from taskgate.upstream.stdio.supervisor_client import Supervisor
 from taskgate.upstream.wire.trust import TlsFileRefused
 from taskgate.wiring.authentication import resource_of

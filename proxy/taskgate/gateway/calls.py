@@ -43,8 +43,7 @@ from taskgate.streams.exchange import Exchange, RpcReply
 from taskgate.system.background import Background
 from taskgate.system.cancel_scope import CancelScope, ScopeCancelled
 from taskgate.telemetry.events import EventSink, ShadowPromotion, ToolCalled
-from taskgate.upstream.call_listener import CallListener
-from taskgate.upstream.calls import UpstreamCall
+from taskgate.upstream.calls import CallListener, UpstreamCall
 
 SLOW_METHODS: Final = frozenset({TOOLS_CALL, "prompts/get", "resources/read"})
 """The methods that can be slow, and so need a permit. Modern servers may ask for input before they

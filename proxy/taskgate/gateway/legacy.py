@@ -43,7 +43,7 @@ from taskgate.streams.exchange import Admission, Exchange, HandledRequest, HttpM
 from taskgate.streams.log_entries import StreamOrigin
 from taskgate.system.offload import LARGE, in_thread
 from taskgate.telemetry.request_context import RequestContext, client_of
-from taskgate.upstream.call_listener import ServerQuestion
+from taskgate.upstream.calls import ServerQuestion
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

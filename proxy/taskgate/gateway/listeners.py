@@ -33,9 +33,15 @@ from taskgate.system.background import Background
 from taskgate.system.cancel_scope import CancelScope, ScopeCancelled
 from taskgate.system.timer_wheel import Cancel, TimerWheel
 from taskgate.telemetry.request_context import RequestContext, current, in_request
-from taskgate.upstream.call_listener import Between, CallListener, ServerQuestion, UnsavedCallListener
-from taskgate.upstream.principal import Principal
-from taskgate.upstream.resume_points import Leave, ResumePoint
+from taskgate.upstream.calls import (
+    Between,
+    CallListener,
+    Leave,
+    Principal,
+    ResumePoint,
+    ServerQuestion,
+    UnsavedCallListener,
+)
 
 STEP: Final = 1e-6
 """The increment of progress in a keep-alive. Progress must grow, and the step is too small to pass

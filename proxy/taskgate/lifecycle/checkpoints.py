@@ -30,8 +30,7 @@ from taskgate.domain.record import OwnerKey, SealedCheckpoint, TaskId, TaskRecor
 from taskgate.jsontext.spans import RawJson
 from taskgate.lifecycle.transitions import Transitions
 from taskgate.protocol.server_messages import Answer, Question
-from taskgate.upstream.call_listener import Between
-from taskgate.upstream.resume_points import ResumePoint
+from taskgate.upstream.calls import Between, ResumePoint
 
 MAX_SEALED: Final = 256 * 1024
 """Characters of a sealed checkpoint. A larger one is not stored, because every change of a task

@@ -52,9 +52,7 @@ from taskgate.lifecycle.transitions import Transitions
 from taskgate.protocol.legacy.downstream import LegacyDownstream
 from taskgate.protocol.server_messages import Question
 from taskgate.system.background import Background
-from taskgate.upstream.call_listener import Between, ServerQuestion
-from taskgate.upstream.principal import Principal
-from taskgate.upstream.resume_points import ResumePoint
+from taskgate.upstream.calls import Between, Principal, ResumePoint, ServerQuestion
 
 MAX_NAME: Final = 1024
 """Characters of a name. A call whose questions have longer names is not resumed."""

@@ -45,8 +45,7 @@ from taskgate.system.background import Background
 from taskgate.telemetry.events import EventSink, TaskRecovered
 from taskgate.telemetry.request_context import RequestContext, current, in_request
 from taskgate.telemetry.tracing import stored_span
-from taskgate.upstream.call_listener import ServerQuestion
-from taskgate.upstream.principal import Principal
+from taskgate.upstream.calls import Principal, ServerQuestion
 
 NOT_MADE: Final = "The task was not created: the task store was not available"
 MAX_DISOWNED: Final = 256

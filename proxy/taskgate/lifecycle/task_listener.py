@@ -45,9 +45,7 @@ from taskgate.protocol.messages import Notification
 from taskgate.protocol.server_messages import Question, read_progress
 from taskgate.protocol.vocabulary import NOTE_MESSAGE, NOTE_PROGRESS
 from taskgate.system.background import Background
-from taskgate.upstream.call_listener import Between, ServerQuestion, UnsavedCallListener
-from taskgate.upstream.principal import Principal
-from taskgate.upstream.resume_points import Leave, ResumePoint
+from taskgate.upstream.calls import Between, Leave, Principal, ResumePoint, ServerQuestion, UnsavedCallListener
 
 WRITE_EVERY: Final = timedelta(seconds=1)
 """The shortest time between two writes of a task's progress."""

@@ -48,9 +48,7 @@ from taskgate.system.cancel_scope import CancelScope, ScopeCancelled
 from taskgate.telemetry.events import CallsRunning, EventSink, TaskDispatched
 from taskgate.upstream import failures
 from taskgate.upstream.base import UpstreamSession
-from taskgate.upstream.calls import UpstreamCall
-from taskgate.upstream.principal import Principal
-from taskgate.upstream.resume_points import NextRound, Resumed
+from taskgate.upstream.calls import NextRound, Principal, Resumed, UpstreamCall
 
 SHUT_DOWN_UNSENT: Final = "The gateway shut down before the call was sent"
 NO_STORE: Final = "The call was not sent: the task store was not available"

@@ -13,7 +13,7 @@ from taskgate.domain.record import OwnerKey
 from taskgate.domain.versions import Peer
 from taskgate.protocol.messages import Response
 from taskgate.upstream.base import UpstreamSession
-from taskgate.upstream.call_listener import CallListener
+from taskgate.upstream.calls import CallListener
 
 _FEATURES: Final = ("elicitation", "roots", "sampling")
 

@@ -30,8 +30,7 @@ from taskgate.streams.resumable import MARK_BYTES, ResumableStreams
 from taskgate.system.cancel_scope import CancelScope
 from taskgate.telemetry.request_context import client_of
 from taskgate.upstream.base import UpstreamSession
-from taskgate.upstream.call_listener import ServerQuestion, UnsavedCallListener
-from taskgate.upstream.principal import Principal
+from taskgate.upstream.calls import Principal, ServerQuestion, UnsavedCallListener
 
 MAX_STREAMS: Final = 8
 """GET streams of one session; one more ends the oldest."""

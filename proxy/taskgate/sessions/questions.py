@@ -18,7 +18,7 @@ from taskgate.protocol.legacy.downstream import LegacyDownstream
 from taskgate.protocol.messages import Notification
 from taskgate.protocol.server_messages import Answer
 from taskgate.streams.event_stream import EventStream
-from taskgate.upstream.call_listener import ServerQuestion
+from taskgate.upstream.calls import ServerQuestion
 
 ID_PREFIX: Final = "question-"
 """The start of a question's id; the name of the asking replica may follow."""

@@ -12,9 +12,8 @@ from typing import Protocol
 
 from taskgate.domain.versions import Peer
 from taskgate.upstream.base import Upstream, UpstreamSession, Vitals
-from taskgate.upstream.call_listener import SessionCallListener
-from taskgate.upstream.principal import PrincipalSource
-from taskgate.upstream.usage import CallTracer, RequestCounter, SessionUsage
+from taskgate.upstream.calls import PrincipalSource, SessionCallListener
+from taskgate.upstream.session import CallTracer, RequestCounter, SessionUsage
 
 
 class CountableUpstream(Upstream, Protocol):

@@ -3,7 +3,7 @@
 An upstream is one configured server. A session is one conversation with that server, for a host
 session or a task; `session`, `legacy.session` and `modern.session` implement it. A
 transport moves the bytes of a session: `Outgoing` is one request, `Incoming` its answer. `wire`
-implements it, and `duplex` for modern requests over message channels. `sending` adds identity,
+implements it, and `duplex` for modern requests over message channels. `session_transport` adds identity,
 credentials and the circuit breaker.
 """
 
@@ -15,9 +15,7 @@ from taskgate.domain.events import CallFaulted, CallSucceeded
 from taskgate.domain.versions import Era, Peer
 from taskgate.protocol.discovery import ListedTool, ServerDescription
 from taskgate.protocol.messages import Notification, Response
-from taskgate.upstream.call_listener import CallListener, SessionCallListener
-from taskgate.upstream.calls import UpstreamCall
-from taskgate.upstream.principal import Principal, PrincipalSource
+from taskgate.upstream.calls import CallListener, Principal, PrincipalSource, SessionCallListener, UpstreamCall
 
 
 class UpstreamSession(Protocol):

@@ -1,22 +1,273 @@
-"""A request to a server, `UpstreamCall`, and its wait for the answer, `Call`, with its timeouts.
+"""A call to a server: its values (`UpstreamCall`), its listener, its wait for the answer (`Call`).
 
-A session gets an `UpstreamCall`, and sends it under the id of a `Call`. After `begin` it waits for
-the answer in the block `with call`. The block ends early if the time is up, or by `cancel`.
-A session asks `context.Patience` for its timeouts.
+A session gets an `UpstreamCall` and a `CallListener`. It calls the listener's methods during the
+call: for notifications, questions (elicitation, sampling, roots) and resume points. The listener of
+a session gets what belongs to no call. Listeners are implemented in `gateway`, `sessions` and
+`lifecycle`. A `ServerQuestion` is one open question of a server, implemented by the sessions; the
+listener gives the host's answer to it.
+
+The session sends the call under the id of a `Call`. After `begin` it waits for the answer in the
+block `with call`. The block ends early if the time is up, or by `cancel`. A session asks
+`context.Patience` for its timeouts.
+
+A `Principal` is the caller that a request is made for; `credentials` makes its tokens and headers.
+From a `ResumePoint` another process resumes a call: a session gives it to the listener, and
+`lifecycle.checkpoints` stores it. When another process takes the task over, its `UpstreamCall` has it
+in a `Resumed`. A `NextRound` is the same for a modern call between two rounds. The call is not sent
+from its beginning.
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import timedelta
-from typing import Final
+from datetime import datetime, timedelta
+from typing import Any, Final, NamedTuple, Protocol
 
+from taskgate.jsontext.spans import RawJson
+from taskgate.protocol.discovery import ServerDescription
 from taskgate.protocol.messages import Notification, Params, Response
+from taskgate.protocol.server_messages import Answer, Question
 from taskgate.system.cancel_scope import CancelScope
 from taskgate.system.timer_wheel import TimerWheel
-from taskgate.upstream.call_listener import CallListener
-from taskgate.upstream.principal import Principal
-from taskgate.upstream.resume_points import NextRound, Resumes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Principal:
+    """The caller that a request to a server is made for, as far as known.
+
+    `context` is the auth context: an id that tells callers apart and contains no name. `subject`,
+    `client`, `token`, `scopes` and `good_until` (the end of the token's validity) are from the
+    caller's token. They are empty if callers need no token, or none is at hand. `is_known` is False
+    if only the context is known, from the record of a task.
+    """
+
+    context: str
+    subject: str | None = None
+    client: str | None = None
+    token: str | None = field(default=None, repr=False)
+    scopes: frozenset[str] = frozenset()
+    good_until: datetime | None = None
+    is_known: bool = True
+
+
+PrincipalSource = Callable[[], Principal]
+"""Returns the principal of a session: always the same context, with the caller's latest accepted
+token."""
+
+
+Leave = Callable[[], Awaitable[bool]]
+"""Removes the checkpoint of a call between two rounds. Awaited right before the next round is sent.
+
+False if the round must not be sent: the call was given up, or another process has it.
+"""
+
+
+class NextRound(NamedTuple):
+    """The next round of a modern call that another process began.
+
+    `state` is the state that the server wants back, as written. `answers` has its questions with
+    the answers, by its keys; an answer is None if the host gave none. `leave` must be awaited
+    before the round is sent. Legacy servers have no rounds.
+    """
+
+    state: RawJson | None
+    answers: Mapping[str, tuple[Question, Answer | None]]
+    leave: Leave
+
+
+class ResumePoint(NamedTuple):
+    """Position of a sent call at its server, from which any process can resume it.
+
+    `session` is the session id at the server, None without one; `revision` is the revision spoken.
+    If the call became a task of the server, `task` is its id there. If not, `request` is the id of
+    the request, and `event` the last event of its stream, after which the stream is reopened.
+    """
+
+    session: str | None = None
+    revision: str | None = None
+    task: str | None = None
+    request: int | None = None
+    event: str | None = None
+
+
+async def _unsure() -> bool:
+    return False
+
+
+class Resumed(NamedTuple):
+    """A call that another process made, resumed at its resume point. It is not sent again.
+
+    - `asked` has questions that the server may still wait for, by the server's keys. Each is given
+      to the listener again, under its key: it may have been asked or answered before.
+    - `is_last` is called when the call is over, before its session is ended at the server. It
+      returns True if no other task has a call in that session, False if one has or it is unknown.
+    - `context` is the auth context of the call, as in `Principal`.
+    """
+
+    resume_point: ResumePoint
+    asked: Mapping[str, Question]
+    is_last: Callable[[], Awaitable[bool]] = _unsure
+    context: str = ""
+
+
+Resumes = NextRound | Resumed
+"""The two ways in which a call goes on that another process began: by a round, or as sent."""
+
+
+class ServerQuestion(Protocol):
+    """A question of a server that waits for its answer. No method raises or blocks."""
+
+    question: Question
+
+    @property
+    def key(self) -> str | None:
+        """The server's own name for the question, unique in its call; None without one.
+
+        Only a question with a key can be answered by another process that takes over the call.
+        """
+        ...
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the server still waits: the question was neither answered nor withdrawn."""
+        ...
+
+    def answer(self, answer: Answer, principal: Principal | None = None) -> None:
+        """Send the answer in the background; only the first one, and none after a withdrawal.
+
+        `principal` is who answered, None for the principal of the session.
+        """
+        ...
+
+    def refuse(self) -> None:
+        """Answer for a host that gave no answer, in the form of the server's era (L-INPUT-8).
+
+        Otherwise as `answer`.
+        """
+        ...
+
+    def tell(self, notification: Notification) -> None:
+        """Send the host's progress on the question to the server.
+
+        It is dropped if the server did not ask for progress, or no longer waits.
+        """
+        ...
+
+    def when_withdrawn(self, forget: Callable[[], None]) -> None:
+        """Call `forget` once if the question is withdrawn; at once if that has happened.
+
+        A question is withdrawn when the server says so, when its call ends, and when its session
+        ends. An answered question is never withdrawn.
+        """
+        ...
+
+
+class Between(NamedTuple):
+    """State of a modern call between two rounds: the server keeps nothing until the next round.
+
+    From it, another process can send the next round in place of this one. `state` is the state that
+    the server wants back, as written. `asked` has the questions by the server's keys and, for each
+    that was put to a host, the open question. `given` has the answers so far; more are added to it
+    as they arrive.
+    """
+
+    state: RawJson | None
+    asked: Mapping[str, tuple[Question, ServerQuestion | None]]
+    given: Mapping[str, Answer]
+
+
+class CallListener(Protocol):
+    """The receiver of what a server sends besides the answers of a call. No method may raise or block."""
+
+    def on_notification(self, notification: Notification) -> None:
+        """Receive a notification. Progress has the token that the server got, not the host's."""
+        ...
+
+    def asked(self, question: ServerQuestion) -> None:
+        """Receive a question. The listener must see to it that it is answered or refused."""
+        ...
+
+    def refused(self, required: Mapping[str, Any]) -> None:
+        """Receive the news that a question was refused at once, for lack of a host's capability.
+
+        `required` is that capability, in the form in which hosts declare it.
+        """
+        ...
+
+    def clog(self) -> Awaitable[None] | None:
+        """Return what to await before more of the server is read: backpressure of a slow host.
+
+        Called after each message. Nearly always None: read on now.
+        """
+        ...
+
+    def keep(self, between: Between) -> Leave | None:
+        """Store a checkpoint in the background, when all questions of a round were asked.
+
+        Returns None if the listener stores none. Otherwise the returned function must be called and
+        awaited right before the next round is sent. It removes the checkpoint. If it returns False,
+        the round must not be sent: the call was given up, or another process has it.
+        """
+        ...
+
+    def on_checkpoint(self, resume_point: ResumePoint) -> None:
+        """Receive a resume point, from which another process can resume the call.
+
+        It replaces earlier ones. Called whenever the call has a new one, but not while an answer to
+        one of its questions is on its way to the server.
+        """
+        ...
+
+    @property
+    def leaves(self) -> bool:
+        """Whether another process will resume the call, if it is cancelled here now.
+
+        Sessions read it when a call is cancelled. If it is true, the call runs on at its server:
+        neither a cancellation nor the end of its session is sent.
+        """
+        ...
+
+    @property
+    def can_be_asked(self) -> bool:
+        """Whether the session of this listener can be asked a question that belongs to no call."""
+        ...
+
+    @property
+    def passes_rounds(self) -> bool:
+        """Whether a response that asks for more (a round of questions) goes to the host unchanged.
+
+        Otherwise each of its questions is given to `asked`. Read when such an answer arrives; only
+        modern servers send them.
+        """
+        ...
+
+
+class SessionCallListener(CallListener, Protocol):
+    """Listener of a session: also receives messages that belong to no call. No method may raise or
+    block."""
+
+    def met(self, server: ServerDescription) -> None:
+        """Receive the server's identity after each handshake, before users of the session do."""
+        ...
+
+
+class UnsavedCallListener:
+    """Base of listeners whose calls no other process resumes, and that take no questions outside of
+    a call."""
+
+    __slots__ = ()
+
+    leaves = False
+
+    def keep(self, between: Between) -> Leave | None:
+        """Store nothing: the next round is sent by the process that sent this one."""
+
+    def on_checkpoint(self, resume_point: ResumePoint) -> None:
+        """Ignore the resume point: the call is never resumed elsewhere."""
+
+    @property
+    def can_be_asked(self) -> bool:
+        return False
 
 
 @dataclass(frozen=True, slots=True)

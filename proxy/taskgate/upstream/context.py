@@ -1,25 +1,195 @@
-"""State shared by all sessions with one server: `UpstreamContext` and `ModernUpstreamContext`.
+"""State of all sessions with one server, `UpstreamContext`, and of all sessions of one host, `Lasting`.
 
-`http` creates one for each upstream. A session has its own `transport` if the server needs its
-principal (`sending`), and a modern one its own `era_lost`. All other fields are shared.
-`Patience` has the timeouts of each tool; sessions of both eras ask it for each request.
+`client` creates a context for each upstream. A session has its own `transport` if the server needs
+its principal (`session_transport`), and a modern one its own `era_lost`. All other fields are shared.
+`Patience` has the timeouts of each tool; sessions of both eras ask it for each request. The
+`HandshakeLog` is for operators: how the server answers `initialize`.
+
+A host sets log level and resource subscriptions once. They last as long as the host session, through
+all sessions at the server. A legacy session notes them from the host's requests, and sends them again
+in each new connection (`legacy.connection`). A modern session keeps them itself: for the log level of
+its requests, and for its subscription stream.
 """
 
-from collections.abc import Callable, Iterator
+import asyncio
+import json
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from fnmatch import fnmatchcase
-from typing import Final
+from logging import getLogger
+from typing import Any, Final
 
 from taskgate.clock import Entropy
+from taskgate.domain.versions import MODERN, NEWEST_LEGACY
+from taskgate.errors import MalformedMessage, UpstreamFailed, UpstreamReason
+from taskgate.jsontext.edits import dump
+from taskgate.jsontext.spans import members
 from taskgate.protocol.legacy.upstream import LegacyUpstream
+from taskgate.protocol.messages import Params
 from taskgate.protocol.modern.upstream import ModernUpstream
-from taskgate.protocol.vocabulary import TOOLS_CALL
+from taskgate.protocol.vocabulary import (
+    LOG_LEVELS,
+    LOGGING_SET_LEVEL,
+    RESOURCES_SUBSCRIBE,
+    RESOURCES_UNSUBSCRIBE,
+    TOOLS_CALL,
+)
+from taskgate.system.redaction import SecretRedaction
 from taskgate.system.timer_wheel import TimerWheel
 from taskgate.upstream.base import Transport
 from taskgate.upstream.calls import CallBounds, briefly
-from taskgate.upstream.reception import Reception
-from taskgate.upstream.settings import ToolTimeouts, UpstreamObserver, UpstreamSettings
+from taskgate.upstream.failures import NoCredentials, Unwelcome
+from taskgate.upstream.settings import FixedHeader, ToolTimeouts, UpstreamObserver, UpstreamSettings
+
+MAX_URIS: Final = 1_000
+"""Resources that one session may subscribe to."""
+
+MAX_URI: Final = 4_096
+"""Characters of a URI that is stored."""
+
+LASTING: Final = frozenset({LOGGING_SET_LEVEL, RESOURCES_SUBSCRIBE, RESOURCES_UNSUBSCRIBE})
+"""Methods of requests that set some of it."""
+
+
+class Lasting:
+    """Log level and subscriptions of one session.
+
+    `level` is the log level that the host wants, None if it set none. `uris` has the number of
+    subscriptions of each resource: always 1 in the legacy era.
+    """
+
+    def __init__(self) -> None:
+        self.level: str | None = None
+        self.uris: dict[str, int] = {}
+
+    def note(self, method: str, params: Params | None) -> None:
+        """Store what a request of a method in LASTING sets, after the legacy server agreed.
+
+        Other requests set nothing. Subscriptions beyond the limits are not stored.
+        """
+        if params is None:
+            return
+        if method == LOGGING_SET_LEVEL:
+            self.level = level_of(params) or self.level
+            return
+        uri = uri_of(params)
+        if uri is None:
+            return
+        if method == RESOURCES_UNSUBSCRIBE:
+            self.uris.pop(uri, None)
+        elif method == RESOURCES_SUBSCRIBE and len(uri) <= MAX_URI and len(self.uris) < MAX_URIS:
+            self.uris[uri] = 1
+
+
+def level_of(params: Params) -> str | None:
+    """Return the level in the parameters of `logging/setLevel`; None if it is no valid level."""
+    level = _member(params, "level")
+    return level if level in LOG_LEVELS else None
+
+
+def uri_of(params: Params) -> str | None:
+    """Return the resource URI in parameters; None without one, or if it cannot be encoded again."""
+    uri = _member(params, "uri")
+    return uri if isinstance(uri, str) and uri.encode("utf-8", "ignore").decode() == uri else None
+
+
+def level_params(level: str) -> Params:
+    """Return the parameters of `logging/setLevel`."""
+    return Params(dump({"level": level}))
+
+
+def uri_params(uri: str) -> Params:
+    """Return the parameters of `resources/subscribe`."""
+    return Params(dump({"uri": uri}))
+
+
+def _member(params: Params, name: str) -> Any:
+    """Return a member, None if missing. Decoded again from the text, since a long text may have
+    been cut."""
+    text = params.with_token(0)
+    try:
+        found = members(text).get(name)
+    except MalformedMessage:
+        return None
+    return None if found is None else json.loads(text[found.start : found.end])
+
+
+log = getLogger("taskgate.upstream")
+
+QUIET: Final = 600.0
+"""Seconds for which the same failure is not logged again."""
+
+BOTH: Final = (
+    f"a server supports both eras, and the gateway uses {MODERN[-1].value}: if its tools fail when they ask the user"
+    f' during a call, set `protocol_version: "{NEWEST_LEGACY.value}"` for it'
+)
+
+_ITS_OWN: Final = frozenset(
+    {
+        UpstreamReason.REFUSED.value,
+        UpstreamReason.TIMEOUT.value,
+        UpstreamReason.REDIRECT.value,
+        UpstreamReason.MALFORMED.value,
+        UpstreamReason.TOO_LARGE.value,
+    }
+)
+"""Reasons of failures that are an answer of the server; an unreachable server is reported
+elsewhere."""
+
+
+class HandshakeLog:
+    """Failures logged for one server. Belongs to one event loop."""
+
+    __slots__ = ("_logged_at", "_speaks_both", "_unlogged")
+
+    def __init__(self) -> None:
+        # By reason: the loop time of the last line, and the failures since that.
+        self._logged_at: dict[str, float] = {}
+        self._unlogged: dict[str, int] = {}
+        self._speaks_both = False
+
+    def speaks_both(self, settings: UpstreamSettings) -> None:
+        """Log once that the server accepts `initialize` and is of the modern era as well."""
+        if self._speaks_both:
+            return
+        self._speaks_both = True
+        log.info(BOTH, extra={"upstream": settings.name})
+
+    def failed(self, settings: UpstreamSettings, failure: UpstreamFailed, said: str = "") -> None:
+        """Log that `initialize` failed, if an answer of the server is the cause.
+
+        `said` is what the server itself said; it is logged without secrets.
+        """
+        reason = failure.reason
+        if reason not in _ITS_OWN or isinstance(failure, NoCredentials):
+            return
+        if isinstance(failure, Unwelcome):
+            said = said or words_of(failure.error)
+        now, times = asyncio.get_running_loop().time(), self._unlogged.get(reason, 0) + 1
+        if now - self._logged_at.get(reason, float("-inf")) < QUIET:
+            self._unlogged[reason] = times
+            return
+        self._logged_at[reason], self._unlogged[reason] = now, 0
+        of: dict[str, object] = {"upstream": settings.name, "reason": reason, "text": str(failure), "times": times}
+        if said:
+            of["said"] = _redacted(settings, said)
+        log.warning("a server did not accept `initialize`: requests to it fail, and the next one tries again", extra=of)
+
+
+def words_of(error: Mapping[str, Any]) -> str:
+    """Return code and message of a JSON-RPC error; empty without one."""
+    return f"{error.get('code')} {error.get('message')}" if error else ""
+
+
+def _redacted(settings: UpstreamSettings, said: str) -> str:
+    secrets = [] if settings.stdio is None else list(settings.stdio.env.values())
+    if isinstance(settings.credentials, FixedHeader):
+        secrets.append(settings.credentials.value)
+    redaction = SecretRedaction(secrets)
+    told = redaction.told(said[: redaction.needed].encode(errors="replace"), is_whole=len(said) <= redaction.needed)
+    # A log line must not contain newlines.
+    return " ".join(told.split())
 
 
 class Patience:
@@ -68,7 +238,7 @@ class UpstreamContext:
     `ids` gives the request ids, which are progress tokens too and unique among all sessions.
     `alarms` are the timers of calls, `patience` has their timeouts, and `running` counts the calls.
     `reception` logs how the server answers `initialize`. `transport` is one session's own if the
-    server needs its principal (`sending`). `outlives`: the server and its state of a call survive
+    server needs its principal (`session_transport`). `outlives`: the server and its state of a call survive
     the end of this process, so another process can resume the call.
     """
 
@@ -80,7 +250,7 @@ class UpstreamContext:
     alarms: TimerWheel
     patience: Patience
     running: Running = field(default_factory=Running)
-    reception: Reception = field(default_factory=Reception)
+    reception: HandshakeLog = field(default_factory=HandshakeLog)
     outlives: bool = True
 
 

@@ -1,10 +1,10 @@
 """Health checks of one server: `Checks` asks it at intervals, in a session of the gateway's own.
 
 A server is healthy if it answers, whatever it answers: the gateway asks as itself, and its identity
-may matter to the server. A failure is what counts as one for the circuit breaker (`sending`), or no
-whole answer in time. At most one check runs at a time. A check that could not be sent, for lack of
-credentials for example, has no result. `http` creates the checks and acts on their results. It
-starts them when the upstream is opened; they run until `close`.
+may matter to the server. A failure is what counts as one for the circuit breaker
+(`session_transport`), or no whole answer in time. At most one check runs at a time. A check that
+could not be sent, for lack of credentials for example, has no result. `client` creates the checks
+and acts on their results. It starts them when the upstream is opened; they run until `close`.
 """
 
 import asyncio
@@ -20,10 +20,8 @@ from taskgate.protocol.discovery import ServerDescription
 from taskgate.protocol.messages import Notification
 from taskgate.protocol.vocabulary import PING
 from taskgate.upstream.base import UpstreamSession
-from taskgate.upstream.call_listener import ServerQuestion, UnsavedCallListener
-from taskgate.upstream.calls import UpstreamCall
+from taskgate.upstream.calls import Principal, ServerQuestion, UnsavedCallListener, UpstreamCall
 from taskgate.upstream.pauses import share
-from taskgate.upstream.principal import Principal
 from taskgate.upstream.settings import HealthSettings, UpstreamObserver
 
 log = getLogger("taskgate.upstream")

@@ -2,31 +2,91 @@
 
 Its `call` counts and traces the call, and finds the era of the server if it is unknown. It goes on in
 the session of that era (`legacy.session`, `modern.session`). `era.EraFinder` finds the era on first
-use, and again if the server stops answering in it. `http` creates it.
+use, and again if the server stops answering in it. `client` creates it. Each session has a
+`SessionUsage`: it counts in the `RequestCounter`, for a metric and for a drain, and traces by the
+`CallTracer`. `sessions.upstream_usage` makes the usage of a session.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
+from typing import Any, Protocol
 
 from taskgate.domain.events import CallFaulted, CallSucceeded
 from taskgate.domain.versions import Era, find_revision
 from taskgate.errors import UpstreamFailed
 from taskgate.protocol.discovery import ListedTool, ServerDescription
 from taskgate.protocol.messages import Notification, Response
+from taskgate.system.single_flight import Abandoned, SingleFlight
 from taskgate.upstream import failures
 from taskgate.upstream.base import UpstreamSession
-from taskgate.upstream.call_listener import CallListener
-from taskgate.upstream.calls import UpstreamCall
+from taskgate.upstream.calls import CallListener, Resumed, ResumePoint, UpstreamCall
 from taskgate.upstream.context import UpstreamContext
 from taskgate.upstream.era import EraFinder, EraProbe
 from taskgate.upstream.last_welcomes import Welcome
 from taskgate.upstream.legacy.session import LegacySession
-from taskgate.upstream.resume_points import Resumed, ResumePoint
-from taskgate.upstream.single import Abandoned, SingleFlight
-from taskgate.upstream.usage import SessionUsage
+
+
+class RequestCounter:
+    """The requests of hosts and calls of tasks in flight, by the name of their upstream.
+
+    A replaced server and its successor have the same name, so they count together.
+    """
+
+    def __init__(self) -> None:
+        self.in_flight: Counter[str] = Counter()
+        """The counts, kept by the sessions. A request ends when it is answered, fails, or is
+        cancelled."""
+        self.ended: asyncio.Event | None = None
+        """Set by a session at the end of each request; None until a drain waits."""
+
+    def read(self) -> dict[tuple[str], int]:
+        """Present counts by name, as label values of a metric; idle upstreams may be missing."""
+        return {(name,): count for name, count in self.in_flight.items()}
+
+    async def wait_idle(self) -> None:
+        """Wait until no request is in flight, at any upstream; used by a drain."""
+        self.ended = ended = self.ended or asyncio.Event()
+        while self.in_flight.total():
+            ended.clear()
+            await ended.wait()
+
+
+class CallTracer(Protocol):
+    """Tracing of the calls to one server."""
+
+    def traced(
+        self,
+        call: UpstreamCall,
+        listed: Callable[[str], ListedTool | None],
+        send: Callable[[UpstreamCall], Coroutine[Any, Any, Response]],
+    ) -> Coroutine[Any, Any, Response]:
+        """Send a call by `send`, with a span and its trace context, and return the response.
+
+        `listed` returns a tool that the server lists.
+        """
+        ...
+
+
+def _ignore() -> None:
+    """Do nothing: the open sessions are not counted."""
+
+
+@dataclass(slots=True)
+class SessionUsage:
+    """Counter and tracer of the calls of one session.
+
+    `name` is that of its upstream. `tracer` is None without tracing. `closed` is called once, when
+    the session is closed.
+    """
+
+    name: str
+    requests: RequestCounter = field(default_factory=RequestCounter)
+    tracer: CallTracer | None = None
+    closed: Callable[[], None] = _ignore
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -52,11 +52,10 @@ from taskgate.telemetry.events import (
 )
 from taskgate.telemetry.tracing import Tracing
 from taskgate.upstream.base import Upstream
-from taskgate.upstream.http import HttpUpstream
+from taskgate.upstream.client import UpstreamClient, choose_transport
+from taskgate.upstream.session import RequestCounter
 from taskgate.upstream.settings import UpstreamObserver, UpstreamSettings, UpstreamTls
 from taskgate.upstream.stdio.supervisor_client import Supervisor
-from taskgate.upstream.transport_choice import choose_transport
-from taskgate.upstream.usage import RequestCounter
 from taskgate.upstream.wire.trust import TlsFileRefused
 from taskgate.wiring.authentication import metadata_url, resource_of
 
@@ -71,7 +70,7 @@ def upstream_maker(supervisor: Supervisor, entropy: Entropy) -> MakeUpstream:
 
     def made(settings: UpstreamSettings, observer: UpstreamObserver, clock: Clock) -> CountableUpstream:
         extensions = settings.extensions
-        return HttpUpstream(
+        return UpstreamClient(
             settings,
             dialect=LegacyUpstream(__version__, extensions),
             modern=ModernUpstream(__version__, extensions),

@@ -15,7 +15,7 @@ from taskgate.domain.policy import TaskSupport
 from taskgate.errors import AuthReason, KeysUnavailable, Unauthenticated
 from taskgate.streams.exchange import Admission, HttpMethod
 from taskgate.upstream.base import Upstream
-from taskgate.upstream.principal import Principal
+from taskgate.upstream.calls import Principal
 from unit.auth.identities import identity
 from unit.lifecycle.asked import Asked
 

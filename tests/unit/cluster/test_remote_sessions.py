@@ -9,7 +9,7 @@ from taskgate.cluster.messages import GetStreamMessage, GetStreamQuestion, GetSt
 from taskgate.cluster.remote_sessions import SETTING_METHODS, RemoteStreams, SessionSettings
 from taskgate.protocol.messages import Params
 from taskgate.protocol.vocabulary import LOGGING_SET_LEVEL, RESOURCES_SUBSCRIBE, RESOURCES_UNSUBSCRIBE
-from taskgate.upstream.lasting import MAX_URI, MAX_URIS
+from taskgate.upstream.context import MAX_URI, MAX_URIS
 from unit.cluster.recording_bus import B, C, RecordingBus
 
 

@@ -10,7 +10,7 @@ from taskgate.domain.record import TaskRecord
 from taskgate.lifecycle import checkpoints
 from taskgate.lifecycle.checkpoints import UNSEALED, CallCheckpoint
 from taskgate.lifecycle.inputs import TaskInputs
-from taskgate.upstream.resume_points import ResumePoint
+from taskgate.upstream.calls import ResumePoint
 from unit.lifecycle import test_inputs
 from unit.lifecycle.test_inputs import World, idle
 

@@ -22,7 +22,7 @@ from taskgate.protocol.legacy.downstream import LegacyDownstream
 from taskgate.stores.base import Store
 from taskgate.stores.open import open_store
 from taskgate.upstream import failures
-from taskgate.upstream.call_listener import CallListener
+from taskgate.upstream.calls import CallListener
 from unit.admission.live_rules import live
 from unit.lifecycle.recorded_events import RecordedEvents
 

@@ -23,7 +23,7 @@ from taskgate.protocol.legacy.downstream import LegacyDownstream
 from taskgate.protocol.messages import Notification, Params
 from taskgate.protocol.server_messages import Question
 from taskgate.stores.open import open_store
-from taskgate.upstream.principal import Principal
+from taskgate.upstream.calls import Principal
 from unit.lifecycle.recorded_events import RecordedEvents
 
 ANSWER = '{"result":{"action":"accept"}}'

@@ -28,9 +28,9 @@ from taskgate.stores.rates import MemoryRateStore
 from taskgate.telemetry.metrics import admission
 from taskgate.telemetry.metrics.admission import ActiveCallers
 from taskgate.telemetry.ring import EventRing
+from taskgate.upstream.calls import Principal
 from taskgate.upstream.credentials.grants import Granted
 from taskgate.upstream.credentials.tokens import Tokens
-from taskgate.upstream.principal import Principal
 from unit.admission.live_rules import live
 from unit.auth.identities import identity
 from unit.gateway.modern.test_lines import Server, mount, peer

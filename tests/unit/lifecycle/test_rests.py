@@ -16,7 +16,7 @@ from taskgate.lifecycle.checkpoints import (
     CheckpointSeals,
     RoundCheckpoint,
 )
-from taskgate.upstream.resume_points import ResumePoint
+from taskgate.upstream.calls import ResumePoint
 
 REST = RoundCheckpoint(
     '"state\\u00e9"', (AskedQuestion("a", "elicitation/create", "input-1"), AskedQuestion("ä", "roots/list", None))

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 from taskgate.admission.callers import principal_of
 from taskgate.auth.context import ANONYMOUS, AuthContext, Identity
-from taskgate.upstream.principal import Principal
+from taskgate.upstream.calls import Principal
 
 EXPIRY = datetime(2026, 1, 2, tzinfo=UTC)
 ALICE = Identity(

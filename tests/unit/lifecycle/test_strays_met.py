@@ -11,7 +11,7 @@ from taskgate.domain.events import InputClaimed
 from taskgate.domain.record import TaskRecord, TaskStatus
 from taskgate.protocol.messages import Notification, Params
 from taskgate.protocol.server_messages import Question
-from taskgate.upstream.principal import Principal
+from taskgate.upstream.calls import Principal
 from unit.lifecycle.gated import Replica
 from unit.lifecycle.several_runners import RULES, World
 

@@ -20,7 +20,7 @@ from taskgate.lifecycle.checkpoints import UNSEALED, CallCheckpoint, RoundCheckp
 from taskgate.lifecycle.recovery import Takeovers
 from taskgate.lifecycle.transitions import NOT_KEPT, Transitions
 from taskgate.protocol.faults import call_ended
-from taskgate.upstream.resume_points import ResumePoint
+from taskgate.upstream.calls import ResumePoint
 from unit.lifecycle.alone import Alone
 from unit.lifecycle.several_runners import RULES
 

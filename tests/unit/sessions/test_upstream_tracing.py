@@ -24,8 +24,7 @@ from taskgate.telemetry.ring import EventRing
 from taskgate.telemetry.span_annotations import ANNOTATIONS
 from taskgate.telemetry.tracing import NO_TRACING
 from taskgate.upstream.base import UpstreamSession
-from taskgate.upstream.calls import UpstreamCall
-from taskgate.upstream.principal import Principal
+from taskgate.upstream.calls import Principal, UpstreamCall
 
 PRINCIPAL = Principal(context="c")
 HOST_TRACEPARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"

@@ -11,9 +11,8 @@ from taskgate.domain.versions import Era
 from taskgate.lifecycle.task_listener import NOBODY
 from taskgate.sessions.upstream_usage import CountedUpstream
 from taskgate.upstream.base import Upstream, UpstreamSession, Vitals
-from taskgate.upstream.calls import UpstreamCall
-from taskgate.upstream.principal import Principal
-from taskgate.upstream.usage import RequestCounter, SessionUsage
+from taskgate.upstream.calls import Principal, UpstreamCall
+from taskgate.upstream.session import RequestCounter, SessionUsage
 
 PRINCIPAL = Principal(context="c")
 

@@ -13,8 +13,8 @@ from helpers.upstream_calls import task_call
 from helpers.waiting import bounded, eventually
 from taskgate.errors import UpstreamFailed
 from taskgate.protocol.server_messages import Question
+from taskgate.upstream.calls import Resumed, ResumePoint
 from taskgate.upstream.legacy import event_streams
-from taskgate.upstream.resume_points import Resumed, ResumePoint
 from unit.upstream.conftest import EVERYTHING, Caller, Ear, new_caller
 
 DONE = {"content": ["right"]}

@@ -19,11 +19,8 @@ from taskgate.protocol.legacy.upstream import LegacyUpstream
 from taskgate.protocol.messages import Notification, Params, Response
 from taskgate.protocol.modern.upstream import ModernUpstream
 from taskgate.upstream.base import UpstreamSession
-from taskgate.upstream.call_listener import ServerQuestion
-from taskgate.upstream.calls import UpstreamCall
-from taskgate.upstream.http import HttpTransport, HttpUpstream, UpstreamObserver, UpstreamSettings
-from taskgate.upstream.principal import Principal
-from taskgate.upstream.resume_points import ResumePoint
+from taskgate.upstream.calls import Principal, ResumePoint, ServerQuestion, UpstreamCall
+from taskgate.upstream.client import HttpTransport, UpstreamClient, UpstreamObserver, UpstreamSettings
 from unit.upstream.offices import Office
 
 
@@ -109,7 +106,7 @@ class Heard:
 class Caller:
     """An upstream and one session with it, in the words of the tests."""
 
-    upstream: HttpUpstream
+    upstream: UpstreamClient
     session: UpstreamSession
     heard: Heard
 
@@ -171,7 +168,7 @@ def settings_for(url: str, **changes: Any) -> UpstreamSettings:
 def new_caller(url: str, host: Peer | None = None, *, clock: Clock | None = None, **changes: Any) -> Caller:
     """A caller of whatever is at that address, for a host; to be closed."""
     heard = Heard()
-    upstream = HttpUpstream(
+    upstream = UpstreamClient(
         settings_for(url, **changes),
         dialect=LegacyUpstream("1.0", ExtensionPolicy()),
         modern=ModernUpstream("1.0", ExtensionPolicy()),

@@ -10,7 +10,7 @@ import pytest
 from helpers.waiting import bounded
 from taskgate.errors import UpstreamFailed
 from taskgate.upstream.base import Outgoing
-from taskgate.upstream.http import HttpTransport
+from taskgate.upstream.client import HttpTransport
 from unit.upstream.raw_server import Line, RawServer
 
 JSON = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"

@@ -17,18 +17,15 @@ from taskgate.protocol.messages import Params, Response
 from taskgate.protocol.modern.upstream import ModernUpstream
 from taskgate.system.timer_wheel import TimerWheel
 from taskgate.upstream.base import Transport, UpstreamSession
-from taskgate.upstream.calls import UpstreamCall
-from taskgate.upstream.context import ModernUpstreamContext, Patience, UpstreamContext
+from taskgate.upstream.calls import Principal, UpstreamCall
+from taskgate.upstream.context import Lasting, ModernUpstreamContext, Patience, UpstreamContext
 from taskgate.upstream.credentials.speaking import Credentials
 from taskgate.upstream.era import EraFinder
-from taskgate.upstream.lasting import Lasting
 from taskgate.upstream.legacy.session import LegacySession
 from taskgate.upstream.modern.session import ModernSession
-from taskgate.upstream.principal import Principal
-from taskgate.upstream.sending import SessionTransport
-from taskgate.upstream.session import Makers, ServerSession
+from taskgate.upstream.session import Makers, ServerSession, SessionUsage
+from taskgate.upstream.session_transport import SessionTransport
 from taskgate.upstream.settings import UpstreamSettings
-from taskgate.upstream.usage import SessionUsage
 from unit.upstream.conftest import Ear, Heard, call_params
 
 

@@ -16,9 +16,8 @@ from taskgate.protocol.legacy.upstream import LegacyUpstream
 from taskgate.protocol.messages import Params
 from taskgate.protocol.modern.upstream import ModernUpstream
 from taskgate.upstream.base import UpstreamSession
-from taskgate.upstream.calls import UpstreamCall
-from taskgate.upstream.http import HttpUpstream, UpstreamObserver, UpstreamSettings
-from taskgate.upstream.principal import Principal
+from taskgate.upstream.calls import Principal, UpstreamCall
+from taskgate.upstream.client import UpstreamClient, UpstreamObserver, UpstreamSettings
 from taskgate.upstream.settings import GrantKind, GrantSettings
 
 CALL = Params('{"name":"echo","arguments":{}}')
@@ -68,7 +67,9 @@ class Office:
             credentials_got=lambda seconds, ok: self.got.append(ok),
         )
         dialects = {"dialect": LegacyUpstream("1", ExtensionPolicy()), "modern": ModernUpstream("1", ExtensionPolicy())}
-        self.upstream = HttpUpstream(settings, **dialects, observer=observer, clock=self.clock, entropy=SystemEntropy())
+        self.upstream = UpstreamClient(
+            settings, **dialects, observer=observer, clock=self.clock, entropy=SystemEntropy()
+        )
 
     def session(self, principal: Principal | Callable[[], Principal]) -> UpstreamSession:
         principal_source = principal if callable(principal) else lambda: principal

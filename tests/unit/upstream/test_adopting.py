@@ -10,9 +10,9 @@ import pytest
 from helpers.lasting_tool import LastingTool
 from helpers.scripted_upstream import ScriptedServer, progress_note
 from helpers.waiting import bounded, eventually
-from taskgate.upstream.http import HttpUpstream
+from taskgate.upstream.calls import Resumed, ResumePoint
+from taskgate.upstream.client import UpstreamClient
 from taskgate.upstream.legacy import background_posts
-from taskgate.upstream.resume_points import Resumed, ResumePoint
 from unit.upstream.adopting import DONE, FORM, Before, after, before, going_on, hasty, tool
 from unit.upstream.asking import ACCEPTED, question
 from unit.upstream.conftest import Caller, Ear, new_caller
@@ -65,7 +65,7 @@ async def test_a_place_is_told_only_once_the_server_has_what_was_answered_before
 
 async def test_no_call_is_held_whose_server_goes_with_this_process(server: ScriptedServer, tool: LastingTool) -> None:
     caller = new_caller(server.url)
-    upstream: HttpUpstream = caller.upstream
+    upstream: UpstreamClient = caller.upstream
     upstream._upstream_context = replace(upstream._upstream_context, outlives=False)
     caller.session = upstream.session(caller.heard.of_session, lambda: pytest.fail("nobody is shown"))
     calling = asyncio.create_task(caller.run("long"))

@@ -16,9 +16,9 @@ from helpers.waiting import bounded, eventually
 from taskgate.domain.versions import Era, Peer, Revision
 from taskgate.errors import UpstreamFailed
 from taskgate.upstream import failures
+from taskgate.upstream.calls import Resumed, ResumePoint
 from taskgate.upstream.context import first_id
 from taskgate.upstream.legacy import event_streams
-from taskgate.upstream.resume_points import Resumed, ResumePoint
 from taskgate.upstream.settings import TransportKind
 from unit.upstream.adopting import DONE, Before, after, before, going_on, gone, hasty, tool
 from unit.upstream.asking import question

@@ -8,9 +8,9 @@ import pytest
 from helpers.waiting import bounded, eventually
 from taskgate.errors import UpstreamFailed
 from taskgate.upstream import failures
+from taskgate.upstream.calls import Principal
 from taskgate.upstream.legacy import background_posts as module
 from taskgate.upstream.legacy.background_posts import MAX_POSTS, PAUSES, BackgroundPosts
-from taskgate.upstream.principal import Principal
 
 ALICE = Principal(context="alice")
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from requirements import covers
-from taskgate.upstream.beside import (
+from taskgate.upstream.notification_limits import (
     LARGEST,
     MESSAGES,
     PROGRESS,

@@ -14,8 +14,7 @@ from helpers.scripted_upstream import ScriptedServer, result, status
 from helpers.waiting import bounded, eventually
 from taskgate.domain.versions import Peer, Revision
 from taskgate.errors import UpstreamFailed
-from taskgate.upstream.call_listener import ServerQuestion
-from taskgate.upstream.calls import UpstreamCall
+from taskgate.upstream.calls import ServerQuestion, UpstreamCall
 from taskgate.upstream.legacy.url_elicitation import MAX_ROUNDS
 from unit.upstream.conftest import EVERYTHING, Caller, Ear, new_caller
 from unit.upstream.eras import in_turn, refuses

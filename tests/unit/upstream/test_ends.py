@@ -13,7 +13,7 @@ import pytest
 
 from helpers.waiting import bounded, eventually
 from taskgate.upstream.base import Outgoing
-from taskgate.upstream.http import HttpTransport
+from taskgate.upstream.client import HttpTransport
 from unit.upstream.exchanges import (
     DOCUMENT,
     JSON,

@@ -12,9 +12,9 @@ from helpers.waiting import bounded, eventually
 from taskgate.domain.versions import Era
 from taskgate.errors import UpstreamFailed
 from taskgate.protocol.messages import Params
-from taskgate.upstream import lasting
+from taskgate.upstream import context
 from taskgate.upstream.calls import UpstreamCall
-from taskgate.upstream.lasting import Lasting
+from taskgate.upstream.context import Lasting
 from taskgate.upstream.legacy import connection as talking
 from unit.upstream.conftest import Caller
 
@@ -205,6 +205,6 @@ def test_other_requests_are_not_kept() -> None:
 
 
 def test_no_more_is_kept_than_there_is_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lasting, "MAX_URIS", 2)
+    monkeypatch.setattr(context, "MAX_URIS", 2)
     found = kept(*(("resources/subscribe", f'{{"uri":"a:{turn}"}}') for turn in (1, 2, 3)))
     assert list(found.uris) == ["a:1", "a:2"]

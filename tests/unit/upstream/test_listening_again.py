@@ -11,7 +11,7 @@ from helpers.scripted_upstream import ScriptedServer, event, note, open_stream
 from helpers.waiting import bounded, eventually
 from requirements import covers
 from taskgate.upstream.base import Outgoing
-from taskgate.upstream.http import HttpTransport
+from taskgate.upstream.client import HttpTransport
 from taskgate.upstream.legacy import event_streams
 from unit.upstream.conftest import Caller
 

@@ -2,19 +2,19 @@
 
 import pytest
 
-from taskgate.upstream.looks import DEAF_FOR, FIRST, LATER, LEAST, MOST, PAUSE_MOST, USUAL, Looks
+from taskgate.upstream.pauses import DEAF_FOR, FIRST, LATER, LEAST, MOST, POLL_PAUSE_MOST, USUAL, PollSchedule
 
 
 def later(interval: float | None, seed: str = "t") -> list[float]:
     """The pauses after the first look."""
-    looks = Looks(seed)
+    looks = PollSchedule(seed)
     looks.after(interval)
     return [looks.after(interval) for _ in range(50)]
 
 
 @pytest.mark.parametrize("interval", [None, 1.0, 60.0])
 def test_a_task_is_looked_at_soon_after_it_was_made(interval: float | None) -> None:
-    assert Looks("t").after(interval) == FIRST
+    assert PollSchedule("t").after(interval) == FIRST
 
 
 @pytest.mark.parametrize(
@@ -31,28 +31,28 @@ def test_tasks_that_were_made_together_are_not_looked_at_together() -> None:
 
 
 def test_a_look_that_fails_is_made_again_after_ever_longer_pauses() -> None:
-    looks = Looks("t")
+    looks = PollSchedule("t")
     looks.after(1.0)
     pauses = [looks.after_failure(1.0, float(turn)) for turn in range(8)]
     assert all(pause is not None for pause in pauses)
-    wanted = [2.0, 4.0, 8.0, 16.0, PAUSE_MOST, PAUSE_MOST, PAUSE_MOST, PAUSE_MOST]
+    wanted = [2.0, 4.0, 8.0, 16.0, POLL_PAUSE_MOST, POLL_PAUSE_MOST, POLL_PAUSE_MOST, POLL_PAUSE_MOST]
     assert all(most <= (pause or 0) <= most * (1 + LATER) for most, pause in zip(wanted, pauses, strict=True))
 
 
 def test_a_server_that_wants_long_pauses_has_them_while_looks_fail() -> None:
-    looks = Looks("t")
+    looks = PollSchedule("t")
     assert (looks.after_failure(120.0, 0.0) or 0) >= 120.0
 
 
 def test_looks_that_fail_for_too_long_end() -> None:
-    looks = Looks("t")
+    looks = PollSchedule("t")
     assert looks.after_failure(1.0, 100.0) is not None
     assert looks.after_failure(1.0, 100.0 + DEAF_FOR - 0.1) is not None
     assert looks.after_failure(1.0, 100.0 + DEAF_FOR) is None
 
 
 def test_looks_that_could_not_be_made_do_not_end_however_long_that_goes_on() -> None:
-    looks = Looks("t")
+    looks = PollSchedule("t")
     looks.after_failure(1.0, 0.0)
     assert all(looks.after_failure(1.0, turn * DEAF_FOR, was_made=False) is not None for turn in range(1, 9))
     assert looks.after_failure(1.0, 8.9 * DEAF_FOR) is not None
@@ -60,7 +60,7 @@ def test_looks_that_could_not_be_made_do_not_end_however_long_that_goes_on() -> 
 
 
 def test_a_look_that_is_answered_ends_the_impatience() -> None:
-    looks = Looks("t")
+    looks = PollSchedule("t")
     looks.after_failure(1.0, 0.0)
     looks.after(1.0)
     assert looks.after_failure(1.0, DEAF_FOR) is not None
@@ -68,6 +68,6 @@ def test_a_look_that_is_answered_ends_the_impatience() -> None:
 
 
 def test_looks_that_could_not_be_made_for_hours_go_on() -> None:
-    looks = Looks("t")
-    pauses = [looks.after_failure(1.0, PAUSE_MOST * turn, was_made=False) for turn in range(3000)]
-    assert all(PAUSE_MOST <= (pause or 0) <= PAUSE_MOST * (1 + LATER) for pause in pauses[8:])
+    looks = PollSchedule("t")
+    pauses = [looks.after_failure(1.0, POLL_PAUSE_MOST * turn, was_made=False) for turn in range(3000)]
+    assert all(POLL_PAUSE_MOST <= (pause or 0) <= POLL_PAUSE_MOST * (1 + LATER) for pause in pauses[8:])

@@ -23,7 +23,7 @@ from helpers.scripted_upstream import (
 from helpers.waiting import bounded, eventually
 from requirements import covers
 from taskgate.domain.events import CallSucceeded
-from taskgate.upstream import looks
+from taskgate.upstream import pauses
 from taskgate.upstream.legacy import background_posts, server_tasks
 from unit.upstream.asking import ACCEPTED, question
 from unit.upstream.conftest import EVERYTHING, Caller, Ear
@@ -276,7 +276,7 @@ async def test_what_would_fail_again_fails_at_once(
 async def test_a_server_that_is_deaf_for_too_long_is_given_up(
     monkeypatch: pytest.MonkeyPatch, server: ScriptedServer, caller: Caller, tasks: ScriptedTasks
 ) -> None:
-    monkeypatch.setattr(looks, "DEAF_FOR", 0.0)
+    monkeypatch.setattr(pauses, "DEAF_FOR", 0.0)
     tasks.instead["tasks/get"] = [status(503), status(503)]
     failure = await failure_of(running(caller))
     assert (failure.reason, failure.dispatched) == ("refused", True)

@@ -13,7 +13,7 @@ from helpers.waiting import bounded, eventually
 from requirements import covers
 from taskgate.domain.events import CallSucceeded
 from taskgate.errors import UpstreamFailed
-from taskgate.upstream.resume_points import ResumePoint
+from taskgate.upstream.calls import ResumePoint
 from unit.upstream.asking import ACCEPTED, question
 from unit.upstream.conftest import EVERYTHING, Caller, Ear
 from unit.upstream.natively import DONE, end_of, running

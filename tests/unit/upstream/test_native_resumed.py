@@ -13,8 +13,8 @@ from helpers.waiting import eventually
 from taskgate.domain.events import CallSucceeded
 from taskgate.protocol.messages import Params
 from taskgate.protocol.server_messages import Question
-from taskgate.upstream.looks import Looks
-from taskgate.upstream.resume_points import Resumed, ResumePoint
+from taskgate.upstream.calls import Resumed, ResumePoint
+from taskgate.upstream.pauses import PollSchedule
 from unit.upstream.asking import ACCEPTED, question
 from unit.upstream.conftest import EVERYTHING, Caller, Ear, call_params
 from unit.upstream.natively import DONE, end_of, failure_of, running, words_of
@@ -36,7 +36,7 @@ async def test_a_task_is_followed_in_the_next_session_after_its_server_ended_one
     server: ScriptedServer, caller: Caller, tasks: ScriptedTasks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The server did answer, so there is nothing to be patient with.
-    monkeypatch.setattr(Looks, "after_failure", lambda *_, **__: 1000.0)
+    monkeypatch.setattr(PollSchedule, "after_failure", lambda *_, **__: 1000.0)
     ear = Ear()
     call = running(caller, ear=ear)
     task = await tasks.made()

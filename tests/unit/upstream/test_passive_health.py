@@ -13,9 +13,9 @@ from helpers.scripted_lines import ScriptedProgram
 from helpers.waiting import bounded
 from taskgate.errors import UpstreamFailed, UpstreamReason
 from taskgate.upstream.base import Outgoing
+from taskgate.upstream.duplex.passive_health import PassiveHealth
 from taskgate.upstream.duplex.session import ChannelSession
 from taskgate.upstream.duplex.transport import ChannelTransport
-from taskgate.upstream.passive_health import PassiveHealth
 
 Comes = Literal["welcome", "error"] | UpstreamFailed | None
 """What comes of a request: an answer, a failure, or None for nothing at all."""

@@ -12,8 +12,8 @@ from requirements import covers
 from taskgate.protocol.extensions import ExtensionPolicy
 from taskgate.protocol.legacy.upstream import LegacyUpstream
 from taskgate.protocol.server_messages import Question, ReceivedQuestion
+from taskgate.upstream.calls import Principal
 from taskgate.upstream.legacy.questions import MAX_OPEN, Questions
-from taskgate.upstream.principal import Principal
 from unit.upstream.asking import ACCEPTED, CANCELLED, Asking, question, told
 from unit.upstream.conftest import Caller, Ear
 

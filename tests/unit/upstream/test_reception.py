@@ -4,7 +4,7 @@ import pytest
 
 from taskgate.errors import UpstreamFailed
 from taskgate.upstream import failures
-from taskgate.upstream.reception import Reception
+from taskgate.upstream.context import HandshakeLog
 from taskgate.upstream.settings import FixedHeader
 from unit.upstream.conftest import settings_for
 
@@ -13,7 +13,9 @@ SECRET = FixedHeader(name="Authorization", value="Bearer v-for-servers")
 
 async def test_what_the_server_is_shown_is_not_in_the_log_though_it_says_it(caplog: pytest.LogCaptureFixture) -> None:
     settings = settings_for("http://server/", credentials=SECRET)
-    Reception().failed(settings, failures.no_session({"code": -1, "message": "not with Bearer v-for-servers,\n you"}))
+    HandshakeLog().failed(
+        settings, failures.no_session({"code": -1, "message": "not with Bearer v-for-servers,\n you"})
+    )
     assert [vars(record)["said"] for record in caplog.records] == ["-1 not with [redacted], you"]
 
 
@@ -28,5 +30,5 @@ async def test_what_the_server_is_shown_is_not_in_the_log_though_it_says_it(capl
     ],
 )
 async def test_what_others_tell_of_is_not_told(caplog: pytest.LogCaptureFixture, failure: UpstreamFailed) -> None:
-    Reception().failed(settings_for("http://server/"), failure)
+    HandshakeLog().failed(settings_for("http://server/"), failure)
     assert caplog.records == []

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as some
 
-from taskgate.upstream.redaction import SHOWN, SecretRedaction
+from taskgate.system.redaction import SHOWN, SecretRedaction
 
 KEY = "-----BEGIN KEY-----\nMIIBOgIBAAJB\nAKj34Gkxx\n-----END KEY-----"
 

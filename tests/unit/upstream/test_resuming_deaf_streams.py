@@ -15,8 +15,8 @@ from helpers.scripted_upstream import ScriptedServer, open_stream, progress_note
 from helpers.waiting import bounded, eventually
 from taskgate.errors import UpstreamFailed
 from taskgate.upstream.base import Incoming, Outgoing
+from taskgate.upstream.calls import Resumed
 from taskgate.upstream.legacy import event_streams
-from taskgate.upstream.resume_points import Resumed
 from unit.upstream.adopting import DONE, Before, after, before, going_on, hasty
 from unit.upstream.conftest import Caller, Ear, new_caller
 

@@ -7,7 +7,7 @@ import pytest
 from helpers.scripted_upstream import ScriptedServer
 from helpers.upstream_calls import task_call
 from taskgate.errors import UpstreamFailed
-from taskgate.upstream.resume_points import NextRound
+from taskgate.upstream.calls import NextRound
 from unit.upstream.conftest import Caller
 
 

@@ -3,8 +3,8 @@
 from typing import Any, cast
 
 from taskgate.upstream.base import Incoming, Outgoing
-from taskgate.upstream.principal import Principal
-from taskgate.upstream.sending import SessionTransport
+from taskgate.upstream.calls import Principal
+from taskgate.upstream.session_transport import SessionTransport
 
 ALICE, BOB = Principal(context="alice"), Principal(context="bob")
 

@@ -9,7 +9,7 @@ from helpers.waiting import bounded, eventually
 from requirements import covers
 from taskgate.domain.policy import TaskSupport
 from taskgate.errors import UpstreamFailed
-from taskgate.upstream.principal import Principal
+from taskgate.upstream.calls import Principal
 
 CHANGED = note("notifications/tools/list_changed")
 

@@ -11,10 +11,10 @@ from yarl import URL
 from helpers.scripted_upstream import ScriptedServer
 from helpers.waiting import bounded, eventually
 from taskgate.clock import SystemClock
+from taskgate.system.single_flight import SingleFlight
 from taskgate.upstream.base import Transport
 from taskgate.upstream.legacy.event_streams import ServerStream
 from taskgate.upstream.settings import UpstreamObserver, UpstreamTls
-from taskgate.upstream.single import SingleFlight
 from taskgate.upstream.wire.connection import Connection
 from taskgate.upstream.wire.pool import Pool
 from unit.upstream.checking import soon

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from helpers.waiting import bounded
+from taskgate.upstream.client import TransportChoice, choose_transport
 from taskgate.upstream.duplex.transport import ChannelTransport
 from taskgate.upstream.settings import StdioSettings, TransportKind, UpstreamObserver, UpstreamSettings
 from taskgate.upstream.stdio.supervisor_client import Supervisor
-from taskgate.upstream.transport_choice import TransportChoice, choose_transport
 from taskgate.upstream.wire.transport import HttpTransport
 
 SECOND = timedelta(seconds=1)

@@ -21,7 +21,7 @@ from taskgate.lifecycle.task_listener import NOBODY
 from taskgate.protocol.discovery import gateway_info
 from taskgate.telemetry.events import CircuitChanged, ConcurrencyChanged, HealthChecked, UpstreamRetried
 from taskgate.telemetry.tracing import NO_TRACING
-from taskgate.upstream.principal import Principal
+from taskgate.upstream.calls import Principal
 from taskgate.upstream.settings import UpstreamObserver, UpstreamSettings
 from taskgate.upstream.wire.trust import TlsFileRefused
 from taskgate.wiring.upstreams import UpstreamRegistry

@@ -31,8 +31,7 @@ from taskgate.protocol.discovery import ServerDescription
 from taskgate.protocol.messages import MAX_CAPABILITIES, Notification
 from taskgate.sessions.binding import client_features
 from taskgate.upstream.base import UpstreamSession
-from taskgate.upstream.call_listener import ServerQuestion, UnsavedCallListener
-from taskgate.upstream.principal import Principal
+from taskgate.upstream.calls import Principal, ServerQuestion, UnsavedCallListener
 
 MAX_IDLE: Final = 16
 """Idle sessions of one caller at one mount that stay open."""

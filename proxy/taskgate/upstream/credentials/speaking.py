@@ -13,9 +13,9 @@ from urllib.parse import quote
 from taskgate.clock import Clock
 from taskgate.errors import UpstreamFailed
 from taskgate.upstream import failures
+from taskgate.upstream.calls import Principal
 from taskgate.upstream.credentials.grants import Granted, SubjectRefused, TokenEndpoint
 from taskgate.upstream.credentials.tokens import Tokens
-from taskgate.upstream.principal import Principal
 from taskgate.upstream.settings import FixedHeader, GrantKind, GrantSettings, UpstreamObserver, UpstreamSettings
 
 _AUTHORIZATION: Final = "Authorization"

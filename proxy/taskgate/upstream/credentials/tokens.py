@@ -13,10 +13,10 @@ from typing import Any, Final, NamedTuple
 
 from taskgate.clock import Clock
 from taskgate.errors import UpstreamReason
+from taskgate.system.single_flight import Abandoned, SingleFlight
 from taskgate.upstream import failures
+from taskgate.upstream.calls import Principal
 from taskgate.upstream.credentials.grants import Granted, SubjectRefused
-from taskgate.upstream.principal import Principal
-from taskgate.upstream.single import Abandoned, SingleFlight
 
 SHARE: Final = 0.9
 """The share of a token's lifetime for which it is used: a call that starts with it should not

@@ -4,7 +4,7 @@
     send     takes a channel for one modern request, for as long as the request lasts
 
 A legacy session holds its `ChannelSession`, and sends all later messages by it. A modern request is
-a `ModernRequest`. `transport_choice` creates the transport with a `ChannelProvider` of `stdio` or
+a `ModernRequest`. `client` creates the transport with a `ChannelProvider` of `stdio` or
 `sse`.
 """
 
@@ -18,11 +18,11 @@ from taskgate.upstream import failures
 from taskgate.upstream.base import Outgoing
 from taskgate.upstream.duplex.base import ChannelProvider, ChannelRequest, ChannelUnavailable, MessageChannel
 from taskgate.upstream.duplex.dispatcher import BackgroundSends, Dispatcher
+from taskgate.upstream.duplex.passive_health import PassiveHealth
 from taskgate.upstream.duplex.peek import RequestPeek, declared_in, kind_of, response_in
 from taskgate.upstream.duplex.pending import PendingRequest, Receipt
 from taskgate.upstream.duplex.session import ChannelSession, cancelled, deadline
 from taskgate.upstream.duplex.sharing import SharedChannel
-from taskgate.upstream.passive_health import PassiveHealth
 
 _Sent = TypeVar("_Sent")
 

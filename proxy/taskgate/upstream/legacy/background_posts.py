@@ -10,7 +10,7 @@ from logging import getLogger
 from typing import Any, Final
 
 from taskgate.errors import UpstreamFailed, UpstreamReason
-from taskgate.upstream.principal import Principal
+from taskgate.upstream.calls import Principal
 
 MAX_POSTS: Final = 64
 """Messages that may be under way before droppable ones are dropped."""

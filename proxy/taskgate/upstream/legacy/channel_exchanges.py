@@ -21,13 +21,12 @@ from taskgate.protocol.faults import protocol_violation
 from taskgate.protocol.messages import Response
 from taskgate.upstream import failures
 from taskgate.upstream.base import POSTED, Outgoing
-from taskgate.upstream.calls import Call
+from taskgate.upstream.calls import Call, Principal
 from taskgate.upstream.context import UpstreamContext
 from taskgate.upstream.duplex.pending import OK, Receipt
 from taskgate.upstream.duplex.session import ChannelSession, NotificationReader
 from taskgate.upstream.duplex.transport import ChannelSender, ChannelTransport
 from taskgate.upstream.legacy.event_streams import read_stream, response_in
-from taskgate.upstream.principal import Principal
 from taskgate.upstream.settings import UpstreamObserver
 
 

@@ -28,18 +28,15 @@ from taskgate.protocol.vocabulary import (
     PING,
     RESOURCES_SUBSCRIBE,
 )
+from taskgate.system.single_flight import Abandoned, SingleFlight
 from taskgate.upstream import failures
-from taskgate.upstream.calls import Call, briefly
-from taskgate.upstream.context import UpstreamContext
+from taskgate.upstream.calls import Call, Principal, ResumePoint, briefly
+from taskgate.upstream.context import Lasting, UpstreamContext, level_params, uri_params
 from taskgate.upstream.failures import Unwelcome
-from taskgate.upstream.lasting import Lasting, level_params, uri_params
 from taskgate.upstream.legacy.channel_exchanges import ChannelStream
 from taskgate.upstream.legacy.conversation import Audience, Conversation
 from taskgate.upstream.legacy.event_streams import ServerStream
-from taskgate.upstream.principal import Principal
-from taskgate.upstream.resume_points import ResumePoint
 from taskgate.upstream.settings import TransportKind
-from taskgate.upstream.single import Abandoned, SingleFlight
 
 
 class Handshake:

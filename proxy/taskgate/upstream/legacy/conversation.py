@@ -42,9 +42,7 @@ from taskgate.system.cancel_scope import ScopeCancelled
 from taskgate.system.offload import LARGE
 from taskgate.upstream import failures
 from taskgate.upstream.base import POSTED, Incoming, Outgoing
-from taskgate.upstream.beside import heard_aside
-from taskgate.upstream.call_listener import CallListener
-from taskgate.upstream.calls import Call
+from taskgate.upstream.calls import Call, CallListener, Principal, Resumed, ResumePoint
 from taskgate.upstream.context import UpstreamContext
 from taskgate.upstream.duplex.transport import ChannelSender
 from taskgate.upstream.legacy.background_posts import BackgroundPosts
@@ -60,8 +58,7 @@ from taskgate.upstream.legacy.event_streams import (
 )
 from taskgate.upstream.legacy.questions import Attribution, Questions, asked_again
 from taskgate.upstream.legacy.task_calls import TaskCall, TaskCalls
-from taskgate.upstream.principal import Principal
-from taskgate.upstream.resume_points import Resumed, ResumePoint
+from taskgate.upstream.notification_limits import heard_aside
 
 _WITHOUT_VERSION_HEADER: Final = frozenset({Revision.R2024_11_05, Revision.R2025_03_26})
 

@@ -18,9 +18,8 @@ from taskgate.domain.record import RequestId
 from taskgate.protocol.legacy.upstream import LegacyUpstream
 from taskgate.protocol.messages import Notification
 from taskgate.protocol.server_messages import Answer, Question, ReceivedQuestion
-from taskgate.upstream.calls import Call
+from taskgate.upstream.calls import Call, Principal
 from taskgate.upstream.legacy.task_calls import TaskCall, TaskCalls
-from taskgate.upstream.principal import Principal
 
 MAX_OPEN: Final = 64
 """Questions that may be open in one conversation: more than any tool asks at once."""

@@ -13,13 +13,11 @@ from typing import NamedTuple
 
 from taskgate.errors import UpstreamFailed
 from taskgate.protocol.messages import Response
+from taskgate.system.single_flight import SingleFlight
 from taskgate.upstream import failures
-from taskgate.upstream.call_listener import CallListener
-from taskgate.upstream.calls import Call, UpstreamCall
+from taskgate.upstream.calls import Call, CallListener, Resumed, ResumePoint, UpstreamCall
 from taskgate.upstream.context import UpstreamContext
 from taskgate.upstream.legacy.connection import SessionConnection
-from taskgate.upstream.resume_points import Resumed, ResumePoint
-from taskgate.upstream.single import SingleFlight
 
 
 class _Key(NamedTuple):

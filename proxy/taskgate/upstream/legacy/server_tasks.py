@@ -31,15 +31,13 @@ from taskgate.protocol.vocabulary import TASKS_CANCEL, TASKS_GET, TASKS_RESULT
 from taskgate.system.cancel_scope import ScopeCancelled
 from taskgate.system.offload import offload
 from taskgate.upstream import failures
-from taskgate.upstream.call_listener import CallListener
-from taskgate.upstream.calls import CallBounds, UpstreamCall, briefly
+from taskgate.upstream.calls import CallBounds, CallListener, Resumed, UpstreamCall, briefly
 from taskgate.upstream.context import UpstreamContext
 from taskgate.upstream.legacy.connection import SIGN_OF_LIFE, SessionConnection
 from taskgate.upstream.legacy.conversation import Conversation
 from taskgate.upstream.legacy.resumption import CallResumption
 from taskgate.upstream.legacy.task_calls import TaskCall
-from taskgate.upstream.looks import Looks
-from taskgate.upstream.resume_points import Resumed
+from taskgate.upstream.pauses import PollSchedule
 
 Ask = Callable[..., Coroutine[Any, Any, Response]]
 """Sends one request of a session, in its current connection; opens one if there is none. It is
@@ -74,7 +72,7 @@ class TaskFollower:
         # The connection in which the call was registered last.
         self._registered_in: SessionConnection | None = None
         self._about = upstream_context.dialect.tasks.params(call.task.id)
-        self._looks = Looks(call.task.id)
+        self._looks = PollSchedule(call.task.id)
         # The loop times before which neither is sent: the next poll, and the next `tasks/result`.
         self._poll_due = self._result_due = 0.0
         self._result_request: asyncio.Task[Response] | None = None

@@ -20,21 +20,17 @@ from taskgate.protocol.discovery import ListedTool, ServerDescription
 from taskgate.protocol.messages import Notification, Response
 from taskgate.protocol.vocabulary import TASKS_RESULT, TOOLS_CALL, TOOLS_LIST
 from taskgate.system.offload import LARGE, in_thread
+from taskgate.system.single_flight import Abandoned, SingleFlight
 from taskgate.upstream import failures
-from taskgate.upstream.call_listener import CallListener
-from taskgate.upstream.calls import Call, CallBounds, UpstreamCall
-from taskgate.upstream.catalogue import read_catalogue, what_is_left
-from taskgate.upstream.context import UpstreamContext
+from taskgate.upstream.calls import Call, CallBounds, CallListener, NextRound, UpstreamCall
+from taskgate.upstream.catalogue import RelayedTools, read_catalogue, what_is_left
+from taskgate.upstream.context import LASTING, Lasting, UpstreamContext
 from taskgate.upstream.last_welcomes import Welcome
-from taskgate.upstream.lasting import LASTING, Lasting
 from taskgate.upstream.legacy.connection import ConnectionOpener, SessionConnection, is_strange
 from taskgate.upstream.legacy.conversation import Audience, Conversation
 from taskgate.upstream.legacy.resumption import AdoptedSessions, CallResumption
 from taskgate.upstream.legacy.server_tasks import MAY_BE, MUST_BE, Reach, ServerTasks
-from taskgate.upstream.legacy.told import ToldTools
 from taskgate.upstream.legacy.url_elicitation import UrlElicitations
-from taskgate.upstream.resume_points import NextRound
-from taskgate.upstream.single import Abandoned, SingleFlight
 
 _TAKING_LONG: Final = frozenset({TOOLS_CALL, TASKS_RESULT})
 """Methods whose answer may take long, so that the wait for a response head is not bounded."""
@@ -68,7 +64,7 @@ class LegacySession:
         self._host = host
         self._clock = clock
         self._catalogue = SingleFlight(self._read_catalogue)
-        self._told = ToldTools(upstream_context.dialect)
+        self._told = RelayedTools(upstream_context.dialect)
         self._url_elicitations = UrlElicitations(upstream_context.dialect, host)
         self._lasting = lasting
         self._unwelcome = unwelcome

@@ -10,8 +10,7 @@ from collections.abc import Iterator
 
 from taskgate.domain.record import TaskStatus
 from taskgate.protocol.server_messages import ServerTask, progress_done, text_progress
-from taskgate.upstream.call_listener import CallListener
-from taskgate.upstream.calls import Call, UpstreamCall
+from taskgate.upstream.calls import Call, CallListener, UpstreamCall
 
 
 class TaskCall(Call):

@@ -17,9 +17,7 @@ from taskgate.protocol.legacy.upstream import LegacyUpstream
 from taskgate.protocol.messages import Notification, Response
 from taskgate.protocol.server_messages import Answer, Question
 from taskgate.upstream import failures
-from taskgate.upstream.call_listener import CallListener
-from taskgate.upstream.calls import UpstreamCall
-from taskgate.upstream.principal import Principal
+from taskgate.upstream.calls import CallListener, Principal, UpstreamCall
 
 MAX_ROUNDS: Final = 4
 """How often one request is repeated before the refusal is the answer."""

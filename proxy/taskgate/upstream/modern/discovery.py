@@ -23,13 +23,13 @@ from taskgate.protocol.discovery import ListedTool, ServerDescription, ToolPage
 from taskgate.protocol.messages import Response
 from taskgate.protocol.server_messages import EncodedRequest
 from taskgate.protocol.vocabulary import MODERN_ERRORS, SERVER_DISCOVER, UNSUPPORTED_VERSION
+from taskgate.system.single_flight import Abandoned, SingleFlight
 from taskgate.upstream import failures
 from taskgate.upstream.calls import Call, briefly
 from taskgate.upstream.catalogue import read_catalogue
 from taskgate.upstream.context import ModernUpstreamContext
 from taskgate.upstream.legacy.connection import SIGN_OF_LIFE
 from taskgate.upstream.modern.exchanges import ModernExchanges
-from taskgate.upstream.single import Abandoned, SingleFlight
 
 MOST_NAMED: Final = 16
 """Tools of a page that are logged by name when they are left out; a faulty server may have very

@@ -22,9 +22,9 @@ from taskgate.system.cancel_scope import ScopeCancelled
 from taskgate.system.offload import LARGE, in_thread, offload
 from taskgate.upstream import failures
 from taskgate.upstream.base import POSTED, Incoming, Outgoing
-from taskgate.upstream.beside import heard_aside
 from taskgate.upstream.calls import Call
 from taskgate.upstream.context import ModernUpstreamContext
+from taskgate.upstream.notification_limits import heard_aside
 
 
 class ModernExchanges:

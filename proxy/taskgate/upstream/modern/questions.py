@@ -23,11 +23,8 @@ from taskgate.protocol.messages import Notification, Response
 from taskgate.protocol.modern.upstream import ModernUpstream
 from taskgate.protocol.server_messages import Answer, Question, ServerRound
 from taskgate.protocol.vocabulary import INVALID_PARAMS
-from taskgate.upstream.call_listener import Between
-from taskgate.upstream.calls import Call
+from taskgate.upstream.calls import Between, Call, Leave, Principal
 from taskgate.upstream.context import ModernUpstreamContext
-from taskgate.upstream.principal import Principal
-from taskgate.upstream.resume_points import Leave
 
 
 class Asker(Protocol):

@@ -23,13 +23,12 @@ from taskgate.protocol.server_messages import RequestDraft, ServerRound
 from taskgate.protocol.vocabulary import HEADER_MISMATCH, TOOLS_CALL
 from taskgate.system.offload import LARGE, in_thread
 from taskgate.upstream import failures
-from taskgate.upstream.calls import Call
+from taskgate.upstream.calls import Call, Leave, NextRound
 from taskgate.upstream.context import ModernUpstreamContext
 from taskgate.upstream.modern.discovery import Catalogue, Discovery
 from taskgate.upstream.modern.exchanges import ModernExchanges
 from taskgate.upstream.modern.questions import OpenRound
 from taskgate.upstream.modern.server_tasks import ServerTasks
-from taskgate.upstream.resume_points import Leave, NextRound
 
 MAX_ROUNDS: Final = 64
 """Rounds of one call: more than any tool needs, and an end for one without end."""

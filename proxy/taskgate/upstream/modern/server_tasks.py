@@ -46,14 +46,13 @@ from taskgate.protocol.vocabulary import (
 )
 from taskgate.system.offload import offload
 from taskgate.upstream import failures
-from taskgate.upstream.calls import Call, briefly
+from taskgate.upstream.calls import Call, Resumed, ResumePoint, briefly
 from taskgate.upstream.context import ModernUpstreamContext
 from taskgate.upstream.legacy.connection import SIGN_OF_LIFE
-from taskgate.upstream.looks import LEAST, Looks
 from taskgate.upstream.modern.exchanges import ModernExchanges
 from taskgate.upstream.modern.questions import TaskQuestions
 from taskgate.upstream.modern.subscriptions import SubscriptionStream
-from taskgate.upstream.resume_points import Resumed, ResumePoint
+from taskgate.upstream.pauses import LEAST, PollSchedule
 
 PERMANENT: Final = frozenset(
     {UpstreamReason.MALFORMED.value, UpstreamReason.TOO_LARGE.value, UpstreamReason.REDIRECT.value}
@@ -278,7 +277,7 @@ class TaskFollower:
         self._listener = call.listener
         # The newest known state of the task.
         self._state = task
-        self._looks = Looks(task.id)
+        self._looks = PollSchedule(task.id)
         # How many status messages were made progress notifications.
         self._messages = 0
         # Whether the listener has a resume point of the task.

@@ -31,20 +31,17 @@ from taskgate.protocol.vocabulary import (
     TOOLS_LIST,
 )
 from taskgate.system.offload import offload
+from taskgate.system.single_flight import Abandoned
 from taskgate.upstream import failures
-from taskgate.upstream.call_listener import CallListener
-from taskgate.upstream.calls import Call, UpstreamCall
+from taskgate.upstream.calls import Call, CallListener, Resumed, UpstreamCall
 from taskgate.upstream.catalogue import what_is_left
-from taskgate.upstream.context import ModernUpstreamContext
+from taskgate.upstream.context import Lasting, ModernUpstreamContext, level_of, uri_of
 from taskgate.upstream.last_welcomes import Welcome
-from taskgate.upstream.lasting import Lasting, level_of, uri_of
 from taskgate.upstream.modern.discovery import Catalogue, Discovery
 from taskgate.upstream.modern.exchanges import ModernExchanges
 from taskgate.upstream.modern.rounds import RoundRunner
 from taskgate.upstream.modern.server_tasks import ServerTasks
 from taskgate.upstream.modern.subscriptions import SubscriptionListener
-from taskgate.upstream.resume_points import Resumed
-from taskgate.upstream.single import Abandoned
 
 _SUBSCRIPTIONS: Final = (RESOURCES_SUBSCRIBE, RESOURCES_UNSUBSCRIBE)
 SERVED_HERE: Final = frozenset({PING, LOGGING_SET_LEVEL, *_SUBSCRIPTIONS})

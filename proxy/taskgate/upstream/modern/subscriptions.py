@@ -32,9 +32,8 @@ from taskgate.protocol.server_messages import (
 )
 from taskgate.system.offload import LARGE
 from taskgate.upstream.base import POSTED, Incoming, Outgoing
-from taskgate.upstream.beside import heard_aside
-from taskgate.upstream.context import ModernUpstreamContext
-from taskgate.upstream.lasting import MAX_URIS, Lasting
+from taskgate.upstream.context import MAX_URIS, Lasting, ModernUpstreamContext
+from taskgate.upstream.notification_limits import heard_aside
 from taskgate.upstream.pauses import FOR_NOW, PAUSE_FIRST, PAUSE_MOST, share
 
 

@@ -26,9 +26,9 @@ from taskgate.protocol.faults import protocol_violation
 from taskgate.system.offload import LARGE
 from taskgate.upstream import failures
 from taskgate.upstream.base import POSTED, Outgoing
-from taskgate.upstream.beside import LeftOut
 from taskgate.upstream.duplex.base import ChannelListener, ChannelRequest, ChannelUnavailable, MessageChannel
 from taskgate.upstream.failures import Ours
+from taskgate.upstream.notification_limits import LeftOut
 from taskgate.upstream.settings import UpstreamSettings
 from taskgate.upstream.wire.connection import HttpIncoming
 from taskgate.upstream.wire.transport import HttpTransport, Target

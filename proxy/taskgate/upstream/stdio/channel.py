@@ -20,8 +20,8 @@ from typing import Final, Protocol
 from taskgate.errors import UpstreamFailed
 from taskgate.system.offload import LARGE
 from taskgate.upstream.base import Outgoing
-from taskgate.upstream.beside import LeftOut, NotificationBudget, Said
 from taskgate.upstream.duplex.base import ChannelListener
+from taskgate.upstream.notification_limits import LeftOut, NotificationBudget, Said
 from taskgate.upstream.stdio import exits
 from taskgate.upstream.stdio.exits import Ending
 from taskgate.upstream.stdio.pipes import Cut, LineFraming, PipeReader, PipeWriter

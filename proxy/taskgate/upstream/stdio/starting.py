@@ -14,8 +14,8 @@ from datetime import timedelta
 from logging import getLogger
 from typing import Final
 
-from taskgate.upstream.beside import LeftOut
-from taskgate.upstream.redaction import SecretRedaction
+from taskgate.system.redaction import SecretRedaction
+from taskgate.upstream.notification_limits import LeftOut
 from taskgate.upstream.settings import StdioSettings
 from taskgate.upstream.stdio import exits
 from taskgate.upstream.stdio.channel import ChannelObserver, ProgramChannel

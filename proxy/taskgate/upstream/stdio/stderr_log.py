@@ -1,7 +1,7 @@
 """Log of program output that is no message: `StderrReader` for standard error, and `ProgramLog`.
 
 That is standard error, and invalid lines of standard output. Neither is a sign of a fault
-(U-STDIO-1). Lines are redacted (`redaction`) and logged at a limited rate. A program that writes
+(U-STDIO-1). Lines are redacted (`system.redaction`) and logged at a limited rate. A program that writes
 too much is read more slowly and logged less, but never blocked for good. Used by `ProgramChannel`.
 """
 
@@ -11,7 +11,7 @@ from contextvars import Context
 from logging import getLogger
 from typing import Final
 
-from taskgate.upstream.redaction import SecretRedaction
+from taskgate.system.redaction import SecretRedaction
 from taskgate.upstream.stdio.pipes import PipeReader
 
 log = getLogger("taskgate.upstream.stderr")

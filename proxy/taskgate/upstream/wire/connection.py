@@ -32,7 +32,7 @@ from taskgate.protocol.sse import EventDecoder, EventTooLarge
 from taskgate.protocol.vocabulary import SESSION_HEADER
 from taskgate.upstream import failures
 from taskgate.upstream.base import Sendable
-from taskgate.upstream.beside import SAID_A_SECOND, LeftOut, NotificationBudget
+from taskgate.upstream.notification_limits import SAID_A_SECOND, LeftOut, NotificationBudget
 
 LINGER: Final = 0.25
 """Seconds to wait for the end of a stream after its answer, so that the connection can be reused."""

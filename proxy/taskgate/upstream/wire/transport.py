@@ -1,6 +1,6 @@
 """HTTP to one server: `HttpTransport`, with one connection pool, retries and redirects.
 
-`client` creates one per server. The sessions of both eras send through it (`sending`). Each request
+`client` creates one per server. The sessions of both eras send through it (`session_transport`). Each request
 goes to the configured URL. A redirect within the server's own origin replaces it, until the server
 answers 404 at the new one. A `Target` is one URL, and writes the head of a request. The transport
 stores no cookies and reads no environment. A request is repeated only while no byte of it may have
@@ -24,7 +24,7 @@ from taskgate.errors import UpstreamFailed, UpstreamReason
 from taskgate.protocol.faults import protocol_violation
 from taskgate.upstream import failures
 from taskgate.upstream.base import Outgoing
-from taskgate.upstream.beside import LeftOut
+from taskgate.upstream.notification_limits import LeftOut
 from taskgate.upstream.pauses import share
 from taskgate.upstream.settings import Retries, UpstreamSettings
 from taskgate.upstream.wire.connection import Connection, HttpIncoming

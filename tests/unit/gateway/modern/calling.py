@@ -12,9 +12,7 @@ from taskgate.streams.bytes_in_flight import BytesInFlight
 from taskgate.streams.event_stream import EventStream
 from taskgate.streams.exchange import Admission, HttpMethod
 from taskgate.streams.resumable import StreamOpener
-from taskgate.upstream.call_listener import ServerQuestion
-from taskgate.upstream.principal import Principal
-from taskgate.upstream.resume_points import ResumePoint
+from taskgate.upstream.calls import Principal, ResumePoint, ServerQuestion
 
 
 class Heard(EventStream):

@@ -12,9 +12,7 @@ from taskgate.admission.rules import MAX_QUESTION
 from taskgate.errors import QueueFull
 from taskgate.gateway.listeners import InflightCall
 from taskgate.system.background import Background
-from taskgate.upstream.call_listener import CallListener
-from taskgate.upstream.principal import Principal
-from taskgate.upstream.resume_points import ResumePoint
+from taskgate.upstream.calls import CallListener, Principal, ResumePoint
 from unit.gateway.modern.calling import Ear, Wonder, noted
 
 SPEAKER = Principal(context="c")

@@ -20,7 +20,7 @@ from taskgate.gateway.modern.session_pool import MAX_IDLE, MOST_KEPT, SessionPoo
 from taskgate.protocol.jsonrpc import parse
 from taskgate.protocol.messages import MAX_CAPABILITIES, Notification
 from taskgate.upstream.base import Upstream
-from taskgate.upstream.principal import PrincipalSource
+from taskgate.upstream.calls import PrincipalSource
 from unit.admission.test_callers import MOUNT
 from unit.auth.identities import identity
 from unit.lifecycle.recorded_events import RecordedEvents

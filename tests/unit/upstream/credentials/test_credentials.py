@@ -10,8 +10,8 @@ import pytest
 from helpers.exchange_server import ExchangeServer, Terms
 from helpers.scripted_upstream import ScriptedServer, status
 from helpers.waiting import eventually
+from taskgate.upstream.calls import Principal
 from taskgate.upstream.credentials.speaking import written
-from taskgate.upstream.principal import Principal
 from taskgate.upstream.settings import FixedHeader, GrantKind, IdentityHeaders
 from unit.upstream.offices import Office, exchange, failure, relay, shown, somebody
 

@@ -11,9 +11,9 @@ from helpers.manual_clock import ManualClock
 from helpers.waiting import bounded, eventually
 from taskgate.errors import UpstreamFailed, UpstreamReason
 from taskgate.upstream import failures
+from taskgate.upstream.calls import Principal
 from taskgate.upstream.credentials.grants import Granted, SubjectRefused
 from taskgate.upstream.credentials.tokens import Tokens
-from taskgate.upstream.principal import Principal
 from taskgate.upstream.settings import GrantKind
 from unit.upstream.offices import Office, exchange, somebody
 

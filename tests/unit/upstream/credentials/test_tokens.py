@@ -12,9 +12,9 @@ from helpers.scripted_upstream import ScriptedServer
 from helpers.upstream_calls import task_call
 from helpers.waiting import bounded, eventually
 from taskgate.errors import UpstreamFailed
+from taskgate.upstream.calls import Principal
 from taskgate.upstream.credentials.grants import Granted
 from taskgate.upstream.credentials.tokens import Tokens
-from taskgate.upstream.principal import Principal
 from taskgate.upstream.settings import IdentityHeaders
 from unit.upstream.offices import CALL, Deaf, Office, exchange, failure, relay, shown, somebody
 

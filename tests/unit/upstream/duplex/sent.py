@@ -5,10 +5,10 @@ from typing import Any
 
 from helpers.scripted_lines import MODERN_REVISION
 from taskgate.upstream.base import POSTED, Outgoing
+from taskgate.upstream.calls import Principal
 from taskgate.upstream.duplex.pending import PendingRequest
 from taskgate.upstream.duplex.session import ChannelSession, NotificationReader
 from taskgate.upstream.duplex.transport import ChannelTransport
-from taskgate.upstream.principal import Principal
 
 HELLO = b'{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25"}}'
 CALL = b'{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"echo"}}'

@@ -11,7 +11,7 @@ from helpers.scripted_upstream import note
 from helpers.waiting import bounded, eventually
 from taskgate.errors import UpstreamFailed
 from taskgate.protocol.messages import Response
-from taskgate.upstream.call_listener import ServerQuestion
+from taskgate.upstream.calls import ServerQuestion
 from unit.upstream.modern.conftest import Ear, Guest
 
 ELICIT = {

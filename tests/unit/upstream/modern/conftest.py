@@ -22,15 +22,11 @@ from taskgate.protocol.discovery import ServerDescription
 from taskgate.protocol.messages import Notification, Params, Response
 from taskgate.protocol.modern.upstream import ModernUpstream
 from taskgate.system.timer_wheel import TimerWheel
-from taskgate.upstream.call_listener import ServerQuestion
-from taskgate.upstream.calls import UpstreamCall
-from taskgate.upstream.context import ModernUpstreamContext, Patience
-from taskgate.upstream.http import HttpTransport
-from taskgate.upstream.lasting import Lasting
+from taskgate.upstream.calls import Principal, ResumePoint, ServerQuestion, UpstreamCall
+from taskgate.upstream.client import HttpTransport
+from taskgate.upstream.context import Lasting, ModernUpstreamContext, Patience
 from taskgate.upstream.modern import subscriptions
 from taskgate.upstream.modern.session import ModernSession
-from taskgate.upstream.principal import Principal
-from taskgate.upstream.resume_points import ResumePoint
 from taskgate.upstream.settings import UpstreamObserver, UpstreamSettings
 
 LEGACY_HOST = Peer(

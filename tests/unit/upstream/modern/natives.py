@@ -11,8 +11,8 @@ from helpers.native_tasks import NativeTask, NativeTasks, TaskTool
 from helpers.waiting import bounded, eventually
 from taskgate.errors import UpstreamFailed
 from taskgate.protocol.messages import Response
-from taskgate.upstream import looks
-from taskgate.upstream.call_listener import ServerQuestion
+from taskgate.upstream import pauses
+from taskgate.upstream.calls import ServerQuestion
 from unit.upstream.modern.conftest import Ear, Guest
 
 DONE = {"content": [{"type": "text", "text": "done"}]}
@@ -55,8 +55,8 @@ class Following:
 @pytest.fixture
 def natives(server: ModernServer, monkeypatch: pytest.MonkeyPatch) -> NativeTasks:
     """The tasks of the server, which are looked at as often as it wants."""
-    monkeypatch.setattr(looks, "LEAST", 0.001)
-    monkeypatch.setattr(looks, "USUAL", 0.02)
+    monkeypatch.setattr(pauses, "LEAST", 0.001)
+    monkeypatch.setattr(pauses, "USUAL", 0.02)
     return NativeTasks(server)
 
 

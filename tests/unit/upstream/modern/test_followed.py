@@ -27,7 +27,7 @@ from helpers.waiting import bounded, eventually
 from requirements import covers
 from taskgate.domain.versions import Peer, Revision
 from taskgate.protocol.server_messages import progress_done
-from taskgate.upstream import looks
+from taskgate.upstream import pauses
 from unit.upstream.modern.asking import ACCEPTED, ELICIT, failure_of
 from unit.upstream.modern.conftest import Ear, Guest, NewGuest
 from unit.upstream.modern.natives import DONE, Following, natives, slow, words
@@ -293,7 +293,7 @@ async def test_a_task_that_is_not_shown_for_too_long_is_given_up(
     trouble: Any,
     reason: str,
 ) -> None:
-    monkeypatch.setattr(looks, "DEAF_FOR", 0.2)
+    monkeypatch.setattr(pauses, "DEAF_FOR", 0.2)
     async with Following(guest, slow) as following:
         server.methods["tasks/get"] = trouble
         failure = await following.failure()

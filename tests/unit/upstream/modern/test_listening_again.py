@@ -12,7 +12,7 @@ from helpers.scripted_upstream import Hold, Turn, breaks_off, event, note, open_
 from helpers.waiting import bounded, eventually
 from requirements import covers
 from taskgate.clock import SystemClock
-from taskgate.upstream.lasting import Lasting
+from taskgate.upstream.context import Lasting
 from taskgate.upstream.modern import subscriptions
 from unit.upstream.modern.asking import ALL_KINDS, CHANGED, LISTEN, subscribe, updated
 from unit.upstream.modern.conftest import Guest, NewGuest

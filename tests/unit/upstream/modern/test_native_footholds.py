@@ -14,7 +14,7 @@ from taskgate.domain.versions import Peer, Revision
 from taskgate.protocol.messages import Params
 from taskgate.protocol.server_messages import Question
 from taskgate.upstream import failures
-from taskgate.upstream.resume_points import Resumed, ResumePoint
+from taskgate.upstream.calls import Resumed, ResumePoint
 from unit.upstream.modern.asking import ACCEPTED, ELICIT, SAMPLE
 from unit.upstream.modern.conftest import Ear, Guest, NewGuest
 from unit.upstream.modern.natives import DONE, Following, left, natives, slow

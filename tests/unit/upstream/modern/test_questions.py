@@ -13,7 +13,7 @@ from requirements import covers
 from taskgate.errors import UpstreamFailed
 from taskgate.protocol.jsonrpc import parse
 from taskgate.protocol.messages import Notification
-from taskgate.upstream.call_listener import ServerQuestion
+from taskgate.upstream.calls import ServerQuestion
 from unit.upstream.modern.asking import ACCEPTED, DECLINED, ELICIT, ROOTS, SAMPLE, Questioned
 from unit.upstream.modern.conftest import Ear, Guest, NewGuest, somebody
 

@@ -13,9 +13,8 @@ from requirements import covers
 from taskgate.errors import UpstreamFailed
 from taskgate.protocol.messages import Params
 from taskgate.protocol.server_messages import Question
-from taskgate.upstream.calls import UpstreamCall
+from taskgate.upstream.calls import NextRound, UpstreamCall
 from taskgate.upstream.modern import rounds
-from taskgate.upstream.resume_points import NextRound
 from unit.upstream.modern.asking import ACCEPTED, ELICIT, ROOTS, SAMPLE, SAMPLED, Questioned, told
 from unit.upstream.modern.conftest import Ear, Guest
 

@@ -7,7 +7,7 @@ import pytest
 from helpers.modern_server import ModernServer
 from helpers.waiting import eventually
 from taskgate.upstream.base import Incoming, Outgoing
-from taskgate.upstream.http import HttpTransport
+from taskgate.upstream.client import HttpTransport
 from unit.upstream.modern.asking import ALL_KINDS, subscribe
 from unit.upstream.modern.conftest import Guest
 

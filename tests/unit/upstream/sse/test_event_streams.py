@@ -9,7 +9,7 @@ from helpers.event_server import EventServer
 from helpers.waiting import bounded, eventually
 from requirements import covers
 from taskgate.errors import UpstreamFailed
-from taskgate.upstream.beside import SAID_A_SECOND
+from taskgate.upstream.notification_limits import SAID_A_SECOND
 from unit.upstream.duplex.conftest import seconds
 from unit.upstream.houses import Guest, House
 from unit.upstream.raw_server import RawServer

@@ -8,7 +8,7 @@ import pytest
 
 from helpers.waiting import eventually
 from requirements import covers
-from taskgate.upstream.beside import LARGEST, SAID_A_SECOND
+from taskgate.upstream.notification_limits import LARGEST, SAID_A_SECOND
 from taskgate.upstream.stdio.channel import LINES_A_SECOND, LINES_A_TURN
 from unit.upstream.stdio.conftest import LIMIT, Taken, Yard
 

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from helpers.waiting import bounded, eventually
-from taskgate.upstream.http import HttpTransport
+from taskgate.upstream.client import HttpTransport
 from unit.upstream.exchanges import (
     DOCUMENT,
     EVENT,

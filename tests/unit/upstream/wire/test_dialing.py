@@ -10,7 +10,7 @@ import pytest
 from helpers.waiting import bounded, eventually
 from taskgate.errors import UpstreamFailed
 from taskgate.upstream.base import Outgoing
-from taskgate.upstream.http import HttpTransport
+from taskgate.upstream.client import HttpTransport
 from taskgate.upstream.wire import pool
 from unit.upstream.raw_server import RawServer
 

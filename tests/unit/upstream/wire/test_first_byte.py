@@ -8,7 +8,7 @@ import pytest
 from helpers.departing import Departing
 from helpers.waiting import bounded, eventually
 from taskgate.errors import UpstreamFailed
-from taskgate.upstream.http import HttpTransport
+from taskgate.upstream.client import HttpTransport
 from taskgate.upstream.wire.connection import Connection
 from unit.upstream.exchanges import DOCUMENT, NewTransport, answered, outgoing
 from unit.upstream.raw_server import RawServer

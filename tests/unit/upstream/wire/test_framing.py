@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 
 from helpers.waiting import bounded
-from taskgate.upstream.http import HttpTransport
+from taskgate.upstream.client import HttpTransport
 from taskgate.upstream.wire.connection import FRAMING, FRAMING_SHARE
 from unit.upstream.exchanges import JSON, STREAM, NewTransport, answered, failure_of, start
 from unit.upstream.raw_server import RawServer

@@ -9,7 +9,7 @@ from itertools import pairwise
 import pytest
 
 from helpers.waiting import bounded, eventually
-from taskgate.upstream.http import HttpTransport
+from taskgate.upstream.client import HttpTransport
 from taskgate.upstream.settings import Retries
 from taskgate.upstream.wire.transport import Retrying
 from unit.upstream.exchanges import DOCUMENT, NewTransport, failure_of, outgoing, start

@@ -15,7 +15,7 @@ from multidict import CIMultiDict, CIMultiDictProxy
 from requirements import covers
 from taskgate.errors import UpstreamFailed
 from taskgate.protocol.sse import EventDecoder
-from taskgate.upstream.beside import SAID_A_SECOND, LeftOut
+from taskgate.upstream.notification_limits import SAID_A_SECOND, LeftOut
 from taskgate.upstream.wire.connection import A_TURN, NOISE, HttpIncoming
 
 ANSWER = b'data: {"answer":true}\n\n'

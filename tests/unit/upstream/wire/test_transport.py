@@ -10,7 +10,7 @@ from helpers.waiting import bounded, eventually
 from requirements import covers
 from taskgate.errors import UpstreamFailed
 from taskgate.upstream.base import Outgoing
-from taskgate.upstream.http import HttpTransport
+from taskgate.upstream.client import HttpTransport
 
 
 async def test_a_redirect_within_the_origin_is_followed_and_remembered(server: ScriptedServer, new_caller_of) -> None:

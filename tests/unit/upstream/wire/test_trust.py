@@ -13,7 +13,7 @@ from helpers.authority import Authority
 from helpers.waiting import bounded
 from taskgate.errors import UpstreamFailed
 from taskgate.upstream.base import Outgoing
-from taskgate.upstream.http import HttpTransport
+from taskgate.upstream.client import HttpTransport
 from taskgate.upstream.settings import UpstreamTls
 from taskgate.upstream.wire.trust import TlsFileRefused, tls_context
 from unit.upstream.raw_server import RawServer

@@ -1,6 +1,6 @@
 """Redaction of server output for the log: `SecretRedaction` removes configured secrets. Pure.
 
-Used for the standard error of programs (`stdio.chatter`) and for error texts (`reception`).
+Used for the standard error of programs (`stdio.stderr_log`) and for error texts (`HandshakeLog`).
 """
 
 import json

@@ -1,8 +1,8 @@
-"""One configured server: `HttpUpstream`, the `Upstream` for every transport and era.
+"""One configured server: `UpstreamClient`, the `Upstream` for every transport and era.
 
-It connects the parts: transport (`transport_choice`), circuit breaker, credentials, health checks,
-and the sessions of both eras. Despite its name it is used for stdio too. `wiring.build` creates one
-for each configured server. What sessions of one server share is here; `session` makes a session.
+It connects the parts: transport (`choose_transport`), circuit breaker, credentials, health checks, and
+the sessions of both eras. `wiring` creates one for each configured server. What sessions of one server
+share is here; `session` makes a session.
 """
 
 from collections.abc import Callable
@@ -10,6 +10,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import count
 from logging import getLogger
+from typing import NamedTuple
 
 from taskgate.clock import Clock, Entropy
 from taskgate.domain.breaker import CircuitState
@@ -17,39 +18,83 @@ from taskgate.domain.versions import Peer
 from taskgate.protocol.legacy.upstream import LegacyUpstream
 from taskgate.protocol.modern.upstream import ModernUpstream
 from taskgate.system.timer_wheel import TimerWheel
-from taskgate.upstream.base import UpstreamSession, Vitals
-from taskgate.upstream.call_listener import SessionCallListener
-from taskgate.upstream.context import ModernUpstreamContext, Patience, Running, UpstreamContext, first_id
+from taskgate.upstream.base import Transport, UpstreamSession, Vitals
+from taskgate.upstream.calls import PrincipalSource, SessionCallListener
+from taskgate.upstream.context import Lasting, ModernUpstreamContext, Patience, Running, UpstreamContext, first_id
 from taskgate.upstream.credentials.speaking import Credentials
+from taskgate.upstream.duplex.passive_health import PassiveHealth
+from taskgate.upstream.duplex.transport import ChannelTransport
 from taskgate.upstream.era import EraFinder
 from taskgate.upstream.health import DEAF, GATEWAY, QUIET, Checks, HealthProbe, ProbeResult
 from taskgate.upstream.last_welcomes import LastWelcomes, Welcome, key_of, knows_callers
-from taskgate.upstream.lasting import Lasting
 from taskgate.upstream.legacy.resumption import AdoptedSessions
 from taskgate.upstream.legacy.session import LegacySession
 from taskgate.upstream.modern.session import ModernSession
-from taskgate.upstream.principal import PrincipalSource
-from taskgate.upstream.sending import CircuitGuard, SessionTransport
-from taskgate.upstream.session import Makers, ServerSession
+from taskgate.upstream.session import Makers, ServerSession, SessionUsage
+from taskgate.upstream.session_transport import CircuitGuard, SessionTransport
 from taskgate.upstream.settings import (
     GrantKind,
     GrantSettings,
     HealthSettings,
     IdentityHeaders,
+    StdioSettings,
     TransportKind,
     UpstreamObserver,
     UpstreamSettings,
 )
-from taskgate.upstream.transport_choice import TransportChoice
-from taskgate.upstream.usage import SessionUsage
+from taskgate.upstream.sse.channel import SseChannelProvider
+from taskgate.upstream.stdio.pool import StdioChannels
+from taskgate.upstream.stdio.starting import Program
+from taskgate.upstream.stdio.supervisor_client import Supervisor
 from taskgate.upstream.wire.transport import HttpTransport
 
-__all__ = ["HttpTransport", "HttpUpstream", "UpstreamObserver", "UpstreamSettings"]
+
+def _nobody_knows() -> bool | None:
+    return None
+
+
+class TransportChoice(NamedTuple):
+    """The transport to one server. `asks_whose`: every request must name its principal.
+
+    `up` returns whether the server is up, as far as the transport has noticed; None if unknown.
+    """
+
+    transport: Transport | ChannelTransport
+    asks_whose: bool = False
+    up: Callable[[], bool | None] = _nobody_knows
+
+
+def choose_transport(settings: UpstreamSettings, observer: UpstreamObserver, supervisor: Supervisor) -> TransportChoice:
+    """Return the transport of these settings; `supervisor` starts programs. Raises TlsFileRefused."""
+    if settings.stdio is not None:
+        return _to_program(settings, settings.stdio, observer, supervisor)
+    if settings.transport is TransportKind.SSE:
+        return TransportChoice(ChannelTransport(SseChannelProvider(settings, observer.retried), is_modern=False))
+    return TransportChoice(HttpTransport(settings, observer.retried))
+
+
+def _to_program(
+    settings: UpstreamSettings, stdio: StdioSettings, observer: UpstreamObserver, supervisor: Supervisor
+) -> TransportChoice:
+    program = Program(
+        name=settings.name,
+        settings=stdio,
+        limit=settings.max_result,
+        connect=settings.connect,
+        restarted=lambda cause: observer.restarted(cause.value),
+        running=observer.programs,
+    )
+    health = PassiveHealth(observer.sought)
+    transport = ChannelTransport(StdioChannels(program, supervisor), health)
+    return TransportChoice(transport, asks_whose=True, up=lambda: health.up)
+
+
+__all__ = ["HttpTransport", "UpstreamClient", "UpstreamObserver", "UpstreamSettings"]
 
 log = getLogger("taskgate.upstream")
 
 
-class HttpUpstream:
+class UpstreamClient:
     """An `Upstream` made from its settings. `way` is its transport, None for Streamable HTTP.
 
     `dialect` encodes messages for the legacy era, `modern` for the modern era. Raises

@@ -1,13 +1,13 @@
 """Requests of one session on their way to the transport: `SessionTransport`, with its written steps.
 
 A request gets the principal of the session and the credentials for the server. A `RequestWatch`
-sees it: the circuit breaker `CircuitGuard`, or the probe of health checks (`health`). `http`
+sees it: the circuit breaker `CircuitGuard`, or the probe of health checks (`health`). `client`
 creates the transport; the sessions of both eras send through it.
 
 A failure is one of these: no connection, a connection closed before an answer, no answer in time,
 or the status 502, 503 or 504. Those statuses say that a proxy answered or that the server cannot
 serve. Every other answer is a success: JSON-RPC errors and refusals are answers, and a slow call is
-no failure. `domain.breaker` has the state machine of the circuit; `http` opens and closes it by
+no failure. `domain.breaker` has the state machine of the circuit; `client` opens and closes it by
 health checks too.
 """
 
@@ -21,9 +21,9 @@ from taskgate.domain.breaker import CircuitBreaker, CircuitState
 from taskgate.errors import UpstreamFailed, UpstreamReason
 from taskgate.upstream import failures
 from taskgate.upstream.base import Incoming, Outgoing, Transport
+from taskgate.upstream.calls import PrincipalSource
 from taskgate.upstream.credentials.speaking import Credentials
 from taskgate.upstream.duplex.transport import ChannelTransport
-from taskgate.upstream.principal import PrincipalSource
 from taskgate.upstream.settings import Breaker
 
 _Sent = TypeVar("_Sent")
