@@ -1,7 +1,7 @@
 """The welcome of a session whose server nobody asks about."""
 
 from taskgate.protocol.discovery import ServerDescription
-from taskgate.upstream.last_welcomes import LastWelcomes, Welcome
+from taskgate.upstream.descriptions import LastWelcomes, Welcome
 
 
 def _unheard(_: ServerDescription) -> None:

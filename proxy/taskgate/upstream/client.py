@@ -22,11 +22,11 @@ from taskgate.upstream.base import Transport, UpstreamSession, Vitals
 from taskgate.upstream.calls import PrincipalSource, SessionCallListener
 from taskgate.upstream.context import Lasting, ModernUpstreamContext, Patience, Running, UpstreamContext, first_id
 from taskgate.upstream.credentials.speaking import Credentials
+from taskgate.upstream.descriptions import LastWelcomes, Welcome, key_of, knows_callers
 from taskgate.upstream.duplex.passive_health import PassiveHealth
 from taskgate.upstream.duplex.transport import ChannelTransport
 from taskgate.upstream.era import EraFinder
 from taskgate.upstream.health import DEAF, GATEWAY, QUIET, Checks, HealthProbe, ProbeResult
-from taskgate.upstream.last_welcomes import LastWelcomes, Welcome, key_of, knows_callers
 from taskgate.upstream.legacy.resumption import AdoptedSessions
 from taskgate.upstream.legacy.session import LegacySession
 from taskgate.upstream.modern.session import ModernSession

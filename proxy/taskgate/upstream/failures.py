@@ -47,7 +47,7 @@ class Unserved(UpstreamFailed):
 class Down(UpstreamFailed):
     """The server is down (`is_down`), and the request that fails with this was not sent.
 
-    Made by `unsent` alone. Hosts that connect get the last welcome of the server (`last_welcomes`).
+    Made by `unsent` alone. Hosts that connect get the last welcome of the server (`LastWelcomes`).
     """
 
 

@@ -25,8 +25,8 @@ from taskgate.upstream import failures
 from taskgate.upstream.base import UpstreamSession
 from taskgate.upstream.calls import CallListener, Resumed, ResumePoint, UpstreamCall
 from taskgate.upstream.context import UpstreamContext
+from taskgate.upstream.descriptions import Welcome
 from taskgate.upstream.era import EraFinder, EraProbe
-from taskgate.upstream.last_welcomes import Welcome
 from taskgate.upstream.legacy.session import LegacySession
 
 

@@ -13,7 +13,7 @@ from taskgate.protocol.extensions import ExtensionPolicy
 from taskgate.protocol.jsonrpc import parse
 from taskgate.protocol.legacy.upstream import LegacyUpstream
 from taskgate.protocol.messages import Response
-from taskgate.upstream.catalogue import read_catalogue, what_is_left
+from taskgate.upstream.descriptions import read_catalogue, what_is_left
 
 DIALECT = LegacyUpstream("1", ExtensionPolicy())
 

@@ -11,13 +11,7 @@ from taskgate.domain.versions import Peer, Revision
 from taskgate.errors import UpstreamFailed
 from taskgate.protocol.discovery import ServerDescription
 from taskgate.upstream import failures
-from taskgate.upstream.last_welcomes import (
-    MOST_BYTES,
-    LastWelcomes,
-    Welcome,
-    key_of,
-    knows_callers,
-)
+from taskgate.upstream.descriptions import MOST_BYTES, LastWelcomes, Welcome, key_of, knows_callers
 from taskgate.upstream.settings import (
     FixedHeader,
     GrantKind,

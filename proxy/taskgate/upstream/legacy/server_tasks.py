@@ -4,9 +4,9 @@
     tasks/get      while it is working, at the interval that the server asks for
     tasks/result   once it is over or requires input; the request stays open
 
-The caller sees an ordinary call that takes long (docs/decisions/0041). A `TaskFollower` waits for
-the result of a task. The server asks its questions on the stream of `tasks/result` (L-INPUT-3), so
-that request is sent as soon as the task requires input. A task survives lost connections: the
+The caller sees an ordinary call that takes long (docs/decisions/0041). A `LegacyTaskFollower` waits
+for the result of a task. The server asks its questions on the stream of `tasks/result` (L-INPUT-3),
+so that request is sent as soon as the task requires input. A task survives lost connections: the
 follower goes on in whichever connection the session has. If the call is given up, the task is
 cancelled at the server, unless another process resumes the call. Each `LegacySession` has one
 `ServerTasks`.
@@ -37,76 +37,79 @@ from taskgate.upstream.legacy.connection import SIGN_OF_LIFE, SessionConnection
 from taskgate.upstream.legacy.conversation import Conversation
 from taskgate.upstream.legacy.resumption import CallResumption
 from taskgate.upstream.legacy.task_calls import TaskCall
-from taskgate.upstream.pauses import PollSchedule
+from taskgate.upstream.server_tasks import LateAnswers, TaskFollower
 
 Ask = Callable[..., Coroutine[Any, Any, Response]]
 """Sends one request of a session, in its current connection; opens one if there is none. It is
 `LegacySession._ask`."""
 
-_FOR_GOOD: Final = frozenset(
-    {UpstreamReason.MALFORMED.value, UpstreamReason.TOO_LARGE.value, UpstreamReason.REDIRECT.value}
-)
-"""Failures that would be the same for every retry."""
 _ENDLESS: Final = timedelta(days=36_500).total_seconds()
 """Timeout of `tasks/result`: its call has the real one."""
 
 
-class TaskFollower:
-    """Follower of one task. Its whole life is one call of `outcome`.
+class LegacyTaskFollower(TaskFollower):
+    """The `TaskFollower` of this era.
 
-    `ask` sends a request of the session. `connection` returns the current connection, None without one.
+    `task` is the first state of the task, None if it is unknown: then a poll finds it. `ask` sends a
+    request of the session. `connection` returns the current connection, None without one.
     """
 
     def __init__(
         self,
         upstream_context: UpstreamContext,
         call: TaskCall,
+        task: ServerTask | None,
         *,
         ask: Ask,
         connection: Callable[[], SessionConnection | None],
     ) -> None:
+        super().__init__(call.task.id, call.stirs)
         self._upstream_context = upstream_context
         self._call = call
+        self._first = task
         self._ask = ask
         self._connection = connection
         # The connection in which the call was registered last.
         self._registered_in: SessionConnection | None = None
         self._about = upstream_context.dialect.tasks.params(call.task.id)
-        self._looks = PollSchedule(call.task.id)
-        # The loop times before which neither is sent: the next poll, and the next `tasks/result`.
-        self._poll_due = self._result_due = 0.0
+        # The loop time before which `tasks/result` is not sent.
+        self._result_due = 0.0
         self._result_request: asyncio.Task[Response] | None = None
         # Whether no request failed since the last answered poll.
         self._was_answered = True
-        self.is_settled = False
-        """Whether the task needs no cancellation: it has ended, or the server does not know it."""
 
-    async def outcome(self, task: ServerTask | None) -> Response:
-        """Return the response of the call that became the task.
+    @property
+    def _interval(self) -> float | None:
+        return self._call.task.interval
 
-        `task` is the first state of the task, None if it is unknown: then a poll finds it. Raises
-        UpstreamFailed: Gone if the server does not know the task.
-        """
-        call = self._call
+    def _begin(self) -> None:
         self._register()
-        if task is not None:
-            self._take_state(task)
-        try:
-            while True:
-                self._request_result()
-                await self._wait()
-                # The stored resume point has questions that are no longer open.
-                if call.is_ahead and self._registered_in is not None:
-                    self._store_resume_point(self._registered_in)
-                if self._result_request is not None and self._result_request.done():
-                    response = await self._result_of(self._result_request)
-                    if response is not None:
-                        self.is_settled = True
-                        return response
-                elif not call.is_over() and self._now() >= self._poll_due:
-                    await self._poll()
-        finally:
-            await self._drop_result_request()
+        if self._first is not None:
+            self._take_state(self._first)
+            self._poll_due = self._now() + self._schedule.after(self._interval)
+        self._request_result()
+
+    def _due(self) -> float | None:
+        call = self._call
+        times = [] if call.is_over() else [self._poll_due]
+        if self._result_request is None and not call.is_working():
+            times.append(self._result_due)
+        return min(times) if times else None
+
+    async def _step(self) -> Response | None:
+        call, response = self._call, None
+        # The stored resume point has questions that are no longer open.
+        if call.is_ahead and self._registered_in is not None:
+            self._store_resume_point(self._registered_in)
+        if self._result_request is not None and self._result_request.done():
+            response = await self._result_of(self._result_request)
+            if response is not None:
+                self.is_settled = True
+        elif not call.is_over() and self._now() >= self._poll_due:
+            await self._poll()
+        if response is None:
+            self._request_result()
+        return response
 
     def _request_result(self) -> None:
         """Send `tasks/result` in the background, if it is due and not under way."""
@@ -123,20 +126,6 @@ class TaskFollower:
         request = UpstreamCall(TASKS_RESULT, self._about, bounds=CallBounds(_ENDLESS, _ENDLESS, call.bounds.idle))
         self._result_request = asyncio.get_running_loop().create_task(self._ask(request, numbered=numbered))
         self._result_request.add_done_callback(lambda _: call.stirs.set())
-
-    async def _wait(self) -> None:
-        """Wait until the task changes, `tasks/result` is answered, or a request is due."""
-        call = self._call
-        times = [] if call.is_over() else [self._poll_due]
-        if self._result_request is None and not call.is_working():
-            times.append(self._result_due)
-        timer = asyncio.get_running_loop().call_at(min(times), call.stirs.set) if times else None
-        try:
-            await call.stirs.wait()
-        finally:
-            call.stirs.clear()
-            if timer is not None:
-                timer.cancel()
 
     async def _result_of(self, asking: asyncio.Task[Response]) -> Response | None:
         """Return the response of the call from the answer to `tasks/result`.
@@ -175,31 +164,21 @@ class TaskFollower:
             self._plan_retry(failure)
             return None
 
-    async def _poll(self) -> None:
-        """Send `tasks/get`; store the state or plan a retry.
-
-        Raises Gone for an unknown task, and UpstreamFailed if a retry is useless.
-        """
-        call, upstream_context = self._call, self._upstream_context
-        bounds = briefly(upstream_context.settings.first_byte)
-        try:
-            # Asked for the principal of the session: the caller and their token may be gone by now.
-            response = await self._ask(UpstreamCall(TASKS_GET, self._about, bounds=bounds))
-            task = upstream_context.dialect.tasks.read_state(call.task.id, response)
-        except UpstreamFailed as failure:
-            self._plan_retry(failure)
-            return
+    async def _ask_for_state(self) -> ServerTask | None:
+        bounds = briefly(self._upstream_context.settings.first_byte)
+        # Asked for the principal of the session: the caller and their token may be gone by now.
+        response = await self._ask(UpstreamCall(TASKS_GET, self._about, bounds=bounds))
+        task = self._upstream_context.dialect.tasks.read_state(self.id, response)
         if task is None:
             self.is_settled = True
             raise failures.Gone
-        self._take_state(task)
+        return task
 
-    def _take_state(self, task: ServerTask) -> None:
-        """Store the state of an answered poll, and plan the next one."""
+    def _take_state(self, state: ServerTask) -> Response | None:
         self._register()
         self._was_answered = True
-        self._call.shows(task)
-        self._poll_due = self._now() + self._looks.after(self._call.task.interval)
+        self._call.shows(state)
+        return None
 
     def _register(self) -> None:
         """Register the call in the current connection, if it is a new one, with a resume point."""
@@ -215,32 +194,21 @@ class TaskFollower:
         self._call.is_ahead = False
         connection.conversation.hold(self._call, task=self._call.task.id)
 
-    def _plan_retry(self, failure: UpstreamFailed) -> None:
-        """Plan a retry after a failed request. Raises the failure where a retry is useless.
-
-        That is so if it would fail again, or if requests have failed for too long.
-        """
-        now = self._now()
-        pause = None
-        if failure.reason not in _FOR_GOOD:
-            # Without a valid token nothing was sent, so that does not count as a failing server.
-            # The caller may send a new token as long as the call has time.
-            was_made = not isinstance(failure, failures.StaleToken)
-            pause = self._looks.after_failure(self._call.task.interval, now, was_made=was_made)
-        if pause is None:
-            raise failures.sent(failure) from failure
+    def _plan_retry(self, failure: UpstreamFailed | None) -> None:
+        super()._plan_retry(failure)
+        assert failure is not None, "every answer shows a state or is a failure"
         if failure.reason == UpstreamReason.SESSION_LOST.value and self._was_answered:
             # The server did answer, and a new session will be opened.
-            pause = 0.0
+            pause = 0.0 if failure.retry_after is None else failure.retry_after.total_seconds()
+            self._poll_due = self._now() + pause
         self._was_answered = False
-        if failure.retry_after is not None:
-            pause = max(pause, failure.retry_after.total_seconds())
-        self._poll_due = self._result_due = now + pause
+        self._result_due = self._poll_due
 
-    def _now(self) -> float:
-        return asyncio.get_running_loop().time()
+    def _lost_sight(self, failure: UpstreamFailed | None) -> UpstreamFailed:
+        assert failure is not None, "every answer shows a state or is a failure"
+        return failures.sent(failure)
 
-    async def _drop_result_request(self) -> None:
+    async def _end(self) -> None:
         """Cancel `tasks/result`, if it is under way."""
         asking, self._result_request = self._result_request, None
         if asking is None:
@@ -281,10 +249,8 @@ class ServerTasks:
         self._reach = reach
         # The calls whose tasks are followed now.
         self._calls: set[TaskCall] = set()
-        # The requests for a task whose first answer is not there, and those of them that were given
-        # up.
-        self._first_requests: set[asyncio.Task[Response]] = set()
-        self._late: set[asyncio.Task[Response]] = set()
+        # The requests for a task whose first answer is not there.
+        self._first_answers = LateAnswers()
         self._is_closed = False
 
     async def ask(self, call: UpstreamCall, listener: CallListener, *, kinds: Collection[TaskSupport]) -> Response:
@@ -387,13 +353,9 @@ class ServerTasks:
             self._cancel(call)
             call.was_let_go = True
             call.cancel()
-        if self._first_requests:
-            await asyncio.wait(tuple(self._first_requests), timeout=SIGN_OF_LIFE.total_seconds())
-        late = tuple(self._late)
-        for asking in late:
-            asking.cancel()
-        if late:
-            await asyncio.wait(late)
+        if self._first_answers.awaited:
+            await asyncio.wait(tuple(self._first_answers.awaited), timeout=SIGN_OF_LIFE.total_seconds())
+        await self._first_answers.close()
 
     async def _first_answer(self, undecided: "_UndecidedCall") -> Response:
         """Send the request for a task, and return the first answer.
@@ -410,33 +372,24 @@ class ServerTasks:
             undecided.register(id, None if connection is None else connection.conversation)
 
         spent = loop.time() - undecided.began
-        asking = loop.create_task(self._reach.ask(undecided.call, undecided.listener, spent=spent, numbered=numbered))
-        self._first_requests.add(asking)
-        asking.add_done_callback(self._first_requests.discard)
         try:
-            return await asyncio.shield(asking)
+            return await self._first_answers.first(
+                self._reach.ask(undecided.call, undecided.listener, spent=spent, numbered=numbered),
+                patience=SIGN_OF_LIFE.total_seconds(),
+                given_up=undecided.detach,
+                came=partial(self._cancel_late, undecided),
+            )
         except UpstreamFailed:
             undecided.became_none()
             raise
-        except asyncio.CancelledError:
-            self._late.add(asking)
-            patience = loop.call_later(SIGN_OF_LIFE.total_seconds(), asking.cancel)
-            asking.add_done_callback(partial(self._cancel_late, undecided, patience))
-            if not undecided.detach():
-                asking.cancel()
-            raise
 
-    def _cancel_late(
-        self, undecided: "_UndecidedCall", patience: asyncio.TimerHandle, asking: asyncio.Task[Response]
-    ) -> None:
+    def _cancel_late(self, undecided: "_UndecidedCall", response: Response | None) -> None:
         """Cancel the task that a late first answer names. Called when its request has ended."""
-        patience.cancel()
-        self._late.discard(asking)
         undecided.became_none()
-        if asking.cancelled() or asking.exception() is not None:
+        if response is None:
             return
         with suppress(UpstreamFailed):
-            task = self._upstream_context.dialect.tasks.read_created(asking.result())
+            task = self._upstream_context.dialect.tasks.read_created(response)
             if task is not None:
                 self._cancel(undecided.task_call(task))
 
@@ -451,19 +404,21 @@ class ServerTasks:
         self._calls.add(call)
         running.count += 1
         call.begin(upstream_context.alarms)
-        following = TaskFollower(upstream_context, call, ask=self._reach.ask, connection=self._reach.connection)
+        follower = LegacyTaskFollower(
+            upstream_context, call, task, ask=self._reach.ask, connection=self._reach.connection
+        )
         try:
             with call:
                 if asked and (connection := self._reach.connection()) is not None:
                     connection.conversation.ask_anew(call, asked)
-                return await following.outcome(task)
+                return await follower.response()
         except ScopeCancelled:
             failed = failures.let_go if call.was_let_go else failures.too_late
             raise failed(dispatched=True) from None
         finally:
             running.count -= 1
             self._calls.discard(call)
-            if not following.is_settled:
+            if not follower.is_settled:
                 self._cancel(call)
             if (connection := self._reach.connection()) is not None:
                 connection.conversation.over(call)
@@ -490,7 +445,7 @@ class _UndecidedCall:
     """A call that asks for a task, until it is known whether it becomes one.
 
     `register` tells the conversation so, which then keeps the questions of the call. Each path of a
-    registered call must end that once: by `became_none`, or by a `TaskFollower` for `task_call`.
+    registered call must end that once: by `became_none`, or by a `LegacyTaskFollower` for `task_call`.
     `began` is the loop time of the call's start. `tells` is as in `TaskCall`.
     """
 

@@ -23,9 +23,8 @@ from taskgate.system.offload import LARGE, in_thread
 from taskgate.system.single_flight import Abandoned, SingleFlight
 from taskgate.upstream import failures
 from taskgate.upstream.calls import Call, CallBounds, CallListener, NextRound, UpstreamCall
-from taskgate.upstream.catalogue import RelayedTools, read_catalogue, what_is_left
 from taskgate.upstream.context import LASTING, Lasting, UpstreamContext
-from taskgate.upstream.last_welcomes import Welcome
+from taskgate.upstream.descriptions import RelayedTools, Welcome, read_catalogue, what_is_left
 from taskgate.upstream.legacy.connection import ConnectionOpener, SessionConnection, is_strange
 from taskgate.upstream.legacy.conversation import Audience, Conversation
 from taskgate.upstream.legacy.resumption import AdoptedSessions, CallResumption

@@ -26,8 +26,8 @@ from taskgate.protocol.vocabulary import MODERN_ERRORS, SERVER_DISCOVER, UNSUPPO
 from taskgate.system.single_flight import Abandoned, SingleFlight
 from taskgate.upstream import failures
 from taskgate.upstream.calls import Call, briefly
-from taskgate.upstream.catalogue import read_catalogue
 from taskgate.upstream.context import ModernUpstreamContext
+from taskgate.upstream.descriptions import read_catalogue
 from taskgate.upstream.legacy.connection import SIGN_OF_LIFE
 from taskgate.upstream.modern.exchanges import ModernExchanges
 

@@ -6,10 +6,10 @@
 
 The host sees an ordinary call that takes long (docs/decisions/0041). `RoundRunner` sends calls that
 may become tasks by `asked`, and calls `follow` with the task that an answer announces. A
-`TaskFollower` then polls the task to its end. Status messages of the task become progress of the
+`ModernTaskFollower` then polls the task to its end. Status messages of the task become progress of the
 call, its input requests become questions (`TaskQuestions`), and its result becomes the response. The
-task of a call that another process resumes runs on. `TaskRequests` sends the requests, `TaskStreams`
-hears of changes, and `LateAnswers` waits for the answer of a call that was given up.
+task of a call that another process resumes runs on. `TaskRequests` sends the requests, and
+`TaskStreams` hears of changes.
 """
 
 import asyncio
@@ -52,13 +52,8 @@ from taskgate.upstream.legacy.connection import SIGN_OF_LIFE
 from taskgate.upstream.modern.exchanges import ModernExchanges
 from taskgate.upstream.modern.questions import TaskQuestions
 from taskgate.upstream.modern.subscriptions import SubscriptionStream
-from taskgate.upstream.pauses import LEAST, PollSchedule
-
-PERMANENT: Final = frozenset(
-    {UpstreamReason.MALFORMED.value, UpstreamReason.TOO_LARGE.value, UpstreamReason.REDIRECT.value}
-)
-"""Reasons of permanent failures, which a retry would meet again; others may be temporary. Callers
-of `TaskRequests` stop at these."""
+from taskgate.upstream.pauses import LEAST
+from taskgate.upstream.server_tasks import PERMANENT, LateAnswers, TaskFollower
 
 
 class TaskRequests:
@@ -188,62 +183,6 @@ def _ignore(notification: Notification) -> None:
     """Ignore a notification that is no report: the stream was opened for a task alone."""
 
 
-class LateAnswers:
-    """Requests of one session whose answers may announce tasks. `end` is called with a call and its
-    task, and cancels the task at the server, in the background."""
-
-    def __init__(self, upstream_context: ModernUpstreamContext, end: Callable[[Call, str], None]) -> None:
-        self._upstream_context = upstream_context
-        self._end = end
-        self._answers: set[asyncio.Task[Response]] = set()
-
-    async def asked(self, call: Call, request: Coroutine[Any, Any, Response]) -> Response:
-        """Await `request`, which sends the call, and return its answer. Raises UpstreamFailed.
-
-        If this is cancelled after the call was sent, the request stays open for a short time, for a
-        late answer.
-        """
-        answer = asyncio.get_running_loop().create_task(request)
-        self._answers.add(answer)
-        answer.add_done_callback(self._answers.discard)
-        try:
-            return await asyncio.shield(answer)
-        except asyncio.CancelledError:
-            self._outwait(call, answer)
-            raise
-
-    async def over(self) -> None:
-        """Wait until no answer is awaited any more."""
-        while self._answers:
-            await asyncio.wait(tuple(self._answers))
-
-    async def close(self) -> None:
-        """Stop to wait for answers."""
-        for answer in self._answers:
-            answer.cancel()
-        await self.over()
-
-    def _outwait(self, call: Call, answer: asyncio.Task[Response]) -> None:
-        """Await the answer to a cancelled call for a short time, without its listener."""
-        # Another process resumes the call, so its task must not be cancelled.
-        continues_elsewhere = call.is_left
-        call.listener = None
-        patience = asyncio.get_running_loop().call_later(SIGN_OF_LIFE.total_seconds(), answer.cancel)
-        answer.add_done_callback(partial(self._came, call, patience))
-        if continues_elsewhere or not call.sent:
-            answer.cancel()
-
-    def _came(self, call: Call, patience: asyncio.TimerHandle, answer: asyncio.Task[Response]) -> None:
-        """Handle the end of the wait: cancel the task that the answer announces, if any."""
-        patience.cancel()
-        if answer.cancelled() or answer.exception() is not None:
-            return
-        with suppress(UpstreamFailed):
-            task = self._upstream_context.dialect.read_created_task(TOOLS_CALL, answer.result())
-            if task is not None and not task.status.is_terminal:
-                self._end(call, task.id)
-
-
 _SPOKEN: Final = MODERN[-1].value
 """The revision that resume points name."""
 
@@ -253,68 +192,69 @@ _UNKNOWN: Final = frozenset(
 """Error codes by which a server says that it does not have this task."""
 
 
-class TaskFollower:
-    """The task that one call became. `task` is its first state.
+class ModernTaskFollower(TaskFollower):
+    """The `TaskFollower` of this era. `task` is its first state.
 
-    `response` follows it once, and is cancelled if the call is given up.
+    `asked` are questions that an earlier process may have left open.
     """
 
     def __init__(
         self,
         upstream_context: ModernUpstreamContext,
-        follow_ups: TaskRequests,
-        news: TaskStreams,
+        host: Peer | None,
+        requests: TaskRequests,
+        streams: TaskStreams,
         call: Call,
         task: ServerTask,
+        asked: Mapping[str, Question],
     ) -> None:
         assert call.listener is not None, "only a call with a listener becomes a task"
+        super().__init__(task.id, asyncio.Event())
         self._dialect = upstream_context.dialect
         self._outlives = upstream_context.outlives
-        self._follow_ups = follow_ups
-        self._news = news
+        self._requests = requests
+        self._streams = streams
         self._stream: SubscriptionStream | None = None
         self._call = call
         self._listener = call.listener
+        self._asked = asked
+        # Wakes this when it has answers to send, or cannot go on.
+        self._questions = TaskQuestions(upstream_context, host, call, self._woken.set)
         # The newest known state of the task.
         self._state = task
-        self._looks = PollSchedule(task.id)
         # How many status messages were made progress notifications.
         self._messages = 0
         # Whether the listener has a resume point of the task.
         self._has_resume_point = False
-        # Set when there may be something to do before the next poll is due.
-        self._woken = asyncio.Event()
-        # Loop times of the last poll, and of the next one.
-        self._polled_at = self._poll_due = asyncio.get_running_loop().time()
-        self.id = task.id
-        self.runs = True
-        """Whether the server may still work on it; if so when `response` ends, it must be
-        cancelled."""
 
-    async def response(self, questions: TaskQuestions, asked: Mapping[str, Question]) -> Response:
-        """Follow the task and return the call's response. `asked` are questions that an earlier
-        process may have left open.
+    @property
+    def _interval(self) -> float | None:
+        return self._state.interval
 
-        Raises UpstreamFailed: the server lost or cancelled the task, or polls failed for good or
-        for too long.
-        """
-        self._poll_due += self._looks.after(self._state.interval)
-        try:
-            # A resumed call (with `asked`) has a stored resume point with those questions. One made
-            # before `recall` would lack them.
-            if not asked:
-                self._store_resume_point(questions)
-            self._report_message()
-            questions.recall(asked)
-            return await self._follow(questions)
-        finally:
-            if self._stream is not None:
-                self._stream.stop()
-            questions.close()
+    def _begin(self) -> None:
+        self._poll_due += self._schedule.after(self._interval)
+        # A resumed call (with `asked`) has a stored resume point with those questions. One made
+        # before `recall` would lack them.
+        if not self._asked:
+            self._store_resume_point()
+        self._report_message()
+        self._questions.recall(self._asked)
 
-    def stir(self) -> None:
-        """Wake the follower: `questions` has answers to send, or cannot go on."""
-        self._woken.set()
+    def _due(self) -> float | None:
+        return self._poll_due
+
+    async def _step(self) -> Response | None:
+        if self._questions.is_hopeless:
+            # The task cannot go on; it is cancelled by the caller of `response`.
+            return self._dialect.unanswered_error(self._call.id)
+        if self._questions.given:
+            await self._send_answers()
+        return await self._poll() if self._now() >= self._poll_due else None
+
+    async def _end(self) -> None:
+        if self._stream is not None:
+            self._stream.stop()
+        self._questions.close()
 
     def _on_server_report(self) -> None:
         """Bring the next poll forward: the server reported on this task (`TaskStreams`). Reports only
@@ -323,112 +263,64 @@ class TaskFollower:
         self._poll_due = min(self._poll_due, self._polled_at + LEAST)
         self._woken.set()
 
-    async def _follow(self, questions: TaskQuestions) -> Response:
-        """Send answers and poll, until the task or a question ends the call."""
-        loop = asyncio.get_running_loop()
-        while True:
-            await self._wait_for_work()
-            if questions.is_hopeless:
-                # The task cannot go on; it is cancelled by the caller of `response`.
-                return self._dialect.unanswered_error(self._call.id)
-            if questions.given:
-                await self._send_answers(questions)
-            if loop.time() >= self._poll_due:
-                response = await self._poll(questions) or questions.refusal
-                if response is not None:
-                    return response
-
-    async def _wait_for_work(self) -> None:
-        """Wait until there is an answer to send, a report has come, or the next poll is due."""
-        try:
-            async with asyncio.timeout_at(self._poll_due):
-                await self._woken.wait()
-        except TimeoutError:
-            pass
-        self._woken.clear()
-
-    async def _send_answers(self, questions: TaskQuestions) -> None:
+    async def _send_answers(self) -> None:
         """Send the answers; if they do not arrive, they are sent again before the next poll."""
-        given = questions.bringing()
+        given = self._questions.bringing()
         answers = self._dialect.input_responses(given)
         assert answers is not None, "every answer can be encoded"
         try:
-            response = await self._follow_ups.bring(self._call, self.id, answers)
+            response = await self._requests.bring(self._call, self.id, answers)
         except UpstreamFailed as failure:
             if failure.reason in PERMANENT:
                 raise
             return
-        questions.brought(given, response)
-        self._store_resume_point(questions)
+        self._questions.brought(given, response)
+        self._store_resume_point()
 
-    async def _poll(self, questions: TaskQuestions) -> Response | None:
-        """Poll the task; returns the response if it has ended.
-
-        Raises UpstreamFailed if the server does not have the task, or a further poll would fail
-        alike.
-        """
-        seen: ServerTask | None = None
-        failed: UpstreamFailed | None = None
-        try:
-            response = await self._follow_ups.look(self._call, self.id)
-            read = partial(self._dialect.read_task, self._call.id, self.id, response)
-            seen = await offload(len(response.text), read)
-            if response.error_code in _UNKNOWN:
-                self.runs = False
-                raise failures.Gone
-        except UpstreamFailed as failure:
-            if failure.reason in PERMANENT or not self.runs:
-                raise
-            failed = failure
-        self._polled_at = asyncio.get_running_loop().time()
-        if seen is None:
-            self._plan_retry(failed)
-            return None
-        self._poll_due = self._polled_at + self._looks.after(seen.interval)
-        return self._take_state(seen, questions)
+    async def _ask_for_state(self) -> ServerTask | None:
+        response = await self._requests.look(self._call, self.id)
+        state = await offload(len(response.text), partial(self._dialect.read_task, self._call.id, self.id, response))
+        if response.error_code in _UNKNOWN:
+            self.is_settled = True
+            raise failures.Gone
+        return state
 
     def _plan_retry(self, failure: UpstreamFailed | None) -> None:
-        """Schedule the next poll after a failed one; `failure` is None if the answer was an error.
-        Raises UpstreamFailed if polls failed for too long."""
         if failure is not None and failure.reason == UpstreamReason.REFUSED.value:
             # The caller of an expired token may have sent a newer one since.
             self._call.principal = None
-        # A caller may send a new token for as long as the call has time.
-        was_made = not isinstance(failure, failures.StaleToken)
-        pause = self._looks.after_failure(self._state.interval, self._polled_at, was_made=was_made)
-        if pause is None:
-            raise failures.lost_sight(failure)
-        if failure is not None and failure.retry_after is not None:
-            pause = max(pause, failure.retry_after.total_seconds())
-        self._poll_due = self._polled_at + pause
+        super()._plan_retry(failure)
 
-    def _take_state(self, seen: ServerTask, questions: TaskQuestions) -> Response | None:
-        """Store the state that a poll shows, and ask its new questions; returns the response if the
-        task has ended.
+    def _lost_sight(self, failure: UpstreamFailed | None) -> UpstreamFailed:
+        return failures.lost_sight(failure)
 
+    def _take_state(self, state: ServerTask) -> Response | None:
+        """Store the state that a poll shows, and ask its new questions.
+
+        Returns the response if the task has ended, or the server refused an answer for good.
         Raises UpstreamFailed if the server cancelled it.
         """
-        before, self._state = self._state, seen
-        if (before.status, before.message, before.updated) != (seen.status, seen.message, seen.updated):
+        before, self._state = self._state, state
+        if (before.status, before.message, before.updated) != (state.status, state.message, state.updated):
             self._call.progressed()
-        questions.show(seen.questions)
+        self._questions.show(state.questions)
         if not self._has_resume_point:
-            self._store_resume_point(questions)
-        if not seen.status.is_terminal:
+            self._store_resume_point()
+        if not state.status.is_terminal:
             if self._stream is None:
-                self._stream = self._news.listen(self.id, seen.interval, self._on_server_report)
-            if seen.message != before.message:
+                self._stream = self._streams.listen(self.id, state.interval, self._on_server_report)
+            if state.message != before.message:
                 self._report_message()
-            return None
-        self.runs = False
-        if seen.status is TaskStatus.CANCELLED:
+            return self._questions.refusal
+        self.is_settled = True
+        if state.status is TaskStatus.CANCELLED:
             raise failures.called_off()
-        return seen.response
+        return state.response or self._questions.refusal
 
-    def _store_resume_point(self, questions: TaskQuestions) -> None:
+    def _store_resume_point(self) -> None:
         """Give the listener a resume point, unless an answer is still to be sent, which another
         process would not have."""
-        if self._outlives and not questions.given:
+        if self._outlives and not self._questions.given:
             self._has_resume_point = True
             self._listener.on_checkpoint(ResumePoint(revision=_SPOKEN, task=self.id))
 
@@ -456,21 +348,22 @@ class ServerTasks:
     ) -> None:
         self._upstream_context = upstream_context
         self._host = host
-        self._follow_ups = TaskRequests(upstream_context, exchanges, host, clock)
-        self._news = TaskStreams(upstream_context, host, clock)
+        self._requests = TaskRequests(upstream_context, exchanges, host, clock)
+        self._streams = TaskStreams(upstream_context, host, clock)
         # How many calls `follow` waits for now.
         self._followed = 0
         self._follower_ended = asyncio.Event()
         # Cancellations that are being sent.
         self._ending: set[asyncio.Task[None]] = set()
-        self._late = LateAnswers(upstream_context, self._end)
+        self._late = LateAnswers()
 
     def asked(self, call: Call, request: Coroutine[Any, Any, Response]) -> Coroutine[Any, Any, Response]:
         """Await `request`, which sends a call that may become a task, and return its answer.
 
         If that is cancelled, a task that a late answer announces is cancelled at the server.
         """
-        return self._late.asked(call, request)
+        patience, came = SIGN_OF_LIFE.total_seconds(), partial(self._cancel_late, call)
+        return self._late.first(request, patience=patience, given_up=partial(_is_awaited, call), came=came)
 
     async def follow(self, call: Call, task: ServerTask, asked: Mapping[str, Question] | None = None) -> Response:
         """Return the response of a call that became this task. `asked` are questions that an
@@ -480,12 +373,13 @@ class ServerTasks:
         at the server, unless another process resumes the call.
         """
         call.is_task = True
-        followed = TaskFollower(self._upstream_context, self._follow_ups, self._news, call, task)
-        questions = TaskQuestions(self._upstream_context, self._host, call, followed.stir)
+        follower = ModernTaskFollower(
+            self._upstream_context, self._host, self._requests, self._streams, call, task, asked or {}
+        )
         self._followed += 1
         continues_elsewhere = False
         try:
-            return await followed.response(questions, asked or {})
+            return await follower.response()
         except asyncio.CancelledError:
             continues_elsewhere = call.is_left
             raise
@@ -493,7 +387,7 @@ class ServerTasks:
             raise failures.sent(failure) from None
         finally:
             # The server may still work on it, without use.
-            if followed.runs and not continues_elsewhere:
+            if not follower.is_settled and not continues_elsewhere:
                 self._end(call, task.id)
             self._followed -= 1
             self._follower_ended.set()
@@ -519,15 +413,25 @@ class ServerTasks:
                 while self._followed:
                     self._follower_ended.clear()
                     await self._follower_ended.wait()
-                await self._late.over()
+                while self._late.awaited:
+                    await asyncio.wait(tuple(self._late.awaited))
                 while self._ending:
                     await asyncio.wait(tuple(self._ending))
-        await self._news.close()
+        await self._streams.close()
         await self._late.close()
         for ending in self._ending:
             ending.cancel()
         if self._ending:
             await asyncio.wait(tuple(self._ending))
+
+    def _cancel_late(self, call: Call, response: Response | None) -> None:
+        """Cancel the task that a late answer announces, if any. Called when its request has ended."""
+        if response is None:
+            return
+        with suppress(UpstreamFailed):
+            task = self._upstream_context.dialect.read_created_task(TOOLS_CALL, response)
+            if task is not None and not task.status.is_terminal:
+                self._end(call, task.id)
 
     def _end(self, call: Call, task: str) -> None:
         """Cancel a task at the server, in the background."""
@@ -540,7 +444,7 @@ class ServerTasks:
         for pause in (0.0, *PAUSES):
             await asyncio.sleep(pause)
             try:
-                await self._follow_ups.end(call, task)
+                await self._requests.end(call, task)
             except UpstreamFailed as failure:
                 if failure.reason in PERMANENT:
                     break
@@ -551,3 +455,12 @@ class ServerTasks:
                 return
         name = self._upstream_context.settings.name
         log.warning("a task of a server could not be cancelled", extra={"upstream": name})
+
+
+def _is_awaited(call: Call) -> bool:
+    """Whether the answer to a call that was given up matters. From now on it has no listener.
+
+    If another process resumes the call, its task must not be cancelled.
+    """
+    is_left, call.listener = call.is_left, None
+    return call.sent and not is_left

@@ -34,9 +34,8 @@ from taskgate.system.offload import offload
 from taskgate.system.single_flight import Abandoned
 from taskgate.upstream import failures
 from taskgate.upstream.calls import Call, CallListener, Resumed, UpstreamCall
-from taskgate.upstream.catalogue import what_is_left
 from taskgate.upstream.context import Lasting, ModernUpstreamContext, level_of, uri_of
-from taskgate.upstream.last_welcomes import Welcome
+from taskgate.upstream.descriptions import Welcome, what_is_left
 from taskgate.upstream.modern.discovery import Catalogue, Discovery
 from taskgate.upstream.modern.exchanges import ModernExchanges
 from taskgate.upstream.modern.rounds import RoundRunner
