@@ -104,7 +104,7 @@ def wish(context: str = "alice", **more: Any) -> ChannelRequest:
 
 async def taken(lines: ChannelProvider) -> Spoken:
     """A line of one's own."""
-    line = await lines.take(wish())
+    line = await lines.acquire(wish())
     ears = Recorder()
     line.listen(ears)
     return Spoken(line, ears)

@@ -24,7 +24,7 @@ async def spoken(lines: ChannelProvider) -> AsyncIterator[Spoken]:
     """A line, taken once."""
     spoken = await taken(lines)
     yield spoken
-    lines.give_back(spoken.line)
+    lines.release(spoken.line)
 
 
 def notes(*numbers: int) -> list[dict[str, object]]:
@@ -57,7 +57,7 @@ async def test_what_is_said_is_heard_in_order(spoken: Spoken) -> None:
 
 
 async def test_what_is_said_before_anybody_listens_is_not_lost(lines: ChannelProvider) -> None:
-    line = await lines.take(wish())
+    line = await lines.acquire(wish())
     await line.send(outgoing({"method": "say", "params": {"lines": ['{"early":1}']}}))
     for _ in range(50):
         await asyncio.sleep(0)
@@ -65,7 +65,7 @@ async def test_what_is_said_before_anybody_listens_is_not_lost(lines: ChannelPro
     line.listen(spoken.ears)
     await eventually(lambda: spoken.ears.messages)
     assert spoken.ears.messages == [{"early": 1}]
-    lines.give_back(line)
+    lines.release(line)
 
 
 async def test_what_is_no_message_is_passed_over(spoken: Spoken) -> None:
@@ -143,18 +143,18 @@ async def test_a_line_that_was_lost_is_given_to_nobody(lines: ChannelProvider, s
     assert another.line is not spoken.line
     await another.say(*notes(1))
     await eventually(lambda: another.ears.messages)
-    lines.give_back(another.line)
+    lines.release(another.line)
 
 
 async def test_who_has_another_context_has_another_line(lines: ChannelProvider, spoken: Spoken) -> None:
-    other = await lines.take(wish("bob"))
+    other = await lines.acquire(wish("bob"))
     assert other is not spoken.line
-    lines.give_back(other)
+    lines.release(other)
 
 
 async def test_for_what_only_listens_no_line_is_made(lines: ChannelProvider) -> None:
     with pytest.raises(UpstreamFailed) as failed:
-        await lines.take(wish(only_listens=True))
+        await lines.acquire(wish(only_listens=True))
     assert (failed.value.reason, failed.value.dispatched) == ("unreachable", False)
 
 
@@ -165,5 +165,5 @@ async def test_the_end_of_the_lines_is_told_on_each_and_there_are_no_more(
     (failure,) = spoken.ears.failures
     assert (failure.reason, failure.dispatched) == ("closed", True)
     with pytest.raises(UpstreamFailed) as failed:
-        await lines.take(wish())
+        await lines.acquire(wish())
     assert not failed.value.dispatched

@@ -154,7 +154,7 @@ class ScriptedProgram(ScriptedAnswers):
 
     # As the transport knows it; see Lines.
 
-    async def take(self, wish: ChannelRequest) -> ScriptedLine:
+    async def acquire(self, wish: ChannelRequest) -> ScriptedLine:
         self.wishes.append(wish)
         if self.taking is not None:
             await self.taking.wait()
@@ -171,7 +171,7 @@ class ScriptedProgram(ScriptedAnswers):
         line.holders += 1
         return line
 
-    def give_back(self, line: ScriptedLine) -> None:
+    def release(self, line: ScriptedLine) -> None:
         line.holders -= 1
         assert line.holders >= 0, "a line is given back once for each time it was taken"
         if not self.shares and not line.holders:

@@ -2,8 +2,8 @@
 
 A message channel carries whole messages to one server and back: the pipes of a process, or an event
 stream with its POSTs. `stdio` and `sse` implement channels and providers; `ChannelTransport` takes
-channels from a provider and gives each back after use. A channel is open until `ChannelListener.on_closed` is
-called. In this folder a variable `channel` is a message channel.
+channels from a provider and gives each back after use. A channel is open until
+`ChannelListener.on_closed` is called. In this folder a variable `channel` is a message channel.
 """
 
 from typing import NamedTuple, Protocol
@@ -27,7 +27,7 @@ class ChannelRequest(NamedTuple):
       unless the operator declared that the server keeps no state of callers.
     - `declared`: the text of the parameters of the `initialize` that comes first. Sessions with the
       same text may share a channel. None for the modern era, which has no such message.
-    - `outgoing`: the request that will be sent on the channel. `ChannelTransport` cancels `take`
+    - `outgoing`: the request that will be sent on the channel. `ChannelTransport` cancels `acquire`
       when its time is over. For one that `only_listens`, no channel is opened or ended: an existing
       one is given, or unreachable is raised.
     - `probes`: the request is a `server/discover` that a legacy server may not survive. The channel
@@ -43,8 +43,8 @@ class ChannelRequest(NamedTuple):
 
 
 class ChannelListener(Protocol):
-    """Listener of a channel, implemented by `Dispatcher`. No method raises, and only `on_large_message`
-    waits."""
+    """Listener of a channel, implemented by `Dispatcher`. No method raises, and only
+    `on_large_message` waits."""
 
     @property
     def in_flight(self) -> int:
@@ -97,10 +97,10 @@ class MessageChannel(Protocol):
         """Send the message `outgoing.body`. Returns None, or the HTTP status by which an SSE server
         refused it.
 
-        `outgoing.call` is marked as sent before the first byte may be sent, with no wait between. The body
-        may contain newlines between its tokens, but not within a string. Messages go out in the
-        order of the calls. Raises UpstreamFailed, dispatched if a byte may have been sent. If the
-        wait is cancelled, the message is sent whole or not at all.
+        `outgoing.call` is marked as sent before the first byte may be sent, with no wait between.
+        The body may contain newlines between its tokens, but not within a string. Messages go out
+        in the order of the calls. Raises UpstreamFailed, dispatched if a byte may have been sent.
+        If the wait is cancelled, the message is sent whole or not at all.
         """
         ...
 
@@ -120,25 +120,25 @@ class MessageChannel(Protocol):
         ...
 
     def drop(self) -> None:
-        """Close the channel in the background; `ChannelListener.on_closed` is called then. Its user must still give
-        it back."""
+        """Close the channel in the background; `ChannelListener.on_closed` is called then. Its user
+        must still give it back."""
         ...
 
 
 class ChannelProvider(Protocol):
     """Source of the channels to one server: opens, shares and closes them."""
 
-    async def take(self, wanted: ChannelRequest) -> MessageChannel:
+    async def acquire(self, wanted: ChannelRequest) -> MessageChannel:
         """Return a channel for the request, new or shared; the caller must give it back.
 
-        `ChannelListener.on_closed` was not called for it yet. Raises UpstreamFailed, not dispatched, if there is
-        none; ChannelUnavailable.
+        `ChannelListener.on_closed` was not called for it yet. Raises UpstreamFailed, not
+        dispatched, if there is none; ChannelUnavailable.
         """
         ...
 
-    def give_back(self, channel: MessageChannel) -> None:
-        """End one use of a channel, without a wait. Must be called once for each `take`, also after
-        the channel was lost."""
+    def release(self, channel: MessageChannel) -> None:
+        """End one use of a channel, without a wait. Must be called once for each `acquire`, also
+        after the channel was lost."""
         ...
 
     async def close(self) -> None:

@@ -70,7 +70,7 @@ class BackgroundSends:
             await asyncio.wait(tasks)
 
 
-FAREWELL: Final = timedelta(seconds=2)
+SEND_TIMEOUT: Final = timedelta(seconds=2)
 """Time for the server to accept a message that no request waits for."""
 
 TOO_LARGE: Final = dump({"code": INTERNAL_ERROR, "message": "The request is too large"})
@@ -113,8 +113,8 @@ class Dispatcher:
     - `router`: the receiver of messages of no request.
     - `background`: runs background sends.
 
-    To send: `initialize` for `initialize`, `ask` for another request, `tell` for a message without
-    answer, `say` for one without even a wait. `unread` counts bytes for the pause.
+    To send: `initialize` for `initialize`, `ask` for another request, `send` for a message without
+    answer, `send_in_background` for one without even a wait. `unread` counts bytes for the pause.
     """
 
     def __init__(self, channel: MessageChannel, router: MessageRouter, background: BackgroundSends) -> None:
@@ -181,7 +181,7 @@ class Dispatcher:
         if isinstance(kind, ResponsePeek):
             self.pending.fail(kind.id, failures.too_large())
         elif isinstance(kind, RequestPeek):
-            self.say(error_text(kind.id, TOO_LARGE), Outgoing(verb="POST", headers={}))
+            self.send_in_background(error_text(kind.id, TOO_LARGE), Outgoing(verb="POST", headers={}))
         elif kind is None:
             if not may_be_message(ends):
                 return False
@@ -203,9 +203,9 @@ class Dispatcher:
     async def ask(self, outgoing: Outgoing, request: PendingRequest, until: float | None) -> None:
         """Send a request, and wait until the first message of its answer arrives.
 
-        `until` is the loop time at which the wait ends. On an acknowledging channel the send and the
-        wait are at once. The caller has added the request to `pending`, and must end it, also after
-        an error or a cancellation. Raises UpstreamFailed.
+        `until` is the loop time at which the wait ends. On an acknowledging channel the send and
+        the wait are at once. The caller has added the request to `pending`, and must end it, also
+        after an error or a cancellation. Raises UpstreamFailed.
         """
         if not self.channel.acknowledges:
             try:
@@ -228,8 +228,8 @@ class Dispatcher:
             raise
 
     async def initialize(self, outgoing: Outgoing, request: PendingRequest, *, until: float | None) -> None:
-        """Get the answer to `initialize` into `request`, accepted or not. The first caller sends it;
-        others wait for the same answer.
+        """Get the answer to `initialize` into `request`, accepted or not. The first caller sends
+        it; others wait for the same answer.
 
         Raises UpstreamFailed, also if `until` has passed. The channel is dropped if the server was
         silent for a whole timeout after `initialize` was sent. A caller whose program started late
@@ -238,45 +238,45 @@ class Dispatcher:
         """
         handshake, loop = self.pending.handshake, asyncio.get_running_loop()
         try:
-            if handshake.joins(request, loop.time()):
+            if handshake.join(request, loop.time()):
                 await request.wait(until)
                 return
             await self.ask(outgoing, request, until)
             if request.status != OK:
-                handshake.fails(failures.refused(request.status))
+                handshake.fail(failures.refused(request.status))
         except UpstreamFailed as failure:
             # The timeout of one caller says nothing about the others. Any other failure is of the
             # message, and so of all who wait for its answer.
             if failure.reason != UpstreamReason.TIMEOUT.value and request in handshake.waiting:
-                handshake.fails(failure)
+                handshake.fail(failure)
             raise
         finally:
             # On every path, also when the caller is cancelled: is the channel still of use?
-            handshake.leaves(request)
+            handshake.leave(request)
             if outgoing.first_byte is not None and until is not None:
                 patience, now = outgoing.first_byte.total_seconds(), loop.time()
                 if handshake.is_hopeless(patience, now, left=until - now):
                     self.channel.drop()
 
-    async def tell(self, outgoing: Outgoing) -> Receipt:
+    async def send(self, outgoing: Outgoing) -> Receipt:
         """Send a message that gets no answer, and wait until it is sent.
 
-        An HTTP status that refuses it is not raised, but may drop the channel. Raises UpstreamFailed
-        if it could not be sent.
+        An HTTP status that refuses it is not raised, but may drop the channel. Raises
+        UpstreamFailed if it could not be sent.
         """
         refusal = await self.channel.send(outgoing)
         if refusal in _GONE:
             self.channel.drop()
         return Receipt(ACCEPTED if refusal is None else refusal)
 
-    def say(self, message: str, like: Outgoing) -> None:
+    def send_in_background(self, message: str, like: Outgoing) -> None:
         """Send a message that gets no answer in the background; failures are ignored.
 
         `like` is a request of the same caller, whose headers are used.
         """
         body = message.encode()
-        outgoing = Outgoing(verb="POST", headers=like.headers, body=body, first_byte=FAREWELL, follows=True)
-        self._background.begin(self._say(outgoing))
+        outgoing = Outgoing(verb="POST", headers=like.headers, body=body, first_byte=SEND_TIMEOUT, follows=True)
+        self._background.begin(self._send_quietly(outgoing))
 
     async def _post(self, outgoing: Outgoing, request: PendingRequest) -> None:
         """Send a request of an acknowledging channel; a failure goes to the `PendingRequest`."""
@@ -287,9 +287,9 @@ class Dispatcher:
         except UpstreamFailed as failure:
             request.fail(failure)
 
-    async def _say(self, outgoing: Outgoing) -> None:
+    async def _send_quietly(self, outgoing: Outgoing) -> None:
         with suppress(UpstreamFailed):
-            await self.tell(outgoing)
+            await self.send(outgoing)
 
     def _refuse(self, request: PendingRequest, status: int) -> None:
         """End a request that an SSE server refused. The channel is dropped if the server no longer

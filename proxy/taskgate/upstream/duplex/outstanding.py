@@ -1,6 +1,6 @@
 """Outstanding work of the server on one channel: `RequestsInFlight`, `AbandonedRequests`, `RunningTasks`.
 
-`Dispatcher` uses them for every message. A request is added before it is sent. It leaves by
+`Dispatcher` uses them for every message. A request is added before it is sent. It leave by
 `answered`, by `forget` if the server does not work on it, by `abandon` if it may, or when the
 channel is lost. A request fails only if the bad answer was certainly its own, or with a text that
 says that the request is unknown. `SharedHandshake` is the one `initialize` of the channel.
@@ -149,9 +149,9 @@ class SharedHandshake:
         """Whether the server accepted it."""
         return self._welcome is not None
 
-    def joins(self, request: PendingRequest, now: float) -> bool:
-        """Give the request the server's acceptance, or add it to `waiting`. False if its caller must
-        send `initialize`, under the request's id."""
+    def join(self, request: PendingRequest, now: float) -> bool:
+        """Give the request the server's acceptance, or add it to `waiting`. False if its caller
+        must send `initialize`, under the request's id."""
         if self._welcome is not None:
             _welcome_with(self._welcome, request)
             return True
@@ -161,15 +161,15 @@ class SharedHandshake:
         self._sent_as, self._sent_at = request.id, now
         return False
 
-    def fails(self, failure: UpstreamFailed) -> None:
-        """Fail the waiting requests and return to "not sent": it could not be sent, or no answer can
-        arrive."""
+    def fail(self, failure: UpstreamFailed) -> None:
+        """Fail the waiting requests and return to "not sent": it could not be sent, or no answer
+        can arrive."""
         self._sent_as = None
         waiting, self.waiting = self.waiting, []
         for request in waiting:
             request.fail(failure)
 
-    def leaves(self, request: PendingRequest) -> None:
+    def leave(self, request: PendingRequest) -> None:
         """Remove a request that no longer waits; nothing if it has its answer."""
         if request in self.waiting:
             self.waiting.remove(request)
@@ -187,7 +187,7 @@ class SharedHandshake:
         """
         response = response_in(message)
         if response is None:
-            self.fails(protocol_violation("a message of it is not JSON-RPC"))
+            self.fail(protocol_violation("a message of it is not JSON-RPC"))
             return True
         if _is_welcome(response):
             self._welcome = response
@@ -210,7 +210,7 @@ class SharedHandshake:
         is_spent = left <= patience * (1 - NEARLY)
         return now - self._sent_at >= patience * NEARLY or (is_spent and not self.waiting)
 
-    def confirms(self) -> bool:
+    def takes_confirmation(self) -> bool:
         """Whether `notifications/initialized` is still to be sent. True only once: each session
         sends it, and the server gets one."""
         was_confirmed, self._was_confirmed = self._was_confirmed, True
@@ -278,7 +278,7 @@ class RequestsInFlight:
         if request is not None:
             request.fail(failure)
         elif self.handshake.awaits(id):
-            self.handshake.fails(failure)
+            self.handshake.fail(failure)
 
     def fail_the_only_one(self, failure: UpstreamFailed) -> bool:
         """Fail the only request in flight: the server sent a bad answer that names no id.
@@ -292,7 +292,7 @@ class RequestsInFlight:
             self.forget(request)
             request.fail(failure)
         if self.handshake.waiting:
-            self.handshake.fails(failure)
+            self.handshake.fail(failure)
         return True
 
     def fail_all(self, failure: UpstreamFailed) -> None:
@@ -301,7 +301,7 @@ class RequestsInFlight:
             # It stays in `requests` until its reader ends it: the server may still work on it.
             request.fail(failure)
         if self.handshake.waiting:
-            self.handshake.fails(failure)
+            self.handshake.fail(failure)
 
     def lost(self, failure: UpstreamFailed) -> None:
         """Fail all requests: the channel is closed."""
@@ -310,7 +310,7 @@ class RequestsInFlight:
         self.requests.clear()
         for request in requests:
             request.fail(failure)
-        self.handshake.fails(failure)
+        self.handshake.fail(failure)
 
     def _at_work(self) -> list[PendingRequest]:
         """Return the requests that wait for an answer."""

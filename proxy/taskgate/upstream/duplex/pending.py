@@ -30,7 +30,7 @@ class RequestOwner(Protocol):
     id: str
     context: str
 
-    def let_go(self, request: "PendingRequest") -> None:
+    def on_ended(self, request: "PendingRequest") -> None:
         """The request has ended: its reader is done with it, whether or not it was answered. Called
         once."""
         ...
@@ -54,8 +54,8 @@ class UnreadBytes:
             self._channel.pause()
 
     def remove(self, size: int) -> None:
-        """Count bytes that a reader has taken or dropped. Below a quarter of MAX_UNREAD, reading from
-        the channel continues. Every byte of `add` must be counted here once."""
+        """Count bytes that a reader has taken or dropped. Below a quarter of MAX_UNREAD, reading
+        from the channel continues. Every byte of `add` must be counted here once."""
         self._size -= size
         if self._is_paused and self._size < MAX_UNREAD // 4:
             self._is_paused = False
@@ -215,15 +215,15 @@ class PendingRequest:
         self.end()
 
     def end(self) -> None:
-        """Finish with it: drop what was not read, and call `let_go` of the observer. A second call
-        does nothing."""
+        """Finish with it: drop what was not read, and call `on_ended` of the observer. A second
+        call does nothing."""
         if self.is_over:
             return
         self.is_over = True
         if self._ready:
             self._unread.remove(sum(map(len, self._ready)))
             self._ready.clear()
-        self.owner.let_go(self)
+        self.owner.on_ended(self)
 
     def _expire(self) -> None:
         self.fail(failures.silent())

@@ -1,7 +1,7 @@
 """One legacy session on a channel: `ChannelSession` sends its messages and receives the server's.
 
-`ChannelTransport.open` creates it for an `initialize`, and the legacy session holds it. Answers come
-by a `PendingRequest`; all else that the server sends to the session waits in its
+`ChannelTransport.open` creates it for an `initialize`, and the legacy session holds it. Answers
+come by a `PendingRequest`; all else that the server sends to the session waits in its
 `BufferedNotifications`, where `sharing` puts it. It ends when the legacy session ends it, its
 handshake fails, its channel is lost, or nothing has used it for a minute.
 """
@@ -30,10 +30,10 @@ from taskgate.upstream.duplex.dispatcher import Dispatcher
 from taskgate.upstream.duplex.peek import Kind, NotificationPeek, RequestPeek, ResponsePeek, kind_of, task_in, uri_in
 from taskgate.upstream.duplex.pending import ACCEPTED, PendingRequest, Receipt
 
-MOST_UNHEARD: Final = 256
-BYTES_UNHEARD: Final = 2**20
-"""At most MOST_UNHEARD messages and BYTES_UNHEARD bytes wait without a reader. A session reads
-right after its handshake, or never."""
+MAX_BUFFERED_MESSAGES: Final = 256
+MAX_BUFFERED_BYTES: Final = 2**20
+"""At most MAX_BUFFERED_MESSAGES messages and MAX_BUFFERED_BYTES bytes wait without a reader. A
+session reads right after its handshake, or never."""
 
 
 class BufferedNotifications:
@@ -54,11 +54,11 @@ class BufferedNotifications:
         self._failure: UpstreamFailed | None = None
         self._is_over = False
 
-    def say(self, message: bytes) -> bool:
+    def add(self, message: bytes) -> bool:
         """Store a message for the reader. False if there is neither a reader nor room: it is
         dropped."""
         size = self._bytes + len(message)
-        if self._stream is None and (len(self._ready) >= MOST_UNHEARD or size > BYTES_UNHEARD):
+        if self._stream is None and (len(self._ready) >= MAX_BUFFERED_MESSAGES or size > MAX_BUFFERED_BYTES):
             return False
         self._bytes = size
         self._ready.append(message)
@@ -97,7 +97,7 @@ class BufferedNotifications:
             await waiter
         raise StopAsyncIteration
 
-    def let_go(self, stream: "NotificationReader") -> None:
+    def detach(self, stream: "NotificationReader") -> None:
         """Detach `stream` and call `released`; nothing if it is not the reader any more."""
         if stream is self._stream:
             self._stream = None
@@ -124,10 +124,10 @@ class NotificationReader:
 
     def release(self) -> None:
         """Finish with it: messages then wait for another reader."""
-        self._buffer.let_go(self)
+        self._buffer.detach(self)
 
 
-UNHEARD: Final = 60.0
+UNUSED_TIMEOUT: Final = 60.0
 """Seconds without a reader and without requests after which a session ends. A live session has a
 reader, except right before its end."""
 
@@ -150,13 +150,13 @@ class ChannelSession:
         self.loss: str | None = None
         """Why its channel was lost, for requests that come later; None if it was not."""
         self._over = over
-        self._notifications = BufferedNotifications(self._fall_silent)
+        self._notifications = BufferedNotifications(self._start_unused_timer)
         # Requests of the server that this session got and has not answered, in their order.
         self._questions: dict[RequestId, None] = {}
         # The last request: background messages get its headers.
         self._like = Outgoing(verb="POST", headers={})
         # The timer that ends the session; runs while it has no reader.
-        self._silence: asyncio.TimerHandle | None = None
+        self._unused_timer: asyncio.TimerHandle | None = None
         self._has_ended = False
 
     # --- requests -----------------------------------------------------------------------------------------------------
@@ -190,7 +190,7 @@ class ChannelSession:
             assert outgoing.body is not None, "a request has a body"
             if asks.method == TASKS_RESULT:
                 request.about = task_in(outgoing.body)
-            elif self._is_still_wanted(asks.method, uri_in(outgoing.body) or ""):
+            elif self._is_redundant(asks.method, uri_in(outgoing.body) or ""):
                 request.answer(result_text(asks.id, "{}").encode())
                 return request
         try:
@@ -201,21 +201,21 @@ class ChannelSession:
             raise
         return request
 
-    async def tell(self, outgoing: Outgoing) -> Receipt:
+    async def send(self, outgoing: Outgoing) -> Receipt:
         """Send a message of the session that gets no answer. Raises UpstreamFailed."""
         kind = self._sends(outgoing)
         if isinstance(kind, ResponsePeek):
             self._questions.pop(kind.id, None)
         # The server gets one confirmation of its one handshake, however many sessions share it.
-        elif kind == _CONFIRMS and not self.dispatcher.pending.handshake.confirms():
+        elif kind == _CONFIRMS and not self.dispatcher.pending.handshake.takes_confirmation():
             return Receipt(ACCEPTED)
-        return await self.dispatcher.tell(outgoing)
+        return await self.dispatcher.send(outgoing)
 
     def listen(self) -> NotificationReader:
         """Return a new reader of messages that are no answers; an earlier one ends."""
-        if self._silence is not None:
-            self._silence.cancel()
-            self._silence = None
+        if self._unused_timer is not None:
+            self._unused_timer.cancel()
+            self._unused_timer = None
         return self._notifications.listen()
 
     def end(self) -> None:
@@ -226,25 +226,25 @@ class ChannelSession:
         self._notifications.end()
         for request in [request for request in self.dispatcher.pending.requests.values() if request.owner is self]:
             self.dispatcher.pending.abandon(request)
-            self._say(cancelled(request.id))
+            self._send_quietly(cancelled(request.id))
             request.fail(failures.let_go(dispatched=True))
         for id_ in self._questions:
-            self._say(error_text(id_, UNANSWERED))
+            self._send_quietly(error_text(id_, UNANSWERED))
 
     # --- messages of its channel --------------------------------------------------------------------------------------
 
     def on_notification(self, message: bytes) -> None:
         """Receive a notification of the server; dropped if there is neither a reader nor room."""
-        self._notifications.say(message)
+        self._notifications.add(message)
 
     def on_request(self, asks: RequestPeek, message: bytes) -> None:
         """Receive a request of the server, which this session is to answer."""
-        if self._notifications.say(message):
+        if self._notifications.add(message):
             self._questions[asks.id] = None
         else:
-            self._say(error_text(asks.id, UNANSWERED))
+            self._send_quietly(error_text(asks.id, UNANSWERED))
 
-    def lose(self, failure: UpstreamFailed) -> None:
+    def on_lost(self, failure: UpstreamFailed) -> None:
         """End the session without a message to the server: its channel is closed."""
         self.loss = str(failure)
         if self._close():
@@ -252,7 +252,7 @@ class ChannelSession:
 
     # --- the observer of its requests -------------------------------------------------------------------------------
 
-    def let_go(self, request: PendingRequest) -> None:
+    def on_ended(self, request: PendingRequest) -> None:
         """Called once by each request at its end. The legacy session cancels the request at the
         server itself."""
         pending = self.dispatcher.pending
@@ -260,8 +260,8 @@ class ChannelSession:
             pending.abandon(request)
 
     def _sends(self, outgoing: Outgoing) -> Kind | None:
-        """Return the kind of a message that is about to be sent. Raises UpstreamFailed after the end
-        of the session."""
+        """Return the kind of a message that is about to be sent. Raises UpstreamFailed after the
+        end of the session."""
         if self._has_ended:
             if self.loss is None:
                 raise failures.session_lost()
@@ -270,7 +270,7 @@ class ChannelSession:
         self._like = outgoing
         return kind_of(outgoing.body)
 
-    def _is_still_wanted(self, method: str, uri: str) -> bool:
+    def _is_redundant(self, method: str, uri: str) -> bool:
         """Note a subscription or its end. True for an end while other sessions subscribe to the
         resource: the server is not told."""
         if method == RESOURCES_SUBSCRIBE:
@@ -279,23 +279,23 @@ class ChannelSession:
         self.uris.discard(uri)
         return self.dispatcher.router.is_wanted(uri)
 
-    def _say(self, message: str) -> None:
+    def _send_quietly(self, message: str) -> None:
         """Send a message in the background, with the headers of the session's last request."""
         # An acknowledging channel (SSE) belongs to this session and ends with it.
         if not self.dispatcher.channel.acknowledges:
-            self.dispatcher.say(message, self._like)
+            self.dispatcher.send_in_background(message, self._like)
 
-    def _fall_silent(self) -> None:
+    def _start_unused_timer(self) -> None:
         """Called when the reader of its other messages was released: end the session later, unless
         another reader comes."""
         if not self._has_ended:
-            self._silence = asyncio.get_running_loop().call_later(UNHEARD, self._end_unused)
+            self._unused_timer = asyncio.get_running_loop().call_later(UNUSED_TIMEOUT, self._end_unused)
 
     def _end_unused(self) -> None:
         """End the session that had no reader for a time, unless requests of it are in flight."""
-        self._silence = None
+        self._unused_timer = None
         if any(request.owner is self for request in self.dispatcher.pending.requests.values()):
-            self._fall_silent()
+            self._start_unused_timer()
         else:
             self.end()
 
@@ -304,9 +304,9 @@ class ChannelSession:
         if self._has_ended:
             return False
         self._has_ended = True
-        if self._silence is not None:
-            self._silence.cancel()
-            self._silence = None
+        if self._unused_timer is not None:
+            self._unused_timer.cancel()
+            self._unused_timer = None
         self._over(self)
         return True
 

@@ -47,7 +47,8 @@ NOTE_RESOURCE_UPDATED: Final = "notifications/resources/updated"
 
 
 class SharedChannel:
-    """The `MessageRouter` of one channel: the sessions that share it, by the order of their creation.
+    """The `MessageRouter` of one channel: the sessions that share it, by the order of their
+    creation.
 
     - `on_notification`: gives a notification to its receivers, or drops it.
     - `on_request`: gives a request of the server to one session, or refuses it.
@@ -83,12 +84,12 @@ class SharedChannel:
         if session is not None:
             session.on_request(asks, message)
         elif self.sessions:
-            self.dispatcher.say(error_text(asks.id, NOBODY), Outgoing(verb="POST", headers={}))
+            self.dispatcher.send_in_background(error_text(asks.id, NOBODY), Outgoing(verb="POST", headers={}))
 
     def on_closed(self, failure: UpstreamFailed) -> None:
         self._gone(self.dispatcher.channel)
         for session in tuple(self.sessions):
-            session.lose(failure)
+            session.on_lost(failure)
 
     def is_wanted(self, uri: str) -> bool:
         return any(uri in session.uris for session in self.sessions)

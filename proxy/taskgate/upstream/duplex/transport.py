@@ -61,23 +61,23 @@ class ModernRequest:
         try:
             await dispatcher.ask(self._outgoing, request, until)
         except BaseException:
-            # Calls `let_go`.
+            # Calls `on_ended`.
             request.end()
             raise
         return request
 
-    def let_go(self, request: PendingRequest) -> None:
+    def on_ended(self, request: PendingRequest) -> None:
         """Called once by the request when it has ended. A request without an answer is cancelled at
         the server (U-STDIO-3)."""
         if self._dispatcher.pending.requests.get(request.id) is request:
             self._dispatcher.pending.abandon(request)
-            self._dispatcher.say(cancelled(request.id), self._outgoing)
+            self._dispatcher.send_in_background(cancelled(request.id), self._outgoing)
         self._over(self._dispatcher)
 
 
 class ChannelTransport:
-    """The channels to one server. `health` learns whether it is up. `is_modern`: modern requests can be
-    sent too.
+    """The channels to one server. `health` learns whether it is up. `is_modern`: modern requests
+    can be sent too.
 
     A session belongs to the principal of its handshake, a request without a session to its own
     principal. Every channel that is taken is given back once: by `_end` for a session, by `_done`
@@ -143,13 +143,13 @@ class ChannelTransport:
         shared = self._shared.get(channel)
         if shared is not None:
             del shared.sessions[session]
-        self._provider.give_back(channel)
+        self._provider.release(channel)
 
     # --- modern era ---------------------------------------------------------------------------------------------------
 
     async def send(self, outgoing: Outgoing) -> PendingRequest:
-        """Send a modern request, and wait for the first message of its answer. Raises UpstreamFailed:
-        Unwelcome if the transport has no modern servers."""
+        """Send a modern request, and wait for the first message of its answer. Raises
+        UpstreamFailed: Unwelcome if the transport has no modern servers."""
         if not self._is_modern:
             raise failures.unwelcome(_NOT_FOUND)
         assert outgoing.body is not None, "a request has a body"
@@ -196,18 +196,18 @@ class ChannelTransport:
 
     def _done(self, dispatcher: Dispatcher) -> None:
         """Give back the channel of a modern request that has ended."""
-        self._provider.give_back(dispatcher.channel)
+        self._provider.release(dispatcher.channel)
 
     # --- channels -----------------------------------------------------------------------------------------------------
 
     async def _take(self, wanted: ChannelRequest, until: float | None) -> SharedChannel:
         """Take a channel and return what shares it. The caller must give the channel back."""
         if until is None:
-            channel = await self._provider.take(wanted)
+            channel = await self._provider.acquire(wanted)
         else:
             try:
                 async with asyncio.timeout_at(until):
-                    channel = await self._provider.take(wanted)
+                    channel = await self._provider.acquire(wanted)
             except TimeoutError:
                 raise failures.too_late(dispatched=False) from None
         shared = self._shared.get(channel)
@@ -223,8 +223,8 @@ class ChannelTransport:
 
 @runtime_checkable
 class ChannelSender(Protocol):
-    """A sender of one session that may use channels. It adds principal and credentials to a message,
-    and watches its outcome."""
+    """A sender of one session that may use channels. It adds principal and credentials to a
+    message, and watches its outcome."""
 
     channels: ChannelTransport | None
     """The channels to the server; None if it is spoken to by Streamable HTTP."""

@@ -170,7 +170,7 @@ class ChannelExchanges:
             # It is about something that the server has begun.
             follows=True,
         )
-        return (await self._transport.send(outgoing, by=session.tell)).status
+        return (await self._transport.send(outgoing, by=session.send)).status
 
     async def part(self) -> None:
         """End the session: the channel is given back."""

@@ -108,7 +108,7 @@ class SseChannel:
         self._failure: UpstreamFailed | None = None
         self._was_dropped = False
         # Whether it was logged that the server sent something that is no message: once is enough.
-        self._told_junk = False
+        self._logged_invalid = False
         loop = asyncio.get_running_loop()
         self._target: asyncio.Future[Target] = loop.create_future()
         self._over: asyncio.Future[None] = loop.create_future()
@@ -131,7 +131,7 @@ class SseChannel:
     def listen(self, listener: ChannelListener) -> None:
         self._listener = listener
         if self._failure is not None:
-            self._tell_soon(self._failure)
+            self._notify_soon(self._failure)
         self._going.set()
 
     async def send(self, outgoing: Outgoing) -> int | None:
@@ -166,24 +166,24 @@ class SseChannel:
         """Deliver the messages of the stream until it ends; always raises, with the cause of the
         end."""
         try:
-            async for message in self._stream.messages(self._hear_other):
+            async for message in self._stream.messages(self._on_other_event):
                 await self._going.wait()
-                await self._hear(message)
+                await self._deliver(message)
             raise ended(dispatched=True)
         finally:
             self._stream.release()
 
-    async def _hear(self, message: bytes) -> None:
+    async def _deliver(self, message: bytes) -> None:
         listener = self._listener
         assert listener is not None, "reading starts with a listener"
         was_message = (
             listener.on_message(message) if len(message) <= LARGE else await listener.on_large_message(message)
         )
-        if not was_message and not self._told_junk:
-            self._told_junk = True
+        if not was_message and not self._logged_invalid:
+            self._logged_invalid = True
             log.warning("a server sent something that is not a message; this and all like it are ignored")
 
-    def _hear_other(self, type: bytes, data: bytes) -> None:
+    def _on_other_event(self, type: bytes, data: bytes) -> None:
         """Receive an event that is no message; `endpoint` has the address for messages."""
         # Only the first one counts: a later one would move the session.
         if type == ENDPOINT and not self._target.done():
@@ -196,27 +196,27 @@ class SseChannel:
 
     def _ended(self, reading: "asyncio.Task[None]") -> None:
         """Called once when reading has ended: report the end."""
-        failure = self._failure = self._why(reading)
+        failure = self._failure = self._failure_of(reading)
         if not self._target.done():
-            self._target.set_exception(self._why_at_once(failure))
+            self._target.set_exception(self._failure_at_once(failure))
         # Marks the exception as seen: there may be no waiter.
         self._target.exception()
         self._gone(self)
         if self._listener is None:
             self._over.set_result(None)
         else:
-            self._tell_soon(failure)
+            self._notify_soon(failure)
 
-    def _tell_soon(self, failure: UpstreamFailed) -> None:
-        asyncio.get_running_loop().call_soon(self._tell, failure, context=Context())
+    def _notify_soon(self, failure: UpstreamFailed) -> None:
+        asyncio.get_running_loop().call_soon(self._notify, failure, context=Context())
 
-    def _tell(self, failure: UpstreamFailed) -> None:
+    def _notify(self, failure: UpstreamFailed) -> None:
         assert self._listener is not None, "there is a listener"
         self._listener.on_closed(failure)
         if not self._over.done():
             self._over.set_result(None)
 
-    def _why(self, reading: "asyncio.Task[None]") -> UpstreamFailed:
+    def _failure_of(self, reading: "asyncio.Task[None]") -> UpstreamFailed:
         """Return the failure for requests in flight."""
         if reading.cancelled():
             return given_up(dispatched=True)
@@ -226,7 +226,7 @@ class SseChannel:
             return protocol_violation("its event stream cannot be read")
         return ended(dispatched=True) if failure.reason == UpstreamReason.CLOSED.value else failure
 
-    def _why_at_once(self, failure: UpstreamFailed) -> UpstreamFailed:
+    def _failure_at_once(self, failure: UpstreamFailed) -> UpstreamFailed:
         """Return the failure for a stream that ended before the address was known, so that nothing
         was sent."""
         if failure.reason == UpstreamReason.CLOSED.value and not self._was_dropped:
@@ -241,9 +241,9 @@ LONGEST: Final = 4096
 class SseChannelProvider:
     """A `ChannelProvider` (`duplex.base`) for one server.
 
-    - `take`: opens a stream, and returns its channel once the server has named the address for
+    - `acquire`: opens a stream, and returns its channel once the server has named the address for
       messages. Raises ChannelUnavailable for an HTTP error status, UpstreamFailed otherwise.
-    - `give_back`: closes the channel.
+    - `release`: closes the channel.
     - `close`: closes all channels and connections; then nothing is opened any more.
 
     `retried` is called with the reason of every further attempt to connect. After the stream is
@@ -259,7 +259,7 @@ class SseChannelProvider:
         self._channels: set[SseChannel] = set()
         self._closed = False
 
-    async def take(self, wanted: ChannelRequest) -> SseChannel:
+    async def acquire(self, wanted: ChannelRequest) -> SseChannel:
         """Return a new channel, used by one session only."""
         if self._closed:
             raise failures.let_go(dispatched=False)
@@ -283,7 +283,7 @@ class SseChannelProvider:
             raise
         return channel
 
-    def give_back(self, channel: MessageChannel) -> None:
+    def release(self, channel: MessageChannel) -> None:
         """Close the channel: it has no other user."""
         channel.drop()
 

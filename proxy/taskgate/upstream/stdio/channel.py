@@ -4,9 +4,9 @@ Messages are lines on standard input and output (U-STDIO-1). `starting` connects
 `begin` when the program runs. `slots` observes the channel.
 
 The channel ends (`end`) when the gateway ends it, the program exits or closes a pipe, or its output
-is too large. A program that still runs is then stopped. The observer hears `over` when the channel
-ends, `exited` when the program has exited, and last `gone`. All output before the end of a program
-is delivered before the end is reported.
+is too large. A program that still runs is then stopped. The observer hears `on_closed` when the
+channel ends, `on_exit` when the program has exited, and last `on_gone`. All output before the end
+of a program is delivered before the end is reported.
 """
 
 import asyncio
@@ -48,21 +48,21 @@ LINES_A_SECOND: Final = 5000
 class ChannelObserver(Protocol):
     """The receiver of the events of a channel; implemented by its slot. No method raises or waits."""
 
-    def rested(self, channel: "ProgramChannel") -> None:
+    def on_idle(self, channel: "ProgramChannel") -> None:
         """Messages were exchanged, and no request waits for an answer now. Called after each such
         exchange."""
         ...
 
-    def over(self, channel: "ProgramChannel", ending: Ending) -> None:
+    def on_closed(self, channel: "ProgramChannel", ending: Ending) -> None:
         """The channel has ended and must not be given to a session. Called once, before its
         listener is called."""
         ...
 
-    def exited(self, channel: "ProgramChannel") -> None:
+    def on_exit(self, channel: "ProgramChannel") -> None:
         """The program has exited; called once."""
         ...
 
-    def gone(self, channel: "ProgramChannel") -> None:
+    def on_gone(self, channel: "ProgramChannel") -> None:
         """The channel has ended, and the program and its pipes are gone. Called once, and last."""
         ...
 
@@ -70,9 +70,9 @@ class ChannelObserver(Protocol):
 class ProgramChannel:
     """A `MessageChannel` to one program. Messages of more than `limit` bytes are cut.
 
-    `output_log` gets output that is no message, `observer` the events of the channel. Besides answers, `limit`
-    bytes are read at once, and then as many per second as of an event stream; the rest waits in the
-    pipe.
+    `output_log` gets output that is no message, `observer` the events of the channel. Besides
+    answers, `limit` bytes are read at once, and then as many per second as of an event stream; the
+    rest waits in the pipe.
     """
 
     acknowledges: bool = False
@@ -129,7 +129,7 @@ class ProgramChannel:
         return self._status
 
     @property
-    def stands(self) -> bool:
+    def is_usable(self) -> bool:
         """Whether a message can be sent, as far as known: neither the channel nor the program has
         ended."""
         return self.ending is None and self._status is None and not self._stdout.is_gone and self._stdin.is_read
@@ -202,8 +202,8 @@ class ProgramChannel:
         self._status = status
         self._is_known.set()
         self._stdin.close()
-        self._stderr.hurry()
-        self._observer.exited(self)
+        self._stderr.read_rest()
+        self._observer.on_exit(self)
         if self._listener is None or self._stdout.is_gone:
             self.end(exits.of_status(status))
         # Child processes may keep its pipes open: the channel ends a moment later in any case.
@@ -225,7 +225,7 @@ class ProgramChannel:
 
     async def send(self, outgoing: Outgoing) -> None:
         assert outgoing.body is not None, "a message has a body"
-        if not (self.stands and await self._stdin.write(_line(outgoing.body), outgoing.call)):
+        if not (self.is_usable and await self._stdin.write(_line(outgoing.body), outgoing.call)):
             raise await self.why_unsent()
         self._note_use()
 
@@ -279,7 +279,7 @@ class ProgramChannel:
             self._later = loop.call_soon(self._deliver_some, listener, context=Context())
             return
         if self._framing.is_endless:
-            self._deliver(self._framing.begun(), listener)
+            self._deliver(self._framing.unfinished(), listener)
             self.end(exits.ENDLESS)
             return
         self._note_use()
@@ -298,13 +298,13 @@ class ProgramChannel:
     def _deliver(self, message: bytes | Cut, listener: ChannelListener) -> None:
         """Deliver one message, or log what is none."""
         if isinstance(message, Cut):
-            self._output_log.tell_cut(message.size, self.pid)
+            self._output_log.log_truncated(message.size, self.pid)
             was_message = listener.on_truncated(message.ends)
         else:
             self._said.heard(len(message))
             was_message = listener.on_message(message)
             if not was_message:
-                self._output_log.tell_junk(message, self.pid)
+                self._output_log.log_invalid(message, self.pid)
         self._note_spoke(was_message)
 
     async def _deliver_large(self, message: bytes, listener: ChannelListener) -> None:
@@ -312,7 +312,7 @@ class ProgramChannel:
         self._said.heard(len(message))
         was_message = await listener.on_large_message(message)
         if not was_message:
-            self._output_log.tell_junk(message, self.pid)
+            self._output_log.log_invalid(message, self.pid)
         self._note_spoke(was_message)
         if self.ending is None:
             self._deliver_some(listener)
@@ -327,7 +327,7 @@ class ProgramChannel:
         answer."""
         self.used = asyncio.get_running_loop().time()
         if not self.in_flight:
-            self._observer.rested(self)
+            self._observer.on_idle(self)
 
     # --- the end ------------------------------------------------------------------------------------------------------
 
@@ -342,7 +342,7 @@ class ProgramChannel:
             self._later = None
         self._undelivered.clear()
         self._is_known.set()
-        self._observer.over(self, ending)
+        self._observer.on_closed(self, ending)
         if self._listener is not None:
             self._tell(ending)
         self._stdin.close()
@@ -402,7 +402,7 @@ class ProgramChannel:
         if self._stdin.is_gone and self.ending is not None and not self._is_gone:
             self._is_gone = True
             self._cancel_planned_end()
-            self._observer.gone(self)
+            self._observer.on_gone(self)
 
 
 def _line(body: bytes) -> bytes:

@@ -69,10 +69,11 @@ class LineFraming:
             line = self._take()
             if isinstance(line, Cut) or (line and not line.isspace()):
                 lines.append(line)
-        self._add(rest)
+        if rest:
+            self._add(rest)
         return lines
 
-    def begun(self) -> Cut:
+    def unfinished(self) -> Cut:
         """Return what is known of the current line once it is endless; its end is missing."""
         return Cut((self._head or b"") + _GAP, self._size)
 
@@ -113,8 +114,8 @@ _HIGH: Final = 2**16
 
 
 class PipeReader(asyncio.Protocol):
-    """The reader of a pipe. `received` is called with all bytes that arrive, `ended` once when the pipe is
-    closed by either side.
+    """The reader of a pipe. `received` is called with all bytes that arrive, `ended` once when the
+    pipe is closed by either side.
 
     It may be paused before it is connected.
     """
@@ -135,17 +136,17 @@ class PipeReader(asyncio.Protocol):
         except OSError:
             pipe.close()
             raise
-        self._obey()
+        self._apply()
 
     def pause(self) -> None:
         """Stop reading for now."""
         self._wants = False
-        self._obey()
+        self._apply()
 
     def resume(self) -> None:
         """Continue reading."""
         self._wants = True
-        self._obey()
+        self._apply()
 
     @property
     def is_paused(self) -> bool:
@@ -157,7 +158,7 @@ class PipeReader(asyncio.Protocol):
         if self._transport is not None:
             self._transport.close()
 
-    def _obey(self) -> None:
+    def _apply(self) -> None:
         transport = self._transport
         if transport is None or transport.is_closing() or transport.is_reading() == self._wants:
             return
@@ -180,8 +181,8 @@ class PipeReader(asyncio.Protocol):
 
 
 class PipeWriter(asyncio.BaseProtocol):
-    """The writer of a pipe, one message after another. `ended` is called once when the pipe is closed by
-    either side."""
+    """The writer of a pipe, one message after another. `ended` is called once when the pipe is
+    closed by either side."""
 
     def __init__(self, ended: Callable[[], None]) -> None:
         self._ended = ended
@@ -215,8 +216,8 @@ class PipeWriter(asyncio.BaseProtocol):
         """Write a line in its turn, when there is room. False if there is no reader, and nothing
         was written.
 
-        `call` is marked as sent right before the line is written. If the wait is cancelled, nothing is
-        written.
+        `call` is marked as sent right before the line is written. If the wait is cancelled, nothing
+        is written.
         """
         async with self._turn:
             if not self._room.is_set():

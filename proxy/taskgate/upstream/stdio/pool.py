@@ -38,7 +38,7 @@ log = getLogger("taskgate.upstream")
 
 SHORT: Final = 2.0
 """Seconds that a request waits for a delayed start; for a longer delay it is refused."""
-_LOOK: Final = 0.1
+_CHECK: Final = 0.1
 """Seconds between checks for an idle program while requests wait for room."""
 _SHARE: Final = 0.9
 """The share of a request's timeout that is spent on the wait for room, so that the reason can be
@@ -68,48 +68,48 @@ class StdioChannels:
         self._tickets = count()
         self._waiting: dict[int, RoomRequest] = {}
         # The timer for the next check for an idle program.
-        self._looking: asyncio.TimerHandle | None = None
+        self._check: asyncio.TimerHandle | None = None
         # Set by `close`, for the end of the last program.
         self._empty: asyncio.Future[None] | None = None
         self._closed = False
 
     # --- the channel provider -----------------------------------------------------------------------------------------
 
-    async def take(self, wanted: ChannelRequest) -> MessageChannel:
+    async def acquire(self, wanted: ChannelRequest) -> MessageChannel:
         slot = await self._slot(wanted)
-        slot.hold()
+        slot.acquire()
         try:
-            await slot.settled()
+            await slot.started()
             if self._closed:
                 raise failures.let_go(dispatched=False)
-            return await slot.standing()
+            return await slot.usable_channel()
         except BaseException:
-            self._let_go(slot)
+            self._release(slot)
             raise
 
-    def give_back(self, channel: MessageChannel) -> None:
+    def release(self, channel: MessageChannel) -> None:
         slot = self._of.get(channel)
         if slot is not None:
-            self._let_go(slot)
+            self._release(slot)
 
-    def _let_go(self, slot: ProgramSlot) -> None:
+    def _release(self, slot: ProgramSlot) -> None:
         """End one use of a slot. Without any, its program becomes idle and is ended later."""
-        slot.let_go()
+        slot.release()
         if slot.holders:
             return
         slot.probes = False
         if len(self._slots) > self._most:
             # With a probe there was one above the limit.
             slot.end()
-        slot.rest(self._idle)
-        self._tell_waiting()
+        slot.start_idle_timer(self._idle)
+        self._wake_waiting()
 
     async def close(self) -> None:
         self._closed = True
-        self._tell_waiting()
-        self._look_no_more()
+        self._wake_waiting()
+        self._cancel_check()
         for slot in tuple(self._slots):
-            await slot.settled()
+            await slot.started()
         for slot in tuple(self._of.values()):
             slot.end()
         try:
@@ -135,19 +135,19 @@ class StdioChannels:
             while True:
                 if self._closed:
                     raise failures.let_go(dispatched=False)
-                slot = self._present(key, wanted)
+                slot = self._find_slot(key, wanted)
                 if slot is not None:
                     return slot
-                if not wanted.probes and await self._was_held_back(key):
+                if not wanted.probes and await self._waited_for_backoff(key):
                     continue
                 if self._may_start(ticket, owner, probes=wanted.probes):
                     return self._start(key, owner, probes=wanted.probes)
-                await self._change(ticket, wanted)
+                await self._wait_for_room(ticket, wanted)
         finally:
             if self._waiting.pop(ticket, None) is not None:
-                self._tell_waiting()
+                self._wake_waiting()
 
-    async def _change(self, ticket: int, wanted: ChannelRequest) -> None:
+    async def _wait_for_room(self, ticket: int, wanted: ChannelRequest) -> None:
         """Wait until something has changed that may make room, and begin to make room. Raises
         UpstreamFailed if it takes too long."""
         loop, patience = asyncio.get_running_loop(), wanted.outgoing.first_byte
@@ -164,12 +164,12 @@ class StdioChannels:
             )
             raise exits.no_room() from None
 
-    def _present(self, key: Hashable, wanted: ChannelRequest) -> ProgramSlot | None:
+    def _find_slot(self, key: Hashable, wanted: ChannelRequest) -> ProgramSlot | None:
         """Return the least used suitable slot; None if a program is to be started.
 
         Raises UpstreamFailed for a request that only listens, for which none is started.
         """
-        fit = [slot for slot in self._slots if slot.key == key and not slot.probes and slot.may_be_given]
+        fit = [slot for slot in self._slots if slot.key == key and not slot.probes and slot.is_available]
         least = min(fit, key=lambda slot: slot.load, default=None)
         if wanted.outgoing.only_listens:
             if least is None:
@@ -182,7 +182,7 @@ class StdioChannels:
         spreads = least.holders > 0 and len(self._slots) < self._spreads_up_to
         return None if spreads and not (self._waiting or self._restarts.wait(key, _now())) else least
 
-    async def _was_held_back(self, key: Hashable) -> bool:
+    async def _waited_for_backoff(self, key: Hashable) -> bool:
         """Wait out a short delay before the next start; returns whether there was one. Raises
         UpstreamFailed."""
         pause = self._restarts.wait(key, _now())
@@ -208,7 +208,7 @@ class StdioChannels:
         """Whether the owner has fewer programs than one owner may have."""
         return sum(slot.owner == owner for slot in self._slots) < self._most_of_one
 
-    def _tell_waiting(self) -> None:
+    def _wake_waiting(self) -> None:
         """Have requests that wait for room check again."""
         for waiting in self._waiting.values():
             if not waiting.changed.done():
@@ -223,7 +223,7 @@ class StdioChannels:
         self._program.running(len(self._slots))
         slot.begin(self._begin)
         # Waiters for the same key can use it.
-        self._tell_waiting()
+        self._wake_waiting()
         return slot
 
     async def _begin(self, slot: ProgramSlot) -> None:
@@ -246,13 +246,13 @@ class StdioChannels:
         if cause is not None:
             self._program.restarted(cause)
         if not slot.holders:
-            slot.rest(self._idle)
+            slot.start_idle_timer(self._idle)
 
     def _leave(self, slot: ProgramSlot) -> None:
         """Remove a slot whose program did not start or has exited."""
         self._slots.remove(slot)
         self._program.running(len(self._slots))
-        self._tell_waiting()
+        self._wake_waiting()
 
     def _make_room(self) -> None:
         """End an idle program for the first waiter that can use the room; if none may go yet, check
@@ -275,26 +275,28 @@ class StdioChannels:
                 extra={"upstream": self._program.name, "pid": slot.pid},
             )
             slot.end()
-        elif self._looking is None:
-            self._looking = asyncio.get_running_loop().call_at(max(until, now + _LOOK), self._look, context=Context())
+        elif self._check is None:
+            self._check = asyncio.get_running_loop().call_at(
+                max(until, now + _CHECK), self._check_eviction, context=Context()
+            )
 
-    def _look(self) -> None:
-        self._looking = None
+    def _check_eviction(self) -> None:
+        self._check = None
         if self._waiting:
             self._make_room()
 
-    def _look_no_more(self) -> None:
-        if self._looking is not None:
-            self._looking.cancel()
-            self._looking = None
+    def _cancel_check(self) -> None:
+        if self._check is not None:
+            self._check.cancel()
+            self._check = None
 
     # --- the owner of its slots ---------------------------------------------------------------------------------------
 
-    def rested(self, slot: ProgramSlot) -> None:
+    def on_idle(self, slot: ProgramSlot) -> None:
         if self._waiting and not self._closed:
             self._make_room()
 
-    def over(self, slot: ProgramSlot, channel: ProgramChannel, ending: Ending) -> None:
+    def on_closed(self, slot: ProgramSlot, channel: ProgramChannel, ending: Ending) -> None:
         """Log the end of a channel, and note what it says about the next start."""
         of = {"upstream": self._program.name, "pid": channel.pid, "cause": ending.cause.value}
         now = _now()
@@ -312,12 +314,12 @@ class StdioChannels:
         else:
             self._restarts.failed(slot.key, now, ending.cause)
 
-    def exited(self, slot: ProgramSlot, channel: ProgramChannel) -> None:
+    def on_exit(self, slot: ProgramSlot, channel: ProgramChannel) -> None:
         of = {"upstream": self._program.name, "pid": channel.pid, "status": channel.status}
         log.info("a server's program ended", extra=of)
         self._leave(slot)
 
-    def gone(self, slot: ProgramSlot) -> None:
+    def on_gone(self, slot: ProgramSlot) -> None:
         if slot.channel is not None:
             del self._of[slot.channel]
         if self._empty is not None and not self._of:

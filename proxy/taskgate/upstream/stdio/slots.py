@@ -1,9 +1,9 @@
 """Places of a server's programs: `ProgramSlot`, and `choose_evicted` for the program that makes room.
 
 `StdioChannels` owns the slots (`Owner`) and decides who gets which; the slot observes its channel.
-A slot is starting, until `channel` or `failure` is set. With a `channel` it stands until the channel
-ends, and is gone when the program and its pipes are. Without a holder `StdioChannels` lets it
-rest (`rest`): its program is idle and ends after a time.
+A slot is starting, until `channel` or `failure` is set. With a `channel` it is_usable until the
+channel ends, and is gone when the program and its pipes are. Without a holder `StdioChannels` lets
+it rest (`start_idle_timer`): its program is idle and ends after a time.
 
 At most `processes` programs run. When a request needs one more, `pool` asks here which idle program
 to evict for it, and from when (`evictable_from`). Programs count by owner: the caller, or with
@@ -25,23 +25,23 @@ from taskgate.upstream.stdio.exits import Ending
 
 
 class Owner(Protocol):
-    """The receiver of the events of a slot, which are those of its channel (`ChannelObserver`). No method
-    raises or waits."""
+    """The receiver of the events of a slot, which are those of its channel (`ChannelObserver`). No
+    method raises or waits."""
 
-    def rested(self, slot: "ProgramSlot") -> None:
+    def on_idle(self, slot: "ProgramSlot") -> None:
         """Messages were exchanged, and no request waits for an answer of the program now. Called
         often."""
         ...
 
-    def over(self, slot: "ProgramSlot", channel: ProgramChannel, ending: Ending) -> None:
+    def on_closed(self, slot: "ProgramSlot", channel: ProgramChannel, ending: Ending) -> None:
         """The channel ended, and takes no more messages; the program may still run. Called once."""
         ...
 
-    def exited(self, slot: "ProgramSlot", channel: ProgramChannel) -> None:
-        """The program exited. Called once, before or after `over`."""
+    def on_exit(self, slot: "ProgramSlot", channel: ProgramChannel) -> None:
+        """The program exited. Called once, before or after `on_closed`."""
         ...
 
-    def gone(self, slot: "ProgramSlot") -> None:
+    def on_gone(self, slot: "ProgramSlot") -> None:
         """The channel ended, and the program and its pipes are gone. Called once, and last."""
         ...
 
@@ -50,8 +50,8 @@ class ProgramSlot:
     """One place. `key` tells which requests may use its program, `owner` whose it counts as.
 
     `holders` counts the sessions and modern requests that use it. While it `probes`, it is used by
-    one request only, and its end is no evidence against the program. `channel` is the channel once the
-    program runs, `failure` why it did not start.
+    one request only, and its end is no evidence against the program. `channel` is the channel once
+    the program runs, `failure` why it did not start.
     """
 
     def __init__(self, pool: Owner, key: Hashable, owner: Hashable, *, probes: bool) -> None:
@@ -71,51 +71,53 @@ class ProgramSlot:
     # --- its program --------------------------------------------------------------------------------------------------
 
     def begin(self, start: Callable[["ProgramSlot"], Coroutine[Any, Any, None]]) -> None:
-        """Start the program by `start`, which sets `channel` or `failure`; the start continues if its
-        waiter is cancelled."""
+        """Start the program by `start`, which sets `channel` or `failure`; the start continues if
+        its waiter is cancelled."""
         self._starting = asyncio.get_running_loop().create_task(start(self), context=Context())
 
-    async def settled(self) -> None:
+    async def started(self) -> None:
         """Wait until the start is over; then `channel` or `failure` is set."""
         assert self._starting is not None, "begin() comes first"
         if not self._starting.done():
             await asyncio.wait((self._starting,))
 
-    def hold(self) -> None:
-        """Count one more holder; a program that rested is not ended."""
-        self._rest_no_more()
+    def acquire(self) -> None:
+        """Count one more holder; an idle program is then not ended."""
+        self._cancel_idle_timer()
         self.holders += 1
         if self.channel is not None:
             self.channel.used = asyncio.get_running_loop().time()
 
-    def let_go(self) -> None:
-        """Count one holder less. After the last one the caller calls `rest`."""
+    def release(self) -> None:
+        """Count one holder less. After the last one the caller calls `start_idle_timer`."""
         self.holders -= 1
 
-    async def standing(self) -> ProgramChannel:
+    async def usable_channel(self) -> ProgramChannel:
         """Return the channel to its program. Raises UpstreamFailed if the program did not start, or
         has ended."""
         if self.failure is not None:
             raise exits.again(self.failure)
         assert self.channel is not None, "a slot without a failure has a channel"
-        if not self.channel.stands:
+        if not self.channel.is_usable:
             raise await self.channel.why_unsent()
         return self.channel
 
-    def rest(self, seconds: float) -> None:
+    def start_idle_timer(self, seconds: float) -> None:
         """End the program after so many seconds, unless it is held again before.
 
         Called when it has no holder. While the program is starting this does nothing, so
         `StdioChannels` calls it again after the start.
         """
-        self._rest_no_more()
-        if self.channel is not None and self.channel.stands:
-            self._idle = asyncio.get_running_loop().call_later(seconds, self._end_rest, seconds, context=Context())
+        self._cancel_idle_timer()
+        if self.channel is not None and self.channel.is_usable:
+            self._idle = asyncio.get_running_loop().call_later(
+                seconds, self._on_idle_timeout, seconds, context=Context()
+            )
 
-    def _end_rest(self, seconds: float) -> None:
+    def _on_idle_timeout(self, seconds: float) -> None:
         if self.channel is not None and self.channel.in_flight:
             # A server task runs that is only polled now and then.
-            self.rest(seconds)
+            self.start_idle_timer(seconds)
         else:
             self.end()
 
@@ -127,9 +129,9 @@ class ProgramSlot:
     # --- state --------------------------------------------------------------------------------------------------------
 
     @property
-    def may_be_given(self) -> bool:
+    def is_available(self) -> bool:
         """Whether its program runs or is starting."""
-        return self.failure is None if self.channel is None else self.channel.stands
+        return self.failure is None if self.channel is None else self.channel.is_usable
 
     @property
     def load(self) -> tuple[int, int]:
@@ -144,33 +146,33 @@ class ProgramSlot:
     @property
     def is_ending(self) -> bool:
         """Whether its channel has ended, and its program is about to exit."""
-        return self.channel is not None and not self.channel.stands
+        return self.channel is not None and not self.channel.is_usable
 
     def idle_since(self) -> float | None:
         """Return the loop time of the last message, minus infinity without a holder; None while the
         program must not be evicted."""
         channel = self.channel
-        if channel is None or self.probes or not channel.stands or channel.in_flight:
+        if channel is None or self.probes or not channel.is_usable or channel.in_flight:
             return None
         return channel.used if self.holders else float("-inf")
 
     # --- the observer of its channel ----------------------------------------------------------------------------------
 
-    def rested(self, channel: ProgramChannel) -> None:
-        self._pool.rested(self)
+    def on_idle(self, channel: ProgramChannel) -> None:
+        self._pool.on_idle(self)
 
-    def over(self, channel: ProgramChannel, ending: Ending) -> None:
-        self._rest_no_more()
-        self._pool.over(self, channel, ending)
+    def on_closed(self, channel: ProgramChannel, ending: Ending) -> None:
+        self._cancel_idle_timer()
+        self._pool.on_closed(self, channel, ending)
 
-    def exited(self, channel: ProgramChannel) -> None:
-        self._pool.exited(self, channel)
+    def on_exit(self, channel: ProgramChannel) -> None:
+        self._pool.on_exit(self, channel)
 
-    def gone(self, channel: ProgramChannel) -> None:
+    def on_gone(self, channel: ProgramChannel) -> None:
         self.is_gone = True
-        self._pool.gone(self)
+        self._pool.on_gone(self)
 
-    def _rest_no_more(self) -> None:
+    def _cancel_idle_timer(self) -> None:
         if self._idle is not None:
             self._idle.cancel()
             self._idle = None
@@ -190,8 +192,8 @@ _ONE_RESERVED_OF: Final = 8
 
 
 class RoomRequest(NamedTuple):
-    """A request that waits for room since the loop time `since`. `pool` sets `changed` when it should
-    check again."""
+    """A request that waits for room since the loop time `since`. `pool` sets `changed` when it
+    should check again."""
 
     owner: Hashable
     since: float
@@ -217,8 +219,8 @@ def spreads_up_to(most: int) -> int:
 def choose_evicted(
     slots: Iterable[ProgramSlot], waiter: RoomRequest, now: float, *, may_have_more: bool
 ) -> ProgramSlot | None:
-    """Return the idle program to evict for the waiter, as soon as it is `evictable_from`; None if there is
-    none.
+    """Return the idle program to evict for the waiter, as soon as it is `evictable_from`; None if
+    there is none.
 
     Order: 1. programs that no session holds, 2. programs of the owner that has most, 3. the longest
     idle. A program that a session holds is protected if its owner has no more programs than the

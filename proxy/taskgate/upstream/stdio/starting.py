@@ -1,9 +1,9 @@
 """Start of a program: `Starter` has the supervisor start it, and returns its channel.
 
-The supervisor is a separate process that starts all programs; `Supervisor` passes orders to it. A start
-makes three pipes for the standard streams and connects the channel to the gateway's ends. Then it
-sends the supervisor an `Order` with the other ends. It ends with an open channel, or with a log
-line and UpstreamFailed. `StdioChannels` decides when to start, in the task of a `ProgramSlot`.
+The supervisor is a separate process that starts all programs; `Supervisor` passes orders to it. A
+start makes three pipes for the standard streams and connects the channel to the gateway's ends.
+Then it sends the supervisor an `Order` with the other ends. It ends with an open channel, or with a
+log line and UpstreamFailed. `StdioChannels` decides when to start, in the task of a `ProgramSlot`.
 """
 
 import asyncio
@@ -47,8 +47,8 @@ class Program:
 
 
 class Starter:
-    """The starter of the programs of one server. All of them share one log of invalid output and one of
-    dropped notifications, whose rates are limited."""
+    """The starter of the programs of one server. All of them share one log of invalid output and
+    one of dropped notifications, whose rates are limited."""
 
     def __init__(self, program: Program, supervisor: Supervisor) -> None:
         self._program = program
@@ -60,8 +60,8 @@ class Starter:
         """Start a program and return its channel, whose observer is `observer`.
 
         Raises UpstreamFailed if the supervisor cannot start it, or not in time; then the pipes are
-        closed. The caller must not cancel this, since that would leave the pipes open. So it runs in
-        the task of a `ProgramSlot`, which is never cancelled.
+        closed. The caller must not cancel this, since that would leave the pipes open. So it runs
+        in the task of a `ProgramSlot`, which is never cancelled.
         """
         channel = ProgramChannel(self._program.limit, self._output_log, observer, self._left_out)
         try:

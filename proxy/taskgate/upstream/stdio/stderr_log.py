@@ -37,7 +37,7 @@ class ProgramLog:
         self._dropped = 0
         self._began = float("-inf")
         self.needed = redaction.needed * 4
-        """Bytes of a line that must be given to `tell`; the rest of a longer one may be omitted."""
+        """Bytes of a line that must be given to `log_line`; the rest of a longer one may be omitted."""
 
     @property
     def room(self) -> int:
@@ -47,7 +47,7 @@ class ProgramLog:
             self._began, self._left = now, LINES_A_SECOND
         return self._left
 
-    def tell(self, said: bytes, pid: int, *, stream: str = "stderr", is_whole: bool = True) -> None:
+    def log_line(self, said: bytes, pid: int, *, stream: str = "stderr", is_whole: bool = True) -> None:
         """Log one line, or count it as dropped. `is_whole`: nothing of it was omitted."""
         if not said.strip():
             return
@@ -57,17 +57,17 @@ class ProgramLog:
         else:
             self._dropped += 1
 
-    def tell_junk(self, said: bytes, pid: int) -> None:
+    def log_invalid(self, said: bytes, pid: int) -> None:
         """Log an invalid line of standard output; of a broken message only its size, since it may
         contain user data."""
         if said.lstrip().startswith(_MESSAGES):
-            self.tell(b"a message of %d bytes that cannot be read" % len(said), pid, stream="stdout")
+            self.log_line(b"a message of %d bytes that cannot be read" % len(said), pid, stream="stdout")
         else:
-            self.tell(said[: self.needed], pid, stream="stdout", is_whole=len(said) <= self.needed)
+            self.log_line(said[: self.needed], pid, stream="stdout", is_whole=len(said) <= self.needed)
 
-    def tell_cut(self, size: int, pid: int) -> None:
+    def log_truncated(self, size: int, pid: int) -> None:
         """Log that a line of standard output was too long."""
-        self.tell(b"a line of %d bytes, too long to log" % size, pid, stream="stdout")
+        self.log_line(b"a line of %d bytes, too long to log" % size, pid, stream="stdout")
 
     def drop(self, lines: int) -> None:
         """Count lines as dropped."""
@@ -101,9 +101,9 @@ class StderrReader:
         # The loop time at which the current second began, and how many bytes it may still have.
         self._began = float("-inf")
         self._left = 0
-        self._resting: asyncio.TimerHandle | None = None
+        self._pause: asyncio.TimerHandle | None = None
 
-    def hurry(self) -> None:
+    def read_rest(self) -> None:
         """Read the rest without a rate limit: the program has exited."""
         self._left = 2**63
         self._read_on()
@@ -127,12 +127,12 @@ class StderrReader:
         needed = self._output_log.needed
         self._begun += said[: needed + 1 - len(self._begun)]
         if len(self._begun) > needed:
-            self._output_log.tell(self._begun[:needed], self.pid, is_whole=False)
+            self._output_log.log_line(self._begun[:needed], self.pid, is_whole=False)
             self._begun, self._is_cut = b"", True
 
     def _end_line(self) -> None:
         if not self._is_cut:
-            self._output_log.tell(self._begun, self.pid)
+            self._output_log.log_line(self._begun, self.pid)
         self._begun, self._is_cut = b"", False
 
     def _pace(self, size: int) -> None:
@@ -142,21 +142,21 @@ class StderrReader:
         if now - self._began >= 1 and self._left < BYTES_A_SECOND:
             self._began, self._left = now, BYTES_A_SECOND
         self._left -= size
-        if self._left <= 0 and self._resting is None:
+        if self._left <= 0 and self._pause is None:
             self.reading.pause()
-            self._resting = loop.call_at(self._began + 1, self._read_on, context=Context())
+            self._pause = loop.call_at(self._began + 1, self._read_on, context=Context())
 
     def _read_on(self) -> None:
-        self._rest_no_more()
+        self._cancel_pause()
         self.reading.resume()
 
-    def _rest_no_more(self) -> None:
-        if self._resting is not None:
-            self._resting.cancel()
-            self._resting = None
+    def _cancel_pause(self) -> None:
+        if self._pause is not None:
+            self._pause.cancel()
+            self._pause = None
 
     def _end(self) -> None:
-        self._rest_no_more()
+        self._cancel_pause()
         self._end_line()
         self._output_log.flush(self.pid)
         self._ended()

@@ -64,7 +64,7 @@ class SupervisorSocket:
         self._unsent: deque[tuple[bytes, list[int]]] = deque()
         self._loop = asyncio.get_running_loop()
         # An empty context: the socket serves all callers.
-        Context().run(self._loop.add_reader, end, self._hear)
+        Context().run(self._loop.add_reader, end, self._receive)
 
     def send(self, said: bytes, streams: Sequence[int] = ()) -> None:
         """Send a message, in the background if the socket is full; the caller may then close
@@ -114,7 +114,7 @@ class SupervisorSocket:
                 return
         self._loop.remove_writer(self._end)
 
-    def _hear(self) -> None:
+    def _receive(self) -> None:
         """Receive what the socket has, and pass on each whole message; at its end, close it and
         call `lost`."""
         try:
@@ -147,7 +147,7 @@ _CODE: Final = (
     "import sys; sys.path.append(sys.argv[1]); "
     "from taskgate.upstream.stdio.supervisor.program import main; main(int(sys.argv[2]))"
 )
-_LOOK: Final = 0.005
+_CHECK: Final = 0.005
 """Seconds between two checks whether the supervisor has exited, after it closed its socket."""
 _LAST_WAIT: Final = 10.0
 """Seconds that the supervisor has in `close` to end all programs and itself; then it is killed."""
@@ -198,7 +198,7 @@ class Child:
         try:
             await self._started
         except asyncio.CancelledError:
-            self.ended = _nobody_hears
+            self.ended = _ignore
             self.end(0, 0)
             raise
 
@@ -236,7 +236,7 @@ class SupervisorRun:
         self._children: dict[int, Child] = {}
         self._last = 0
         self._gone = asyncio.Event()
-        self._socket = SupervisorSocket(ours, self._heard, self._lost)
+        self._socket = SupervisorSocket(ours, self._on_message, self._on_closed)
         self.is_over = False
 
     @property
@@ -260,8 +260,8 @@ class SupervisorRun:
             asked = _written(self._last, order)
         except ValueError:
             raise ProgramNotStarted(0) from None
-        child = self._children[self._last] = Child(self._last, self._say, ended)
-        self._say(asked, order.streams)
+        child = self._children[self._last] = Child(self._last, self._send, ended)
+        self._send(asked, order.streams)
         await child.started()
         return child
 
@@ -277,12 +277,12 @@ class SupervisorRun:
             self._popen.kill()
             await self._gone.wait()
 
-    def _say(self, said: bytes, streams: Sequence[int] = ()) -> None:
+    def _send(self, said: bytes, streams: Sequence[int] = ()) -> None:
         """Send a message to the supervisor; drop it if the run is over."""
         if not self.is_over:
             self._socket.send(said, streams)
 
-    def _heard(self, message: messages.Message) -> None:
+    def _on_message(self, message: messages.Message) -> None:
         """Receive a message of the supervisor about a child."""
         child = self._children[message["id"]]
         match message["verb"]:
@@ -295,7 +295,7 @@ class SupervisorRun:
                 del self._children[child.number]
                 child.ended(message["status"])
 
-    def _lost(self) -> None:
+    def _on_closed(self) -> None:
         """End the run, because the supervisor has closed its socket: it exited, or is about to."""
         self.is_over = True
         children, self._children = self._children, {}
@@ -308,12 +308,12 @@ class SupervisorRun:
                 child.ended(LOST)
             else:
                 child.settle(0, ProgramNotStarted(0))
-        Context().run(self._look)
+        Context().run(self._check_exit)
 
-    def _look(self) -> None:
+    def _check_exit(self) -> None:
         """Check whether the supervisor has exited, and again later until it has."""
         if self._popen.poll() is None:
-            asyncio.get_running_loop().call_later(_LOOK, self._look)
+            asyncio.get_running_loop().call_later(_CHECK, self._check_exit)
         else:
             self._gone.set()
 
@@ -350,7 +350,7 @@ def _written(number: int, order: Order) -> bytes:
     )
 
 
-def _nobody_hears(status: int) -> None:
+def _ignore(status: int) -> None:
     """Do nothing: the start of this program was cancelled."""
 
 
@@ -358,8 +358,8 @@ log = getLogger("taskgate.upstream")
 
 
 class Supervisor:
-    """The starter of programs for all servers of one gateway. Belongs to one event loop, and does not block
-    it."""
+    """The starter of programs for all servers of one gateway. Belongs to one event loop, and does
+    not block it."""
 
     def __init__(self) -> None:
         self._process: SupervisorRun | None = None
@@ -378,7 +378,7 @@ class Supervisor:
         The status is as of `process.Child`. Raises ProgramNotStarted. The streams stay open here. A
         program whose start is cancelled is ended.
         """
-        return await self._present().start(order, ended)
+        return await self._current().start(order, ended)
 
     async def close(self) -> None:
         """End all programs and the supervisor; nothing can be started any more."""
@@ -386,7 +386,7 @@ class Supervisor:
         for process in self._runs:
             await process.close()
 
-    def _present(self) -> SupervisorRun:
+    def _current(self) -> SupervisorRun:
         """Return the current run of the supervisor; start one if there is none. Raises
         ProgramNotStarted."""
         if self._closed:

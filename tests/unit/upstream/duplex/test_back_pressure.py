@@ -108,7 +108,7 @@ async def test_what_is_not_read_stops_the_line_and_reading_it_lets_it_go_on(
 async def test_a_session_that_does_not_listen_is_told_so_much_and_no_more(
     transport: ChannelTransport, program: ScriptedProgram, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(session, "MOST_UNHEARD", 2)
+    monkeypatch.setattr(session, "MAX_BUFFERED_MESSAGES", 2)
     opened = await begun(transport)
     (line,) = program.lines
     line.say(*(note("notifications/message", data=turn) for turn in range(3)))
@@ -137,7 +137,7 @@ async def test_whoever_listens_anew_takes_the_stream_over(
 async def test_a_session_that_nobody_hears_any_more_ends_by_itself(
     transport: ChannelTransport, program: ScriptedProgram, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(session, "UNHEARD", 0.02)
+    monkeypatch.setattr(session, "UNUSED_TIMEOUT", 0.02)
     opened = await begun(transport)
     opened.listen().release()
     await eventually(lambda: program.lines[0].holders == 0)
@@ -148,16 +148,16 @@ async def test_a_session_that_nobody_hears_any_more_ends_by_itself(
 async def test_a_session_that_is_heard_again_does_not_end(transport: ChannelTransport) -> None:
     opened = await begun(transport)
     opened.listen().release()
-    assert opened._silence is not None
+    assert opened._unused_timer is not None
     listening = opened.listen()
-    assert opened._silence is None
+    assert opened._unused_timer is None
     listening.release()
 
 
 async def test_a_session_at_work_does_not_end_for_being_unheard(
     transport: ChannelTransport, program: ScriptedProgram, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(session, "UNHEARD", 0.01)
+    monkeypatch.setattr(session, "UNUSED_TIMEOUT", 0.01)
     looks: list[None] = []
     look = session.ChannelSession._end_unused
 

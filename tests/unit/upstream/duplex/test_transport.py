@@ -53,7 +53,7 @@ async def test_the_end_of_a_session_is_the_end_of_what_is_under_way_in_it(
     line, _ = await program.asked("tools/call")
     for question in ("q", "r"):
         line.say({"jsonrpc": "2.0", "id": question, "method": "roots/list"})
-    await session.tell(post(b'{"jsonrpc":"2.0","id":"q","result":{"roots":[]}}'))
+    await session.send(post(b'{"jsonrpc":"2.0","id":"q","result":{"roots":[]}}'))
     session.end()
     async with bounded():
         with pytest.raises(UpstreamFailed) as failed:
@@ -88,7 +88,7 @@ async def test_messages_without_an_answer_are_taken(transport: ChannelTransport,
     session = await begun(transport)
     confirmed = post(b'{"jsonrpc":"2.0","method":"notifications/initialized"}')
     for outgoing in (confirmed, confirmed, post(b'{"jsonrpc":"2.0","id":"q","result":{}}')):
-        assert (await session.tell(outgoing)).status == 202
+        assert (await session.send(outgoing)).status == 202
     assert program.lines[0].methods() == ["initialize", "notifications/initialized"]
 
 

@@ -116,7 +116,7 @@ class Yard:
         """A line for somebody."""
         more = {key: wish.pop(key) for key in ("first_byte", "only_listens") if key in wish}
         async with bounded():
-            line = await self.lines.take(ChannelRequest(context, declared, outgoing(b"{}", **more), **wish))
+            line = await self.lines.acquire(ChannelRequest(context, declared, outgoing(b"{}", **more), **wish))
         assert isinstance(line, ProgramChannel)
         if line not in self._taken:
             self._taken[line] = Taken(line, Recorder())
@@ -129,7 +129,7 @@ class Yard:
 
     def give_back(self, taken: Taken) -> None:
         """It is not needed any more."""
-        self.lines.give_back(taken.line)
+        self.lines.release(taken.line)
 
 
 def outgoing(body: bytes, **more: Any) -> Outgoing:

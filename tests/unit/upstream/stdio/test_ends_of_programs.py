@@ -154,7 +154,7 @@ async def test_whoever_meets_a_program_that_has_just_ended_hears_how(
     os.kill(nurse.pid, signal.SIGSTOP)
     try:
         await taken.do("os._exit(0)")
-        await eventually(lambda: not taken.line.stands)
+        await eventually(lambda: not taken.line.is_usable)
         refused = asyncio.create_task(refusal(taken))
         await asyncio.sleep(0)
     finally:

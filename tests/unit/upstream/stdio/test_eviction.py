@@ -52,7 +52,7 @@ async def test_the_program_that_was_not_used_for_longest_makes_room(new_yard: Ne
     await taken[0].tell(id=1)
     await taken[0].told()
     await yard.take("d")
-    assert [each.line.stands for each in taken] == [True, False, True]
+    assert [each.line.is_usable for each in taken] == [True, False, True]
     assert str(await taken[1].end()) == "The session with the server was closed"
 
 
@@ -61,14 +61,14 @@ async def test_but_first_one_that_nobody_has(new_yard: NewYard) -> None:
     taken = [await yard.take(name) for name in "abc"]
     yard.give_back(taken[2])
     await yard.take("d")
-    assert [each.line.stands for each in taken] == [True, True, False]
+    assert [each.line.is_usable for each in taken] == [True, True, False]
 
 
 async def test_a_program_with_a_request_in_flight_never_makes_room(new_yard: NewYard) -> None:
     yard = new_yard(processes=2)
     first, second = await busy(yard, "alice"), await yard.take("bob")
     await yard.take("carol")
-    assert (first.line.stands, second.line.stands) == (True, False)
+    assert (first.line.is_usable, second.line.is_usable) == (True, False)
 
 
 async def test_where_all_are_busy_one_waits_until_one_is_not(new_yard: NewYard) -> None:
@@ -78,7 +78,7 @@ async def test_where_all_are_busy_one_waits_until_one_is_not(new_yard: NewYard) 
     await eventually(lambda: yard.lines._waiting)
     assert (waiting.done(), yard.counts) == (False, [1])
     await done(alice)
-    assert (await waiting).line.stands
+    assert (await waiting).line.is_usable
     assert "closed" in str(await alice.end())
 
 
@@ -89,7 +89,7 @@ async def test_or_until_it_is_given_back(new_yard: NewYard) -> None:
     await eventually(lambda: yard.lines._waiting)
     alice.ears.in_flight = 0
     yard.give_back(alice)
-    assert (await waiting).line.stands
+    assert (await waiting).line.is_usable
 
 
 async def test_or_until_it_ends_by_itself(new_yard: NewYard) -> None:
@@ -98,7 +98,7 @@ async def test_or_until_it_ends_by_itself(new_yard: NewYard) -> None:
     waiting = yard.taking("bob")
     await eventually(lambda: yard.lines._waiting)
     await alice.do("sys.exit(1)")
-    assert (await waiting).line.stands
+    assert (await waiting).line.is_usable
 
 
 async def test_between_two_requests_a_program_that_is_held_is_left_alone(
@@ -112,7 +112,7 @@ async def test_between_two_requests_a_program_that_is_held_is_left_alone(
     await done(alice)
     alice.ears.in_flight = 1
     await done(alice)
-    assert (alice.line.stands, waiting.done()) == (True, False)
+    assert (alice.line.is_usable, waiting.done()) == (True, False)
     yard.give_back(alice)
     await waiting
 
@@ -125,13 +125,13 @@ async def test_but_not_for_ever(new_yard: NewYard, monkeypatch: pytest.MonkeyPat
     alice = await busy(yard, "alice")
     waiting = yard.taking("bob")
     async with bounded():
-        while alice.line.stands:
+        while alice.line.is_usable:
             alice.ears.in_flight = 1
             alice.ears.on_heard = lambda _: setattr(alice.ears, "in_flight", 0)
             count = len(alice.ears.messages)
             await alice.tell(id=1)
             await alice.told(count + 1)
-    assert (await waiting).line.stands
+    assert (await waiting).line.is_usable
 
 
 async def test_who_waited_longest_is_first(new_yard: NewYard) -> None:
@@ -177,7 +177,7 @@ async def test_who_stops_waiting_is_not_waited_for(new_yard: NewYard) -> None:
     await eventually(lambda: len(yard.lines._waiting) == 2)
     first.cancel()
     await done(alice)
-    assert (await second).line.stands
+    assert (await second).line.is_usable
     assert yard.lines._waiting == {}
 
 
@@ -195,7 +195,7 @@ async def test_a_program_that_does_not_want_to_end_makes_room_all_the_same(new_y
     yard = new_yard(processes=1, command=program("signal.signal(15, signal.SIG_IGN); say({})\nwhile 1: signal.pause()"))
     alice = await yard.take("alice")
     await alice.told()
-    assert (await yard.take("bob")).line.stands
+    assert (await yard.take("bob")).line.is_usable
     assert not runs(alice.line.pid)
 
 
@@ -209,7 +209,7 @@ async def test_who_wants_one_more_gives_one_of_their_own_rather_than_take_the_on
     bob = await yard.take("bob")
     alice = await yard.take("alice", b"{1}")
     await yard.take("alice", b"{2}")
-    assert (bob.line.stands, alice.line.stands) == (True, False)
+    assert (bob.line.is_usable, alice.line.is_usable) == (True, False)
 
 
 async def test_who_has_most_makes_room_first(new_yard: NewYard) -> None:
@@ -217,7 +217,7 @@ async def test_who_has_most_makes_room_first(new_yard: NewYard) -> None:
     bob = await yard.take("bob")
     alice = [await yard.take("alice", b"{%d}" % number) for number in range(2)]
     await yard.take("carol")
-    assert [each.line.stands for each in (bob, *alice)] == [True, False, True]
+    assert [each.line.is_usable for each in (bob, *alice)] == [True, False, True]
 
 
 async def test_the_only_one_of_another_goes_to_who_has_as_many_once_that_one_starves(
@@ -230,7 +230,7 @@ async def test_the_only_one_of_another_goes_to_who_has_as_many_once_that_one_sta
     began = asyncio.get_running_loop().time()
     await yard.take("alice", b"{2}")
     assert asyncio.get_running_loop().time() - began >= 1.0
-    assert (bob.line.stands, alice.line.stands) == (False, True)
+    assert (bob.line.is_usable, alice.line.is_usable) == (False, True)
 
 
 async def test_one_caller_has_not_all_of_many_however_busy_they_are(new_yard: NewYard) -> None:
@@ -241,7 +241,7 @@ async def test_one_caller_has_not_all_of_many_however_busy_they_are(new_yard: Ne
         await yard.take("alice", b"{7}", first_byte=timedelta(milliseconds=300))
     waiting = yard.taking("alice", b"{8}")
     await eventually(lambda: yard.lines._waiting)
-    assert (await yard.take("bob")).line.stands
+    assert (await yard.take("bob")).line.is_usable
     assert not waiting.done()
     waiting.cancel()
 
@@ -256,7 +256,7 @@ async def test_a_program_that_was_started_for_somebody_stays_until_that_can_be_a
     waiting = yard.taking("bob")
     await eventually(lambda: yard.lines._waiting)
     await done(alice)
-    assert (alice.line.stands, waiting.done()) == (True, False)
+    assert (alice.line.is_usable, waiting.done()) == (True, False)
     yard.give_back(alice)
     await waiting
 
@@ -268,7 +268,7 @@ async def test_and_until_it_is_asked_for_the_first_time(new_yard: NewYard, monke
     alice = await yard.take("alice")
     with pytest.raises(UpstreamFailed, match="in use"):
         await yard.take("bob", first_byte=timedelta(milliseconds=300))
-    assert alice.line.stands
+    assert alice.line.is_usable
 
 
 async def test_that_a_program_makes_room_is_logged(new_yard: NewYard, caplog: pytest.LogCaptureFixture) -> None:

@@ -27,7 +27,7 @@ async def test_who_declares_something_else_finds_a_place_however_many_hosts_of_o
         (await yard.take(f"host {number}", b"{1}")).ears.in_flight += 1
     assert yard.counts[-1] == for_one
     other = await yard.take("another", b"{2}", first_byte=timedelta(seconds=5))
-    assert other.line.stands
+    assert other.line.is_usable
 
 
 async def test_nor_do_several_kinds_of_hosts_spread_over_all_places(new_yard: NewYard) -> None:
@@ -35,7 +35,7 @@ async def test_nor_do_several_kinds_of_hosts_spread_over_all_places(new_yard: Ne
     for declared in (b"{1}", b"{2}") * 3:
         (await yard.take(declared=declared)).ears.in_flight += 1
     assert yard.counts[-1] == 3
-    assert (await yard.take(declared=b"{3}", first_byte=timedelta(seconds=5))).line.stands
+    assert (await yard.take(declared=b"{3}", first_byte=timedelta(seconds=5))).line.is_usable
 
 
 async def test_where_there_is_one_place_who_declares_something_else_waits_for_it(new_yard: NewYard) -> None:
@@ -59,4 +59,4 @@ async def test_of_those_who_share_too_who_has_most_makes_room_first(new_yard: Ne
         await each.tell(id=1)
         await each.told()
     await yard.take("a third", b"{3}")
-    assert (only.line.stands, [each.line.stands for each in many]) == (True, [False, True])
+    assert (only.line.is_usable, [each.line.is_usable for each in many]) == (True, [False, True])

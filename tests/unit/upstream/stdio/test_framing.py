@@ -73,7 +73,7 @@ def test_of_a_long_line_no_more_than_its_ends_is_kept_however_it_comes(first: in
     for piece in pieces:
         assert framing.feed(piece) == []
         assert sum(map(len, framing._pieces)) <= 2 * ENDS
-    assert framing.begun() == Cut(line[:ENDS] + b"\0", len(line))
+    assert framing.unfinished() == Cut(line[:ENDS] + b"\0", len(line))
     assert framing.feed(b"\n{}\n") == [Cut(line[:ENDS] + b"\0" + line[-ENDS:], len(line)), b"{}"]
 
 

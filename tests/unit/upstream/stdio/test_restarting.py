@@ -87,7 +87,7 @@ async def test_that_is_so_for_whom_it_failed_and_for_nobody_else(new_yard: NewYa
     await taken.do("sys.exit(1)")
     await taken.end()
     await refusal(yard, "alice")
-    assert (await yard.take("bob")).line.stands
+    assert (await yard.take("bob")).line.is_usable
 
 
 async def test_one_that_was_of_use_for_long_is_started_again_at_once(
@@ -100,7 +100,7 @@ async def test_one_that_was_of_use_for_long_is_started_again_at_once(
     await taken.told()
     await taken.do("sys.exit(1)")
     await taken.end()
-    assert (await yard.take()).line.stands
+    assert (await yard.take()).line.is_usable
     assert yard.restarts == [Cause.EXIT]
 
 
@@ -109,7 +109,7 @@ async def test_one_that_is_ended_for_a_message_without_end_is_started_again_at_o
     taken = await yard.take()
     await taken.do("print('{' * 160_001, flush=True); sys.stdin.read()")
     await taken.end()
-    assert (await yard.take()).line.stands
+    assert (await yard.take()).line.is_usable
 
 
 async def test_good_service_has_what_failed_before_it_forgotten(

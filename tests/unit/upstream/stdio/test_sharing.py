@@ -85,13 +85,13 @@ async def test_a_program_that_is_at_work_is_not_ended_for_being_held_by_nobody(n
     taken.ears.in_flight = 1
     looks: list[int] = []
     slot = yard.lines._of[taken.line]
-    rest = slot.rest
+    start = slot.start_idle_timer
 
     def checkpoints(seconds: float) -> None:
         looks.append(1)
-        rest(seconds)
+        start(seconds)
 
-    slot.rest = checkpoints  # type: ignore[method-assign]
+    slot.start_idle_timer = checkpoints  # type: ignore[method-assign]
     yard.give_back(taken)
     await eventually(lambda: len(looks) >= 3)
     assert not taken.ears.failures
@@ -106,7 +106,7 @@ async def test_whoever_takes_it_in_time_keeps_it_from_that(new_yard: NewYard) ->
     await yard.take("alice")
     yard.give_back(other)
     await other.end()
-    assert taken.line.stands
+    assert taken.line.is_usable
 
 
 async def test_what_only_listens_starts_nothing(yard: Yard) -> None:
@@ -125,7 +125,7 @@ async def test_what_probes_has_a_program_of_its_own_which_may_be_one_above_the_b
     assert (await yard.take("alice")).line is taken.line
     yard.give_back(probe)
     await probe.end()
-    assert taken.line.stands
+    assert taken.line.is_usable
 
 
 async def test_what_was_probed_and_lives_is_for_whoever_wished_for_it(new_yard: NewYard) -> None:

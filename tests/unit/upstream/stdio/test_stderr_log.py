@@ -69,7 +69,7 @@ async def test_it_is_no_sign_of_a_failure(yard: Yard) -> None:
     taken = await yard.take()
     await taken.do("sys.stderr.write('ERROR: fatal!\\n'); say({})")
     await taken.told()
-    assert (taken.line.stands, taken.ears.failures) == (True, [])
+    assert (taken.line.is_usable, taken.ears.failures) == (True, [])
 
 
 async def test_a_secret_of_its_environment_is_not_in_it(new_yard: NewYard, said: Said) -> None:
@@ -148,4 +148,4 @@ async def test_a_program_that_only_fills_it_delays_nobody_else(new_yard: NewYard
         await fine.tell(id=number)
         await fine.told(number + 1)
         assert loop.time() - began < 2
-    assert loud.line.stands
+    assert loud.line.is_usable
