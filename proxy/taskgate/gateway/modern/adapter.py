@@ -8,7 +8,7 @@ elsewhere: calls by `Calls`, tasks by `TaskRequests`.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
@@ -34,7 +34,7 @@ from taskgate.gateway.task_requests import ABOUT_A_TASK, TaskRequests
 from taskgate.lifecycle.runner import Runner
 from taskgate.protocol.classify import Route
 from taskgate.protocol.discovery import ListedTool
-from taskgate.protocol.faults import modern_status
+from taskgate.protocol.faults import modern_status, no_result
 from taskgate.protocol.headers import check_params
 from taskgate.protocol.host_requests import CallTool, Discover, Ignore, Listen, Relay, RequestMeta, Retry
 from taskgate.protocol.messages import TOOL_ERROR, Message, Notification, Request, Response, error_of
@@ -261,18 +261,21 @@ class ModernAdapter:
         session = call.session
         assert isinstance(session, SharedSession), "a modern call goes over a shared session"
         era, info = session.upstream.era, session.info
-        if call.listener.passes_rounds:
-            if missing and error_of(response) is not None:
-                raise MissingCapability(missing)
-            asked = self.dialect.round_of(response) if era is Era.MODERN else None
-            if asked is not None:
-                return await self._services.retries.pass_round(call, response, asked, info)
+        if missing and call.listener.passes_rounds and error_of(response) is not None:
+            raise MissingCapability(missing)
+        encode: Callable[[], str | None]
         if call.method == TOOLS_LIST:
             shows = self._services.access.tool_filter(call.caller, session.mount.name)
             encode = partial(self.dialect.tools, call.id, response, era, shows, info)
         else:
-            encode = partial(self.dialect.answer, call.id, call.method, response, era, info, call.extension)
-        return RpcReply(encode() if len(response.text) <= LARGE else await in_thread(encode), error_of(response))
+            encode = partial(self.dialect.complete, call.id, call.method, response, era, info, call.extension)
+        text = encode() if len(response.text) <= LARGE else await in_thread(encode)
+        if text is None:
+            asked = self.dialect.round_of(response) if call.listener.passes_rounds and era is Era.MODERN else None
+            if asked is not None:
+                return await self._services.retries.pass_round(call, response, asked, info)
+            text = no_result(call.id)
+        return RpcReply(text, error_of(response))
 
     async def answer_repeated(self, call: Call, task: TaskRecord) -> RpcReply:
         """Refuse the call: its host can get no task."""

@@ -63,6 +63,7 @@ class ModernDownstream:
     """Whether `task_state` has the result of an ended task, so that it needs the record's bodies."""
 
     answer = staticmethod(results.convert_response)
+    complete = staticmethod(results.complete_response)
     digest = staticmethod(rounds.digest)
     is_valid_answer = staticmethod(rounds.is_valid_answer)
     missing_capabilities = staticmethod(rounds.missing_capabilities)

@@ -107,6 +107,20 @@ def convert_response(
 
     `extension` is that of the method, None for a method of the core.
     """
+    return complete_response(id, method, response, era, info, extension) or no_result(id)
+
+
+def complete_response(
+    id: RequestId,
+    method: str,
+    response: Response,
+    era: Era,
+    info: RawJson | None = None,
+    extension: Extension | None = None,
+) -> str | None:
+    """As `convert_response`, but None for an incomplete result of a method of the core: it may be a
+    round.
+    """
     if extension is not None:
         return _convert_extension_response(id, method, response, era, info, extension)
     if response.error is not None:
@@ -115,7 +129,7 @@ def convert_response(
         return with_id(response, id) if converted == error else error_text(id, converted)
     found = _complete_members(response, method, era)
     if response.result is None or found is None:
-        return no_result(id)
+        return None
     text, (start, end), at = response.text, response.id_span, response.result.start + 1
     written = id if type(id) is int else dump(id)
     is_typed = "resultType" in found
