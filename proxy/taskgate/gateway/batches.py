@@ -1,7 +1,7 @@
-"""The answers to a JSON-RPC batch: `answer_all`.
+"""JSON-RPC batches: `read_batch` reads the messages of one, and `answer_all` answers them.
 
 Only revision 2025-03-26 has batches: a host sends several messages in one HTTP body. `Gateway`
-passes the messages here with a function that answers one. Each message is answered as if it came
+calls both, the second with a function that answers one message. Each message is answered as if it came
 alone, and each answer is sent once. The reply is one JSON array:
 
     [{"id": 1, …}, {"id": 2, …}]
@@ -11,11 +11,44 @@ When one of the messages turns the exchange into an event stream, all answers be
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import TypeVar
 
+from taskgate.errors import GatewayError
+from taskgate.protocol.jsonrpc import parse, split_batch
+from taskgate.protocol.messages import Message
+from taskgate.streams.bytes_in_flight import SMALL
 from taskgate.streams.exchange import Exchange, HttpReply
+from taskgate.system.offload import offload
 
 Part = TypeVar("Part")
+
+
+async def read_batch(body: bytes, *, max_depth: int, max_members: int) -> list[Message | GatewayError]:
+    """Read the messages of a batch; an invalid one becomes its error.
+
+    Raises what `split_batch` raises. A large batch is read on another thread.
+    """
+    read = partial(_read, max_depth=max_depth, max_members=max_members)
+    elements = await offload(len(body), partial(_split, body, max_depth, read))
+    return [read(element) if isinstance(element, bytes) else element for element in elements]
+
+
+def _split(
+    body: bytes, max_depth: int, read: Callable[[bytes], Message | GatewayError]
+) -> list[bytes | Message | GatewayError]:
+    """Split a batch, and read its large elements. Small ones stay bytes: reading them uses a cache
+    that belongs to the event loop.
+    """
+    elements = split_batch(body, max_depth=max_depth, counted=True)
+    return [read(element) if len(element) > SMALL else element for element in elements]
+
+
+def _read(element: bytes, *, max_depth: int, max_members: int) -> Message | GatewayError:
+    try:
+        return parse(element, max_depth=max_depth, max_members=max_members)
+    except GatewayError as error:
+        return error.with_traceback(None)
 
 
 async def answer_all(

@@ -40,7 +40,7 @@ from taskgate.errors import (
     TooManyBytes,
     Unauthenticated,
 )
-from taskgate.gateway.batches import answer_all
+from taskgate.gateway.batches import answer_all, read_batch
 from taskgate.gateway.eras import EraAdapter
 from taskgate.gateway.legacy import LegacyAdapter
 from taskgate.gateway.modern.adapter import ModernAdapter
@@ -51,7 +51,7 @@ from taskgate.protocol import vocabulary as words
 from taskgate.protocol.classify import check_verb, classify
 from taskgate.protocol.faults import RETRY_AFTER
 from taskgate.protocol.headers import read_headers
-from taskgate.protocol.jsonrpc import is_batch, parse, split_batch
+from taskgate.protocol.jsonrpc import is_batch, parse
 from taskgate.protocol.messages import TOOL_ERROR, Message, Notification, Request, Response, is_task_id, value_of
 from taskgate.streams.bytes_in_flight import SMALL, BytesInFlight
 from taskgate.streams.exchange import UNKNOWN, Exchange, HandledRequest, HttpMethod, HttpReply, ListenerRefused
@@ -317,24 +317,6 @@ class Gateway:
         for reading in tuple(self._being_parsed.get(session, ())):
             await asyncio.wait((reading,))
 
-    def _read_batch(self, body: bytes) -> list[bytes | Message | GatewayError]:
-        """Split a batch, and parse its large elements; may run on another thread.
-
-        Small elements stay bytes, invalid ones become errors. Raises what `split_batch` raises.
-        """
-        elements = split_batch(body, max_depth=self._rules.max_depth, counted=True)
-        # Parsing small elements uses a cache that belongs to the event loop.
-        return [self._read_part(element) if len(element) > SMALL else element for element in elements]
-
-    def _read_part(self, part: bytes | Message | GatewayError) -> Message | GatewayError:
-        """Parse one message of a batch, if it still is bytes; an invalid one becomes its error."""
-        if not isinstance(part, bytes):
-            return part
-        try:
-            return parse(part, max_depth=self._rules.max_depth, max_members=self._rules.max_members)
-        except GatewayError as error:
-            return error.with_traceback(None)
-
     async def _answer_batch(
         self,
         exchange: Exchange,
@@ -350,10 +332,8 @@ class Gateway:
         """
         if refused is not None:
             raise refused
-        # Nothing else may hold the elements, which are a copy of the body.
-        read = partial(self._read_batch, body)
-        parts = [self._read_part(element) for element in await offload.offload(len(body), read)]
-        del body, read
+        parts = await read_batch(body, max_depth=self._rules.max_depth, max_members=self._rules.max_members)
+        del body
         context.parts = len(parts)
         return await answer_all(
             exchange, parts, partial(self._answer_one_of_many, exchange, context, mount, caller, begun)
