@@ -51,7 +51,8 @@ SCHEMA: Final = 1
 
 def pack_head(record: TaskRecord) -> bytes:
     """Encode a record without its lease, parameters and outcome."""
-    call, peer = record.call, record.call.peer
+    call, peer, created = record.call, record.call.peer, pack_time(record.created_at)
+    updated = created if record.updated_at == record.created_at else pack_time(record.updated_at)
     fields = [
         SCHEMA,
         record.id,
@@ -63,8 +64,8 @@ def pack_head(record: TaskRecord) -> bytes:
         call.progress_token,
         record.status,
         record.status_message,
-        pack_time(record.created_at),
-        pack_time(record.updated_at),
+        created,
+        updated,
         record.ttl // MICROSECOND,
         record.poll_interval // MICROSECOND,
         record.revision,

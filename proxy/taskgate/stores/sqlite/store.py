@@ -101,21 +101,21 @@ class SqliteStore:
         is committed. A write that fails takes that back.
         """
         # `repeat` is the digest of the owner's idempotency key.
-        now, repeat = pack_time(record.created_at), None
+        created, repeat = pack_time(record.created_at), None
         if record.idempotency_digest is not None:
             repeat = sql.repeat_digest(record.owner, record.idempotency_digest)
-            earlier = await self._id_of_key(repeat, now)
+            earlier = await self._id_of_key(repeat, created)
             if earlier is not None:
                 return earlier
         if self._is_gone:
             raise _gone()
         # No await between here and the submit, so that check and insert are one step.
         keys = writes.cap_keys_of(record)
-        refusal = self._usage.refusal(keys, caps, now)
+        refusal = self._usage.refusal(keys, caps, created)
         if refusal is not None:
             raise refusal
         size = record_size(record)
-        expires = None if record.status.is_terminal else pack_time(record.expires_at)
+        expires, is_unfinished = pack_time(record.expires_at), not record.status.is_terminal
 
         def on_commit(_: None) -> None:
             if repeat is not None:
@@ -126,15 +126,15 @@ class SqliteStore:
             if repeat is not None:
                 self._pending_keys.end(repeat)
             self._usage.add_bytes(keys.context, -size)
-            if expires is not None:
+            if is_unfinished:
                 self._usage.remove_task(keys, expires)
 
         params, outcome = record.call.params, record.outcome
         is_brief = (params is None or len(params) <= BRIEF) and (outcome is None or len(outcome_text(outcome)) <= BRIEF)
-        work = writes.insert(record, keys, size)
+        work = writes.insert(record, keys, size, created, expires)
         inserted = self._writer.submit(work, on_commit, on_failure=on_failure, is_brief=is_brief)
         self._usage.add_bytes(keys.context, size)
-        if expires is not None:
+        if is_unfinished:
             self._usage.add_task(keys, expires)
         if repeat is not None:
             self._pending_keys.begin(repeat)

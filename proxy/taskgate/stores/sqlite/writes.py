@@ -84,8 +84,10 @@ def cap_keys_of(record: TaskRecord) -> CapKeys:
     )
 
 
-def insert(record: TaskRecord, keys: CapKeys, size: int) -> Callable[[sqlite3.Cursor], None]:
-    """Insert a record with its cap keys and size."""
+def insert(
+    record: TaskRecord, keys: CapKeys, size: int, created: int, expires: int
+) -> Callable[[sqlite3.Cursor], None]:
+    """Insert a record with its cap keys and size; `created` and `expires` are its times as stored."""
     params = None if record.call.params is None else pack_text(record.call.params)
     outcome = None if record.outcome is None else pack_outcome(record.outcome)
     row = (
@@ -93,9 +95,9 @@ def insert(record: TaskRecord, keys: CapKeys, size: int) -> Callable[[sqlite3.Cu
         sql.owner_digest(record.owner),
         *keys[:-1],
         None if record.idempotency_digest is None else sql.repeat_digest(record.owner, record.idempotency_digest),
-        pack_time(record.created_at),
-        pack_time(record.updated_at),
-        pack_time(record.expires_at),
+        created,
+        created if record.updated_at == record.created_at else pack_time(record.updated_at),
+        expires,
         not record.status.is_terminal,
         record.status.value,
         record.tool_error,
