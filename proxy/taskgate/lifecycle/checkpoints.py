@@ -142,12 +142,12 @@ class CheckpointWriter:
     record.
 
     `TaskInputs` creates this object at the first resume point, or when the call itself was taken
-    over. It calls `hold` with each newer one, and then runs `write` in the background if that
+    over. It calls `set` with each newer one, and then runs `write` in the background if that
     returned True.
 
     `_newest` is the newest resume point, None if the call must not be resumed elsewhere. `_safe` is
     the one that the record has. `_arrived` are keys of answers that the server has, and that the
-    next write drops from the record. `_is_due` is whether `hold` was called since the last write
+    next write drops from the record. `_is_due` is whether `set` was called since the last write
     began; `_writing` is whether `write` runs.
     """
 
@@ -188,16 +188,16 @@ class CheckpointWriter:
         """Whether another process could resume the call now: the record has a checkpoint of it."""
 
     @property
-    def holds(self) -> bool:
+    def has_resume_point(self) -> bool:
         """Whether the call has a resume point, written or to be written."""
         return self._newest is not None
 
-    def stand(self, resume_point: ResumePoint) -> None:
+    def start_at(self, resume_point: ResumePoint) -> None:
         """Start from a resume point that is already in the record."""
         self._newest = self._safe = resume_point
         self.is_kept = True
 
-    def hold(self, resume_point: ResumePoint | None, arrived: frozenset[str]) -> bool:
+    def set(self, resume_point: ResumePoint | None, arrived: frozenset[str]) -> bool:
         """Set the newest resume point; return True if the caller must start `write`.
 
         It returns False while `write` already runs, which then repeats. None removes the
@@ -243,7 +243,7 @@ class CheckpointWriter:
         self._writing = False
 
     def _note(self, resume_point: ResumePoint | None, written: TaskRecord | None) -> None:
-        # After a removal meanwhile, `hold` has already reset both.
+        # After a removal meanwhile, `set` has already reset both.
         if self._newest is not None:
             self.is_kept = written is not None and written.checkpoint is not None
             self._safe = resume_point if self.is_kept else None
@@ -269,7 +269,7 @@ class CheckpointWriter:
 class RoundCheckpointWriter:
     """The checkpoint of one wait between two rounds.
 
-    `TaskInputs` creates one for each wait, and runs `keep` once. When the answers are there, the
+    `TaskInputs` creates one for each wait, and runs `write` once. When the answers are there, the
     upstream session awaits `leave`. That removes the checkpoint durably before the next round is
     sent, so that no other process sends the round a second time.
 
@@ -311,7 +311,7 @@ class RoundCheckpointWriter:
         self.is_kept = False
         """Whether another process could resume the call now: the record has the checkpoint."""
 
-    async def keep(self) -> None:
+    async def write(self) -> None:
         """Write the checkpoint. Called once, after all questions of the round are in the record.
 
         Nothing is written if a question has neither an input request nor an answer, or the
@@ -362,20 +362,22 @@ async def _mark_dispatched(transitions: Transitions, owner: OwnerKey, task: Task
 
 
 class RoundWaiter:
-    """The wait of a call that was taken over, for the answers to the questions of `rest`.
+    """The wait of a call that was taken over, for the answers to the questions of `checkpoint`.
 
     The questions are in the record, and hosts store their answers there. `TaskRun` awaits
     `answers`, and then sends the next round. Right before that the upstream session awaits `leave`.
-    Meanwhile `TaskListener` passes each changed record to `obey`.
+    Meanwhile `TaskListener` passes each changed record to `record_changed`.
 
     The questions have the usual time `wait`, counted from the moment when `answers` has read the
     record. Those without an answer by then are withdrawn.
     """
 
-    __slots__ = ("_over", "_record", "_transitions", "_wait", "is_kept", "rest")
+    __slots__ = ("_over", "_record", "_transitions", "_wait", "checkpoint", "is_kept")
 
-    def __init__(self, record: TaskRecord, rest: RoundCheckpoint, *, transitions: Transitions, wait: timedelta) -> None:
-        self.rest = rest
+    def __init__(
+        self, record: TaskRecord, checkpoint: RoundCheckpoint, *, transitions: Transitions, wait: timedelta
+    ) -> None:
+        self.checkpoint = checkpoint
         self.is_kept = True
         """Whether another process could resume the call now: the record still has the checkpoint."""
         self._record = record
@@ -383,7 +385,7 @@ class RoundWaiter:
         self._wait = wait
         self._over = asyncio.Event()
 
-    def obey(self, record: TaskRecord) -> None:
+    def record_changed(self, record: TaskRecord) -> None:
         """Take over the answers of a record, unless it is older than the known one."""
         if record.revision >= self._record.revision:
             self._record = record
@@ -408,7 +410,7 @@ class RoundWaiter:
         if self._record.checkpoint is not None:
             given.update(self._record.checkpoint.answers)
         given.update(self._record.answers)
-        return {each.key: (Question(each.method, None), given.get(each.input)) for each in self.rest.asked}
+        return {each.key: (Question(each.method, None), given.get(each.input)) for each in self.checkpoint.asked}
 
     async def leave(self) -> bool:
         """Remove the checkpoint, and return whether the next round may be sent.
@@ -424,10 +426,10 @@ class RoundWaiter:
         await self._look()
 
     async def _look(self) -> None:
-        await self._transitions.insist(self._record.owner, self._record.id, self.obey)
+        await self._transitions.insist(self._record.owner, self._record.id, self.record_changed)
 
     def _outstanding(self) -> list[str]:
-        asked = {each.input for each in self.rest.asked}
+        asked = {each.input for each in self.checkpoint.asked}
         return [request.key for request in self._record.inputs if request.key in asked]
 
 

@@ -6,7 +6,7 @@ answer (`result_wait`). A question goes through these steps:
 
     server asks      →  `ask`: InputRequested in the record     status input_required
     host answers     →  InputAnswered in the record             by any process
-    `obey`           →  the server gets the answer              AnswerForwarded
+    `forward_answers` →  the server gets the answer              AnswerForwarded
 
 Every question ends in one of these ways. The server gets an answer, or a refusal (too many, too
 large, no answer in time). Or the server withdraws it, or its call ends. A host may also answer with
@@ -219,7 +219,7 @@ class TaskInputs:
             return
         if self._writer is not None and not is_name(question.key):
             # A process that takes the call over could not answer it, so remove the checkpoint.
-            self._hold(None)
+            self._set_resume_point(None)
         size = sum(each.size for each in self._slots.values())
         if len(self._slots) > outstanding or size > MAX_QUESTION:
             if not self._has_warned:
@@ -234,7 +234,7 @@ class TaskInputs:
         else:
             self._background.run(partial(self._put, slot))
 
-    def obey(self, record: TaskRecord, principal: Principal | None) -> None:
+    def forward_answers(self, record: TaskRecord, principal: Principal | None) -> None:
         """Pass the record's answers to the server; each is passed once.
 
         Called for each change of the record by others. `principal` is the caller who answered last.
@@ -259,7 +259,7 @@ class TaskInputs:
                 if host_slot is not None:
                     self._withdraw(host_slot, InputResolution.ANSWERED)
 
-    def free(self, key: str, claim: str) -> None:
+    def release_claim(self, key: str, claim: str) -> None:
         """Remove the claim of a stream whose process is gone, so that another stream may deliver the
         question.
         """
@@ -270,7 +270,7 @@ class TaskInputs:
 
         self._background.run(partial(self._transitions.insist, self._owner, self._task, give_back))
 
-    def rest(self, between: Between, checkpoints: CheckpointSeals) -> RoundCheckpointWriter:
+    def write_round(self, between: Between, checkpoints: CheckpointSeals) -> RoundCheckpointWriter:
         """Start to write the checkpoint of the wait between two rounds; return its writer.
 
         Called after `ask` was called with each question of the round that goes to a host. The
@@ -301,9 +301,9 @@ class TaskInputs:
             return
         if self._writer is None:
             self._writer = self._new_writer(checkpoints)
-        self._hold(resume_point)
+        self._set_resume_point(resume_point)
 
-    def stand(
+    def resume_at(
         self, record: TaskRecord, call_checkpoint: CallCheckpoint, checkpoints: CheckpointSeals
     ) -> dict[str, Question]:
         """Continue from the checkpoint of an earlier process. Called once, after a takeover.
@@ -312,7 +312,7 @@ class TaskInputs:
         those that it does not ask in time are withdrawn.
         """
         self._writer = self._new_writer(checkpoints)
-        self._writer.stand(call_checkpoint.resume_point)
+        self._writer.start_at(call_checkpoint.resume_point)
         still = {request.key for request in record.inputs}
         waited_for = [each for each in call_checkpoint.asked if each.input in still or each.input in record.answers]
         for each in waited_for:
@@ -324,10 +324,10 @@ class TaskInputs:
             self._make(InputWithdrawn(key=key))
         return {each.key: Question(each.method, None) for each in waited_for}
 
-    def sink(self) -> None:
+    def drop_checkpoint(self) -> None:
         """Remove the checkpoint, because the server no longer has the call and it is sent again."""
         if self._writer is not None:
-            self._hold(None)
+            self._set_resume_point(None)
 
     # The QuestionState protocol: what the checkpoint writer needs.
 
@@ -350,7 +350,7 @@ class TaskInputs:
         """Whether another process could resume the call now, at its server."""
         return self._writer is not None and self._writer.is_kept
 
-    def find(self, key: str) -> ServerQuestion | None:
+    def find_question(self, key: str) -> ServerQuestion | None:
         """Return the question that is open here under a key of an input request."""
         slot = self._slot_under(key)
         return None if slot is None else slot.question
@@ -403,7 +403,7 @@ class TaskInputs:
         def look(record: TaskRecord) -> None:
             nonlocal is_waiting
             is_waiting = slot.key in record.answers or any(request.key == slot.key for request in record.inputs)
-            self.obey(record, None)
+            self.forward_answers(record, None)
 
         await self._transitions.insist(self._owner, self._task, look)
         if not is_waiting:
@@ -414,20 +414,20 @@ class TaskInputs:
 
     async def _keep_round(self, round_writer: RoundCheckpointWriter) -> None:
         await self.settled()
-        await round_writer.keep()
+        await round_writer.write()
 
     def _new_writer(self, checkpoints: CheckpointSeals) -> CheckpointWriter:
         return CheckpointWriter(
             self._owner, self._task, transitions=self._transitions, checkpoints=checkpoints, questions=self
         )
 
-    def _hold(self, resume_point: ResumePoint | None) -> None:
+    def _set_resume_point(self, resume_point: ResumePoint | None) -> None:
         """Write a newer resume point in the background; None removes the checkpoint.
 
         A newer one means that the server has all answers that were sent before it.
         """
         assert self._writer is not None, "a task with a checkpoint has a checkpoint writer"
-        if self._writer.hold(resume_point, self._names.given):
+        if self._writer.set(resume_point, self._names.given):
             self._background.run(self._writer.write)
 
     def _checkpoint_with(self, record: TaskRecord, slot: QuestionSlot) -> SealedCheckpoint | None:
@@ -439,7 +439,7 @@ class TaskInputs:
         If another process could resume the call, it stays until a newer resume point: that process
         may have to send it again. If too many answers wait for that, this one is dropped now.
         """
-        if self._writer is None or not self._writer.holds:
+        if self._writer is None or not self._writer.has_resume_point:
             self._make(AnswerForwarded(key=key))
         elif not self._names.answered(slot.asked(key), key, len(answer)):
             self._background.run(partial(self._transitions.insist, self._owner, self._task, partial(_drop_answer, key)))

@@ -202,7 +202,7 @@ class Leasing:
         run = self._runs.get(record.id)
         return record.lease is not None and record.lease.holder == self.holder and not (run is not None and run.is_lost)
 
-    def wrote(self, record: TaskRecord) -> None:
+    def on_stored(self, record: TaskRecord) -> None:
         self._copies.put(record)
 
     def lose(self, task: TaskId) -> None:
@@ -212,10 +212,10 @@ class Leasing:
             run.lose()
             self._copies.end(task, forget=True)
 
-    def overslept(self, since: float) -> bool:
+    def may_have_lapsed(self, since: float) -> bool:
         return self._clock.elapsed() - since >= self.rules.length.total_seconds()
 
-    async def healed(self, task: TaskId, found: TaskRecord | None) -> bool:
+    async def restored(self, task: TaskId, found: TaskRecord | None) -> bool:
         known = self._copies.revision(task)
         if known is None or (found is not None and (found.revision >= known or found.status.is_terminal)):
             return False
@@ -302,7 +302,7 @@ class Leasing:
         if self.may_take_over:
             for orphan in self._orphaned_claims.look(self._copies.records(), alive, asked):
                 if (run := self._runs.get(orphan.task)) is not None:
-                    run.listener.free(orphan.key, orphan.claim)
+                    run.listener.release_claim(orphan.key, orphan.claim)
 
     def _running(self, tasks: Iterable[TaskId], asked: float) -> Iterator[TaskRun]:
         """Return the runs of those tasks that began before `asked`, when the heartbeat was sent.

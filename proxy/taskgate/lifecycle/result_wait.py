@@ -29,7 +29,7 @@ from taskgate.domain.versions import Peer
 from taskgate.errors import AuthReason, Draining, GatewayError, TaskNotFound, Unauthenticated
 from taskgate.lifecycle.input_delivery import InputDelivery
 from taskgate.lifecycle.retrievals import Retrievals
-from taskgate.lifecycle.task_streams import Heard, RemoteWait, TaskStreams, origin_of
+from taskgate.lifecycle.task_streams import RemoteWait, TaskStreams, WaitPosition, origin_of
 from taskgate.lifecycle.transitions import Transitions
 from taskgate.protocol.faults import fault
 from taskgate.protocol.host_requests import AnswerInput
@@ -154,14 +154,14 @@ class ResultWaiter:
         feed, about, waiting = moved.feed, moved.about, CancelScope()
         assert about.request is not None
         assert about.task is not None
-        heard = Heard(about.wait or feed.name, about.last_note, moved.ahead)
+        position = WaitPosition(about.wait or feed.name, about.last_note, moved.ahead)
         try:
             with host_session, waiting:
                 feed.on_discard(waiting.cancel)
                 record = await self._lookups.find(exchange, caller, host_session.mount.name, about.task, TASKS_RESULT)
                 if not record.status.is_terminal:
                     with self._streams.open.acquire_wait(caller):
-                        record = await self._follow(record, caller, feed, host_session, heard)
+                        record = await self._follow(record, caller, feed, host_session, position)
                 answer = self._dialect.task_outcome(about.request, await self._whole(record, caller))
         except ScopeCancelled:
             return
@@ -235,17 +235,17 @@ class ResultWaiter:
         caller: AuthContext,
         feed: EventStream,
         host_session: HostSession,
-        heard: Heard | None = None,
+        position: WaitPosition | None = None,
     ) -> TaskRecord:
         """Wait until the task has ended, and return its last record (T-18, T-19).
 
-        Meanwhile its questions and notifications go out on the stream `feed`. `heard` is given if
+        Meanwhile its questions and notifications go out on the stream `feed`. `position` is given if
         the wait began in another process.
         """
         give_back = partial(self._offers.give_back, feed)
         feed.on_connection_lost(give_back)
         self._waits[feed] = record
-        remote = self._remote_wait(feed, host_session, heard)
+        remote = self._remote_wait(feed, host_session, position)
         good_until, first = caller.expires_at, feed.connection
         try:
             with ExitStack() as direct:
@@ -268,7 +268,7 @@ class ResultWaiter:
                     record = await self._lookups.reload(record)
                     self._offers.settle(record.id, record)
             if remote is not None:
-                await remote.last_words()
+                await remote.finish()
             return record
         finally:
             del self._waits[feed]
@@ -278,15 +278,17 @@ class ResultWaiter:
             if remote is not None:
                 await remote.close()
 
-    def _remote_wait(self, feed: EventStream, host_session: HostSession, heard: Heard | None) -> RemoteWait | None:
+    def _remote_wait(
+        self, feed: EventStream, host_session: HostSession, position: WaitPosition | None
+    ) -> RemoteWait | None:
         """Return the receiver of notifications while the task runs at another replica.
 
         None without other replicas, or if the host cannot resume the stream.
         """
         resumable = host_session.resumable
-        if self._streams.afar is None or resumable is None or not isinstance(feed, ResumableEventStream):
+        if self._streams.remote is None or resumable is None or not isinstance(feed, ResumableEventStream):
             return None
-        return self._streams.afar.listen(resumable, feed, host_session.id, heard)
+        return self._streams.remote.listen(resumable, feed, host_session.id, position)
 
     async def _offer(self, record: TaskRecord, feed: EventStream, peer: Peer) -> None:
         """Send the unclaimed questions: on a GET stream of the session if there is one, else on
@@ -294,7 +296,7 @@ class ResultWaiter:
         """
         if not record.inputs:
             return
-        target = self._streams.asking(origin_of(record))
+        target = self._streams.question_stream(origin_of(record))
         if target is not None:
             await self._offers.offer(record, target[0], target[1].peer)
         elif not feed.is_closed:

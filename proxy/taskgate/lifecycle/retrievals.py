@@ -99,13 +99,15 @@ class Unfetched:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._interval: Callable[[TaskId], timedelta] | None = None
+        self.has_begun = False
+        """Whether `begin` was called. Until then there is nothing to note."""
         self._until: dict[TaskId, float] = {}
         self._fetched: set[TaskId] = set()
         self._change = asyncio.Event()
 
     def begin(self, interval: Callable[[TaskId], timedelta]) -> None:
         """Start to remember tasks; `interval` is the poll interval that a task's host was told."""
-        self._interval = interval
+        self._interval, self.has_begun = interval, True
 
     def ended(self, task: TaskId) -> None:
         """Handle that the call of a task is over here."""

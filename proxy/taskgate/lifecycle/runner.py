@@ -273,7 +273,7 @@ class Runner:
         Returns None if there is none, the call does not run here, or the task is of another owner.
         """
         run = self._runs.get(task)
-        return run.listener.find(key) if run is not None and run.owner in owners else None
+        return run.listener.find_question(key) if run is not None and run.owner in owners else None
 
     async def idle(self) -> None:
         """Wait until no call runs and no task is being created."""
@@ -354,7 +354,7 @@ class Runner:
         """Handle the end of a run."""
         if run.is_left:
             self.left.add(run.id)
-        elif not run.is_lost:
+        elif not run.is_lost and self._retrievals.unfetched.has_begun:
             # The task ended here: a shutdown waits a while for its host to fetch the result.
             self._retrievals.unfetched.ended(run.id)
         run.listener.close()
@@ -380,7 +380,7 @@ class Runner:
             since = news.place
             # After a gap in the feed any task may have changed.
             ids = [change.id for change in news.changes] if news.complete else [*self._runs]
-            unread = [task for task in dict.fromkeys((*unread, *ids)) if not await self._obeyed(task)]
+            unread = [task for task in dict.fromkeys((*unread, *ids)) if not await self._handle_change(task)]
 
     def _is_news(self, task: TaskId, revision: int) -> bool:
         """Return whether a change is of a task that runs here, and not the run's own last write.
@@ -391,7 +391,7 @@ class Runner:
         run = self._runs.get(task)
         return run is not None and run.revision != revision
 
-    async def _obeyed(self, task: TaskId) -> bool:
+    async def _handle_change(self, task: TaskId) -> bool:
         """Read a changed task and act on it; return False if it could not be read.
 
         The run of a task that was ended is stopped. Any other change goes to the listener.
@@ -401,7 +401,7 @@ class Runner:
             return True
         try:
             record = await self._store.load(run.owner, task, now=self._clock.now())
-            if self._leasing is not None and await self._leasing.healed(task, record):
+            if self._leasing is not None and await self._leasing.restored(task, record):
                 # The store had lost the record: what was read is outdated. The restored one is as
                 # this process wrote it.
                 return True
@@ -409,9 +409,9 @@ class Runner:
             return False
         # The copy for restoration must be whole, and this head lacks the outcome of an ended task.
         if self._leasing is not None and record is not None and record.status not in _WITH_OUTCOME:
-            self._leasing.wrote(record)
+            self._leasing.on_stored(record)
         if record is None or record.status.is_terminal:
             run.stop()
         else:
-            run.listener.obey(record)
+            run.listener.record_changed(record)
         return True

@@ -152,7 +152,7 @@ class StatusNotifier:
         """Send news of the owner's tasks until cancelled."""
         since: int | None = None
         unread: dict[TaskId, None] = {}
-        told: dict[TaskId, datetime] = {}
+        sent: dict[TaskId, datetime] = {}
         while True:
             try:
                 patience = timedelta(seconds=RETRY) if unread else PATIENCE
@@ -167,43 +167,40 @@ class StatusNotifier:
                     self._background.run(partial(self.catch_up, (owner,), host_session))
             unread.update((change.id, None) for change in news.changes)
             # Those that could not be read are tried again.
-            unread = {task: None for task in unread if not await self._told_of(owner, task, told)}
+            unread = {task: None for task in unread if not await self._send(owner, task, sent)}
 
-    async def _told_of(self, owner: OwnerKey, task: TaskId, told: dict[TaskId, datetime]) -> bool:
-        """Send news of a changed task; return False if its record could not be read."""
+    async def _send(self, owner: OwnerKey, task: TaskId, sent: dict[TaskId, datetime]) -> bool:
+        """Send the status notification of a changed task, and its questions; return False if its
+        record could not be read.
+
+        `sent` has, by running task, the time of the last visible change that was handled.
+        """
         try:
-            await self._tell(owner, task, told)
+            record = await self._store.load(owner, task, now=self._clock.now())
+            self._offers.settle(task, record)
+            if record is None:
+                sent.pop(task, None)
+                return True
+            # The host learns of a new task from the answer to its call, which needs no notification.
+            is_new = record.status is TaskStatus.WORKING and record.status_message is None and task not in sent
+            # A claim of a question is no change for a host: only visible changes move the time of
+            # the update.
+            if not is_new and sent.get(task) != record.updated_at:
+                status = self._dialect.task_status(self._polls.advise(record))
+                self._streams.send_to_session(origin_of(record), status)
+            sent[task] = record.updated_at
+            if record.status.is_terminal:
+                del sent[task]
+            await self._ask(record)
         except StoreUnavailable:
             return False
         return True
-
-    async def _tell(self, owner: OwnerKey, task: TaskId, told: dict[TaskId, datetime]) -> None:
-        """Send the status notification of a changed task, and its questions.
-
-        `told` has, by running task, the time of the last visible change that was handled. Raises
-        StoreUnavailable.
-        """
-        record = await self._store.load(owner, task, now=self._clock.now())
-        self._offers.settle(task, record)
-        if record is None:
-            told.pop(task, None)
-            return
-        # The host learns of a new task from the answer to its call, which needs no notification.
-        is_new = record.status is TaskStatus.WORKING and record.status_message is None and task not in told
-        # A claim of a question is no change for a host: only visible changes move the time of the
-        # update.
-        if not is_new and told.get(task) != record.updated_at:
-            self._streams.tell_session(origin_of(record), self._dialect.task_status(self._polls.advise(record)))
-        told[task] = record.updated_at
-        if record.status.is_terminal:
-            del told[task]
-        await self._ask(record)
 
     async def _ask(self, record: TaskRecord) -> None:
         """Send the unclaimed questions on a GET stream of the session that created the task."""
         if record.status is not TaskStatus.INPUT_REQUIRED or record.id in self._held:
             return
-        target = self._streams.asking(origin_of(record))
+        target = self._streams.question_stream(origin_of(record))
         if target is None:
             return
         early = (record.created_at + ACQUAINTANCE - self._clock.now()).total_seconds()
@@ -226,7 +223,7 @@ class StatusNotifier:
 
     async def _ask_now(self, held: TaskRecord) -> None:
         """Send the questions of a task now; hold them back for another moment if the store fails."""
-        target = self._streams.asking(origin_of(held))
+        target = self._streams.question_stream(origin_of(held))
         if target is None:
             return
         try:

@@ -77,8 +77,8 @@ class TaskListeners:
 
     def of(self, record: TaskRecord) -> "TaskListener":
         """Create the listener of one task's call; the caller must call `close` once the call is over."""
-        if self.streams.afar is not None:
-            self.streams.afar.speak(record.id)
+        if self.streams.remote is not None:
+            self.streams.remote.begin(record.id)
         return TaskListener(self, record.owner, origin_of(record), record.call.progress_token)
 
 
@@ -170,37 +170,39 @@ class TaskListener:
         if self._closed or self._inputs is None:
             # Without `_inputs` no host was asked anything, so there is no wait.
             return None
-        self._round = round_writer = self._inputs.rest(between, self._shared.checkpoints)
+        self._round = round_writer = self._inputs.write_round(between, self._shared.checkpoints)
         # Not the method of this class: the writer's, which removes the checkpoint.
         return round_writer.leave
 
-    def awaits(self, record: TaskRecord, rest: RoundCheckpoint) -> RoundWaiter:
-        """Return the waiter for the answers to an earlier process's round, `rest`.
+    def wait_for_round(self, record: TaskRecord, checkpoint: RoundCheckpoint) -> RoundWaiter:
+        """Return the waiter for the answers to an earlier process's round, `checkpoint`.
 
         Called once at the start of a run that took over a call between two rounds.
         """
-        self._round = waiter = RoundWaiter(record, rest, transitions=self._shared.transitions, wait=self._bounds.wait)
+        self._round = waiter = RoundWaiter(
+            record, checkpoint, transitions=self._shared.transitions, wait=self._bounds.wait
+        )
         return waiter
 
     def on_checkpoint(self, resume_point: ResumePoint) -> None:
         if self._shared.outlives and not self._closed:
             self._get_inputs().on_checkpoint(resume_point, self._shared.checkpoints)
 
-    def stands(self, record: TaskRecord, call_checkpoint: CallCheckpoint) -> Mapping[str, Question]:
+    def resume_at(self, record: TaskRecord, call_checkpoint: CallCheckpoint) -> Mapping[str, Question]:
         """Take over the questions and the resume point in an earlier process's checkpoint.
 
         Called once at the start of a run that took over a call at its server. Returns the questions
         that the server may still wait for, by the server's keys.
         """
-        return self._get_inputs().stand(record, call_checkpoint, self._shared.checkpoints)
+        return self._get_inputs().resume_at(record, call_checkpoint, self._shared.checkpoints)
 
-    def sinks(self) -> None:
+    def drop_checkpoint(self) -> None:
         """Remove the resume point from the record.
 
         `TaskRun` calls it when the server no longer has the call, which is then sent again.
         """
         if self._inputs is not None:
-            self._inputs.sink()
+            self._inputs.drop_checkpoint()
 
     def leave(self) -> bool:
         """Decide, before the run is stopped, whether the call is left to another process.
@@ -209,13 +211,13 @@ class TaskListener:
         the listener closes, and neither the call nor its questions are cancelled. On False nothing
         has changed, and the caller cancels the call.
         """
-        self.leaves = self.leaves or (self.is_resting and self._shared.outlives)
+        self.leaves = self.leaves or (self.has_checkpoint and self._shared.outlives)
         if self.leaves:
             self.close()
         return self.leaves
 
     @property
-    def is_resting(self) -> bool:
+    def has_checkpoint(self) -> bool:
         """Whether the record has a checkpoint now, so that another process could resume the call."""
         between_rounds, at_server = self._round, self._inputs
         return (between_rounds is not None and between_rounds.is_kept) or (at_server is not None and at_server.is_kept)
@@ -223,35 +225,35 @@ class TaskListener:
     def refused(self, required: Mapping[str, Any]) -> None:
         """Ignore it: a task ends as its server ends it."""
 
-    def obey(self, record: TaskRecord) -> None:
+    def record_changed(self, record: TaskRecord) -> None:
         """Pass the hosts' answers in the record on: to the server, or to the waiter of a round.
 
         `Runner` calls it for each change that others made to the record of a running task.
         """
         if isinstance(self._round, RoundWaiter):
-            self._round.obey(record)
+            self._round.record_changed(record)
         if self._inputs is not None and record.answers:
-            self._inputs.obey(record, self.principal)
+            self._inputs.forward_answers(record, self.principal)
 
-    def free(self, key: str, claim: str) -> None:
+    def release_claim(self, key: str, claim: str) -> None:
         """Remove the claim of a stream from a question, because the stream's process is gone.
 
         A claim reserves the question for one stream. Without it, another stream may deliver it.
         """
         if self._inputs is not None and not self._closed:
-            self._inputs.free(key, claim)
+            self._inputs.release_claim(key, claim)
 
-    def find(self, key: str) -> ServerQuestion | None:
+    def find_question(self, key: str) -> ServerQuestion | None:
         """Return the question that is open here under a key of an input request."""
-        return None if self._inputs is None else self._inputs.find(key)
+        return None if self._inputs is None else self._inputs.find_question(key)
 
     def close(self) -> None:
         """Stop all work for the call, because it is over here or was left to another process.
 
         May be called again. Questions get no answer by that.
         """
-        if not self._closed and self._shared.streams.afar is not None:
-            self._shared.streams.afar.fall_silent(self._origin.task)
+        if not self._closed and self._shared.streams.remote is not None:
+            self._shared.streams.remote.end(self._origin.task)
         self._closed = True
         if self._inputs is not None:
             self._inputs.close()
@@ -289,7 +291,7 @@ class TaskListener:
 
     def _tell(self, notification: Notification, token: RequestId | None) -> None:
         dialect, task = self._shared.dialect, self._origin.task
-        self._shared.streams.tell(self._origin, dialect.notification(notification, token, task))
+        self._shared.streams.send(self._origin, dialect.notification(notification, token, task))
 
     async def _write(self) -> None:
         """Write the newest progress, and repeat while there is newer: one write at a time, in

@@ -202,7 +202,9 @@ class TaskRun:
         del record, dispatched
         await self.finish(call, route.upstream.outcome, route.ticket)
 
-    def send_next_round(self, record: TaskRecord, rest: RoundCheckpoint, route: CallRoute) -> Coroutine[Any, Any, None]:
+    def send_next_round(
+        self, record: TaskRecord, checkpoint: RoundCheckpoint, route: CallRoute
+    ) -> Coroutine[Any, Any, None]:
         """Resume a call of an earlier process that waits between two rounds.
 
         It waits for the host's answers, and then sends the next round. The server gets no message
@@ -211,14 +213,14 @@ class TaskRun:
         # Not awaited: the listener has the round at once, so that a shutdown right after leaves the call.
         params, tool, ends = record.call.params, record.call.tool, record.expires_at
         assert params is not None, "a recovered record has its bodies"
-        clock, waiter = self._services.clock, self.listener.awaits(record, rest)
+        clock, waiter = self._services.clock, self.listener.wait_for_round(record, checkpoint)
 
         async def call() -> Response:
             answers = await waiter.answers()
             left = max(ends - clock.now(), timedelta())
             if not route.ticket.is_granted:
                 await route.ticket.wait(min(route.ticket.max_wait, left))
-            next_round = NextRound(rest.state, answers, waiter.leave)
+            next_round = NextRound(checkpoint.state, answers, waiter.leave)
             asked = UpstreamCall(
                 TOOLS_CALL,
                 Params(params),
@@ -249,7 +251,7 @@ class TaskRun:
         self._may_be_sent_again = record.is_dispatchable
         # Whether no other task uses the upstream session; asked when the call is over.
         is_last = partial(self._services.takeovers.is_last_in, record, call_checkpoint.resume_point.session)
-        asked, now = self.listener.stands(record, call_checkpoint), self._services.clock.now()
+        asked, now = self.listener.resume_at(record, call_checkpoint), self._services.clock.now()
         resumed = UpstreamCall(
             TOOLS_CALL,
             Params(record.call.params),
@@ -263,7 +265,7 @@ class TaskRun:
             await self.finish(wholly_bounded(call, record, now), route.upstream.outcome, route.ticket)
         except failures.Gone:
             self._may_be_sent_again = False
-            self.listener.sinks()
+            self.listener.drop_checkpoint()
             other, close = anew()
             try:
                 await self.send(record, other)
@@ -334,7 +336,7 @@ class TaskRun:
             return unsent(FaultReason.QUEUE, str(full), retry_after=full.retry_after)
         except StoreUnavailable:
             return unsent(FaultReason.INTERNAL, NO_STORE)
-        if hold is not None and hold.overslept(since):
+        if hold is not None and hold.may_have_lapsed(since):
             # The process was suspended for longer than a lease. Another may have read the mark and
             # declared the call lost, so it must not be sent.
             raise ScopeCancelled

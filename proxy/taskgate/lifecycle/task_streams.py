@@ -3,7 +3,7 @@
 A notification goes out on one stream or none (H-LEG-8). That is the stream of a `tasks/result`,
 else a GET stream of the session that created the task (AMB-20), here or at another replica. The
 stream's caller must be allowed to read the task. `TaskListener` sends progress and log messages with
-`tell`, `StatusNotifier` sends status notifications with `tell_session`. `ResultWaiter` registers the
+`send`, `StatusNotifier` sends status notifications with `send_to_session`. `ResultWaiter` registers the
 streams of `tasks/result` with `result`.
 
 With replicas, a host may wait for a task's result (`tasks/result`) at a replica that does not run the task. A
@@ -52,7 +52,7 @@ LOOK: Final = timedelta(seconds=5)
 """The longest time until a waiting replica reads the log again, if no wake-up arrives."""
 RETRY: Final = 0.5
 """Seconds until the log is read again after the store failed."""
-LAST_WORDS: Final = 1.0
+LAST_NOTES: Final = 1.0
 """Seconds to wait for notes that were sent before the task ended."""
 MOST: Final = 10_000
 """The limit of tasks with remote waits. Beyond it the waits of the oldest task are dropped; each is
@@ -76,7 +76,7 @@ def origin_of(record: TaskRecord) -> TaskOrigin:
 class TaskStreams:
     """The streams of this process on which tasks can be reported.
 
-    `afar` has the waits at other replicas; None if there are no other replicas. `open` limits the
+    `remote` has the waits at other replicas; None if there are no other replicas. `open` limits the
     open waits of each caller. `_results` are the streams that wait for a task's result here.
     """
 
@@ -86,12 +86,12 @@ class TaskStreams:
         sessions: HostSessions,
         access: AccessControl,
         open: OpenStreams,
-        afar: "RemoteNotifications | None" = None,
+        remote: "RemoteNotifications | None" = None,
     ) -> None:
         self._sessions = sessions
         self._access = access
         self.open = open
-        self.afar = afar
+        self.remote = remote
         self._results: dict[TaskId, list[EventStream]] = {}
 
     @contextmanager
@@ -106,33 +106,35 @@ class TaskStreams:
             if not feeds:
                 self._results.pop(task, None)
 
-    def tell(self, origin: TaskOrigin, message: str) -> bool:
+    def send(self, origin: TaskOrigin, message: str) -> bool:
         """Send a notification of a task once; return whether a stream took it."""
         waiting = [*reversed(self._results.get(origin.task, ()))]
         if any(not feed.is_closed and feed.send(message) for feed in waiting):
             return True
-        if self.afar is not None and self.afar.tell(origin.task, message):
+        if self.remote is not None and self.remote.send(origin.task, message):
             return True
-        if self.tell_session(origin, message) or self._tell_elsewhere(origin, message):
+        if self.send_to_session(origin, message) or self._send_to_other_replica(origin, message):
             return True
         # A stream without a connection stores it until its host returns: the last choice.
         return any(feed.send(message) for feed in waiting)
 
-    def _tell_elsewhere(self, origin: TaskOrigin, message: str) -> bool:
+    def _send_to_other_replica(self, origin: TaskOrigin, message: str) -> bool:
         """Send it on a GET stream that another replica has of the session that created the task."""
         host_session = self.session(origin)
-        if host_session is None or not self._may(host_session.caller, origin, TASKS_GET):
+        if host_session is None or not self._is_allowed(host_session.caller, origin, TASKS_GET):
             return False
         return host_session.remote_streams.publish(message)
 
-    def tell_session(self, origin: TaskOrigin, message: str) -> bool:
+    def send_to_session(self, origin: TaskOrigin, message: str) -> bool:
         """Send a notification on a GET stream of the session that created the task; return whether
         it went.
         """
         host_session = self.session(origin)
-        return host_session is not None and host_session.publish(message, lambda who: self._may(who, origin, TASKS_GET))
+        return host_session is not None and host_session.publish(
+            message, lambda who: self._is_allowed(who, origin, TASKS_GET)
+        )
 
-    def asking(self, origin: TaskOrigin) -> tuple[EventStream, HostSession] | None:
+    def question_stream(self, origin: TaskOrigin) -> tuple[EventStream, HostSession] | None:
         """Return a stream for the task's questions, and its session; None if there is none.
 
         It is the newest open GET stream of the session that created the task, whose caller may
@@ -142,7 +144,7 @@ class TaskStreams:
         if host_session is None:
             return None
         streams = reversed(host_session.streams.items())
-        found = (feed for feed, who in streams if not feed.is_closed and self._may(who, origin, TASKS_RESULT))
+        found = (feed for feed, who in streams if not feed.is_closed and self._is_allowed(who, origin, TASKS_RESULT))
         feed = next(found, None)
         return None if feed is None else (feed, host_session)
 
@@ -153,7 +155,7 @@ class TaskStreams:
         """
         return self._sessions.get(origin.host_session)
 
-    def _may(self, caller: AuthContext, origin: TaskOrigin, method: str) -> bool:
+    def _is_allowed(self, caller: AuthContext, origin: TaskOrigin, method: str) -> bool:
         return self._access.is_allowed(caller, origin.mount, method, origin.tool)
 
 
@@ -200,11 +202,11 @@ class RemoteNotifications:
 
     # --- the replica that runs the task -------------------------------------------------------------------------------
 
-    def speak(self, task: TaskId) -> None:
-        """Add a task that starts to run here; `fall_silent` must follow at its end."""
+    def begin(self, task: TaskId) -> None:
+        """Add a task that starts to run here; `end` must follow at its end."""
         self._running.add(task)
 
-    def tell(self, task: TaskId, message: str) -> bool:
+    def send(self, task: TaskId, message: str) -> bool:
         """Send a notification to the newest remote wait of a task; return whether there is one.
 
         Only one wait gets it, because a notification goes out on one stream (H-LEG-8).
@@ -215,11 +217,11 @@ class RemoteNotifications:
         wait = next(reversed(waits.values()))
         if wait.until < self._clock.elapsed():
             del waits[wait.wait]
-            return self.tell(task, message)
+            return self.send(task, message)
         self._append(wait, message.encode(errors="replace"))
         return True
 
-    def fall_silent(self, task: TaskId) -> None:
+    def end(self, task: TaskId) -> None:
         """Remove a task that no longer runs here, and tell its waits that no more notes follow."""
         self._running.discard(task)
         for wait in self._waits.pop(task, {}).values():
@@ -258,16 +260,16 @@ class RemoteNotifications:
     # --- the replica at which a host waits ----------------------------------------------------------------------------
 
     def listen(
-        self, resumable: ResumableStreams, feed: ResumableEventStream, session: str, heard: "Heard | None"
+        self, resumable: ResumableStreams, feed: ResumableEventStream, session: str, position: "WaitPosition | None"
     ) -> "RemoteWait":
         """Create the wait of a host at this replica, on the stream `feed`; it must be closed.
 
-        `heard` is given if the wait began at another replica.
+        `position` is given if the wait began at another replica.
         """
-        return RemoteWait(self._shared, self._on_announced, _Stream(resumable, feed, session), heard)
+        return RemoteWait(self._shared, self._on_announced, _Stream(resumable, feed, session), position)
 
 
-class Heard(NamedTuple):
+class WaitPosition(NamedTuple):
     """The state of a wait that moved here from another replica.
 
     `wait` is its name, `place` the number of the last note that is known to be sent. `ahead` is how
@@ -294,7 +296,7 @@ class RemoteWait:
     It reads the log only from the moment that the task runs at another replica. `awaited` is called
     in place of a bus message if the task runs in this process.
 
-    - `_wait`, `_place`, `_ahead`: as in `Heard`, at present.
+    - `_wait`, `_place`, `_ahead`: as in `WaitPosition`, at present.
     - `_has_moved`: whether the wait began at another replica.
     - `_holder`: the process that runs the task, to which the wait was announced.
     - `_is_new`: whether the log did not exist when it was last read.
@@ -307,13 +309,13 @@ class RemoteWait:
         shared: SharedResumableStreams,
         awaited: Callable[[AwaitsNotes, str], None],
         stream: _Stream,
-        heard: Heard | None,
+        position: WaitPosition | None,
     ) -> None:
         self._shared = shared
         self._on_announced = awaited
         self._resumable, self._feed, self._session = stream
-        self._has_moved = heard is not None
-        self._wait, self._place, self._ahead = heard or Heard(stream.feed.name)
+        self._has_moved = position is not None
+        self._wait, self._place, self._ahead = position or WaitPosition(stream.feed.name)
         self._holder: str | None = None
         self._task: TaskId | None = None
         self._is_new = False
@@ -342,12 +344,12 @@ class RemoteWait:
             self._announce()
         return True
 
-    async def last_words(self) -> None:
+    async def finish(self) -> None:
         """Wait briefly for the last notes, because the task has ended, and end the log."""
         if self._reading is None:
             return
         with suppress(TimeoutError):
-            async with asyncio.timeout(LAST_WORDS):
+            async with asyncio.timeout(LAST_NOTES):
                 await self._is_silent.wait()
         self._shared.writer.end(self._session, _notes_of(self._wait), self._place + 1, RELEASED)
 

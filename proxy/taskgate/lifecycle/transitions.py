@@ -85,7 +85,7 @@ class Hold(Protocol):
         """
         ...
 
-    def wrote(self, record: TaskRecord) -> None:
+    def on_stored(self, record: TaskRecord) -> None:
         """Update the copy from which the record is restored if the store loses it.
 
         Called with each record that was stored. It may be a head, unless it has just ended with a
@@ -93,11 +93,11 @@ class Hold(Protocol):
         """
         ...
 
-    def overslept(self, since: float) -> bool:
+    def may_have_lapsed(self, since: float) -> bool:
         """Return whether a whole lease has passed since then, so that another process may have it."""
         ...
 
-    async def healed(self, task: TaskId, found: TaskRecord | None) -> bool:
+    async def restored(self, task: TaskId, found: TaskRecord | None) -> bool:
         """Restore a task of this process that the store, which has `found`, has lost.
 
         Called after each load. Returns True if it was restored, so that the caller must load it
@@ -150,7 +150,7 @@ class Transitions:
             return None
         if self._hold is not None and not isinstance(event, TakenOver):
             # After a takeover the copy begins with the run.
-            self._hold.wrote(changed)
+            self._hold.on_stored(changed)
         if announce is not None:
             self._event_sink.emit(announce)
         report(self._event_sink, record, event, changed)
@@ -169,7 +169,7 @@ class Transitions:
             now = self._clock.now()
             record = await self._store.load(owner, task, now=now)
             if self._hold is not None:
-                if await self._hold.healed(task, record):
+                if await self._hold.restored(task, record):
                     continue
                 if record is not None and not self._hold.holds(record):
                     return None
@@ -233,7 +233,7 @@ class Transitions:
         """
         now = self._clock.now()
         record = await self._store.load(owner, task, now=now)
-        if self._hold is not None and await self._hold.healed(task, record):
+        if self._hold is not None and await self._hold.restored(task, record):
             # The store had lost the record, and has it again: load it anew.
             return None
         if record is None:

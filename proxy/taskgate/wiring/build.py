@@ -225,7 +225,7 @@ async def build_runtime(
     if shared_resumable is not None:
         shared_resumable.connect(sessions.get)
         remote_notifications = RemoteNotifications(shared_resumable, clock=clock)
-    streams = TaskStreams(sessions=sessions, access=access, open=open_streams, afar=remote_notifications)
+    streams = TaskStreams(sessions=sessions, access=access, open=open_streams, remote=remote_notifications)
     offers = InputDelivery(holder=holder, transitions=transitions, dialect=dialect)
     of_runs = transitions
     if leasing is not None:

@@ -60,7 +60,7 @@ class World:
         clock, emitted = SharedClock(self.clock), RecordedEvents()
         leasing = Leasing(holder=name, leases=leases, apart=nothing, rules=RULES, clock=clock, event_sink=emitted)
         changes = Transitions(store=store, event_sink=emitted, clock=clock, hold=leasing)
-        streams: Any = SimpleNamespace(afar=None)
+        streams: Any = SimpleNamespace(remote=None)
         rules = live(questions=QuestionBounds(timedelta(hours=1), 8))
         sessions: Any = SimpleNamespace(close_upstream=lambda session: None)
         runner = Runner(

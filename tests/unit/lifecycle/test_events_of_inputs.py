@@ -116,7 +116,7 @@ async def test_a_question_that_its_host_keeps_a_task_for_is_answered_when_that_i
     inputs.ask(kept)
     await idle(inputs)
     await desk.answers("input-1", '{"result":{"task":{"taskId":"theirs"}}}', host_task="theirs")
-    inputs.obey(await desk.now(), None)
+    inputs.forward_answers(await desk.now(), None)
     await idle(inputs)
     assert desk.told == [("input-1", "asked")]
     fetch = Asked()
@@ -127,7 +127,7 @@ async def test_a_question_that_its_host_keeps_a_task_for_is_answered_when_that_i
     inputs.ask(fetch)
     await idle(inputs)
     await desk.answers("input-2", ANSWER)
-    inputs.obey(await desk.now(), None)
+    inputs.forward_answers(await desk.now(), None)
     await idle(inputs)
     assert desk.told == [("input-1", "asked"), ("input-1", "answered")]
 

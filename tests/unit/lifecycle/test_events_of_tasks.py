@@ -21,7 +21,7 @@ from taskgate.telemetry.events import (
     TaskRecovered,
     TaskTransitioned,
 )
-from unit.lifecycle.turning import House, house, slot
+from unit.lifecycle.one_runner import House, house, slot
 
 __all__ = ["house", "slot"]
 

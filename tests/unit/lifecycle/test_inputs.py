@@ -139,7 +139,7 @@ async def test_a_question_that_was_written_though_the_store_could_not_tell_is_th
     await idle(inputs)
     [request] = (await world.now()).inputs
     assert asked.forgets
-    inputs.obey(await world.answer(request.key), None)
+    inputs.forward_answers(await world.answer(request.key), None)
     assert asked.replies == [ANSWER]
     await idle(inputs)
     assert (await world.now()).answers == {}
@@ -197,10 +197,10 @@ async def test_a_question_is_free_whose_stream_went_with_its_process(world: Worl
     asked = await world.now()
     claimed = advance(asked, InputClaimed(key="input-1", stream="there/1"), world.clock.now())
     assert await world.store.swap(claimed, expected=asked.revision)
-    inputs.free("input-1", "there/2")
+    inputs.release_claim("input-1", "there/2")
     await idle(inputs)
     assert await world.now() == claimed
-    inputs.free("input-1", "there/1")
+    inputs.release_claim("input-1", "there/1")
     await idle(inputs)
     assert (await world.now()).inputs[0].claimed_by is None
     inputs.close()

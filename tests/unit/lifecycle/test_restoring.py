@@ -147,7 +147,7 @@ async def test_what_is_not_to_be_put_back_is_anothers(world: World) -> None:
     await world.tick()
     head = world.head(record)
     assert await world.store.swap(after(head, Progressed(message="1/2")), expected=head.revision)
-    first.leasing.wrote(world.head(record))
+    first.leasing.on_stored(world.head(record))
     world.go_back()
     kept = world.store._tasks[record.id]
     kept.head = after(kept.head)

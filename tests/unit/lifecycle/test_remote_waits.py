@@ -11,7 +11,7 @@ from helpers.records import new_record
 from helpers.waiting import bounded, eventually
 from taskgate.domain.record import Lease, TaskRecord, evolve
 from taskgate.lifecycle import task_streams as module
-from taskgate.lifecycle.task_streams import AwaitsNotes, Heard, RemoteNotifications, RemoteWait
+from taskgate.lifecycle.task_streams import AwaitsNotes, RemoteNotifications, RemoteWait, WaitPosition
 from taskgate.streams.event_log import RETENTION
 from taskgate.streams.event_stream import ResumableEventStream
 from taskgate.streams.log_entries import StreamOrigin
@@ -29,7 +29,7 @@ class Street:
         self.a, self.b = (Replica(holder, self.log, self.others, self.clock) for holder in "ab")
         self.at_a, self.at_b = (RemoteNotifications(each.shared, clock=self.clock) for each in (self.a, self.b))
         self.task = new_record().id
-        self.at_a.speak(self.task)
+        self.at_a.begin(self.task)
         self.listenings: list[RemoteWait] = []
 
     def record(self, holder: str | None = "a") -> TaskRecord:
@@ -37,7 +37,7 @@ class Street:
         lease = None if holder is None else Lease(holder=holder, until=self.clock.now())
         return evolve(new_record(id=self.task), lease=lease)
 
-    def wait(self, heard: Heard | None = None) -> tuple[ResumableEventStream, RemoteWait]:
+    def wait(self, heard: WaitPosition | None = None) -> tuple[ResumableEventStream, RemoteWait]:
         """A stream that waits at b."""
         about = StreamOrigin(7, self.task, None if heard is None else heard.wait)
         feed = self.b.resumable.open("p", SseConnection(), about)
@@ -71,16 +71,16 @@ def heard_on(feed: ResumableEventStream) -> list[str]:
 
 async def test_notes_are_heard_where_the_task_is_waited_for(street: Street) -> None:
     feed, listening = street.wait()
-    assert not street.at_a.tell(street.task, "nobody waits yet")
+    assert not street.at_a.send(street.task, "nobody waits yet")
     assert listening.follow(street.record())
     await street.known()
     for number in range(100):
-        assert street.at_a.tell(street.task, str(number))
-    street.at_a.fall_silent(street.task)
+        assert street.at_a.send(street.task, str(number))
+    street.at_a.end(street.task)
     async with bounded():
-        await listening.last_words()
+        await listening.finish()
     assert heard_on(feed) == [str(number) for number in range(100)]
-    assert not street.at_a.tell(street.task, "over")
+    assert not street.at_a.send(street.task, "over")
 
 
 async def test_nothing_is_sent_where_the_task_runs_where_it_is_waited_for(street: Street) -> None:
@@ -88,7 +88,7 @@ async def test_nothing_is_sent_where_the_task_runs_where_it_is_waited_for(street
     assert not listening.follow(street.record("b"))
     assert not listening.follow(street.record(None))
     async with bounded():
-        await listening.last_words()
+        await listening.finish()
     assert street.said(AwaitsNotes) == 0
     assert ("notes" in str(street.log.streams)) is False
 
@@ -100,7 +100,7 @@ async def test_the_newest_wait_hears_a_note_and_no_other(street: Street) -> None
     two, second = street.wait()
     second.follow(street.record())
     await eventually(lambda: len(street.at_a._waits[street.task]) == 2)
-    street.at_a.tell(street.task, "1")
+    street.at_a.send(street.task, "1")
     await eventually(lambda: heard_on(two))
     assert (heard_on(one), heard_on(two)) == ([], ["1"])
 
@@ -109,13 +109,13 @@ async def test_a_wait_that_moved_hears_what_was_not_heard_before(street: Street)
     feed, listening = street.wait()
     listening.follow(street.record())
     await street.known()
-    street.at_a.tell(street.task, "1")
-    street.at_a.tell(street.task, "2")
+    street.at_a.send(street.task, "1")
+    street.at_a.send(street.task, "2")
     await eventually(lambda: heard_on(feed) == ["1", "2"])
     await listening.close()
-    street.at_a.tell(street.task, "3")
-    street.at_a.tell(street.task, "4")
-    moved, goes_on = street.wait(Heard(feed.name, listening._place, ahead=1))
+    street.at_a.send(street.task, "3")
+    street.at_a.send(street.task, "4")
+    moved, goes_on = street.wait(WaitPosition(feed.name, listening._place, ahead=1))
     goes_on.follow(street.record())
     await eventually(lambda: heard_on(moved))
     assert heard_on(moved) == ["4"]
@@ -123,12 +123,12 @@ async def test_a_wait_that_moved_hears_what_was_not_heard_before(street: Street)
 
 async def test_a_wait_that_moved_to_where_the_task_runs_hears_it_the_same_way(street: Street) -> None:
     street.at_a._on_moved_away(SESSION, StreamOrigin(7, street.task, "p1-0"))
-    street.at_a.tell(street.task, "1")
+    street.at_a.send(street.task, "1")
     feed = street.a.resumable.open("p", SseConnection(), StreamOrigin(7, street.task, "p1-0"))
-    listening = street.at_a.listen(street.a.resumable, feed, SESSION, Heard("p1-0"))
+    listening = street.at_a.listen(street.a.resumable, feed, SESSION, WaitPosition("p1-0"))
     street.listenings.append(listening)
     assert listening.follow(street.record("a"))
-    street.at_a.tell(street.task, "2")
+    street.at_a.send(street.task, "2")
     await eventually(lambda: heard_on(feed) == ["1", "2"])
 
 
@@ -136,33 +136,33 @@ async def test_whoever_takes_the_task_over_is_asked_for_its_notes(street: Street
     feed, listening = street.wait()
     listening.follow(street.record())
     await street.known()
-    street.at_a.tell(street.task, "1")
-    street.at_a.fall_silent(street.task)
+    street.at_a.send(street.task, "1")
+    street.at_a.end(street.task)
     street.clock.advance(timedelta(seconds=1))
-    street.at_b.speak(street.task)
+    street.at_b.begin(street.task)
     assert listening.follow(street.record("b"))
-    assert street.at_b.tell(street.task, "2")
+    assert street.at_b.send(street.task, "2")
     await eventually(lambda: heard_on(feed) == ["1", "2"])
 
 
 async def test_who_does_not_run_the_task_says_so(street: Street, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "LAST_WORDS", 15.0)
-    street.at_a.fall_silent(street.task)
+    monkeypatch.setattr(module, "LAST_NOTES", 15.0)
+    street.at_a.end(street.task)
     _, listening = street.wait()
     listening.follow(street.record())
     async with bounded():
-        await listening.last_words()
+        await listening.finish()
 
 
 async def test_whoever_does_not_answer_is_waited_for_no_longer_than_that(
     street: Street, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "LAST_WORDS", 0.01)
+    monkeypatch.setattr(module, "LAST_NOTES", 0.01)
     street.others.deaf = True
     _, listening = street.wait()
     listening.follow(street.record())
     async with bounded():
-        await listening.last_words()
+        await listening.finish()
 
 
 async def test_a_wait_of_which_nothing_is_heard_any_more_counts_no_longer(street: Street) -> None:
@@ -170,9 +170,9 @@ async def test_a_wait_of_which_nothing_is_heard_any_more_counts_no_longer(street
     listening.follow(street.record())
     await street.known()
     await listening.close()
-    assert street.at_a.tell(street.task, "1")
+    assert street.at_a.send(street.task, "1")
     street.clock.advance(RETENTION + timedelta(seconds=1))
-    assert not street.at_a.tell(street.task, "2")
+    assert not street.at_a.send(street.task, "2")
 
 
 async def test_a_store_that_does_not_answer_is_asked_again(street: Street, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -183,5 +183,5 @@ async def test_a_store_that_does_not_answer_is_asked_again(street: Street, monke
     await eventually(lambda: street.log.calls.count("read") > 2)
     street.log.down = False
     await street.known()
-    street.at_a.tell(street.task, "1")
+    street.at_a.send(street.task, "1")
     await eventually(lambda: heard_on(feed) == ["1"])

@@ -11,7 +11,7 @@ from taskgate.domain.events import InputAnswered, InputRequested
 from taskgate.domain.record import TaskRecord, TaskStatus
 from taskgate.errors import QueueFull, StoreUnavailable, UpstreamFailed, UpstreamReason
 from taskgate.telemetry.events import TaskRecovered
-from unit.lifecycle.turning import House, fault, house, slot
+from unit.lifecycle.one_runner import House, fault, house, slot
 
 __all__ = ["house", "slot"]
 

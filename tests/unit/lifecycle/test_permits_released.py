@@ -10,7 +10,7 @@ from taskgate.admission.concurrency import Permit
 from taskgate.domain.events import CancelRequested
 from taskgate.domain.record import TaskRecord, TaskStatus
 from taskgate.stores.open import open_store
-from unit.lifecycle.turning import House, house, slot
+from unit.lifecycle.one_runner import House, house, slot
 
 __all__ = ["house", "slot"]
 

@@ -24,8 +24,8 @@ from taskgate.telemetry.request_context import RequestContext, current, in_reque
 from unit.admission.coalescing_desk import call
 from unit.admission.live_rules import rules
 from unit.gateway.modern.test_inflight_calls import Errand
+from unit.lifecycle import one_runner
 from unit.lifecycle import test_task_service as making
-from unit.lifecycle import turning
 
 TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
@@ -129,15 +129,15 @@ async def test_a_task_that_equal_calls_share_is_made_by_the_first_of_them(servic
 
 
 @pytest.fixture
-async def house(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[turning.House]:
-    monkeypatch.setattr(turning.turns, "POSITIONS_EVERY", 0.0)
-    house = turning.House(await open_store("memory", None))
+async def house(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[one_runner.House]:
+    monkeypatch.setattr(one_runner.turns, "POSITIONS_EVERY", 0.0)
+    house = one_runner.House(await open_store("memory", None))
     house.runner.open()
     yield house
     await house.runner.stop()
 
 
-def met(house: turning.House) -> list[RequestContext | None]:
+def met(house: one_runner.House) -> list[RequestContext | None]:
     """The visits in which the server is called from now on."""
     request_contexts: list[RequestContext | None] = []
     call = house.server.call
@@ -150,7 +150,7 @@ def met(house: turning.House) -> list[RequestContext | None]:
     return request_contexts
 
 
-async def test_the_call_of_a_task_runs_behind_the_request_that_made_it(house: turning.House) -> None:
+async def test_the_call_of_a_task_runs_behind_the_request_that_made_it(house: one_runner.House) -> None:
     request_contexts, request_context = met(house), visiting(trace=TRACE)
     with in_request(request_context):
         record = await house.start()
@@ -172,7 +172,7 @@ class Large:
     """What stands for a message of megabytes."""
 
 
-async def test_the_call_of_a_task_does_not_keep_the_message_of_its_request(house: turning.House) -> None:
+async def test_the_call_of_a_task_does_not_keep_the_message_of_its_request(house: one_runner.House) -> None:
     """Which may have megabytes, while the call may last for hours."""
     request_context, large = visiting(), Large()
     request_context.message, gone = large, weakref.ref(large)  # type: ignore[assignment]
@@ -186,7 +186,7 @@ async def test_the_call_of_a_task_does_not_keep_the_message_of_its_request(house
     await house.ended(record)
 
 
-async def test_the_call_of_an_earlier_process_runs_in_a_visit_of_its_own(house: turning.House) -> None:
+async def test_the_call_of_an_earlier_process_runs_in_a_visit_of_its_own(house: one_runner.House) -> None:
     request_contexts = met(house)
     record = await house.recover(new_record(trace=TRACE))
     house.server.answer.set_result("{}")
@@ -204,7 +204,7 @@ async def test_the_call_of_an_earlier_process_runs_in_a_visit_of_its_own(house: 
     assert request_context.span.traceparent == TRACE
 
 
-async def test_what_was_not_traced_has_no_span_to_point_at_later(house: turning.House) -> None:
+async def test_what_was_not_traced_has_no_span_to_point_at_later(house: one_runner.House) -> None:
     request_contexts = met(house)
     record = await house.recover(after(new_record(reruns=1), Dispatched()))
     house.server.answer.set_result("{}")

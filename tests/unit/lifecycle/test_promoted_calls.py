@@ -66,7 +66,7 @@ class House:
     def __init__(self, store: Store) -> None:
         self.clock, self.store = ManualClock(), store
         changes = Transitions(store=store, event_sink=RecordedEvents(), clock=self.clock)
-        streams = SimpleNamespace(afar=None)
+        streams = SimpleNamespace(remote=None)
         dialect, rules = LegacyDownstream("1"), live(questions=QuestionBounds(timedelta(hours=1), 8))
         listeners = TaskListeners(transitions=changes, streams=streams, dialect=dialect, live=rules)  # type: ignore[arg-type]
         self.runner = Runner(

@@ -13,7 +13,7 @@ from helpers.waiting import bounded, eventually
 from taskgate.admission.concurrency import BulkheadSettings, Permit
 from taskgate.domain.events import CancelRequested
 from taskgate.domain.record import TaskRecord, TaskStatus
-from unit.lifecycle.turning import House, fault, house, slot
+from unit.lifecycle.one_runner import House, fault, house, slot
 
 __all__ = ["house", "slot"]
 

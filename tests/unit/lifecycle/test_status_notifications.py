@@ -72,11 +72,11 @@ class Streams:
     def __init__(self, session: Session, feed: EventStream) -> None:
         self._session, self._feed = session, feed
 
-    def asking(self, origin: Any) -> tuple[EventStream, Session] | None:
+    def question_stream(self, origin: Any) -> tuple[EventStream, Session] | None:
         mine = origin.host_session == self._session.id and not self._feed.is_closed
         return (self._feed, self._session) if mine else None
 
-    def tell_session(self, origin: Any, message: str) -> bool:
+    def send_to_session(self, origin: Any, message: str) -> bool:
         return origin.host_session == self._session.id and self._feed.send(message)
 
 

@@ -13,7 +13,7 @@ from taskgate.lifecycle import checkpoints
 from taskgate.lifecycle import inputs as question_inputs
 from taskgate.lifecycle.checkpoints import UNSEALED, AskedQuestion, CallCheckpoint
 from taskgate.lifecycle.inputs import MAX_NAME
-from unit.lifecycle.keeping_calls import FIRST, SECOND, THIRD, Seeing, call_checkpoint, hasty, kept, named
+from unit.lifecycle.checkpointed_calls import FIRST, SECOND, THIRD, Seeing, call_checkpoint, hasty, kept, named
 from unit.lifecycle.test_inputs import ANSWER, World, idle, world
 
 __all__ = ["hasty", "world"]
@@ -76,7 +76,7 @@ async def test_an_answer_stays_until_its_server_has_it_and_then_neither_it_nor_t
     await kept(world, inputs, FIRST)
     inputs.ask(asked)
     await idle(inputs)
-    inputs.obey(await world.answer("input-1"), None)
+    inputs.forward_answers(await world.answer("input-1"), None)
     await idle(inputs)
     assert asked.replies == [ANSWER]
     assert (await world.now()).answers == {"input-1": ANSWER}
@@ -95,7 +95,7 @@ async def test_until_the_newest_place_is_written_the_one_before_knows_what_was_a
     await kept(world, inputs, FIRST)
     inputs.ask(asked)
     await idle(inputs)
-    inputs.obey(await world.answer("input-1"), None)
+    inputs.forward_answers(await world.answer("input-1"), None)
     await idle(inputs)
     # The server has the answer, but that cannot be written, and it asks something else meanwhile.
     world.store.failing = {"swap"}
@@ -121,7 +121,7 @@ async def test_more_answers_than_may_be_kept_are_taken_for_arrived(
     await kept(world, inputs, FIRST)
     inputs.ask(asked)
     await idle(inputs)
-    inputs.obey(await world.answer("input-1"), None)
+    inputs.forward_answers(await world.answer("input-1"), None)
     await idle(inputs)
     record = await world.now()
     assert (record.answers, record.checkpoint is not None) == ({}, True)
@@ -138,7 +138,7 @@ async def test_while_a_question_without_a_name_is_open_nothing_is_kept(world: Wo
     inputs.on_checkpoint(SECOND, UNSEALED)
     await idle(inputs)
     assert (await world.now()).checkpoint is None
-    inputs.obey(await world.answer("input-1"), None)
+    inputs.forward_answers(await world.answer("input-1"), None)
     await idle(inputs)
     assert (await world.now()).answers == {}
     await kept(world, inputs, THIRD)
@@ -182,9 +182,9 @@ async def test_of_a_task_that_has_ended_nothing_is_kept(world: World) -> None:
 
 async def test_a_call_that_is_given_up_for_a_new_one_is_kept_no_more(world: World) -> None:
     inputs = world.inputs()
-    inputs.sink()
+    inputs.drop_checkpoint()
     await kept(world, inputs, FIRST)
-    inputs.sink()
+    inputs.drop_checkpoint()
     assert not inputs.is_kept
     await idle(inputs)
     assert (await world.now()).checkpoint is None

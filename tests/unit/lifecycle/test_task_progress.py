@@ -49,9 +49,9 @@ class SlowChanges:
 class Streams:
     """Nobody listens."""
 
-    afar = None
+    remote = None
 
-    def tell(self, origin: TaskOrigin, message: str) -> bool:
+    def send(self, origin: TaskOrigin, message: str) -> bool:
         return False
 
 

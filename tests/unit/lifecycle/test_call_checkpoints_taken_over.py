@@ -7,7 +7,7 @@ from taskgate.domain.events import CheckpointSaved
 from taskgate.domain.machine import advance
 from taskgate.domain.record import SealedCheckpoint
 from taskgate.lifecycle.checkpoints import UNSEALED, AskedQuestion, CallCheckpoint
-from unit.lifecycle.keeping_calls import FIRST, SECOND, hasty, kept, named
+from unit.lifecycle.checkpointed_calls import FIRST, SECOND, hasty, kept, named
 from unit.lifecycle.test_inputs import ANSWER, World, idle, world
 
 __all__ = ["hasty", "world"]
@@ -34,7 +34,7 @@ ONE, TWO = (AskedQuestion(f'"{number}"', "elicitation/create", f"input-{number}"
 async def test_a_question_that_is_asked_anew_is_the_one_of_the_record(world: World) -> None:
     found = await taken(world, ONE, TWO)
     inputs, asked = world.inputs(), named('"2"')
-    expected = inputs.stand(await world.now(), found, UNSEALED)
+    expected = inputs.resume_at(await world.now(), found, UNSEALED)
     assert ({key: question.method for key, question in expected.items()}, inputs.is_kept) == (
         {'"1"': "elicitation/create", '"2"': "elicitation/create"},
         True,
@@ -42,8 +42,8 @@ async def test_a_question_that_is_asked_anew_is_the_one_of_the_record(world: Wor
     inputs.ask(asked)
     await idle(inputs)
     assert len((await world.now()).inputs) == 2
-    assert inputs.find("input-2") is asked
-    inputs.obey(await world.answer("input-2"), None)
+    assert inputs.find_question("input-2") is asked
+    inputs.forward_answers(await world.answer("input-2"), None)
     assert asked.replies == [ANSWER]
     # The other is known as well, though its server has not asked it anew yet.
     assert [each.key for each in (await kept(world, inputs, SECOND)).asked] == ['"1"']
@@ -54,7 +54,7 @@ async def test_a_question_that_is_asked_anew_is_the_one_of_the_record(world: Wor
 async def test_an_answer_that_was_there_is_given_as_soon_as_its_question_is_asked_anew(world: World) -> None:
     found = await taken(world, ONE, TWO, answered=True)
     inputs, asked = world.inputs(), named('"1"')
-    assert set(inputs.stand(await world.now(), found, UNSEALED)) == {'"1"', '"2"'}
+    assert set(inputs.resume_at(await world.now(), found, UNSEALED)) == {'"1"', '"2"'}
     inputs.ask(asked)
     await idle(inputs)
     assert asked.replies == [ANSWER]
@@ -64,7 +64,7 @@ async def test_an_answer_that_was_there_is_given_as_soon_as_its_question_is_aske
 async def test_what_nobody_waits_for_any_more_is_not_asked_anew_and_is_refused_if_it_is(world: World) -> None:
     found = await taken(world, ONE, TWO)
     inputs = world.inputs()
-    inputs.stand(await world.now(), found, UNSEALED)
+    inputs.resume_at(await world.now(), found, UNSEALED)
     record = await world.answer("input-1")
     gone = advance(
         record, CheckpointSaved(checkpoint=record.checkpoint, delivered=frozenset({"input-1"})), world.clock.now()
@@ -76,7 +76,7 @@ async def test_what_nobody_waits_for_any_more_is_not_asked_anew_and_is_refused_i
     await idle(inputs)
     assert (asked.replies, len(inputs._slots)) == (["refused"], 0)
     again = world.inputs()
-    assert set(again.stand(await world.now(), found, UNSEALED)) == {'"2"'}
+    assert set(again.resume_at(await world.now(), found, UNSEALED)) == {'"2"'}
     again.close()
     inputs.close()
 
@@ -84,7 +84,7 @@ async def test_what_nobody_waits_for_any_more_is_not_asked_anew_and_is_refused_i
 async def test_a_question_that_nobody_can_ask_anew_is_withdrawn(world: World) -> None:
     found = await taken(world, ONE)
     inputs = world.inputs()
-    inputs.stand(await world.now(), found, UNSEALED)
+    inputs.resume_at(await world.now(), found, UNSEALED)
     await idle(inputs)
     assert [request.key for request in (await world.now()).inputs] == ["input-1"]
     inputs.close()
@@ -93,7 +93,7 @@ async def test_a_question_that_nobody_can_ask_anew_is_withdrawn(world: World) ->
 async def test_a_question_that_its_server_does_not_ask_anew_has_its_time_and_no_more(world: World) -> None:
     found = await taken(world, ONE, TWO)
     inputs = world.inputs(wait=0.02)
-    inputs.stand(await world.now(), found, UNSEALED)
+    inputs.resume_at(await world.now(), found, UNSEALED)
     async with asyncio.timeout(10):
         while (await world.now()).inputs:
             await asyncio.sleep(0)
@@ -104,7 +104,7 @@ async def test_a_question_that_its_server_does_not_ask_anew_has_its_time_and_no_
 async def test_a_question_that_is_withdrawn_after_it_was_asked_anew_is_withdrawn_in_the_record(world: World) -> None:
     found = await taken(world, ONE, TWO)
     inputs, asked = world.inputs(), named('"1"')
-    inputs.stand(await world.now(), found, UNSEALED)
+    inputs.resume_at(await world.now(), found, UNSEALED)
     inputs.ask(asked)
     await idle(inputs)
     for forget in asked.forgets:
