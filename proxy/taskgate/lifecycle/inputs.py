@@ -4,9 +4,9 @@ requests, and passes the stored answers to the server.
 The record is the mailbox: any process may deliver a question (`input_delivery`) and receive its
 answer (`result_wait`). A question goes through these steps:
 
-    server asks      →  `ask`: InputRequested in the record     status input_required
-    host answers     →  InputAnswered in the record             by any process
-    `forward_answers` →  the server gets the answer              AnswerForwarded
+    server asks        →  `ask`: InputRequested in the record     status input_required
+    host answers       →  InputAnswered in the record             by any process
+    `forward_answers`  →  the server gets the answer              AnswerForwarded
 
 Every question ends in one of these ways. The server gets an answer, or a refusal (too many, too
 large, no answer in time). Or the server withdraws it, or its call ends. A host may also answer with

@@ -344,13 +344,12 @@ class Runner:
             request_context = RequestContext("", "", "", "")
             request_context.span = stored_span(record.trace)
         request_context.mount, request_context.task, request_context.background = run.owner.mount, run.id, True
-        # The callbacks too: a context holds its RequestContext, and that its message.
+        # The callback too: a context holds its RequestContext, and that its message.
         with in_request(request_context):
             run.task = asyncio.get_running_loop().create_task(work)
-            run.task.add_done_callback(partial(self._forget, run))
-            run.task.add_done_callback(lambda _: release())
+            run.task.add_done_callback(partial(self._forget, run, release))
 
-    def _forget(self, run: TaskRun, _: "asyncio.Task[None]") -> None:
+    def _forget(self, run: TaskRun, release: Callable[[], None], _: "asyncio.Task[None]") -> None:
         """Handle the end of a run."""
         if run.is_left:
             self.left.add(run.id)
@@ -362,6 +361,7 @@ class Runner:
             self._leasing.end(run)
         del self._runs[run.id]
         self._change.set()
+        release()
 
     # --- changes that others make -------------------------------------------------------------------------------------
 

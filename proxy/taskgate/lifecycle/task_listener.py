@@ -7,11 +7,11 @@ A server sends messages while it works on a call. Each goes where it belongs:
 - questions: into the record as input requests (`inputs`);
 - checkpoints: into the record (`checkpoints`).
 
-`Runner` creates a listener for each run, from the shared `TaskListeners`. `TaskRun` gives it to
-the upstream session, which calls the methods of `CallListener`. `Runner` and `TaskRun` call the
-others. A listener ends with `close`, when the call is over here, or with
-`leave`, when the run is stopped. `leave` also decides whether the call is *left*: it goes on at its
-server, and another process resumes it from the checkpoint in the record.
+`Runner` creates a listener for each run, from the shared `TaskListeners`. `TaskRun` gives it to the
+upstream session, which calls the methods of `CallListener`. `Runner` and `TaskRun` call the others.
+A listener ends with `close`, when the call is over here, or with `leave`, when the run is stopped.
+`leave` also decides whether the call is *left*: it goes on at its server, and another process
+resumes it from the checkpoint in the record.
 
 A checkpoint is of one of two kinds (`checkpoints`). At its server, the call has a resume point.
 Between two *rounds*, the server has asked questions and expects a new request with the answers.

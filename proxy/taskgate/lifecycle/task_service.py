@@ -262,7 +262,7 @@ class TaskService:
     ) -> _NewTask:
         """Make the record of a new task, not sent yet, that this process is to run."""
         now, rules, standing = self._clock.now(), self._live.current, self._standings.of(caller)
-        override, request = standing.override, current()
+        override, request, host_session = standing.override, current(), place.host_session
         ttl = decision.clamp_ttl(intent.ttl, None if override is None else override.ttl_max)
         record = TaskRecord(
             id=urlsafe_b64encode(self._entropy.token(ID_BYTES)).decode(),
@@ -270,9 +270,9 @@ class TaskService:
             call=ToolCall(
                 tool=intent.tool,
                 peer=place.peer,
-                host_session=place.host_session,
+                host_session=host_session,
                 # Without a host session no stream could carry progress with this token.
-                progress_token=None if place.host_session is None else intent.progress_token,
+                progress_token=None if host_session is None else intent.progress_token,
                 params=intent.stored_params,
             ),
             status=TaskStatus.WORKING,

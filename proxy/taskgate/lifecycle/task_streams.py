@@ -3,13 +3,13 @@
 A notification goes out on one stream or none (H-LEG-8). That is the stream of a `tasks/result`,
 else a GET stream of the session that created the task (AMB-20), here or at another replica. The
 stream's caller must be allowed to read the task. `TaskListener` sends progress and log messages with
-`send`, `StatusNotifier` sends status notifications with `send_to_session`. `ResultWaiter` registers the
-streams of `tasks/result` with `result`.
+`send`, `StatusNotifier` sends status notifications with `send_to_session`. `ResultWaiter` registers
+the streams of `tasks/result` with `result`.
 
-With replicas, a host may wait for a task's result (`tasks/result`) at a replica that does not run the task. A
-*wait* is one such wait of a host, and has a name. A *note* is one notification of the task. The
-waiting replica announces the wait over the cluster bus. The running replica appends notes to a
-shared log of the wait, which the waiting one reads:
+With replicas, a host may wait for a task's result (`tasks/result`) at a replica that does not run
+the task. A *wait* is one such wait of a host, and has a name. A *note* is one notification of the
+task. The waiting replica announces the wait over the cluster bus. The running replica appends notes
+to a shared log of the wait, which the waiting one reads:
 
     waiting:  AwaitsNotes(task, session, wait, is_new)   bus, repeated every SAID_AGAIN seconds
     running:  append to the log `<wait>/notes`           shared log of event streams
@@ -266,7 +266,7 @@ class RemoteNotifications:
 
         `position` is given if the wait began at another replica.
         """
-        return RemoteWait(self._shared, self._on_announced, _Stream(resumable, feed, session), position)
+        return RemoteWait(self._shared, self._on_announced, resumable, feed, session, position)
 
 
 class WaitPosition(NamedTuple):
@@ -282,19 +282,11 @@ class WaitPosition(NamedTuple):
     ahead: int = 0
 
 
-class _Stream(NamedTuple):
-    """A stream on which a host waits for a task, and its session."""
-
-    resumable: ResumableStreams
-    feed: ResumableEventStream
-    session: str
-
-
 class RemoteWait:
     """One wait of a host at this replica, for a task that runs elsewhere or may later.
 
-    It reads the log only from the moment that the task runs at another replica. `awaited` is called
-    in place of a bus message if the task runs in this process.
+    It reads the log only from the moment that the task runs at another replica. `on_announced` is
+    called in place of a bus message if the task runs in this process.
 
     - `_wait`, `_place`, `_ahead`: as in `WaitPosition`, at present.
     - `_has_moved`: whether the wait began at another replica.
@@ -307,15 +299,17 @@ class RemoteWait:
     def __init__(
         self,
         shared: SharedResumableStreams,
-        awaited: Callable[[AwaitsNotes, str], None],
-        stream: _Stream,
+        on_announced: Callable[[AwaitsNotes, str], None],
+        resumable: ResumableStreams,
+        feed: ResumableEventStream,
+        session: str,
         position: WaitPosition | None,
     ) -> None:
         self._shared = shared
-        self._on_announced = awaited
-        self._resumable, self._feed, self._session = stream
+        self._on_announced = on_announced
+        self._resumable, self._feed, self._session = resumable, feed, session
         self._has_moved = position is not None
-        self._wait, self._place, self._ahead = position or WaitPosition(stream.feed.name)
+        self._wait, self._place, self._ahead = position or WaitPosition(feed.name)
         self._holder: str | None = None
         self._task: TaskId | None = None
         self._is_new = False
