@@ -26,7 +26,7 @@ from taskgate.domain.record import OwnerKey
 from taskgate.errors import MalformedMessage, UnparsableMessage
 from taskgate.gateway.calls import Calls
 from taskgate.gateway.eras import HostRequest
-from taskgate.lifecycle.result_wait import ResultWaiter
+from taskgate.lifecycle.input_delivery import InputDelivery
 from taskgate.lifecycle.runner import Runner
 from taskgate.protocol.host_requests import (
     AnswerInput,
@@ -55,14 +55,14 @@ class ClientNotifications:
     def __init__(
         self,
         *,
-        following: ResultWaiter,
+        offers: InputDelivery,
         calls: Calls,
         runner: Runner,
         dialect: LegacyDownstream,
         bus: ClusterBus | None = None,
     ) -> None:
         self._bus = bus
-        self._following = following
+        self._offers = offers
         self._calls = calls
         self._runner = runner
         self._dialect = dialect
@@ -84,7 +84,7 @@ class ClientNotifications:
                 mount = host_session.mount.name
                 # Before the answer is stored: the server gets it on behalf of the caller who gave it.
                 self._runner.answers(caller.owners(mount), intent.task, caller)
-                await self._following.answer(caller, mount, intent)
+                await self._offers.answer(caller, mount, intent)
             case ReportProgress() as intent:
                 self._tell_progress(caller, host_session, intent)
             case NotifyServer(notification=notification):

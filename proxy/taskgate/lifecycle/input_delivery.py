@@ -1,16 +1,16 @@
-"""The delivery of input requests to hosts: `InputDelivery`.
+"""The delivery of input requests to legacy hosts, and of their answers: `InputDelivery`.
 
 An input request is in the task's record. Before it is sent on a stream, the stream's claim is
 written into the record: only the process whose write succeeds sends it. So a request is on one
 stream at a time (H-LEG-8). The request then is an *offer* of that stream, which ends in one of
 three ways:
 
-- a host answers: `answering` surrounds the write of the answer;
+- a host answers, with another POST request: `answer` writes the answer into the record;
 - the request no longer waits (answered elsewhere, withdrawn): `settle` sends a withdrawal;
 - the stream ends: `give_back` removes the claim, and another stream may deliver the request.
 
-`StatusNotifier` and `ResultWaiter` choose the stream, and call these methods. `inputs` stores the
-requests.
+`StatusNotifier` and `ResultWaiter` choose the stream. `ClientNotifications` calls `answer`. `inputs`
+stores the requests, and forwards the answers to the server.
 """
 
 import asyncio
@@ -20,12 +20,18 @@ from functools import partial
 from itertools import count
 from typing import NamedTuple
 
-from taskgate.domain.events import InputClaimed, TaskEvent
+from taskgate.admission.access import AccessControl
+from taskgate.auth.context import AuthContext
+from taskgate.clock import Clock
+from taskgate.domain.events import InputAnswered, InputClaimed, InputDeferred, TaskEvent
 from taskgate.domain.record import InputRequest, OwnerKey, TaskId, TaskRecord
 from taskgate.domain.versions import Peer
 from taskgate.lifecycle.transitions import Transitions
+from taskgate.protocol.host_requests import AnswerInput
 from taskgate.protocol.legacy.downstream import LegacyDownstream
+from taskgate.protocol.vocabulary import TASKS_RESULT
 from taskgate.sessions.questions import WITHDRAWN
+from taskgate.stores.base import TaskStore
 from taskgate.streams.event_stream import EventStream
 from taskgate.system.background import Background
 
@@ -44,8 +50,20 @@ class _Offer(NamedTuple):
 class InputDelivery:
     """The input requests on streams of this process. `holder` is the name of the process."""
 
-    def __init__(self, *, holder: str, transitions: Transitions, dialect: LegacyDownstream) -> None:
+    def __init__(
+        self,
+        *,
+        holder: str,
+        store: TaskStore,
+        transitions: Transitions,
+        access: AccessControl,
+        dialect: LegacyDownstream,
+        clock: Clock,
+    ) -> None:
         self._holder = holder
+        self._store = store
+        self._access = access
+        self._clock = clock
         self._transitions = transitions
         self._dialect = dialect
         self._numbers = count(1)
@@ -78,6 +96,32 @@ class InputDelivery:
             elif offer is not None:
                 self._offers[place] = offer
             raise
+
+    async def answer(self, caller: AuthContext, mount: str, given: AnswerInput) -> None:
+        """Store the answer to a question of a caller's task. The first counts, whichever session
+        sends it.
+
+        An answer to a question that is answered, withdrawn, foreign or unknown has no effect, and
+        the sender cannot tell which it was. Raises StoreUnavailable.
+        """
+        for owner in caller.owners(mount):
+            record = await self._store.load(owner, given.task, now=self._clock.now())
+            if record is not None and self._access.is_allowed(caller, mount, TASKS_RESULT, record.call.tool):
+                if not record.has_asked(given.key):
+                    self._transitions.unasked(owner)
+                with self.answering(given.task, given.key):
+                    await self._transitions.make(owner, given.task, lambda now: self._answered(now, given))
+
+    def _answered(self, record: TaskRecord, given: AnswerInput) -> TaskEvent:
+        """Return the event for an answer.
+
+        A host may answer with the handle of a task of its own, if the question allows that. Then
+        the input request stays open until that task has ended.
+        """
+        asked = next((each.params for each in record.inputs if each.key == given.key), "")
+        if given.host_task is not None and self._dialect.wants_task(asked):
+            return InputDeferred(key=given.key, response=given.answer, deferred_to=given.host_task)
+        return InputAnswered(key=given.key, response=given.answer)
 
     def settle(self, task: TaskId, record: TaskRecord | None) -> None:
         """Withdraw, on their streams, the requests of a task that its newest record no longer has.

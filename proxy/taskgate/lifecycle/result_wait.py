@@ -1,8 +1,7 @@
 """The wait of a legacy host for the result of a task: `ResultWaiter`, for `tasks/result`.
 
 `TaskRequests` calls `outcome`, which waits until the task has ended. A host that accepts an
-event stream gets one, which also delivers the task's questions and notifications. The host answers
-a question with another POST request, which reaches `answer`.
+event stream gets one, which also delivers the task's questions and notifications.
 
 A host that lost the stream may resume it with a GET request. Then `GetRequests` calls:
 
@@ -19,20 +18,16 @@ from functools import partial
 from logging import getLogger
 from typing import Final, NamedTuple
 
-from taskgate.admission.access import AccessControl
 from taskgate.admission.lookups import Lookups
 from taskgate.auth.context import AuthContext
 from taskgate.clock import Clock
-from taskgate.domain.events import InputAnswered, InputDeferred, TaskEvent
 from taskgate.domain.record import TaskId, TaskRecord
 from taskgate.domain.versions import Peer
 from taskgate.errors import AuthReason, Draining, GatewayError, TaskNotFound, Unauthenticated
 from taskgate.lifecycle.input_delivery import InputDelivery
 from taskgate.lifecycle.retrievals import Retrievals
 from taskgate.lifecycle.task_streams import RemoteWait, TaskStreams, WaitPosition, origin_of
-from taskgate.lifecycle.transitions import Transitions
 from taskgate.protocol.faults import fault
-from taskgate.protocol.host_requests import AnswerInput
 from taskgate.protocol.legacy.downstream import LegacyDownstream
 from taskgate.protocol.vocabulary import TASKS_RESULT
 from taskgate.sessions.host_session import HostSession
@@ -62,7 +57,7 @@ class Moved(NamedTuple):
 
 
 class ResultWaiter:
-    """The waits for results in this process, and the receiver of answers.
+    """The waits for results in this process, and the streams of them.
 
     `_waits` are the streams of waits, each with the record as it was at the start. `_waiting` are
     the scopes that end a wait early. `_left` is the retry delay that `leave` was given; None before.
@@ -72,20 +67,16 @@ class ResultWaiter:
         self,
         *,
         store: TaskStore,
-        transitions: Transitions,
         retrievals: Retrievals,
         lookups: Lookups,
-        access: AccessControl,
         streams: TaskStreams,
         offers: InputDelivery,
         dialect: LegacyDownstream,
         clock: Clock,
     ) -> None:
         self._store = store
-        self._transitions = transitions
         self._retrievals = retrievals
         self._lookups = lookups
-        self._access = access
         self._streams = streams
         self._offers = offers
         self._dialect = dialect
@@ -202,32 +193,6 @@ class ResultWaiter:
         if waiting is not None:
             record = await self._lookups.reload(waiting)
             await self._offer(record, feed, peer)
-
-    async def answer(self, caller: AuthContext, mount: str, given: AnswerInput) -> None:
-        """Store the answer to a question of a caller's task. The first counts, whichever session
-        sends it.
-
-        An answer to a question that is answered, withdrawn, foreign or unknown has no effect, and
-        the sender cannot tell which it was. Raises StoreUnavailable.
-        """
-        for owner in caller.owners(mount):
-            record = await self._store.load(owner, given.task, now=self._clock.now())
-            if record is not None and self._access.is_allowed(caller, mount, TASKS_RESULT, record.call.tool):
-                if not record.has_asked(given.key):
-                    self._transitions.unasked(owner)
-                with self._offers.answering(given.task, given.key):
-                    await self._transitions.make(owner, given.task, lambda now: self._answered(now, given))
-
-    def _answered(self, record: TaskRecord, given: AnswerInput) -> TaskEvent:
-        """Return the event for an answer.
-
-        A host may answer with the handle of a task of its own, if the question allows that. Then
-        the input request stays open until that task has ended.
-        """
-        asked = next((each.params for each in record.inputs if each.key == given.key), "")
-        if given.host_task is not None and self._dialect.wants_task(asked):
-            return InputDeferred(key=given.key, response=given.answer, deferred_to=given.host_task)
-        return InputAnswered(key=given.key, response=given.answer)
 
     async def _follow(
         self,

@@ -226,7 +226,9 @@ async def build_runtime(
         shared_resumable.connect(sessions.get)
         remote_notifications = RemoteNotifications(shared_resumable, clock=clock)
     streams = TaskStreams(sessions=sessions, access=access, open=open_streams, remote=remote_notifications)
-    offers = InputDelivery(holder=holder, transitions=transitions, dialect=dialect)
+    offers = InputDelivery(
+        holder=holder, store=store, transitions=transitions, access=access, dialect=dialect, clock=clock
+    )
     of_runs = transitions
     if leasing is not None:
         # Calls that run here change no task of another process.
@@ -282,10 +284,8 @@ async def build_runtime(
     modern_dialect = ModernDownstream(__version__, mounts.is_server_named)
     following = ResultWaiter(
         store=store,
-        transitions=transitions,
         retrievals=retrievals,
         lookups=lookups,
-        access=access,
         streams=streams,
         offers=offers,
         dialect=dialect,
@@ -325,9 +325,7 @@ async def build_runtime(
             calls=calls,
             task_requests=task_requests,
             results=following,
-            notifications=ClientNotifications(
-                following=following, calls=calls, runner=runner, dialect=dialect, bus=bus
-            ),
+            notifications=ClientNotifications(offers=offers, calls=calls, runner=runner, dialect=dialect, bus=bus),
             denied=denied,
             get_requests=GetRequests(listening=listening, following=following, shared=shared_resumable),
         ),

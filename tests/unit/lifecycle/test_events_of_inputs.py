@@ -36,14 +36,20 @@ class Desk(World):
         self.changes = Transitions(store=store, event_sink=self.emitted, clock=self.clock)  # type: ignore[arg-type]
         self.retrievals = Retrievals(transitions=self.changes, event_sink=self.emitted, clock=self.clock)
         guard, nothing = Guard(store, self.clock, RecordedEvents()), None
-        self.following = ResultWaiter(
+        self.offers = InputDelivery(
+            holder="p",
             store=store,  # type: ignore[arg-type]
             transitions=self.changes,
+            access=guard.access,
+            dialect=dialect,
+            clock=self.clock,
+        )
+        self.following = ResultWaiter(
+            store=store,  # type: ignore[arg-type]
             retrievals=self.retrievals,
             lookups=guard.lookups,
-            access=guard.access,
             streams=nothing,  # type: ignore[arg-type]
-            offers=InputDelivery(holder="p", transitions=self.changes, dialect=dialect),
+            offers=self.offers,
             dialect=dialect,
             clock=self.clock,
         )
@@ -58,7 +64,7 @@ class Desk(World):
     async def answers(self, key: str, answer: str = ANSWER, *, task: str | None = None, **more: Any) -> None:
         """Its host answers."""
         given = AnswerInput(task=task or self.record.id, key=key, answer=answer, **more)
-        await self.following.answer(ANONYMOUS, OWNER.mount, given)
+        await self.offers.answer(ANONYMOUS, OWNER.mount, given)
 
     @property
     def told(self) -> list[tuple[str, str]]:

@@ -57,7 +57,15 @@ class World:
         self.record = record
         self.clock = ManualClock()
         self.changes = Transitions(store=store, event_sink=RecordedEvents(), clock=self.clock)
-        self.offers = InputDelivery(holder="here", transitions=self.changes, dialect=LegacyDownstream("1"))
+        nothing: Any = None  # no answer comes through here
+        self.offers = InputDelivery(
+            holder="here",
+            store=nothing,
+            transitions=self.changes,
+            access=nothing,
+            dialect=LegacyDownstream("1"),
+            clock=self.clock,
+        )
 
     async def now(self) -> TaskRecord:
         found = await self.store.load(OWNER, self.record.id, now=self.clock.now())

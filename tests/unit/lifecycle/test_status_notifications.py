@@ -87,13 +87,21 @@ class World:
         self.store, self.clock, self.session, self.line = store, ManualClock(), Session(), SseConnection()
         dialect = LegacyDownstream("1")
         changes = Transitions(store=store, event_sink=RecordedEvents(), clock=self.clock)
-        self.offers = InputDelivery(holder="here", transitions=changes, dialect=dialect)
+        guard = Guard(store, self.clock, RecordedEvents())
+        self.offers = InputDelivery(
+            holder="here",
+            store=store,  # type: ignore[arg-type]
+            transitions=changes,
+            access=guard.access,
+            dialect=dialect,
+            clock=self.clock,
+        )
         streams = Streams(self.session, EventStream(self.line))
         self.news = StatusNotifier(
             store=store,
             streams=streams,  # type: ignore[arg-type]
             offers=self.offers,
-            polls=Guard(store, self.clock, RecordedEvents()).polls,
+            polls=guard.polls,
             dialect=dialect,
             clock=self.clock,
         )

@@ -41,12 +41,12 @@ async def test_a_wait_takes_four_kibibytes_at_most_however_many_there_are() -> N
     open_ones = OpenStreams(live=guard.live, event_sink=emitted)
     waiter = ResultWaiter(
         store=store,
-        transitions=changes,
         retrievals=Retrievals(transitions=changes, event_sink=emitted, clock=clock),
         lookups=guard.lookups,
-        access=guard.access,
         streams=TaskStreams(sessions=None, access=guard.access, open=open_ones),  # type: ignore[arg-type]
-        offers=InputDelivery(holder="p", transitions=changes, dialect=dialect),
+        offers=InputDelivery(
+            holder="p", store=store, transitions=changes, access=guard.access, dialect=dialect, clock=clock
+        ),
         dialect=dialect,
         clock=clock,
     )

@@ -119,8 +119,15 @@ async def test_a_question_on_a_stream_of_the_other_era_is_answered_and_taken_bac
     record = await world.asking(call=new_call(host_session="session-1"))
     line = SseConnection()
     dialect = LegacyDownstream("1")
-    offers = InputDelivery(holder="here", transitions=world.changes, dialect=dialect)
-    nowhere: Any = type("Nowhere", (), {"asking": lambda *_: None, "tell_session": lambda *_: False})()
+    offers = InputDelivery(
+        holder="here",
+        store=world.store,
+        transitions=world.changes,
+        access=world.guard.access,
+        dialect=dialect,
+        clock=world.clock,
+    )
+    nowhere: Any = type("Nowhere", (), {"question_stream": lambda *_: None, "send_to_session": lambda *_: False})()
     news = StatusNotifier(
         store=world.store,
         streams=nowhere,
