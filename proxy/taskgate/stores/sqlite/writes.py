@@ -119,7 +119,7 @@ def insert(
 
 def swap(record: TaskRecord, expected: int) -> Callable[[sqlite3.Cursor], SwapResult | None]:
     """Replace the record at revision `expected`; None if there is none."""
-    head, id = pack_head(record), sql.name(record.id)
+    head = pack_head(record)
     indexed = updated, unfinished, status, tool_error = (
         pack_time(record.updated_at),
         not record.status.is_terminal,
@@ -130,7 +130,7 @@ def swap(record: TaskRecord, expected: int) -> Callable[[sqlite3.Cursor], SwapRe
     size = 0 if outcome is None else len(outcome[1])
 
     def work(cursor: sqlite3.Cursor) -> SwapResult | None:
-        row = cursor.execute(sql.FIND_SWAPPED, (id, expected)).fetchone()
+        row = cursor.execute(sql.FIND_SWAPPED, (record.id, expected)).fetchone()
         if row is None:
             return None
         seq, is_named, held_by, until, *old_indexed = row
@@ -151,7 +151,7 @@ def swap(record: TaskRecord, expected: int) -> Callable[[sqlite3.Cursor], SwapRe
     # No indexed column has changed since the insert, as at dispatch: one statement is enough,
     # unless the lease changed.
     holder, lease_until = _pack_lease(record.lease)
-    unchanged = (record.revision, head, id, expected, status, tool_error, updated, holder, lease_until)
+    unchanged = (record.revision, head, record.id, expected, status, tool_error, updated, holder, lease_until)
 
     def work_in_one_statement(cursor: sqlite3.Cursor) -> SwapResult | None:
         if cursor.execute(sql.UPDATE_UNCHANGED, unchanged).rowcount:
