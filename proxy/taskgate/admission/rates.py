@@ -46,6 +46,8 @@ _UNLIMITED: Final = frozenset({NOTE_INITIALIZED, NOTE_CANCELLED})
 call.
 """
 _ALLOWED: Final = RateJudgement(()).counted_as
+_allowed: Final = lru_cache(maxsize=1024)(RateLimitAllowed)
+"""Cached: every request has one of these events for each policy, and there are few."""
 
 
 _REMEMBERED: Final = 10_000
@@ -273,7 +275,7 @@ class RateLimiter:
                     elif way is not RateStepMode.TAKE:
                         continue
                     elif judged.counted_as == _ALLOWED:
-                        emit(RateLimitAllowed(policy.name, policy.scope))
+                        emit(_allowed(policy.name, policy.scope))
                     else:
                         emit(RateLimitChecked(policy.name, policy.scope, judged.counted_as))
             is_refused = number == judged.refused

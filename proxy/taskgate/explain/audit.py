@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from taskgate.auth.key_file import KeyFileRefused, read_keys
-from taskgate.telemetry.auditlog.chain import parse_line
+from taskgate.telemetry.auditlog.chain import KeyRing, SigningKeyError, parse_line
 from taskgate.telemetry.auditlog.formats.digests import task_ref
 from taskgate.telemetry.auditlog.formats.schema import schema_text
-from taskgate.telemetry.auditlog.signing import KeyRing, SigningKeyError
 from taskgate.telemetry.auditlog.sinks import HEAD_SUFFIX, TORN_SUFFIX
 from taskgate.telemetry.auditlog.verification import ChainVerdict, ChainVerifier, read_checkpoints
 from taskgate.wiring.observability import read_pem

@@ -1,14 +1,15 @@
 """The `EventSink` of a gateway, `EventRing`: events wait on it in their order, and readers get them in batches.
 
-On the way of a request an event costs one entry. Metrics and the audit log read the entries later:
-when `BATCH` of them wait, after `FOLD_DELAY`, and before a number is read (`fold`).
+On the way of a request an event costs one entry. Metrics and the audit log read the entries later
+(`fold`). That is when `BATCH` of them wait, `FOLD_DELAY` after one that has a line in the audit
+log, and before a number is read.
 """
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping
 from contextvars import Context
 from datetime import datetime
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, get_args
 
 from taskgate.clock import Clock, SystemClock
 from taskgate.telemetry.events import Event
@@ -21,6 +22,8 @@ FOLD_DELAY: Final = 0.025
 
 Handlers = Mapping[type, Callable[[Any], None]]
 """The function that a reader wants to be called with each event, by the type of the event."""
+
+_WITH_TASKS: Final = frozenset(each for each in get_args(Event) if "task" in each.__annotations__) - {RequestContext}
 
 Entry = tuple[Event, RequestContext | None, datetime, float]
 """An event, the request that it belongs to, the time of day, and the monotonic time."""
@@ -45,9 +48,10 @@ class EventRing:
     All methods are for the thread of the event loop.
 
     - `room`: returns how many entries may wait; the audit log has as many places for their lines
-    - `_shown`: the types of events that a reader shows together with their request as it was
+    - `_recorded`: the types of events that have lines in the audit log; `_timed`: those that wait
+      for `FOLD_DELAY` at most
     - `_limit`: the number of entries at which they are folded at once
-    - `_timer`: the one timer of all entries, while one waits
+    - `_timer`: the one timer of all entries, while one waits that needs it
     """
 
     def __init__(self, clock: Clock | None = None) -> None:
@@ -63,14 +67,13 @@ class EventRing:
         self._timer: asyncio.TimerHandle | None = None
         self._readers: dict[EventReader, tuple[Handlers, ...]] = {}
         self._handlers: dict[type, list[tuple[Callable[[Any], None], EventReader]]] = {}
-        self._shown: Collection[type] = ()
+        self._recorded: Collection[type] = ()
+        self._timed: Collection[type] = _WITH_TASKS
         self._annotations: Handlers = {}
 
     def start(self) -> None:
         """From now on fold in time, by the running loop. Before, only `fold` and a full batch do."""
         self._loop = asyncio.get_running_loop()
-        if self._entries:
-            self._start_timer(self._loop)
 
     def stop(self) -> None:
         """Fold, now and at each later event; no timer is left."""
@@ -96,29 +99,38 @@ class EventRing:
                     handlers.setdefault(kind, []).append((handle, each))
         self._handlers = handlers
 
-    def show_requests_of(self, kinds: Collection[type]) -> None:
-        """Keep with events of these types what is known of their request when they happen."""
-        self._shown = frozenset(kinds) - {RequestContext}
+    def record(self, kinds: Collection[type]) -> None:
+        """Fold in time what has events of these types, and keep with each its request as it was.
+
+        Events of other types are only counted, so they wait until the numbers are wanted. Those about
+        a task do not: a record may hold a large result.
+        """
+        self._recorded = frozenset(kinds)
+        self._timed = self._recorded | _WITH_TASKS
 
     def annotate(self, annotations: Handlers) -> None:
         """Call these functions when an event happens: a span takes nothing more after its end."""
         self._annotations = annotations
 
     def emit(self, event: Event) -> None:
-        context = current()
-        if self._annotations:
-            self._annotate(event)
-        if context is not None and type(event) in self._shown:
+        kind, context, entries = type(event), current(), self._entries
+        if self._is_folding:
+            # What a reader has to say belongs to the event that it reads.
+            entries.append((event, context, self.now, self.elapsed))
+            return
+        if self._annotations and kind in self._annotations:
+            self._annotations[kind](event)
+        if kind in self._timed and self._timer is None and self._loop is not None:
+            # An empty context: that of the request would keep its message.
+            self._timer = self._loop.call_later(FOLD_DELAY, self._on_time, context=Context())
+        if kind in self._recorded and context is not None and context is not event:
             context = context.snapshot()
-        entries = self._entries
         entries.append((event, context, self._now(), self._elapsed()))
         if type(event) is RequestContext and event.message is not None and len(event.message.text) > LARGE_MESSAGE:
             self.fold()
             event.discard_payload()
         elif len(entries) >= self._limit:
             self.fold()
-        elif self._timer is None and self._loop is not None:
-            self._start_timer(self._loop)
 
     def fold(self) -> None:
         """Give all events that wait to their readers, in their order."""
@@ -142,15 +154,6 @@ class EventRing:
             detach(before)
             self._is_folding = False
             self._limit = max(1, min(BATCH, self.room()))
-
-    def _annotate(self, event: Event) -> None:
-        annotate = self._annotations.get(type(event))
-        if annotate is not None:
-            annotate(event)
-
-    def _start_timer(self, loop: asyncio.AbstractEventLoop) -> None:
-        # An empty context: that of the request would keep its message.
-        self._timer = loop.call_later(FOLD_DELAY, self._on_time, context=Context())
 
     def _on_time(self) -> None:
         self._timer = None

@@ -27,8 +27,8 @@ from taskgate.listener.connection_limits import BoundedSocket, ConnectionBounds,
 from taskgate.listener.listener import PublicListener
 from taskgate.listener.operations import OperatorsListener
 from taskgate.stores.shared import SharedBackend
-from taskgate.telemetry.loop_lag import LoopLag
 from taskgate.telemetry.metrics.admission import PENALIZED
+from taskgate.telemetry.metrics.gateway import LoopLag
 from taskgate.telemetry.metrics.requests import ACTIVE_REQUESTS
 from taskgate.telemetry.metrics.upstreams import IN_FLIGHT
 from taskgate.wiring.authentication import (

@@ -21,10 +21,10 @@ from taskgate.config.model import extension_methods, metrics_config
 from taskgate.config.sections.audit import AuditSection, AuditSinkSection
 from taskgate.protocol.extensions import KNOWN_METHODS
 from taskgate.system.secret_files import ADVICE, is_exposed
+from taskgate.telemetry.auditlog.chain import SigningKeyError, signer_of
 from taskgate.telemetry.auditlog.formats.digests import task_ref
 from taskgate.telemetry.auditlog.log import AuditLog, PreparedSinks
 from taskgate.telemetry.auditlog.settings import AuditSettings, ChainSettings, LineOptions, SinkSettings
-from taskgate.telemetry.auditlog.signing import SigningKeyError, signer_of
 from taskgate.telemetry.events import AuditCapacity, GatewayPhaseChanged
 from taskgate.telemetry.metrics.prometheus import PrometheusRecorder
 from taskgate.telemetry.metrics.storage import AUDIT_QUEUE_DEPTH, AUDIT_SEQUENCE

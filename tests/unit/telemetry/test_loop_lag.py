@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from helpers.waiting import bounded
-from taskgate.telemetry import loop_lag
-from taskgate.telemetry.loop_lag import PERIOD, LoopLag
+from taskgate.telemetry.metrics import gateway
+from taskgate.telemetry.metrics.gateway import PERIOD, LoopLag
 
 
 class _Loop:
@@ -39,7 +39,7 @@ class _Loop:
 @pytest.fixture
 def loop(monkeypatch: pytest.MonkeyPatch) -> _Loop:
     made = _Loop()
-    monkeypatch.setattr(loop_lag.asyncio, "get_running_loop", lambda: made)
+    monkeypatch.setattr(gateway.asyncio, "get_running_loop", lambda: made)
     return made
 
 
@@ -71,7 +71,7 @@ def test_a_stop_ends_the_ticks_and_may_come_at_any_time(loop: _Loop) -> None:
 
 
 async def test_it_ticks_on_a_real_loop_and_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loop_lag, "PERIOD", 0.001)
+    monkeypatch.setattr(gateway, "PERIOD", 0.001)
     ticks: asyncio.Queue[float] = asyncio.Queue()
     ticker = LoopLag(ticks.put_nowait)
     ticker.start()

@@ -5,11 +5,14 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
+import pytest
+
 from helpers.manual_clock import EPOCH, ManualClock
+from helpers.records import new_record
 from helpers.waiting import eventually
 from taskgate.protocol.jsonrpc import parse
 from taskgate.protocol.messages import Request
-from taskgate.telemetry.events import Event, LeaseLost, SessionLost
+from taskgate.telemetry.events import Event, LeaseLost, SessionLost, TaskPurged
 from taskgate.telemetry.request_context import LARGE_MESSAGE, RequestContext, current, in_request
 from taskgate.telemetry.ring import BATCH, FOLD_DELAY, EventRing
 
@@ -116,7 +119,7 @@ def test_events_wait_until_somebody_wants_to_know_and_no_more_than_a_batch() -> 
     assert len(seen) == BATCH + 1
 
 
-async def test_events_wait_no_longer_than_a_moment_with_one_timer_for_all() -> None:
+async def test_events_with_a_line_wait_no_longer_than_a_moment_with_one_timer_for_all() -> None:
     event_sink, timers = EventRing(), list[float]()
     seen, loop = seen_by(event_sink, SessionLost), asyncio.get_running_loop()
     call_later = loop.call_later
@@ -126,9 +129,9 @@ async def test_events_wait_no_longer_than_a_moment_with_one_timer_for_all() -> N
         return call_later(delay, *arguments, **how)
 
     loop.call_later = counted  # type: ignore[assignment, method-assign]
-    event_sink.emit(LOST)
+    event_sink.record({SessionLost})
     event_sink.start()
-    for _ in range(9):
+    for _ in range(10):
         event_sink.emit(LOST)
     await eventually(lambda: len(seen) == 10)
     assert timers.count(FOLD_DELAY) == 1
@@ -137,6 +140,28 @@ async def test_events_wait_no_longer_than_a_moment_with_one_timer_for_all() -> N
     assert (len(seen), timers.count(FOLD_DELAY)) == (11, 2)
     event_sink.emit(LOST)
     assert len(seen) == 12, "after the end nothing waits"
+
+
+async def test_what_is_only_counted_has_no_timer_and_is_folded_with_what_has_a_line() -> None:
+    event_sink = EventRing()
+    seen = seen_by(event_sink, SessionLost, LeaseLost)
+    event_sink.record({SessionLost})
+    event_sink.start()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(asyncio.get_running_loop(), "call_later", None)
+        event_sink.emit(LeaseLost("task"))
+    event_sink.emit(LOST)
+    await eventually(lambda: len(seen) == 2)
+    event_sink.stop()
+
+
+async def test_a_record_waits_no_longer_than_a_moment_also_without_an_audit_log() -> None:
+    event_sink = EventRing()
+    seen = seen_by(event_sink, TaskPurged)
+    event_sink.start()
+    event_sink.emit(TaskPurged(new_record()))
+    await eventually(lambda: len(seen) == 1)
+    event_sink.stop()
 
 
 def test_no_more_events_wait_than_a_reader_has_room_for() -> None:
@@ -186,7 +211,7 @@ def test_a_reader_learns_when_an_event_happened_and_log_lines_name_its_request()
 def test_of_an_event_that_is_shown_with_its_request_the_request_is_as_it_was() -> None:
     event_sink, seen = EventRing(), list[Any]()
     event_sink.subscribe(Reader("a", []), of(lambda _: seen.append(current()), SessionLost, LeaseLost))
-    event_sink.show_requests_of({SessionLost, RequestContext})
+    event_sink.record({SessionLost, RequestContext})
     request_context = RequestContext("id", "192.0.2.7", "POST", "/m", "host/1.0")
     request_context.mount, request_context.revision = "reports", "2025-11-25"
     with in_request(request_context):

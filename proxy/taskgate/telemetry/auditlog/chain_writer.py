@@ -14,11 +14,10 @@ from time import perf_counter, sleep
 from typing import Any, Final, NamedTuple
 
 from taskgate.telemetry.auditlog.catalogue import FAILURE, HIGH
-from taskgate.telemetry.auditlog.chain import CHAIN_STARTED, CHECKPOINT, GAP, SIGNED_EVENTS, Chain, ChainHead
+from taskgate.telemetry.auditlog.chain import CHAIN_STARTED, CHECKPOINT, GAP, SIGNED_EVENTS, Chain, ChainHead, Signer
 from taskgate.telemetry.auditlog.events import AuditEvent, internal_event
 from taskgate.telemetry.auditlog.formats.renderer import Renderer
 from taskgate.telemetry.auditlog.recovery import Gap
-from taskgate.telemetry.auditlog.signing import Signer
 from taskgate.telemetry.auditlog.sinks import Sink
 
 _WORK_SECONDS: Final = 1e-3

@@ -16,13 +16,12 @@ from taskgate.clock import Clock
 from taskgate.telemetry import request_context
 from taskgate.telemetry.auditlog.backpressure import Backpressure, EventBuffer
 from taskgate.telemetry.auditlog.catalogue import EVENTS, matching
-from taskgate.telemetry.auditlog.chain import CHECKPOINT, SIGNED_EVENTS
+from taskgate.telemetry.auditlog.chain import CHECKPOINT, SIGNED_EVENTS, Signer, SigningKeyError, signer_of
 from taskgate.telemetry.auditlog.chain_writer import ChainWriter
 from taskgate.telemetry.auditlog.events import AuditEvent
 from taskgate.telemetry.auditlog.formats.renderer import Renderer
 from taskgate.telemetry.auditlog.mapping import EventMapping, Mapper
 from taskgate.telemetry.auditlog.settings import AuditFileInUse, AuditSettings, AuditUnavailable, SinkSettings
-from taskgate.telemetry.auditlog.signing import Signer, SigningKeyError, signer_of
 from taskgate.telemetry.auditlog.sink_queue import SinkQueue, SinkQueueOptions
 from taskgate.telemetry.auditlog.sinks import STDOUT, FileSink, Sink, StreamSink
 from taskgate.telemetry.events import AUDIT_FULL, AuditEventRecorded, Event
@@ -204,7 +203,7 @@ class AuditLog:
         self._subscribe(self._mapping.mappers if self._sinks else {})
 
     def _subscribe(self, mappers: Mapping[type, Mapper]) -> None:
-        self._event_sink.show_requests_of(mappers)
+        self._event_sink.record(mappers)
         self._event_sink.subscribe(self, {kind: partial(self._record, mapper) for kind, mapper in mappers.items()})
 
     def _sink_at(self, target: str) -> _OpenSink | None:

@@ -20,12 +20,12 @@ from taskgate.telemetry.auditlog.chain import (
     GENESIS,
     SIGNED_EVENTS,
     ChainHead,
+    KeyRing,
     digest_of,
     parse_line,
     split_signature,
 )
 from taskgate.telemetry.auditlog.formats.redaction import printable
-from taskgate.telemetry.auditlog.signing import KeyRing
 
 
 class ExternalCheckpoint(NamedTuple):

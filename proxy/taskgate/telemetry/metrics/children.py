@@ -9,9 +9,9 @@ Requests count several times each, so a child counts in a fraction of a microsec
 costs one look-up in a dictionary. The event loop counts; any thread may read.
 """
 
-import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime
 from typing import Any, Final, Generic, TypeVar
 
 from prometheus_client.metrics_core import Metric as Page
@@ -67,13 +67,13 @@ class Histogram:
         self._sum = 0.0
         self._exemplars: dict[int, Exemplar] = {}
 
-    def observe(self, amount: float, exemplar: Labels | None = None) -> None:
+    def observe(self, amount: float, exemplar: Exemplar | None = None) -> None:
         """Count an event of that duration or size; `exemplar` names its trace."""
         self._sum += amount
         bucket = bisect_left(self._bounds, amount)
         self._counts[bucket] += 1
         if exemplar is not None:
-            self._exemplars[bucket] = Exemplar(dict(exemplar), amount, time.time())
+            self._exemplars[bucket] = exemplar
 
     def samples(self, name: str, labels: Labels) -> Iterator[Sample]:
         """The samples to show.
@@ -106,11 +106,11 @@ class Exemplars:
         """Turn exemplars on or off."""
         self._is_on = settings.exemplars
 
-    def of(self, span: Span) -> dict[str, str] | None:
+    def of(self, span: Span, seconds: float, at: datetime) -> Exemplar | None:
         """The exemplar of a span; None if the span is not exported, or exemplars are off."""
         if not self._is_on or not span.is_sampled:
             return None
-        return {"trace_id": span.trace_id, "span_id": span.span_id}
+        return Exemplar({"trace_id": span.trace_id, "span_id": span.span_id}, seconds, at.timestamp())
 
 
 Child = TypeVar("Child", Counter, Gauge, Histogram)

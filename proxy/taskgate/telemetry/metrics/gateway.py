@@ -1,12 +1,15 @@
-"""Metrics of the gateway process and its configuration: families, and the recorder of reloads."""
+"""Metrics of the gateway process and its configuration: families, the recorder of reloads, and `LoopLag`."""
 
+import asyncio
+from collections.abc import Callable
+from datetime import datetime
 from typing import Final
 
-from taskgate.clock import Clock
 from taskgate.telemetry import events
 from taskgate.telemetry.metrics import labels
 from taskgate.telemetry.metrics.families import counter, gauge, histogram
 from taskgate.telemetry.metrics.registry import OVERFLOWS, Recorders, Registry
+from taskgate.telemetry.ring import EventRing
 
 _LAG_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
 
@@ -33,8 +36,8 @@ FAMILIES: Final = (
 class ConfigurationRecorder:
     """The recorder of the configuration in force and of attempts to reload it."""
 
-    def __init__(self, registry: Registry, clock: Clock) -> None:
-        self._clock = clock
+    def __init__(self, registry: Registry, ring: EventRing) -> None:
+        self._ring = ring
         self._loaded = registry.gauge(CONFIG_LOADED)[()]
         self._loaded_at = registry.gauge(CONFIG_LOADED_AT)[()]
         self._hash = registry.gauge(CONFIG_HASH)[()]
@@ -43,10 +46,10 @@ class ConfigurationRecorder:
     def recorders(self) -> Recorders:
         return {events.ConfigReloaded: self._config_reloaded}
 
-    def loaded(self, fingerprint: int) -> None:
+    def loaded(self, fingerprint: int, at: datetime) -> None:
         """Show that the configuration with this fingerprint is in force."""
         self._loaded.value = 1
-        self._loaded_at.value = self._clock.now().timestamp()
+        self._loaded_at.value = at.timestamp()
         self._hash.value = fingerprint
 
     def _config_reloaded(self, event: events.ConfigReloaded) -> None:
@@ -55,4 +58,42 @@ class ConfigurationRecorder:
             self._loaded.value = 0
         else:
             # After `needs_restart`, all but the keys that need it is in force.
-            self.loaded(event.fingerprint)
+            self.loaded(event.fingerprint, self._ring.now)
+
+
+# --- the lag of the event loop ---------------------------------------------------------------------------------------
+
+
+PERIOD: Final = 0.25
+"""Seconds between two ticks: often enough to notice a stall, too seldom to be a load."""
+
+
+class LoopLag:
+    """A ticker on the running loop that calls `observe` with the seconds that each tick is late.
+
+    It is a timer and not a task: there is nothing to await, and `stop` leaves nothing behind.
+    """
+
+    def __init__(self, observe: Callable[[float], None]) -> None:
+        self._observe = observe
+        self._timer: asyncio.TimerHandle | None = None
+
+    def start(self) -> None:
+        """Start ticking on the running loop; without effect when already started."""
+        if self._timer is None:
+            self._schedule(asyncio.get_running_loop())
+
+    def stop(self) -> None:
+        """Stop ticking; without effect when not started. `start` may be called again."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _schedule(self, loop: asyncio.AbstractEventLoop) -> None:
+        due = loop.time() + PERIOD
+        self._timer = loop.call_at(due, self._tick, loop, due)
+
+    def _tick(self, loop: asyncio.AbstractEventLoop, due: float) -> None:
+        # A loop runs all timers of one clock tick together, so a tick may come slightly early.
+        self._observe(max(0.0, loop.time() - due))
+        self._schedule(loop)

@@ -76,14 +76,14 @@ class PrometheusRecorder:
         self._event_sink = event_sink
         self._registry = registry = Registry(FAMILIES)
         registry.adopt(config)
-        clock = clock or SystemClock()
+        self._clock = clock = clock or SystemClock()
         for collector in (ProcessCollector, PlatformCollector, GCCollector):
             collector(registry=registry.standard)
         registry.gauge(gateway.BUILD)[__version__, revision, platform.python_version()].value = 1
         self._ready = registry.gauge(gateway.READY)[()]
         self._draining = registry.gauge(gateway.DRAINING)[()]
         self._lag = registry.histogram(gateway.LAG)
-        self._configuration = gateway.ConfigurationRecorder(registry, clock)
+        self._configuration = gateway.ConfigurationRecorder(registry, event_sink)
         self._concurrency = admission.ConcurrencyRecorder(registry)
         callers = admission.ActiveCallers(clock, event_sink)
         for family in _WATCHED:
@@ -91,11 +91,11 @@ class PrometheusRecorder:
         registry.watch(admission.ACTIVE, lambda: {(): callers.active()})
         registry.watch(admission.SATURATED, lambda: {(): callers.saturated()})
         self._recorders = (
-            requests.request_recorders(registry, callers),
+            requests.request_recorders(registry, callers, event_sink),
             tasks.task_recorders(registry),
             tasks.task_end_recorders(registry),
             tasks.poll_recorders(registry),
-            upstreams.upstream_recorders(registry),
+            upstreams.upstream_recorders(registry, event_sink),
             admission.limit_recorders(registry),
             self._concurrency.recorders(),
             admission.key_recorders(registry, event_sink),
@@ -137,7 +137,7 @@ class PrometheusRecorder:
 
     def show_configuration(self, fingerprint: int) -> None:
         """Show the configuration at the start; for later ones there are events."""
-        self._configuration.loaded(fingerprint)
+        self._configuration.loaded(fingerprint, self._clock.now())
 
     def observe_lag(self, seconds: float) -> None:
         """Count a lag of the event loop."""

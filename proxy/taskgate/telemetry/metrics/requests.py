@@ -18,6 +18,7 @@ from taskgate.telemetry.metrics.admission import ActiveCallers
 from taskgate.telemetry.metrics.families import SeriesLimits, counter, gauge, histogram
 from taskgate.telemetry.metrics.registry import Recorders, Registry
 from taskgate.telemetry.request_context import RequestContext
+from taskgate.telemetry.ring import EventRing
 
 # --- families --------------------------------------------------------------------------------------------------------
 
@@ -83,7 +84,7 @@ FAMILIES: Final = (
 # --- recorders -------------------------------------------------------------------------------------------------------
 
 
-def request_recorders(registry: Registry, callers: ActiveCallers) -> Recorders:
+def request_recorders(registry: Registry, callers: ActiveCallers, ring: EventRing) -> Recorders:
     """The recorders of the requests of hosts, of tool calls, and of event streams."""
     requests = registry.histogram(HTTP_REQUESTS)
     rejections = registry.counter(REJECTIONS)
@@ -103,7 +104,7 @@ def request_recorders(registry: Registry, callers: ActiveCallers) -> Recorders:
                     tool = tools.histogram_text(request.mount or "", _requested_tool(request))
             elif method == INITIALIZE and error is None and request.caller is not None:
                 callers.session_opened(request.caller.key)
-            exemplar = None if span is None else exemplars.of(span)
+            exemplar = None if span is None else exemplars.of(span, request.rpc_seconds, ring.now)
             server_operations[request.mount, method, tool, error].observe(request.rpc_seconds, exemplar)
             protocols[request.rpc_revision,].value += 1
         if request.route is not None and request.seconds is not None:

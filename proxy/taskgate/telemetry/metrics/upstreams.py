@@ -7,6 +7,7 @@ from taskgate.telemetry import events, request_context
 from taskgate.telemetry.metrics import labels
 from taskgate.telemetry.metrics.families import FROM_START, SeriesLimits, counter, gauge, histogram
 from taskgate.telemetry.metrics.registry import Recorders, Registry
+from taskgate.telemetry.ring import EventRing
 
 # --- families --------------------------------------------------------------------------------------------------------
 
@@ -85,7 +86,7 @@ FAMILIES: Final = (
 # --- recorders -------------------------------------------------------------------------------------------------------
 
 
-def upstream_recorders(registry: Registry) -> Recorders:
+def upstream_recorders(registry: Registry, ring: EventRing) -> Recorders:
     """The recorders of upstreams."""
     client_operations, exemplars = registry.histogram(CLIENT_OPERATIONS), registry.exemplars
     retries = registry.counter(RETRIES)
@@ -102,7 +103,8 @@ def upstream_recorders(registry: Registry) -> Recorders:
         mount, method, seconds, error = event
         here = request_context.current()
         span = None if here is None else here.span
-        client_operations[mount, method, error].observe(seconds, None if span is None else exemplars.of(span))
+        exemplar = None if span is None else exemplars.of(span, seconds, ring.now)
+        client_operations[mount, method, error].observe(seconds, exemplar)
 
     def upstream_added(event: events.UpstreamAdded) -> None:
         open_circuits[event.mount,].value = 0

@@ -13,11 +13,10 @@ import orjson
 
 from helpers.manual_clock import ManualClock
 from helpers.waiting import PATIENCE, bounded
-from taskgate.telemetry.auditlog.chain import EMPTY_CHAIN, Chain, ChainHead
+from taskgate.telemetry.auditlog.chain import EMPTY_CHAIN, Chain, ChainHead, HmacSigner, KeyRing
 from taskgate.telemetry.auditlog.formats.renderer import native_part
 from taskgate.telemetry.auditlog.log import AuditLog
 from taskgate.telemetry.auditlog.settings import AuditSettings, SinkSettings
-from taskgate.telemetry.auditlog.signing import HmacSigner, KeyRing
 from taskgate.telemetry.auditlog.sinks import FileSink
 from taskgate.telemetry.auditlog.verification import ChainVerdict, ChainVerifier, read_checkpoints
 from taskgate.telemetry.events import Event, GatewayPhaseChanged

@@ -16,17 +16,21 @@ from taskgate.telemetry.auditlog.chain import (
     GENESIS,
     Chain,
     ChainHead,
+    Ed25519Signer,
+    HmacSigner,
+    KeyRing,
+    SigningKeyError,
     canonical,
     digest_of,
     head_of,
     parse_line,
+    signer_of,
     split_signature,
 )
 from taskgate.telemetry.auditlog.events import internal_event
 from taskgate.telemetry.auditlog.formats.digests import DIGEST_LENGTH, Digests, encoded, task_ref
 from taskgate.telemetry.auditlog.formats.renderer import Renderer
 from taskgate.telemetry.auditlog.settings import LineOptions
-from taskgate.telemetry.auditlog.signing import Ed25519Signer, HmacSigner, KeyRing, SigningKeyError, signer_of
 
 KEY = b"k" * 32
 NOW = datetime(2026, 11, 21, tzinfo=UTC)

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from helpers.waiting import bounded
+from taskgate.telemetry.auditlog.chain import KeyRing
 from taskgate.telemetry.auditlog.settings import AuditUnavailable, ChainSettings, LineOptions, SinkSettings
-from taskgate.telemetry.auditlog.signing import KeyRing
 from taskgate.telemetry.events import ConfigReloaded, HealthChecked
 from unit.telemetry.auditlog.logs_on_disk import (
     KEY,

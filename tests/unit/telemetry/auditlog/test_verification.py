@@ -9,11 +9,10 @@ import orjson
 import pytest
 
 from helpers.examples import examples
-from taskgate.telemetry.auditlog.chain import CHAIN_STARTED, Chain, ChainHead, digest_of
+from taskgate.telemetry.auditlog.chain import CHAIN_STARTED, Chain, ChainHead, HmacSigner, KeyRing, digest_of
 from taskgate.telemetry.auditlog.events import internal_event
 from taskgate.telemetry.auditlog.formats.renderer import Renderer
 from taskgate.telemetry.auditlog.settings import LineOptions
-from taskgate.telemetry.auditlog.signing import HmacSigner, KeyRing
 from taskgate.telemetry.auditlog.verification import ChainVerdict, ChainVerifier, ExternalCheckpoint, read_checkpoints
 from unit.telemetry.auditlog.audit_cases import ANSWERED, events_of, new_context
 from unit.telemetry.auditlog.written_logs import (

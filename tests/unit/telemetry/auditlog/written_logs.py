@@ -6,11 +6,19 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from taskgate.telemetry.auditlog.chain import CHAIN_STARTED, CHECKPOINT, EMPTY_CHAIN, Chain, canonical, digest_of
+from taskgate.telemetry.auditlog.chain import (
+    CHAIN_STARTED,
+    CHECKPOINT,
+    EMPTY_CHAIN,
+    Chain,
+    HmacSigner,
+    KeyRing,
+    canonical,
+    digest_of,
+)
 from taskgate.telemetry.auditlog.events import internal_event
 from taskgate.telemetry.auditlog.formats.renderer import Renderer, native_part
 from taskgate.telemetry.auditlog.settings import LineOptions
-from taskgate.telemetry.auditlog.signing import HmacSigner, KeyRing
 from taskgate.telemetry.auditlog.verification import ChainVerdict, ChainVerifier, read_checkpoints
 from unit.telemetry.auditlog.audit_cases import ANSWERED, events_of, new_context
 

@@ -6,7 +6,7 @@ import prometheus_client
 import pytest
 from prometheus_client import disable_created_metrics
 from prometheus_client.metrics_core import Metric
-from prometheus_client.samples import Sample
+from prometheus_client.samples import Exemplar, Sample
 
 from taskgate.telemetry.metrics.children import Counter, Gauge, Histogram
 
@@ -66,7 +66,7 @@ def shown_of_a(theirs: prometheus_client.Histogram) -> list[Sample]:
 def test_the_last_example_of_each_bucket_is_kept() -> None:
     times = Histogram(BOUNDS)
     for amount, trace in ((0.1, "a"), (0.2, "b"), (20.0, "c")):
-        times.observe(amount, {"trace_id": trace})
+        times.observe(amount, Exemplar({"trace_id": trace}, amount))
     times.observe(0.3)
 
     examples = {sample.labels["le"]: sample.exemplar for sample in times.samples("h", {}) if sample.exemplar}
