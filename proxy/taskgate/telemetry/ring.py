@@ -23,6 +23,9 @@ FOLD_DELAY: Final = 0.025
 Handlers = Mapping[type, Callable[[Any], None]]
 """The function that a reader wants to be called with each event, by the type of the event."""
 
+Counters = Mapping[type, Callable[[Any, int], None]]
+"""The function that counts an event so many times, by the type of the event."""
+
 _WITH_TASKS: Final = frozenset(each for each in get_args(Event) if "task" in each.__annotations__) - {RequestContext}
 
 Entry = tuple[Event, RequestContext | None, datetime, float]
@@ -48,6 +51,7 @@ class EventRing:
     All methods are for the thread of the event loop.
 
     - `room`: returns how many entries may wait; the audit log has as many places for their lines
+    - `_counts`: how often each event of a type in `_counters` happened
     - `_recorded`: the types of events that have lines in the audit log; `_timed`: those that wait
       for `FOLD_DELAY` at most
     - `_limit`: the number of entries at which they are folded at once
@@ -67,6 +71,9 @@ class EventRing:
         self._timer: asyncio.TimerHandle | None = None
         self._readers: dict[EventReader, tuple[Handlers, ...]] = {}
         self._handlers: dict[type, list[tuple[Callable[[Any], None], EventReader]]] = {}
+        self._counting: EventReader | None = None
+        self._counters: Counters = {}
+        self._counts: dict[tuple[type, Event], int] = {}
         self._recorded: Collection[type] = ()
         self._timed: Collection[type] = _WITH_TASKS
         self._annotations: Handlers = {}
@@ -99,6 +106,15 @@ class EventRing:
                     handlers.setdefault(kind, []).append((handle, each))
         self._handlers = handlers
 
+    def count(self, reader: EventReader, counters: Counters) -> None:
+        """Count equal events of these types for a reader, and call these functions with each and its
+        number.
+
+        There is one such reader. An event of such a type has no entry, and belongs to no request.
+        """
+        self.fold()
+        self._counting, self._counters = reader, counters
+
     def record(self, kinds: Collection[type]) -> None:
         """Fold in time what has events of these types, and keep with each its request as it was.
 
@@ -113,13 +129,19 @@ class EventRing:
         self._annotations = annotations
 
     def emit(self, event: Event) -> None:
-        kind, context, entries = type(event), current(), self._entries
+        kind = type(event)
+        if self._annotations and kind in self._annotations:
+            self._annotations[kind](event)
+        if kind in self._counters:
+            # The type as well, because equal tuples of two types are equal.
+            counted = kind, event
+            self._counts[counted] = self._counts.get(counted, 0) + 1
+            return
+        context, entries = current(), self._entries
         if self._is_folding:
             # What a reader has to say belongs to the event that it reads.
             entries.append((event, context, self.now, self.elapsed))
             return
-        if self._annotations and kind in self._annotations:
-            self._annotations[kind](event)
         if kind in self._timed and self._timer is None and self._loop is not None:
             # An empty context: that of the request would keep its message.
             self._timer = self._loop.call_later(FOLD_DELAY, self._on_time, context=Context())
@@ -140,6 +162,9 @@ class EventRing:
         self._is_folding = True
         entries, before = self._entries, attach(None)
         try:
+            # Counts come first: the answer of a call is shown by its tool, which takes a label when it is counted.
+            if self._counts:
+                self._give_counts()
             while entries:
                 batch = entries[:]
                 entries.clear()
@@ -150,10 +175,22 @@ class EventRing:
                             handle(event)
                         except Exception:
                             reader.note_failure(event)
+            if self._counts:
+                # Lines that the audit log has recorded meanwhile.
+                self._give_counts()
         finally:
             detach(before)
             self._is_folding = False
             self._limit = max(1, min(BATCH, self.room()))
+
+    def _give_counts(self) -> None:
+        counts, self._counts = self._counts, {}
+        for (kind, event), times in counts.items():
+            try:
+                self._counters[kind](event, times)
+            except Exception:
+                if self._counting is not None:
+                    self._counting.note_failure(event)
 
     def _on_time(self) -> None:
         self._timer = None

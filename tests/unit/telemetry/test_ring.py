@@ -12,7 +12,7 @@ from helpers.records import new_record
 from helpers.waiting import eventually
 from taskgate.protocol.jsonrpc import parse
 from taskgate.protocol.messages import Request
-from taskgate.telemetry.events import Event, LeaseLost, SessionLost, TaskPurged
+from taskgate.telemetry.events import Event, LeaseLost, RateLimitAllowed, SessionLost, TaskPolled, TaskPurged
 from taskgate.telemetry.request_context import LARGE_MESSAGE, RequestContext, current, in_request
 from taskgate.telemetry.ring import BATCH, FOLD_DELAY, EventRing
 
@@ -186,6 +186,54 @@ def test_what_happened_before_a_subscription_is_for_the_readers_of_before() -> N
     event_sink.emit(LOST)
     event_sink.fold()
     assert (len(seen), len(later)) == (2, 1)
+
+
+# --- counted ---------------------------------------------------------------------------------------------------------
+
+
+def test_equal_events_are_given_with_their_number_and_before_other_events() -> None:
+    event_sink, seen = EventRing(), list[Any]()
+    event_sink.subscribe(Reader("a", []), of(seen.append, SessionLost))
+
+    def note(event: Event, times: int) -> None:
+        seen.append((event, times))
+
+    event_sink.count(Reader("a", []), dict.fromkeys((TaskPolled, RateLimitAllowed), note))
+    event_sink.emit(LOST)
+    for _ in range(3):
+        event_sink.emit(TaskPolled("a", "b"))
+    event_sink.emit(TaskPolled("a", "c"))
+    event_sink.emit(RateLimitAllowed("a", "b"))
+    event_sink.fold()
+    counted = [(TaskPolled("a", "b"), 3), (TaskPolled("a", "c"), 1), (RateLimitAllowed("a", "b"), 1)]
+    assert (seen, [type(event) for event, _ in seen[:3]]) == ([*counted, LOST], [TaskPolled] * 2 + [RateLimitAllowed])
+    event_sink.fold()
+    assert len(seen) == 4
+
+
+def test_what_a_reader_emits_is_counted_with_the_event_that_it_reads() -> None:
+    event_sink, seen = EventRing(), list[Any]()
+    event_sink.count(Reader("a", []), {TaskPolled: lambda event, times: seen.append((event, times))})
+    event_sink.subscribe(Reader("a", []), of(lambda _: event_sink.emit(TaskPolled("a", "b")), SessionLost))
+    event_sink.emit(LOST)
+    event_sink.emit(LOST)
+    event_sink.fold()
+    assert seen == [(TaskPolled("a", "b"), 2)]
+
+
+def test_an_exception_in_a_counter_is_noted_and_keeps_no_other_from_its_number() -> None:
+    event_sink, seen = EventRing(), list[tuple[str, Any]]()
+    counted, reader = list[Any](), Reader("a", seen)
+
+    def fail(_event: Event, _times: int) -> None:
+        raise ValueError
+
+    event_sink.count(reader, {TaskPolled: fail, RateLimitAllowed: lambda event, _: counted.append(event)})
+    event_sink.emit(TaskPolled("a", "b"))
+    event_sink.emit(RateLimitAllowed("a", "b"))
+    event_sink.fold()
+    assert seen == [("a failed", TaskPolled("a", "b"))]
+    assert counted == [RateLimitAllowed("a", "b")]
 
 
 # --- as it was -------------------------------------------------------------------------------------------------------

@@ -176,7 +176,11 @@ class Backpressure:
 
     def free(self) -> int:
         """The number of lines that find room before a buffer is crowded."""
-        return min((buffer.size * 3 // 4 - len(buffer) for buffer in self._buffers), default=_ANY_NUMBER)
+        free = _ANY_NUMBER
+        for buffer in self._buffers:
+            # Written out, because each batch of events asks this.
+            free = min(free, buffer.size * 3 // 4 - len(buffer.waiting) - buffer.taken)
+        return free
 
     def _update(self) -> None:
         self.is_full = self._on_full != "drop" and any(buffer.is_crowded for buffer in self._buffers)

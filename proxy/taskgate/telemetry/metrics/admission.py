@@ -117,8 +117,8 @@ def limit_recorders(registry: Registry) -> Recorders:
     caps = registry.counter(CAP_REJECTIONS)
     queue_refusals = registry.counter(QUEUE_REJECTIONS)
 
-    def rate_limit_allowed(event: events.RateLimitAllowed) -> None:
-        decisions[event.policy, event.scope, "allowed"].value += 1
+    def rate_limit_allowed(event: events.RateLimitAllowed, times: int = 1) -> None:
+        decisions[event.policy, event.scope, "allowed"].value += times
 
     def rate_limit_checked(event: events.RateLimitChecked) -> None:
         # The event is the key: its fields are the labels of the family.
@@ -203,9 +203,9 @@ def access_recorders(registry: Registry) -> Recorders:
     refusals = registry.counter(ACCESS_REFUSALS)
     suspicions = registry.counter(SECURITY_EVENTS)
 
-    def token_recognized(event: events.TokenRecognized) -> None:
-        requests[event.issuer, True, "ok"].value += 1
-        cache_lookups[True,].value += 1
+    def token_recognized(event: events.TokenRecognized, times: int = 1) -> None:
+        requests[event.issuer, True, "ok"].value += times
+        cache_lookups[True,].value += times
 
     def token_checked(event: events.TokenChecked) -> None:
         requests[event.issuer, event.reason == "ok", event.reason].value += 1

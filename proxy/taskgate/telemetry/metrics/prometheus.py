@@ -45,6 +45,17 @@ _STATES: Final = frozenset(
 )
 """Events with a present state. They count while metrics are off as well, since they come only once."""
 
+_COUNTED: Final = frozenset(
+    {
+        events.RateLimitAllowed,
+        events.TokenRecognized,
+        events.ToolCalled,
+        events.TaskPolled,
+        events.AuditEventRecorded,
+    }
+)
+"""Events that nearly every request has, and that are equal for most: they are counted by number."""
+
 _WATCHED: Final = (
     requests.ACTIVE_REQUESTS,
     upstreams.IN_FLIGHT,
@@ -167,11 +178,15 @@ class PrometheusRecorder:
         self._settings = config.settings
         self._concurrency.adopt(config)
         counts = config.settings.enabled
+        # A call by its tenant has to know its request.
+        counted = _COUNTED if config.settings.tenants is None else _COUNTED - {events.ToolCalled}
         wanted = [
             {event: recorder for event, recorder in part.items() if counts or event in _STATES}
             for part in self._recorders
         ]
         self._event_sink.subscribe(self, *wanted)
+        counters = {event: count for part in wanted for event, count in part.items() if event in counted}
+        self._event_sink.count(self, counters)
 
 
 def _no_pause() -> None:

@@ -25,8 +25,11 @@ from taskgate.telemetry.metrics.families import Family, FamilyKind, Values, coun
 from taskgate.telemetry.metrics.labels import ConfiguredValues, Label, LabelSet, TenantLabels, ToolLabels
 from taskgate.telemetry.metrics.settings import MetricsConfig, MetricsSettings
 
-Recorders = dict[type[Any], Callable[[Any], None]]
-"""The function that counts an event, by the type of the event; called at each such event."""
+Recorders = dict[type[Any], Callable[..., None]]
+"""The function that counts an event, by the type of the event; called at each such event.
+
+The functions of frequent small events take a second argument, how often the event happened.
+"""
 
 ReadGauge = Callable[[], Mapping[Values, float]]
 """A function that returns the present values of a gauge family, by its label values."""

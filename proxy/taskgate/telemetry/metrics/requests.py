@@ -122,10 +122,10 @@ def request_recorders(registry: Registry, callers: ActiveCallers, ring: EventRin
     def stream_ended(event: events.StreamEnded) -> None:
         streams[event.side, event.kind].value -= 1
 
-    def tool_called(event: events.ToolCalled) -> None:
+    def tool_called(event: events.ToolCalled, times: int = 1) -> None:
         mount, tool, disposition = event
         tenant = "" if tenants.listed is None else tenants.text()
-        tool_calls[mount, tools.text(mount, tool), tenant, disposition].value += 1
+        tool_calls[mount, tools.text(mount, tool), tenant, disposition].value += times
 
     def call_coalesced(event: events.CallCoalesced) -> None:
         coalesced[event.mount, event.how].value += 1

@@ -118,9 +118,9 @@ def audit_recorders(registry: Registry) -> Recorders:
     writes = registry.histogram(AUDIT_WRITES)
     lost = registry.counter(AUDIT_DROPPED)
 
-    def audit_event_recorded(event: events.AuditEventRecorded) -> None:
+    def audit_event_recorded(event: events.AuditEventRecorded, times: int = 1) -> None:
         # The event is the key: its fields are the labels of the family.
-        recorded[event].value += 1
+        recorded[event].value += times
 
     def audit_lines_written(event: events.AuditLinesWritten) -> None:
         writes[event.sink,].observe(event.seconds)

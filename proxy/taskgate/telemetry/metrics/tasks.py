@@ -288,9 +288,9 @@ def poll_recorders(registry: Registry) -> Recorders:
     inputs = registry.counter(INPUTS)
     input_wait = registry.histogram(INPUT_WAIT)
 
-    def task_polled(event: events.TaskPolled) -> None:
+    def task_polled(event: events.TaskPolled, times: int = 1) -> None:
         # The event is a tuple of the labels' values, in their order, so it is the key itself.
-        polls[event].value += 1
+        polls[event].value += times
 
     def polls_counted(event: events.PollsCounted) -> None:
         polls_per_task[event.mount,].observe(event.polls)
