@@ -29,6 +29,7 @@ from taskgate.stores.base import TaskStore
 from taskgate.streams.bytes_in_flight import SMALL, BytesInFlight
 from taskgate.streams.exchange import Exchange
 from taskgate.system.offload import in_thread
+from taskgate.telemetry.request_context import current
 from taskgate.telemetry.span_annotations import annotate_task
 
 PAGE: Final = 100
@@ -97,7 +98,9 @@ class Lookups:
                 if not self._access.live.current.access.allows_all:
                     self._access.check(caller, mount, method, record.call.tool)
                 self._on_found(task)
-                annotate_task(record)
+                request_context = current()
+                if request_context is not None and request_context.span is not None:
+                    annotate_task(request_context.span, record)
                 return record
         await self._guard.on_miss(exchange, caller, Miss(mount, method, task, self._store.owner_of))
         raise TaskNotFound

@@ -125,9 +125,10 @@ class RequestContext:
 
     def snapshot(self) -> RequestContext:
         """A copy for an event that happens now, while the request goes on."""
-        context = self.for_message(self.message)
-        context.task, context.refusal, context.span = self.task, self.refusal, self.span
-        return context
+        copy = RequestContext(self.id, self.address, self.verb, self.path, self.agent)
+        copy.mount, copy.caller, copy.message, copy.client = self.mount, self.caller, self.message, self.client
+        copy.revision, copy.task, copy.refusal, copy.span = self.revision, self.task, self.refusal, self.span
+        return copy
 
     def discard_payload(self) -> None:
         """Drop the message but for its id and method; the request has ended and was reported.

@@ -26,13 +26,11 @@ queue_wait = _QUEUE_WAIT.get
 """The queue wait of the call that is being dispatched, in seconds; None outside of a task."""
 
 
-def annotate_task(record: TaskRecord) -> None:
-    """Name the task in the current span, and link to the span of the request that created it."""
-    request_context = current()
-    if request_context is not None and (span := request_context.span) is not None:
-        span.set_task(record.id)
-        if record.trace is not None:
-            span.add_link(record.trace)
+def annotate_task(span: Span, record: TaskRecord) -> None:
+    """Name the task in the span, and link to the span of the request that created the task."""
+    span.set_task(record.id)
+    if record.trace is not None:
+        span.add_link(record.trace)
 
 
 def _tool_called(event: ToolCalled) -> None:

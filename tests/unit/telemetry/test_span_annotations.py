@@ -71,10 +71,9 @@ async def test_a_call_knows_how_long_it_waited_and_no_other_call_does() -> None:
 
 
 def annotated(trace: str | None) -> NotedSpan:
-    request_context, span = traced_request()
+    _, span = traced_request()
     record = new_record(trace=trace)
-    with in_request(request_context):
-        annotate_task(record)
+    annotate_task(span, record)
     assert span.tasks == [record.id]
     return span
 
@@ -85,9 +84,3 @@ def test_it_points_at_the_request_that_made_the_task() -> None:
 
 def test_it_says_what_task_it_is_about_where_that_was_not_traced() -> None:
     assert annotated(None).links == []
-
-
-def test_nothing_is_said_where_nobody_traces() -> None:
-    annotate_task(new_record(trace=PLACE))
-    with in_request(RequestContext("v", "127.0.0.1", "POST", "/")):
-        annotate_task(new_record(trace=PLACE))
