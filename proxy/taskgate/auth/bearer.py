@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple, NoReturn, TypeGuard
 from urllib.parse import unquote_plus
 
-from taskgate.auth.settings import Claims, IssuerSettings, TokenProfile
+from taskgate.auth.context import Claims
 from taskgate.errors import AuthReason, Unauthenticated
 from taskgate.jsontext.depth import is_deeper
 
@@ -77,14 +77,6 @@ def parse_token(token: str) -> UnverifiedToken:
     return UnverifiedToken(header, issuer, kid, algorithm, claims)
 
 
-def check_header(token: UnverifiedToken, settings: IssuerSettings) -> None:
-    """Raise Unauthenticated, ALG or TYP, unless the issuer's settings accept this kind of token."""
-    if token.algorithm not in settings.algorithms:
-        raise Unauthenticated(AuthReason.ALG, issuer=settings.name)
-    if not _is_accepted_type(token.header, settings.profile):
-        raise Unauthenticated(AuthReason.TYP, issuer=settings.name)
-
-
 def is_name(value: object) -> TypeGuard[str]:
     """Whether a value can be an identifier: short text, not empty, without controls and surrogates."""
     return isinstance(value, str) and 0 < len(value) <= MAX_NAME and _UNPRINTABLE(value) is None
@@ -94,14 +86,6 @@ def _has_token(query: str) -> bool:
     """Whether the query has the parameter of RFC 6750, section 2.3, in any spelling."""
     names = (pair.partition("=")[0] for pair in query.replace(";", "&").split("&"))
     return any(unquote_plus(name).strip().casefold() == "access_token" for name in names)
-
-
-def _is_accepted_type(header: Mapping[str, object], profile: TokenProfile) -> bool:
-    """RFC 7515, 4.1.9: `typ` is a case-insensitive media type, and `application/` is optional."""
-    if "typ" not in header:
-        return profile is TokenProfile.GENERIC
-    typ = header["typ"]
-    return isinstance(typ, str) and typ.lower().removeprefix("application/") in _TYPES[profile]
 
 
 def _parse_segment(segment: str) -> dict[str, Any]:
@@ -135,4 +119,3 @@ _TOKEN68: Final = re.compile("[A-Za-z0-9._~+/-]+=*").fullmatch
 _UNPRINTABLE: Final = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]").search
 _REFUSED_HEADERS: Final = frozenset({"crit", "b64", "jku", "jwk", "x5u", "x5c", "zip", "enc"})
 """Header fields that ask to fetch or trust something, or to parse the token in another way."""
-_TYPES: Final = {TokenProfile.GENERIC: frozenset({"jwt", "at+jwt"}), TokenProfile.RFC9068: frozenset({"at+jwt"})}

@@ -1,17 +1,69 @@
-"""The identity in a token's claims, by the operator's settings for its issuer: `read_claims`.
+"""The requirements for a token, and the identity in it: `IssuerSettings`, `check_header`, `read_claims`.
 
-Claims are compared exactly, without normalisation. A claim of another type than the standard's is
-refused. The caller passes the time.
+The operator's settings of an issuer say what its tokens must have. `config` makes them, and `jwks`
+reads the `KeySettings` among them. Claims are compared exactly, without normalisation. A claim of
+another type than the standard's is refused. The caller passes the time.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from pathlib import Path
 from typing import Final
 
-from taskgate.auth.bearer import is_name
-from taskgate.auth.context import CONTEXT_PARTS, Identity
-from taskgate.auth.settings import Claims, IssuerSettings, TokenProfile
+from taskgate.auth.bearer import UnverifiedToken, is_name
+from taskgate.auth.context import CONTEXT_PARTS, Claims, Identity
 from taskgate.errors import AuthReason, Unauthenticated
+
+
+class TokenProfile(StrEnum):
+    """The kinds of JWT that an issuer's access tokens can be."""
+
+    GENERIC = "generic"
+    """`typ` is absent, `JWT` or `at+jwt`; ID tokens are refused by their claims."""
+    RFC9068 = "rfc9068"
+    """`typ` must be `at+jwt` or `application/at+jwt`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeySettings:
+    """The source of an issuer's keys, `uri`, `file` or discovery (neither), and its limits."""
+
+    uri: str | None = None
+    file: Path | None = None
+    refresh: timedelta = timedelta(minutes=5)
+    cooldown: timedelta = timedelta(seconds=30)
+    stale_max: timedelta = timedelta(hours=24)
+    timeout: timedelta = timedelta(seconds=5)
+    max_size: int = 256 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IssuerSettings:
+    """One issuer: `name` is the operator's, and a metric label; `issuer` is the `iss` of its
+    tokens.
+
+    An empty `audience` means the address of the called mount. The claim tuples name claims for the
+    client id and the scopes, in order of preference. `tenant_claim` None means that there are no
+    tenants.
+    """
+
+    name: str
+    issuer: str
+    audience: tuple[str, ...] = ()
+    profile: TokenProfile = TokenProfile.GENERIC
+    algorithms: tuple[str, ...] = ("ES256", "EdDSA", "PS256", "RS256")
+    leeway: timedelta = timedelta(seconds=30)
+    max_token_age: timedelta | None = None
+    required_claims: tuple[str, ...] = ("iss", "sub", "aud", "exp", "iat")
+    client_id_claims: tuple[str, ...] = ("client_id", "azp", "appid", "cid")
+    scope_claims: tuple[str, ...] = ("scope", "scp")
+    tenant_claim: str | None = None
+    keys: KeySettings = field(default_factory=KeySettings)
+
+
+# --- the checks -------------------------------------------------------------------------------------------------------
 
 
 class ContextPartMissing(Unauthenticated):
@@ -23,6 +75,14 @@ class ContextPartMissing(Unauthenticated):
     def __init__(self, part: str, *, issuer: str) -> None:
         super().__init__(AuthReason.CLAIM, issuer=issuer)
         self.setting = f"auth.issuers.{issuer}.claims.{part}"
+
+
+def check_header(token: UnverifiedToken, settings: IssuerSettings) -> None:
+    """Raise Unauthenticated, ALG or TYP, unless the issuer's settings accept this kind of token."""
+    if token.algorithm not in settings.algorithms:
+        raise Unauthenticated(AuthReason.ALG, issuer=settings.name)
+    if not _is_accepted_type(token.header, settings.profile):
+        raise Unauthenticated(AuthReason.TYP, issuer=settings.name)
 
 
 def read_claims(
@@ -57,6 +117,14 @@ def read_claims(
 
 def _refusal(reason: AuthReason, settings: IssuerSettings) -> Unauthenticated:
     return Unauthenticated(reason, issuer=settings.name)
+
+
+def _is_accepted_type(header: Mapping[str, object], profile: TokenProfile) -> bool:
+    """RFC 7515, 4.1.9: `typ` is a case-insensitive media type, and `application/` is optional."""
+    if "typ" not in header:
+        return profile is TokenProfile.GENERIC
+    typ = header["typ"]
+    return isinstance(typ, str) and typ.lower().removeprefix("application/") in _TYPES[profile]
 
 
 def _has_audience(audience: object, accepted: tuple[str, ...]) -> bool:
@@ -143,3 +211,4 @@ _MAX_TIME: Final = datetime.max.replace(tzinfo=UTC)
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _ID_TOKEN_CLAIMS: Final = ("nonce", "at_hash", "c_hash")
 """OpenID Connect Core 1.0, sections 2 and 3.3.2.11: claims that bind an ID token to its request."""
+_TYPES: Final = {TokenProfile.GENERIC: frozenset({"jwt", "at+jwt"}), TokenProfile.RFC9068: frozenset({"at+jwt"})}

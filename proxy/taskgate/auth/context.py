@@ -7,13 +7,15 @@ reveals nothing; with the key one can check whether it belongs to a given identi
 import hmac
 import json
 from base64 import urlsafe_b64encode
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
-from taskgate.auth.settings import Claims
 from taskgate.domain.record import OwnerKey
+
+Claims = Mapping[str, object]
+"""The payload of a token, as it was sent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

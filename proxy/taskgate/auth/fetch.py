@@ -29,7 +29,7 @@ from aiohttp import (
 from aiohttp.abc import ResolveResult
 from multidict import CIMultiDictProxy
 
-from taskgate.auth.discovery import is_allowed, is_public
+from taskgate.auth.metadata import is_allowed, is_public
 
 _HEADERS: Final = {
     hdrs.ACCEPT: "application/json, application/jwk-set+json",

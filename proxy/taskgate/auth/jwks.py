@@ -21,10 +21,10 @@ from typing import Final, Literal, NamedTuple, Protocol
 
 from jwt import PyJWK
 
-from taskgate.auth.discovery import DiscoveryRefused, is_foreign, jwks_uri, metadata_urls
+from taskgate.auth.claims import IssuerSettings, KeySettings
 from taskgate.auth.fetch import FetchedDocument, Fetcher, FetchFailed, FetchReason
 from taskgate.auth.keyset import KeySet, KeySetRefused
-from taskgate.auth.settings import IssuerSettings, KeySettings
+from taskgate.auth.metadata import DiscoveryRefused, is_foreign, jwks_uri, metadata_urls
 from taskgate.clock import Clock
 from taskgate.errors import KeysUnavailable
 

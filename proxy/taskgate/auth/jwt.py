@@ -17,10 +17,9 @@ from typing import Final, Protocol
 
 from jwt import PyJWK
 
-from taskgate.auth.bearer import UnverifiedToken, check_header, parse_token
-from taskgate.auth.claims import ContextPartMissing, read_claims
+from taskgate.auth.bearer import UnverifiedToken, parse_token
+from taskgate.auth.claims import ContextPartMissing, IssuerSettings, check_header, read_claims
 from taskgate.auth.context import CONTEXT_PARTS, AuthContext, Identity
-from taskgate.auth.settings import IssuerSettings
 from taskgate.clock import Clock
 from taskgate.errors import AuthReason, KeysUnavailable, Unauthenticated
 

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, PlainSerializer, PlainValidator
 
-from taskgate.auth.discovery import is_allowed
+from taskgate.auth.metadata import is_allowed
 from taskgate.config.fields import MASK, json_pattern
 
 _AUTHORITY = re.compile(r"(?:\[(?P<six>[0-9A-Fa-f:.]+)\]|(?P<name>[A-Za-z0-9._-]+))(?::(?P<port>[0-9]{1,5}))?")

@@ -22,13 +22,13 @@ from urllib.parse import urlsplit
 from taskgate.admission.callers import BearerCallers, Callers
 from taskgate.admission.lookup_guard import PenaltyBox
 from taskgate.admission.security_alerts import SecurityLog
+from taskgate.auth.claims import IssuerSettings
 from taskgate.auth.context import AuthContext, ContextKeys
 from taskgate.auth.fetch import HttpFetcher
 from taskgate.auth.jwks import IssuerKeys
 from taskgate.auth.jwt import OTHER, TokenVerifier
 from taskgate.auth.key_file import DeploymentKeys, KeyFileRefused, read_keys, read_or_make_keys
 from taskgate.auth.metadata import WELL_KNOWN, canonical_url, document_url, metadata_path, resource_document, root_mount
-from taskgate.auth.settings import IssuerSettings
 from taskgate.clock import Clock, Entropy
 from taskgate.cluster.message_auth import SealKeys
 from taskgate.config import GatewayConfig

@@ -11,10 +11,10 @@ from typing import Any
 from helpers.key_server import signing_key
 from helpers.manual_clock import ManualClock
 from helpers.waiting import bounded, eventually
+from taskgate.auth.claims import IssuerSettings, KeySettings
 from taskgate.auth.fetch import FetchedDocument, FetchFailed, FetchReason
 from taskgate.auth.jwks import IssuerKeys
 from taskgate.auth.jwt import Keys
-from taskgate.auth.settings import IssuerSettings, KeySettings
 
 ISSUER = "https://idp.example.com/tenant"
 URI = "https://idp.example.com/keys"

@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 
 from helpers.manual_clock import EPOCH
 from taskgate.auth.bearer import MAX_NAME
-from taskgate.auth.claims import ContextPartMissing, read_claims
+from taskgate.auth.claims import ContextPartMissing, IssuerSettings, TokenProfile, read_claims
 from taskgate.auth.context import CONTEXT_PARTS, Identity
-from taskgate.auth.settings import IssuerSettings, TokenProfile
 from taskgate.errors import AuthReason, Unauthenticated
 from unit.auth.tokens import ISSUER, MOUNT, NOW, claims
 

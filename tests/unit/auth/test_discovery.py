@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from requirements import covers
-from taskgate.auth.discovery import DiscoveryRefused, is_allowed, is_foreign, jwks_uri, metadata_urls
+from taskgate.auth.metadata import DiscoveryRefused, is_allowed, is_foreign, jwks_uri, metadata_urls
 
 ISSUER = "https://idp.example.com/tenant"
 KEYS = "https://keys.example.net/jwks.json"

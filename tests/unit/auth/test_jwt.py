@@ -9,9 +9,9 @@ from jwt import PyJWK
 
 from helpers.manual_clock import EPOCH, ManualClock
 from requirements import covers
+from taskgate.auth.claims import IssuerSettings
 from taskgate.auth.context import CONTEXT_PARTS
 from taskgate.auth.jwt import OTHER
-from taskgate.auth.settings import IssuerSettings
 from taskgate.errors import AuthReason, KeysUnavailable, Unauthenticated
 from unit.auth.tokens import (
     ALGORITHMS,

@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from requirements import covers
-from taskgate.auth.settings import IssuerSettings, TokenProfile
+from taskgate.auth.claims import IssuerSettings, TokenProfile
 from taskgate.errors import AuthReason
 from unit.auth.tokens import (
     ALGORITHMS,

@@ -13,9 +13,9 @@ from jwt import PyJWK, PyJWS
 from jwt.algorithms import get_default_algorithms
 
 from helpers.manual_clock import EPOCH, ManualClock
+from taskgate.auth.claims import IssuerSettings
 from taskgate.auth.context import AuthContext, ContextKeys, Identity
 from taskgate.auth.jwt import OK, OTHER, Keys, TokenVerifier
-from taskgate.auth.settings import IssuerSettings
 from taskgate.errors import KeysUnavailable, Unauthenticated
 
 ISSUER = "https://idp.example.com/"

@@ -8,8 +8,8 @@ from typing import Any, get_args
 import pytest
 
 from taskgate.auth.authorization import AccessEffect, AccessPolicy, AccessRule
+from taskgate.auth.claims import IssuerSettings, KeySettings, TokenProfile
 from taskgate.auth.jwt import ALGORITHMS
-from taskgate.auth.settings import IssuerSettings, KeySettings, TokenProfile
 from taskgate.config import BindAddress, GatewayConfig
 from taskgate.config.model import admission_rules
 from taskgate.config.sections.auth import Algorithm

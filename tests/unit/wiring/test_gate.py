@@ -9,10 +9,10 @@ import aiohttp
 
 from helpers.waiting import bounded, eventually
 from taskgate.admission.callers import Callers
+from taskgate.auth.claims import IssuerSettings
 from taskgate.auth.context import ANONYMOUS, AuthContext
 from taskgate.auth.fetch import HttpFetcher
 from taskgate.auth.jwks import IssuerKeys
-from taskgate.auth.settings import IssuerSettings
 from taskgate.cluster.message_auth import SealKeys
 from taskgate.domain.cursors import CursorKeys
 from taskgate.domain.listing import Position

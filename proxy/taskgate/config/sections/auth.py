@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator
 
 from taskgate.auth.authorization import AccessEffect, AccessPolicy, AccessRule
-from taskgate.auth.settings import IssuerSettings, KeySettings, TokenProfile
+from taskgate.auth.claims import IssuerSettings, KeySettings, TokenProfile
 from taskgate.config.addresses import FilePath, Issuer, SecureUrl, Url, read_listen
 from taskgate.config.fields import (
     HOUR,
