@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from taskgate.auth.context import MIN_KEY
 from taskgate.clock import Entropy
-from taskgate.system.secret_files import ADVICE, is_exposed
+from taskgate.system.secret_files import ADVICE, read_secret
 
 _MAX_SIZE: Final = 4096
 _KEY: Final = re.compile(rb"[A-Za-z0-9_-]+={0,2}")
@@ -36,9 +36,7 @@ def read_keys(path: Path, *, of: str = "auth contexts") -> DeploymentKeys:
     `of` is the key's name in the log.
     """
     try:
-        with path.open("rb") as file:
-            exposed = is_exposed(path, os.fstat(file.fileno()).st_mode, f"the key of {of}")
-            text = file.read(_MAX_SIZE + 1)
+        text, exposed = read_secret(path, _MAX_SIZE, f"the key of {of}")
     except OSError as error:
         raise KeyFileRefused(f"the key file cannot be read: {os.strerror(error.errno or 0)}") from None
     if exposed:

@@ -8,7 +8,6 @@ for references again, and no message shows it.
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -21,7 +20,7 @@ from ruamel.yaml.events import AliasEvent, CollectionEndEvent, Event, NodeEvent,
 from ruamel.yaml.reader import ReaderError
 
 from taskgate.config.problems import ConfigurationError, Location, Problem, dotted
-from taskgate.system.secret_files import ADVICE, is_exposed
+from taskgate.system.secret_files import ADVICE, read_secret
 
 MAX_SECRET = 2**16
 
@@ -77,10 +76,9 @@ def _resolve(body: str | None, environ: Mapping[str, str]) -> str:
 
 def _content(path: Path, default: str | None) -> str:
     try:
-        with path.open("rb") as stream:
-            if is_exposed(path, os.fstat(stream.fileno()).st_mode, str(path)):
-                raise _Unresolved(f"the file {path} {ADVICE}")
-            content = stream.read(MAX_SECRET + 1)
+        content, exposed = read_secret(path, MAX_SECRET, str(path))
+        if exposed:
+            raise _Unresolved(f"the file {path} {ADVICE}")
         text = content.decode()
     except FileNotFoundError as error:
         if default is None:

@@ -1,6 +1,8 @@
-"""Files with secrets: `is_exposed` checks whether other users of the machine can read or write one."""
+"""Files with secrets: `read_secret` reads one, and says whether other users of the machine can read or
+write it (`is_exposed`).
+"""
 
-import os.path
+import os
 import stat
 from logging import getLogger
 from pathlib import Path
@@ -12,6 +14,16 @@ ADVICE: Final = "may be read or written by every user of this machine: chmod o-r
 _OTHERS: Final = stat.S_IROTH | stat.S_IWOTH
 
 log = getLogger("taskgate.secrets")
+
+
+def read_secret(path: Path, most: int, key: str) -> tuple[bytes, bool]:
+    """The first bytes of a file, one more than `most` if it is longer, and whether it is exposed.
+
+    `key` is as for `is_exposed`. Raises OSError, and ValueError for a path that no file can have.
+    """
+    with path.open("rb") as file:
+        exposed = is_exposed(path, os.fstat(file.fileno()).st_mode, key)
+        return file.read(most + 1), exposed
 
 
 def is_exposed(path: Path, mode: int, key: str) -> bool:

@@ -11,7 +11,7 @@ import asyncio
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from hashlib import sha256
 from hmac import digest
@@ -34,7 +34,7 @@ from taskgate.cluster.message_auth import SealKeys
 from taskgate.config import GatewayConfig
 from taskgate.domain.cursors import CursorKeys
 from taskgate.domain.request_state import RequestStateKeys
-from taskgate.system.secret_files import ADVICE, is_exposed
+from taskgate.system.secret_files import ADVICE, read_secret
 from taskgate.telemetry.events import EventSink, KeysFetched, TokenChecked, TokenRecognized
 
 KEY_FILE: Final = "context.key"
@@ -112,14 +112,13 @@ def operators_token(config: GatewayConfig) -> bytes | None:
     if named is None:
         return None
     try:
-        with named.open("rb") as file:
-            exposed = is_exposed(named, os.fstat(file.fileno()).st_mode, "admin.token_file")
-            token = file.read(_LONGEST_TOKEN + 1).strip()
+        text, exposed = read_secret(named, _LONGEST_TOKEN, "admin.token_file")
     except (OSError, ValueError) as error:
         reason = os.strerror(getattr(error, "errno", 0) or 0)
         raise KeyFileRefused(f"admin.token_file: cannot be read: {reason}") from None
     if exposed:
         raise KeyFileRefused(f"admin.token_file: {ADVICE}")
+    token = text.strip()
     if not _SHORTEST_TOKEN <= len(token) <= _LONGEST_TOKEN or not _TOKEN.fullmatch(token):
         raise KeyFileRefused(
             f"admin.token_file: must hold one token of {_SHORTEST_TOKEN} to {_LONGEST_TOKEN} visible characters"
@@ -140,18 +139,18 @@ def build_authenticator(
 
     `deployment` is the result of `deployment_keys`. At a reload `before` is the present one.
     """
+    # Without a key file, sealed texts are valid as long as the process lives. Checkpoints in the store
+    # must outlive it, so they are not sealed then.
+    keys = deployment or DeploymentKeys(entropy.token(32), None)
+    seals = Authenticator(
+        callers=None,
+        cursors=CursorKeys(*_keys_for(_CURSORS, keys)),
+        states=RequestStateKeys(*_keys_for(_STATES, keys)),
+        words=SealKeys(*_keys_for(_MESSAGES, keys)),
+        checkpoints=SealKeys() if deployment is None else SealKeys(*_keys_for(_CHECKPOINTS, keys)),
+    )
     if config.auth.mode == "none":
-        # Without a key file, sealed texts are valid as long as the process lives.
-        keys = deployment or DeploymentKeys(entropy.token(32), None)
-        return Authenticator(
-            callers=None,
-            # Without authentication there is no `tasks/list`, so no cursor is ever opened.
-            cursors=CursorKeys(*_keys_for(_CURSORS, keys)),
-            states=RequestStateKeys(*_keys_for(_STATES, keys)),
-            words=SealKeys(*_keys_for(_MESSAGES, keys)),
-            # Checkpoints in the store must outlive the process.
-            checkpoints=SealKeys() if deployment is None else SealKeys(*_keys_for(_CHECKPOINTS, deployment)),
-        )
+        return seals
     assert deployment is not None, "authentication needs the keys that bind tasks to callers"
     bind, cache = config.auth.context.bind, config.auth.token_cache
     heard = asyncio.Event() if before is None else before.heard
@@ -170,14 +169,11 @@ def build_authenticator(
         cache_size=cache.size,
         cache_ttl=cache.max_ttl,
     )
-    return Authenticator(
+    return replace(
+        seals,
         callers=BearerCallers(
             verifier, lambda reason: event_sink.emit(TokenChecked(OTHER, reason.value)), SecurityLog(clock)
         ),
-        cursors=CursorKeys(*_keys_for(_CURSORS, deployment)),
-        states=RequestStateKeys(*_keys_for(_STATES, deployment)),
-        words=SealKeys(*_keys_for(_MESSAGES, deployment)),
-        checkpoints=SealKeys(*_keys_for(_CHECKPOINTS, deployment)),
         deployment=deployment,
         issuers=issuers,
         heard=heard,
