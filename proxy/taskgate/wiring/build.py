@@ -117,10 +117,10 @@ class Runtime:
     - `live` has the rules of the present configuration.
     - `supervisor` starts server programs; `upstreams` has the servers and their mounts.
     - `cluster` is the connection to other replicas, `callers` the present authenticator.
-    - `sessions` are those of legacy hosts, `lines` the upstream sessions of modern hosts.
+    - `sessions` are those of legacy hosts, `session_pool` the upstream sessions of modern hosts.
     - `listening` serves GET streams, `calls` the calls of hosts, `retries` the held ones.
     - `following` waits for results of tasks, `offers` delivers questions of tasks to hosts.
-    - `joining` answers equal calls with one. `unfetched` are results not fetched during a drain.
+    - `coalescer` answers equal calls with one. `unfetched` are results not fetched during a drain.
     """
 
     live: RuntimeConfig
@@ -130,16 +130,16 @@ class Runtime:
     penalties: PenaltyBox | None
     upstreams: UpstreamRegistry
     sessions: HostSessions
-    lines: SessionPool
+    session_pool: SessionPool
     lookups: Lookups
-    polls: PollLimiter
+    poll_limiter: PollLimiter
     unfetched: Unfetched
     runner: Runner
     sweeper: Sweeper
     listening: GetStreams
     offers: InputDelivery
     following: ResultWaiter
-    joining: RequestCoalescer
+    coalescer: RequestCoalescer
     calls: Calls
     retries: Retries
     subscriptions: Subscriptions
@@ -179,10 +179,10 @@ async def build_runtime(
     live = RuntimeConfig(rules)
 
     # Servers.
-    supervisor, standings = Supervisor(), QuotaSubjects(live)
+    supervisor, quota_subjects = Supervisor(), QuotaSubjects(live)
     upstreams = UpstreamRegistry(
         live=live,
-        standings=standings,
+        standings=quota_subjects,
         make=environment.make_upstream or upstream_maker(supervisor, entropy),
         tracing=telemetry.tracing,
         event_sink=event_sink,
@@ -197,14 +197,16 @@ async def build_runtime(
     holder, leasing, bus, shared_resumable = cluster
 
     # Limits of callers and of the process.
-    gate = build_rate_limiter(
-        live=live, standings=standings, shared=shared, cluster=cluster, event_sink=event_sink, clock=clock
+    rate_limiter = build_rate_limiter(
+        live=live, standings=quota_subjects, shared=shared, cluster=cluster, event_sink=event_sink, clock=clock
     )
     access, penalties = AccessControl(live, event_sink), build_penalties(config)
     in_flight = BytesInFlight(lambda: live.current.in_flight)
     open_streams = OpenStreams(live=live, event_sink=event_sink)
-    polls = PollLimiter(live=live, utilization=mounts.utilization, event_sink=event_sink, clock=clock, entropy=entropy)
-    joining = RequestCoalescer(store=store, event_sink=event_sink, clock=clock)
+    poll_limiter = PollLimiter(
+        live=live, utilization=mounts.utilization, event_sink=event_sink, clock=clock, entropy=entropy
+    )
+    coalescer = RequestCoalescer(store=store, event_sink=event_sink, clock=clock)
     denied = DeniedExtensions(event_sink)
 
     # Sessions of legacy hosts.
@@ -252,18 +254,20 @@ async def build_runtime(
         clock=clock,
         leasing=leasing,
     )
-    news = StatusNotifier(store=store, streams=streams, offers=offers, polls=polls, dialect=dialect, clock=clock)
+    status_notifier = StatusNotifier(
+        store=store, streams=streams, offers=offers, polls=poll_limiter, dialect=dialect, clock=clock
+    )
     lookups = Lookups(
         store=store,
         results=ResultReader(store=store, clock=clock, in_flight=in_flight, pressure=pressure),
         access=access,
         cursors=SealedCursors(callers),
         guard=LookupGuard(
-            penalties=penalties, rates=gate, security_log=SecurityLog(clock), event_sink=event_sink, clock=clock
+            penalties=penalties, rates=rate_limiter, security_log=SecurityLog(clock), event_sink=event_sink, clock=clock
         ),
-        polls=polls,
+        polls=poll_limiter,
         clock=clock,
-        on_found=news.met,
+        on_found=status_notifier.met,
     )
     tasks = TaskService(
         store=store,
@@ -271,9 +275,9 @@ async def build_runtime(
         lookups=lookups,
         runner=runner,
         live=live,
-        standings=standings,
-        polls=polls,
-        joining=joining,
+        standings=quota_subjects,
+        polls=poll_limiter,
+        joining=coalescer,
         event_sink=event_sink,
         clock=clock,
         entropy=entropy,
@@ -293,7 +297,7 @@ async def build_runtime(
     )
     calls = Calls(
         tasks=tasks,
-        coalescer=joining,
+        coalescer=coalescer,
         extensions=ExtensionRequests(streams=open_streams, clock=clock),
         live=live,
         event_sink=event_sink,
@@ -315,11 +319,11 @@ async def build_runtime(
     if bus is not None:
         # From here on the bus keeps it and calls it.
         SessionMessageHandler(sessions=sessions, calls=calls, runner=runner, dialect=dialect).subscribe(bus)
-    listening = GetStreams(news=news, offers=offers, clock=clock)
+    listening = GetStreams(news=status_notifier, offers=offers, clock=clock)
     legacy = LegacyAdapter(
         services=LegacyServices(
             sessions=sessions,
-            gate=gate,
+            gate=rate_limiter,
             streams=open_streams,
             access=access,
             calls=calls,
@@ -333,7 +337,7 @@ async def build_runtime(
     )
 
     # The modern era.
-    lines = SessionPool(clock=clock, idle=config.server.session_idle, denied=denied)
+    session_pool = SessionPool(clock=clock, idle=config.server.session_idle, denied=denied)
     retries = Retries(
         dialect=modern_dialect,
         calls=calls,
@@ -347,16 +351,16 @@ async def build_runtime(
         store=store,
         lookups=lookups,
         access=access,
-        polls=polls,
+        polls=poll_limiter,
         retrievals=retrievals,
         clock=clock,
     )
     modern = ModernAdapter(
         services=ModernServices(
-            gate=gate,
+            gate=rate_limiter,
             streams=open_streams,
             access=access,
-            pool=lines,
+            pool=session_pool,
             calls=calls,
             retries=retries,
             runner=runner,
@@ -375,7 +379,7 @@ async def build_runtime(
     gateway = Gateway(
         mounts=mounts.by_path,
         callers=callers,
-        gate=gate,
+        gate=rate_limiter,
         rules=GatewayRules(
             max_depth=config.server.max_json_depth,
             max_members=config.server.max_json_members,
@@ -395,7 +399,7 @@ async def build_runtime(
     sweeper = Sweeper(
         store=store,
         runner=runner,
-        waiting=HostWaits(sessions, lines, retries),
+        waiting=HostWaits(sessions, session_pool, retries),
         mounts=mounts.by_name,
         event_sink=event_sink,
         clock=clock,
@@ -410,16 +414,16 @@ async def build_runtime(
         penalties=penalties,
         upstreams=upstreams,
         sessions=sessions,
-        lines=lines,
+        session_pool=session_pool,
         lookups=lookups,
-        polls=polls,
+        poll_limiter=poll_limiter,
         unfetched=retrievals.unfetched,
         runner=runner,
         sweeper=sweeper,
         listening=listening,
         offers=offers,
         following=following,
-        joining=joining,
+        coalescer=coalescer,
         calls=calls,
         retries=retries,
         subscriptions=subscriptions,
