@@ -30,10 +30,10 @@ class SecretRedaction:
 
     @property
     def needed(self) -> int:
-        """How many characters of a line `told` needs at most; each is up to four bytes."""
+        """How many characters of a line `redacted` needs at most; each is up to four bytes."""
         return SHOWN + self._longest
 
-    def told(self, said: bytes, *, is_whole: bool = True) -> str:
+    def redacted(self, said: bytes, *, is_whole: bool = True) -> str:
         """Return the text to log of a line: redacted, and at most SHOWN characters.
 
         `is_whole` False: `said` is only the beginning of the line, of `needed` characters.
@@ -49,13 +49,13 @@ class SecretRedaction:
 
 def _marked(text: str, secrets: re.Pattern[str]) -> str:
     """Replace the secrets in a text, and secrets that overlap by one mark."""
-    told, end = "", 0
+    shown, end = "", 0
     for match in secrets.finditer(text):
         start, stop = match.span(1)
         if start >= end:
-            told += text[end:start] + _MARK
+            shown += text[end:start] + _MARK
         end = max(end, stop)
-    return told + text[end:]
+    return shown + text[end:]
 
 
 def _parts(value: str) -> Iterator[str]:

@@ -345,7 +345,7 @@ class Call(CancelScope):
     - `was_refused`: the answer came under an HTTP error status.
     - `resumes` is the round that a modern call starts with, if that is not its first.
     - `spent` is how many seconds of its time were used before `begin`.
-    - `told` is its last progress notification.
+    - `last_progress` is its last progress notification.
     - `is_task`: the server made a task of the call, so it did act.
     - `is_lasting`: it is a legacy `tools/call`. With each event of its stream, the listener gets a
       resume point.
@@ -356,7 +356,7 @@ class Call(CancelScope):
     answer: Response | None = None
     was_let_go = False
     was_refused = False
-    told: Notification | None = None
+    last_progress: Notification | None = None
     is_task = False
     is_lasting = False
     _alarms: TimerWheel | None = None

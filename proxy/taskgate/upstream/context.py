@@ -187,9 +187,9 @@ def _redacted(settings: UpstreamSettings, said: str) -> str:
     if isinstance(settings.credentials, FixedHeader):
         secrets.append(settings.credentials.value)
     redaction = SecretRedaction(secrets)
-    told = redaction.told(said[: redaction.needed].encode(errors="replace"), is_whole=len(said) <= redaction.needed)
+    text = redaction.redacted(said[: redaction.needed].encode(errors="replace"), is_whole=len(said) <= redaction.needed)
     # A log line must not contain newlines.
-    return " ".join(told.split())
+    return " ".join(text.split())
 
 
 class Patience:

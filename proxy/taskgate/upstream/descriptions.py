@@ -77,7 +77,7 @@ class LastWelcomes:
 class Welcome:
     """Description of the server for the hosts of one session.
 
-    The session calls `met` after each handshake, and `told` for each host that connects. `key`
+    The session calls `met` after each handshake, and `describe` for each host that connects. `key`
     returns the cache key of the session. `heard` is called with the server's identity after each
     handshake. `is_down` returns whether the server is known to be down.
     """
@@ -104,7 +104,7 @@ class Welcome:
         self._last.keep(self._key(), server)
         self._heard(server)
 
-    async def told(self, opened: Awaitable[ServerDescription]) -> ServerDescription:
+    async def describe(self, opened: Awaitable[ServerDescription]) -> ServerDescription:
         """Return the result of `opened`, the opening of the session.
 
         If it fails because the server is down, the last welcome is returned, marked stale. Raises

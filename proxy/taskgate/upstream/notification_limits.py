@@ -5,7 +5,7 @@ Of progress that arrived together, the newest of each token remains. So a flood 
 costs its reading, and the last progress before an answer is always delivered. `Said` counts all
 bytes besides answers, and makes the reader pause. `wire.connection` has a `NotificationBudget` for each
 event stream, `stdio.channel` one for each program, with a `Said`. Sessions of both eras use
-`heard_aside` for large messages.
+`decode_large` for large messages.
 """
 
 from collections.abc import Callable, Sequence
@@ -158,7 +158,7 @@ class Said:
         return max(0.0, (self._owed - self._most) / SAID_A_SECOND)
 
 
-async def heard_aside(hear: Callable[[], _Heard]) -> _Heard | None:
+async def decode_large(hear: Callable[[], _Heard]) -> _Heard | None:
     """Decode a large message by `hear` on another thread.
 
     Returns None for a notification, which is too large to pass on. `NotificationBudget` drops such

@@ -177,7 +177,7 @@ class ServerSession:
         return await (self.era_session or await self._found_session()).open()
 
     async def welcome(self) -> ServerDescription:
-        return await self._welcome.told(self.open())
+        return await self._welcome.describe(self.open())
 
     def outcome(self, response: Response) -> CallSucceeded | CallFaulted:
         assert self._bound is not None, "a response belongs to a session"

@@ -135,7 +135,7 @@ class Told:
                 self.welcome.met(said)
             return said
 
-        return await self.welcome.told(answer())
+        return await self.welcome.describe(answer())
 
 
 async def test_after_a_failure_the_last_word_is_told_as_one_of_before() -> None:

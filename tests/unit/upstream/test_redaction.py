@@ -27,12 +27,12 @@ KEY = "-----BEGIN KEY-----\nMIIBOgIBAAJB\nAKj34Gkxx\n-----END KEY-----"
     ],
 )
 def test_secrets_are_taken_out(values: list[str], said: bytes, told: str) -> None:
-    assert SecretRedaction(values).told(said) == told
+    assert SecretRedaction(values).redacted(said) == told
 
 
 def test_a_long_line_is_cut() -> None:
-    assert SecretRedaction(()).told(b"x" * SHOWN) == "x" * SHOWN
-    assert SecretRedaction(()).told(b"x" * (SHOWN + 1)) == "x" * SHOWN + "…"
+    assert SecretRedaction(()).redacted(b"x" * SHOWN) == "x" * SHOWN
+    assert SecretRedaction(()).redacted(b"x" * (SHOWN + 1)) == "x" * SHOWN + "…"
 
 
 @given(some.text("ABCÉ", min_size=4, max_size=12), some.integers(0, 40), some.integers(1, 12))
@@ -40,7 +40,7 @@ def test_of_a_secret_at_the_place_of_the_cut_nothing_is_told(secret: str, before
     """Wherever the line was cut before it came here, of a line that is otherwise of other letters."""
     redaction = SecretRedaction([secret])
     said = "x" * before + secret[:kept]
-    told = redaction.told(said.encode(), is_whole=False)
+    told = redaction.redacted(said.encode(), is_whole=False)
     assert set(told) <= set("x…[redacted]")
 
 
@@ -50,6 +50,6 @@ def test_it_is_taken_out_as_it_is_written_between_quotes(secret: str, beside: st
     redaction = SecretRedaction([secret])
     for write in (json.dumps, repr, ascii, lambda text: json.dumps(text, ensure_ascii=False)):
         said = f"<{write('ok' + beside + secret)}>"
-        told = redaction.told(said.encode())
+        told = redaction.redacted(said.encode())
         assert set(told) <= set("<>\"'ok\\[redacted]"), (said, told)
         assert "[redacted]" in told

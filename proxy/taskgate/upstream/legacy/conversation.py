@@ -58,7 +58,7 @@ from taskgate.upstream.legacy.event_streams import (
 )
 from taskgate.upstream.legacy.questions import Attribution, Questions, asked_again
 from taskgate.upstream.legacy.task_calls import TaskCall, TaskCalls
-from taskgate.upstream.notification_limits import heard_aside
+from taskgate.upstream.notification_limits import decode_large
 
 _WITHOUT_VERSION_HEADER: Final = frozenset({Revision.R2024_11_05, Revision.R2025_03_26})
 
@@ -342,7 +342,7 @@ class Conversation:
 
         `lost` is called once if the stream shows that the server ended the session.
         """
-        return self._exchanges.listen(self.hear_aside, lost, clock)
+        return self._exchanges.listen(self.take_stream_message, lost, clock)
 
     async def ask(self, call: Call, request: str | Resumed, *, first_byte: timedelta | None = None) -> Response:
         """Send a request and return the response, at most within its time. Raises UpstreamFailed.
@@ -401,7 +401,7 @@ class Conversation:
         `call` is the call on whose stream it came, None for the GET stream (U-HTTP-3).
         """
         hear, host = self._upstream_context.dialect.decode, self._audience.host
-        heard = hear(message, host) if len(message) <= LARGE else await heard_aside(partial(hear, message, host))
+        heard = hear(message, host) if len(message) <= LARGE else await decode_large(partial(hear, message, host))
         match heard:
             case CallResponse(response):
                 return response
@@ -409,7 +409,7 @@ class Conversation:
                 # Progress restarts the timeout without progress.
                 about = self._calls.get(token) or self.followed.of_token(token)
                 if about is not None:
-                    about.told = notification
+                    about.last_progress = notification
                     about.progressed()
                     if about.listener is not None:
                         about.listener.on_notification(notification)
@@ -430,7 +430,7 @@ class Conversation:
                     self._listener_of(self._attribution.of(call, None)).refused(required)
         return None
 
-    async def hear_aside(self, message: bytes) -> None:
+    async def take_stream_message(self, message: bytes) -> None:
         """Handle a message of the GET stream; some servers answer calls there."""
         response = await self.hear(message, None)
         call = None if response is None or isinstance(response.id, str) else self._calls.get(response.id)

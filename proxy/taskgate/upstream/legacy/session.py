@@ -91,7 +91,7 @@ class LegacySession:
         return (await self._open()).conversation.server
 
     async def welcome(self) -> ServerDescription:
-        return await self._welcome.told(self.open())
+        return await self._welcome.describe(self.open())
 
     async def call(self, call: UpstreamCall, listener: CallListener) -> Response:
         upstream_context, params, method = self._upstream_context, call.params, call.method

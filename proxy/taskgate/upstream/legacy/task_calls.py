@@ -80,7 +80,7 @@ class TaskCall(Call):
     def _send_progress(self, message: str) -> None:
         """Send a status message of the task as progress, with a number above the last one."""
         self._messages += 1
-        after = None if self.told is None else progress_done(self.told)
+        after = None if self.last_progress is None else progress_done(self.last_progress)
         if self._tells and self.listener is not None:
             self.listener.on_notification(text_progress(self.id, message, self._messages, after or 0.0))
 

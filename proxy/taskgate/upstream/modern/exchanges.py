@@ -24,7 +24,7 @@ from taskgate.upstream import failures
 from taskgate.upstream.base import POSTED, Incoming, Outgoing
 from taskgate.upstream.calls import Call
 from taskgate.upstream.context import ModernUpstreamContext
-from taskgate.upstream.notification_limits import heard_aside
+from taskgate.upstream.notification_limits import decode_large
 
 
 class ModernExchanges:
@@ -174,11 +174,11 @@ class ModernExchanges:
         """
         hear = self._upstream_context.dialect.decode
         host = self._host
-        match hear(message, host) if len(message) <= LARGE else await heard_aside(partial(hear, message, host)):
+        match hear(message, host) if len(message) <= LARGE else await decode_large(partial(hear, message, host)):
             case CallResponse(response) if response.id == call.id:
                 return response
             case CallProgress(token, notification) if token == call.id:
-                call.told = notification
+                call.last_progress = notification
                 call.progressed()
                 if call.listener is not None:
                     call.listener.on_notification(notification)

@@ -72,19 +72,19 @@ class TaskRequests:
         self._host = host
         self._clock = clock
 
-    async def look(self, of: Call, task: str) -> Response:
+    async def get(self, of: Call, task: str) -> Response:
         """Poll the task by `tasks/get`: the answer has its state, and its result once it ended."""
         call = self._call(of)
         return await self._ask(TASKS_GET, call, self._upstream_context.dialect.get_task(call.id, task, self._host))
 
-    async def bring(self, of: Call, task: str, answers: RawJson) -> Response:
+    async def update(self, of: Call, task: str, answers: RawJson) -> Response:
         """Send answers to questions of the task (`input_required`) by `tasks/update`."""
         call = self._call(of)
         return await self._ask(
             TASKS_UPDATE, call, self._upstream_context.dialect.update_task(call.id, task, answers, self._host)
         )
 
-    async def end(self, of: Call, task: str) -> Response:
+    async def cancel(self, of: Call, task: str) -> Response:
         """Cancel the task by `tasks/cancel`."""
         call = self._call(of)
         return await self._ask(
@@ -269,7 +269,7 @@ class ModernTaskFollower(TaskFollower):
         answers = self._dialect.input_responses(given)
         assert answers is not None, "every answer can be encoded"
         try:
-            response = await self._requests.bring(self._call, self.id, answers)
+            response = await self._requests.update(self._call, self.id, answers)
         except UpstreamFailed as failure:
             if failure.reason in PERMANENT:
                 raise
@@ -278,7 +278,7 @@ class ModernTaskFollower(TaskFollower):
         self._store_resume_point()
 
     async def _ask_for_state(self) -> ServerTask | None:
-        response = await self._requests.look(self._call, self.id)
+        response = await self._requests.get(self._call, self.id)
         state = await offload(len(response.text), partial(self._dialect.read_task, self._call.id, self.id, response))
         if response.error_code in _UNKNOWN:
             self.is_settled = True
@@ -326,10 +326,10 @@ class ModernTaskFollower(TaskFollower):
 
     def _report_message(self) -> None:
         """Report the task's status message as progress of the call."""
-        message, told = self._state.message, self._call.told
+        message, last = self._state.message, self._call.last_progress
         if message is not None:
             self._messages += 1
-            after = None if told is None else progress_done(told)
+            after = None if last is None else progress_done(last)
             self._listener.on_notification(text_progress(self._call.id, message, self._messages, after or 0.0))
 
 
@@ -444,7 +444,7 @@ class ServerTasks:
         for pause in (0.0, *PAUSES):
             await asyncio.sleep(pause)
             try:
-                await self._requests.end(call, task)
+                await self._requests.cancel(call, task)
             except UpstreamFailed as failure:
                 if failure.reason in PERMANENT:
                     break

@@ -136,7 +136,12 @@ class ModernSession:
         self._catalogue = Catalogue(upstream_context, host, open_=self.open, ask=self._ask_for_page)
         self.listed = self._catalogue.listed
         self._listening = SubscriptionListener(
-            upstream_context, host, hear=self._hear_aside, resumed=self._catalogue.forget, lasting=lasting, clock=clock
+            upstream_context,
+            host,
+            hear=self._take_notification,
+            resumed=self._catalogue.forget,
+            lasting=lasting,
+            clock=clock,
         )
         # `met` runs after each valid answer to `server/discover`; `lost` when the server says that
         # it does not support this revision.
@@ -170,7 +175,7 @@ class ModernSession:
         return self._discovery.get()
 
     async def welcome(self) -> ServerDescription:
-        return await self._welcome.told(self.open())
+        return await self._welcome.describe(self.open())
 
     async def call(self, call: UpstreamCall, listener: CallListener) -> Response:
         upstream_context, method = self._upstream_context, call.method
@@ -257,7 +262,7 @@ class ModernSession:
         self._welcome.met(server)
         await self._listening.begin(server)
 
-    def _hear_aside(self, notification: Notification) -> None:
+    def _take_notification(self, notification: Notification) -> None:
         """Receive a notification that came on a subscription stream, outside of any request.
 
         A changed tool list is forgotten before the listener hears of it.

@@ -33,7 +33,7 @@ from taskgate.protocol.server_messages import (
 from taskgate.system.offload import LARGE
 from taskgate.upstream.base import POSTED, Incoming, Outgoing
 from taskgate.upstream.context import MAX_URIS, Lasting, ModernUpstreamContext
-from taskgate.upstream.notification_limits import heard_aside
+from taskgate.upstream.notification_limits import decode_large
 from taskgate.upstream.pauses import FOR_NOW, PAUSE_FIRST, PAUSE_MOST, share
 
 
@@ -165,7 +165,7 @@ class SubscriptionStream:
                 # An invalid message answers no call, and the stream is still usable.
                 with suppress(UpstreamFailed):
                     hear = partial(self._upstream_context.dialect.decode, message, self._host)
-                    if self._is_end(hear() if len(message) <= LARGE else await heard_aside(hear), id):
+                    if self._is_end(hear() if len(message) <= LARGE else await decode_large(hear), id):
                         return
         finally:
             self._upstream_context.observer.stream_ended("listen")

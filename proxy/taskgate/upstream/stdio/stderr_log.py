@@ -53,7 +53,7 @@ class ProgramLog:
             return
         if self.room:
             self._left -= 1
-            self._log(self._redaction.told(said, is_whole=is_whole), pid, stream)
+            self._log(self._redaction.redacted(said, is_whole=is_whole), pid, stream)
         else:
             self._dropped += 1
 
