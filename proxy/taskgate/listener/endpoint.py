@@ -162,6 +162,8 @@ class Endpoint:
             if route == "prm" and path in self.documents:
                 return self._answer_document(http, context, fields, began)
             admission = known.admission if known else self.door.admit(http.method, http.raw_path, http.version, fields)
+            # The gateway may need long for its reply.
+            del fields
             exchange = HostExchange(http, admission, self.terms, context.address)
             response = await self._answer_by_gateway(exchange, connection)
             if known is None and admission.caller is not None and http.keep_alive:
