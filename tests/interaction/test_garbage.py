@@ -176,7 +176,9 @@ async def test_a_connection_holds_no_request_but_the_one_that_it_serves(
 ) -> None:
     def held() -> int:
         gc.collect()
-        requests = (each for each in gc.get_objects() if type(each).__name__ == "HostRequest")
+        requests = (
+            each for each in gc.get_objects() if str(type(each)) == "<class 'taskgate.listener.protocol.HostRequest'>"
+        )
         return sum(each.raw_path == "/reports/mcp" for each in requests)
 
     await host.call("echo")
