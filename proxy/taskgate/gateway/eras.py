@@ -1,6 +1,6 @@
 """The interface between the two eras and the rest of the gateway: `EraAdapter`.
 
-The adapter of an era decodes each message to a `HostRequest`, and makes a `Call` of one that a
+The adapter of an era decodes each message to a `DecodedMessage`, and makes a `Call` of one that a
 server answers. It encodes the reply. `legacy` and `modern.adapter` implement it. All other code
 handles a request by these values, and asks for no era.
 """
@@ -34,7 +34,7 @@ from taskgate.telemetry.request_context import RequestContext
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class HostRequest:
+class DecodedMessage:
     """A message of a host, as its adapter decoded it.
 
     - `adapter`: that of its era. `revision`: the host's, for reports.
@@ -142,11 +142,11 @@ class EraAdapter(Protocol):
         caller: AuthContext,
         message: Message,
         route: Route,
-    ) -> HostRequest:
+    ) -> DecodedMessage:
         """Return what the host wants, and note the host in `context`; `route` is from `classify`."""
         ...
 
-    async def handle(self, request: HostRequest) -> RpcReply | HttpReply:
+    async def handle(self, request: DecodedMessage) -> RpcReply | HttpReply:
         """Execute a request that the limits and the access rules admitted, and return the answer.
 
         What only this era has is served here, the rest by `Calls` and `TaskRequests`. Raises
@@ -154,11 +154,11 @@ class EraAdapter(Protocol):
         """
         ...
 
-    def encode(self, request: HostRequest, reply: RpcReply | HttpReply, quota: QuotaFields) -> HandledRequest:
+    def encode(self, request: DecodedMessage, reply: RpcReply | HttpReply, quota: QuotaFields) -> HandledRequest:
         """Return the HTTP reply to a request, with the quota headers."""
         ...
 
-    def listed_tool(self, request: HostRequest) -> str | None:
+    def listed_tool(self, request: DecodedMessage) -> str | None:
         """Return the tool of a refused `tools/call`, if the server is known to list it."""
         ...
 

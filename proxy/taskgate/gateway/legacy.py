@@ -22,7 +22,7 @@ from taskgate.domain.record import RequestId, TaskRecord
 from taskgate.domain.versions import Era, Revision, find_revision
 from taskgate.errors import SessionRequired, UnsupportedVersion
 from taskgate.gateway.calls import Calls
-from taskgate.gateway.eras import Call, HostRequest, Wants
+from taskgate.gateway.eras import Call, DecodedMessage, Wants
 from taskgate.gateway.extensions import DeniedExtensions
 from taskgate.gateway.get_streams import GetRequests
 from taskgate.gateway.listeners import HostListener, InflightCall
@@ -109,7 +109,7 @@ class LegacyAdapter:
         caller: AuthContext,
         message: Message,
         route: Route,
-    ) -> HostRequest:
+    ) -> DecodedMessage:
         # The session comes first: it has the revision by which the message is read.
         host_session, peer = None, None
         if not (isinstance(message, Request) and message.method == words.INITIALIZE):
@@ -128,7 +128,7 @@ class LegacyAdapter:
             peer = intent.peer
             context.revision, context.client = peer.revision, client_of(peer.info)
         assert peer is not None, "a message has a session, or opens one"
-        return HostRequest(
+        return DecodedMessage(
             adapter=self,
             exchange=exchange,
             mount=mount,
@@ -140,7 +140,7 @@ class LegacyAdapter:
             session=host_session,
         )
 
-    async def handle(self, request: HostRequest) -> RpcReply | HttpReply:
+    async def handle(self, request: DecodedMessage) -> RpcReply | HttpReply:
         intent, host_session = request.intent, request.session
         if isinstance(intent, OpenSession):
             return await self._open_session(request.mount, request.caller, intent)
@@ -159,12 +159,12 @@ class LegacyAdapter:
                 return RpcReply(self.dialect.pong(intent.id))
             return await self._services.task_requests.answer(request)
 
-    def encode(self, request: HostRequest, reply: RpcReply | HttpReply, quota: QuotaFields) -> HandledRequest:
+    def encode(self, request: DecodedMessage, reply: RpcReply | HttpReply, quota: QuotaFields) -> HandledRequest:
         if isinstance(reply, HttpReply):
             return HandledRequest(reply)
         return HandledRequest(HttpReply(200, reply.message, reply.headers + quota), request.revision, reply.error)
 
-    def listed_tool(self, request: HostRequest) -> str | None:
+    def listed_tool(self, request: DecodedMessage) -> str | None:
         host_session, tool = request.session, request.tool
         if host_session is None or tool is None or host_session.upstream.listed(tool) is None:
             return None
@@ -196,7 +196,7 @@ class LegacyAdapter:
 
     # --- calls --------------------------------------------------------------------------------------------------------
 
-    def _call(self, request: HostRequest, host_session: HostSession, intent: CallTool | Relay) -> Call:
+    def _call(self, request: DecodedMessage, host_session: HostSession, intent: CallTool | Relay) -> Call:
         """Return the call of a request."""
         exchange, wants, method, keepalives = request.exchange, Wants.ANSWER, words.TOOLS_CALL, self._calls.keepalives
         if isinstance(intent, Relay):

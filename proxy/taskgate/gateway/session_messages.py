@@ -25,7 +25,7 @@ from taskgate.cluster.bus import ClusterBus, is_replica_name
 from taskgate.domain.record import OwnerKey
 from taskgate.errors import MalformedMessage, UnparsableMessage
 from taskgate.gateway.calls import Calls
-from taskgate.gateway.eras import HostRequest
+from taskgate.gateway.eras import DecodedMessage
 from taskgate.lifecycle.input_delivery import InputDelivery
 from taskgate.lifecycle.runner import Runner
 from taskgate.protocol.host_requests import (
@@ -67,7 +67,7 @@ class ClientNotifications:
         self._runner = runner
         self._dialect = dialect
 
-    async def take(self, request: HostRequest, host_session: HostSession) -> None:
+    async def take(self, request: DecodedMessage, host_session: HostSession) -> None:
         """Act on a notification or a response.
 
         Raises StoreUnavailable if the answer to an input request of a task could not be stored.

@@ -18,7 +18,7 @@ from taskgate.admission.mounts import Mount
 from taskgate.clock import Clock
 from taskgate.domain.record import TaskRecord
 from taskgate.errors import StoreUnavailable
-from taskgate.gateway.modern.retries import Retries
+from taskgate.gateway.modern.retries import HostRetries
 from taskgate.gateway.modern.session_pool import SessionPool
 from taskgate.lifecycle.leases import Leasing
 from taskgate.lifecycle.runner import Runner
@@ -59,7 +59,7 @@ class HostWaits(NamedTuple):
 
     sessions: HostSessions
     pool: SessionPool
-    retries: Retries
+    retries: HostRetries
 
 
 class Sweeper:

@@ -21,7 +21,7 @@ from taskgate.domain.events import InputAnswered, TaskEvent
 from taskgate.domain.record import TaskRecord
 from taskgate.domain.versions import LEGACY
 from taskgate.errors import InvalidParams, MissingCapability, TaskAlreadyFinished, TaskNotFound
-from taskgate.gateway.eras import HostRequest
+from taskgate.gateway.eras import DecodedMessage
 from taskgate.lifecycle.result_wait import ResultWaiter
 from taskgate.lifecycle.retrievals import Retrievals
 from taskgate.lifecycle.runner import Runner
@@ -70,7 +70,7 @@ class TaskRequests:
         self._retrievals = retrievals
         self._runner = runner
 
-    async def answer(self, request: HostRequest) -> RpcReply:
+    async def answer(self, request: DecodedMessage) -> RpcReply:
         """Answer a request about tasks.
 
         Raises TaskNotFound for a task that is unknown, expired, or of another caller, and what else
@@ -101,7 +101,7 @@ class TaskRequests:
                 return await self._of_legacy(request, intent)
         raise AssertionError(f"unexpected intent of a request: {type(request.intent).__name__}")
 
-    async def _cancel(self, request: HostRequest, intent: CancelTask) -> RpcReply:
+    async def _cancel(self, request: DecodedMessage, intent: CancelTask) -> RpcReply:
         """Cancel the task. One that has ended is an error, unless hosts of the era get none."""
         dialect, record = request.adapter.dialect, None
         try:
@@ -113,7 +113,7 @@ class TaskRequests:
                 raise
         return RpcReply(dialect.task_cancelled(intent.id, record))
 
-    async def _update(self, request: HostRequest, intent: UpdateTask) -> RpcReply:
+    async def _update(self, request: DecodedMessage, intent: UpdateTask) -> RpcReply:
         """Take answers to the task's input requests. The first answer to each counts.
 
         Answers to what is answered, withdrawn or unknown have no effect (M-UPD-2). Raises
@@ -135,7 +135,7 @@ class TaskRequests:
             await self._transitions.make(record.owner, record.id, partial(_answered, key, answer))
         return RpcReply(dialect.acknowledgement(intent.id))
 
-    async def _of_legacy(self, request: HostRequest, intent: LegacyTaskRequest) -> RpcReply:
+    async def _of_legacy(self, request: DecodedMessage, intent: LegacyTaskRequest) -> RpcReply:
         """Serve `tasks/get` or `tasks/cancel` of a modern host that does not declare tasks (AMB-19).
 
         Only a task of the legacy era is served. Raises MissingCapability for any other task,

@@ -21,7 +21,7 @@ from multidict import CIMultiDict
 
 from taskgate.jsontext.large import JsonChunks, MessageText
 from taskgate.listener.door import Rejection, RequestRejected
-from taskgate.listener.protocol import SERVER_NAME, HostRequest, Response
+from taskgate.listener.protocol import SERVER_NAME, HostRequest, HttpResponse
 from taskgate.streams.exchange import HttpReply
 
 _HEAD: Final = f"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nServer: {SERVER_NAME}\r\n"
@@ -80,7 +80,9 @@ class Answer:
         await request.connection.drain()
 
 
-def begin_answer(answer: Response, request: HostRequest, fields: CIMultiDict[str], version: tuple[int, int]) -> bytes:
+def begin_answer(
+    answer: HttpResponse, request: HostRequest, fields: CIMultiDict[str], version: tuple[int, int]
+) -> bytes:
     """Return the head of the answer, which is written next.
 
     Raises ConnectionError if the host has disconnected, and ValueError for a field that could be

@@ -41,7 +41,7 @@ from taskgate.listener.door import (
     remember,
 )
 from taskgate.listener.peers import Peers, read_peer
-from taskgate.listener.protocol import HostConnection, HostRequest, Response
+from taskgate.listener.protocol import HostConnection, HostRequest, HttpResponse
 from taskgate.listener.stream import ExchangeTerms, HostExchange
 from taskgate.streams.exchange import ExchangeHandler, HttpReply, ListenerRefused
 from taskgate.telemetry import request_context
@@ -139,7 +139,7 @@ class Endpoint:
     trail: AuditCapacity = field(default_factory=UnlimitedAuditCapacity)
     _active: dict[str, int] = field(default_factory=lambda: dict.fromkeys(_ROUTES, 0))
 
-    async def answer(self, http: HostRequest) -> Response:
+    async def answer(self, http: HostRequest) -> HttpResponse:
         """Answer one request. Called for one request of a connection at a time."""
         began = self.clock.elapsed()
         connection = http.connection
@@ -247,7 +247,7 @@ class Endpoint:
         context.route, context.status, context.seconds = route, status, self.clock.elapsed() - began
         self.event_sink.emit(context)
 
-    async def _answer_by_gateway(self, exchange: HostExchange, connection: HostConnection) -> Response:
+    async def _answer_by_gateway(self, exchange: HostExchange, connection: HostConnection) -> HttpResponse:
         """Return the gateway's response, ready to be sent; a stream has been sent by then.
 
         An unexpected error becomes status 500. Only the listener's own rejections pass, and
@@ -273,7 +273,7 @@ class Endpoint:
             connection.exchange = None
 
 
-def _end(http: HostRequest, response: Response) -> None:
+def _end(http: HostRequest, response: HttpResponse) -> None:
     """Close a connection that is leaving or closing, after its answer."""
     if http.connection.leaving and http.is_answered and response.keep_alive:
         # The head was sent before `leaving` was set, and promised keep-alive. The host may act on

@@ -109,7 +109,7 @@ class HostRequest:
     is_answered: bool = False
 
 
-class Response(Protocol):
+class HttpResponse(Protocol):
     """The answer to a request, as its connection sees it; implemented in `answers`.
 
     `keep_alive` is False if the connection closes after it, and None if the host decides.
@@ -147,7 +147,7 @@ class ConnectionTerms:
     """
 
     bounds: ConnectionSettings
-    answer: Callable[[HostRequest], Awaitable[Response]]
+    answer: Callable[[HostRequest], Awaitable[HttpResponse]]
     answer_garbage: Callable[["HostConnection", Rejection], Awaitable[object]]
     heads: TimerWheel
     idles: TimerWheel
@@ -581,7 +581,7 @@ class HostConnection(asyncio.Protocol):
             if self.lost.done():
                 raise ConnectionResetError
 
-    async def answer_last(self, request: HostRequest, response: Response) -> None:
+    async def answer_last(self, request: HostRequest, response: HttpResponse) -> None:
         """Send an answer as the last one of the connection, and parse nothing more.
 
         Waits up to _LINGER seconds for the peer to close the connection.

@@ -41,7 +41,7 @@ from taskgate.jsontext.large import JsonChunks, MessageText
 from taskgate.listener.answers import CountedDocument, JsonDocument, begin_answer, encoded_size, plain_answer
 from taskgate.listener.body import BodyOverdue, receive_rest
 from taskgate.listener.door import BAD_REQUEST, BODY_TOO_LARGE, TOO_SLOW, RequestRejected
-from taskgate.listener.protocol import SERVER_NAME, BrokenBody, HostRequest, Response
+from taskgate.listener.protocol import SERVER_NAME, BrokenBody, HostRequest, HttpResponse
 from taskgate.protocol import sse
 from taskgate.streams.bytes_in_flight import BytesInFlight
 from taskgate.streams.event_stream import EventStream, ResumableEventStream
@@ -349,7 +349,7 @@ class HostExchange:
             self.host_left()
             stream.discard()
 
-    async def finish(self, reply: HttpReply) -> Response:
+    async def finish(self, reply: HttpReply) -> HttpResponse:
         """Return the response for the gateway's reply. That of an event stream has been sent."""
         if self.is_streaming:
             try:
@@ -368,7 +368,7 @@ class HostExchange:
         self.release()
         return plain_answer(reply)
 
-    async def _finish_stream(self, last: MessageText | None) -> Response:
+    async def _finish_stream(self, last: MessageText | None) -> HttpResponse:
         """Send `last` as the last message, wait until the writer ends, and return the response.
 
         Afterwards the stream of a POST has ended for good. A GET only carried a stream for some

@@ -1,4 +1,4 @@
-"""A call to a server: its values (`UpstreamCall`), its listener, its wait for the answer (`Call`).
+"""A call to a server: its values (`UpstreamCall`), its listener, its wait for the answer (`RunningCall`).
 
 A session gets an `UpstreamCall` and a `CallListener`. It calls the listener's methods during the
 call: for notifications, questions (elicitation, sampling, roots) and resume points. The listener of
@@ -6,7 +6,7 @@ a session gets what belongs to no call. Listeners are implemented in `gateway`, 
 `lifecycle`. A `ServerQuestion` is one open question of a server, implemented by the sessions; the
 listener gives the host's answer to it.
 
-The session sends the call under the id of a `Call`. After `begin` it waits for the answer in the
+The session sends the call under the id of a `RunningCall`. After `begin` it waits for the answer in the
 block `with call`. The block ends early if the time is up, or by `cancel`. A session asks
 `context.Patience` for its timeouts.
 
@@ -332,7 +332,7 @@ class UpstreamCall:
     bounds: "CallBounds | None" = None
 
 
-class Call(CancelScope):
+class RunningCall(CancelScope):
     """A request that waits for its answer in the block `with call`, with its timers.
 
     When the time is up, or by `cancel`, the block raises ScopeCancelled. Then `answer`,

@@ -32,7 +32,7 @@ from taskgate.gateway.extensions import DeniedExtensions, ExtensionRequests
 from taskgate.gateway.get_streams import GetRequests, GetStreams
 from taskgate.gateway.legacy import LegacyAdapter, LegacyServices
 from taskgate.gateway.modern.adapter import ModernAdapter, ModernServices
-from taskgate.gateway.modern.retries import Retries
+from taskgate.gateway.modern.retries import HostRetries
 from taskgate.gateway.modern.session_pool import SessionPool
 from taskgate.gateway.modern.subscriptions import Subscriptions
 from taskgate.gateway.pipeline import Gateway, GatewayRules
@@ -141,7 +141,7 @@ class Runtime:
     following: ResultWaiter
     coalescer: RequestCoalescer
     calls: Calls
-    retries: Retries
+    retries: HostRetries
     subscriptions: Subscriptions
     gateway: Gateway
 
@@ -338,7 +338,7 @@ async def build_runtime(
 
     # The modern era.
     session_pool = SessionPool(clock=clock, idle=config.server.session_idle, denied=denied)
-    retries = Retries(
+    retries = HostRetries(
         dialect=modern_dialect,
         calls=calls,
         states=SealedStates(callers),

@@ -22,6 +22,7 @@ from taskgate.protocol.messages import (
     Request,
     Response,
     check_capabilities,
+    error_of,
     is_task_id,
     meta_of,
     required_string,
@@ -101,6 +102,22 @@ def test_an_empty_tail_is_a_tail() -> None:
 @pytest.mark.parametrize(("params", "size"), [(Params("{}"), 2), (Params("{é", ""), 2), (Params("{é", "}}}"), 5)])
 def test_the_size_is_that_of_the_senders_text(params: Params, size: int) -> None:
     assert params.size == size
+
+
+@pytest.mark.parametrize(
+    ("members", "label"),
+    [
+        ('"result":{"content":[]}', None),
+        ('"result":{"isError":false}', None),
+        ('"result":{"isError":"true"}', None),
+        ('"result":{"isError":true}', "tool_error"),
+        ('"error":{"code":-32602,"message":"no"}', "-32602"),
+    ],
+)
+def test_an_error_is_the_code_of_the_server_or_a_result_that_says_so(members: str, label: str | None) -> None:
+    response = parse(f'{{"jsonrpc":"2.0","id":1,{members}}}'.encode(), max_depth=64)
+    assert isinstance(response, Response)
+    assert error_of(response) == label
 
 
 # --- reading parameters -----------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from helpers.waiting import bounded, eventually
 from requirements import covers
 from taskgate.errors import UpstreamFailed
 from taskgate.protocol.extensions import BUILT_IN, EVENTS, Extension, ExtensionPolicy
-from taskgate.upstream.calls import Call, CallBounds, briefly
+from taskgate.upstream.calls import CallBounds, RunningCall, briefly
 from taskgate.upstream.context import Patience
 from taskgate.upstream.settings import ToolTimeouts
 from unit.upstream.conftest import Caller, settings_for, speaks_for_anybody
@@ -100,7 +100,7 @@ class Watched:
         self.bells = Bells()
         self.is_over = False
         monkeypatch.setattr(asyncio, "get_running_loop", lambda: self)
-        self.call = Call(1, None, bounds, spent=spent)
+        self.call = RunningCall(1, None, bounds, spent=spent)
         self.call.cancel = self.cancel  # type: ignore[method-assign]
         self.call.begin(self.bells)  # type: ignore[arg-type]
 

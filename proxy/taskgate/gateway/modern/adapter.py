@@ -24,10 +24,10 @@ from taskgate.domain.record import RequestId, TaskRecord
 from taskgate.domain.versions import Era
 from taskgate.errors import GatewayError, MissingCapability, TaskSupportMismatch, UpstreamFailed
 from taskgate.gateway.calls import SLOW_METHODS, Calls
-from taskgate.gateway.eras import Call, HostRequest, Wants
+from taskgate.gateway.eras import Call, DecodedMessage, Wants
 from taskgate.gateway.extensions import DeniedExtensions
 from taskgate.gateway.listeners import HostListener, InflightCall
-from taskgate.gateway.modern.retries import Retries
+from taskgate.gateway.modern.retries import HostRetries
 from taskgate.gateway.modern.session_pool import SessionPool, SharedSession
 from taskgate.gateway.modern.subscriptions import Subscriptions
 from taskgate.gateway.task_requests import ABOUT_A_TASK, TaskRequests
@@ -69,7 +69,7 @@ class ModernServices:
     access: AccessControl
     pool: SessionPool
     calls: Calls
-    retries: Retries
+    retries: HostRetries
     runner: Runner
     task_requests: TaskRequests
     subscriptions: Subscriptions
@@ -99,17 +99,17 @@ class ModernAdapter:
         caller: AuthContext,
         message: Message,
         route: Route,
-    ) -> HostRequest:
+    ) -> DecodedMessage:
         if not isinstance(message, Request):
             # The era has no notifications of hosts: they are accepted without effect (H-MOD-12).
-            return HostRequest(
+            return DecodedMessage(
                 adapter=self, exchange=exchange, mount=mount, caller=caller, message=message, intent=Ignore()
             )
         assert isinstance(route, RequestMeta), "a request is routed by what it declares"
         context.revision, context.client = route.peer.revision, client_of(route.peer.info)
         intent = self.dialect.decode(message, route, offers_tasks=mount.offers_tasks, extensions=mount.extensions)
         asked = intent.request if isinstance(intent, Retry) else intent
-        return HostRequest(
+        return DecodedMessage(
             adapter=self,
             exchange=exchange,
             mount=mount,
@@ -121,7 +121,7 @@ class ModernAdapter:
             meta=route,
         )
 
-    async def handle(self, request: HostRequest) -> RpcReply | HttpReply:
+    async def handle(self, request: DecodedMessage) -> RpcReply | HttpReply:
         intent, meta, exchange, caller = request.intent, request.meta, request.exchange, request.caller
         if isinstance(intent, ABOUT_A_TASK):
             return await self._services.task_requests.answer(request)
@@ -149,7 +149,7 @@ class ModernAdapter:
                     return await self._listen(exchange, caller, session, intent)
         raise AssertionError(f"unexpected intent of a request: {type(intent).__name__}")
 
-    def encode(self, request: HostRequest, reply: RpcReply | HttpReply, quota: QuotaFields) -> HandledRequest:
+    def encode(self, request: DecodedMessage, reply: RpcReply | HttpReply, quota: QuotaFields) -> HandledRequest:
         """Return the HTTP reply, whose status is by the code of an error.
 
         The status has no effect if the answer is an event stream by now.
@@ -163,11 +163,11 @@ class ModernAdapter:
             status = modern_status(json.loads(reply.message)["error"]["code"])
         return HandledRequest(HttpReply(status, reply.message, reply.headers + quota), request.revision, reply.error)
 
-    def listed_tool(self, request: HostRequest) -> str | None:
+    def listed_tool(self, request: DecodedMessage) -> str | None:
         """Return None: before a session is chosen, it is unknown what its server lists."""
         return None
 
-    def _check_params(self, request: HostRequest, meta: RequestMeta, tool: str, listed: ListedTool) -> None:
+    def _check_params(self, request: DecodedMessage, meta: RequestMeta, tool: str, listed: ListedTool) -> None:
         """Compare the headers that mirror arguments; a call that is refused for one is counted."""
         assert isinstance(request.message, Request), "a call is a request"
         try:

@@ -1,4 +1,4 @@
-"""The retries of modern hosts: `Retries`, with the `HeldCalls` that wait for them.
+"""The retries of modern hosts: `HostRetries`, with the `HeldCalls` that wait for them.
 
 A modern host cannot be asked on a stream. In a *round* it gets `inputRequests` with a
 `requestState`, and sends its request again, with its responses and the state. There are two kinds
@@ -49,7 +49,7 @@ MAX_HELD: Final = 1024
 log = getLogger("taskgate.stateless")
 
 
-class Retries:
+class HostRetries:
     """The encoder of rounds, and the handler of their retries.
 
     `answer` serves a retry. `hold` and `pass_round` encode a round. A state is valid for as long as
@@ -243,7 +243,7 @@ class HeldCalls:
     - A call whose host takes too long is cancelled, and so are all waiting calls at `stop`.
 
     A context may have as many as the operator's rules allow outstanding questions, all together
-    MAX_HELD. `mark` is the name of this replica, set by `Retries` if there are others. Each id then
+    MAX_HELD. `mark` is the name of this replica, set by `HostRetries` if there are others. Each id then
     begins with it: hosts retry at any replica, which finds the holder by it.
     """
 

@@ -21,7 +21,7 @@ from taskgate.protocol.faults import protocol_violation
 from taskgate.protocol.messages import Response
 from taskgate.upstream import failures
 from taskgate.upstream.base import POSTED, Outgoing
-from taskgate.upstream.calls import Call, Principal
+from taskgate.upstream.calls import Principal, RunningCall
 from taskgate.upstream.context import UpstreamContext
 from taskgate.upstream.duplex.pending import OK, Receipt
 from taskgate.upstream.duplex.session import ChannelSession, NotificationReader
@@ -91,7 +91,7 @@ class ChannelExchanges:
         upstream_context: UpstreamContext,
         transport: ChannelSender,
         channels: ChannelTransport,
-        hear: Callable[[bytes, Call], Awaitable[Response | None]],
+        hear: Callable[[bytes, RunningCall], Awaitable[Response | None]],
     ) -> None:
         self._upstream_context = upstream_context
         self._transport = transport
@@ -114,11 +114,11 @@ class ChannelExchanges:
         """Mark a session of another process as open. It ended with the channel of that process."""
         self._is_open = True
 
-    async def take_up(self, call: Call, event: str) -> Response:
+    async def take_up(self, call: RunningCall, event: str) -> Response:
         """Raise Gone: the call ended with the channel of the process that sent it."""
         raise failures.Gone
 
-    async def ask(self, call: Call, message: str, first_byte: timedelta | None) -> Response:
+    async def ask(self, call: RunningCall, message: str, first_byte: timedelta | None) -> Response:
         """Send a request and return its answer. Raises UpstreamFailed."""
         session = self._session
         if session is None and self._is_open:

@@ -30,7 +30,7 @@ from taskgate.protocol.vocabulary import (
 )
 from taskgate.system.single_flight import Abandoned, SingleFlight
 from taskgate.upstream import failures
-from taskgate.upstream.calls import Call, Principal, ResumePoint, briefly
+from taskgate.upstream.calls import Principal, ResumePoint, RunningCall, briefly
 from taskgate.upstream.context import Lasting, UpstreamContext, level_params, uri_params
 from taskgate.upstream.failures import Unwelcome
 from taskgate.upstream.legacy.channel_exchanges import ChannelStream
@@ -40,7 +40,7 @@ from taskgate.upstream.settings import TransportKind
 
 
 class Handshake:
-    """One handshake; `call` is the `Call` under which the request is sent."""
+    """One handshake; `call` is the `RunningCall` under which the request is sent."""
 
     __slots__ = ("_answered", "_upstream_context", "call")
 
@@ -48,7 +48,7 @@ class Handshake:
         self._upstream_context = upstream_context
         # The revision that the answer named, for the log: `read` may refuse it.
         self._answered = ""
-        self.call = Call(next(upstream_context.ids), None, briefly(upstream_context.settings.first_byte))
+        self.call = RunningCall(next(upstream_context.ids), None, briefly(upstream_context.settings.first_byte))
 
     def asks(self, host: Peer | None) -> str:
         """Return the text of the `initialize` request, with the capabilities of `host`; none if it
@@ -238,9 +238,9 @@ class SessionConnection:
 
     async def _ask(
         self, method: str, params: Params | None, principal: Principal | None = None
-    ) -> tuple[Call, Response]:
+    ) -> tuple[RunningCall, Response]:
         upstream_context = self._upstream_context
-        call = Call(next(upstream_context.ids), None, briefly(SIGN_OF_LIFE), principal=principal)
+        call = RunningCall(next(upstream_context.ids), None, briefly(SIGN_OF_LIFE), principal=principal)
         message = upstream_context.dialect.call(call.id, method, params)
         return call, await self.conversation.ask(call, message, first_byte=SIGN_OF_LIFE)
 
@@ -254,7 +254,7 @@ class SessionConnection:
                 return
 
 
-def is_strange(call: Call, response: Response) -> bool:
+def is_strange(call: RunningCall, response: Response) -> bool:
     """Whether an error is like those of modern servers, by its HTTP status or by its code."""
     return response.error is not None and (call.was_refused or response.error_code in MODERN_ERRORS)
 

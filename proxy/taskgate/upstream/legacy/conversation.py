@@ -42,7 +42,7 @@ from taskgate.system.cancel_scope import ScopeCancelled
 from taskgate.system.offload import LARGE
 from taskgate.upstream import failures
 from taskgate.upstream.base import POSTED, Incoming, Outgoing
-from taskgate.upstream.calls import Call, CallListener, Principal, Resumed, ResumePoint
+from taskgate.upstream.calls import CallListener, Principal, Resumed, ResumePoint, RunningCall
 from taskgate.upstream.context import UpstreamContext
 from taskgate.upstream.duplex.transport import ChannelSender
 from taskgate.upstream.legacy.background_posts import BackgroundPosts
@@ -74,8 +74,8 @@ class LegacyExchanges:
     def __init__(
         self,
         upstream_context: UpstreamContext,
-        hear: Callable[[bytes, Call], Awaitable[Response | None]],
-        placed: Callable[[Call, str], None],
+        hear: Callable[[bytes, RunningCall], Awaitable[Response | None]],
+        placed: Callable[[RunningCall, str], None],
     ) -> None:
         self._upstream_context = upstream_context
         self._hear = hear
@@ -102,7 +102,7 @@ class LegacyExchanges:
         self._take_session(session)
         self.welcome(revision)
 
-    async def take_up(self, call: Call, event: str) -> Response:
+    async def take_up(self, call: RunningCall, event: str) -> Response:
         """Return the answer to a request that another process sent. Its stream is reopened after
         `event`.
 
@@ -110,7 +110,7 @@ class LegacyExchanges:
         """
         return await self._reopen(call, behind(event), failures.Gone)
 
-    async def ask(self, call: Call, message: str, first_byte: timedelta | None) -> Response:
+    async def ask(self, call: RunningCall, message: str, first_byte: timedelta | None) -> Response:
         """Send a request and return its answer. Raises UpstreamFailed."""
         incoming = await self._upstream_context.transport.send(
             Outgoing(
@@ -179,7 +179,7 @@ class LegacyExchanges:
         )
         incoming.release()
 
-    async def _streamed(self, call: Call, incoming: Incoming) -> Response:
+    async def _streamed(self, call: RunningCall, incoming: Incoming) -> Response:
         """Return the response from an event stream, and from those that continue it."""
         response = await self._read(call, incoming.messages())
         if response is not None:
@@ -189,7 +189,7 @@ class LegacyExchanges:
         return await self._reopen(call, end_of(incoming), failures.broke_off)
 
     def _reopen(
-        self, call: Call, place: EventPosition, gone: Callable[[], UpstreamFailed]
+        self, call: RunningCall, place: EventPosition, gone: Callable[[], UpstreamFailed]
     ) -> Coroutine[Any, Any, Response]:
         """Return the answer from the rest of a call's stream, which starts at `place`.
 
@@ -207,10 +207,10 @@ class LegacyExchanges:
         )
         return go_on(self._upstream_context.transport, reopening, place, partial(self._read, call), gone=gone)
 
-    def _read(self, call: Call, messages: AsyncIterator[bytes]) -> Coroutine[Any, Any, Response | None]:
+    def _read(self, call: RunningCall, messages: AsyncIterator[bytes]) -> Coroutine[Any, Any, Response | None]:
         return read_stream(self._upstream_context.observer, self._hear, call, messages)
 
-    async def _refusal(self, call: Call, incoming: Incoming) -> Response:
+    async def _refusal(self, call: RunningCall, incoming: Incoming) -> Response:
         """Return the server's answer if an error status carries one; else raise what the status
         means.
 
@@ -273,7 +273,7 @@ UNWANTED: Final = "The answer is no longer needed"
 class Conversation:
     """One session at a server.
 
-    A request is a `Call` in `_calls` until its answer is there. If it may become a task of the
+    A request is a `RunningCall` in `_calls` until its answer is there. If it may become a task of the
     server, it stays there until `met` says whether it did. If so, a `TaskCall` in `followed` takes
     its place.
     """
@@ -281,7 +281,7 @@ class Conversation:
     def __init__(self, upstream_context: UpstreamContext, audience: Audience) -> None:
         self._upstream_context = upstream_context
         self._audience = audience
-        self._calls: dict[int, Call] = {}
+        self._calls: dict[int, RunningCall] = {}
         self._exchanges = self._new_exchanges()
         self._asides = BackgroundPosts(self._exchanges.say)
         self._questions = Questions(upstream_context.dialect, self.say, self._answer)
@@ -344,7 +344,7 @@ class Conversation:
         """
         return self._exchanges.listen(self.take_stream_message, lost, clock)
 
-    async def ask(self, call: Call, request: str | Resumed, *, first_byte: timedelta | None = None) -> Response:
+    async def ask(self, call: RunningCall, request: str | Resumed, *, first_byte: timedelta | None = None) -> Response:
         """Send a request and return the response, at most within its time. Raises UpstreamFailed.
 
         `request` is its text, or a `Resumed` if another process has sent it. Then the questions of
@@ -379,7 +379,7 @@ class Conversation:
             if call.id not in self.followed.undecided:
                 self._end(call)
 
-    def ask_anew(self, call: Call, asked: Mapping[str, Question]) -> None:
+    def ask_anew(self, call: RunningCall, asked: Mapping[str, Question]) -> None:
         """Ask the listener of a resumed call the questions that the other process got.
 
         `asked` has them by the server's keys, as in Resumed.
@@ -395,7 +395,7 @@ class Conversation:
         self.followed.end(call)
         self._end(call)
 
-    async def hear(self, message: bytes, call: Call | None) -> Response | None:
+    async def hear(self, message: bytes, call: RunningCall | None) -> Response | None:
         """Handle a message of the server; a response to a call is returned instead.
 
         `call` is the call on whose stream it came, None for the GET stream (U-HTTP-3).
@@ -478,7 +478,7 @@ class Conversation:
             call.listener = None
         return call.sent
 
-    def hold(self, call: Call, **place: Any) -> None:
+    def hold(self, call: RunningCall, **place: Any) -> None:
         """Give the listener a resume point of the call. `place` is `event` or `task` of it.
 
         Does nothing if the server does not outlive this process.
@@ -540,7 +540,7 @@ class Conversation:
         self._attribution.end()
         self._questions.end()
 
-    def _give_up(self, call: Call) -> None:
+    def _give_up(self, call: RunningCall) -> None:
         """Cancel a call at the server after its wait was ended here, unless another process resumes
         it."""
         if call.is_left:
@@ -558,12 +558,12 @@ class Conversation:
         if not self._ended:
             self._asides.answer(message, principal)
 
-    def _on_event(self, call: Call, event: str) -> None:
+    def _on_event(self, call: RunningCall, event: str) -> None:
         """Store a resume point: all messages of the stream up to `event` were handled."""
         if call.is_lasting:
             self.hold(call, event=event)
 
-    def _end(self, call: Call) -> None:
+    def _end(self, call: RunningCall) -> None:
         """End a call that waits for nothing any more: remove it, and withdraw its open questions."""
         # A `TaskCall` has the id of the call before it, which ended in `met`.
         if self._calls.get(call.id) is call:
@@ -579,12 +579,14 @@ class Conversation:
 
     # --- messages of the server ---------------------------------------------------------------------------------------
 
-    def _listener_of(self, call: Call | None) -> CallListener:
+    def _listener_of(self, call: RunningCall | None) -> CallListener:
         """Return the listener of a call, or else that of the session."""
         whole = None if call is None else self.followed.whole(call)
         return self._audience.listener if whole is None or whole.listener is None else whole.listener
 
-    def _hear_question(self, asked: ReceivedQuestion, call: Call | None, *, came_aside: bool, guessed: bool) -> None:
+    def _hear_question(
+        self, asked: ReceivedQuestion, call: RunningCall | None, *, came_aside: bool, guessed: bool
+    ) -> None:
         """Open a question, and give it to the listener of its call. `Attribution` calls this."""
         if self._ended:
             return

@@ -25,7 +25,7 @@ from taskgate.protocol.vocabulary import SESSION_HEADER
 from taskgate.system.offload import LARGE, in_thread
 from taskgate.upstream import failures
 from taskgate.upstream.base import Incoming, Outgoing, Transport
-from taskgate.upstream.calls import Call
+from taskgate.upstream.calls import RunningCall
 from taskgate.upstream.pauses import FOR_NOW, PAUSE_FIRST, PAUSE_MOST, share
 from taskgate.upstream.settings import UpstreamObserver
 
@@ -195,8 +195,8 @@ _FOR_GOOD: Final = frozenset({UpstreamReason.REDIRECT.value, UpstreamReason.REFU
 
 async def read_stream(
     observer: UpstreamObserver,
-    hear: Callable[[bytes, Call], Awaitable[Response | None]],
-    call: Call,
+    hear: Callable[[bytes, RunningCall], Awaitable[Response | None]],
+    call: RunningCall,
     messages: AsyncIterator[bytes],
 ) -> Response | None:
     """Return the response on a stream of the call; None if the stream ends before it.
@@ -223,7 +223,7 @@ async def read_stream(
     return None
 
 
-async def response_in(dialect: LegacyUpstream, message: bytes, call: Call) -> Response | None:
+async def response_in(dialect: LegacyUpstream, message: bytes, call: RunningCall) -> Response | None:
     """Return the response to the call that a message is; None if it is another message."""
     decode = dialect.decode
     heard = decode(message, None) if len(message) <= LARGE else await in_thread(partial(decode, message, None))

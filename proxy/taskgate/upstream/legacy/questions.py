@@ -18,7 +18,7 @@ from taskgate.domain.record import RequestId
 from taskgate.protocol.legacy.upstream import LegacyUpstream
 from taskgate.protocol.messages import Notification
 from taskgate.protocol.server_messages import Answer, Question, ReceivedQuestion
-from taskgate.upstream.calls import Call, Principal
+from taskgate.upstream.calls import Principal, RunningCall
 from taskgate.upstream.legacy.task_calls import TaskCall, TaskCalls
 
 MAX_OPEN: Final = 64
@@ -58,7 +58,13 @@ class OpenQuestion:
     )  # fmt: skip
 
     def __init__(
-        self, asked: ReceivedQuestion, questions: "Questions", call: Call | None, *, came_aside: bool, guessed: bool
+        self,
+        asked: ReceivedQuestion,
+        questions: "Questions",
+        call: RunningCall | None,
+        *,
+        came_aside: bool,
+        guessed: bool,
     ) -> None:
         self.asked = asked
         self.question = asked.question
@@ -116,7 +122,7 @@ class Questions:
         """The open questions, by the server's ids."""
 
     def ask(
-        self, asked: ReceivedQuestion, call: Call | None, *, came_aside: bool, guessed: bool = False
+        self, asked: ReceivedQuestion, call: RunningCall | None, *, came_aside: bool, guessed: bool = False
     ) -> OpenQuestion | None:
         """Register a question and return it.
 
@@ -153,14 +159,14 @@ class Questions:
         if question is not None:
             question.withdraw()
 
-    def hand_over(self, call: Call, whole: Call) -> None:
+    def hand_over(self, call: RunningCall, whole: RunningCall) -> None:
         """Move the open questions of a call that became a task to `whole`, its `TaskCall`."""
         for question in self.open.values():
             if question.call is call:
                 question.call = whole
                 whole.asks(1)
 
-    def end_of(self, call: Call, *, is_left: bool) -> list[ReceivedQuestion]:
+    def end_of(self, call: RunningCall, *, is_left: bool) -> list[ReceivedQuestion]:
         """Withdraw the questions of a call that is over; return those that may be for another call.
 
         A question outside of the call's stream does not end with the call for its server, so it is
@@ -211,7 +217,9 @@ class Hear(Protocol):
     for, and `call` is one of several that it may be for.
     """
 
-    def __call__(self, asked: ReceivedQuestion, call: Call | None, *, came_aside: bool, guessed: bool) -> None: ...
+    def __call__(
+        self, asked: ReceivedQuestion, call: RunningCall | None, *, came_aside: bool, guessed: bool
+    ) -> None: ...
 
 
 class _WaitingQuestion(NamedTuple):
@@ -234,7 +242,7 @@ class Attribution:
     """
 
     def __init__(
-        self, calls: Mapping[int, Call], followed: TaskCalls, hear: Hear, session_asks: Callable[[], bool]
+        self, calls: Mapping[int, RunningCall], followed: TaskCalls, hear: Hear, session_asks: Callable[[], bool]
     ) -> None:
         self._calls = calls
         self._followed = followed
@@ -242,7 +250,7 @@ class Attribution:
         self._session_asks = session_asks
         self._waiting: dict[RequestId, _WaitingQuestion] = {}
 
-    def take(self, asked: ReceivedQuestion, call: Call | None) -> None:
+    def take(self, asked: ReceivedQuestion, call: RunningCall | None) -> None:
         """Pass a question to `hear`, now or after a wait.
 
         `call` is the call on whose stream it came, if any. With MAX_OPEN questions waiting, it does
@@ -253,7 +261,7 @@ class Attribution:
         else:
             self._pass_on(asked, call)
 
-    def of(self, call: Call | None, task: str | None) -> Call | None:
+    def of(self, call: RunningCall | None, task: str | None) -> RunningCall | None:
         """Return the call that a question is for; None if nothing tells.
 
         The task that it names decides, else the stream on which it came. A question outside of any
@@ -288,7 +296,7 @@ class Attribution:
         for id_ in tuple(self._waiting):
             self.withdraw(id_)
 
-    def _candidates(self) -> list[Call]:
+    def _candidates(self) -> list[RunningCall]:
         """Return the calls that can be asked."""
         return [call for call in (*self._calls.values(), *self._followed) if call.listener is not None]
 
@@ -313,7 +321,7 @@ class Attribution:
         self.withdraw(id)
         self._pass_on(asked, None)
 
-    def _pass_on(self, asked: ReceivedQuestion, call: Call | None) -> None:
+    def _pass_on(self, asked: ReceivedQuestion, call: RunningCall | None) -> None:
         """Call `hear` with the question and the call that it is for, as far as known now."""
         found = self.of(call, asked.task)
         candidates = self._candidates() if found is None and not self._session_asks() else []

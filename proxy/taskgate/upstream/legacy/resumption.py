@@ -15,7 +15,7 @@ from taskgate.errors import UpstreamFailed
 from taskgate.protocol.messages import Response
 from taskgate.system.single_flight import SingleFlight
 from taskgate.upstream import failures
-from taskgate.upstream.calls import Call, CallListener, Resumed, ResumePoint, UpstreamCall
+from taskgate.upstream.calls import CallListener, Resumed, ResumePoint, RunningCall, UpstreamCall
 from taskgate.upstream.context import UpstreamContext
 from taskgate.upstream.legacy.connection import SessionConnection
 
@@ -164,7 +164,7 @@ class CallResumption:
         if resume_point.event is None or resume_point.request is None:
             raise failures.Gone
         assert call.bounds is not None, "the session has set its timeouts"
-        pending = Call(resume_point.request, listener, call.bounds, principal=call.principal)
+        pending = RunningCall(resume_point.request, listener, call.bounds, principal=call.principal)
         pending.is_lasting = True
         began = asyncio.get_running_loop().time()
         error: str | None = "cancelled"

@@ -1,4 +1,4 @@
-"""Calls that a server of 2025-11-25 makes tasks of: `ServerTasks` sends, follows and cancels them.
+"""Calls that a server of 2025-11-25 makes tasks of: `LegacyFollowedTasks` sends, follows and cancels them.
 
     tools/call     with a request for a task: the first answer is its handle, or the result itself
     tasks/get      while it is working, at the interval that the server asks for
@@ -9,7 +9,7 @@ for the result of a task. The server asks its questions on the stream of `tasks/
 so that request is sent as soon as the task requires input. A task survives lost connections: the
 follower goes on in whichever connection the session has. If the call is given up, the task is
 cancelled at the server, unless another process resumes the call. Each `LegacySession` has one
-`ServerTasks`.
+`LegacyFollowedTasks`.
 """
 
 import asyncio
@@ -227,7 +227,7 @@ MAY_BE: Final = frozenset({TaskSupport.REQUIRED, TaskSupport.OPTIONAL})
 
 
 class Reach(NamedTuple):
-    """Functions of the `LegacySession` that its `ServerTasks` uses.
+    """Functions of the `LegacySession` that its `LegacyFollowedTasks` uses.
 
     `ask` sends a plain request, as `LegacySession._ask`. `connection` returns the current connection, None
     without one. `ready` opens one for a request, and returns it with the seconds that it took.
@@ -241,7 +241,7 @@ class Reach(NamedTuple):
     tools: Callable[[], Awaitable[Mapping[str, ListedTool]]]
 
 
-class ServerTasks:
+class LegacyFollowedTasks:
     """The calls of one session that become tasks of its server."""
 
     def __init__(self, upstream_context: UpstreamContext, reach: Reach) -> None:

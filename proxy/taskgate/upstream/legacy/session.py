@@ -22,13 +22,13 @@ from taskgate.protocol.vocabulary import TASKS_RESULT, TOOLS_CALL, TOOLS_LIST
 from taskgate.system.offload import LARGE, in_thread
 from taskgate.system.single_flight import Abandoned, SingleFlight
 from taskgate.upstream import failures
-from taskgate.upstream.calls import Call, CallBounds, CallListener, NextRound, UpstreamCall
+from taskgate.upstream.calls import CallBounds, CallListener, NextRound, RunningCall, UpstreamCall
 from taskgate.upstream.context import LASTING, Lasting, UpstreamContext
 from taskgate.upstream.descriptions import RelayedTools, Welcome, read_catalogue, what_is_left
 from taskgate.upstream.legacy.connection import ConnectionOpener, SessionConnection, is_strange
 from taskgate.upstream.legacy.conversation import Audience, Conversation
 from taskgate.upstream.legacy.resumption import AdoptedSessions, CallResumption
-from taskgate.upstream.legacy.server_tasks import MAY_BE, MUST_BE, Reach, ServerTasks
+from taskgate.upstream.legacy.server_tasks import MAY_BE, MUST_BE, LegacyFollowedTasks, Reach
 from taskgate.upstream.legacy.url_elicitation import UrlElicitations
 
 _TAKING_LONG: Final = frozenset({TOOLS_CALL, TASKS_RESULT})
@@ -80,7 +80,7 @@ class LegacySession:
         )
         self._connection = SingleFlight(opener.begin)
         reach = Reach(self._ask, lambda: self._connection.value, self._made_ready, self.listed, self.tools)
-        self._server_tasks = ServerTasks(upstream_context, reach)
+        self._server_tasks = LegacyFollowedTasks(upstream_context, reach)
         self._resumption = CallResumption(
             upstream_context, adopted_sessions or AdoptedSessions(), connection=self._connection, adopt=opener.adopt
         )
@@ -202,7 +202,7 @@ class LegacySession:
             connection, opening = await self._made_ready(call, bounds)
             spent += opening
         first_byte = None if call.method in _TAKING_LONG else upstream_context.settings.first_byte
-        pending = Call(next(upstream_context.ids), listener, bounds, principal=call.principal, spent=spent)
+        pending = RunningCall(next(upstream_context.ids), listener, bounds, principal=call.principal, spent=spent)
         pending.is_lasting = call.method == TOOLS_CALL
         error: str | None = "cancelled"
         try:

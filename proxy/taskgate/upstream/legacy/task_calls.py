@@ -1,6 +1,6 @@
 """Calls that their server made tasks of (2025-11-25): `TaskCall` and `TaskCalls`.
 
-When a call becomes a task, `server_tasks` makes a `TaskCall` in place of its `Call`. It polls the
+When a call becomes a task, `server_tasks` makes a `TaskCall` in place of its `RunningCall`. It polls the
 task until there is a result, and registers the `TaskCall` in each conversation that it uses.
 `Conversation` finds it in its `TaskCalls`, and gives it notifications and questions.
 """
@@ -10,13 +10,13 @@ from collections.abc import Iterator
 
 from taskgate.domain.record import TaskStatus
 from taskgate.protocol.server_messages import ServerTask, progress_done, text_progress
-from taskgate.upstream.calls import Call, CallListener, UpstreamCall
+from taskgate.upstream.calls import CallListener, RunningCall, UpstreamCall
 
 
-class TaskCall(Call):
+class TaskCall(RunningCall):
     """A call that became a task of its server, from then until its result.
 
-    It has the id of the `Call` that it replaces. `task` is the last known state of the task.
+    It has the id of the `RunningCall` that it replaces. `task` is the last known state of the task.
     `stirs` wakes its `TaskFollower`. It is set when the task no longer just works, and when a
     question was answered. With `tells` the host wants progress: status messages of the task are
     sent as progress too.
@@ -128,7 +128,7 @@ class TaskCalls:
         """Make a request a part of a call: messages on its stream belong to the call."""
         self._whole_by_part[part] = whole
 
-    def whole(self, call: Call) -> Call:
+    def whole(self, call: RunningCall) -> RunningCall:
         """Return the followed call that a request is a part of; if there is none, `call` itself."""
         return self._whole_by_part.get(call.id, call)
 

@@ -25,7 +25,7 @@ from taskgate.protocol.server_messages import EncodedRequest
 from taskgate.protocol.vocabulary import MODERN_ERRORS, SERVER_DISCOVER, UNSUPPORTED_VERSION
 from taskgate.system.single_flight import Abandoned, SingleFlight
 from taskgate.upstream import failures
-from taskgate.upstream.calls import Call, briefly
+from taskgate.upstream.calls import RunningCall, briefly
 from taskgate.upstream.context import ModernUpstreamContext
 from taskgate.upstream.descriptions import read_catalogue
 from taskgate.upstream.legacy.connection import SIGN_OF_LIFE
@@ -52,7 +52,7 @@ class Catalogue:
         host: Peer | None,
         *,
         open_: Callable[[], Awaitable[ServerDescription]],
-        ask: Callable[[Call, EncodedRequest], Awaitable[Response]],
+        ask: Callable[[RunningCall, EncodedRequest], Awaitable[Response]],
     ) -> None:
         self._upstream_context = upstream_context
         self._host = host
@@ -84,7 +84,7 @@ class Catalogue:
 
     def _ask_for_page(self, cursor: RawJson | None) -> Awaitable[Response]:
         upstream_context = self._upstream_context
-        call = Call(next(upstream_context.ids), None, upstream_context.patience.of())
+        call = RunningCall(next(upstream_context.ids), None, upstream_context.patience.of())
         return self._ask(call, upstream_context.dialect.list_tools(call.id, cursor, self._host))
 
     def _read_page(self, response: Response) -> ToolPage:
@@ -192,7 +192,7 @@ class Discovery:
     async def _discover(self) -> ServerDescription:
         upstream_context = self._upstream_context
         first_byte = upstream_context.settings.first_byte
-        call = Call(next(upstream_context.ids), None, briefly(first_byte))
+        call = RunningCall(next(upstream_context.ids), None, briefly(first_byte))
         written = upstream_context.dialect.discover(call.id, self._host)
         asked = self._exchanges.ask(call, written, first_byte, asks_who=True)
         try:

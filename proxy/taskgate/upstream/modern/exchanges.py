@@ -22,7 +22,7 @@ from taskgate.system.cancel_scope import ScopeCancelled
 from taskgate.system.offload import LARGE, in_thread, offload
 from taskgate.upstream import failures
 from taskgate.upstream.base import POSTED, Incoming, Outgoing
-from taskgate.upstream.calls import Call
+from taskgate.upstream.calls import RunningCall
 from taskgate.upstream.context import ModernUpstreamContext
 from taskgate.upstream.notification_limits import decode_large
 
@@ -39,11 +39,11 @@ class ModernExchanges:
         self._host = host
         self._clock = clock
         # The calls that wait for their answers.
-        self._calls: set[Call] = set()
+        self._calls: set[RunningCall] = set()
 
     async def bounded(
         self,
-        call: Call,
+        call: RunningCall,
         method: str,
         request: Coroutine[Any, Any, Response],
         judge: Callable[[Response], None],
@@ -103,7 +103,7 @@ class ModernExchanges:
 
     async def ask(
         self,
-        call: Call,
+        call: RunningCall,
         written: EncodedRequest,
         first_byte: timedelta | None,
         *,
@@ -150,7 +150,7 @@ class ModernExchanges:
         finally:
             incoming.release(answered=answered)
 
-    async def _read(self, call: Call, incoming: Incoming) -> Response:
+    async def _read(self, call: RunningCall, incoming: Incoming) -> Response:
         """Read an event stream up to the response."""
         self._upstream_context.observer.stream_opened("response")
         try:
@@ -167,7 +167,7 @@ class ModernExchanges:
             self._upstream_context.observer.stream_ended("response")
         raise failures.broke_off()
 
-    async def _hear(self, message: bytes, call: Call) -> Response | None:
+    async def _hear(self, message: bytes, call: RunningCall) -> Response | None:
         """Handle a message on the call's stream: progress and notifications go to its listener.
 
         Returns the message if it is the response.
@@ -186,7 +186,7 @@ class ModernExchanges:
                 call.listener.on_notification(notification)
         return None
 
-    async def _response_in(self, message: bytes, call: Call) -> Response | None:
+    async def _response_in(self, message: bytes, call: RunningCall) -> Response | None:
         """Return the response to the call that a message is; None if it is another message."""
         dialect = self._upstream_context.dialect
         hear = partial(dialect.decode, message, self._host)
@@ -199,7 +199,7 @@ class ModernExchanges:
             return refusal
         return heard.response if isinstance(heard, CallResponse) and heard.response.id == call.id else None
 
-    async def _refusal(self, call: Call, incoming: Incoming) -> Response:
+    async def _refusal(self, call: RunningCall, incoming: Incoming) -> Response:
         """Return the server's answer if an error status carries one; else raise what the status
         means."""
         status = incoming.status

@@ -23,7 +23,7 @@ from taskgate.protocol.messages import Notification, Response
 from taskgate.protocol.modern.upstream import ModernUpstream
 from taskgate.protocol.server_messages import Answer, Question, ServerRound
 from taskgate.protocol.vocabulary import INVALID_PARAMS
-from taskgate.upstream.calls import Between, Call, Leave, Principal
+from taskgate.upstream.calls import Between, Leave, Principal, RunningCall
 from taskgate.upstream.context import ModernUpstreamContext
 
 
@@ -99,7 +99,7 @@ class OpenRound:
     listener stores no checkpoint.
     """
 
-    def __init__(self, dialect: ModernUpstream, call: Call, asked: ServerRound) -> None:
+    def __init__(self, dialect: ModernUpstream, call: RunningCall, asked: ServerRound) -> None:
         self._dialect = dialect
         self._call = call
         self._questions = asked.questions
@@ -182,7 +182,7 @@ class TaskQuestions:
     """
 
     def __init__(
-        self, upstream_context: ModernUpstreamContext, host: Peer | None, call: Call, stir: Callable[[], None]
+        self, upstream_context: ModernUpstreamContext, host: Peer | None, call: RunningCall, stir: Callable[[], None]
     ) -> None:
         self._dialect = upstream_context.dialect
         self._host = host

@@ -4,7 +4,7 @@
     request, answers, state  -> input required, or a task, or the result
 
 The server keeps nothing between rounds: the state goes back to it as it wrote it. Each round has a
-new request id (M-MRTR-3). `OpenRound` asks the questions, and `ServerTasks` follows a task.
+new request id (M-MRTR-3). `OpenRound` asks the questions, and `ModernFollowedTasks` follows a task.
 `ModernExchanges` does the HTTP, and bounds the time.
 """
 
@@ -23,12 +23,12 @@ from taskgate.protocol.server_messages import RequestDraft, ServerRound
 from taskgate.protocol.vocabulary import HEADER_MISMATCH, TOOLS_CALL
 from taskgate.system.offload import LARGE, in_thread
 from taskgate.upstream import failures
-from taskgate.upstream.calls import Call, Leave, NextRound
+from taskgate.upstream.calls import Leave, NextRound, RunningCall
 from taskgate.upstream.context import ModernUpstreamContext
 from taskgate.upstream.modern.discovery import Catalogue, Discovery
 from taskgate.upstream.modern.exchanges import ModernExchanges
 from taskgate.upstream.modern.questions import OpenRound
-from taskgate.upstream.modern.server_tasks import ServerTasks
+from taskgate.upstream.modern.server_tasks import ModernFollowedTasks
 
 MAX_ROUNDS: Final = 64
 """Rounds of one call: more than any tool needs, and an end for one without end."""
@@ -60,7 +60,7 @@ class RoundRunner:
         self,
         upstream_context: ModernUpstreamContext,
         exchanges: ModernExchanges,
-        server_tasks: ServerTasks,
+        server_tasks: ModernFollowedTasks,
         host: Peer | None,
         discovery: Discovery,
         catalogue: Catalogue,
@@ -73,7 +73,7 @@ class RoundRunner:
         self._catalogue = catalogue
         self._only_as_tasks: set[str] = set()
 
-    async def ask(self, call: Call, draft: RequestDraft, tool: str | None) -> Response:
+    async def ask(self, call: RunningCall, draft: RequestDraft, tool: str | None) -> Response:
         """Send a request, in rounds if the server asks something, and return its last answer.
 
         It waits for discovery if the server is unknown. A `tools/call` waits for the tool list if
@@ -109,7 +109,7 @@ class RoundRunner:
         return await self._run_rounds(call, draft, response, first_byte)
 
     async def _run_rounds(
-        self, call: Call, draft: RequestDraft, response: Response, first_byte: timedelta | None
+        self, call: RunningCall, draft: RequestDraft, response: Response, first_byte: timedelta | None
     ) -> Response:
         """Return the last answer to a request: `response` may be a task, or ask something."""
         empty = 0
@@ -140,7 +140,7 @@ class RoundRunner:
         raise protocol_violation("it requests input without end")
 
     async def _after_refusal(
-        self, call: Call, draft: RequestDraft, tool: str, response: Response
+        self, call: RunningCall, draft: RequestDraft, tool: str, response: Response
     ) -> tuple[RequestDraft, Response]:
         """Send a call again in another form, if `response` refuses its form: the server has not acted
         then.
@@ -163,7 +163,9 @@ class RoundRunner:
                 response = await self._send_again(call, draft, None)
         return draft, response
 
-    async def _next_round(self, call: Call, draft: RequestDraft, asks: ServerRound, empty: int) -> RequestDraft | None:
+    async def _next_round(
+        self, call: RunningCall, draft: RequestDraft, asks: ServerRound, empty: int
+    ) -> RequestDraft | None:
         """Gather the answers to a round, and return the request of the next one; None if an answer
         cannot be expressed.
 
@@ -198,13 +200,15 @@ class RoundRunner:
         await _expect_ours(resumes.leave)
         return draft._replace(answers=answers, state=resumes.state)
 
-    async def _send_again(self, call: Call, draft: RequestDraft, first_byte: timedelta | None) -> Response:
+    async def _send_again(self, call: RunningCall, draft: RequestDraft, first_byte: timedelta | None) -> Response:
         """Send a request of the same call, under a new id."""
         call.id = next(self._upstream_context.ids)
         return await self._send(call, draft, first_byte)
 
-    def _send(self, call: Call, draft: RequestDraft, first_byte: timedelta | None) -> Coroutine[Any, Any, Response]:
-        """Send one request and return its answer. If it may become a task, `ServerTasks` sees to
+    def _send(
+        self, call: RunningCall, draft: RequestDraft, first_byte: timedelta | None
+    ) -> Coroutine[Any, Any, Response]:
+        """Send one request and return its answer. If it may become a task, `ModernFollowedTasks` sees to
         late answers."""
         if draft.params is not None and len(draft.params.head) > LARGE:
             request = self._send_large(call, draft, first_byte)
@@ -213,7 +217,7 @@ class RoundRunner:
             request = self._exchanges.ask(call, written, first_byte)
         return self._server_tasks.asked(call, request) if draft.follows_tasks else request
 
-    async def _send_large(self, call: Call, draft: RequestDraft, first_byte: timedelta | None) -> Response:
+    async def _send_large(self, call: RunningCall, draft: RequestDraft, first_byte: timedelta | None) -> Response:
         written = await in_thread(partial(self._upstream_context.dialect.request, call.id, draft, self._host))
         return await self._exchanges.ask(call, written, first_byte)
 

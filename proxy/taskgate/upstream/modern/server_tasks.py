@@ -1,4 +1,4 @@
-"""Calls that a modern server makes tasks of: `ServerTasks` follows and cancels them.
+"""Calls that a modern server makes tasks of: `ModernFollowedTasks` follows and cancels them.
 
     tasks/get      at the interval that the server asks for, sooner if the server reports a change
     tasks/update   the answers to its questions, before the next poll
@@ -8,8 +8,8 @@ The host sees an ordinary call that takes long (docs/decisions/0041). `RoundRunn
 may become tasks by `asked`, and calls `follow` with the task that an answer announces. A
 `ModernTaskFollower` then polls the task to its end. Status messages of the task become progress of the
 call, its input requests become questions (`TaskQuestions`), and its result becomes the response. The
-task of a call that another process resumes runs on. `TaskRequests` sends the requests, and
-`TaskStreams` hears of changes.
+task of a call that another process resumes runs on. `ServerTaskRequests` sends the requests, and
+`ServerTaskStreams` hears of changes.
 """
 
 import asyncio
@@ -46,7 +46,7 @@ from taskgate.protocol.vocabulary import (
 )
 from taskgate.system.offload import offload
 from taskgate.upstream import failures
-from taskgate.upstream.calls import Call, Resumed, ResumePoint, briefly
+from taskgate.upstream.calls import Resumed, ResumePoint, RunningCall, briefly
 from taskgate.upstream.context import ModernUpstreamContext
 from taskgate.upstream.legacy.connection import SIGN_OF_LIFE
 from taskgate.upstream.modern.exchanges import ModernExchanges
@@ -56,7 +56,7 @@ from taskgate.upstream.pauses import LEAST
 from taskgate.upstream.server_tasks import PERMANENT, LateAnswers, TaskFollower
 
 
-class TaskRequests:
+class ServerTaskRequests:
     """The sender of requests about the server's tasks, for one session.
 
     In each method `of` is the call that became the task; the request is sent for its principal.
@@ -72,39 +72,39 @@ class TaskRequests:
         self._host = host
         self._clock = clock
 
-    async def get(self, of: Call, task: str) -> Response:
+    async def get(self, of: RunningCall, task: str) -> Response:
         """Poll the task by `tasks/get`: the answer has its state, and its result once it ended."""
         call = self._call(of)
         return await self._ask(TASKS_GET, call, self._upstream_context.dialect.get_task(call.id, task, self._host))
 
-    async def update(self, of: Call, task: str, answers: RawJson) -> Response:
+    async def update(self, of: RunningCall, task: str, answers: RawJson) -> Response:
         """Send answers to questions of the task (`input_required`) by `tasks/update`."""
         call = self._call(of)
         return await self._ask(
             TASKS_UPDATE, call, self._upstream_context.dialect.update_task(call.id, task, answers, self._host)
         )
 
-    async def cancel(self, of: Call, task: str) -> Response:
+    async def cancel(self, of: RunningCall, task: str) -> Response:
         """Cancel the task by `tasks/cancel`."""
         call = self._call(of)
         return await self._ask(
             TASKS_CANCEL, call, self._upstream_context.dialect.cancel_task(call.id, task, self._host)
         )
 
-    def _call(self, of: Call) -> Call:
+    def _call(self, of: RunningCall) -> RunningCall:
         """Return a call with an id of its own for one request, without a listener.
 
         Its timers never start: `ModernExchanges.ask` bounds the wait for the answer's
         head, and the silence in its body, by `first_byte`.
         """
-        return Call(
+        return RunningCall(
             next(self._upstream_context.ids),
             None,
             briefly(self._upstream_context.settings.first_byte),
             principal=of.principal,
         )
 
-    async def _ask(self, method: str, call: Call, written: EncodedRequest) -> Response:
+    async def _ask(self, method: str, call: RunningCall, written: EncodedRequest) -> Response:
         """Send the request, and report it to the observer once, on every path."""
         clock, began = self._clock, self._clock.elapsed()
         # Stays if the wait is cancelled, or something unexpected is raised.
@@ -125,7 +125,7 @@ RARE: Final = 2.0
 """Seconds between two polls from which on a stream is worth its connection."""
 
 
-class TaskStreams:
+class ServerTaskStreams:
     """The task streams of one upstream session, which closes it at its end.
 
     If the server refuses a stream, or opens one that will not report its task, no more are opened
@@ -202,9 +202,9 @@ class ModernTaskFollower(TaskFollower):
         self,
         upstream_context: ModernUpstreamContext,
         host: Peer | None,
-        requests: TaskRequests,
-        streams: TaskStreams,
-        call: Call,
+        requests: ServerTaskRequests,
+        streams: ServerTaskStreams,
+        call: RunningCall,
         task: ServerTask,
         asked: Mapping[str, Question],
     ) -> None:
@@ -257,7 +257,7 @@ class ModernTaskFollower(TaskFollower):
         self._questions.close()
 
     def _on_server_report(self) -> None:
-        """Bring the next poll forward: the server reported on this task (`TaskStreams`). Reports only
+        """Bring the next poll forward: the server reported on this task (`ServerTaskStreams`). Reports only
         hint at a change; the poll tells the state."""
         # At most this often, however many reports come.
         self._poll_due = min(self._poll_due, self._polled_at + LEAST)
@@ -340,7 +340,7 @@ works in vain."""
 log = getLogger("taskgate.upstream")
 
 
-class ServerTasks:
+class ModernFollowedTasks:
     """The tasks that the calls of one session became."""
 
     def __init__(
@@ -348,8 +348,8 @@ class ServerTasks:
     ) -> None:
         self._upstream_context = upstream_context
         self._host = host
-        self._requests = TaskRequests(upstream_context, exchanges, host, clock)
-        self._streams = TaskStreams(upstream_context, host, clock)
+        self._requests = ServerTaskRequests(upstream_context, exchanges, host, clock)
+        self._streams = ServerTaskStreams(upstream_context, host, clock)
         # How many calls `follow` waits for now.
         self._followed = 0
         self._follower_ended = asyncio.Event()
@@ -357,7 +357,7 @@ class ServerTasks:
         self._ending: set[asyncio.Task[None]] = set()
         self._late = LateAnswers()
 
-    def asked(self, call: Call, request: Coroutine[Any, Any, Response]) -> Coroutine[Any, Any, Response]:
+    def asked(self, call: RunningCall, request: Coroutine[Any, Any, Response]) -> Coroutine[Any, Any, Response]:
         """Await `request`, which sends a call that may become a task, and return its answer.
 
         If that is cancelled, a task that a late answer announces is cancelled at the server.
@@ -365,7 +365,9 @@ class ServerTasks:
         patience, came = SIGN_OF_LIFE.total_seconds(), partial(self._cancel_late, call)
         return self._late.first(request, patience=patience, given_up=partial(_is_awaited, call), came=came)
 
-    async def follow(self, call: Call, task: ServerTask, asked: Mapping[str, Question] | None = None) -> Response:
+    async def follow(
+        self, call: RunningCall, task: ServerTask, asked: Mapping[str, Question] | None = None
+    ) -> Response:
         """Return the response of a call that became this task. `asked` are questions that an
         earlier process may have left open.
 
@@ -392,7 +394,7 @@ class ServerTasks:
             self._followed -= 1
             self._follower_ended.set()
 
-    async def resume(self, call: Call, resumed: Resumed) -> Response:
+    async def resume(self, call: RunningCall, resumed: Resumed) -> Response:
         """Return the response of a call that another process sent and that became a task. Raises
         UpstreamFailed."""
         # It counts as sent: the server may have acted.
@@ -424,7 +426,7 @@ class ServerTasks:
         if self._ending:
             await asyncio.wait(tuple(self._ending))
 
-    def _cancel_late(self, call: Call, response: Response | None) -> None:
+    def _cancel_late(self, call: RunningCall, response: Response | None) -> None:
         """Cancel the task that a late answer announces, if any. Called when its request has ended."""
         if response is None:
             return
@@ -433,13 +435,13 @@ class ServerTasks:
             if task is not None and not task.status.is_terminal:
                 self._end(call, task.id)
 
-    def _end(self, call: Call, task: str) -> None:
+    def _end(self, call: RunningCall, task: str) -> None:
         """Cancel a task at the server, in the background."""
         ending = asyncio.get_running_loop().create_task(self._call_off(call, task))
         self._ending.add(ending)
         ending.add_done_callback(self._ending.discard)
 
-    async def _call_off(self, call: Call, task: str) -> None:
+    async def _call_off(self, call: RunningCall, task: str) -> None:
         """Try to cancel a task at the server; a cancellation that arrives twice is harmless."""
         for pause in (0.0, *PAUSES):
             await asyncio.sleep(pause)
@@ -457,7 +459,7 @@ class ServerTasks:
         log.warning("a task of a server could not be cancelled", extra={"upstream": name})
 
 
-def _is_awaited(call: Call) -> bool:
+def _is_awaited(call: RunningCall) -> bool:
     """Whether the answer to a call that was given up matters. From now on it has no listener.
 
     If another process resumes the call, its task must not be cancelled.

@@ -33,13 +33,13 @@ from taskgate.protocol.vocabulary import (
 from taskgate.system.offload import offload
 from taskgate.system.single_flight import Abandoned
 from taskgate.upstream import failures
-from taskgate.upstream.calls import Call, CallListener, Resumed, UpstreamCall
+from taskgate.upstream.calls import CallListener, Resumed, RunningCall, UpstreamCall
 from taskgate.upstream.context import Lasting, ModernUpstreamContext, level_of, uri_of
 from taskgate.upstream.descriptions import Welcome, what_is_left
 from taskgate.upstream.modern.discovery import Catalogue, Discovery
 from taskgate.upstream.modern.exchanges import ModernExchanges
 from taskgate.upstream.modern.rounds import RoundRunner
-from taskgate.upstream.modern.server_tasks import ServerTasks
+from taskgate.upstream.modern.server_tasks import ModernFollowedTasks
 from taskgate.upstream.modern.subscriptions import SubscriptionListener
 
 _SUBSCRIPTIONS: Final = (RESOURCES_SUBSCRIBE, RESOURCES_UNSUBSCRIBE)
@@ -154,7 +154,7 @@ class ModernSession:
             clock=clock,
         )
         # Follows and cancels the tasks that the server makes of calls.
-        self._server_tasks = ServerTasks(upstream_context, self._exchanges, host, clock)
+        self._server_tasks = ModernFollowedTasks(upstream_context, self._exchanges, host, clock)
         self._rounds = RoundRunner(
             upstream_context, self._exchanges, self._server_tasks, host, self._discovery, self._catalogue
         )
@@ -185,7 +185,7 @@ class ModernSession:
         bounds = patience.of(call.tool, method) if patience.has_rules else patience.usual
         if call.within is not None:
             bounds = bounds.within(call.within)
-        pending = Call(next(upstream_context.ids), listener, bounds, principal=call.principal)
+        pending = RunningCall(next(upstream_context.ids), listener, bounds, principal=call.principal)
         if call.resumes is not None:
             if isinstance(call.resumes, Resumed):
                 # The call became a task of the server, which is only polled. Neither discovery nor
@@ -245,7 +245,7 @@ class ModernSession:
             len(response.text), partial(self._upstream_context.dialect.without_unsound_tools, response)
         )
 
-    def _ask_for_page(self, call: Call, written: EncodedRequest) -> Coroutine[Any, Any, Response]:
+    def _ask_for_page(self, call: RunningCall, written: EncodedRequest) -> Coroutine[Any, Any, Response]:
         """Send one `tools/list` of the gateway's own, for `Catalogue`, which has waited for
         discovery."""
         sending = self._exchanges.ask(call, written, self._upstream_context.settings.first_byte)

@@ -15,7 +15,7 @@ from taskgate.auth.context import ANONYMOUS, AuthContext
 from taskgate.domain.events import CallFaulted, CallSucceeded, Dispatched, InputRequested
 from taskgate.domain.record import FaultReason, OwnerKey, TaskRecord
 from taskgate.domain.versions import Revision
-from taskgate.gateway.eras import HostRequest
+from taskgate.gateway.eras import DecodedMessage
 from taskgate.gateway.task_requests import TaskRequests
 from taskgate.lifecycle.retrievals import Retrievals
 from taskgate.lifecycle.task_service import TaskService
@@ -125,7 +125,7 @@ class World:
 
     async def answer(self, intent: ModernIntent, caller: AuthContext, mount: str) -> dict[str, Any]:
         """The result of a request."""
-        request = HostRequest(
+        request = DecodedMessage(
             adapter=SimpleNamespace(dialect=self.dialect),  # type: ignore[arg-type]
             exchange=Asked(),
             mount=SimpleNamespace(name=mount),  # type: ignore[arg-type]

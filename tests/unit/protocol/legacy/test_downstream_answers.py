@@ -223,6 +223,13 @@ def test_a_state_is_the_flat_task(make_record: RecordMaker, changes: dict[str, A
         check_server_message(text, request_method=method)
 
 
+def test_a_cancelled_task_is_shown_as_its_state(make_record: RecordMaker) -> None:
+    record = make_record(status=TaskStatus.CANCELLED)
+    text = DIALECT.task_cancelled("a", record)
+    assert json.loads(text) == json.loads(DIALECT.task_state("a", record))
+    check_server_message(text, request_method="tasks/cancel")
+
+
 @covers("L-NOTIF-1")
 @pytest.mark.parametrize(("changes", "status"), STATES.values(), ids=STATES)
 def test_a_change_of_state_is_told_with_the_whole_task(

@@ -187,6 +187,11 @@ def test_a_task(make_record: RecordMaker) -> None:
     assert (result_of(created)["resultType"], result_of(state)["resultType"]) == ("task", "complete")
 
 
+def test_a_cancel_is_acknowledged_whether_the_task_had_ended_or_not(make_record: RecordMaker) -> None:
+    cancelled = make_record(status=TaskStatus.CANCELLED)
+    assert DIALECT.task_cancelled("h", cancelled) == DIALECT.task_cancelled("h", None) == DIALECT.acknowledgement("h")
+
+
 def test_an_acknowledgement() -> None:
     text = DIALECT.acknowledgement("h")
     assert result_of(text) == {"resultType": "complete", "_meta": TOLD}

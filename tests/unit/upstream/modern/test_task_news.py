@@ -15,7 +15,7 @@ from helpers.waiting import bounded, eventually
 from requirements import covers
 from taskgate.clock import SystemClock
 from taskgate.upstream.modern import server_tasks
-from taskgate.upstream.modern.server_tasks import TaskStreams
+from taskgate.upstream.modern.server_tasks import ServerTaskStreams
 from unit.upstream.modern.asking import LISTEN
 from unit.upstream.modern.conftest import Guest
 from unit.upstream.modern.natives import DONE, Following, natives
@@ -26,10 +26,10 @@ SELDOM = 60_000
 
 
 @pytest.fixture
-async def streams(server: ModernServer, natives: NativeTasks, guest: Guest) -> AsyncIterator[TaskStreams]:
+async def streams(server: ModernServer, natives: NativeTasks, guest: Guest) -> AsyncIterator[ServerTaskStreams]:
     """The streams of one session that are for tasks, of which the server tells."""
     server.tells_of_tasks = True
-    found = TaskStreams(guest.upstream_context, None, SystemClock())
+    found = ServerTaskStreams(guest.upstream_context, None, SystemClock())
     yield found
     await found.close()
 
@@ -83,7 +83,7 @@ async def test_a_task_that_is_told_of_without_end_is_not_looked_at_without_end(
     assert all(later - sooner > 0.15 for sooner, later in pairwise(times))
 
 
-async def test_news_of_another_task_are_none_of_this_one(server: ModernServer, streams: TaskStreams) -> None:
+async def test_news_of_another_task_are_none_of_this_one(server: ModernServer, streams: ServerTaskStreams) -> None:
     told: list[bool] = []
     stream = streams.listen("native-1", SELDOM, lambda: told.append(True))
     assert stream is not None
@@ -112,7 +112,7 @@ async def test_nobody_listens_for_what_is_looked_at_often(
 
 @pytest.mark.parametrize("how", ["grants nothing", status(404), error(-32601, "no such method", status=404)])
 async def test_a_server_that_does_not_tell_of_its_tasks_is_not_asked_again(
-    server: ModernServer, streams: TaskStreams, how: Any
+    server: ModernServer, streams: ServerTaskStreams, how: Any
 ) -> None:
     server.tells_of_tasks = False
     if how != "grants nothing":
@@ -125,7 +125,9 @@ async def test_a_server_that_does_not_tell_of_its_tasks_is_not_asked_again(
     assert listened(server) == [["native-1"]]
 
 
-async def test_a_stream_that_was_let_go_is_no_reason_not_to_listen(server: ModernServer, streams: TaskStreams) -> None:
+async def test_a_stream_that_was_let_go_is_no_reason_not_to_listen(
+    server: ModernServer, streams: ServerTaskStreams
+) -> None:
     stream = streams.listen("native-1", SELDOM, print)
     assert stream is not None
     await server.listening()
@@ -133,7 +135,9 @@ async def test_a_stream_that_was_let_go_is_no_reason_not_to_listen(server: Moder
     assert streams.listen("native-2", SELDOM, print) is not None
 
 
-async def test_a_server_that_is_only_away_for_now_is_asked_again(server: ModernServer, streams: TaskStreams) -> None:
+async def test_a_server_that_is_only_away_for_now_is_asked_again(
+    server: ModernServer, streams: ServerTaskStreams
+) -> None:
     server.methods[LISTEN] = status(503)
     streams.listen("native-1", SELDOM, print)
     await eventually(lambda: listened(server))
