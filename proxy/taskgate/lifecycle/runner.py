@@ -55,7 +55,7 @@ ENDING_PATIENCE: Final = 3.0
 """Seconds that a shutdown waits for final states to be written. The rest is ended at the next
 start.
 
-Far below `signals.GRACE`, after which the process is killed."""
+Far below `GRACE` of `wiring/shutdown`, after which the process is killed."""
 PATIENCE: Final = timedelta(seconds=30)
 """The longest wait for changes of running tasks, after which the next wait starts."""
 RETRY_WATCH: Final = timedelta(seconds=1)

@@ -4,7 +4,7 @@ Both go only to the session that created the task: without authentication nothin
 to a host. Hosts must not depend on notifications, so none is repeated. A question waits until it is
 answered.
 
-`GetStreams` (`listen`) has the streams. It calls `attend` when one opens and `leave` when it ends,
+`GetStreams` (`gateway/get_streams`) has the streams. It calls `attend` when one opens and `leave` when it ends,
 and `catch_up` for the questions that waited for a stream. While an owner has an open stream here,
 the notifier watches the store's change feed of that owner. `result_wait` has the streams
 of `tasks/result`.

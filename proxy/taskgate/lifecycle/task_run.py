@@ -102,8 +102,8 @@ class TaskRun:
 
     - `revision`: the revision of the run's own last write: creation, queue position, dispatch, end.
       It is set before the write, and `Runner` ignores the notification of it.
-    - `ran`: whether an earlier process may have sent the call.
-    - `stopped`: whether the run was stopped in any way. It is checked before the scope is entered.
+    - `_ran`: whether an earlier process may have sent the call.
+    - `_stopped`: whether the run was stopped in any way. It is checked before the scope is entered.
     - `is_shut_down`: whether it was stopped because the gateway ends.
     - `is_left`: whether another process will resume the call. It goes on at its server, and this
       process writes no final state. `shut_down` sets it.

@@ -2,7 +2,7 @@
 accepts, in total and by address.
 
 A connection over a limit is closed at once, before anything is read. It counts until its socket is
-closed, by the gateway or the system. `wiring.sockets` creates the socket, and `Acceptor` accepts
+closed, by the gateway or the system. `wiring/app` creates the socket, and `Acceptor` accepts
 from it.
 """
 

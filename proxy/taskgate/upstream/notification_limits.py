@@ -26,7 +26,7 @@ from taskgate.upstream.duplex.peek import is_bounded, kind_by_its_ends, kind_of
 SAID_A_SECOND: Final = 256 * 1024
 """Bytes per second of messages besides the answers, after a burst of `max_result` bytes."""
 LARGEST: Final = 64 * 1024
-"""Bytes of one notification; a larger one is dropped. ResponsePeek and questions have limits of their
+"""Bytes of one notification; a larger one is dropped. Answers and questions have limits of their
 own.
 
 A task notification of 2026-07-28 may hold the task's result, so it may be as large as a result.

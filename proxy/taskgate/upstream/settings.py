@@ -1,7 +1,6 @@
 """Settings of an upstream: `UpstreamSettings`, its parts, and the `UpstreamObserver` of its events.
 
-Values only. `config` builds the settings; `wiring` connects the observer to telemetry. The settings
-of programs are in `stdio.settings`.
+Values only. `config` builds the settings; `wiring` connects the observer to telemetry.
 """
 
 from collections.abc import Callable, Mapping

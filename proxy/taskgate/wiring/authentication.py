@@ -61,7 +61,7 @@ class Authenticator:
     A reloaded one takes over the issuers whose settings are unchanged: their keys stay, also while
     an issuer is unavailable.
 
-    - `cursors`, `states`, `messages` and `checkpoints` seal cursors of `tasks/list`, `requestState`
+    - `cursors`, `states`, `words` and `checkpoints` seal cursors of `tasks/list`, `requestState`
       texts, messages of the cluster bus, and checkpoints in task records.
     - `deployment` are the secret keys from which those are derived, and that bind tasks to callers.
       None without authentication and a key file.

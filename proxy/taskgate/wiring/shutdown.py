@@ -225,7 +225,7 @@ async def wait_or_abort(
     Work that has not ended then is cancelled, and its end awaited. If `hurry` is set when the work
     is cancelled, that wait is LAST_MOMENT long, and work that still runs is abandoned. Otherwise it
     has no limit, and setting `hurry` later does not shorten it. Returns normally in each case;
-    raises what `work` raises, wait_or_abort it was cancelled or abandoned.
+    raises what `work` raises, unless it was cancelled or abandoned.
     """
     working, hurrying = asyncio.ensure_future(work), asyncio.ensure_future(hurry.wait())
     limit = None if within is None else within.total_seconds()

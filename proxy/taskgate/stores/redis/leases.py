@@ -4,7 +4,7 @@
     open       ZSET  ids of unfinished tasks, each by the end of its lease
     task:ID    HASH  the row of a task, with its lease
 
-A *holder* is the name of a process. `records/rows` has the layout of rows. `lifecycle/leasing` sends
+A *holder* is the name of a process. `records/rows` has the layout of rows. `lifecycle/leases` sends
 a heartbeat every few seconds. It restores the records that the reply calls `behind`.
 """
 

@@ -1,7 +1,7 @@
 """Places of a server's programs: `ProgramSlot`, and `choose_evicted` for the program that makes room.
 
 `StdioChannels` owns the slots (`Owner`) and decides who gets which; the slot observes its channel.
-A slot is starting, until `channel` or `failure` is set. With a `channel` it is_usable until the
+A slot is starting, until `channel` or `failure` is set. With a `channel` it is usable until the
 channel ends, and is gone when the program and its pipes are. Without a holder `StdioChannels` lets
 it rest (`start_idle_timer`): its program is idle and ends after a time.
 
