@@ -13,7 +13,7 @@ from typing import Final
 from aiohttp import hdrs
 from aiohttp.http import HttpVersion11
 
-from taskgate.listener.door import BAD_REQUEST, BODY_TOO_LARGE, NO_BYTES, RequestRejected
+from taskgate.listener.door import BAD_REQUEST, BODY_TOO_LARGE, NO_BYTES, RequestRejected, declared_length
 from taskgate.listener.protocol import HostRequest
 from taskgate.streams.bytes_in_flight import SMALL, BytesInFlight, IncomingBody
 
@@ -39,7 +39,7 @@ async def receive_rest(
     payload, transport = request.content, request.connection.transport
     if hdrs.EXPECT in request.headers and request.version == HttpVersion11 and not transport.is_closing():
         transport.write(_CONTINUE)
-    declared = int(request.headers.get(hdrs.CONTENT_LENGTH, 0))
+    declared = declared_length(request.headers.get(hdrs.CONTENT_LENGTH, "0"))
     overdue = asyncio.get_running_loop().call_later(read_timeout.total_seconds(), payload.set_exception, BodyOverdue())
     pieces: list[bytes] = []
     received, counted = 0, SMALL

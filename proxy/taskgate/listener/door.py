@@ -66,6 +66,8 @@ _VERBS: Final = {verb.value: verb for verb in HttpMethod}
 _USUAL_PORTS: Final = ("80", "443")
 _LOOPBACK_NAMES: Final = ("localhost", "127.0.0.1", "[::1]")
 _ID: Final = re.compile("[!-~]{1,256}").fullmatch
+LONGEST_LENGTH: Final = 18
+"""Digits of a Content-Length that is read as it is."""
 _NO_ID: Final = "?"
 """Replaces an invalid id of a session or event. It is never generated, so it is always unknown."""
 
@@ -165,7 +167,7 @@ class Door:
         # A POST is answered with either, a GET with a stream only. A DELETE has no body to accept.
         if not accepts_stream and (verb is HttpMethod.GET or (verb is HttpMethod.POST and not accepts_json)):
             raise RequestRejected(NOT_ACCEPTABLE)
-        if fields[hdrs.CONTENT_LENGTH] and int(fields[hdrs.CONTENT_LENGTH][0]) > self.max_body:
+        if fields[hdrs.CONTENT_LENGTH] and declared_length(fields[hdrs.CONTENT_LENGTH][0]) > self.max_body:
             raise RequestRejected(BODY_TOO_LARGE)
         revisions = fields[_VERSION]
         revision = None if not revisions else revisions[0] if len(revisions) == 1 else _only_modern(revisions)
@@ -215,6 +217,15 @@ class Door:
         host = fields[hdrs.HOST][0] if fields[hdrs.HOST] else ""
         if host not in self.hosts and host.lower() not in self.hosts:
             raise RequestRejected(WRONG_HOST)
+
+
+def declared_length(digits: str) -> int:
+    """Return the value of a Content-Length; of one of more than LONGEST_LENGTH digits, a part that is
+    still too large.
+
+    The parser takes any number of zeros before it, but `int` only some thousands of digits.
+    """
+    return int(digits.lstrip("0")[:LONGEST_LENGTH] or "0")
 
 
 RawFields = tuple[tuple[bytes, bytes], ...]

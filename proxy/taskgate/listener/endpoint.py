@@ -31,6 +31,7 @@ from taskgate.listener.answers import Answer, public_document, refuse
 from taskgate.listener.door import (
     ADMISSION_FIELDS,
     HEAD_TOO_LARGE,
+    LONGEST_LENGTH,
     NO_ROOM,
     Door,
     Fields,
@@ -211,7 +212,8 @@ class Endpoint:
         too large.
         """
         raw, generation = http.raw_headers, self.door.generation.number
-        if int(http.headers.get(hdrs.CONTENT_LENGTH, 0)) > self.door.max_body:
+        declared = http.headers.get(hdrs.CONTENT_LENGTH, "0")
+        if len(declared) > LONGEST_LENGTH or int(declared) > self.door.max_body:
             return None
         for head in heads:
             if (

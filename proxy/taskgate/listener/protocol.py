@@ -237,7 +237,8 @@ class HostConnection(asyncio.Protocol):
             max_headers=_MOST_FIELDS,
             payload_exception=BrokenBody,
             auto_decompress=False,
-            max_msg_queue_size=_MOST_WAITING,
+            # One more: the parser counts a request twice whose body came after its head.
+            max_msg_queue_size=_MOST_WAITING + 1,
         )
         # Few wait, and most often none: an empty list is a tenth of an empty deque.
         self._waiting: list[HostRequest | Rejection] = []

@@ -7,7 +7,7 @@ import pytest
 
 from helpers.raw_http import get, post, request_head
 from taskgate.streams.exchange import Admission, HttpMethod
-from unit.listener.gate import LONG_BODY, PLANTED, Gate
+from unit.listener.gate import LONG_BODY, PLANTED, Gate, opened
 
 NO_HOST = b"Host not allowed: see server.allowed_hosts\n"
 NO_ORIGIN = b"Origin not allowed: see server.allowed_origins\n"
@@ -179,6 +179,25 @@ async def test_pipelined_requests_are_answered_in_order(gate: Gate) -> None:
         answers = [json.loads((await host.answer()).body)["answer"] for _ in range(count)]
     assert answers == list(range(1, count + 1))
     assert [json.loads(body)["number"] for body in gate.engine.bodies] == list(range(count))
+
+
+async def test_many_pipelined_requests_after_one_whose_body_came_late_are_all_answered(gate: Gate) -> None:
+    count = 70
+    head, blank, body = post(Expect="100-continue").partition(b"\r\n\r\n")
+    async with gate.host() as host:
+        await host.send(head + blank)
+        assert (await host.head()).status == 100
+        assert (await host.ask(body)).status == 200
+        await host.send(post() * count)
+        assert [(await host.answer()).status for _ in range(count)] == [200] * count
+
+
+@pytest.mark.parametrize("zeros", [1, 5000])
+async def test_a_length_may_begin_with_zeros(zeros: int) -> None:
+    async with opened(max_header=8192) as gate, gate.host() as host:
+        for _ in range(2):
+            assert (await host.ask(post("{}", Content_Length="0" * zeros + "2"))).status == 200
+        assert (await host.ask(post("{}", Content_Length="0" * zeros + str(LONG_BODY + 1)))).status == 413
 
 
 async def test_a_refusal_keeps_its_place_among_pipelined_requests(gate: Gate) -> None:

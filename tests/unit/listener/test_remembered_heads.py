@@ -62,6 +62,13 @@ async def test_a_head_is_checked_once_for_all_requests_that_bring_it(gate: Gate,
     }
 
 
+async def test_a_length_of_thousands_of_digits_is_read_also_where_its_head_is_remembered() -> None:
+    async with opened(known, max_header=8192) as gate, gate.host() as host:
+        for zeros in (0, 5000, 5000):
+            assert (await host.ask(post("{}", Content_Length="0" * zeros + "2"))).status == 200
+        assert len(gate.emitted.closing()) == 3
+
+
 async def test_another_connection_is_another_matter(gate: Gate, hosts: CountedHosts) -> None:
     for _ in range(2):
         async with gate.host() as host:
