@@ -356,12 +356,14 @@ class Runner:
         elif not run.is_lost and self._retrievals.unfetched.has_begun:
             # The task ended here: a shutdown waits a while for its host to fetch the result.
             self._retrievals.unfetched.ended(run.id)
-        run.listener.close()
-        if self._leasing is not None:
-            self._leasing.end(run)
-        del self._runs[run.id]
-        self._change.set()
-        release()
+        try:
+            run.listener.close()
+            if self._leasing is not None:
+                self._leasing.end(run)
+        finally:
+            del self._runs[run.id]
+            self._change.set()
+            release()
 
     # --- changes that others make -------------------------------------------------------------------------------------
 

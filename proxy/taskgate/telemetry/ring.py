@@ -6,6 +6,7 @@ log, and before a number is read.
 """
 
 import asyncio
+import logging
 from collections.abc import Callable, Collection, Mapping
 from contextvars import Context
 from datetime import datetime
@@ -27,6 +28,8 @@ Counters = Mapping[type, Callable[[Any, int], None]]
 """The function that counts an event so many times, by the type of the event."""
 
 _WITH_TASKS: Final = frozenset(each for each in get_args(Event) if "task" in each.__annotations__) - {RequestContext}
+
+_log = logging.getLogger("taskgate.telemetry")
 
 Entry = tuple[Event, RequestContext | None, datetime, float]
 """An event, the request that it belongs to, the time of day, and the monotonic time."""
@@ -131,7 +134,11 @@ class EventRing:
     def emit(self, event: Event) -> None:
         kind = type(event)
         if self._annotations and kind in self._annotations:
-            self._annotations[kind](event)
+            try:
+                self._annotations[kind](event)
+            except Exception as error:
+                # What emits an event has begun something, and must be able to end it.
+                _log.error("a span got no annotation", extra={"error": type(error).__name__})
         if kind in self._counters:
             # The type as well, because equal tuples of two types are equal.
             counted = kind, event

@@ -239,6 +239,21 @@ def test_an_exception_in_a_counter_is_noted_and_keeps_no_other_from_its_number()
 # --- as it was -------------------------------------------------------------------------------------------------------
 
 
+def test_an_annotation_that_fails_is_logged_and_the_event_goes_on(caplog: pytest.LogCaptureFixture) -> None:
+    def fail(_: Any) -> None:
+        raise ValueError("secret")
+
+    event_sink, seen = EventRing(), list[tuple[str, Any]]()
+    reader = Reader("a", seen)
+    event_sink.subscribe(reader, of(reader.note, SessionLost))
+    event_sink.annotate({SessionLost: fail})
+    event_sink.emit(LOST)
+    event_sink.fold()
+    assert seen == [("a", LOST)]
+    assert "a span got no annotation" in caplog.text
+    assert "secret" not in caplog.text
+
+
 def test_a_reader_learns_when_an_event_happened_and_log_lines_name_its_request() -> None:
     clock = ManualClock()
     event_sink, seen = EventRing(clock), list[Any]()
