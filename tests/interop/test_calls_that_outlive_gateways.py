@@ -26,9 +26,9 @@ VERSION = "1.23.3"
 DEAF = "everything-2026-08"
 HASTY = """
 from taskgate.cli import main
-from taskgate.upstream.legacy import resuming
+from taskgate.upstream.legacy import event_streams
 
-resuming.SILENCE, resuming.SILENCE_GROWN = 0.5, 1.0
+event_streams.SILENCE, event_streams.SILENCE_GROWN = 0.5, 1.0
 main()
 """
 """taskgate, but that it finds a stream silent sooner."""
