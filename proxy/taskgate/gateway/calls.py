@@ -236,13 +236,15 @@ class Calls:
         if not call.may_become_task:
             self.count(call, "direct")
 
-    def cancel(self, host_session: HostSession, id: RequestId) -> bool:
-        """Cancel the request of that id, and return whether it runs in this process."""
+    def cancel(self, host_session: HostSession, id: RequestId) -> CancelScope | None:
+        """Cancel the request of that id, and return its scope; None if it does not run in this
+        process.
+        """
         # The newest, in case the host used an id twice.
         scope = next((scope for scope, its in reversed(host_session.calls.items()) if its == id), None)
         if scope is not None:
             scope.cancel()
-        return scope is not None
+        return scope
 
     def stop(self) -> None:
         """Cancel the running calls and every later one, which then raise CutOff. Called at

@@ -75,7 +75,9 @@ class ClientNotifications:
         caller = request.caller
         match request.intent:
             case CancelCall(request=id_):
-                if not self._calls.cancel(host_session, id_):
+                if (scope := self._calls.cancel(host_session, id_)) is not None:
+                    await scope.end()
+                else:
                     self._pass_on(messages.RequestCancelled(host_session.id, id_))
             case AnswerQuestion(id=id_, answer=answer):
                 if not host_session.questions.answer(id_, answer):

@@ -247,6 +247,17 @@ class Runner:
         """
         self._ending.run(partial(self._transitions.settle, owner, task, CancelRequested()))
 
+    async def stop_run(self, task: TaskId) -> None:
+        """Stop the run of a task that this process ended, and wait a moment until its call is over.
+
+        Does nothing if the call does not run here.
+
+        The change feed would stop it too, but later than the host's next request may come. Some
+        servers end the whole session for a cancellation, and that request must not fail for it.
+        """
+        if (run := self._runs.get(task)) is not None:
+            await run.give_up()
+
     def disown(self, owner: OwnerKey, task: TaskId, *, dispatched: bool) -> None:
         """End a task in the background whose insert got no answer from the store.
 

@@ -152,6 +152,11 @@ class TaskRun:
         self._stopped = True
         self._scope.cancel()
 
+    async def give_up(self) -> None:
+        """Do as `stop`, and wait a moment until the call is over."""
+        self._stopped = True
+        await self._scope.end()
+
     def shut_down(self) -> None:
         """Stop the run because the gateway ends.
 

@@ -240,6 +240,7 @@ class TaskService:
             asked = TaskCancelRequested(record, "propagated")
             cancelled = await self._transitions.apply(record, CancelRequested(), self._clock.now(), announce=asked)
             if cancelled is not None:
+                await self._runner.stop_run(cancelled.id)
                 return cancelled
             # The record has changed since it was read, so it is read again.
 

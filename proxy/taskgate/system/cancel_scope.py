@@ -5,7 +5,10 @@
 import asyncio
 from collections.abc import Callable
 from types import TracebackType
-from typing import Self
+from typing import Final, Self
+
+END_WITHIN: Final = 0.1
+"""The seconds that `end` waits, at most."""
 
 
 class ScopeCancelled(Exception):
@@ -26,6 +29,7 @@ class CancelScope:
     _task: asyncio.Task[object] | None = None
     _cancelling = 0
     _is_cancelled = False
+    _exit: asyncio.Future[None] | None = None
 
     def __enter__(self) -> Self:
         self._task = asyncio.current_task()
@@ -41,6 +45,9 @@ class CancelScope:
         if self.drop_timer is not None:
             self.drop_timer()
             self.drop_timer = None
+        if self._exit is not None:
+            self._exit.set_result(None)
+            self._exit = None
         # As in asyncio.timeout: if the task itself was cancelled too, the CancelledError passes.
         if self._is_cancelled and task.uncancel() <= self._cancelling and kind is asyncio.CancelledError:
             raise ScopeCancelled from None
@@ -50,6 +57,19 @@ class CancelScope:
         # Not at once: a block that cancels itself may end before it awaits anything again.
         if self._task is not None:
             asyncio.get_running_loop().call_soon(self._cancel_task)
+
+    async def end(self) -> None:
+        """Cancel the block, and wait until it has ended, at most END_WITHIN seconds.
+
+        For a cancellation that is answered: the next request of its host then finds what the end of
+        the block has done.
+        """
+        self.cancel()
+        if self._task is None or self._task is asyncio.current_task():
+            return
+        if self._exit is None:
+            self._exit = asyncio.get_running_loop().create_future()
+        await asyncio.wait((self._exit,), timeout=END_WITHIN)
 
     def _cancel_task(self) -> None:
         if self._task is not None and not self._is_cancelled:

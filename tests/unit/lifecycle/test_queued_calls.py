@@ -155,3 +155,13 @@ async def test_a_call_beside_others_that_does_not_come_to_its_turn_ends_its_task
     data = fault(await house.ended(record))["data"]
     assert (data["reason"], data["dispatched"]) == ("queue", False)
     slot.release()
+
+
+async def test_a_run_that_is_stopped_has_given_its_call_up_when_the_stop_returns(house: House) -> None:
+    record = await house.start()
+    await eventually(lambda: house.server.called)
+    async with bounded():
+        await house.runner.stop_run(record.id)
+    assert house.server.given_up == 1
+    await house.runner.stop_run("no-task-of-this-process")
+    await house.transitions.apply(await house.now(record), CancelRequested(), house.clock.now())

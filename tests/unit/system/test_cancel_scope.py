@@ -1,6 +1,7 @@
 """A cancelled scope ends one block; a cancelled task ends whatever else happens to it."""
 
 import asyncio
+from contextlib import suppress
 
 import pytest
 
@@ -26,6 +27,46 @@ async def test_a_block_that_cancels_itself_and_ends_is_over() -> None:
     with CancelScope() as block:
         block.cancel()
     await asyncio.sleep(0)
+
+
+async def test_an_end_is_awaited_until_the_block_has_cleaned_up() -> None:
+    block, done = CancelScope(), list[str]()
+
+    async def work() -> None:
+        with suppress(ScopeCancelled), block:
+            try:
+                await for_ever()
+            finally:
+                await asyncio.sleep(0)
+                done.append("cleaned up")
+
+    working = asyncio.create_task(work())
+    await asyncio.sleep(0)
+    async with bounded():
+        await asyncio.gather(block.end(), block.end())
+        assert done == ["cleaned up"]
+        await working
+        await block.end()
+
+
+async def test_the_wait_for_an_end_is_short_and_a_block_may_end_itself() -> None:
+    block, free = CancelScope(), asyncio.Event()
+
+    async def work() -> None:
+        with suppress(ScopeCancelled), block:
+            try:
+                await block.end()
+                await for_ever()
+            finally:
+                await free.wait()
+
+    working = asyncio.create_task(work())
+    await asyncio.sleep(0)
+    async with bounded():
+        await block.end()
+        assert not working.done()
+        free.set()
+        await working
 
 
 async def test_a_cancelled_block_raises_and_the_task_goes_on() -> None:
