@@ -152,6 +152,7 @@ class HostExchange:
     - `is_streaming`: the answer has become an event stream, so that its headers are being sent.
     - `asked`: the gateway has called `body`, so the body is read to its end.
     - `_is_gone`: the host has disconnected, or the listener has ended the exchange.
+    - `_is_document`: the answer is a document, and its connection is for the next request.
     - `_callbacks`: what `on_disconnect` registered. They run once, or pass to a resumable stream.
     - `_stream`, `_sse_connection`, `_answer`, `_writer`: set together when the answer becomes an
       event stream. `_stream` alone is set if the host had disconnected before.
@@ -169,6 +170,7 @@ class HostExchange:
         "_budget",
         "_callbacks",
         "_ends_properly",
+        "_is_document",
         "_is_get",
         "_is_gone",
         "_request",
@@ -199,7 +201,7 @@ class HostExchange:
         self._request = request
         self._terms = terms
         self._is_get = inbound.method is HttpMethod.GET
-        self._is_gone = False
+        self._is_gone = self._is_document = False
         self._ends_properly = False
         self._was_answer_queued = False
         self._was_answer_sent = False
@@ -256,9 +258,10 @@ class HostExchange:
     def stream(self) -> EventStream:
         """Turn the answer into an event stream; later calls return the same.
 
-        If the host has disconnected, the stream is closed from the start.
+        If the host has disconnected, or was answered with a document, the stream is closed from the
+        start. The latter happens where a call goes on for another host that joined it.
         """
-        if self._stream is None and self._is_gone:
+        if self._stream is None and (self._is_gone or self._is_document):
             # Not resumable: the host got no event id from which to resume.
             self._stream = EventStream()
         elif self._stream is None:
@@ -356,6 +359,7 @@ class HostExchange:
                 return await self._finish_stream(reply.body)
             finally:
                 self.release()
+        self._is_document = True
         request = self._request
         if self._callbacks and request.connection.transport.is_closing():
             # The connection is lost, and has not reported it yet.

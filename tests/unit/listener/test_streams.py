@@ -282,3 +282,21 @@ async def test_an_answer_of_megabytes_comes_whole(gate: Gate) -> None:
     held.last.set_result(HttpReply(body=text))
     async with gate.host() as host:
         assert (await host.ask(post())).body == event(text)
+
+
+async def test_a_call_that_goes_on_after_its_host_was_answered_writes_nothing_more_to_that_host(gate: Gate) -> None:
+    seen: list[Exchange] = []
+
+    async def script(exchange: Exchange) -> HttpReply:
+        seen.append(exchange)
+        return HttpReply(status=202) if len(seen) == 1 else HttpReply(body="{}")
+
+    gate.engine.script = script
+    async with gate.host() as host:
+        assert (await host.ask(post())).status == 202
+        feed = seen[0].stream()
+        assert feed.is_closed
+        assert not feed.send_now("late")
+        assert not seen[0].is_streaming
+        answer = await host.ask(post())
+        assert (answer.status, answer.body) == (200, b"{}")
