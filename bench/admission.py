@@ -134,14 +134,14 @@ class Checks:
     def __init__(self, strangers: int) -> None:
         config = configuration(strangers)
         self.live = RuntimeConfig(admission_rules(config))
-        clock = _Hurrying()
+        self.clock = clock = _Hurrying()
         names = [policy.name for policy in self.live.current.rates.policies]
         self.event_sink = EventRing(clock)
         configured = MetricsConfig(backend="memory", upstreams={"reports": "reports"}, policies=names)
         PrometheusRecorder(configured, self.event_sink, clock=clock)
-        self.standings = QuotaSubjects(self.live)
-        self.gate = RateLimiter(
-            live=self.live, subjects=self.standings, store=MemoryRateStore(), event_sink=self.event_sink, clock=clock
+        self.subjects = QuotaSubjects(self.live)
+        self.rate_limiter = RateLimiter(
+            live=self.live, subjects=self.subjects, store=MemoryRateStore(), event_sink=self.event_sink, clock=clock
         )
         self.bulkhead = Bulkhead("reports", bulkhead_settings(config, "reports"), event_sink=self.event_sink)
         self.polls = PollLimiter(
@@ -156,8 +156,11 @@ class Checks:
 
     async def rates(self, caller: Caller) -> None:
         """Before it is known who asks, and after."""
-        await self.gate.on_connection(caller.exchange, "reports")
-        await self.gate.on_request(caller.context, caller.exchange, "reports", "tools/call", _TOOL)
+        limiter, exchange = self.rate_limiter, caller.exchange
+        if not limiter.admits_connection(exchange, "reports", self.clock.elapsed()):
+            await limiter.on_connection(exchange, "reports")
+        if not limiter.admits(caller.context, exchange, "reports", "tools/call", _TOOL):
+            await limiter.on_request(caller.context, exchange, "reports", "tools/call", _TOOL)
 
     def promotion(self, caller: Caller) -> None:
         """Which rule is for the tool, and what time to live it grants."""
@@ -165,9 +168,9 @@ class Checks:
 
     def caps(self, caller: Caller) -> None:
         """What a task of the call would be held against."""
-        standing = self.standings.of(caller.context)
-        overrides = standing.override.caps if standing.override is not None else {}
-        self.live.current.caps.of(overrides, None, standing.tenant is not None)
+        quota = self.subjects.of(caller.context)
+        overrides = quota.override.caps if quota.override is not None else {}
+        self.live.current.caps.applicable(overrides, None, quota.tenant is not None)
 
     def turn(self, caller: Caller) -> None:
         """A slot at the server, and back."""

@@ -3,10 +3,12 @@ what a caller counts as.
 
 A policy is a configured rate; for each address, caller or tenant it has a budget in a RateStore. A
 request consumes from the budgets of all policies that apply (`domain/rates`), or is refused by one.
-A policy in shadow mode refuses nothing and only reports. `Gateway` calls `on_connection` if any
-policy applies before authentication, then `on_auth_failure` for an invalid token, and `on_request`
-for each message. At last it calls `flush` if anything is left in `passed_in_cache`. There are two
-parts around a store that replicas share:
+A policy in shadow mode refuses nothing and only reports.
+
+`Gateway` checks a request before authentication, and each message after it. Nearly all pass at once
+(`admits_connection`, `admits`). The others are judged: `on_connection` and `on_request` refuse, or
+wait for a store. `on_auth_failure` counts an invalid token. At last `Gateway` calls `flush` if
+anything is left in `passed_in_cache`. There are two parts around a store that replicas share:
 
 - `LocalRateCache` answers for it before authentication, without a round trip.
 - `FallbackRateStore` replaces it while it is unavailable (`limits.on_store_error`).
@@ -23,7 +25,7 @@ from ipaddress import IPv6Network
 from math import ceil, inf
 from typing import Final, NamedTuple
 
-from taskgate.admission.rules import OnStoreError, RuntimeConfig
+from taskgate.admission.rules import AdmissionRules, OnStoreError, RuntimeConfig
 from taskgate.admission.security_alerts import SecurityAlerts
 from taskgate.auth.context import AuthContext, Identity
 from taskgate.clock import Clock
@@ -31,7 +33,7 @@ from taskgate.domain.limits import Override
 from taskgate.domain.rates import Demand, RateEvent, RateLimit, RatePolicy, RateSubject, RateVerdict
 from taskgate.errors import RateLimited, StoreUnavailable
 from taskgate.protocol.vocabulary import NOTE_CANCELLED, NOTE_INITIALIZED
-from taskgate.stores.base import RateJudgement, RateStep, RateStepMode, RateStore
+from taskgate.stores.base import RateCheck, RateJudgement, RateStep, RateStepMode, RateStore
 from taskgate.stores.rates import SIZE, MemoryRateStore
 from taskgate.streams.exchange import Exchange
 from taskgate.telemetry.events import EventSink, RateFallbackUsed, RateLimitAllowed, RateLimitChecked
@@ -48,9 +50,11 @@ call.
 _ALLOWED: Final = RateJudgement(()).counted_as
 _allowed: Final = lru_cache(maxsize=1024)(RateLimitAllowed)
 """Cached: every request has one of these events for each policy, and there are few."""
-
-
 _REMEMBERED: Final = 10_000
+_CHECKS: Final = 4096
+"""Checks that are remembered of each kind. Then all are forgotten, as hosts choose what tells them apart."""
+_MAX_NAMES: Final = 256
+"""Characters of method and tool of a remembered check."""
 _NO_RATES: Final[Mapping[str, RateLimit]] = {}
 
 QuotaFields = tuple[tuple[str, str], ...]
@@ -127,6 +131,30 @@ def _reference(identity: Identity) -> str | None:
     return blake2s(named, digest_size=16).hexdigest()
 
 
+class _PreparedCheck(RateCheck):
+    """A check with the events of a request that passes it, and with the caller that it was made for.
+
+    Callers before authentication have no `identity` and no `subject`.
+    """
+
+    __slots__ = ("events", "identity", "subject")
+
+    def __init__(
+        self, steps: Sequence[RateStep], identity: Identity | None = None, subject: QuotaSubject | None = None
+    ) -> None:
+        super().__init__(steps)
+        taken = [each.policy for way, demands in steps if way is RateStepMode.TAKE for each in demands]
+        self.events = _shared(tuple([_allowed(policy.name, policy.scope) for policy in taken]))
+        self.identity = identity
+        self.subject = subject
+
+
+@lru_cache(maxsize=1024)
+def _shared(events: tuple[RateLimitAllowed, ...]) -> tuple[RateLimitAllowed, ...]:
+    """The events as the one object that all checks have which have equal ones."""
+    return events
+
+
 class RateLimiter:
     """The checks of requests, in steps. The mode of a step says what it does with its budgets:
 
@@ -136,6 +164,14 @@ class RateLimiter:
 
     With a `local_cache` the store is shared, and each request asks it once. Before authentication
     only the cache is asked; the same steps then go to the store together with those after it.
+
+    What is checked of a request is found out once for all requests alike, and remembered until the
+    rules change. Before authentication these have the same address and mount, after it the same
+    caller, mount, method and tool.
+
+    - `_near`: the budgets in this process that are asked before authentication
+    - `_own`: those that are asked after it; None if the store is shared, or hosts are told what is
+      left
     """
 
     def __init__(
@@ -154,23 +190,46 @@ class RateLimiter:
         self._event_sink = event_sink
         self._clock = clock
         self._local_cache = local_cache
+        self._memory = store if local_cache is None and isinstance(store, MemoryRateStore) else None
+        self._near = self._memory if local_cache is None else local_cache.budgets
+        self._own: MemoryRateStore | None = None
+        self._rules: AdmissionRules | None = None
+        self._has_addresses = False
+        self._connections: dict[tuple[str, str], _PreparedCheck] = {}
+        self._requests: dict[tuple[str, str, str, str | None, str], _PreparedCheck] = {}
         self._alerts = SecurityAlerts(event_sink, clock)
         self.passed_in_cache: dict[int, tuple[RateStep, ...]] = {}
         """With a cache: the steps that an exchange has passed there and not yet in the store, by the
         `id()` of the exchange. `on_request` or `flush` takes them."""
 
+    def admits_connection(self, exchange: Exchange, mount: str, now: float) -> bool:
+        """Check a request before authentication, by its address and mount, at this monotonic time.
+
+        False if it is not clear at once that it passes. Then nothing was consumed, and
+        `on_connection` has to judge. `flush` must follow.
+        """
+        if not self._live.current.rates.has_before_auth:
+            return True
+        if self._rules is not self._live.current:
+            self._follow_rules()
+        check = self._connections.get((exchange.address, mount)) or self._connection_check(exchange, mount)
+        if self._near is None or not self._near.permits(check, now=now):
+            return False
+        if self._local_cache is None:
+            for event in check.events:
+                self._event_sink.emit(event)
+        elif check.budgets:
+            self.passed_in_cache[id(exchange)] = self._connection_steps(exchange, mount)
+        return True
+
     async def on_connection(self, exchange: Exchange, mount: str, is_known: Callable[[], bool] | None = None) -> None:
-        """Check a request before authentication, by its address and mount. Raises RateLimited.
+        """Check a request before authentication that is not admitted at once. Raises RateLimited.
 
         It is also refused if its address sent too many invalid tokens, unless `is_known` returns
         True: its own token was accepted before. `flush` must follow, also if this raises.
         """
-        rates = self._live.current.rates
-        address = address_block(exchange.address)
-        failures = rates.event_demands(RateEvent.AUTH_FAILURE, RateSubject("", None, address), {}, mount)
-        steps = _steps((RateStepMode.LOOK, failures), (RateStepMode.TAKE, rates.before_auth(address, mount)))
         store = self._store if self._local_cache is None else self._local_cache
-        await self._judge(store, steps, exchange, mount, is_known)
+        await self._judge(store, self._connection_steps(exchange, mount), exchange, mount, is_known)
 
     async def on_auth_failure(self, exchange: Exchange, mount: str) -> None:
         """Count an invalid token. Raises RateLimited, in place of the 401, beyond the rate."""
@@ -180,24 +239,31 @@ class RateLimiter:
             failures = rates.event_demands(RateEvent.AUTH_FAILURE, subject, {}, mount)
             await self._judge(self._store, _steps((RateStepMode.NOTE, failures)), exchange, mount)
 
+    def admits(self, caller: AuthContext, exchange: Exchange, mount: str, method: str, tool: str | None) -> bool:
+        """Check a message of an authenticated caller; `tool` is the one that it calls.
+
+        False if it is not clear at once that it passes, or if its host is told what is left. Then
+        nothing was consumed, and `on_request` has to judge.
+        """
+        if self._rules is not self._live.current:
+            self._follow_rules()
+        check = self._requests.get((caller.key, mount, method, tool, exchange.address if self._has_addresses else ""))
+        if check is None or check.identity is not caller.identity:
+            check = self._request_check(caller, exchange, mount, method, tool)
+        if self._own is None or not self._own.permits(check, now=self._clock.elapsed()):
+            return False
+        for event in check.events:
+            self._event_sink.emit(event)
+        return True
+
     async def on_request(
         self, caller: AuthContext, exchange: Exchange, mount: str, method: str, tool: str | None = None
     ) -> QuotaFields:
-        """Check a message of an authenticated caller; `tool` is the one that it calls. Raises
-        RateLimited.
+        """Check a message that is not admitted at once. Raises RateLimited.
 
         The end of a handshake and cancellations consume nothing, and pass.
         """
-        rates = self._live.current.rates
-        if not rates.has_after_auth or method in _UNLIMITED:
-            return await self._judge(self._store, (), exchange, mount, _always_known)
-        quota = self._subjects.of(caller)
-        subject = RateSubject(caller.key, quota.tenant, address_block(exchange.address) if rates.has_addresses else "")
-        demands = rates.demands(subject, quota.rates, mount, method, tool)
-        steps = (RateStep(RateStepMode.TAKE, demands),) if demands else ()
-        if rates.has_lookup_failures and method.startswith(_TASK_METHODS):
-            failures = rates.event_demands(RateEvent.LOOKUP_FAILURE, subject, quota.rates, mount)
-            steps = (*_steps((RateStepMode.LOOK, failures)), *steps)
+        steps = self._request_steps(caller, exchange, mount, method, tool)
         return await self._judge(self._store, steps, exchange, mount, _always_known)
 
     async def check_lookups(self, caller: AuthContext, exchange: Exchange, mount: str) -> None:
@@ -232,6 +298,60 @@ class RateLimiter:
         return rates.event_demands(RateEvent.LOOKUP_FAILURE, subject, quota.rates, mount)
 
     # --- the steps ----------------------------------------------------------------------------------------------------
+
+    def _follow_rules(self) -> None:
+        """Forget what was remembered for other rules than the present ones."""
+        self._rules = rules = self._live.current
+        self._own = None if rules.exposes_quota else self._memory
+        self._has_addresses = rules.rates.has_addresses
+        self._connections.clear()
+        self._requests.clear()
+
+    def _connection_steps(self, exchange: Exchange, mount: str) -> tuple[RateStep, ...]:
+        """The steps of a request before authentication."""
+        rates, address = self._live.current.rates, address_block(exchange.address)
+        failures = rates.event_demands(RateEvent.AUTH_FAILURE, RateSubject("", None, address), {}, mount)
+        return _steps((RateStepMode.LOOK, failures), (RateStepMode.TAKE, rates.before_auth(address, mount)))
+
+    def _connection_check(self, exchange: Exchange, mount: str) -> _PreparedCheck:
+        """The check of these steps, from now on remembered."""
+        check = _PreparedCheck(self._connection_steps(exchange, mount))
+        if len(self._connections) >= _CHECKS:
+            self._connections.clear()
+        self._connections[exchange.address, mount] = check
+        return check
+
+    def _request_steps(
+        self, caller: AuthContext, exchange: Exchange, mount: str, method: str, tool: str | None
+    ) -> tuple[RateStep, ...]:
+        """The steps of a message of an authenticated caller."""
+        rates = self._live.current.rates
+        if not rates.has_after_auth or method in _UNLIMITED:
+            return ()
+        quota = self._subjects.of(caller)
+        subject = RateSubject(caller.key, quota.tenant, address_block(exchange.address) if rates.has_addresses else "")
+        steps = _steps((RateStepMode.TAKE, rates.demands(subject, quota.rates, mount, method, tool)))
+        if rates.has_lookup_failures and method.startswith(_TASK_METHODS):
+            failures = rates.event_demands(RateEvent.LOOKUP_FAILURE, subject, quota.rates, mount)
+            steps = (*_steps((RateStepMode.LOOK, failures)), *steps)
+        return steps
+
+    def _request_check(
+        self, caller: AuthContext, exchange: Exchange, mount: str, method: str, tool: str | None
+    ) -> _PreparedCheck:
+        """The check of these steps, from now on remembered for this identity of the caller."""
+        key = caller.key, mount, method, tool, exchange.address if self._has_addresses else ""
+        check, subject = self._requests.get(key), self._subjects.of(caller)
+        if check is not None and check.subject is subject:
+            # Another token of the caller, with the same limits.
+            check.identity = caller.identity
+            return check
+        check = _PreparedCheck(self._request_steps(caller, exchange, mount, method, tool), caller.identity, subject)
+        if len(method) + len(tool or "") <= _MAX_NAMES:
+            if len(self._requests) >= _CHECKS:
+                self._requests.clear()
+            self._requests[key] = check
+        return check
 
     async def _judge(
         self,
@@ -344,11 +464,12 @@ class LocalRateCache:
     """
 
     def __init__(self, size: int = SIZE) -> None:
-        self._budgets = MemoryRateStore(size, is_lenient=True)
+        self.budgets = MemoryRateStore(size, is_lenient=True)
+        """The budgets of this process; `learn` corrects what they are charged."""
 
     async def judge(self, steps: Sequence[RateStep], *, now: float) -> RateJudgement:
         """The judgement of this process; `learn` corrects what it consumes."""
-        return await self._budgets.judge(steps, now=now)
+        return await self.budgets.judge(steps, now=now)
 
     def learn(self, steps: Sequence[RateStep], judged: RateJudgement, *, asked: float) -> None:
         """Set these budgets as the shared store has them after it judged the steps, at `asked`.
@@ -361,7 +482,7 @@ class LocalRateCache:
             for place, demand in enumerate(demands):
                 if _is_before_auth(demand.policy):
                     owed = judged.verdicts[number][place].reset_after if was_reached else 0.0
-                    self._budgets.correct(demand, given_back=gives_back, owed_until=asked + owed)
+                    self.budgets.correct(demand, given_back=gives_back, owed_until=asked + owed)
 
 
 def _is_before_auth(policy: RatePolicy) -> bool:

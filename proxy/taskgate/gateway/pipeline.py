@@ -148,7 +148,7 @@ class Gateway:
         try:
             try:
                 # 1. Rate limits by address: of requests, and of tokens that were rejected.
-                if self._rules.live.current.rates.has_before_auth:
+                if not self._gate.admits_connection(exchange, mount.name, begun):
                     is_known = partial(self._callers.is_known, exchange, mount)
                     await self._gate.on_connection(exchange, mount.name, is_known)
                 # 2. The caller. Without credentials nothing is looked up, and the body is not read. The
@@ -231,7 +231,9 @@ class Gateway:
             quota: QuotaFields = ()
             try:
                 # 8. The caller's rate limit. Answers to questions that the host was asked are exempt.
-                if not isinstance(message, Response):
+                if not isinstance(message, Response) and not self._gate.admits(
+                    caller, exchange, mount.name, message.method, wanted.tool
+                ):
                     quota = await self._gate.on_request(caller, exchange, mount.name, message.method, wanted.tool)
                 # 9. The operator's access rules. For a request about a task, they apply to the
                 # task's tool, when the task is found.

@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import IntEnum
+from math import inf
 from typing import NamedTuple, Protocol
 
 from taskgate.domain.limits import Cap
@@ -241,6 +242,31 @@ class RateStep(NamedTuple):
 
     way: RateStepMode
     demands: Sequence[Demand]
+
+
+class RateCheck:
+    """The budgets of one kind of request, prepared once for all requests of that kind.
+
+    Each budget is in it once: its key, and two numbers of seconds. They are the most that may be
+    owed while there is room, and what is charged.
+
+    - `budgets`: the budgets; first those that are only looked at, whose keys are `looked`
+    - `taken`: those that are charged
+    """
+
+    __slots__ = ("budgets", "looked", "taken")
+
+    def __init__(self, steps: Sequence[RateStep]) -> None:
+        # The steps themselves are not kept: many checks are remembered, and these are nothing but texts and numbers.
+        looked = [_prepared(each) for way, demands in steps if way is RateStepMode.LOOK for each in demands]
+        self.taken = tuple([_prepared(each) for way, demands in steps if way is RateStepMode.TAKE for each in demands])
+        self.looked = tuple([key for key, _, _ in looked])
+        self.budgets = (*looked, *self.taken)
+
+
+def _prepared(demand: Demand) -> tuple[str, float, float]:
+    key, limit, cost, _ = demand
+    return key, (limit.burst - cost) * limit.every if cost <= limit.burst else -inf, cost * limit.every
 
 
 class RateJudgement(NamedTuple):

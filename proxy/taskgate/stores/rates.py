@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from taskgate.domain.rates import Demand, RateVerdict, gcra
-from taskgate.stores.base import RateJudgement, RateStep, RateStepMode, RateStore
+from taskgate.stores.base import RateCheck, RateJudgement, RateStep, RateStepMode, RateStore
 
 SIZE: Final = 200_000
 """Stored budgets: at most some 30 MB."""
@@ -37,6 +37,31 @@ class MemoryRateStore:
 
     def __len__(self) -> int:
         return len(self._tats)
+
+    def permits(self, check: RateCheck, *, now: float) -> bool:
+        """Take for a check, and return True, if that needs no judgement: each of its budgets has room.
+
+        Otherwise nothing is taken, and `judge` has to decide. So a budget that may be a little short
+        counts as short, and a new one of a full store too.
+        """
+        tats = self._tats
+        for key, most, _ in check.budgets:
+            tat = tats.get(key)
+            if tat is None:
+                if most < 0.0 or len(tats) >= self._size:
+                    return False
+            elif tat - now > most:
+                return False
+        for key in check.looked:
+            if key in tats:
+                tats.move_to_end(key)
+        for key, _, charge in check.taken:
+            tat = tats.get(key)
+            tats[key] = (now if tat is None or tat < now else tat) + charge
+            tats.move_to_end(key)
+        if self._is_lenient:
+            self._evict()
+        return True
 
     async def judge(self, steps: Sequence[RateStep], *, now: float) -> RateJudgement:
         results: list[tuple[RateVerdict, ...]] = []

@@ -128,3 +128,56 @@ async def test_who_comes_from_one_address_shares_what_is_counted_by_address(even
 )
 def test_a_site_of_ipv6_is_one_address(address: str, block: str) -> None:
     assert address_block(address) == block
+
+
+async def test_a_request_that_has_room_is_admitted_at_once_and_counted_as_one_that_is_judged() -> None:
+    at = Gate(
+        policy("ip", 5, scope=RateScope.IP, before_auth=True),
+        policy("calls", 2),
+        policy("all", 2, scope=RateScope.GLOBAL),
+    )
+    await at.gate.on_connection(HERE, "reports")
+    assert (await at.asks(), at.gate.judged) == (True, 0)
+    assert at.emitted.all == [
+        RateLimitAllowed("ip", "ip"),
+        RateLimitAllowed("calls", "context"),
+        RateLimitAllowed("all", "global"),
+    ]
+    assert [await at.asks(), await at.asks(), at.gate.judged] == [True, False, 1]
+
+
+async def test_a_policy_in_shadow_without_room_is_judged() -> None:
+    at = Gate(policy("shadow", shadow=True))
+    assert [await at.asks(), await at.asks(), at.gate.judged] == [True, True, 1]
+
+
+async def test_what_is_remembered_of_a_caller_follows_its_token() -> None:
+    gold = Override(claims={"plan": frozenset({"gold"})}, rates={"calls": RateLimit(every=10.0, burst=3)})
+    at = Gate(policy("calls", 1), overrides=Overrides((gold,)))
+    usual, better, again = (AuthContext(key="ann", identity=identity(plan=plan)) for plan in ("tin", "gold", "lead"))
+    assert [await at.asks(usual), await at.asks(usual), await at.asks(better), await at.asks(again)] == [
+        True,
+        False,
+        True,
+        False,
+    ]
+
+
+@pytest.mark.parametrize("scope", [RateScope.TOOL, RateScope.CONTEXT])
+async def test_what_is_remembered_is_of_one_tool_and_server(scope: RateScope) -> None:
+    at = Gate(policy("builds", scope=scope, tool="build*"))
+    said = [await at.asks(tool=tool) for tool in ("build", "build", "test", "builder", "test")]
+    assert said == [True, False, True, scope is RateScope.TOOL, True]
+
+
+async def test_more_callers_than_are_remembered_keep_what_they_owe() -> None:
+    at = Gate(policy("calls", 1), policy("ip", 6000, scope=RateScope.IP, before_auth=True))
+    many = [AuthContext(key=f"caller {number}") for number in range(5000)]
+    assert all([await at.asks(each) for each in many])
+    assert not any([await at.asks(each) for each in many])
+
+
+async def test_a_long_name_of_a_tool_is_limited_like_any_other() -> None:
+    at = Gate(policy("tools", scope=RateScope.TOOL))
+    one, other = ("x" * 300 + end for end in "ab")
+    assert [await at.asks(tool=tool) for tool in (one, one, other)] == [True, False, True]

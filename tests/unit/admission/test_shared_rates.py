@@ -6,13 +6,13 @@ from dataclasses import replace
 import pytest
 
 from helpers.manual_clock import ManualClock
-from taskgate.admission.rates import LocalRateCache, QuotaSubjects, RateLimiter, RateLimitExceeded
+from taskgate.admission.rates import LocalRateCache, QuotaSubjects, RateLimitExceeded
 from taskgate.domain.rates import RateEvent, RatePolicies, RatePolicy, RateScope
 from taskgate.errors import RateLimited, StoreUnavailable
 from taskgate.stores.base import RateJudgement, RateStep
 from taskgate.stores.rates import MemoryRateStore
 from taskgate.telemetry.events import RateLimitAllowed, RateLimitChecked, SuspicionRaised
-from unit.admission.gates import ALICE, BOB, policy
+from unit.admission.gates import ALICE, BOB, AskedAsByGateway, policy
 from unit.admission.live_rules import live
 from unit.lifecycle.asked import Asked
 from unit.lifecycle.recorded_events import RecordedEvents
@@ -46,7 +46,7 @@ class Replica:
             RecordedEvents(),
             live(rates=RatePolicies(policies), **changes),
         )
-        self.gate = RateLimiter(
+        self.gate = AskedAsByGateway(
             live=self.live,
             subjects=QuotaSubjects(self.live),
             store=store,

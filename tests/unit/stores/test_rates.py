@@ -3,9 +3,13 @@
 import time
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from helpers.examples import examples
 from requirements import covers
 from taskgate.domain.rates import Demand, RateLimit, RatePolicy, RateScope
+from taskgate.stores.base import RateCheck, RateStep, RateStepMode
 from taskgate.stores.rates import MemoryRateStore
 
 
@@ -103,3 +107,61 @@ async def test_it_takes_as_long_with_a_hundred_thousand_keys_as_with_one(turnove
         return min(times)
 
     assert await cost(100_000, 100_000) < 10 * await cost(1, 1 if turnover else 10)
+
+
+def limited(key: str, every: float, burst: int, cost: int, shadow: bool) -> Demand:
+    limit = RateLimit(every=every, burst=burst)
+    return Demand(f"{key}\n1", limit, cost, RatePolicy(name=key, scope=RateScope.CONTEXT, limit=limit, shadow=shadow))
+
+
+asked_for = st.tuples(
+    st.builds(
+        limited,
+        st.sampled_from("abcd"),
+        st.sampled_from([0.1, 1.0]),
+        st.sampled_from([1, 2, 3, 3]),
+        st.sampled_from([1, 1, 1, 2, 0]),
+        st.sampled_from([False, False, True]),
+    ),
+    st.booleans(),
+)
+rounds = st.tuples(
+    st.sampled_from([0.0, 0.05, 0.1, 0.95, 2.0]),
+    st.lists(asked_for, min_size=1, max_size=3, unique_by=lambda each: each[0].key),
+)
+
+
+@settings(max_examples=examples(300))
+@given(st.lists(rounds, min_size=4, max_size=20), st.sampled_from([1, 2, 3, 100]), st.booleans())
+async def test_what_is_permitted_at_once_leaves_the_store_as_a_judgement_does(
+    asked: list[tuple[float, list[tuple[Demand, bool]]]], size: int, lenient: bool
+) -> None:
+    quick, judging = (MemoryRateStore(size, is_lenient=lenient) for _ in range(2))
+    now = 0.3
+    for pause, demands in asked:
+        now += pause
+        looked, taken = ([each for each, takes in demands if takes is way] for way in (False, True))
+        steps = (RateStep(RateStepMode.LOOK, looked), RateStep(RateStepMode.TAKE, taken))
+        judged = await judging.judge(steps, now=now)
+        if quick.permits(RateCheck(steps), now=now):
+            assert judged.refused is None
+            assert all(each.allowed for verdicts in judged.verdicts for each in verdicts)
+        else:
+            assert await quick.judge(steps, now=now) == judged
+        assert len(quick) == len(judging)
+    every = [limited(key, 0.1, 3, 0, False) for key in "abcd"]
+    assert quick.peek(every, now=now) == judging.peek(every, now=now)
+
+
+def test_it_permits_at_once_while_there_is_room_and_takes_nothing_for_what_it_does_not_permit() -> None:
+    store = MemoryRateStore()
+    check = RateCheck((RateStep(RateStepMode.TAKE, (demand("large", 9), demand("small", 2))),))
+    assert [store.permits(check, now=0.0) for _ in range(3)] == [True, True, False]
+    (large,) = store.peek((demand("large", 9, 0),), now=0.0)
+    assert large.remaining == 7
+
+
+def test_a_full_store_permits_no_new_budget_at_once() -> None:
+    store = MemoryRateStore(size=1)
+    first, other = (RateCheck((RateStep(RateStepMode.TAKE, (demand(key),)),)) for key in "ab")
+    assert [store.permits(each, now=0.0) for each in (first, other, first)] == [True, False, True]
