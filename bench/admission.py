@@ -184,7 +184,6 @@ class Checks:
     def poll(self, caller: Caller) -> None:
         """Whether a look at its task is too early, and when to look again."""
         self.polls.on_poll(caller.task)
-        self.polls.advise(caller.task)
 
     async def all(self, caller: Caller) -> None:
         """Every step."""

@@ -212,7 +212,8 @@ class PenaltyBox:
         self._size = size
         # Both start with the first one to replace: the oldest last failure, the earliest end of a penalty.
         self._failures: dict[str, deque[float]] = {}
-        self._boxed: dict[str, float] = {}
+        self.ends: dict[str, float] = {}
+        """When the penalties end, by context; some may have ended."""
 
     def adjust(self, threshold: int, window: timedelta, penalty: timedelta) -> None:
         """Apply other limits; present penalties do not change."""
@@ -226,7 +227,7 @@ class PenaltyBox:
         if self.remaining(context, now) > 0:
             return False
         # An expired penalty may stand behind a longer one, from before `adjust`.
-        self._boxed.pop(context, None)
+        self.ends.pop(context, None)
         failures = self._failures.pop(context, None) or deque()
         while failures and now - failures[0] >= self._window:
             failures.popleft()
@@ -234,24 +235,24 @@ class PenaltyBox:
         is_new_in_box = len(failures) > self._threshold
         self._make_room()
         if is_new_in_box:
-            self._boxed[context] = now + self._penalty
+            self.ends[context] = now + self._penalty
         else:
             self._failures[context] = failures
         return is_new_in_box
 
     def remaining(self, context: str, now: float) -> float:
         """The remaining seconds of a penalty; 0 if the context has none."""
-        return max(0.0, self._boxed.get(context, now) - now)
+        return max(0.0, self.ends.get(context, now) - now)
 
     def count(self, now: float) -> int:
         """The number of contexts in the box. Changes nothing, so any thread may call it."""
-        return sum(end > now for end in self._boxed.copy().values())
+        return sum(end > now for end in self.ends.copy().values())
 
     def _release_expired(self, now: float) -> None:
-        while self._boxed and self._boxed[first := next(iter(self._boxed))] <= now:
-            del self._boxed[first]
+        while self.ends and self.ends[first := next(iter(self.ends))] <= now:
+            del self.ends[first]
 
     def _make_room(self) -> None:
-        if len(self._failures) + len(self._boxed) >= self._size:
-            replaceable = self._failures or self._boxed
+        if len(self._failures) + len(self.ends) >= self._size:
+            replaceable = self._failures or self.ends
             del replaceable[next(iter(replaceable))]

@@ -10,6 +10,7 @@ failures.
 import asyncio
 from collections.abc import Callable
 from contextlib import suppress
+from datetime import timedelta
 from typing import Final
 
 from taskgate.admission.access import AccessControl
@@ -64,33 +65,15 @@ class Lookups:
         self._on_found = on_found
 
     async def find(self, exchange: Exchange, caller: AuthContext, mount: str, task: TaskId, method: str) -> TaskRecord:
-        """The head of a task of the caller; for `tasks/get` with the poll interval to advise.
+        """The head of a task of the caller. `method` is the one whose access rules apply.
 
         Raises
         - TaskNotFound
         - Penalized while the caller is in the penalty box
         - Forbidden or InsufficientScope if the rules forbid `method` with the task's tool
-        - RateLimited if the caller polls far too often
         """
-        record = await self.find_quietly(exchange, caller, mount, task, method)
-        if method != TASKS_GET:
-            return record
-        try:
-            self._polls.on_poll(record)
-        except RateLimited:
-            self._guard.on_excessive_polling(caller, mount)
-            raise
-        return self._polls.advise(record)
-
-    async def find_quietly(
-        self, exchange: Exchange, caller: AuthContext, mount: str, task: TaskId, method: str
-    ) -> TaskRecord:
-        """The head of a task of the caller, as `find`, without counting a poll.
-
-        For a stream that reports the task's changes by itself. `method` is the one whose access
-        rules apply.
-        """
-        if self._guard.penalties is not None:
+        penalties = self._guard.penalties
+        if penalties is not None and caller.key in penalties.ends:
             self._guard.check_penalty(caller)
         for owner in caller.owners(mount):
             record = await self._store.load(owner, task, now=self._clock.now())
@@ -104,6 +87,17 @@ class Lookups:
                 return record
         await self._guard.on_miss(exchange, caller, Miss(mount, method, task, self._store.owner_of))
         raise TaskNotFound
+
+    def poll(self, caller: AuthContext, record: TaskRecord) -> timedelta:
+        """Count a poll of a task that was found, and return the poll interval to tell its host.
+
+        Raises RateLimited if the caller polls far too often.
+        """
+        try:
+            return self._polls.on_poll(record)
+        except RateLimited:
+            self._guard.on_excessive_polling(caller, record.owner.mount)
+            raise
 
     async def reload(self, record: TaskRecord) -> TaskRecord:
         """The present head of a task that was found before, without another check of the caller.

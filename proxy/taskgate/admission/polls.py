@@ -1,7 +1,7 @@
 """Polling of tasks by hosts: `PollLimiter` advises intervals, and refuses hosts that far exceed
 them.
 
-`Lookups` calls `on_poll` for each `tasks/get`, and `advise` for each task that a host is shown. The
+`Lookups` calls `on_poll` for each `tasks/get`; `advise` is for each other task that a host is shown. The
 interval that a host is told grows with the load and the age of the task (`domain/polling`). A poll
 before its end is answered like any other. Only a host that keeps polling several times as often as
 the usual interval is refused, after a burst of polls.
@@ -10,6 +10,7 @@ the usual interval is refused, after a burst of polls.
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
+from functools import lru_cache
 from typing import Final
 
 from taskgate.admission.rules import RuntimeConfig
@@ -30,6 +31,8 @@ BURST: Final = 20
 REMEMBERED: Final = 20_000
 """Tasks whose polls are remembered; the one that was used longest ago is forgotten first."""
 
+_polled: Final = lru_cache(maxsize=1024)(TaskPolled)
+"""Cached: there is one of these events for each mount and result."""
 _RANDOM_RANGE: Final = 2**32
 _RANDOM_BATCH: Final = 256
 
@@ -81,8 +84,8 @@ class PollLimiter:
         """The record with the interval to tell its host now; unchanged if it has ended."""
         if record.status.is_terminal:
             return record
-        state, mount = self._state(record.id), record.owner.mount
-        interval = self._advise(state, record, mount, self._clock.now(), self._clock.elapsed())
+        mount = record.owner.mount
+        interval = self._advise(self._state(record.id), record, mount, self._clock.now(), self._clock.elapsed())
         self._event_sink.emit(PollAdvised(mount, interval))
         return record if interval == record.poll_interval else evolve(record, poll_interval=interval)
 
@@ -102,12 +105,13 @@ class PollLimiter:
             task if task.status.is_terminal else self._advise_listed(task, mount, now, elapsed) for task in tasks
         )
 
-    def on_poll(self, record: TaskRecord) -> None:
-        """Count a poll of a task. Raises RateLimited if its host keeps polling far above the
-        advice.
+    def on_poll(self, record: TaskRecord) -> timedelta:
+        """Count a poll of a task, and return the interval to tell its host, as `advise` does.
+
+        Raises RateLimited if its host keeps polling far above the advice.
         """
         polling, now, state = self._live.current.polling, self._clock.elapsed(), self._state(record.id)
-        mount = record.owner.mount
+        mount, has_ended, emit = record.owner.mount, record.status.is_terminal, self._event_sink.emit
         interval = (state.advised or record.poll_interval).total_seconds()
         # The growth with load and age does not count. Released hosts poll at a pace of their own, and
         # give up a task when a poll is refused.
@@ -118,18 +122,28 @@ class PollLimiter:
         else:
             verdict, state.arrival = gcra(state.arrival, now, RateLimit(every=every, burst=BURST))
             if not verdict.allowed:
-                self._event_sink.emit(TaskPolled(mount, "limited"))
+                emit(_polled(mount, "limited"))
                 # At least the advised interval, though less would do.
                 raise RateLimited(timedelta(seconds=max(verdict.retry_after, interval)), POLICY)
-        is_early = state.polled_at is not None and now - state.polled_at < interval * polling.tolerance
-        self._event_sink.emit(TaskPolled(mount, "early" if is_early else _result(record, state.revision)))
+        if state.polled_at is not None and now - state.polled_at < interval * polling.tolerance:
+            result = "early"
+        elif has_ended:
+            result = "terminal"
+        else:
+            result = "unchanged" if record.revision == state.revision else "changed"
+        emit(_polled(mount, result))
         state.polled_at, state.revision = now, record.revision
         if state.polls is not None:
             state.polls += 1
-            if record.status.is_terminal:
-                # The poll that finds the task ended reports how many it took.
-                self._event_sink.emit(PollsCounted(mount, state.polls))
-                state.polls = None
+        if not has_ended:
+            advised = self._advise(state, record, mount, self._clock.now(), now)
+            emit(PollAdvised(mount, advised))
+            return advised
+        if state.polls is not None:
+            # The poll that finds the task ended reports how many it took.
+            emit(PollsCounted(mount, state.polls))
+            state.polls = None
+        return record.poll_interval
 
     def _advise_listed(self, task: ListedTask, mount: str, now: datetime, elapsed: float) -> ListedTask:
         state = self._state(task.id)
@@ -142,16 +156,19 @@ class PollLimiter:
         self, state: _PollState, task: TaskRecord | ListedTask, mount: str, now: datetime, elapsed: float
     ) -> timedelta:
         polling, chance = self._live.current.polling, 0.5
-        utilization = self._utilization(mount)
-        if polling.adaptive and polling.jitter:
+        state.advised_at = elapsed
+        if not polling.adaptive:
+            state.advised = polling.base
+            return polling.base
+        if polling.jitter:
             if not self._random_numbers:
                 # Many at once: a system call for each would cost as much as the rest of an advice.
                 self._random_numbers = memoryview(self._entropy.token(4 * _RANDOM_BATCH)).cast("I").tolist()
             chance = self._random_numbers.pop() / _RANDOM_RANGE
+        utilization, age = self._utilization(mount), now - task.created_at
         interval = state.advised = advised_interval(
-            polling, utilization=utilization, age=now - task.created_at, last=state.advised, chance=chance
+            polling, utilization=utilization, age=age, last=state.advised, chance=chance
         )
-        state.advised_at = elapsed
         return interval
 
     def _state(self, task: TaskId) -> _PollState:
@@ -163,10 +180,3 @@ class PollLimiter:
             self._states.popitem(last=False)
         state = self._states[task] = _PollState()
         return state
-
-
-def _result(record: TaskRecord, last_revision: int | None) -> str:
-    """The label of a poll that was due; `last_revision` is the one of the poll before, by any host."""
-    if record.status.is_terminal:
-        return "terminal"
-    return "unchanged" if record.revision == last_revision else "changed"

@@ -74,18 +74,19 @@ class TaskRequests:
         """Answer a request about tasks.
 
         Raises TaskNotFound for a task that is unknown, expired, or of another caller, and what else
-        `Lookups.find` raises.
+        `Lookups` raises.
         """
         exchange, caller, mount = request.exchange, request.caller, request.mount.name
         match request.intent:
             case GetTask(id=id_, task=task) as intent:
                 record = await self._lookups.find(exchange, caller, mount, task, TASKS_GET)
+                interval = self._lookups.poll(caller, record)
                 dialect = request.adapter.dialect
                 # Nearly always a polled task is still running. Then the record without its bodies
                 # is enough, as it always is for a state without the result.
                 if record.status.is_terminal and dialect.state_has_result:
                     return await self._ended_state(record, caller, intent)
-                return RpcReply(dialect.task_state(id_, record))
+                return RpcReply(dialect.task_state(id_, record, interval))
             case CancelTask() as intent:
                 return await self._cancel(request, intent)
             case AwaitTask(id=id_, task=task):
@@ -145,13 +146,14 @@ class TaskRequests:
         method = TASKS_GET if isinstance(asked, GetTask) else TASKS_CANCEL
         try:
             record = await self._lookups.find(exchange, caller, request.mount.name, asked.task, method)
+            interval = self._lookups.poll(caller, record) if method == TASKS_GET else None
             if record.call.peer.revision not in LEGACY:
                 raise MissingCapability(TASKS_NEEDED)
             if not isinstance(asked, GetTask):
                 return await self._cancel(request, asked)
             if record.status.is_terminal:
                 return await self._ended_state(record, caller, asked)
-            return RpcReply(self._modern.task_state(asked.id, record))
+            return RpcReply(self._modern.task_state(asked.id, record, interval))
         except TaskNotFound:
             raise MissingCapability(TASKS_NEEDED) from None
 

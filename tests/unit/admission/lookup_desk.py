@@ -54,6 +54,11 @@ class Desk:
     async def find(self, caller: AuthContext, task: str, mount: str = "reports") -> str:
         return (await self.lookups.find(Asked(), caller, mount, task, "tasks/get")).id
 
+    async def poll(self, caller: AuthContext, task: str) -> timedelta:
+        """The interval that a `tasks/get` of the caller is told."""
+        record = await self.lookups.find(Asked(), caller, "reports", task, "tasks/get")
+        return self.lookups.poll(caller, record)
+
     async def told(self) -> list[Event]:
         """What is reported, with why tasks were not found."""
         await self.lookups.close()

@@ -1,7 +1,6 @@
 """Finding a task for a caller: under every key of its own, within the rules."""
 
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -107,33 +106,24 @@ async def test_where_callers_cannot_be_told_apart_nobody_is_kept_out(store: Stor
 async def test_to_get_a_task_is_a_poll_that_is_advised_and_may_be_refused(store: Store) -> None:
     desk = Desk(store)
     (task,) = await desk.add("alice")
-    found = await desk.lookups.find(Asked(), ALICE, "reports", task.id, "tasks/get")
-    assert found == replace(task, call=found.call, poll_interval=timedelta(seconds=2))
+    assert await desk.poll(ALICE, task.id) == timedelta(seconds=2)
     assert desk.polled.all == [TaskPolled("reports", "changed"), PollAdvised("reports", timedelta(seconds=2))]
     for _ in range(BURST - 1):
-        await desk.find(ALICE, task.id)
+        await desk.poll(ALICE, task.id)
     for _ in range(3):
         with pytest.raises(RateLimited):
-            await desk.find(ALICE, task.id)
+            await desk.poll(ALICE, task.id)
     # It is no look-up that failed; and who keeps on is told of once.
     assert await desk.told() == [SuspicionRaised("excessive_polling", "reports")]
 
 
-@pytest.mark.parametrize("method", ["tasks/cancel", "tasks/result", "tasks/update"])
-async def test_nothing_else_that_is_asked_of_a_task_is_a_poll(store: Store, method: str) -> None:
+@pytest.mark.parametrize("method", ["tasks/get", "tasks/cancel", "tasks/result", "tasks/update"])
+async def test_to_find_a_task_is_no_poll(store: Store, method: str) -> None:
     desk = Desk(store)
     (task,) = await desk.add("alice")
     for _ in range(2 * BURST):
         found = await desk.lookups.find(Asked(), ALICE, "reports", task.id, method)
         assert found.poll_interval == task.poll_interval
-    assert desk.polled.all == []
-
-
-async def test_to_see_what_will_be_told_unasked_is_no_poll(store: Store) -> None:
-    desk = Desk(store)
-    (task,) = await desk.add("alice")
-    for _ in range(2 * BURST):
-        await desk.lookups.find_quietly(Asked(), ALICE, "reports", task.id, "tasks/get")
     assert desk.polled.all == []
 
 

@@ -41,11 +41,14 @@ class Desk:
         """What a poll is counted as that comes so many seconds from now; its host is advised again."""
         self.clock.advance(timedelta(seconds=after))
         before = len(self.emitted.all)
-        self.polls.on_poll(record)
-        (event,) = [event for event in self.emitted.all[before:] if not isinstance(event, PollsCounted)]
+        interval = self.polls.on_poll(record)
+        event, *others = [event for event in self.emitted.all[before:] if not isinstance(event, PollsCounted)]
         assert isinstance(event, TaskPolled)
         assert event.mount == "reports"
-        self.polls.advise(record)
+        if record.status.is_terminal:
+            assert (interval, others) == (record.poll_interval, [])
+        else:
+            assert others == [PollAdvised("reports", interval)]
         return event.result
 
     @property
@@ -221,13 +224,9 @@ def test_who_polls_one_task_too_often_is_not_kept_from_others() -> None:
     assert desk.poll(new_record()) == "changed"
 
 
-def test_who_did_not_hear_the_advice_is_judged_by_what_the_task_was_made_with() -> None:
-    # As after a restart.
+def test_the_first_poll_after_a_restart_is_not_early_and_the_next_goes_by_what_it_was_told() -> None:
     desk, record = Desk(), new_record(poll_interval=10 * SECOND)
-    desk.polls.on_poll(record)
-    desk.clock.advance(4 * SECOND)
-    desk.polls.on_poll(record)
-    assert [event.result for event in desk.emitted.all if isinstance(event, TaskPolled)] == ["changed", "early"]
+    assert [desk.poll(record, after=pause) for pause in (0, 0.9, 1.1)] == ["changed", "early", "unchanged"]
 
 
 # --- memory -----------------------------------------------------------------------------------------------------------

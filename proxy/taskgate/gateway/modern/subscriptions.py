@@ -201,7 +201,7 @@ class Subscriptions:
         ids: list[TaskId] = []
         for task in wanted:
             with suppress(TaskNotFound, Forbidden, InsufficientScope):
-                record = await self._lookups.find_quietly(exchange, caller, mount, task, words.TASKS_GET)
+                record = await self._lookups.find(exchange, caller, mount, task, words.TASKS_GET)
                 watchers[record.owner].add(task)
                 ids.append(task)
         return _Found(tuple(ids), tuple(watchers.values()))

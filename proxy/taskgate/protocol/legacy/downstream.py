@@ -220,9 +220,9 @@ class LegacyDownstream:
         """The handle of a new task; `response` is a text for the model meanwhile, None for none."""
         return result_text(id, create_result(record, response))
 
-    def task_state(self, id: RequestId, record: TaskRecord) -> str:
-        """The answer to `tasks/get`, and to a successful `tasks/cancel`."""
-        return result_text(id, task_object(record))
+    def task_state(self, id: RequestId, record: TaskRecord, interval: timedelta | None = None) -> str:
+        """The answer to `tasks/get`; `interval` is the poll interval, None for that of the record."""
+        return result_text(id, task_object(record, interval))
 
     def task_cancelled(self, id: RequestId, record: TaskRecord | None) -> str:
         """The answer to a successful `tasks/cancel`, with the cancelled record."""

@@ -7,6 +7,7 @@ and compares its headers.
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 from taskgate.domain.record import RequestId, TaskRecord
@@ -180,11 +181,14 @@ class ModernDownstream:
         """The handle of a new task. This era has no place for a `response` to the model."""
         return result_text(id, tasks.create_result(record, self.info))
 
-    def task_state(self, id: RequestId, record: TaskRecord) -> MessageText:
-        """The answer to `tasks/get`; a terminal record must be loaded with its bodies."""
+    def task_state(self, id: RequestId, record: TaskRecord, interval: timedelta | None = None) -> MessageText:
+        """The answer to `tasks/get`; a terminal record must be loaded with its bodies.
+
+        `interval` is the poll interval to tell; None for that of the record.
+        """
         # Only a result has the name of its server.
         names_server = record.outcome is not None and self._names_server(record.owner.mount)
-        result = tasks.get_result(record, self.info, names_server=names_server)
+        result = tasks.get_result(record, self.info, names_server=names_server, interval=interval)
         if isinstance(result, str):
             return result_text(id, result)
         return result.wrapped(result_text(id, "")[:-1], "}")

@@ -25,16 +25,20 @@ def create_result(record: TaskRecord, info: RawJson) -> RawJson:
     return f'{{"resultType":"task",{_task_members(record)},{_meta(SERVER_INFO, info)}}}'
 
 
-def get_result(record: TaskRecord, info: RawJson, *, names_server: bool = True) -> MessageText:
+def get_result(
+    record: TaskRecord, info: RawJson, *, names_server: bool = True, interval: timedelta | None = None
+) -> MessageText:
     """A GetTaskResult (M-GET-1): the task with its result, its error or its open inputs.
 
     A terminal record must be loaded with its bodies. The nested result is that of the task's call;
-    with `names_server` it keeps the serverInfo of its server.
+    with `names_server` it keeps the serverInfo of its server. `interval` is the poll interval; None
+    for that of the record.
     """
     detail, meta = _detail(record, names_server=names_server), _meta(SERVER_INFO, info)
+    task = _task_members(record, interval)
     if isinstance(detail, JsonChunks):
-        return detail.wrapped(f'{{"resultType":"complete",{_task_members(record)}', f",{meta}}}")
-    return f'{{"resultType":"complete",{_task_members(record)}{detail},{meta}}}'
+        return detail.wrapped(f'{{"resultType":"complete",{task}', f",{meta}}}")
+    return f'{{"resultType":"complete",{task}{detail},{meta}}}'
 
 
 def acknowledgement(info: RawJson) -> RawJson:
@@ -71,14 +75,16 @@ def _open_inputs(record: TaskRecord) -> list[InputRequest]:
     return [request for request in record.inputs if request.deferred_to is None and request.method in ALLOWED_QUESTIONS]
 
 
-def _task_members(record: TaskRecord) -> str:
+def _task_members(record: TaskRecord, interval: timedelta | None = None) -> str:
     """The members of a Task, without braces."""
     message = "" if record.status_message is None else f',"statusMessage":{dump(record.status_message)}'
     status = presented_status(record) if record.inputs else record.status
+    if interval is None:
+        interval = record.poll_interval
     return (
         f'"taskId":"{record.id}","status":"{status.value}",'
         f'"createdAt":"{timestamp(record.created_at)}","lastUpdatedAt":"{timestamp(record.updated_at)}",'
-        f'"ttlMs":{record.ttl // _MILLISECOND},"pollIntervalMs":{record.poll_interval // _MILLISECOND}{message}'
+        f'"ttlMs":{record.ttl // _MILLISECOND},"pollIntervalMs":{interval // _MILLISECOND}{message}'
     )
 
 

@@ -6,11 +6,12 @@ from typing import Any
 import pytest
 
 from helpers.records import OWNER, after, new_call, new_peer, new_record
+from taskgate.admission.polls import BURST
 from taskgate.auth.authorization import AccessEffect, AccessRule
 from taskgate.auth.context import AuthContext
 from taskgate.domain.events import Dispatched
 from taskgate.domain.record import OwnerKey, TaskStatus
-from taskgate.errors import Forbidden, MissingCapability, Penalized, TaskAlreadyFinished, TaskNotFound
+from taskgate.errors import Forbidden, MissingCapability, Penalized, RateLimited, TaskAlreadyFinished, TaskNotFound
 from taskgate.protocol.host_requests import CancelTask, GetTask
 from taskgate.protocol.legacy.downstream import LegacyDownstream
 from taskgate.stores.open import open_store
@@ -30,6 +31,34 @@ async def test_a_task_that_goes_on_is_read_once_and_without_its_bodies(world: Wo
     result = await world.get(record.id)
     assert (result["taskId"], result["status"]) == (record.id, "working")
     assert world.store.loads == {False: 1}
+
+
+async def test_only_to_get_a_task_is_a_poll_of_it_and_its_answer_tells_the_interval(world: World) -> None:
+    record = await world.asking(count=2)
+    await world.update(record.id, input_1=ACCEPT)
+    assert world.guard.polled.all == []
+    for _ in range(BURST):
+        assert (await world.get(record.id))["pollIntervalMs"] == 2000
+    with pytest.raises(RateLimited):
+        await world.get(record.id)
+    before = list(world.guard.polled.all)
+    await world.update(record.id, input_2=ACCEPT)
+    await world.cancel(record.id)
+    assert world.guard.polled.all == before
+
+
+async def test_a_legacy_host_is_told_the_interval_too(world: World) -> None:
+    world.dialect = LegacyDownstream("1")
+    record = await world.keep(after(new_record(), Dispatched()))
+    assert (await world.get(record.id))["pollInterval"] == 2000
+
+
+async def test_to_get_a_task_without_the_extension_is_a_poll_too(world: World) -> None:
+    record = await world.keep(new_record(call=new_call(peer=new_peer())))
+    for _ in range(BURST):
+        assert (await world.of_legacy(GetTask(id=7, task=record.id)))["pollIntervalMs"] == 2000
+    with pytest.raises(RateLimited):
+        await world.of_legacy(GetTask(id=7, task=record.id))
 
 
 async def test_a_task_that_has_ended_shows_what_came_of_it(world: World) -> None:
