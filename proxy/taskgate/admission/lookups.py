@@ -10,7 +10,6 @@ failures.
 import asyncio
 from collections.abc import Callable
 from contextlib import suppress
-from datetime import timedelta
 from typing import Final
 
 from taskgate.admission.access import AccessControl
@@ -88,8 +87,8 @@ class Lookups:
         await self._guard.on_miss(exchange, caller, Miss(mount, method, task, self._store.owner_of))
         raise TaskNotFound
 
-    def poll(self, caller: AuthContext, record: TaskRecord) -> timedelta:
-        """Count a poll of a task that was found, and return the poll interval to tell its host.
+    def poll(self, caller: AuthContext, record: TaskRecord) -> int:
+        """Count a poll of a task that was found; return the interval to tell its host, in milliseconds.
 
         Raises RateLimited if the caller polls far too often.
         """

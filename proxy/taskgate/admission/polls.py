@@ -9,7 +9,7 @@ the usual interval is refused, after a burst of polls.
 
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 from functools import lru_cache
 from typing import Final
 
@@ -33,6 +33,7 @@ REMEMBERED: Final = 20_000
 
 _polled: Final = lru_cache(maxsize=1024)(TaskPolled)
 """Cached: there is one of these events for each mount and result."""
+_MILLISECOND: Final = timedelta(milliseconds=1)
 _RANDOM_RANGE: Final = 2**32
 _RANDOM_BATCH: Final = 256
 
@@ -40,20 +41,22 @@ _RANDOM_BATCH: Final = 256
 class _PollState:
     """The polls of one task, by any host. Times are in seconds of the monotonic clock.
 
-    - `advised`, `advised_at`: the interval that a host was told last, and when.
+    - `advised`, `advised_at`: the interval that a host was told last, in milliseconds, and when.
     - `polled_at`, `revision`: the last accepted poll, and the revision of the record that it got.
+    - `born`: when the task was created; None until its age is needed.
     - `arrival`: the state of the rate limit (`domain.rates.gcra`); None before the first poll.
     - `polls`: the number of accepted polls; None after it was reported, when the task had ended.
     """
 
-    __slots__ = ("advised", "advised_at", "arrival", "polled_at", "polls", "revision")
+    __slots__ = ("advised", "advised_at", "arrival", "born", "polled_at", "polls", "revision")
 
     def __init__(self) -> None:
-        self.advised: timedelta | None = None
+        self.advised: int | None = None
         self.advised_at = 0.0
         self.polled_at: float | None = None
         self.revision: int | None = None
         self.arrival: float | None = None
+        self.born: float | None = None
         self.polls: int | None = 0
 
 
@@ -78,14 +81,15 @@ class PollLimiter:
         self._size = size
         # The one used longest ago first. A plain dict would have to search for its first entry.
         self._states: OrderedDict[TaskId, _PollState] = OrderedDict()
-        self._random_numbers: list[int] = []
+        self._random_numbers: list[float] = []
 
     def advise(self, record: TaskRecord) -> TaskRecord:
         """The record with the interval to tell its host now; unchanged if it has ended."""
         if record.status.is_terminal:
             return record
         mount = record.owner.mount
-        interval = self._advise(self._state(record.id), record, mount, self._clock.now(), self._clock.elapsed())
+        advised = self._advise(self._state(record.id), record, mount, self._clock.elapsed())
+        interval = timedelta(0, 0, advised * 1000)
         self._event_sink.emit(PollAdvised(mount, interval))
         return record if interval == record.poll_interval else evolve(record, poll_interval=interval)
 
@@ -93,26 +97,26 @@ class PollLimiter:
         """The interval that the host of a task was told last; the usual one if that is unknown."""
         state = self._states.get(task)
         usual = timedelta(seconds=self._live.current.polling.seconds[0])
-        return usual if state is None else state.advised or usual
+        return usual if state is None or state.advised is None else timedelta(milliseconds=state.advised)
 
     def advise_page(self, mount: str, tasks: Sequence[ListedTask]) -> tuple[ListedTask, ...]:
         """The tasks of a page with the intervals to tell their host now.
 
         Unlike in `advise`, a told interval is repeated until it has passed.
         """
-        now, elapsed = self._clock.now(), self._clock.elapsed()
-        return tuple(
-            task if task.status.is_terminal else self._advise_listed(task, mount, now, elapsed) for task in tasks
-        )
+        now = self._clock.elapsed()
+        return tuple(task if task.status.is_terminal else self._advise_listed(task, mount, now) for task in tasks)
 
-    def on_poll(self, record: TaskRecord) -> timedelta:
-        """Count a poll of a task, and return the interval to tell its host, as `advise` does.
+    def on_poll(self, record: TaskRecord) -> int:
+        """Count a poll of a task, and return the interval to tell its host, in milliseconds.
 
         Raises RateLimited if its host keeps polling far above the advice.
         """
-        polling, now, state = self._live.current.polling, self._clock.elapsed(), self._state(record.id)
+        polling, now, task = self._live.current.polling, self._clock.elapsed(), record.id
+        state = self._states.get(task) or self._new_state(task)
+        self._states.move_to_end(task)
         mount, has_ended, emit = record.owner.mount, record.status.is_terminal, self._event_sink.emit
-        interval = (state.advised or record.poll_interval).total_seconds()
+        interval = record.poll_interval.total_seconds() if state.advised is None else state.advised / 1000
         # The growth with load and age does not count. Released hosts poll at a pace of their own, and
         # give up a task when a poll is refused.
         every = min(interval, polling.seconds[0]) / polling.reject_above
@@ -136,46 +140,51 @@ class PollLimiter:
         if state.polls is not None:
             state.polls += 1
         if not has_ended:
-            advised = self._advise(state, record, mount, self._clock.now(), now)
-            emit(PollAdvised(mount, advised))
+            advised = self._advise(state, record, mount, now)
+            emit(PollAdvised(mount, timedelta(0, 0, advised * 1000)))
             return advised
         if state.polls is not None:
             # The poll that finds the task ended reports how many it took.
             emit(PollsCounted(mount, state.polls))
             state.polls = None
-        return record.poll_interval
+        return record.poll_interval // _MILLISECOND
 
-    def _advise_listed(self, task: ListedTask, mount: str, now: datetime, elapsed: float) -> ListedTask:
+    def _advise_listed(self, task: ListedTask, mount: str, now: float) -> ListedTask:
         state = self._state(task.id)
-        interval = state.advised
-        if interval is None or elapsed - state.advised_at >= interval.total_seconds():
-            interval = self._advise(state, task, mount, now, elapsed)
+        advised = state.advised
+        if advised is None or now - state.advised_at >= advised / 1000:
+            advised = self._advise(state, task, mount, now)
+        interval = timedelta(0, 0, advised * 1000)
         return task if interval == task.poll_interval else task._replace(poll_interval=interval)
 
-    def _advise(
-        self, state: _PollState, task: TaskRecord | ListedTask, mount: str, now: datetime, elapsed: float
-    ) -> timedelta:
+    def _advise(self, state: _PollState, task: TaskRecord | ListedTask, mount: str, now: float) -> int:
+        """The interval to tell now, in milliseconds."""
         polling, chance = self._live.current.polling, 0.5
-        state.advised_at = elapsed
+        state.advised_at = now
         if not polling.adaptive:
-            state.advised = polling.base
-            return polling.base
+            state.advised = polling.base_ms
+            return polling.base_ms
         if polling.jitter:
             if not self._random_numbers:
                 # Many at once: a system call for each would cost as much as the rest of an advice.
-                self._random_numbers = memoryview(self._entropy.token(4 * _RANDOM_BATCH)).cast("I").tolist()
-            chance = self._random_numbers.pop() / _RANDOM_RANGE
-        utilization, age = self._utilization(mount), now - task.created_at
-        interval = state.advised = advised_interval(
-            polling, utilization=utilization, age=age, last=state.advised, chance=chance
+                numbers = memoryview(self._entropy.token(4 * _RANDOM_BATCH)).cast("I")
+                self._random_numbers = [number / _RANDOM_RANGE for number in numbers]
+            chance = self._random_numbers.pop()
+        if state.born is None:
+            state.born = now - (self._clock.now() - task.created_at).total_seconds()
+        state.advised = advised = advised_interval(
+            polling, utilization=self._utilization(mount), age=now - state.born, last=state.advised, chance=chance
         )
-        return interval
+        return advised
 
     def _state(self, task: TaskId) -> _PollState:
         state = self._states.get(task)
         if state is not None:
             self._states.move_to_end(task)
             return state
+        return self._new_state(task)
+
+    def _new_state(self, task: TaskId) -> _PollState:
         if len(self._states) >= self._size:
             self._states.popitem(last=False)
         state = self._states[task] = _PollState()

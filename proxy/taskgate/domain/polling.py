@@ -5,20 +5,19 @@ The caller remembers what it advised before, and limits hosts that poll too ofte
 
 from dataclasses import dataclass, field
 from datetime import timedelta
-from math import ceil
 from typing import Final
 
 GROWTH: Final = 0.01
 """Part of a task's age that is added to its interval: an old task rarely ends this second."""
 
-_TWO_MILLISECONDS: Final = timedelta(milliseconds=2)
+_MILLISECOND: Final = timedelta(milliseconds=1)
 _ROUNDING: Final = 1e-6
 """Milliseconds added before truncation, because decimal fractions have no exact binary form."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PollPolicy:
-    """The operator's settings for hosts that poll.
+    """The operator's settings for hosts that poll. Its times are whole milliseconds.
 
     - `base`: the interval to start from; `least`, `most`: the bounds of an advised one
     - `adaptive`: whether the interval follows the load and the age of the task
@@ -39,36 +38,35 @@ class PollPolicy:
     reject_above: float = 10.0
     seconds: tuple[float, float, float] = field(init=False, repr=False, compare=False)
     """`base`, `least` and `most` in seconds."""
+    base_ms: int = field(init=False, repr=False, compare=False)
+    """`base` in milliseconds."""
 
     def __post_init__(self) -> None:
         spans = (self.base, self.least, self.most)
         object.__setattr__(self, "seconds", tuple(span.total_seconds() for span in spans))
+        object.__setattr__(self, "base_ms", self.base // _MILLISECOND)
 
 
-def advised_interval(
-    policy: PollPolicy, *, utilization: float, age: timedelta, last: timedelta | None, chance: float
-) -> timedelta:
+def advised_interval(policy: PollPolicy, *, utilization: float, age: float, last: int | None, chance: float) -> int:
     """The interval to advise now, in whole milliseconds, from `least` to `most`.
 
     It grows with the square of the server's utilization above the target, and slowly with the age
-    of the task. `chance` is a random number from 0 to below 1 and spreads intervals that are
-    advised at the same time. The result is at least half of `last`, the interval advised before. If
-    the policy is not adaptive, it is the base.
+    of the task, in seconds. `chance` is a random number from 0 to below 1 and spreads intervals
+    that are advised at the same time. The result is at least half of `last`, the interval advised
+    before, in milliseconds. If the policy is not adaptive, it is the base.
     """
     if not policy.adaptive:
-        return policy.base
-    # Floats and comparisons: every answer advises an interval, and timedelta arithmetic takes several times as long.
+        return policy.base_ms
+    # Numbers and comparisons: every answer advises an interval, and timedelta arithmetic takes several times as long.
     interval, least, most = policy.seconds
     if utilization > policy.target:
         interval *= (utilization / policy.target) ** 2
-    if (seconds := age.total_seconds()) > 0.0:
-        interval += seconds * GROWTH
-    spread = _clamp(interval, least, most) * (1.0 + policy.jitter * (2.0 * chance - 1.0))
-    advised = int(_clamp(spread, least, most) * 1000 + _ROUNDING)
-    if last is not None and (half := ceil(last / _TWO_MILLISECONDS)) > advised:
-        advised = min(half, int(most * 1000 + _ROUNDING))
-    return timedelta(0, 0, advised * 1000)
-
-
-def _clamp(seconds: float, least: float, most: float) -> float:
-    return least if seconds < least else most if seconds > most else seconds
+    if age > 0.0:
+        interval += age * GROWTH
+    interval = least if interval < least else most if interval > most else interval
+    interval *= 1.0 + policy.jitter * (2.0 * chance - 1.0)
+    interval = least if interval < least else most if interval > most else interval
+    advised = int(interval * 1000 + _ROUNDING)
+    if last is not None and last > 2 * advised:
+        return min((last + 1) // 2, int(most * 1000 + _ROUNDING))
+    return advised

@@ -54,8 +54,8 @@ class Desk:
     async def find(self, caller: AuthContext, task: str, mount: str = "reports") -> str:
         return (await self.lookups.find(Asked(), caller, mount, task, "tasks/get")).id
 
-    async def poll(self, caller: AuthContext, task: str) -> timedelta:
-        """The interval that a `tasks/get` of the caller is told."""
+    async def poll(self, caller: AuthContext, task: str) -> int:
+        """The milliseconds that a `tasks/get` of the caller is told."""
         record = await self.lookups.find(Asked(), caller, "reports", task, "tasks/get")
         return self.lookups.poll(caller, record)
 

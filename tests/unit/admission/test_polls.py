@@ -18,6 +18,7 @@ from unit.lifecycle.guarding import Guard, new_polls
 from unit.lifecycle.recorded_events import RecordedEvents
 
 SECOND = timedelta(seconds=1)
+MILLISECOND = timedelta(milliseconds=1)
 DONE = CallSucceeded(result='{"content":[]}', tool_error=False, message=None)
 
 
@@ -46,9 +47,9 @@ class Desk:
         assert isinstance(event, TaskPolled)
         assert event.mount == "reports"
         if record.status.is_terminal:
-            assert (interval, others) == (record.poll_interval, [])
+            assert (interval * MILLISECOND, others) == (record.poll_interval, [])
         else:
-            assert others == [PollAdvised("reports", interval)]
+            assert others == [PollAdvised("reports", interval * MILLISECOND)]
         return event.result
 
     @property
@@ -79,6 +80,8 @@ def test_it_grows_with_the_age_of_a_task() -> None:
     desk, record = Desk(), new_record()
     desk.clock.advance(timedelta(minutes=10))
     assert desk.advised(record) == 8.0
+    desk.clock.advance(timedelta(minutes=5))
+    assert desk.advised(record) == 11.0
 
 
 def test_with_jitter_no_two_tasks_are_told_the_same() -> None:

@@ -220,8 +220,8 @@ class LegacyDownstream:
         """The handle of a new task; `response` is a text for the model meanwhile, None for none."""
         return result_text(id, create_result(record, response))
 
-    def task_state(self, id: RequestId, record: TaskRecord, interval: timedelta | None = None) -> str:
-        """The answer to `tasks/get`; `interval` is the poll interval, None for that of the record."""
+    def task_state(self, id: RequestId, record: TaskRecord, interval: int | None = None) -> str:
+        """The answer to `tasks/get`; `interval` is the poll interval in milliseconds, None for that of the record."""
         return result_text(id, task_object(record, interval))
 
     def task_cancelled(self, id: RequestId, record: TaskRecord | None) -> str:

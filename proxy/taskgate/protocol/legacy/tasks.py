@@ -22,19 +22,19 @@ from taskgate.protocol.vocabulary import IMMEDIATE_RESPONSE, RELATED_TASK
 MILLISECOND = timedelta(milliseconds=1)
 
 
-def task_object(record: TaskRecord | ListedTask, interval: timedelta | None = None) -> RawJson:
+def task_object(record: TaskRecord | ListedTask, interval: int | None = None) -> RawJson:
     """A Task: the result of `tasks/get` and `tasks/cancel`, the params of the status notification,
     and an entry of a list.
 
-    `interval` is the poll interval; None for that of the record.
+    `interval` is the poll interval in milliseconds; None for that of the record.
     """
     message = "" if record.status_message is None else f',"statusMessage":{dump(record.status_message)}'
     if interval is None:
-        interval = record.poll_interval
+        interval = record.poll_interval // MILLISECOND
     return (
         f'{{"taskId":"{record.id}","status":"{presented_status(record).value}",'
         f'"createdAt":"{timestamp(record.created_at)}","lastUpdatedAt":"{timestamp(record.updated_at)}",'
-        f'"ttl":{record.ttl // MILLISECOND},"pollInterval":{interval // MILLISECOND}{message}}}'
+        f'"ttl":{record.ttl // MILLISECOND},"pollInterval":{interval}{message}}}'
     )
 
 

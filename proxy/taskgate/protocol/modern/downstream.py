@@ -7,7 +7,6 @@ and compares its headers.
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from datetime import timedelta
 from typing import Any
 
 from taskgate.domain.record import RequestId, TaskRecord
@@ -181,10 +180,10 @@ class ModernDownstream:
         """The handle of a new task. This era has no place for a `response` to the model."""
         return result_text(id, tasks.create_result(record, self.info))
 
-    def task_state(self, id: RequestId, record: TaskRecord, interval: timedelta | None = None) -> MessageText:
+    def task_state(self, id: RequestId, record: TaskRecord, interval: int | None = None) -> MessageText:
         """The answer to `tasks/get`; a terminal record must be loaded with its bodies.
 
-        `interval` is the poll interval to tell; None for that of the record.
+        `interval` is the poll interval in milliseconds; None for that of the record.
         """
         # Only a result has the name of its server.
         names_server = record.outcome is not None and self._names_server(record.owner.mount)

@@ -26,12 +26,12 @@ def create_result(record: TaskRecord, info: RawJson) -> RawJson:
 
 
 def get_result(
-    record: TaskRecord, info: RawJson, *, names_server: bool = True, interval: timedelta | None = None
+    record: TaskRecord, info: RawJson, *, names_server: bool = True, interval: int | None = None
 ) -> MessageText:
     """A GetTaskResult (M-GET-1): the task with its result, its error or its open inputs.
 
     A terminal record must be loaded with its bodies. The nested result is that of the task's call;
-    with `names_server` it keeps the serverInfo of its server. `interval` is the poll interval; None
+    with `names_server` it keeps the serverInfo of its server. `interval` is the poll interval in milliseconds; None
     for that of the record.
     """
     detail, meta = _detail(record, names_server=names_server), _meta(SERVER_INFO, info)
@@ -75,16 +75,16 @@ def _open_inputs(record: TaskRecord) -> list[InputRequest]:
     return [request for request in record.inputs if request.deferred_to is None and request.method in ALLOWED_QUESTIONS]
 
 
-def _task_members(record: TaskRecord, interval: timedelta | None = None) -> str:
+def _task_members(record: TaskRecord, interval: int | None = None) -> str:
     """The members of a Task, without braces."""
     message = "" if record.status_message is None else f',"statusMessage":{dump(record.status_message)}'
     status = presented_status(record) if record.inputs else record.status
     if interval is None:
-        interval = record.poll_interval
+        interval = record.poll_interval // _MILLISECOND
     return (
         f'"taskId":"{record.id}","status":"{status.value}",'
         f'"createdAt":"{timestamp(record.created_at)}","lastUpdatedAt":"{timestamp(record.updated_at)}",'
-        f'"ttlMs":{record.ttl // _MILLISECOND},"pollIntervalMs":{interval // _MILLISECOND}{message}'
+        f'"ttlMs":{record.ttl // _MILLISECOND},"pollIntervalMs":{interval}{message}'
     )
 
 
