@@ -194,7 +194,7 @@ class RateLimiter:
         self._near = self._memory if local_cache is None else local_cache.budgets
         self._own: MemoryRateStore | None = None
         self._rules: AdmissionRules | None = None
-        self._has_addresses = False
+        self._has_before_auth = self._has_addresses = False
         self._connections: dict[tuple[str, str], _PreparedCheck] = {}
         self._requests: dict[tuple[str, str, str, str | None, str], _PreparedCheck] = {}
         self._alerts = SecurityAlerts(event_sink, clock)
@@ -208,12 +208,12 @@ class RateLimiter:
         False if it is not clear at once that it passes. Then nothing was consumed, and
         `on_connection` has to judge. `flush` must follow.
         """
-        if not self._live.current.rates.has_before_auth:
-            return True
         if self._rules is not self._live.current:
             self._follow_rules()
+        if not self._has_before_auth:
+            return True
         check = self._connections.get((exchange.address, mount)) or self._connection_check(exchange, mount)
-        if self._near is None or not self._near.permits(check, now=now):
+        if self._near is None or not self._near.permits(check, now):
             return False
         if self._local_cache is None:
             for event in check.events:
@@ -250,7 +250,7 @@ class RateLimiter:
         check = self._requests.get((caller.key, mount, method, tool, exchange.address if self._has_addresses else ""))
         if check is None or check.identity is not caller.identity:
             check = self._request_check(caller, exchange, mount, method, tool)
-        if self._own is None or not self._own.permits(check, now=self._clock.elapsed()):
+        if self._own is None or not self._own.permits(check, self._clock.elapsed()):
             return False
         for event in check.events:
             self._event_sink.emit(event)
@@ -303,7 +303,7 @@ class RateLimiter:
         """Forget what was remembered for other rules than the present ones."""
         self._rules = rules = self._live.current
         self._own = None if rules.exposes_quota else self._memory
-        self._has_addresses = rules.rates.has_addresses
+        self._has_before_auth, self._has_addresses = rules.rates.has_before_auth, rules.rates.has_addresses
         self._connections.clear()
         self._requests.clear()
 

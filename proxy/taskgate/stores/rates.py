@@ -38,7 +38,7 @@ class MemoryRateStore:
     def __len__(self) -> int:
         return len(self._tats)
 
-    def permits(self, check: RateCheck, *, now: float) -> bool:
+    def permits(self, check: RateCheck, now: float) -> bool:
         """Take for a check, and return True, if that needs no judgement: each of its budgets has room.
 
         Otherwise nothing is taken, and `judge` has to decide. So a budget that may be a little short

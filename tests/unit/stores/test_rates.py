@@ -143,7 +143,7 @@ async def test_what_is_permitted_at_once_leaves_the_store_as_a_judgement_does(
         looked, taken = ([each for each, takes in demands if takes is way] for way in (False, True))
         steps = (RateStep(RateStepMode.LOOK, looked), RateStep(RateStepMode.TAKE, taken))
         judged = await judging.judge(steps, now=now)
-        if quick.permits(RateCheck(steps), now=now):
+        if quick.permits(RateCheck(steps), now):
             assert judged.refused is None
             assert all(each.allowed for verdicts in judged.verdicts for each in verdicts)
         else:
@@ -156,7 +156,7 @@ async def test_what_is_permitted_at_once_leaves_the_store_as_a_judgement_does(
 def test_it_permits_at_once_while_there_is_room_and_takes_nothing_for_what_it_does_not_permit() -> None:
     store = MemoryRateStore()
     check = RateCheck((RateStep(RateStepMode.TAKE, (demand("large", 9), demand("small", 2))),))
-    assert [store.permits(check, now=0.0) for _ in range(3)] == [True, True, False]
+    assert [store.permits(check, 0.0) for _ in range(3)] == [True, True, False]
     (large,) = store.peek((demand("large", 9, 0),), now=0.0)
     assert large.remaining == 7
 
@@ -164,4 +164,4 @@ def test_it_permits_at_once_while_there_is_room_and_takes_nothing_for_what_it_do
 def test_a_full_store_permits_no_new_budget_at_once() -> None:
     store = MemoryRateStore(size=1)
     first, other = (RateCheck((RateStep(RateStepMode.TAKE, (demand(key),)),)) for key in "ab")
-    assert [store.permits(each, now=0.0) for each in (first, other, first)] == [True, False, True]
+    assert [store.permits(each, 0.0) for each in (first, other, first)] == [True, False, True]
