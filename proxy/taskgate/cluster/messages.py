@@ -248,7 +248,7 @@ class ForwardedMessage(NamedTuple):
 
 
 class ForwardedReply(NamedTuple):
-    """The reply to a forwarded request (`streams.exchange.RpcReply`)."""
+    """The reply to a forwarded request (`streams.exchange.HttpReply`)."""
 
     forward_id: str
     message: str

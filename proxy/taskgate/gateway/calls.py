@@ -39,7 +39,7 @@ from taskgate.protocol.messages import Params, Response
 from taskgate.protocol.vocabulary import TOOLS_CALL
 from taskgate.sessions.binding import client_features
 from taskgate.sessions.host_session import HostSession
-from taskgate.streams.exchange import Exchange, RpcReply
+from taskgate.streams.exchange import Exchange, HttpReply
 from taskgate.system.background import Background
 from taskgate.system.cancel_scope import CancelScope, ScopeCancelled
 from taskgate.telemetry.events import EventSink, ShadowPromotion, ToolCalled
@@ -86,7 +86,7 @@ class Calls:
         self._promotion = Promotion(tasks=tasks, coalescer=coalescer, waiter=self.waiter, count=self.count, clock=clock)
         self._background = Background()
 
-    async def answer(self, call: Call) -> RpcReply:
+    async def answer(self, call: Call) -> HttpReply:
         """Answer a call: with its result, the handle of a task, or input requests.
 
         Raises TaskSupportMismatch for a tool that runs only as a task and a host that wants none.
@@ -149,12 +149,12 @@ class Calls:
             call.task_params = request.stored_params if request.progress_token is None else None
         return decision
 
-    async def create_or_send(self, call: Call) -> RpcReply:
+    async def create_or_send(self, call: Call) -> HttpReply:
         """Answer with the handle of a task that is created now, or send the call."""
         record = await self._promotion.create_before_send(call)
         return await self.send(call) if record is None else self._task_reply(call, record)
 
-    async def send(self, call: Call) -> RpcReply:
+    async def send(self, call: Call) -> HttpReply:
         """Send a call, and return its answer: detached if it may outlive its request, else in place."""
         if call.may_become_task or call.may_be_held:
             return await self._send_detached(call)
@@ -203,7 +203,7 @@ class Calls:
                 del cancellable[scope]
             waits.scopes.discard(scope)
 
-    async def follow(self, call: Call, inflight: InflightCall) -> RpcReply:
+    async def follow(self, call: Call, inflight: InflightCall) -> HttpReply:
         """Wait for a detached call until there is an answer for the host, and return it.
 
         If the host disconnects, or this raises for another reason, the call is cancelled and no
@@ -260,7 +260,7 @@ class Calls:
 
     # --- tasks --------------------------------------------------------------------------------------------------------
 
-    async def _create_task(self, call: Call, request: CallTool) -> RpcReply:
+    async def _create_task(self, call: Call, request: CallTool) -> HttpReply:
         """Answer with the handle of a task that the host asked for."""
         session, tool = call.session, request.tool
         try:
@@ -273,8 +273,8 @@ class Calls:
         decision = self._tasks.decided(session, tool) or await self._tasks.decide(session, tool)
         return self._task_reply(call, record, decision.immediate_response)
 
-    def _task_reply(self, call: Call, record: TaskRecord, response: str | None = None) -> RpcReply:
-        return RpcReply(call.adapter.dialect.task_created(call.id, record, response))
+    def _task_reply(self, call: Call, record: TaskRecord, response: str | None = None) -> HttpReply:
+        return HttpReply(body=call.adapter.dialect.task_created(call.id, record, response))
 
     # --- permits and equal calls --------------------------------------------------------------------------------------
 
@@ -315,7 +315,7 @@ class Calls:
 
     # --- calls that may outlive their request -------------------------------------------------------------------------
 
-    async def _send_detached(self, call: Call) -> RpcReply:
+    async def _send_detached(self, call: Call) -> HttpReply:
         """Send a call that may outlive its request, in a background task, and answer the request.
 
         The permit is released when the call ends.
@@ -337,7 +337,7 @@ class Calls:
         inflight.start(call.session, self._background, partial(_send, call), permit)
         return await self.follow(call, inflight)
 
-    async def _outcome(self, call: Call, inflight: InflightCall) -> RpcReply:
+    async def _outcome(self, call: Call, inflight: InflightCall) -> HttpReply:
         """Return the answer: a task, the next input requests, or the server's response."""
         record = await self._promotion.promote_after_grace(call, inflight)
         while record is None:
@@ -358,7 +358,7 @@ class Calls:
 
     # --- extensions ---------------------------------------------------------------------------------------------------
 
-    async def _relay_extension(self, call: Call) -> RpcReply:
+    async def _relay_extension(self, call: Call) -> HttpReply:
         """Forward a request of an extension. Raises UnknownMethod if it is not forwarded."""
         upstream, mount, method = call.session.upstream, call.session.mount, call.method
         # Whether an extension is forwarded depends on the server's era, known once it is connected.
@@ -372,7 +372,7 @@ class Calls:
         response = await self._extensions.hold(call.caller, mount, method, extension, self.proxy(call))
         if response is None:
             # The token of the caller expired.
-            return RpcReply(call.adapter.answer_ended(call.id))
+            return HttpReply(body=call.adapter.answer_ended(call.id))
         return await call.adapter.answer(call, response, {})
 
 

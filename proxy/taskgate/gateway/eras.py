@@ -1,7 +1,7 @@
 """The interface between the two eras and the rest of the gateway: `EraAdapter`.
 
 The adapter of an era decodes each message to a `DecodedMessage`, and makes a `Call` of one that a
-server answers. It encodes the reply. `legacy` and `modern.adapter` implement it. All other code
+server answers. It makes the reply. `legacy` and `modern.adapter` implement it. All other code
 handles a request by these values, and asks for no era.
 """
 
@@ -13,7 +13,6 @@ from typing import Any, Protocol
 
 from taskgate.admission.coalescing import CoalesceKey
 from taskgate.admission.mounts import Mount
-from taskgate.admission.rates import QuotaFields
 from taskgate.auth.context import AuthContext
 from taskgate.domain.policy import PromotionMode
 from taskgate.domain.record import RequestId, TaskRecord
@@ -28,7 +27,7 @@ from taskgate.protocol.messages import Message, Params, Response
 from taskgate.protocol.modern.downstream import ModernDownstream
 from taskgate.sessions.binding import CallSite
 from taskgate.sessions.host_session import HostSession
-from taskgate.streams.exchange import Exchange, HandledRequest, HttpReply, RpcReply
+from taskgate.streams.exchange import Exchange, HttpReply
 from taskgate.system.cancel_scope import CancelScope
 from taskgate.telemetry.request_context import RequestContext
 
@@ -123,8 +122,8 @@ class Call:
 
 
 class EraAdapter(Protocol):
-    """The adapter of an era. `Gateway` calls `decode`, `handle` and `encode` for each message, in
-    this order; `Calls` calls the others.
+    """The adapter of an era. `Gateway` calls `decode` and `handle` for each message, in this order;
+    `Calls` calls the others.
     """
 
     era: Era
@@ -146,16 +145,14 @@ class EraAdapter(Protocol):
         """Return what the host wants, and note the host in `context`; `route` is from `classify`."""
         ...
 
-    async def handle(self, request: DecodedMessage) -> RpcReply | HttpReply:
+    async def handle(self, request: DecodedMessage) -> HttpReply:
         """Execute a request that the limits and the access rules admitted, and return the answer.
+
+        The quota headers are not in it yet.
 
         What only this era has is served here, the rest by `Calls` and `TaskRequests`. Raises
         ScopeCancelled when the host cancelled the request.
         """
-        ...
-
-    def encode(self, request: DecodedMessage, reply: RpcReply | HttpReply, quota: QuotaFields) -> HandledRequest:
-        """Return the HTTP reply to a request, with the quota headers."""
         ...
 
     def listed_tool(self, request: DecodedMessage) -> str | None:
@@ -164,20 +161,20 @@ class EraAdapter(Protocol):
 
     # For calls.
 
-    async def answer(self, call: Call, response: Response, missing: Mapping[str, Any]) -> RpcReply:
+    async def answer(self, call: Call, response: Response, missing: Mapping[str, Any]) -> HttpReply:
         """Return the answer to a call that its server has answered.
 
         `missing` are the capabilities that the server asked for, and the host did not declare.
         """
         ...
 
-    async def answer_repeated(self, call: Call, task: TaskRecord) -> RpcReply:
+    async def answer_repeated(self, call: Call, task: TaskRecord) -> HttpReply:
         """Return the answer to a call whose idempotency key belongs to `task`, if its host wants no
         task.
         """
         ...
 
-    async def hold(self, call: Call, inflight: InflightCall) -> RpcReply:
+    async def hold(self, call: Call, inflight: InflightCall) -> HttpReply:
         """Hold a call whose server asks something; return the answer that passes on the questions."""
         ...
 

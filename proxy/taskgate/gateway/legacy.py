@@ -15,7 +15,7 @@ from typing import Any, Final
 from taskgate.admission.access import AccessControl
 from taskgate.admission.concurrency import OpenStreams
 from taskgate.admission.mounts import Mount
-from taskgate.admission.rates import QuotaFields, RateLimiter
+from taskgate.admission.rates import RateLimiter
 from taskgate.auth.context import AuthContext
 from taskgate.cluster.remote_sessions import SETTING_METHODS
 from taskgate.domain.record import RequestId, TaskRecord
@@ -39,7 +39,7 @@ from taskgate.protocol.server_messages import progress_done
 from taskgate.sessions.host_session import HostSession
 from taskgate.sessions.questions import QuestionStream
 from taskgate.sessions.registry import HostSessions
-from taskgate.streams.exchange import Admission, Exchange, HandledRequest, HttpMethod, HttpReply, RpcReply
+from taskgate.streams.exchange import Admission, Exchange, HttpMethod, HttpReply
 from taskgate.streams.log_entries import StreamOrigin
 from taskgate.system.offload import LARGE, in_thread
 from taskgate.telemetry.request_context import RequestContext, client_of
@@ -140,7 +140,7 @@ class LegacyAdapter:
             session=host_session,
         )
 
-    async def handle(self, request: DecodedMessage) -> RpcReply | HttpReply:
+    async def handle(self, request: DecodedMessage) -> HttpReply:
         intent, host_session = request.intent, request.session
         if isinstance(intent, OpenSession):
             return await self._open_session(request.mount, request.caller, intent)
@@ -156,13 +156,8 @@ class LegacyAdapter:
                     host_session.settings.record(request.message.method, intent.params)
                 return reply
             if isinstance(intent, AnswerPing):
-                return RpcReply(self.dialect.pong(intent.id))
+                return HttpReply(body=self.dialect.pong(intent.id))
             return await self._services.task_requests.answer(request)
-
-    def encode(self, request: DecodedMessage, reply: RpcReply | HttpReply, quota: QuotaFields) -> HandledRequest:
-        if isinstance(reply, HttpReply):
-            return HandledRequest(reply)
-        return HandledRequest(HttpReply(200, reply.message, reply.headers + quota), request.revision, reply.error)
 
     def listed_tool(self, request: DecodedMessage) -> str | None:
         host_session, tool = request.session, request.tool
@@ -185,14 +180,14 @@ class LegacyAdapter:
         context.revision, context.client = host_session.peer.revision, host_session.client
         return host_session
 
-    async def _open_session(self, mount: Mount, caller: AuthContext, intent: OpenSession) -> RpcReply:
+    async def _open_session(self, mount: Mount, caller: AuthContext, intent: OpenSession) -> HttpReply:
         """Answer `initialize` with a new session, whose id is in a header of the reply."""
         host_session, server = await self._services.sessions.open(mount, caller, intent)
         self._services.denied.in_session(mount, intent.peer, server.peer)
         message = self.dialect.welcome(
             intent, server, offers_tasks=mount.offers_tasks, extensions=mount.extensions, info=mount.info
         )
-        return RpcReply(message, headers=((words.SESSION_HEADER, host_session.id),))
+        return HttpReply(body=message, headers=((words.SESSION_HEADER, host_session.id),))
 
     # --- calls --------------------------------------------------------------------------------------------------------
 
@@ -226,7 +221,7 @@ class LegacyAdapter:
             is_of_extension=method not in words.RELAYED_METHODS,
         )
 
-    async def answer(self, call: Call, response: Response, missing: Mapping[str, Any]) -> RpcReply:
+    async def answer(self, call: Call, response: Response, missing: Mapping[str, Any]) -> HttpReply:
         """Return the server's response under the host's id, converted if the server is a modern one.
 
         A page of `tools/list` is changed: it gets the task support of each tool, and lacks tools
@@ -242,18 +237,19 @@ class LegacyAdapter:
             encode = partial(self.dialect.tools, call.id, response, support, shows, crossing)
         else:
             encode = partial(self.dialect.answer, call.id, response, crossing)
-        return RpcReply(encode() if len(response.text) <= LARGE else await in_thread(encode), error_of(response))
+        text = encode() if len(response.text) <= LARGE else await in_thread(encode)
+        return HttpReply(200, text, (), error_of(response))
 
-    async def answer_repeated(self, call: Call, task: TaskRecord) -> RpcReply:
+    async def answer_repeated(self, call: Call, task: TaskRecord) -> HttpReply:
         """Wait for the result of the earlier call: the host did not ask for a task."""
         host_session = call.session
         assert isinstance(host_session, HostSession), "a legacy call goes over a host session"
         record = await self._services.results.outcome(
             call.exchange, call.caller, host_session, task.id, words.TOOLS_CALL
         )
-        return RpcReply(self.dialect.task_outcome(call.id, record))
+        return HttpReply(body=self.dialect.task_outcome(call.id, record))
 
-    async def hold(self, call: Call, inflight: InflightCall) -> RpcReply:
+    async def hold(self, call: Call, inflight: InflightCall) -> HttpReply:
         raise AssertionError("a legacy host is asked on its stream, so no call is held")
 
     def answer_ended(self, id: RequestId) -> str:

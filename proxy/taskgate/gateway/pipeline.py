@@ -41,7 +41,7 @@ from taskgate.errors import (
     Unauthenticated,
 )
 from taskgate.gateway.batches import answer_all, read_batch
-from taskgate.gateway.eras import EraAdapter
+from taskgate.gateway.eras import DecodedMessage, EraAdapter
 from taskgate.gateway.legacy import LegacyAdapter
 from taskgate.gateway.modern.adapter import ModernAdapter
 from taskgate.gateway.refusals import RejectionRenderer, refusal, refused_for
@@ -54,7 +54,7 @@ from taskgate.protocol.headers import read_headers
 from taskgate.protocol.jsonrpc import is_batch, parse
 from taskgate.protocol.messages import TOOL_ERROR, Message, Notification, Request, Response, is_task_id, value_of
 from taskgate.streams.bytes_in_flight import SMALL, BytesInFlight
-from taskgate.streams.exchange import UNKNOWN, Exchange, HandledRequest, HttpMethod, HttpReply, ListenerRefused
+from taskgate.streams.exchange import UNKNOWN, Exchange, HttpMethod, HttpReply, ListenerRefused
 from taskgate.system import offload
 from taskgate.system.cancel_scope import ScopeCancelled
 from taskgate.telemetry import request_context
@@ -204,9 +204,8 @@ class Gateway:
         counted.
         """
         request = message if isinstance(message, Request) else None
-        span = None
         if self._tracing is not None and request is not None:
-            span = context.span = self._tracing.start_server_span(
+            context.span = self._tracing.start_server_span(
                 request, mount=mount.name, revision=exchange.head.revision, fields=exchange.fields
             )
         # Until its era is known, an invalid message is refused by the rules of the modern era.
@@ -250,8 +249,9 @@ class Gateway:
             # 10. Handle: a call of a server (`calls`), a request about tasks (`task_requests`), or
             # what only this era has.
             reply = await adapter.handle(wanted)
-            # 11. Encode: the HTTP reply.
-            answered = adapter.encode(wanted, reply, quota)
+            # 11. The quota headers of an answer.
+            if quota and reply.body is not None:
+                reply.headers += quota
         except ScopeCancelled:
             # The host cancelled its request or left: an answer has no reader.
             self._report_cancelled(context, message, begun)
@@ -267,11 +267,11 @@ class Gateway:
         else:
             # 12. Report.
             if request is not None:
-                self._report_answered(exchange, context, request, answered, begun)
-            return answered.reply
+                self._report_answered(context, wanted, request.method, reply, begun)
+            return reply
         finally:
-            if span is not None:
-                span.end(context.error)
+            if context.span is not None:
+                context.span.end(context.error)
 
     async def _identify(self, exchange: Exchange, mount: Mount) -> AuthContext:
         """Return the caller. Raises Unauthenticated, or RateLimited after too many invalid tokens."""
@@ -401,7 +401,7 @@ class Gateway:
         reply, code = refusal(error, mount, message, era)
         context.refusal, context.error = refused_for(error), str(code)
         if code == words.OVER_LIMIT and isinstance(message, Request):
-            reply = self._rejections.render(reply, error, message, era)
+            self._rejections.render(reply, error, message, era)
         if isinstance(error, Unauthenticated) and exchange.is_streaming:
             # The stream ends without an answer, so that the host reconnects, gets 401, and obtains
             # a new token.
@@ -425,23 +425,15 @@ class Gateway:
                 self._event_sink.emit(TaskDenied(mount.name, message.method, "malformed_id", task, None))
 
     def _report_answered(
-        self,
-        exchange: Exchange,
-        context: RequestContext,
-        request: Request,
-        answered: HandledRequest,
-        begun: float,
+        self, context: RequestContext, wanted: DecodedMessage, method: str, reply: HttpReply, begun: float
     ) -> None:
         """Write into the context of an answered request what the answer shows."""
-        size = 0 if answered.reply.body is None else len(answered.reply.body)
+        error, size = reply.error, 0 if reply.body is None else len(reply.body)
         if size > SMALL:
-            exchange.count_answer(size)
-        context.error = answered.error
-        if answered.revision is not None:
-            context.revision = answered.revision
-        if size and request.method == words.TOOLS_CALL and answered.error in (None, TOOL_ERROR):
+            wanted.exchange.count_answer(size)
+        if size and method == words.TOOLS_CALL and (error is None or error == TOOL_ERROR):
             context.result_bytes = size
-        context.method, context.rpc_revision = request.method, answered.revision
+        context.error, context.method, context.rpc_revision = error, method, wanted.revision
         context.rpc_seconds = self._clock.elapsed() - begun
 
     def _report_cancelled(self, context: RequestContext, message: Message, begun: float) -> None:

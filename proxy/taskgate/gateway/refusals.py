@@ -100,18 +100,17 @@ class RejectionRenderer:
         self._live = live
         self._dialect = dialect
 
-    def render(self, reply: HttpReply, error: Exception, request: Request, era: Era) -> HttpReply:
-        """Return the reply to a request that a limit refused, in the configured form.
+    def render(self, reply: HttpReply, error: Exception, request: Request, era: Era) -> None:
+        """Give the reply to a request that a limit refused the configured form.
 
-        `reply` is the one of `refusal`, which is returned unchanged by default. It gets HTTP status
-        429, or a tool result with `isError` as its body, if that is configured.
+        `reply` is the one of `refusal`, and stays as it is by default. It gets HTTP status 429, or a
+        tool result with `isError` as its body, if that is configured.
         """
         match self._live.current.reject_as:
             case RejectAs.HTTP:
-                return reply._replace(status=429)
+                reply.status = 429
             case RejectAs.TOOL_ERROR if _accepts_tool_result(request, era):
-                return reply._replace(body=self._tool_error(request.id, error, era))
-        return reply
+                reply.body = self._tool_error(request.id, error, era)
 
     def _tool_error(self, id: RequestId, error: Exception, era: Era) -> str:
         """Return the response with a tool result that tells the error, for a host of `era`."""

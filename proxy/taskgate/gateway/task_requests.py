@@ -40,7 +40,7 @@ from taskgate.protocol.legacy.downstream import LegacyDownstream
 from taskgate.protocol.modern.downstream import ModernDownstream
 from taskgate.protocol.server_messages import Answer
 from taskgate.protocol.vocabulary import TASKS_CANCEL, TASKS_GET, TASKS_RESULT, TASKS_UPDATE
-from taskgate.streams.exchange import RpcReply
+from taskgate.streams.exchange import HttpReply
 
 ABOUT_A_TASK: Final = (GetTask, AwaitTask, UpdateTask, CancelTask, LegacyTaskRequest)
 """The requests about one task. The access rules apply to the tool of that task, when it is found."""
@@ -70,7 +70,7 @@ class TaskRequests:
         self._retrievals = retrievals
         self._runner = runner
 
-    async def answer(self, request: DecodedMessage) -> RpcReply:
+    async def answer(self, request: DecodedMessage) -> HttpReply:
         """Answer a request about tasks.
 
         Raises TaskNotFound for a task that is unknown, expired, or of another caller, and what else
@@ -86,23 +86,23 @@ class TaskRequests:
                 # is enough, as it always is for a state without the result.
                 if record.status.is_terminal and dialect.state_has_result:
                     return await self._ended_state(record, caller, intent)
-                return RpcReply(dialect.task_state(id_, record, interval))
+                return HttpReply(200, dialect.task_state(id_, record, interval))
             case CancelTask() as intent:
                 return await self._cancel(request, intent)
             case AwaitTask(id=id_, task=task):
                 assert request.session is not None, "only a legacy host waits for a result"
                 record = await self._results.outcome(exchange, caller, request.session, task, TASKS_RESULT)
-                return RpcReply(self._legacy.task_outcome(id_, record))
+                return HttpReply(200, self._legacy.task_outcome(id_, record))
             case ListTasks(id=id_, where=where, order=order, cursor=cursor):
                 listed, following = await self._lookups.page(caller, mount, cursor, where, order)
-                return RpcReply(self._legacy.task_page(id_, listed, following))
+                return HttpReply(200, self._legacy.task_page(id_, listed, following))
             case UpdateTask() as intent:
                 return await self._update(request, intent)
             case LegacyTaskRequest() as intent:
                 return await self._of_legacy(request, intent)
         raise AssertionError(f"unexpected intent of a request: {type(request.intent).__name__}")
 
-    async def _cancel(self, request: DecodedMessage, intent: CancelTask) -> RpcReply:
+    async def _cancel(self, request: DecodedMessage, intent: CancelTask) -> HttpReply:
         """Cancel the task. One that has ended is an error, unless hosts of the era get none."""
         dialect, record = request.adapter.dialect, None
         try:
@@ -112,9 +112,9 @@ class TaskRequests:
         except TaskAlreadyFinished:
             if not dialect.acknowledges_cancel:
                 raise
-        return RpcReply(dialect.task_cancelled(intent.id, record))
+        return HttpReply(200, dialect.task_cancelled(intent.id, record))
 
-    async def _update(self, request: DecodedMessage, intent: UpdateTask) -> RpcReply:
+    async def _update(self, request: DecodedMessage, intent: UpdateTask) -> HttpReply:
         """Take answers to the task's input requests. The first answer to each counts.
 
         Answers to what is answered, withdrawn or unknown have no effect (M-UPD-2). Raises
@@ -134,9 +134,9 @@ class TaskRequests:
             self._runner.answers((record.owner,), record.id, caller)
         for key, answer in answers.items():
             await self._transitions.make(record.owner, record.id, partial(_answered, key, answer))
-        return RpcReply(dialect.acknowledgement(intent.id))
+        return HttpReply(200, dialect.acknowledgement(intent.id))
 
-    async def _of_legacy(self, request: DecodedMessage, intent: LegacyTaskRequest) -> RpcReply:
+    async def _of_legacy(self, request: DecodedMessage, intent: LegacyTaskRequest) -> HttpReply:
         """Serve `tasks/get` or `tasks/cancel` of a modern host that does not declare tasks (AMB-19).
 
         Only a task of the legacy era is served. Raises MissingCapability for any other task,
@@ -153,16 +153,16 @@ class TaskRequests:
                 return await self._cancel(request, asked)
             if record.status.is_terminal:
                 return await self._ended_state(record, caller, asked)
-            return RpcReply(self._modern.task_state(asked.id, record, interval))
+            return HttpReply(200, self._modern.task_state(asked.id, record, interval))
         except TaskNotFound:
             raise MissingCapability(TASKS_NEEDED) from None
 
-    async def _ended_state(self, record: TaskRecord, caller: AuthContext, intent: GetTask) -> RpcReply:
+    async def _ended_state(self, record: TaskRecord, caller: AuthContext, intent: GetTask) -> HttpReply:
         """Return the state of an ended task with its result, which is read from the store first."""
         whole = await self._lookups.results.load(record, caller.key)
         if whole is None:
             raise TaskNotFound
-        reply = RpcReply(self._modern.task_state(intent.id, whole))
+        reply = HttpReply(200, self._modern.task_state(intent.id, whole))
         self._retrievals.note(whole)
         return reply
 

@@ -9,7 +9,7 @@ the last event of that stream.
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
 
 from taskgate.auth.context import AuthContext
 from taskgate.auth.jwt import VerifiedToken
@@ -59,12 +59,17 @@ class ListenerRefused(Exception):
     """The listener rejects the request and has an answer of its own: handlers must propagate it."""
 
 
-class HttpReply(NamedTuple):
-    """An answer: a JSON document, or no body."""
+@dataclass(slots=True)
+class HttpReply:
+    """An answer: a JSON document, or no body.
+
+    `error` is the label of a JSON-RPC answer: None, a JSON-RPC code, or `messages.TOOL_ERROR`.
+    """
 
     status: int = 200
     body: MessageText | None = None
     headers: tuple[tuple[str, str], ...] = ()
+    error: str | None = None
 
 
 class Exchange(Protocol):
@@ -137,22 +142,3 @@ ExchangeHandler = Callable[[Exchange], Awaitable[HttpReply]]
 """The gateway's entry for the listener: raises only CancelledError and the listener's
 ListenerRefused.
 """
-
-
-# --- replies before they are sent -------------------------------------------------------------------------------------
-
-
-class RpcReply(NamedTuple):
-    """A JSON-RPC answer and its error label: None, a JSON-RPC code, or `messages.TOOL_ERROR`."""
-
-    message: MessageText
-    error: str | None = None
-    headers: tuple[tuple[str, str], ...] = ()
-
-
-class HandledRequest(NamedTuple):
-    """The reply to a message; for a request also the host's revision, and the error label."""
-
-    reply: HttpReply
-    revision: str | None = None
-    error: str | None = None

@@ -213,9 +213,9 @@ def request(method: str = "tools/call", params: str = '{"name":"build"}') -> Req
 
 def told(error: Exception, message: Request, era: Era, reject_as: RejectAs) -> tuple[HttpReply, HttpReply]:
     """What is told usually, and what is told by these rules."""
-    usual, _ = refusal(error, MOUNT, message, era)
-    rejections = RejectionRenderer(live(reject_as=reject_as), ModernDownstream("0"))
-    return usual, rejections.render(usual, error, message, era)
+    (usual, _), (reply, _) = refusal(error, MOUNT, message, era), refusal(error, MOUNT, message, era)
+    RejectionRenderer(live(reject_as=reject_as), ModernDownstream("0")).render(reply, error, message, era)
+    return usual, reply
 
 
 @over_limits

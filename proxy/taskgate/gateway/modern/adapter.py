@@ -16,7 +16,7 @@ from typing import Any, Final
 from taskgate.admission.access import AccessControl
 from taskgate.admission.concurrency import OpenStreams
 from taskgate.admission.mounts import Mount
-from taskgate.admission.rates import QuotaFields, RateLimiter
+from taskgate.admission.rates import RateLimiter
 from taskgate.auth.context import AuthContext
 from taskgate.clock import Entropy
 from taskgate.cluster.bus import ClusterBus
@@ -48,7 +48,7 @@ from taskgate.protocol.vocabulary import (
     TOOLS_CALL,
     TOOLS_LIST,
 )
-from taskgate.streams.exchange import Exchange, HandledRequest, HttpReply, RpcReply
+from taskgate.streams.exchange import Exchange, HttpReply
 from taskgate.system.offload import LARGE, in_thread
 from taskgate.telemetry.events import EventSink, ToolCalled
 from taskgate.telemetry.request_context import RequestContext, client_of
@@ -121,7 +121,7 @@ class ModernAdapter:
             meta=route,
         )
 
-    async def handle(self, request: DecodedMessage) -> RpcReply | HttpReply:
+    async def handle(self, request: DecodedMessage) -> HttpReply:
         intent, meta, exchange, caller = request.intent, request.meta, request.exchange, request.caller
         if isinstance(intent, ABOUT_A_TASK):
             return await self._services.task_requests.answer(request)
@@ -139,29 +139,22 @@ class ModernAdapter:
                     self._check_params(request, meta, request.tool, listed)
             match intent:
                 case CallTool() | Relay():
-                    return await self._calls.answer(self.new_call(exchange, caller, session, meta, intent))
+                    reply = await self._calls.answer(self.new_call(exchange, caller, session, meta, intent))
                 case Retry():
                     call = self.new_call(exchange, caller, session, meta, intent.request)
-                    return await self._services.retries.answer(call, meta, intent)
+                    reply = await self._services.retries.answer(call, meta, intent)
                 case Discover():
                     return await self._discover(exchange, session, meta, intent)
                 case Listen():
                     return await self._listen(exchange, caller, session, intent)
-        raise AssertionError(f"unexpected intent of a request: {type(intent).__name__}")
-
-    def encode(self, request: DecodedMessage, reply: RpcReply | HttpReply, quota: QuotaFields) -> HandledRequest:
-        """Return the HTTP reply, whose status is by the code of an error.
-
-        The status has no effect if the answer is an event stream by now.
-        """
-        if isinstance(reply, HttpReply):
-            return HandledRequest(reply, request.revision)
-        status = 200
-        if reply.error not in (None, TOOL_ERROR):
-            # By the error code of the answer, which may differ from the server's.
-            assert isinstance(reply.message, str), "the error of a request is never a stored one"
-            status = modern_status(json.loads(reply.message)["error"]["code"])
-        return HandledRequest(HttpReply(status, reply.message, reply.headers + quota), request.revision, reply.error)
+                case _:
+                    raise AssertionError(f"unexpected intent of a request: {type(intent).__name__}")
+        if reply.error is not None and reply.error != TOOL_ERROR:
+            # By the error code of the answer, which may differ from the server's. The status has no
+            # effect if the answer is an event stream by now.
+            assert isinstance(reply.body, str), "the error of a request is never a stored one"
+            reply.status = modern_status(json.loads(reply.body)["error"]["code"])
+        return reply
 
     def listed_tool(self, request: DecodedMessage) -> str | None:
         """Return None: before a session is chosen, it is unknown what its server lists."""
@@ -202,7 +195,7 @@ class ModernAdapter:
 
     async def _discover(
         self, exchange: Exchange, session: SharedSession, meta: RequestMeta, intent: Discover
-    ) -> RpcReply:
+    ) -> HttpReply:
         welcome = session.upstream.welcome()
         server = await self._calls.waiter.wait_for_session(exchange, self.dialect, welcome)
         mount = session.mount
@@ -210,7 +203,7 @@ class ModernAdapter:
         text = self.dialect.discovery(
             intent.id, server, offers_tasks=mount.offers_tasks, extensions=mount.extensions, info=mount.info
         )
-        return RpcReply(text)
+        return HttpReply(body=text)
 
     # --- calls --------------------------------------------------------------------------------------------------------
 
@@ -252,7 +245,7 @@ class ModernAdapter:
             repeated=meta.header_params,
         )
 
-    async def answer(self, call: Call, response: Response, missing: Mapping[str, Any]) -> RpcReply:
+    async def answer(self, call: Call, response: Response, missing: Mapping[str, Any]) -> HttpReply:
         """Return the answer for the host to a response of its server; a round passes through.
 
         Raises MissingCapability for a capability that the host does not declare. The call failed
@@ -275,14 +268,14 @@ class ModernAdapter:
             if asked is not None:
                 return await self._services.retries.pass_round(call, response, asked, info)
             text = no_result(call.id)
-        return RpcReply(text, error_of(response))
+        return HttpReply(200, text, (), error_of(response))
 
-    async def answer_repeated(self, call: Call, task: TaskRecord) -> RpcReply:
+    async def answer_repeated(self, call: Call, task: TaskRecord) -> HttpReply:
         """Refuse the call: its host can get no task."""
         self._calls.count(call, "rejected")
         raise TaskSupportMismatch("The call with this idempotency key runs as a task")
 
-    async def hold(self, call: Call, inflight: InflightCall) -> RpcReply:
+    async def hold(self, call: Call, inflight: InflightCall) -> HttpReply:
         return await self._services.retries.hold(call, inflight)
 
     def answer_ended(self, id: RequestId) -> str:

@@ -43,7 +43,7 @@ from taskgate.protocol.modern.downstream import ModernDownstream
 from taskgate.protocol.vocabulary import INTERNAL_ERROR
 from taskgate.streams.bytes_in_flight import BytesInFlight
 from taskgate.streams.event_stream import EventStream
-from taskgate.streams.exchange import UNKNOWN, Admission, Exchange, HttpMethod, RpcReply
+from taskgate.streams.exchange import UNKNOWN, Admission, Exchange, HttpMethod, HttpReply
 from taskgate.streams.resumable import StreamOpener
 from taskgate.system.background import Background
 from taskgate.system.cancel_scope import ScopeCancelled
@@ -166,7 +166,7 @@ class _ForwardedRequest:
         loop = asyncio.get_running_loop()
         self.exchange = exchange
         self.holder = holder
-        self.answer: asyncio.Future[RpcReply | GatewayError] = loop.create_future()
+        self.answer: asyncio.Future[HttpReply | GatewayError] = loop.create_future()
         self.heard = loop.time()
         self.is_taken = False
 
@@ -175,7 +175,7 @@ class _ForwardedRequest:
         self.heard = asyncio.get_running_loop().time()
         self.is_taken = True
 
-    def settle(self, answer: RpcReply | GatewayError) -> None:
+    def settle(self, answer: HttpReply | GatewayError) -> None:
         """Set the answer; only the first one counts."""
         if not self.answer.done():
             self.answer.set_result(answer)
@@ -194,7 +194,7 @@ class RetryServices(NamedTuple):
     dialect: ModernDownstream
     new_call: NewCall
     check: Callable[[Call], Awaitable[None]]
-    resume: Callable[[Any, Call, Retry], Awaitable[RpcReply]]
+    resume: Callable[[Any, Call, Retry], Awaitable[HttpReply]]
 
 
 class RemoteRetries:
@@ -217,7 +217,7 @@ class RemoteRetries:
 
     async def forward(
         self, call: Call, meta: RequestMeta, intent: Retry, state: HeldCallState, holder: str
-    ) -> RpcReply:
+    ) -> HttpReply:
         """Forward a retry to the replica `holder`, which holds the call, and return the answer.
 
         Raises what `Retries.answer` raises: InvalidParams if the call is no longer held there, or the
@@ -251,7 +251,7 @@ class RemoteRetries:
         """Stop serving retries of other replicas. Own ones end with their requests."""
         await self._background.close()
 
-    async def _answer(self, forward_id: str, forwarded: _ForwardedRequest, id: RequestId) -> RpcReply | GatewayError:
+    async def _answer(self, forward_id: str, forwarded: _ForwardedRequest, id: RequestId) -> HttpReply | GatewayError:
         """Wait for the holder's answer, with a heartbeat to it every LIFE seconds."""
         loop = asyncio.get_running_loop()
         while True:
@@ -264,7 +264,7 @@ class RemoteRetries:
                 return InvalidParams("Invalid requestState")
             if silent >= SILENCE:
                 fault = call_ended(FaultReason.CALL_LOST, LOST, dispatched=True)
-                return RpcReply(error_text(id, fault.error), str(INTERNAL_ERROR))
+                return HttpReply(200, error_text(id, fault.error), (), str(INTERNAL_ERROR))
             self._bus.send(messages.ForwardHeartbeat(forward_id), to=forwarded.holder)
 
     # --- messages about forwarded retries, from either side -----------------------------------------------------------
@@ -286,7 +286,7 @@ class RemoteRetries:
         forwarded = self._forwarded.get(message.forward_id)
         if forwarded is not None:
             headers = tuple((name, value) for name, value in message.headers)
-            forwarded.settle(RpcReply(message.message, message.error, headers))
+            forwarded.settle(HttpReply(200, message.message, headers, message.error))
 
     def _on_error(self, message: messages.ForwardedError, sender: str) -> None:
         forwarded = self._forwarded.get(message.forward_id)
@@ -317,9 +317,10 @@ class RemoteRetries:
         heartbeats = self._background.start(partial(self._send_heartbeats, forward_id, exchange, sender))
         try:
             reply = await self._execute(message, exchange)
+            assert reply.body is not None, "the answer to a retry has a text"
             send(
                 messages.ForwardedReply(
-                    forward_id, to_string(reply.message), reply.error, [[*header] for header in reply.headers]
+                    forward_id, to_string(reply.body), reply.error, [[*header] for header in reply.headers]
                 )
             )
         except ScopeCancelled:
@@ -341,7 +342,7 @@ class RemoteRetries:
             await asyncio.sleep(LIFE)
         exchange.disconnect()
 
-    async def _execute(self, message: messages.ForwardedRequest, exchange: Exchange) -> RpcReply:
+    async def _execute(self, message: messages.ForwardedRequest, exchange: Exchange) -> HttpReply:
         """Continue the held call as `Retries.answer` does, and return the answer."""
         find, _, dialect, new_call, check, resume = self._services
         owners = [OwnerKey(context, message.mount) for context in message.contexts]

@@ -39,7 +39,7 @@ from taskgate.protocol.messages import Response
 from taskgate.protocol.modern.downstream import ModernDownstream
 from taskgate.protocol.modern.rounds import Round
 from taskgate.sessions.binding import CallSite, client_features
-from taskgate.streams.exchange import RpcReply
+from taskgate.streams.exchange import HttpReply
 from taskgate.system.offload import offload
 
 ID_BYTES: Final = 24
@@ -87,7 +87,7 @@ class HostRetries:
         )
         self._remote = RemoteRetries(bus=bus, entropy=entropy, services=services)
 
-    async def answer(self, call: Call, meta: RequestMeta, retry: Retry) -> RpcReply:
+    async def answer(self, call: Call, meta: RequestMeta, retry: Retry) -> HttpReply:
         """Answer a request that was sent again with input responses; `call` is that request.
 
         A state of a held call continues that call, here or at the replica that holds it. With the
@@ -118,7 +118,7 @@ class HostRetries:
         # Responses alone prove nothing: the call is treated as a first one.
         return await (self._calls.create_or_send(call) if state is None else self._calls.send(call))
 
-    async def hold(self, call: Call, inflight: InflightCall) -> RpcReply:
+    async def hold(self, call: Call, inflight: InflightCall) -> HttpReply:
         """Hold a call for one more round, and return the answer with its questions.
 
         Raises TooManyTasks if no more calls may be held; the caller then closes the call.
@@ -132,9 +132,9 @@ class HostRetries:
         self._held.start_wait(held)
         questions = {key: question.question for key, question in inflight.questions.items()}
         state = await self._sealed(call, HeldCallState(held.id, held.round))
-        return RpcReply(self._dialect.input_required(call.id, questions, state))
+        return HttpReply(body=self._dialect.input_required(call.id, questions, state))
 
-    async def pass_round(self, call: Call, response: Response, asked: Round, info: RawJson | None) -> RpcReply:
+    async def pass_round(self, call: Call, response: Response, asked: Round, info: RawJson | None) -> HttpReply:
         """Return a server's own round as the answer for the host.
 
         Raises MissingCapability if it needs a capability that the host does not declare.
@@ -145,7 +145,7 @@ class HostRetries:
             # declare (M-MRTR-2).
             raise MissingCapability(undeclared)
         state = None if asked.state is None else await self._sealed(call, PassThroughState(asked.state))
-        return RpcReply(self._dialect.passed_round(call.id, response, state, info))
+        return HttpReply(body=self._dialect.passed_round(call.id, response, state, info))
 
     def sweep(self) -> None:
         """Cancel the held calls whose host did not send the input responses in time."""
@@ -173,7 +173,7 @@ class HostRetries:
         if isinstance(call.request, CallTool):
             await self._calls.decide(call, call.request)
 
-    async def _resume(self, held: "HeldCall", call: Call, retry: Retry) -> RpcReply:
+    async def _resume(self, held: "HeldCall", call: Call, retry: Retry) -> HttpReply:
         """Give a held call the input responses of a retry, and answer the retry.
 
         Raises InvalidParams for invalid responses, before anything changed. Then the call stays

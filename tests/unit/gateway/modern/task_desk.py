@@ -23,7 +23,7 @@ from taskgate.lifecycle.transitions import Transitions
 from taskgate.protocol.host_requests import CancelTask, GetTask, LegacyTaskRequest, ModernIntent, UpdateTask
 from taskgate.protocol.legacy.downstream import LegacyDownstream
 from taskgate.protocol.modern.downstream import ModernDownstream
-from taskgate.streams.exchange import RpcReply
+from taskgate.streams.exchange import HttpReply
 from unit.lifecycle.asked import Asked
 from unit.lifecycle.guarding import Guard
 from unit.lifecycle.recorded_events import RecordedEvents
@@ -155,9 +155,9 @@ class World:
         return await self.answer(LegacyTaskRequest(request=request), caller, AT)
 
 
-def shown(spoken: RpcReply) -> dict[str, Any]:
+def shown(spoken: HttpReply) -> dict[str, Any]:
     """The result that is told."""
-    message = json.loads(spoken.message)
+    message = json.loads(spoken.body or "")
     assert message["id"] == 7
     assert spoken.error is None
     result: dict[str, Any] = message["result"]
