@@ -49,6 +49,8 @@ class AuthContext:
     previous_key: str | None = None
     identity: Identity | None = None
     token: str | None = field(default=None, repr=False)
+    _owners: dict[str, tuple[OwnerKey, ...]] = field(default_factory=dict, init=False, repr=False, compare=False)
+    """By mount: what `owners` returned, as each request about a task asks for it."""
 
     @property
     def expires_at(self) -> datetime | None:
@@ -61,9 +63,11 @@ class AuthContext:
 
     def owners(self, mount: str) -> tuple[OwnerKey, ...]:
         """Every owner key under which tasks of this caller are found, the current one first."""
-        if self.previous_key is None:
-            return (OwnerKey(self.key, mount),)
-        return (OwnerKey(self.key, mount), OwnerKey(self.previous_key, mount))
+        found = self._owners.get(mount)
+        if found is None:
+            keys = (self.key,) if self.previous_key is None else (self.key, self.previous_key)
+            found = self._owners[mount] = tuple(OwnerKey(key, mount) for key in keys)
+        return found
 
 
 ANONYMOUS = AuthContext(key="anonymous")

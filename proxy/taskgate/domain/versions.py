@@ -5,9 +5,10 @@ which sides introduce themselves, and each revision belongs to one. `LEGACY` and
 revisions of each era.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 
 class Era(StrEnum):
@@ -70,6 +71,26 @@ def find_modern_revision(text: object) -> Revision | None:
 
 _LEGACY_BY_NAME: Final[dict[str, Revision]] = {revision.value: revision for revision in LEGACY}
 _MODERN_BY_NAME: Final[dict[str, Revision]] = {revision.value: revision for revision in MODERN}
+
+
+class Client(NamedTuple):
+    """The `name` and `version` by which a host introduces itself; None unless it is a string."""
+
+    name: str | None
+    version: str | None
+
+
+def client_of(info: Mapping[str, Any]) -> Client:
+    """The `Client` of a `clientInfo`, cut to a length that can be stored with each session."""
+    name, version = info.get("name"), info.get("version")
+    return Client(
+        name[:_MAX_CLIENT_FIELD] if isinstance(name, str) else None,
+        version[:_MAX_CLIENT_FIELD] if isinstance(version, str) else None,
+    )
+
+
+_MAX_CLIENT_FIELD: Final = 512
+"""Characters that are stored of a field of `clientInfo`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

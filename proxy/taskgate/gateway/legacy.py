@@ -19,7 +19,7 @@ from taskgate.admission.rates import RateLimiter
 from taskgate.auth.context import AuthContext
 from taskgate.cluster.remote_sessions import SETTING_METHODS
 from taskgate.domain.record import RequestId, TaskRecord
-from taskgate.domain.versions import Era, Revision, find_revision
+from taskgate.domain.versions import Era, Revision, client_of, find_revision
 from taskgate.errors import SessionRequired, UnsupportedVersion
 from taskgate.gateway.calls import Calls
 from taskgate.gateway.eras import Call, DecodedMessage, Wants
@@ -40,9 +40,8 @@ from taskgate.sessions.host_session import HostSession
 from taskgate.sessions.questions import QuestionStream
 from taskgate.sessions.registry import HostSessions
 from taskgate.streams.exchange import Admission, Exchange, HttpMethod, HttpReply
-from taskgate.streams.log_entries import StreamOrigin
 from taskgate.system.offload import LARGE, in_thread
-from taskgate.telemetry.request_context import RequestContext, client_of
+from taskgate.telemetry.request_context import RequestContext
 from taskgate.upstream.calls import ServerQuestion
 
 
@@ -120,10 +119,8 @@ class LegacyAdapter:
         # resumption. Another replica can continue the stream of a wait for a task, so the task is
         # named. Of another request the id is enough.
         if host_session is not None and host_session.resumable is not None and isinstance(message, Request):
-            exchange.opener = partial(
-                host_session.resumable.open,
-                origin=StreamOrigin(message.id, intent.task if isinstance(intent, AwaitTask) else None),
-            )
+            task = intent.task if isinstance(intent, AwaitTask) else None
+            exchange.opener = partial(host_session.resumable.open_for, message.id, task)
         if isinstance(intent, OpenSession):
             peer = intent.peer
             context.revision, context.client = peer.revision, client_of(peer.info)

@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 from taskgate.domain.record import RequestId
-from taskgate.domain.versions import LEGACY, Era, Peer, find_modern_revision
+from taskgate.domain.versions import LEGACY, Era, Peer, client_of, find_modern_revision
 from taskgate.errors import (
     HeaderMismatch,
     IncompleteMeta,
@@ -116,8 +116,8 @@ def classify(
     token = _progress_token(meta["progressToken"]) if "progressToken" in meta else None
     if token is None and not headers.params:
         return host.meta
-    peer, level, _, has_tasks, _ = host.meta
-    return RequestMeta(peer, level, token, has_tasks, headers.params)
+    peer, level, _, has_tasks, _, client = host.meta
+    return RequestMeta(peer, level, token, has_tasks, headers.params, client)
 
 
 def check_verb(revision: str | None) -> None:
@@ -184,7 +184,8 @@ def _read_host(meta: Members) -> _HostMeta:
     if revision is None:
         return _HostMeta(version, None, problem)
     peer = Peer(revision=revision, capabilities=capabilities, info=short_info(info) if isinstance(info, dict) else {})
-    found = RequestMeta(peer, level, progress_token=None, declares_tasks=declares_tasks(capabilities))
+    has_tasks, client = declares_tasks(capabilities), client_of(peer.info)
+    found = RequestMeta(peer, level, progress_token=None, declares_tasks=has_tasks, client=client)
     return _HostMeta(version, found, problem)
 
 

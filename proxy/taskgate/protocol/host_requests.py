@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 
 from taskgate.domain.listing import TaskFilter, TaskOrder
 from taskgate.domain.record import RequestId, TaskId
-from taskgate.domain.versions import Peer
+from taskgate.domain.versions import Client, Peer
 from taskgate.errors import InvalidParams
 from taskgate.jsontext.spans import Member, RawJson, members
 from taskgate.protocol.messages import Notification, Params, is_unicode
@@ -27,7 +27,8 @@ from taskgate.protocol.vocabulary import IDEMPOTENCY_KEY
 # --- both eras --------------------------------------------------------------------------------------------------------
 
 
-class CallTool(NamedTuple):
+@dataclass(slots=True)
+class CallTool:
     """`tools/call`; `params` are ready to be sent to a server.
 
     `wants_task` is true if a legacy host asked for a task and its session has tasks; a modern host
@@ -46,7 +47,8 @@ class CallTool(NamedTuple):
     idempotency_key: str | None = None
 
 
-class Relay(NamedTuple):
+@dataclass(slots=True)
+class Relay:
     """Any other request of a host that its server answers; `params` are ready to be sent."""
 
     id: RequestId
@@ -55,7 +57,7 @@ class Relay(NamedTuple):
     progress_token: RequestId | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class GetTask:
     """`tasks/get`."""
 
@@ -63,7 +65,7 @@ class GetTask:
     task: TaskId
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class CancelTask:
     """`tasks/cancel`."""
 
@@ -74,7 +76,7 @@ class CancelTask:
 # --- legacy -----------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class OpenSession:
     """`initialize`; `peer.revision` is the one that the gateway answers with."""
 
@@ -82,14 +84,14 @@ class OpenSession:
     peer: Peer
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class AnswerPing:
     """`ping`."""
 
     id: RequestId
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class AwaitTask:
     """`tasks/result`: the outcome as soon as the task has one."""
 
@@ -97,7 +99,7 @@ class AwaitTask:
     task: TaskId
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class ListTasks:
     """`tasks/list`: the page after `cursor` of the tasks that match `where`; None for the first
     page.
@@ -109,14 +111,14 @@ class ListTasks:
     cursor: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class CancelCall:
     """`notifications/cancelled`: the host no longer waits for one of its plain requests."""
 
     request: RequestId
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class AnswerInput:
     """The response to the input request `key` of a task; whether it exists is not checked yet."""
 
@@ -127,7 +129,7 @@ class AnswerInput:
     """The id of a task of the host itself, if the answer is the handle of one."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class AnswerQuestion:
     """The response to a question outside of tasks; `id` is its id, which may be unknown."""
 
@@ -135,7 +137,7 @@ class AnswerQuestion:
     answer: Answer
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class ReportProgress:
     """Progress of a host on the question or input request `id`."""
 
@@ -143,14 +145,14 @@ class ReportProgress:
     notification: Notification
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class NotifyServer:
     """A notification of a host for its server."""
 
     notification: Notification
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Ignore:
     """A message that needs no action: a notification without effect, or an answer under an id that
     no question has.
@@ -182,7 +184,8 @@ class RequestMeta(NamedTuple):
 
     `peer.info` is empty if the host does not name itself. `log_level` is one of LOG_LEVELS, None if
     the host wants no log. `header_params` are the values of `Mcp-Param-*` headers, as
-    `headers.read_headers` gives them, not yet compared with the arguments.
+    `headers.read_headers` gives them, not yet compared with the arguments. `client` is `peer.info` for
+    reports.
     """
 
     peer: Peer
@@ -190,16 +193,17 @@ class RequestMeta(NamedTuple):
     progress_token: RequestId | None
     declares_tasks: bool
     header_params: Mapping[str, str] = MappingProxyType({})
+    client: Client = Client(None, None)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Discover:
     """`server/discover`."""
 
     id: RequestId
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class UpdateTask:
     """`tasks/update`: answers to input requests of a task, by key; unknown keys are ignored."""
 
@@ -208,7 +212,7 @@ class UpdateTask:
     answers: Mapping[str, Answer]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Retry:
     """A request sent again with answers; `request` has the new id, and is without answers and
     state.
@@ -225,7 +229,7 @@ class Retry:
     text: RawJson = field(default="", compare=False, repr=False)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class LegacyTaskRequest:
     """A request about a task by a modern host that did not declare the tasks extension (AMB-19).
 
@@ -236,7 +240,7 @@ class LegacyTaskRequest:
     request: GetTask | CancelTask
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Subscription:
     """Events that a host subscribes to; a list is None if the host does not have that member.
 
@@ -252,7 +256,7 @@ class Subscription:
     filters: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Listen:
     """`subscriptions/listen`; every message on its stream has its `id`."""
 

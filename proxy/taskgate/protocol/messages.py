@@ -6,6 +6,7 @@ The functions below read parameters of hosts in either era: a wrong type raises 
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, final
 
 from taskgate.domain.record import RequestId, TaskId
@@ -80,7 +81,8 @@ class Response(NamedTuple):
 Message = Request | Notification | Response
 
 
-class Params(NamedTuple):
+@dataclass(slots=True)
+class Params:
     """Parameters on their way through the gateway: the sender's text, split at its progress token.
 
     `tail` is None if there is no token.

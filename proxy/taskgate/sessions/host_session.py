@@ -18,7 +18,7 @@ from taskgate.clock import Clock, Entropy
 from taskgate.cluster.bus import ClusterBus
 from taskgate.cluster.remote_sessions import RemoteStreams, SessionSettings
 from taskgate.domain.record import OwnerKey, RequestId
-from taskgate.domain.versions import Peer, Revision
+from taskgate.domain.versions import Peer, Revision, client_of
 from taskgate.protocol.discovery import ServerDescription
 from taskgate.protocol.legacy.downstream import LegacyDownstream
 from taskgate.protocol.messages import Notification
@@ -28,7 +28,6 @@ from taskgate.streams.event_stream import EventStream
 from taskgate.streams.handover import SharedResumableStreams
 from taskgate.streams.resumable import MARK_BYTES, ResumableStreams
 from taskgate.system.cancel_scope import CancelScope
-from taskgate.telemetry.request_context import client_of
 from taskgate.upstream.base import UpstreamSession
 from taskgate.upstream.calls import Principal, ServerQuestion, UnsavedCallListener
 

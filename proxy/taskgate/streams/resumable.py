@@ -17,6 +17,7 @@ from itertools import count
 from typing import Final, Literal, NamedTuple
 
 from taskgate.clock import Clock
+from taskgate.domain.record import RequestId
 from taskgate.streams.event_log import RETENTION, EventLog
 from taskgate.streams.event_stream import ResumableEventStream
 from taskgate.streams.log_entries import StreamOrigin, note_number, replayable_event
@@ -59,8 +60,8 @@ class FoundStream(NamedTuple):
 
 
 StreamOpener = Callable[[Kind, SseConnection], ResumableEventStream]
-"""Opens the resumable stream of one exchange, if it needs one: `ResumableStreams.open`, which may
-have the origin bound to it.
+"""Opens the resumable stream of one exchange, if it needs one: `ResumableStreams.open`, or
+`open_for` with the request bound to it.
 """
 
 
@@ -110,6 +111,12 @@ class ResumableStreams:
                 each.discard()
         stream.ends_on_disconnect = self._closed
         return stream
+
+    def open_for(
+        self, request: RequestId, task: str | None, kind: Kind, connection: SseConnection | None
+    ) -> ResumableEventStream:
+        """A new stream that answers a request; `task` is the task whose result it waits for, if any."""
+        return self.open(kind, connection, StreamOrigin(request, task))
 
     def find(self, position: StreamPosition) -> FoundStream | None:
         """The stream and what its host missed; None if it is unknown or missed events are gone.

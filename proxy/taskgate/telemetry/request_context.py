@@ -12,8 +12,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, Protocol
 
+from taskgate.domain.versions import Client
 from taskgate.protocol.messages import Message, Request
 from taskgate.telemetry.tracing import Span
 
@@ -40,22 +41,6 @@ class Caller(Protocol):
     def key(self) -> str: ...
     @property
     def identity(self) -> CallerIdentity | None: ...
-
-
-class Client(NamedTuple):
-    """The `name` and `version` by which a host introduces itself; None unless it is a string."""
-
-    name: str | None
-    version: str | None
-
-
-def client_of(info: Mapping[str, Any]) -> Client:
-    """The `Client` of a `clientInfo`, cut to a length that can be stored with each session."""
-    name, version = info.get("name"), info.get("version")
-    return Client(
-        name[:_MAX_CLIENT_FIELD] if isinstance(name, str) else None,
-        version[:_MAX_CLIENT_FIELD] if isinstance(version, str) else None,
-    )
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -142,8 +127,6 @@ class RequestContext:
 
 LARGE_MESSAGE: Final = 4 * 1024
 """Characters of a message above which it is discarded at the end of its request."""
-_MAX_CLIENT_FIELD: Final = 512
-"""Characters that are stored of a field of `clientInfo`."""
 _CURRENT: Final[ContextVar[RequestContext | None]] = ContextVar("taskgate_request_context", default=None)
 
 current = _CURRENT.get

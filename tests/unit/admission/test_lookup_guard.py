@@ -14,11 +14,12 @@ from taskgate.admission.rates import QuotaSubjects, RateLimiter
 from taskgate.admission.security_alerts import SecurityLog
 from taskgate.auth.context import AuthContext
 from taskgate.domain.record import OwnerKey
+from taskgate.domain.versions import client_of
 from taskgate.errors import StoreUnavailable
 from taskgate.protocol.jsonrpc import parse
 from taskgate.stores.rates import MemoryRateStore
 from taskgate.telemetry.events import Event, SuspicionRaised, TaskDenied
-from taskgate.telemetry.request_context import RequestContext, client_of, current, in_request
+from taskgate.telemetry.request_context import RequestContext, current, in_request
 from unit.admission.live_rules import live
 from unit.lifecycle.asked import Asked
 

@@ -1,6 +1,7 @@
 """Messages of the modern era and the headers that go with them."""
 
 import json
+from dataclasses import is_dataclass, replace
 from typing import Any
 
 from taskgate.protocol.classify import Route, classify
@@ -70,5 +71,7 @@ def routed(method: str, capabilities: Any = None, **more: Any) -> RequestMeta:
 
 
 def changed(value: Any, **changes: Any) -> Any:
-    """A named tuple with some fields changed."""
+    """A named tuple, or an object of a dataclass, with some fields changed."""
+    if is_dataclass(value):
+        return replace(value, **changes)  # type: ignore[type-var]
     return type(value)(**{**dict(zip(type(value).__annotations__, value, strict=True)), **changes})

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from requirements import covers
-from taskgate.domain.versions import LEGACY, Era, Peer, Revision
+from taskgate.domain.versions import LEGACY, Client, Era, Peer, Revision
 from taskgate.errors import (
     DownstreamError,
     HeaderMismatch,
@@ -423,6 +423,7 @@ def test_a_request_of_the_modern_era_is_known_by_what_it_says_itself(method: str
         log_level="warning",
         progress_token="t",
         declares_tasks=True,
+        client=Client("h", "1"),
     )
 
 

@@ -51,7 +51,7 @@ from taskgate.protocol.vocabulary import (
 from taskgate.streams.exchange import Exchange, HttpReply
 from taskgate.system.offload import LARGE, in_thread
 from taskgate.telemetry.events import EventSink, ToolCalled
-from taskgate.telemetry.request_context import RequestContext, client_of
+from taskgate.telemetry.request_context import RequestContext
 
 _OF_CORE: Final = RELAYED_NOTICES | {NOTE_PROGRESS}
 
@@ -106,7 +106,7 @@ class ModernAdapter:
                 adapter=self, exchange=exchange, mount=mount, caller=caller, message=message, intent=Ignore()
             )
         assert isinstance(route, RequestMeta), "a request is routed by what it declares"
-        context.revision, context.client = route.peer.revision, client_of(route.peer.info)
+        context.revision, context.client = route.peer.revision, route.client
         intent = self.dialect.decode(message, route, offers_tasks=mount.offers_tasks, extensions=mount.extensions)
         asked = intent.request if isinstance(intent, Retry) else intent
         return DecodedMessage(

@@ -28,7 +28,7 @@ from taskgate.cluster.bus import ClusterBus
 from taskgate.cluster.messages import Message, decode_error, encode_error
 from taskgate.domain.record import FaultReason, OwnerKey, RequestId
 from taskgate.domain.request_state import HeldCallState
-from taskgate.domain.versions import Peer, Revision
+from taskgate.domain.versions import Peer, Revision, client_of
 from taskgate.errors import GatewayError, InvalidParams
 from taskgate.gateway.eras import Call
 from taskgate.gateway.get_streams import LOST
@@ -382,4 +382,4 @@ def _encoded(meta: RequestMeta) -> dict[str, Any]:
 def _meta_of(encoded: Mapping[str, Any]) -> RequestMeta:
     peer = Peer(revision=Revision(encoded["revision"]), capabilities=encoded["capabilities"], info=encoded["info"])
     token, level = encoded["progress_token"], encoded["log_level"]
-    return RequestMeta(peer, level, token, encoded["declares_tasks"], encoded["repeated"])
+    return RequestMeta(peer, level, token, encoded["declares_tasks"], encoded["repeated"], client_of(peer.info))

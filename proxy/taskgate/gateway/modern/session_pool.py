@@ -22,7 +22,6 @@ from taskgate.admission.callers import principal_of
 from taskgate.admission.mounts import Mount
 from taskgate.auth.context import AuthContext
 from taskgate.clock import Clock
-from taskgate.domain.record import OwnerKey
 from taskgate.domain.versions import Era, Peer, era_of
 from taskgate.errors import InvalidParams
 from taskgate.gateway.extensions import DeniedExtensions
@@ -161,7 +160,7 @@ class SessionPool:
         self._idle = idle.total_seconds()
         # The least recently seen owner is first. A plain dict would have to search for its first
         # key.
-        self._sessions: OrderedDict[OwnerKey, dict[_Kind, SharedSession]] = OrderedDict()
+        self._sessions: OrderedDict[tuple[str, str], dict[_Kind, SharedSession]] = OrderedDict()
         # Sessions whose upstream was replaced by a reload: they close when they are idle.
         self._retired: set[SharedSession] = set()
         # The computed kind, by the `id()` of the Peer, which stays alive in the value. Hosts repeat
@@ -177,7 +176,8 @@ class SessionPool:
         """
         known = self._kinds.get(id(peer))
         kind = known[1] if known is not None else self._read_kind(peer)
-        owner = OwnerKey(caller.key, mount.name)
+        # As an OwnerKey, which costs more to make.
+        owner = (caller.key, mount.name)
         sessions = self._sessions.get(owner)
         if sessions is None:
             sessions = self._sessions[owner] = {}

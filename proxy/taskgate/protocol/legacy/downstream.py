@@ -72,13 +72,6 @@ class TaskOptions(NamedTuple):
     ttl: timedelta | None
 
 
-class PreparedParams(NamedTuple):
-    """Parameters ready for a server, and the host's progress token; None if there is none."""
-
-    params: Params
-    token: RequestId | None
-
-
 class LegacyDownstream:
     """Messages from and to legacy hosts; `version` is the gateway's, for the welcome.
 
@@ -142,13 +135,8 @@ class LegacyDownstream:
                 where, order = read_listing(message.params)
                 return ListTasks(id=message.id, where=where, order=order, cursor=read_cursor(message.params))
             case method if method in names.RELAYED_METHODS or extensions.allows_method(method, Era.LEGACY):
-                prepared = prepare_params(message)
-                return Relay(
-                    id=message.id,
-                    method=method,
-                    params=prepared.params if prepared else None,
-                    progress_token=prepared.token if prepared else None,
-                )
+                params, token = prepare_params(message) or (None, None)
+                return Relay(message.id, method, params, token)
         raise UnknownMethod("Method not found")
 
     def welcome(
@@ -288,18 +276,19 @@ def _call_tool(request: Request, *, has_tasks: bool) -> CallTool:
     options = read_task_options(request.params) if has_tasks and "task" in request.params else None
     prepared = prepare_params(request)
     assert prepared is not None, "a call without parameters has no tool name"
+    params, token = prepared
     stored = key = None
     if options is not None:
         # Without a token, both texts are equal.
-        stored = prepared.params.head if prepared.params.tail is None else stored_params(request)
+        stored = params.head if params.tail is None else stored_params(request)
     if "_meta" in request.params:
         key = meta_of(request.params).get(names.IDEMPOTENCY_KEY)
     return CallTool(
         id=request.id,
         tool=name,
-        params=prepared.params,
+        params=params,
         stored_params=stored,
-        progress_token=prepared.token,
+        progress_token=token,
         wants_task=options is not None,
         ttl=options.ttl if options else None,
         idempotency_key=None if key is None else read_idempotency_key(key),
@@ -342,8 +331,9 @@ def read_task_options(params: Members) -> TaskOptions | None:
     return TaskOptions(MAX_TTL if ttl > MAX_TTL // _MILLISECOND else timedelta(milliseconds=ttl))
 
 
-def prepare_params(request: Request) -> PreparedParams | None:
-    """The parameters of a request for a server, split at the progress token; None if it has none.
+def prepare_params(request: Request) -> tuple[Params, RequestId | None] | None:
+    """The parameters of a request for a server, split at the progress token, and that token, None
+    without one; None for a request without parameters.
 
     Raises InvalidParams for an invalid token, and for a `_meta` that is no object.
     """
@@ -351,14 +341,14 @@ def prepare_params(request: Request) -> PreparedParams | None:
         return None
     meta = request.params.get("_meta")
     if meta is None and "task" not in request.params:
-        return PreparedParams(Params(request.params_text), None)
+        return Params(request.params_text), None
     if meta is not None and meta.members is None:
         raise InvalidParams("_meta must be an object")
     token = None if meta is None or meta.members is None else meta.members.get("progressToken")
     if token is not None and not is_id(token.value):
         raise InvalidParams("The progress token must be a string or an integer")
     params = spliced_params(request, _own_removals(request.params, _NOT_SENT), token)
-    return PreparedParams(params, None if token is None else token.value)
+    return params, None if token is None else token.value
 
 
 def stored_params(request: Request) -> RawJson:

@@ -64,7 +64,7 @@ class LegacyServerTasks:
         first = skip_space(head, at)
         comma = "" if head[first : first + 1] == "}" else ","
         member = f'"task":{{"ttl":{max(1, min(ttl, MAX_TTL) // _MILLISECOND)}}}{comma}'
-        return params._replace(head=head[:at] + member + head[at:])
+        return Params(head[:at] + member + head[at:], params.tail)
 
     def params(self, task: str) -> Params:
         """The parameters of a `tasks/*` request about that task."""

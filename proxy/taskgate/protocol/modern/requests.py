@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 
 from taskgate.domain.versions import MODERN
 from taskgate.errors import InvalidParams, MalformedMessage
-from taskgate.jsontext.edits import dump, removals
+from taskgate.jsontext.edits import dump
 from taskgate.jsontext.spans import Members, RawJson, members, skip_space
 from taskgate.protocol import vocabulary as names
 from taskgate.protocol.extensions import ExtensionPolicy, dump_capabilities
@@ -40,15 +40,20 @@ def prepare_params(request: Request, *, without: Collection[str] = ()) -> Params
     member = found.get("_meta")
     meta = (member and member.members) or {}
     if meta and meta.keys() <= HOP_KEYS and "task" not in found and found.keys().isdisjoint(without):
-        # The common case: nothing in `_meta` crosses, so all of it is removed. There is no progress
-        # token, as that is none of `HOP_KEYS`.
-        ((start, end, _),) = removals(found, _META)
-        text, at = request.params_text, request.params_at
+        # The common case: nothing in `_meta` crosses, so all of it is removed, with the comma before
+        # or after it. There is no progress token, as that is none of `HOP_KEYS`.
+        text, at, place = request.params_text, request.params_at, found["_meta"]
+        start, end, before = place.key_at, place.end, None
+        for each in found.values():
+            if before is place:
+                end = each.key_at
+                break
+            if each is place and before is not None:
+                start = before.end
+                break
+            before = each
         return Params(f"{text[: start - at]}{text[end - at :]}")
     return spliced_params(request, edits_for(found, request.params_at, _removal(*without)), meta.get("progressToken"))
-
-
-_META: Final = ("_meta",)
 
 
 @lru_cache(maxsize=8)

@@ -10,6 +10,7 @@ own for a modern host. Questions and answers have the legacy form inside of task
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from hashlib import sha256
 from typing import Any, Final, NamedTuple
 
@@ -221,7 +222,7 @@ def with_answers(retry: Retry, state: str | None) -> CallTool | Relay:
     at = params.head.index("{") + 1
     if params.tail is not None or params.head[skip_space(params.head, at)] != "}":
         put.append("")
-    return retry.request._replace(params=Params(f"{params.head[:at]}{','.join(put)}{params.head[at:]}", params.tail))
+    return replace(retry.request, params=Params(f"{params.head[:at]}{','.join(put)}{params.head[at:]}", params.tail))
 
 
 def digest(request: CallTool | Relay) -> str:

@@ -11,11 +11,12 @@ from sys import getsizeof
 from typing import Any, Final, NamedTuple
 
 from taskgate.domain.record import RequestId, TaskRecord
+from taskgate.domain.versions import Client
 from taskgate.jsontext.spans import LargeMember, Member, first_keys, first_keys_at
 from taskgate.protocol import vocabulary as words
 from taskgate.protocol.messages import Message, Notification, Request
 from taskgate.telemetry.auditlog.catalogue import INFO, SUCCESS
-from taskgate.telemetry.request_context import Caller, Client, RequestContext
+from taskgate.telemetry.request_context import Caller, RequestContext
 from taskgate.telemetry.tracing import Span
 
 MAX_KEYS: Final = 32

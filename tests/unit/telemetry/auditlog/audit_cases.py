@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple
 from helpers.records import new_record
 from taskgate.auth.context import AuthContext, Identity
 from taskgate.domain.record import OwnerKey, Succeeded, TaskRecord, TaskStatus
+from taskgate.domain.versions import Client
 from taskgate.errors import AuthReason
 from taskgate.protocol.jsonrpc import parse
 from taskgate.telemetry import events
@@ -17,7 +18,7 @@ from taskgate.telemetry.auditlog.events import AuditEvent, internal_event
 from taskgate.telemetry.auditlog.formats.renderer import Renderer
 from taskgate.telemetry.auditlog.mapping import EventMapping
 from taskgate.telemetry.auditlog.settings import LineOptions
-from taskgate.telemetry.request_context import Client, RequestContext
+from taskgate.telemetry.request_context import RequestContext
 
 NOW: Final = datetime(2026, 11, 21, 1, 22, 3, 123456, tzinfo=UTC)
 KEY: Final = b"k" * 32

@@ -11,13 +11,14 @@ from hypothesis import strategies as st
 
 from requirements import covers
 from taskgate.auth.context import ANONYMOUS
+from taskgate.domain.versions import client_of
 from taskgate.telemetry.auditlog.chain import canonical
 from taskgate.telemetry.auditlog.events import AuditEvent
 from taskgate.telemetry.auditlog.formats import line_templates
 from taskgate.telemetry.auditlog.formats.native import NativeRenderer, rounded
 from taskgate.telemetry.auditlog.formats.renderer import Renderer
 from taskgate.telemetry.auditlog.settings import LineOptions
-from taskgate.telemetry.request_context import RequestContext, client_of
+from taskgate.telemetry.request_context import RequestContext
 from unit.telemetry.auditlog.audit_cases import (
     ANSWERED,
     CALLER,

@@ -9,13 +9,14 @@ import pytest
 
 from requirements import covers
 from taskgate.domain.record import Faulted, FaultReason, TaskStatus
+from taskgate.domain.versions import client_of
 from taskgate.protocol.messages import Request
 from taskgate.telemetry import events as kinds
 from taskgate.telemetry.auditlog.catalogue import EVENTS, matching
 from taskgate.telemetry.auditlog.events import AuditEvent, EventOrigin, internal_event, summary_in, without_payload
 from taskgate.telemetry.auditlog.mapping import EventMapping
 from taskgate.telemetry.auditlog.settings import LineOptions
-from taskgate.telemetry.request_context import RequestContext, client_of
+from taskgate.telemetry.request_context import RequestContext
 from unit.telemetry.auditlog.audit_cases import (
     ANSWERED,
     CALL,

@@ -12,6 +12,7 @@ import pytest
 from requirements import covers
 from taskgate.auth.context import ANONYMOUS, AuthContext
 from taskgate.domain.record import TaskStatus, evolve
+from taskgate.domain.versions import client_of
 from taskgate.protocol.messages import Request
 from taskgate.telemetry import events
 from taskgate.telemetry.auditlog.catalogue import KINDS
@@ -19,7 +20,6 @@ from taskgate.telemetry.auditlog.events import internal_event
 from taskgate.telemetry.auditlog.formats.digests import task_ref
 from taskgate.telemetry.auditlog.formats.renderer import Renderer
 from taskgate.telemetry.auditlog.settings import LineOptions
-from taskgate.telemetry.request_context import client_of
 from unit.telemetry.auditlog.audit_cases import (
     ANSWERED,
     CALLER,
