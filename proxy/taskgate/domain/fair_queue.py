@@ -13,7 +13,7 @@ Invariants:
 - Every operation but `ahead`, `order` and `adjust` takes constant time, even with 100,000 contexts.
 """
 
-from collections import OrderedDict, defaultdict, deque
+from collections import OrderedDict, deque
 from collections.abc import Iterator
 from itertools import chain
 from typing import Final, Generic, TypeVar
@@ -49,7 +49,7 @@ class FairQueue(Generic[Item]):
         self.size = size
         self.share = share
         self.reserved = reserved
-        self._permits: defaultdict[str, int] = defaultdict(int)
+        self._permits: dict[str, int] = {}
         self._queues: dict[str, _ContextQueue[Item]] = {}
         self._contexts: dict[Item, str] = {}
         # Waiting contexts in the order of their turns: those without a permit, those below their share, all others.
@@ -74,10 +74,11 @@ class FairQueue(Generic[Item]):
         It does not look at the queue. As `grant` follows each release, a permit that is free while
         items wait is a reserved one.
         """
-        if self.in_use >= (self.limit - self.reserved if context in self._permits else self.limit):
+        permits = self._permits.get(context, 0)
+        if self.in_use >= (self.limit - self.reserved if permits else self.limit):
             return False
         self.in_use += 1
-        self._permits[context] += 1
+        self._permits[context] = permits + 1
         return True
 
     def enqueue(self, context: str, item: Item, *, share: int | None = None, must: bool = False) -> bool:
@@ -102,13 +103,17 @@ class FairQueue(Generic[Item]):
     def release(self, context: str) -> bool:
         """Take a permit back from a context; return whether any item waits for one."""
         self.in_use -= 1
-        self._permits[context] -= 1
-        if not self._permits[context]:
+        permits = self._permits[context] - 1
+        if permits:
+            self._permits[context] = permits
+        else:
             del self._permits[context]
+        if not self._contexts:
+            return False
         queue = self._queues.get(context)
         if queue is not None:
             self._rank(context, queue)
-        return bool(self._contexts)
+        return True
 
     def grant(self) -> Item | None:
         """Give a free permit to the item whose turn it is, and return it.
@@ -125,7 +130,7 @@ class FairQueue(Generic[Item]):
         item, _ = queue.items.popitem(last=False)
         del self._contexts[item]
         self.in_use += 1
-        self._permits[context] += 1
+        self._permits[context] = self._permits.get(context, 0) + 1
         if queue.items:
             turns.move_to_end(context)
             self._rank(context, queue)

@@ -36,7 +36,7 @@ class Desk:
     ) -> None:
         self.store, self.clock, self.emitted = store, ManualClock(), RecordedEvents()
         guard = Guard(store, self.clock, self.emitted, *rules, threshold=threshold, cursors=cursors, **changes)
-        self.lookups, self.gate, self.polled = guard.lookups, guard.gate, guard.polled
+        self.lookups, self.limiter, self.polled = guard.lookups, guard.limiter, guard.polled
 
     async def add(self, context: str, count: int = 1, mount: str = "reports", tool: str = "build") -> list[TaskRecord]:
         """Tasks of a context, each a second older than the one before."""

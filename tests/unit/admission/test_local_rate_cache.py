@@ -8,7 +8,7 @@ from taskgate.admission.rates import LocalRateCache
 from taskgate.domain.rates import Demand, RateEvent, RateLimit, RatePolicy, RateScope
 from taskgate.stores.base import RateJudgement, RateStep, RateStepMode
 from taskgate.stores.rates import MemoryRateStore
-from unit.admission.gates import policy
+from unit.admission.limiter_desk import policy
 
 ARRIVALS = policy("ip", 3, every=1.0, scope=RateScope.IP, before_auth=True)
 FAILURES = policy("auth_failures", 2, every=1.0, scope=RateScope.IP, event=RateEvent.AUTH_FAILURE)

@@ -148,13 +148,13 @@ async def test_a_look_up_that_fails_is_taken_from_the_rate_for_such(store: Store
         event=RateEvent.LOOKUP_FAILURE,
     )
     desk = Desk(store, rates=RatePolicies((policy,)))
-    await desk.gate.on_request(ALICE, Asked(), "reports", "tasks/get")
+    await desk.limiter.on_request(ALICE, Asked(), "reports", "tasks/get")
     for unknown in ("a", "b"):
         with pytest.raises(TaskNotFound):
             await desk.find(ALICE, unknown)
     with pytest.raises(RateLimited):
-        await desk.gate.on_request(ALICE, Asked(), "reports", "tasks/get")
-    await desk.gate.on_request(BOB, Asked(), "reports", "tasks/get")
+        await desk.limiter.on_request(ALICE, Asked(), "reports", "tasks/get")
+    await desk.limiter.on_request(BOB, Asked(), "reports", "tasks/get")
     # One request may name many.
     with pytest.raises(RateLimited):
         await desk.find(ALICE, "c")

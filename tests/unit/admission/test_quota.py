@@ -11,7 +11,7 @@ from taskgate.admission.rates import QuotaSubject, QuotaSubjects, RateLimitExcee
 from taskgate.auth.context import ANONYMOUS, AuthContext, Identity
 from taskgate.domain.limits import Override, Overrides
 from taskgate.domain.rates import Demand, RateLimit, RateVerdict
-from unit.admission.gates import ALICE, HERE, Gate, policy
+from unit.admission.limiter_desk import ALICE, HERE, LimiterDesk, policy
 from unit.admission.live_rules import live, rules
 from unit.auth.identities import identity
 
@@ -118,32 +118,32 @@ def test_callers_who_differ_in_nothing_that_matters_are_remembered_as_one(monkey
 
 
 async def test_nothing_is_told_unless_the_operator_wants_it() -> None:
-    at = Gate(policy("calls"))
-    assert await at.gate.on_request(ALICE, HERE, "reports", "tools/call") == ()
+    at = LimiterDesk(policy("calls"))
+    assert await at.limiter.on_request(ALICE, HERE, "reports", "tools/call") == ()
     with pytest.raises(RateLimitExceeded) as refusal:
-        await at.gate.on_request(ALICE, HERE, "reports", "tools/call")
+        await at.limiter.on_request(ALICE, HERE, "reports", "tools/call")
     assert refusal.value.quota == ()
 
 
 async def test_every_policy_that_refuses_is_told_the_scarcest_first() -> None:
-    at = Gate(
+    at = LimiterDesk(
         policy("calls", 20, 0.2),
         policy("heavy", 2, 6.0),
         policy("shadow", 1, shadow=True),
         exposes_quota=True,
     )
-    assert await at.gate.on_request(ALICE, HERE, "reports", "tools/call") == (
+    assert await at.limiter.on_request(ALICE, HERE, "reports", "tools/call") == (
         ("RateLimit-Policy", '"heavy";q=2;w=12, "calls";q=20;w=4'),
         ("RateLimit", '"heavy";r=1;t=6, "calls";r=19;t=1'),
     )
 
 
 async def test_a_refusal_tells_it_too() -> None:
-    at = Gate(policy("calls", 1, 10.0), policy("all", 5, 1.0), exposes_quota=True)
+    at = LimiterDesk(policy("calls", 1, 10.0), policy("all", 5, 1.0), exposes_quota=True)
     await at.asks()
     at.clock.advance(timedelta(seconds=2.5))
     with pytest.raises(RateLimitExceeded) as refusal:
-        await at.gate.on_request(ALICE, HERE, "reports", "tools/call")
+        await at.limiter.on_request(ALICE, HERE, "reports", "tools/call")
     assert refusal.value.quota == (
         ("RateLimit-Policy", '"calls";q=1;w=10, "all";q=5;w=5'),
         ("RateLimit", '"calls";r=0;t=8, "all";r=5;t=0'),
@@ -151,8 +151,8 @@ async def test_a_refusal_tells_it_too() -> None:
 
 
 async def test_where_all_policies_are_shadows_there_is_nothing_to_tell() -> None:
-    at = Gate(policy("shadow", shadow=True), exposes_quota=True)
-    assert await at.gate.on_request(ALICE, HERE, "reports", "tools/call") == ()
+    at = LimiterDesk(policy("shadow", shadow=True), exposes_quota=True)
+    assert await at.limiter.on_request(ALICE, HERE, "reports", "tools/call") == ()
 
 
 def test_a_hair_too_much_is_no_second_more() -> None:

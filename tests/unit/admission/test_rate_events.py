@@ -1,4 +1,4 @@
-"""The gate for what happens: tokens that are not accepted, tasks that are not there, and what comes before both."""
+"""The limits of what happens: tokens that are not accepted, tasks that are not there, and what comes before both."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -9,7 +9,7 @@ from taskgate.domain.limits import Override, Overrides
 from taskgate.domain.rates import RateEvent, RateLimit, RatePolicies, RateScope
 from taskgate.errors import RateLimited
 from taskgate.telemetry.events import RateLimitAllowed, RateLimitChecked, SuspicionRaised
-from unit.admission.gates import ALICE, BOB, HERE, THERE, Gate, policy
+from unit.admission.limiter_desk import ALICE, BOB, HERE, THERE, LimiterDesk, policy
 from unit.admission.live_rules import rules
 
 
@@ -27,26 +27,26 @@ class TestBeforeAuthentication:
     """Where requests come from is all that is known of them."""
 
     async def test_an_address_has_a_budget(self) -> None:
-        at = Gate(policy("ip", 2, scope=RateScope.IP, before_auth=True))
+        at = LimiterDesk(policy("ip", 2, scope=RateScope.IP, before_auth=True))
         for _ in range(2):
-            await at.gate.on_connection(HERE, "reports", unknown)
+            await at.limiter.on_connection(HERE, "reports", unknown)
         with pytest.raises(RateLimited):
-            await at.gate.on_connection(HERE, "reports", unknown)
-        await at.gate.on_connection(THERE, "reports", unknown)
+            await at.limiter.on_connection(HERE, "reports", unknown)
+        await at.limiter.on_connection(THERE, "reports", unknown)
         allowed, rejected = RateLimitAllowed("ip", "ip"), RateLimitChecked("ip", "ip", "rejected")
         assert at.emitted.all == [allowed, allowed, rejected, allowed]
 
     async def test_tokens_that_are_not_accepted_close_the_door_for_their_address(self) -> None:
-        at = Gate(policy("auth_failures", 2, scope=RateScope.IP, event=RateEvent.AUTH_FAILURE))
+        at = LimiterDesk(policy("auth_failures", 2, scope=RateScope.IP, event=RateEvent.AUTH_FAILURE))
         for _ in range(2):
-            await at.gate.on_connection(HERE, "reports", unknown)
-            await at.gate.on_auth_failure(HERE, "reports")
+            await at.limiter.on_connection(HERE, "reports", unknown)
+            await at.limiter.on_auth_failure(HERE, "reports")
         with pytest.raises(RateLimited) as refusal:
-            await at.gate.on_connection(HERE, "reports", unknown)
+            await at.limiter.on_connection(HERE, "reports", unknown)
         assert refusal.value.policy == "auth_failures"
-        await at.gate.on_connection(THERE, "reports", unknown)
+        await at.limiter.on_connection(THERE, "reports", unknown)
         at.clock.advance(refusal.value.retry_after)
-        await at.gate.on_connection(HERE, "reports", unknown)
+        await at.limiter.on_connection(HERE, "reports", unknown)
         assert at.emitted.all == [
             RateLimitChecked("auth_failures", "ip", "rejected"),
             SuspicionRaised("auth_bruteforce", "reports"),
@@ -54,56 +54,56 @@ class TestBeforeAuthentication:
 
     async def test_a_token_that_was_found_good_before_passes_where_others_of_its_address_do_not(self) -> None:
         failures = policy("auth_failures", 1, every=100.0, scope=RateScope.IP, event=RateEvent.AUTH_FAILURE)
-        at = Gate(failures, policy("ip", 2, every=100.0, scope=RateScope.IP, before_auth=True))
-        await at.gate.on_auth_failure(HERE, "reports")
+        at = LimiterDesk(failures, policy("ip", 2, every=100.0, scope=RateScope.IP, before_auth=True))
+        await at.limiter.on_auth_failure(HERE, "reports")
         for _ in range(2):
-            await at.gate.on_connection(HERE, "reports", known)
+            await at.limiter.on_connection(HERE, "reports", known)
         assert not [event for event in at.emitted.all if isinstance(event, SuspicionRaised)]
         with pytest.raises(RateLimited) as refusal:
-            await at.gate.on_connection(HERE, "reports", known)
+            await at.limiter.on_connection(HERE, "reports", known)
         assert refusal.value.policy == "ip", "its address has no more than before"
         with pytest.raises(RateLimited) as refusal:
-            await at.gate.on_connection(HERE, "reports", unknown)
+            await at.limiter.on_connection(HERE, "reports", unknown)
         assert refusal.value.policy == "auth_failures"
 
     async def test_whoever_goes_on_with_tokens_that_are_not_accepted_is_suspected_once_a_minute(self) -> None:
-        at = Gate(policy("auth_failures", 1, every=100.0, scope=RateScope.IP, event=RateEvent.AUTH_FAILURE))
+        at = LimiterDesk(policy("auth_failures", 1, every=100.0, scope=RateScope.IP, event=RateEvent.AUTH_FAILURE))
 
         async def suspected(times: int) -> int:
             for _ in range(times):
                 with pytest.raises(RateLimited):
-                    await at.gate.on_connection(HERE, "reports", unknown)
+                    await at.limiter.on_connection(HERE, "reports", unknown)
             return at.emitted.all.count(SuspicionRaised("auth_bruteforce", "reports"))
 
-        await at.gate.on_auth_failure(HERE, "reports")
+        await at.limiter.on_auth_failure(HERE, "reports")
         assert await suspected(3) == 1
         at.clock.advance(timedelta(minutes=1))
         assert await suspected(3) == 2
 
     async def test_who_only_comes_too_often_is_not_suspected_of_trying_tokens(self) -> None:
-        at = Gate(policy("ip", 1, scope=RateScope.IP, before_auth=True))
-        await at.gate.on_connection(HERE, "reports", unknown)
+        at = LimiterDesk(policy("ip", 1, scope=RateScope.IP, before_auth=True))
+        await at.limiter.on_connection(HERE, "reports", unknown)
         with pytest.raises(RateLimited):
-            await at.gate.on_connection(HERE, "reports", unknown)
+            await at.limiter.on_connection(HERE, "reports", unknown)
         assert not any(isinstance(event, SuspicionRaised) for event in at.emitted.all)
 
     async def test_looking_costs_nothing(self) -> None:
-        at = Gate(policy("auth_failures", 1, scope=RateScope.IP, event=RateEvent.AUTH_FAILURE))
+        at = LimiterDesk(policy("auth_failures", 1, scope=RateScope.IP, event=RateEvent.AUTH_FAILURE))
         for _ in range(5):
-            await at.gate.on_connection(HERE, "reports", unknown)
+            await at.limiter.on_connection(HERE, "reports", unknown)
 
     async def test_a_door_that_failures_close_costs_the_address_nothing(self) -> None:
-        at = Gate(
+        at = LimiterDesk(
             policy("ip", 2, scope=RateScope.IP, before_auth=True),
             policy("auth_failures", 1, every=1.0, scope=RateScope.IP, event=RateEvent.AUTH_FAILURE),
         )
-        await at.gate.on_auth_failure(HERE, "reports")
+        await at.limiter.on_auth_failure(HERE, "reports")
         for _ in range(5):
             with pytest.raises(RateLimited):
-                await at.gate.on_connection(HERE, "reports", unknown)
+                await at.limiter.on_connection(HERE, "reports", unknown)
         at.clock.advance(timedelta(seconds=1))
         for _ in range(2):
-            await at.gate.on_connection(HERE, "reports", unknown)
+            await at.limiter.on_connection(HERE, "reports", unknown)
 
 
 class TestFailedLookups:
@@ -112,10 +112,10 @@ class TestFailedLookups:
     POLICY = policy("lookups", 2, event=RateEvent.LOOKUP_FAILURE)
 
     async def test_no_room_refuses_requests_about_tasks_alone(self) -> None:
-        at = Gate(self.POLICY)
+        at = LimiterDesk(self.POLICY)
         for _ in range(2):
             assert await at.asks(method="tasks/get")
-            await at.gate.on_lookup_failure(ALICE, HERE, "reports")
+            await at.limiter.on_lookup_failure(ALICE, HERE, "reports")
         assert [await at.asks(method=method) for method in ("tasks/get", "tasks/list", "tools/call")] == [
             False,
             False,
@@ -123,17 +123,17 @@ class TestFailedLookups:
         ]
         assert await at.asks(BOB, "tasks/get")
         with pytest.raises(RateLimited):
-            await at.gate.check_lookups(ALICE, HERE, "reports")
-        await at.gate.check_lookups(BOB, HERE, "reports")
+            await at.limiter.check_lookups(ALICE, HERE, "reports")
+        await at.limiter.check_lookups(BOB, HERE, "reports")
         after, name = await at.wait("tasks/get")
         assert name == "lookups"
         at.clock.advance(after)
         assert await at.asks(method="tasks/get")
 
     async def test_what_was_refused_for_them_costs_nothing_else(self) -> None:
-        at = Gate(self.POLICY, policy("polls", 1, methods=("tasks/*",)))
+        at = LimiterDesk(self.POLICY, policy("polls", 1, methods=("tasks/*",)))
         for _ in range(3):
-            await at.gate.on_lookup_failure(ALICE, HERE, "reports")
+            await at.limiter.on_lookup_failure(ALICE, HERE, "reports")
         assert (await at.wait("tasks/get"))[1] == "lookups"
         at.live.current = rules(rates=RatePolicies((policy("polls", 1, methods=("tasks/*",)),)))
         assert await at.asks(method="tasks/get")
@@ -141,23 +141,23 @@ class TestFailedLookups:
     async def test_each_policy_counts_for_itself(self) -> None:
         """What has happened cannot be refused, so one budget without room keeps no other from being charged."""
         everybody = policy("all", 1, scope=RateScope.GLOBAL, event=RateEvent.LOOKUP_FAILURE)
-        at = Gate(everybody, self.POLICY)
+        at = LimiterDesk(everybody, self.POLICY)
         for _ in range(2):
-            await at.gate.on_lookup_failure(ALICE, HERE, "reports")
+            await at.limiter.on_lookup_failure(ALICE, HERE, "reports")
         at.live.current = rules(rates=RatePolicies((self.POLICY,)))
         assert not await at.asks(method="tasks/get")
 
     async def test_a_callers_own_rate_counts(self) -> None:
         patient = Override(rates={"lookups": RateLimit(every=1.0, burst=3)})
-        at = Gate(self.POLICY, overrides=Overrides((patient,)))
+        at = LimiterDesk(self.POLICY, overrides=Overrides((patient,)))
         for _ in range(3):
             assert await at.asks(method="tasks/get")
-            await at.gate.on_lookup_failure(ALICE, HERE, "reports")
+            await at.limiter.on_lookup_failure(ALICE, HERE, "reports")
         assert not await at.asks(method="tasks/get")
 
     async def test_in_shadow_they_only_tell(self) -> None:
-        at = Gate(replace(self.POLICY, shadow=True))
+        at = LimiterDesk(replace(self.POLICY, shadow=True))
         for _ in range(4):
-            assert await at.gate.on_lookup_failure(ALICE, HERE, "reports")
+            assert await at.limiter.on_lookup_failure(ALICE, HERE, "reports")
         assert await at.asks(method="tasks/get")
         assert at.emitted.all == [RateLimitChecked("lookups", "context", "shadow")]

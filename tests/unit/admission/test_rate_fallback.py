@@ -13,7 +13,7 @@ from taskgate.errors import StoreUnavailable
 from taskgate.stores.base import RateJudgement, RateStep, RateStepMode
 from taskgate.stores.rates import MemoryRateStore
 from taskgate.telemetry.events import RateFallbackUsed
-from unit.admission.gates import policy
+from unit.admission.limiter_desk import policy
 from unit.admission.live_rules import live
 from unit.lifecycle.recorded_events import RecordedEvents
 

@@ -1,4 +1,4 @@
-"""The gate for requests: what is taken when, what a refusal says, and what is counted."""
+"""The limits of requests: what is taken when, what a refusal says, and what is counted."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -10,19 +10,19 @@ from taskgate.auth.context import AuthContext
 from taskgate.domain.limits import Override, Overrides
 from taskgate.domain.rates import RateEvent, RateLimit, RatePolicies, RateScope
 from taskgate.telemetry.events import RateLimitAllowed, RateLimitChecked
-from unit.admission.gates import ALICE, BOB, HERE, THERE, Gate, policy
+from unit.admission.limiter_desk import ALICE, BOB, HERE, THERE, LimiterDesk, policy
 from unit.admission.live_rules import rules
 from unit.auth.identities import identity
 from unit.lifecycle.asked import Asked
 
 
 async def test_a_budget_is_a_callers_own() -> None:
-    at = Gate(policy("calls"))
+    at = LimiterDesk(policy("calls"))
     assert [await at.asks(), await at.asks(), await at.asks(BOB)] == [True, False, True]
 
 
 async def test_who_comes_after_the_time_that_was_told_is_let_in_and_not_before() -> None:
-    at = Gate(policy("calls", every=0.3))
+    at = LimiterDesk(policy("calls", every=0.3))
     at.clock.advance(timedelta(seconds=1234.1))
     assert await at.asks()
     at.clock.advance(timedelta(seconds=0.05))
@@ -35,7 +35,7 @@ async def test_who_comes_after_the_time_that_was_told_is_let_in_and_not_before()
 
 
 async def test_the_policy_that_refuses_for_longest_is_named_and_after_its_time_all_have_room() -> None:
-    at = Gate(policy("short", every=5.0), policy("long", every=50.0), policy("middle", every=20.0))
+    at = LimiterDesk(policy("short", every=5.0), policy("long", every=50.0), policy("middle", every=20.0))
     assert await at.asks()
     after, name = await at.wait()
     assert (after, name) == (timedelta(seconds=50), "long")
@@ -44,7 +44,7 @@ async def test_the_policy_that_refuses_for_longest_is_named_and_after_its_time_a
 
 
 async def test_one_request_takes_from_all_its_policies_or_from_none() -> None:
-    at = Gate(policy("calls", 2), policy("all", 1, scope=RateScope.GLOBAL))
+    at = LimiterDesk(policy("calls", 2), policy("all", 1, scope=RateScope.GLOBAL))
     assert await at.asks()
     assert not await at.asks()
     at.live.current = rules(rates=RatePolicies((policy("calls", 2),)))
@@ -53,14 +53,15 @@ async def test_one_request_takes_from_all_its_policies_or_from_none() -> None:
 
 
 async def test_a_shadow_lets_through_and_tells() -> None:
-    at = Gate(policy("shadow", shadow=True))
+    at = LimiterDesk(policy("shadow", shadow=True))
     assert [await at.asks() for _ in range(3)] == [True] * 3
     allowed, shadow = RateLimitAllowed("shadow", "context"), RateLimitChecked("shadow", "context", "shadow")
     assert at.emitted.all == [allowed, shadow, shadow]
 
 
 async def test_what_is_decided_is_told_of_every_policy_that_was_asked() -> None:
-    at = Gate(policy("calls", 1), policy("all", 9, scope=RateScope.GLOBAL), policy("polls", methods=("tasks/*",)))
+    everything, polls = policy("all", 9, scope=RateScope.GLOBAL), policy("polls", methods=("tasks/*",))
+    at = LimiterDesk(policy("calls", 1), everything, polls)
     await at.asks()
     await at.asks()
     assert at.emitted.all == [
@@ -72,9 +73,9 @@ async def test_what_is_decided_is_told_of_every_policy_that_was_asked() -> None:
 
 
 async def test_without_policies_nothing_is_asked_nor_told() -> None:
-    at = Gate()
-    assert await at.gate.on_request(ALICE, HERE, "reports", "tools/call") == ()
-    await at.gate.on_connection(HERE, "reports")
+    at = LimiterDesk()
+    assert await at.limiter.on_request(ALICE, HERE, "reports", "tools/call") == ()
+    await at.limiter.on_connection(HERE, "reports")
     assert at.emitted.all == []
 
 
@@ -83,7 +84,7 @@ async def test_a_tenant_shares_a_budget_and_may_have_another_rate() -> None:
         return AuthContext(key=name, identity=replace(identity(), subject=name, tenant=tenant))
 
     gold = Override(tenant="gold", rates={"tenants": RateLimit(every=1.0, burst=3)})
-    at = Gate(policy("tenants", 1, scope=RateScope.TENANT), overrides=Overrides((gold,)))
+    at = LimiterDesk(policy("tenants", 1, scope=RateScope.TENANT), overrides=Overrides((gold,)))
     silver = [await at.asks(member(name, "silver")) for name in ("ann", "bob")]
     golden = [await at.asks(member(name, "gold")) for name in ("cleo", "dora", "cleo", "cleo")]
     nobody = [await at.asks(member("emil", None)) for _ in range(3)]
@@ -91,28 +92,28 @@ async def test_a_tenant_shares_a_budget_and_may_have_another_rate() -> None:
 
 
 async def test_a_wait_without_end_is_told_as_a_long_one() -> None:
-    after, _ = await Gate(policy("impossible", cost=2)).wait()
+    after, _ = await LimiterDesk(policy("impossible", cost=2)).wait()
     assert after == timedelta(days=1)
 
 
 async def test_an_address_is_found_out_only_where_something_is_counted_by_it() -> None:
     host = Asked()
-    at = Gate(policy("calls", 9))
-    await at.gate.on_auth_failure(host, "reports")
-    await at.gate.on_request(ALICE, host, "reports", "tasks/get")
-    await at.gate.on_lookup_failure(ALICE, host, "reports")
+    at = LimiterDesk(policy("calls", 9))
+    await at.limiter.on_auth_failure(host, "reports")
+    await at.limiter.on_request(ALICE, host, "reports", "tasks/get")
+    await at.limiter.on_lookup_failure(ALICE, host, "reports")
     assert host.looked == 0
 
 
 @pytest.mark.parametrize("event", [None, RateEvent.LOOKUP_FAILURE])
 async def test_who_comes_from_one_address_shares_what_is_counted_by_address(event: RateEvent | None) -> None:
-    at = Gate(policy("by address", scope=RateScope.IP, event=event))
+    at = LimiterDesk(policy("by address", scope=RateScope.IP, event=event))
     if event is not None:
-        await at.gate.on_lookup_failure(ALICE, HERE, "reports")
+        await at.limiter.on_lookup_failure(ALICE, HERE, "reports")
     else:
         assert await at.asks(method="tasks/get")
     assert not await at.asks(BOB, "tasks/get")
-    await at.gate.on_request(BOB, THERE, "reports", "tasks/get")
+    await at.limiter.on_request(BOB, THERE, "reports", "tasks/get")
 
 
 @pytest.mark.parametrize(
@@ -131,29 +132,29 @@ def test_a_site_of_ipv6_is_one_address(address: str, block: str) -> None:
 
 
 async def test_a_request_that_has_room_is_admitted_at_once_and_counted_as_one_that_is_judged() -> None:
-    at = Gate(
+    at = LimiterDesk(
         policy("ip", 5, scope=RateScope.IP, before_auth=True),
         policy("calls", 2),
         policy("all", 2, scope=RateScope.GLOBAL),
     )
-    await at.gate.on_connection(HERE, "reports")
-    assert (await at.asks(), at.gate.judged) == (True, 0)
+    await at.limiter.on_connection(HERE, "reports")
+    assert (await at.asks(), at.limiter.judged) == (True, 0)
     assert at.emitted.all == [
         RateLimitAllowed("ip", "ip"),
         RateLimitAllowed("calls", "context"),
         RateLimitAllowed("all", "global"),
     ]
-    assert [await at.asks(), await at.asks(), at.gate.judged] == [True, False, 1]
+    assert [await at.asks(), await at.asks(), at.limiter.judged] == [True, False, 1]
 
 
 async def test_a_policy_in_shadow_without_room_is_judged() -> None:
-    at = Gate(policy("shadow", shadow=True))
-    assert [await at.asks(), await at.asks(), at.gate.judged] == [True, True, 1]
+    at = LimiterDesk(policy("shadow", shadow=True))
+    assert [await at.asks(), await at.asks(), at.limiter.judged] == [True, True, 1]
 
 
 async def test_what_is_remembered_of_a_caller_follows_its_token() -> None:
     gold = Override(claims={"plan": frozenset({"gold"})}, rates={"calls": RateLimit(every=10.0, burst=3)})
-    at = Gate(policy("calls", 1), overrides=Overrides((gold,)))
+    at = LimiterDesk(policy("calls", 1), overrides=Overrides((gold,)))
     usual, better, again = (AuthContext(key="ann", identity=identity(plan=plan)) for plan in ("tin", "gold", "lead"))
     assert [await at.asks(usual), await at.asks(usual), await at.asks(better), await at.asks(again)] == [
         True,
@@ -165,19 +166,19 @@ async def test_what_is_remembered_of_a_caller_follows_its_token() -> None:
 
 @pytest.mark.parametrize("scope", [RateScope.TOOL, RateScope.CONTEXT])
 async def test_what_is_remembered_is_of_one_tool_and_server(scope: RateScope) -> None:
-    at = Gate(policy("builds", scope=scope, tool="build*"))
+    at = LimiterDesk(policy("builds", scope=scope, tool="build*"))
     said = [await at.asks(tool=tool) for tool in ("build", "build", "test", "builder", "test")]
     assert said == [True, False, True, scope is RateScope.TOOL, True]
 
 
 async def test_more_callers_than_are_remembered_keep_what_they_owe() -> None:
-    at = Gate(policy("calls", 1), policy("ip", 6000, scope=RateScope.IP, before_auth=True))
+    at = LimiterDesk(policy("calls", 1), policy("ip", 6000, scope=RateScope.IP, before_auth=True))
     many = [AuthContext(key=f"caller {number}") for number in range(5000)]
     assert all([await at.asks(each) for each in many])
     assert not any([await at.asks(each) for each in many])
 
 
 async def test_a_long_name_of_a_tool_is_limited_like_any_other() -> None:
-    at = Gate(policy("tools", scope=RateScope.TOOL))
+    at = LimiterDesk(policy("tools", scope=RateScope.TOOL))
     one, other = ("x" * 300 + end for end in "ab")
     assert [await at.asks(tool=tool) for tool in (one, one, other)] == [True, False, True]

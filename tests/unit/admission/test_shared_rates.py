@@ -1,4 +1,4 @@
-"""The gate of one of several gateways: one question to the store that they share for each request."""
+"""The rate limiter of one of several gateways: one question to the store that they share for each request."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -12,7 +12,7 @@ from taskgate.errors import RateLimited, StoreUnavailable
 from taskgate.stores.base import RateJudgement, RateStep
 from taskgate.stores.rates import MemoryRateStore
 from taskgate.telemetry.events import RateLimitAllowed, RateLimitChecked, SuspicionRaised
-from unit.admission.gates import ALICE, BOB, AskedAsByGateway, policy
+from unit.admission.limiter_desk import ALICE, BOB, AskedAsByGateway, policy
 from unit.admission.live_rules import live
 from unit.lifecycle.asked import Asked
 from unit.lifecycle.recorded_events import RecordedEvents
@@ -46,7 +46,7 @@ class Replica:
             RecordedEvents(),
             live(rates=RatePolicies(policies), **changes),
         )
-        self.gate = AskedAsByGateway(
+        self.limiter = AskedAsByGateway(
             live=self.live,
             subjects=QuotaSubjects(self.live),
             store=store,
@@ -59,28 +59,28 @@ class Replica:
         """Who refuses a request that goes the whole way; None where it is let in."""
         exchange = Asked()
         try:
-            await self.gate.on_connection(exchange, "reports")
-            await self.gate.on_request(ALICE, exchange, "reports", method)
+            await self.limiter.on_connection(exchange, "reports")
+            await self.limiter.on_request(ALICE, exchange, "reports", method)
         except RateLimited as refused:
             return refused.policy
         finally:
-            await self.gate.flush(exchange, "reports")
+            await self.limiter.flush(exchange, "reports")
         return None
 
     async def turns_away(self) -> None:
         """A request with a token that is not accepted. Raises RateLimited."""
         exchange = Asked()
         try:
-            await self.gate.on_connection(exchange, "reports")
-            await self.gate.on_auth_failure(exchange, "reports")
+            await self.limiter.on_connection(exchange, "reports")
+            await self.limiter.on_auth_failure(exchange, "reports")
         finally:
-            await self.gate.flush(exchange, "reports")
+            await self.limiter.flush(exchange, "reports")
 
     async def loses(self) -> None:
-        """A request that comes to nothing, for a reason that is not the gate's."""
+        """A request that comes to nothing, for a reason that is not the rate limiter's."""
         exchange = Asked()
-        await self.gate.on_connection(exchange, "reports")
-        await self.gate.flush(exchange, "reports")
+        await self.limiter.on_connection(exchange, "reports")
+        await self.limiter.flush(exchange, "reports")
 
 
 ALL = (IP, FAILURES, CALLS, LOOKUPS)
@@ -125,7 +125,7 @@ async def test_what_comes_too_often_is_refused_before_a_token_is_looked_at_and_w
     for at in (one, two, two):
         assert await at.serves("tools/list") is None
     with pytest.raises(RateLimitExceeded):
-        await two.gate.on_connection(Asked(), "reports")
+        await two.limiter.on_connection(Asked(), "reports")
     assert store.asked == 3
     assert two.emitted.all[-1] == RateLimitChecked("ip", "ip", "rejected")
 
@@ -157,7 +157,7 @@ async def test_tokens_that_are_not_accepted_anywhere_close_the_door_everywhere()
     # Now it knows, and asks nobody.
     asked = store.asked
     with pytest.raises(RateLimited):
-        await one.gate.on_connection(Asked(), "reports")
+        await one.limiter.on_connection(Asked(), "reports")
     assert store.asked == asked
     assert one.emitted.all.count(SuspicionRaised("auth_bruteforce", "reports")) == 1
 
@@ -185,40 +185,40 @@ async def test_a_token_that_was_found_good_is_refused_for_no_others_that_were_no
         await two.turns_away()
     # Now it has learnt of the failures, and refuses who is not known at once.
     with pytest.raises(RateLimited):
-        await two.gate.on_connection(Asked(), "reports")
+        await two.limiter.on_connection(Asked(), "reports")
     exchange = Asked()
-    await two.gate.on_connection(exchange, "reports", lambda: True)
-    await two.gate.flush(exchange, "reports")
+    await two.limiter.on_connection(exchange, "reports", lambda: True)
+    await two.limiter.flush(exchange, "reports")
 
 
 async def test_look_ups_that_failed_anywhere_count_everywhere() -> None:
     store = Counted()
     one, two = Replica(store, *ALL), Replica(store, *ALL)
-    assert await one.gate.on_lookup_failure(ALICE, Asked(), "reports")
+    assert await one.limiter.on_lookup_failure(ALICE, Asked(), "reports")
     assert await two.serves("tasks/get") == "lookups"
     with pytest.raises(RateLimited):
-        await two.gate.check_lookups(ALICE, Asked(), "reports")
-    await two.gate.check_lookups(BOB, Asked(), "reports")
-    assert not await two.gate.on_lookup_failure(ALICE, Asked(), "reports")
+        await two.limiter.check_lookups(ALICE, Asked(), "reports")
+    await two.limiter.check_lookups(BOB, Asked(), "reports")
+    assert not await two.limiter.on_lookup_failure(ALICE, Asked(), "reports")
 
 
 async def test_several_messages_of_one_request_take_once_for_their_arrival() -> None:
     store = Counted()
     at, exchange = Replica(store, IP, CALLS), Asked()
-    await at.gate.on_connection(exchange, "reports")
+    await at.limiter.on_connection(exchange, "reports")
     for _ in range(2):
-        await at.gate.on_request(ALICE, exchange, "reports", "tools/call")
-    await at.gate.flush(exchange, "reports")
+        await at.limiter.on_request(ALICE, exchange, "reports", "tools/call")
+    await at.limiter.flush(exchange, "reports")
     assert [event.policy for event in at.emitted.all if isinstance(event, RateLimitAllowed)] == ["ip", "calls", "calls"]
 
 
 async def test_what_is_left_is_told_of_what_the_request_takes() -> None:
     at, exchange = Replica(Counted(), IP, CALLS, exposes_quota=True), Asked()
-    await at.gate.on_connection(exchange, "reports")
-    quota = await at.gate.on_request(ALICE, exchange, "reports", "tools/call")
+    await at.limiter.on_connection(exchange, "reports")
+    quota = await at.limiter.on_request(ALICE, exchange, "reports", "tools/call")
     assert dict(quota)["RateLimit"] == '"calls";r=1;t=10'
-    await at.gate.on_connection(exchange, "reports")
-    assert await at.gate.on_request(ALICE, exchange, "reports", "tools/list") == ()
+    await at.limiter.on_connection(exchange, "reports")
+    assert await at.limiter.on_request(ALICE, exchange, "reports", "tools/list") == ()
 
 
 async def test_what_counts_without_the_store_teaches_nothing() -> None:
@@ -238,21 +238,21 @@ async def test_where_the_store_is_gone_and_nothing_counts_instead_requests_are_r
     store = Counted()
     store.is_there = False
     at, exchange = Replica(store, *ALL), Asked()
-    await at.gate.on_connection(exchange, "reports")
+    await at.limiter.on_connection(exchange, "reports")
     with pytest.raises(StoreUnavailable):
-        await at.gate.on_request(ALICE, exchange, "reports", "tools/call")
-    await at.gate.flush(exchange, "reports")
+        await at.limiter.on_request(ALICE, exchange, "reports", "tools/call")
+    await at.limiter.flush(exchange, "reports")
     await at.loses()
 
 
 async def test_nothing_is_remembered_of_exchanges_that_are_over() -> None:
     store = Counted()
     at, served, lost = Replica(store, *ALL), Asked(), Asked()
-    await at.gate.on_connection(served, "reports")
-    await at.gate.on_request(ALICE, served, "reports", "tools/call")
-    await at.gate.on_connection(lost, "reports")
-    await at.gate.flush(lost, "reports")
+    await at.limiter.on_connection(served, "reports")
+    await at.limiter.on_request(ALICE, served, "reports", "tools/call")
+    await at.limiter.on_connection(lost, "reports")
+    await at.limiter.flush(lost, "reports")
     assert store.asked == 2
     for exchange in (served, lost):
-        await at.gate.flush(exchange, "reports")
+        await at.limiter.flush(exchange, "reports")
     assert store.asked == 2

@@ -9,7 +9,7 @@ from taskgate.domain.rates import RateEvent, RatePolicy, RateScope
 from taskgate.errors import AuthReason, Unauthenticated
 from taskgate.gateway.pipeline import Gateway, GatewayRules
 from taskgate.protocol.modern.downstream import ModernDownstream
-from unit.admission.gates import Gate, policy
+from unit.admission.limiter_desk import LimiterDesk, policy
 from unit.admission.test_callers import MOUNT
 from unit.lifecycle.asked import Asked
 
@@ -39,11 +39,11 @@ class Modern:
 async def test_the_address_of_a_request_is_found_out_before_its_caller_only_where_something_is_counted_by_it(
     present: RatePolicy, status: int, is_looked_up: bool
 ) -> None:
-    at, host = Gate(present), Asked()
+    at, host = LimiterDesk(present), Asked()
     gateway = Gateway(
         mounts={MOUNT.path: MOUNT},
         callers=Refusing(),
-        gate=at.gate,
+        gate=at.limiter,
         rules=GatewayRules(
             max_depth=9,
             max_members=9,

@@ -43,12 +43,12 @@ class Guard:
         self.access = AccessControl(self.live, emitted)
         self.polled = RecordedEvents()
         self.polls = new_polls(self.live, clock, self.polled, self.busy)
-        self.gate = RateLimiter(
+        self.limiter = RateLimiter(
             live=self.live, subjects=QuotaSubjects(self.live), store=MemoryRateStore(), event_sink=emitted, clock=clock
         )
         misses = LookupGuard(
             penalties=None if threshold is None else PenaltyBox(threshold),
-            rates=self.gate,
+            rates=self.limiter,
             security_log=SecurityLog(clock),
             event_sink=emitted,
             clock=clock,

@@ -4,7 +4,7 @@
 -- per unit, burst, cost: "<BBBddd". ARGV[2]: the time in microseconds, or nothing: then this server's clock is asked.
 -- Returns the number of the step that refused, or 255, and the verdicts up to it: allowed, remaining, seconds until the
 -- same would be allowed, seconds until all is there: "<Bddd".
--- A budget is kept as a time in whole microseconds and the seconds owed then: the arithmetic of domain/gcra, without
+-- A budget is kept as a time in whole microseconds and the seconds owed then: the arithmetic of domain/rates, without
 -- what is lost of fractions of a second in a number of this size.
 local SAME = 1e-6
 local LOOK, NOTE = 1, 3

@@ -1,4 +1,4 @@
-"""A gate with everything that it needs, and the policies that tests give it."""
+"""A rate limiter with everything that it needs, and the policies that tests give it."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -52,13 +52,13 @@ class AskedAsByGateway(RateLimiter):
         return await super().on_request(caller, exchange, mount, method, tool)
 
 
-class Gate:
-    """A gate with its clock, its rules and what it told."""
+class LimiterDesk:
+    """A rate limiter with its clock, its rules and what it told."""
 
     def __init__(self, *policies: RatePolicy, **changes: Any) -> None:
         self.clock, self.emitted = ManualClock(), RecordedEvents()
         self.live: RuntimeConfig = live(rates=RatePolicies(policies), **changes)
-        self.gate = AskedAsByGateway(
+        self.limiter = AskedAsByGateway(
             live=self.live,
             subjects=QuotaSubjects(self.live),
             store=MemoryRateStore(),
@@ -69,7 +69,7 @@ class Gate:
     async def asks(self, caller: AuthContext = ALICE, method: str = "tools/call", tool: str | None = None) -> bool:
         """Whether a request is let through."""
         try:
-            await self.gate.on_request(caller, HERE, "reports", method, tool)
+            await self.limiter.on_request(caller, HERE, "reports", method, tool)
         except RateLimited:
             return False
         return True
@@ -77,5 +77,5 @@ class Gate:
     async def wait(self, method: str = "tools/call") -> tuple[timedelta, str]:
         """After how long a refused request would be let in, and the policy that refuses it."""
         with pytest.raises(RateLimited) as refusal:
-            await self.gate.on_request(ALICE, HERE, "reports", method)
+            await self.limiter.on_request(ALICE, HERE, "reports", method)
         return refusal.value.retry_after, refusal.value.policy
