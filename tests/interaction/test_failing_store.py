@@ -10,7 +10,7 @@ from helpers.failing_store import FailingStore
 from helpers.scripted_upstream import Hold, ScriptedServer
 from helpers.waiting import bounded, eventually
 from helpers.whole_gateway import Environment, WholeGateway, configuration, file_store, open_store, running
-from interaction.falls import LOST, falling, leave_one_sent
+from interaction.falls import LOST, falling, leave_one_sent, one_slot
 
 EVERYTHING = {"insert", "load", "swap", "put", "find", "touch", "drop", "census", "purge", "purge_sessions"}
 DONE = {"content": [{"type": "text", "text": "done"}]}
@@ -80,18 +80,22 @@ async def test_an_ending_is_written_once_the_store_takes_it(
     assert len(server.heard("tools/call")) == 1
 
 
-async def test_a_call_whose_dispatch_cannot_be_noted_is_not_sent(
-    server: ScriptedServer, gateway: WholeGateway, store: FailingStore
-) -> None:
-    host = await gateway.greeted()
-    await host.ask("tools/list")
-    store.failing = {"swap"}
-    task = await host.start("echo")
-    await eventually(lambda: store.refused.count("swap") >= 2)
-    store.failing = set()
-    answer = await host.ask("tasks/result", {"taskId": task["taskId"]})
-    assert answer.error["data"] == {"origin": "gateway", "reason": "internal", "dispatched": False}
-    assert server.heard("tools/call") == []
+async def test_a_call_whose_dispatch_cannot_be_noted_is_not_sent(server: ScriptedServer, store: FailingStore) -> None:
+    hold = server.script["report"] = Hold()
+    config = configuration({}, upstreams={"reports": one_slot(server, "reports")})
+    async with running(config, Environment(store=store)) as gateway:  # type: ignore[arg-type]
+        host = await gateway.greeted()
+        await host.start("report")
+        task = await host.start("echo")
+        async with bounded():
+            await hold.begun.wait()
+        store.failing = {"swap"}
+        hold.release(DONE)
+        await eventually(lambda: store.refused.count("swap") >= 3)
+        store.failing = set()
+        answer = await host.ask("tasks/result", {"taskId": task["taskId"]})
+        assert answer.error["data"] == {"origin": "gateway", "reason": "internal", "dispatched": False}
+        assert len(server.heard("tools/call")) == 1
 
 
 async def test_a_cancel_reaches_the_server_though_the_runner_could_not_read_it_at_once(

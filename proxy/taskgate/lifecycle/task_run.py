@@ -10,8 +10,9 @@ asyncio task:
 
 A run has three steps. *Dispatch* waits for the permit, and marks the record as dispatched. The mark
 says that the call may have been sent. It is stored before the first byte, so that no crash can lead
-to a second sending. For a call that became a task after it was sent, the new record says it. A call
-is sent again only if its process was lost and the operator allows it.
+to a second sending. The new record has the mark of a call that need not wait, and of one that was
+sent before it became a task. A call is sent again only if its process was lost and the operator
+allows it.
 
 *Await* maps what comes of the call to the event that ends the task. *Settle* writes that event
 (`Transitions.settle`). Each run ends with a stored final state, or writes none because another
@@ -317,16 +318,19 @@ class TaskRun:
         permit stays with the caller in any case.
         """
         # A call that is sent again may have run before.
-        unsent = partial(call_ended, dispatched=record.dispatched)
+        unsent = partial(call_ended, dispatched=self._ran)
         hold, clock, transitions = self._services.hold, self._services.clock, self._services.transitions
         try:
             if not ticket.is_granted:
                 await self._wait(record, ticket)
             if self.is_shut_down:
-                if hold is not None and not record.dispatched:
+                if hold is not None and not self._ran:
                     # Another replica sends it, after its lease has lapsed.
                     raise ScopeCancelled
                 return unsent(FaultReason.SHUTDOWN, SHUT_DOWN_UNSENT)
+            if record.dispatched and not self._ran:
+                # Marked when it was created.
+                return record
             since, marked = clock.elapsed(), None
             # Usually the record is unchanged since it was created, and need not be loaded.
             if self.revision == record.revision:

@@ -9,16 +9,17 @@ it takes long. The decision may depend on what the server's catalogue says of th
 `decide` are for a call whose host did not request a task.
 
 A task begins in one of two ways: `create` stores it before its call is sent, `promote` stores it
-for a call that runs already. A call may *join* an earlier task instead: it is answered with that
-task, and is not sent itself. With an idempotency key it joins the task that the same key created.
-Without one, an identical call shortly after the first may be a retry of the host. It joins the
-first if the operator's rules allow that (`RequestCoalescer`).
+for a call that runs already. A call that need not wait is stored with the mark of its dispatch.
+A call may *join* an earlier task instead: it is answered with that task, and is not sent itself.
+With an idempotency key it joins the task that the same key created. Without one, an identical call
+shortly after the first may be a retry of the host. It joins the first if the operator's rules allow
+that (`RequestCoalescer`).
 """
 
 import asyncio
 from base64 import urlsafe_b64encode
 from collections.abc import Callable, Coroutine, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 from types import MappingProxyType
@@ -35,7 +36,7 @@ from taskgate.clock import Clock, Entropy
 from taskgate.domain.events import CancelRequested
 from taskgate.domain.limits import Cap
 from taskgate.domain.policy import OnLost, PromotionDecision, TaskSupport, task_support
-from taskgate.domain.record import Lease, OwnerKey, TaskId, TaskRecord, TaskStatus, ToolCall
+from taskgate.domain.record import Lease, OwnerKey, TaskId, TaskRecord, TaskStatus, ToolCall, evolve
 from taskgate.domain.versions import Era
 from taskgate.errors import (
     InvalidParams,
@@ -201,7 +202,7 @@ class TaskService:
         with self._runner.expecting(place):
             decision = await self._admit(place, intent)
             new = self._new_task(caller, place, intent, decision)
-            new.record = replace(new.record, dispatched=True)
+            new.record = evolve(new.record, dispatched=True)
             record = await self._once(new, partial(self._adopt, new, underway))
         if not _is_made(new, record):
             underway.close()
@@ -335,10 +336,14 @@ class TaskService:
         caller, place = new.caller, new.place
         permit = place.mount.bulkhead.acquire(caller.key, caller) if ticket is None else ticket
         if not permit.is_granted:
-            new.record = replace(new.record, status_message=queue_status(permit.ahead))
+            new.record = evolve(new.record, status_message=queue_status(permit.ahead))
+        elif self._lease is None:
+            # The call leaves right after this write, which has the mark of its dispatch too. Replicas
+            # need a write of its own: it fails if another one has the task meanwhile.
+            new.record = evolve(new.record, dispatched=True)
         record = None
         try:
-            record = await self._insert(new)
+            record = await self._insert(new, is_sent=False)
         finally:
             if ticket is None and (record is None or record.id != new.record.id):
                 permit.release()
@@ -350,16 +355,16 @@ class TaskService:
         """Store the task of `promote` and give it the running call. Returns the new record, or the
         earlier task's that `_insert` found; then the call is unchanged.
         """
-        record = await self._insert(new)
+        record = await self._insert(new, is_sent=True)
         if record.id == new.record.id:
             self._event_sink.emit(TaskDispatched(record, timedelta()))
             self._runner.adopt(record, underway, new.place)
         return record
 
-    async def _insert(self, new: _NewTask) -> TaskRecord:
+    async def _insert(self, new: _NewTask, *, is_sent: bool) -> TaskRecord:
         """Store a new record; return it, or the earlier one with its idempotency key.
 
-        Raises what `create` raises.
+        `is_sent` is whether its call was sent before. Raises what `create` raises.
         """
         record, earlier = new.record, None
         while earlier is None:
@@ -368,7 +373,7 @@ class TaskService:
             except (StoreUnavailable, asyncio.CancelledError):
                 # It may be stored all the same: end it in the background, because its caller gets
                 # an error.
-                self._runner.disown(record.owner, record.id, dispatched=record.dispatched)
+                self._runner.disown(record.owner, record.id, dispatched=is_sent)
                 raise
             except (TooManyTasks, TooManyBytes) as refusal:
                 cap = "tasks" if isinstance(refusal, TooManyTasks) else "bytes"

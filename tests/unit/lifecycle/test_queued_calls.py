@@ -30,6 +30,14 @@ async def test_a_call_leaves_when_it_is_its_turn_and_has_the_slot_until_it_is_ov
     await eventually(lambda: house.bulkhead.in_use == 0)
 
 
+async def test_a_call_that_was_stored_as_dispatched_is_sent_without_another_write(house: House) -> None:
+    record = await house.start(dispatched=True)
+    await eventually(lambda: house.server.called)
+    assert (await house.now(record)).revision == record.revision
+    house.server.answer.set_result("{}")
+    assert (await house.ended(record)).status is TaskStatus.COMPLETED
+
+
 async def test_its_place_is_told_while_it_waits(house: House, slot: Permit) -> None:
     first, second = await house.start(), await house.start()
     assert (await house.now(second)).status_message == "Queued (1 ahead)"
@@ -87,6 +95,12 @@ async def test_one_that_begins_to_wait_after_the_shutdown_ends_unsent_too(house:
     await house.runner.stop()
     record = await house.start()
     assert fault(await house.ended(record))["data"]["reason"] == "shutdown"
+
+
+async def test_one_that_was_stored_as_dispatched_and_not_sent_before_the_shutdown_says_so(house: House) -> None:
+    await house.runner.stop()
+    data = fault(await house.ended(await house.start(dispatched=True)))["data"]
+    assert (data["reason"], data["dispatched"], house.server.called) == ("shutdown", False, [])
 
 
 async def test_a_drain_waits_for_no_task_whose_session_could_not_be_kept_open(house: House) -> None:

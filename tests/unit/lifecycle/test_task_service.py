@@ -40,21 +40,21 @@ MINE, BEFORE = OwnerKey("me", "reports"), OwnerKey("me before", "reports")
 class House:
     """A service over a store in memory, a server with one slot and room for one more, and what its runner was told."""
 
-    def __init__(self, store: HoldingStore) -> None:
+    def __init__(self, store: HoldingStore, lease: timedelta | None = None) -> None:
         self.store, self.clock, self.emitted = store, ManualClock(), RecordedEvents()
         self.live = live(policy=self.policy(), caps=Caps(tasks_per_context=2))
         settings = BulkheadSettings(concurrency=1, queue=1, max_wait=timedelta(seconds=60))
         self.bulkhead = Bulkhead("reports", settings, event_sink=RecordedEvents())
         self.started: list[tuple[TaskRecord, Permit]] = []
         self.adopted: list[TaskRecord] = []
-        self.disowned: list[str] = []
+        self.disowned: list[tuple[str, bool]] = []
         self.joining = RequestCoalescer(store=store, event_sink=self.emitted, clock=self.clock)  # type: ignore[arg-type]
         runner = SimpleNamespace(
             holder="p",
             expecting=lambda place: nullcontext(),
             start=lambda record, place, caller, ticket: self.started.append((record, ticket)),
             adopt=lambda record, underway, place: self.adopted.append(record),
-            disown=lambda owner, task, dispatched: self.disowned.append(task),
+            disown=lambda owner, task, dispatched: self.disowned.append((task, dispatched)),
         )
         self.tasks = TaskService(
             store=store,  # type: ignore[arg-type]
@@ -68,6 +68,7 @@ class House:
             event_sink=self.emitted,
             clock=self.clock,
             entropy=SeededEntropy(),
+            lease=lease,
         )
         self.place: Any = SimpleNamespace(
             mount=SimpleNamespace(name="reports", bulkhead=self.bulkhead),
@@ -117,6 +118,17 @@ async def test_a_task_takes_a_turn_and_says_how_many_are_before_it(house: House)
     assert (first.status_message, second.status_message) == (None, "Queued (0 ahead)")
     kept = await house.store.load(MINE, second.id, now=house.clock.now())
     assert kept.status_message == "Queued (0 ahead)"
+
+
+async def test_a_task_whose_turn_it_is_is_stored_with_the_mark_of_its_dispatch(house: House) -> None:
+    first, queued = await house.create(), await house.create()
+    assert (first.dispatched, queued.dispatched) == (True, False)
+
+
+async def test_where_replicas_share_the_store_the_mark_is_a_write_of_its_own() -> None:
+    house = House(HoldingStore(await open_store("memory", None)), lease=timedelta(seconds=30))
+    assert not (await house.create()).dispatched
+    await house.joining.close()
 
 
 async def test_where_nobody_may_wait_any_more_nothing_is_kept(house: House) -> None:
@@ -291,7 +303,7 @@ async def test_who_stops_waiting_while_a_task_is_stored_leaves_none_that_nobody_
             await inserting.wait()
         creating.cancel()
         await asyncio.gather(creating, return_exceptions=True)
-    assert len(house.disowned) == 1
+    assert [was_sent for _, was_sent in house.disowned] == [False]
     assert (house.started, house.bulkhead.in_use) == ([], 0)
 
 
@@ -299,5 +311,5 @@ async def test_a_task_that_may_be_stored_all_the_same_is_disowned(house: House) 
     await house.store.close()
     with pytest.raises(StoreUnavailable):
         await house.create()
-    assert len(house.disowned) == 1
+    assert [was_sent for _, was_sent in house.disowned] == [False]
     assert house.bulkhead.in_use == 0

@@ -120,6 +120,9 @@ class SqliteStore:
         def on_commit(_: None) -> None:
             if repeat is not None:
                 self._pending_keys.end(repeat)
+            if record.dispatched and is_unfinished:
+                # Its call is sent now, and it is read again when that has ended.
+                self._cache(record.id, as_head(record))
             self._changes.add_committed(record)
 
         def on_failure() -> None:

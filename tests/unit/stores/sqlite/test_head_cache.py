@@ -60,6 +60,13 @@ async def test_a_task_that_does_not_change_is_read_once(polls: Polls) -> None:
     assert [await polls.poll(ended) for _ in range(3)] == [1, 0, 0]
 
 
+async def test_a_task_whose_call_leaves_at_once_is_not_read_until_it_has_ended(polls: Polls) -> None:
+    record = new_record(lease=new_lease(), dispatched=True)
+    await keep(polls.store, record)
+    assert await polls.poll(record) == 0
+    assert await polls.store.load(OWNER, record.id, now=EPOCH) == as_head(record)
+
+
 async def test_a_task_that_moves_on_is_not_read_at_all(polls: Polls) -> None:
     record = new_record(lease=new_lease())
     await keep(polls.store, record)
