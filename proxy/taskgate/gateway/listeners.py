@@ -112,6 +112,10 @@ class HostListener(UnsavedCallListener):
             feed.send_now(self.dialect.progress(self.token, self._last_progress, "Still running"))
         self._has_sent = False
 
+    def more_follows(self) -> None:
+        if self.exchange.is_streaming:
+            self.exchange.stream().more_follows()
+
     def on_notification(self, notification: Notification) -> None:
         """Drop it: nothing was sent to the server yet."""
 
@@ -290,6 +294,10 @@ class InflightCall:
             self._call.add_done_callback(partial(self._on_end, session, permit))
 
     # --- called by the server's session -------------------------------------------------------------------------------
+
+    def more_follows(self) -> None:
+        if self._listener is not None:
+            self._listener.more_follows()
 
     def on_notification(self, notification: Notification) -> None:
         """Pass a notification to the listener. Without one it is dropped.

@@ -134,6 +134,9 @@ class TaskListener:
         self.principal: Principal | None = None
         """The caller who answered last, set by `Runner.answers`; the server gets answers as from them."""
 
+    def more_follows(self) -> None:
+        """Ignore it: what becomes of a task is stored at once."""
+
     def on_notification(self, notification: Notification) -> None:
         if self._closed:
             return

@@ -63,6 +63,9 @@ _CHUNKED_STREAM: Final = CIMultiDict({**_STREAM, hdrs.TRANSFER_ENCODING: "chunke
 _LONG_PIECE: Final = 256 * 1024
 """Bytes of an event that are written at once; a longer one is written in pieces."""
 
+_JOINED: Final = 64 * 1024
+"""Bytes up to which events that wait are written at once."""
+
 _log = logging.getLogger("taskgate.listener")
 
 
@@ -422,7 +425,7 @@ class HostExchange:
         try:
             answer.begin()
             while not sse_connection.is_drained:
-                piece = await sse_connection.receive(self._terms.silence)
+                piece = await sse_connection.receive(self._terms.silence, _JOINED)
                 if piece is not None:
                     await answer.write(piece)
                 elif not sse_connection.is_closed:

@@ -90,6 +90,11 @@ class EventStream:
         connection = self.connection
         return connection.wait_writable() if connection is not None and connection.is_congested else None
 
+    def more_follows(self) -> None:
+        """Expect another message right after the next one: the host gets both in one write."""
+        if self.connection is not None:
+            self.connection.more_follows = True
+
     def finish(self, last: MessageText | None) -> None:
         """End the stream for good with the message `last`, of any size, or without one."""
         if last is not None and self.connection is not None:

@@ -20,7 +20,7 @@ class SseConnection:
 
     `write_through` writes a piece directly to the socket. It is called if the queue is empty and the
     reader waits, and saves waking the reader. It must not block or raise, and returns False if the
-    piece must be queued.
+    piece must be queued. Pieces of one read of a server are queued (`more_follows`) and joined.
 
     `_size` is the queued bytes that count towards the limit, `_weight` all queued bytes.
     `_written_at` is when `write_through` last wrote a piece.
@@ -39,6 +39,7 @@ class SseConnection:
         "is_aborted",
         "is_closed",
         "is_congested",
+        "more_follows",
     )
 
     is_remote: ClassVar[bool] = False
@@ -61,6 +62,8 @@ class SseConnection:
         """Whether so much waits, counted or not, that writers should pause; see `wait_writable`."""
         self.is_aborted = False
         """Whether it ended because another connection took over the stream."""
+        self.more_follows = False
+        """Whether the next piece must be queued: another follows at once, and the reader joins them."""
 
     @property
     def is_drained(self) -> bool:
@@ -72,7 +75,9 @@ class SseConnection:
 
         The size of the piece itself does not count: a host that keeps up gets messages of any size.
         """
-        if self._reader is not None and not self._waiting and self._write_through(piece):
+        if self.more_follows:
+            self.more_follows = False
+        elif self._reader is not None and not self._waiting and self._write_through(piece):
             self._written_at = self._reader.get_loop().time()
             return True
         if self._size >= self._limit:
@@ -120,8 +125,9 @@ class SseConnection:
             self._ended = asyncio.get_running_loop().create_future()
             await self._ended
 
-    async def receive(self, timeout: float) -> bytes | None:
-        """Wait for the next piece; for the reader.
+    async def receive(self, timeout: float, joined: int = 0) -> bytes | None:
+        """Wait for the next piece; for the reader. Pieces behind it are joined to it, up to
+        `joined` bytes in all.
 
         Returns None at the end, or after `timeout` seconds in which nothing was sent, not even by
         `write_through`. Then the reader sends a keep-alive.
@@ -137,6 +143,8 @@ class SseConnection:
         if not self._waiting:
             return None
         piece, counted = self._waiting.popleft()
+        if self._waiting and joined:
+            piece, counted = self._join(piece, counted, joined - len(piece))
         self._size -= counted
         self._weight -= len(piece)
         self.is_congested = self._weight > self._limit // 4
@@ -149,6 +157,15 @@ class SseConnection:
         self._size += counted
         self._weight += len(piece)
         self.is_congested = self._weight > self._limit // 4
+
+    def _join(self, piece: bytes, counted: int, room: int) -> tuple[bytes, int]:
+        """Take further pieces off the queue, for which there is `room`, and join them."""
+        waiting, pieces = self._waiting, [piece]
+        while waiting and (room := room - len(waiting[0][0])) >= 0:
+            piece, size = waiting.popleft()
+            pieces.append(piece)
+            counted += size
+        return b"".join(pieces), counted
 
     def _release_writers(self) -> None:
         waiters, self._room_waiters = self._room_waiters, []

@@ -7,9 +7,9 @@ implements it, and `duplex` for modern requests over message channels. `session_
 credentials and the circuit breaker.
 """
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import Callable, Mapping
 from datetime import timedelta
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol, Self
 
 from taskgate.domain.events import CallFaulted, CallSucceeded
 from taskgate.domain.versions import Era, Peer
@@ -169,6 +169,19 @@ class Outgoing(NamedTuple):
     placed: Callable[[str], None] | None = None
 
 
+class Messages(Protocol):
+    """The messages of an answer, in order: an iterator, which need not be closed."""
+
+    def __aiter__(self) -> Self: ...
+
+    async def __anext__(self) -> bytes: ...
+
+    @property
+    def has_more(self) -> bool:
+        """Whether the next message is there already: it arrived with the last one."""
+        ...
+
+
 class Incoming(Protocol):
     """A server's answer whose head has arrived; the body follows. `release` must be called."""
 
@@ -202,7 +215,7 @@ class Incoming(Protocol):
         """
         ...
 
-    def messages(self) -> AsyncIterator[bytes]:
+    def messages(self) -> Messages:
         """The messages of the body: one for a JSON document, one per event for a stream. Needs no
         closing.
 

@@ -179,6 +179,13 @@ class Between(NamedTuple):
 class CallListener(Protocol):
     """The receiver of what a server sends besides the answers of a call. No method may raise or block."""
 
+    def more_follows(self) -> None:
+        """Receive the news that two messages or more have arrived together; the first comes next.
+
+        A host gets them in one write. Called before each of them but the last.
+        """
+        ...
+
     def on_notification(self, notification: Notification) -> None:
         """Receive a notification. Progress has the token that the server got, not the host's."""
         ...
@@ -258,6 +265,9 @@ class UnsavedCallListener:
     __slots__ = ()
 
     leaves = False
+
+    def more_follows(self) -> None:
+        """Ignore it: nothing is written."""
 
     def keep(self, between: Between) -> Leave | None:
         """Store nothing: the next round is sent by the process that sent this one."""

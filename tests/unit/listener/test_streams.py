@@ -77,6 +77,22 @@ async def test_messages_come_in_order_and_the_reply_is_the_last(gate: Gate) -> N
     assert streams(gate) == [StreamOpened("downstream", "response"), StreamEnded("downstream", "response"), 200, 200]
 
 
+async def test_messages_of_one_read_of_the_server_leave_in_one_chunk(gate: Gate) -> None:
+    gate.engine.script = held = Held()
+    async with gate.host() as host:
+        await host.send(post())
+        await host.head()
+        feed = held.feeds[0]
+        for number in range(2):
+            feed.more_follows()
+            feed.send(str(number))
+        feed.send("2")
+        assert await host.chunk() == event("0") + event("1") + event("2")
+        feed.send("3")
+        assert await host.chunk() == event("3")
+        held.last.set_result(HttpReply())
+
+
 async def test_a_stream_ends_without_a_last_message_where_there_is_none(gate: Gate) -> None:
     gate.engine.script = held = Held()
     async with gate.host() as host:

@@ -62,3 +62,33 @@ async def test_nothing_waits_for_a_line_that_was_cut(connection: SseConnection) 
     connection.abort()
     assert connection.is_drained
     assert not connection.is_congested
+
+
+async def test_pieces_that_come_together_are_read_as_one_and_no_more_than_fit() -> None:
+    written: list[bytes] = []
+    connection = SseConnection(write_through=lambda piece: not written.append(piece))
+    reader = asyncio.create_task(connection.receive(10, joined=25))
+    await asyncio.sleep(0)
+    assert connection.send(b"alone")
+    for _ in range(3):
+        connection.more_follows = True
+        assert connection.send(TEN)
+    assert connection.send(b"end")
+    async with bounded():
+        assert [await reader, await connection.receive(10, joined=25)] == [TEN * 2, TEN + b"end"]
+        again = asyncio.create_task(connection.receive(10, joined=25))
+        await asyncio.sleep(0)
+        # The news is about one piece: the last one of the read came as one that others had waited before.
+        assert connection.send(b"alone")
+        again.cancel()
+    assert written == [b"alone", b"alone"]
+
+
+async def test_a_piece_that_no_other_follows_after_all_waits_for_no_other() -> None:
+    connection = SseConnection(write_through=lambda _: True)
+    reader = asyncio.create_task(connection.receive(10, joined=25))
+    await asyncio.sleep(0)
+    connection.more_follows = True
+    assert connection.send(TEN)
+    async with bounded():
+        assert await reader == TEN

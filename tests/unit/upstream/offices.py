@@ -33,6 +33,9 @@ class Deaf:
     def met(self, _: object) -> None:
         pass
 
+    def more_follows(self) -> None:
+        pass
+
     def on_notification(self, _: object) -> None:
         pass
 

@@ -189,6 +189,10 @@ class PendingRequest:
         """The next message, which is not taken; None if none is there."""
         return self._ready[0] if self._ready else None
 
+    @property
+    def has_more(self) -> bool:
+        return bool(self._ready)
+
     async def document(self) -> bytes | None:
         return await anext(self, None)
 

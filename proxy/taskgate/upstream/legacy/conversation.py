@@ -14,7 +14,7 @@ its GET stream.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
@@ -41,7 +41,7 @@ from taskgate.protocol.vocabulary import NOTE_TOOLS_CHANGED, SESSION_HEADER, VER
 from taskgate.system.cancel_scope import ScopeCancelled
 from taskgate.system.offload import LARGE
 from taskgate.upstream import failures
-from taskgate.upstream.base import POSTED, Incoming, Outgoing
+from taskgate.upstream.base import POSTED, Incoming, Messages, Outgoing
 from taskgate.upstream.calls import CallListener, Principal, Resumed, ResumePoint, RunningCall
 from taskgate.upstream.context import UpstreamContext
 from taskgate.upstream.duplex.transport import ChannelSender
@@ -207,7 +207,7 @@ class LegacyExchanges:
         )
         return go_on(self._upstream_context.transport, reopening, place, partial(self._read, call), gone=gone)
 
-    def _read(self, call: RunningCall, messages: AsyncIterator[bytes]) -> Coroutine[Any, Any, Response | None]:
+    def _read(self, call: RunningCall, messages: Messages) -> Coroutine[Any, Any, Response | None]:
         return read_stream(self._upstream_context.observer, self._hear, call, messages)
 
     async def _refusal(self, call: RunningCall, incoming: Incoming) -> Response:

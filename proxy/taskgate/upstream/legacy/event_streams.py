@@ -9,7 +9,7 @@ event whenever it ends. A server that refuses it for good is not asked again.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from contextvars import Context
 from functools import partial
@@ -24,7 +24,7 @@ from taskgate.protocol.server_messages import CallResponse
 from taskgate.protocol.vocabulary import SESSION_HEADER
 from taskgate.system.offload import LARGE, in_thread
 from taskgate.upstream import failures
-from taskgate.upstream.base import Incoming, Outgoing, Transport
+from taskgate.upstream.base import Incoming, Messages, Outgoing, Transport
 from taskgate.upstream.calls import RunningCall
 from taskgate.upstream.pauses import FOR_NOW, PAUSE_FIRST, PAUSE_MOST, share
 from taskgate.upstream.settings import UpstreamObserver
@@ -114,6 +114,10 @@ class UntilSilent:
     def __aiter__(self) -> Self:
         return self
 
+    @property
+    def has_more(self) -> bool:
+        return self._messages.has_more
+
     async def __anext__(self) -> bytes:
         while True:
             begun = self._incoming.unfinished
@@ -133,7 +137,7 @@ async def go_on(
     transport: Transport,
     outgoing: Outgoing,
     place: EventPosition,
-    read: Callable[[AsyncIterator[bytes]], Awaitable[_Found | None]],
+    read: Callable[[Messages], Awaitable[_Found | None]],
     *,
     gone: Callable[[], UpstreamFailed] = failures.broke_off,
 ) -> _Found:
@@ -197,7 +201,7 @@ async def read_stream(
     observer: UpstreamObserver,
     hear: Callable[[bytes, RunningCall], Awaitable[Response | None]],
     call: RunningCall,
-    messages: AsyncIterator[bytes],
+    messages: Messages,
 ) -> Response | None:
     """Return the response on a stream of the call; None if the stream ends before it.
 
@@ -206,6 +210,8 @@ async def read_stream(
     observer.stream_opened("response")
     try:
         async for message in messages:
+            if messages.has_more and call.listener is not None:
+                call.listener.more_follows()
             response = await hear(message, call)
             if response is not None and response.id == call.id:
                 return response

@@ -154,7 +154,10 @@ class ModernExchanges:
         """Read an event stream up to the response."""
         self._upstream_context.observer.stream_opened("response")
         try:
-            async for message in incoming.messages():
+            messages = incoming.messages()
+            async for message in messages:
+                if messages.has_more and call.listener is not None:
+                    call.listener.more_follows()
                 response = await self._hear(message, call)
                 if response is not None:
                     return response

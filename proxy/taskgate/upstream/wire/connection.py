@@ -356,6 +356,7 @@ class HttpIncoming:
         "_unreadable",
         "_wait",
         "_was_read",
+        "has_more",
         "session",
         "status",
         "streams",
@@ -382,6 +383,7 @@ class HttpIncoming:
         self._decoder: EventDecoder | None = None
         # Messages to deliver; None before `messages`.
         self._ready: deque[bytes] | None = None
+        self.has_more = False
         # The part of a large chunk that is decoded later.
         self._rest = b""
         # Bytes of the stream that count towards the limit.
@@ -451,7 +453,9 @@ class HttpIncoming:
             if messages and (self._fed > A_TURN or self._beside is not None):
                 messages = self._passed_on(messages)
             self._ready.extend(messages)
-        return self._ready.popleft()
+        message = self._ready.popleft()
+        self.has_more = bool(self._ready)
+        return message
 
     def answered(self, size: int) -> None:
         """Take `size` bytes off the count: an answer was among the messages of a stream that

@@ -136,6 +136,10 @@ class Ear:
         self.questions: list[ServerQuestion] = []
         self.lacks: list[Any] = []
         self.footholds: list[ResumePoint] = []
+        self.announced = 0
+
+    def more_follows(self) -> None:
+        self.announced += 1
 
     def on_notification(self, notification: Notification) -> None:
         self.notices.append(notification)

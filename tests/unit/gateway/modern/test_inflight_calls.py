@@ -72,13 +72,16 @@ async def test_a_call_keeps_its_place_open_until_it_is_over(outbound: Errand) ->
 
 async def test_what_the_server_says_is_for_the_host_that_waits_and_for_nobody_else(outbound: Errand) -> None:
     flight, ear = outbound.begin(), Ear()
+    flight.more_follows()
     flight.on_notification(noted("notifications/message"))
     assert flight.clog() is None
     flight.set_listener(ear)
+    flight.more_follows()
     flight.on_notification(noted("notifications/progress"))
     assert flight.clog() == "a wait"
     flight.set_listener(None)
     flight.on_notification(noted("notifications/message"))
+    assert ear.announced == 1
     assert [each.method for each in ear.notices] == ["notifications/progress"]
     flight.close()
 

@@ -56,6 +56,9 @@ class Ear:
     def met(self, server: ServerDescription) -> None:
         self.servers.append(server)
 
+    def more_follows(self) -> None:
+        pass
+
     def on_notification(self, notification: Notification) -> None:
         self.notices.append(notification)
 

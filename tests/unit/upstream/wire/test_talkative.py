@@ -48,6 +48,12 @@ async def read(stream: HttpIncoming) -> list[bytes]:
     return [message async for message in stream.messages()]
 
 
+async def test_a_message_says_whether_another_came_with_it() -> None:
+    messages = incoming(b"data: 1\n\ndata: 2\n\ndata: 3\n\n", ANSWER).messages()
+    assert not messages.has_more
+    assert [messages.has_more async for _ in messages] == [True, True, True, False]
+
+
 NOISES: dict[str, Callable[[int], bytes]] = {
     "comments": lambda size: b": ping\n" * (size // 7 + 1),
     "empty lines": lambda size: b"\n" * size,
