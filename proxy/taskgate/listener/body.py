@@ -13,14 +13,10 @@ from typing import Final
 from aiohttp import hdrs
 from aiohttp.http import HttpVersion11
 
-from taskgate.listener.door import BAD_REQUEST, BODY_TOO_LARGE, NO_BYTES, RequestRejected, declared_length
+from taskgate.listener.door import BODY_TOO_LARGE, NO_BYTES, RequestRejected, declared_length
 from taskgate.listener.protocol import HostRequest
 from taskgate.streams.bytes_in_flight import SMALL, BytesInFlight, IncomingBody
 
-MAX_OVERHEAD: Final = 64 * 1024
-BYTES_PER_OVERHEAD: Final = 8
-"""Bytes of chunk headers that may arrive with a body: MAX_OVERHEAD, and one more for each
-BYTES_PER_OVERHEAD bytes of the body. Chunks of 64 bytes need one for each ten."""
 _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
@@ -43,7 +39,6 @@ async def receive_rest(
     overdue = asyncio.get_running_loop().call_later(read_timeout.total_seconds(), payload.set_exception, BodyOverdue())
     pieces: list[bytes] = []
     received, counted = 0, SMALL
-    overhead = _ChunkOverhead(request)
     in_flight: IncomingBody | None = None
     try:
         if declared > SMALL:
@@ -56,9 +51,6 @@ async def receive_rest(
             received += len(piece)
             if received > max_body:
                 raise RequestRejected(BODY_TOO_LARGE)
-            # Bytes after the end belong to the next request.
-            if not payload.is_eof() and overhead.is_too_much():
-                raise RequestRejected(BAD_REQUEST)
             pieces.append(piece)
             if received > counted:
                 in_flight, counted = in_flight or budget.incoming_body(caller), received
@@ -69,23 +61,3 @@ async def receive_rest(
         if in_flight is not None:
             in_flight.close()
     return b"".join(pieces)
-
-
-class _ChunkOverhead:
-    """The bytes that arrive besides a body, for its chunk headers.
-
-    To parse a chunk costs as much time as to receive kilobytes. So many tiny chunks are refused.
-    """
-
-    __slots__ = ("_before_body", "_body", "_connection")
-
-    def __init__(self, request: HostRequest) -> None:
-        self._connection = request.connection
-        self._body = request.content
-        self._before_body = request.connection.received - request.content.total_bytes
-
-    def is_too_much(self) -> bool:
-        """Return whether more arrived than chunks of a sensible size need."""
-        connection, size = self._connection, self._body.total_bytes
-        overhead = connection.received - connection.most_unparsed - size - self._before_body
-        return overhead > MAX_OVERHEAD + size // BYTES_PER_OVERHEAD

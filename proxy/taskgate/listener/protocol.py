@@ -1,9 +1,10 @@
 """One connection of a host: `HostConnection`, an asyncio protocol on aiohttp's request parser.
 
-aiohttp's parser decides where a request ends. This class does keep-alive and pipelining, and limits
-slow and oversized peers (`patience`). It answers bytes that are not HTTP, and reports to the
-exchange under way when its host disconnects. `PublicListener` makes one for each accepted
-connection. It passes each `HostRequest` to `Endpoint`, one at a time and in order.
+aiohttp's parser reads heads and bodies, each alone: what is read is cut at their ends. This class
+does keep-alive and pipelining, and limits slow and oversized peers (`patience`). It answers bytes
+that are not HTTP, and reports to the exchange under way when its host disconnects. `PublicListener`
+makes one for each accepted connection. It passes each `HostRequest` to `Endpoint`, one at a time
+and in order.
 
 A connection ends when the host closes it, or when it is idle for too long. It also ends after an
 answer to invalid bytes, and while the listener closes (`wind_down`, `drop`). Every connection ends,
@@ -19,23 +20,31 @@ import asyncio
 import logging
 import select
 import socket
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from contextvars import Context
 from dataclasses import dataclass, field
-from functools import partial
-from typing import Any, Final, Protocol, cast
+from typing import Final, Protocol, cast
 
-from aiohttp import HttpVersion
+from aiohttp import HttpVersion, hdrs
 from aiohttp.helpers import rfc822_formatted_time
 from aiohttp.http import HttpRequestParser
-from aiohttp.http_exceptions import HttpProcessingError, LineTooLong
+from aiohttp.http_exceptions import BadHttpMessage, HttpProcessingError, LineTooLong
 from aiohttp.streams import EMPTY_PAYLOAD, StreamReader
 from multidict import CIMultiDictProxy
 
-from taskgate.listener.door import BAD_REQUEST, HEAD_TOO_LARGE, TOO_SLOW, Rejection, RememberedHead
+from taskgate.listener.chunks import ChunkFraming
+from taskgate.listener.door import (
+    BAD_REQUEST,
+    HEAD_TOO_LARGE,
+    LONGEST_LENGTH,
+    TOO_SLOW,
+    Rejection,
+    RememberedHead,
+    declared_length,
+)
 from taskgate.listener.patience import ConnectionSettings, HeadWatch, WriteWatch
 from taskgate.listener.tls import TlsWire
+from taskgate.system.arrival import Arrival
 from taskgate.system.timer_wheel import Cancel, TimerWheel
 from taskgate.telemetry.request_context import no_request
 
@@ -54,6 +63,9 @@ _READ_AHEAD: Final = 256 * 1024
 _MOST_FIELDS: Final = 100
 _MOST_WAITING: Final = 32
 """Parsed requests of a connection that wait for their turn; then nothing more is read."""
+_HEAD_END: Final = b"\r\n\r\n"
+_LINE_END: Final = b"\r\n"
+_UNKNOWN: Final = -1
 _LINGER: Final = 1.0
 """Seconds in which a rejected peer may finish sending. An immediate close would reset the
 connection and lose the answer."""
@@ -139,7 +151,7 @@ class ConnectionTerms:
     - `answer` is called for each request. `answer_garbage` is called for bytes that are no request,
       and sends their answer, the last one.
     - `heads` and `idles` have the timers for heads and for idle connections.
-    - `woken` is a future that has a result (`_Arrival`).
+    - `woken` is a future that has a result (`Arrival`).
     - `open` are the connections, from the moment that they can be lost until they are.
     - `tasks` has the task of each connection, also while its host has disconnected and the request
       is still being answered.
@@ -169,7 +181,6 @@ class HostConnection(asyncio.Protocol):
     - `exchange` is the one that the gateway works on, set by `Endpoint`; None between requests.
     - `heads` are those of admitted requests, the oldest first, which `Endpoint` remembers.
     - `long_heads`: a head may be too large, so that `Endpoint` measures each. Never unset.
-    - `received` is the number of bytes that have arrived, for `receive_rest`.
     - `writing_paused`: the host reads too slowly, so that who writes should `drain`.
     - `lost` is done when the connection is gone.
 
@@ -179,20 +190,26 @@ class HostConnection(asyncio.Protocol):
     - `_is_idle`: no request waits or is being answered. `_was_used`: the task was started.
     - `_is_ending`: no further request is answered. `_deaf`: what arrives is dropped.
     - `_latest_body` is the body of the request that was parsed last, complete or not.
-    - `_bytes_since_head` is the most bytes that the next head can have so far.
+    - `_body_left` are its bytes that are to come, or _UNKNOWN while `_chunks` looks for its end.
+    - `_head_tail` are the last bytes of a head that is not complete.
     - `_reading_paused`, `_is_queue_full`: why the transport does not read.
+    - `_bytes_waiting` have arrived while requests wait. `_unparsed` are the last of them if they are
+      too many, or too many requests.
     - `_promises` is the number of keep-alive promises that hold (`keep_promise`).
     - `_write_watch` is made when the host first reads too slowly.
     """
 
     __slots__ = (
         "_arrival",
-        "_bytes_since_head",
+        "_body_left",
+        "_bytes_waiting",
         "_cancel_idle",
+        "_chunks",
         "_connected_at",
         "_deaf",
         "_drain_waiter",
         "_head",
+        "_head_tail",
         "_idle_seconds",
         "_idle_until",
         "_is_ending",
@@ -200,10 +217,12 @@ class HostConnection(asyncio.Protocol):
         "_is_queue_full",
         "_latest_body",
         "_loop",
+        "_max_header",
         "_parser",
         "_promises",
         "_reading_paused",
         "_terms",
+        "_unparsed",
         "_waiting",
         "_was_used",
         "_write_watch",
@@ -213,7 +232,6 @@ class HostConnection(asyncio.Protocol):
         "leaving",
         "long_heads",
         "lost",
-        "received",
         "remote",
         "request",
         "transport",
@@ -226,23 +244,11 @@ class HostConnection(asyncio.Protocol):
     def __init__(self, terms: ConnectionTerms) -> None:
         self._terms = terms
         self._loop = loop = asyncio.get_running_loop()
-        max_header = terms.bounds.max_header
-        # None after the connection is lost: it refers back to this object.
-        self._parser: HttpRequestParser | None = HttpRequestParser(
-            self,  # type: ignore[arg-type]
-            loop,
-            _READ_AHEAD,
-            max_line_size=max_header,
-            max_field_size=max_header,
-            max_headers=_MOST_FIELDS,
-            payload_exception=BrokenBody,
-            auto_decompress=False,
-            # One more: the parser counts a request twice whose body came after its head.
-            max_msg_queue_size=_MOST_WAITING + 1,
-        )
+        self._max_header = terms.bounds.max_header
+        self._parser = self._new_parser()
         # Few wait, and most often none: an empty list is a tenth of an empty deque.
         self._waiting: list[HostRequest | Rejection] = []
-        self._arrival = _Arrival(loop, terms.woken)
+        self._arrival = Arrival(loop, terms.woken)
         self.request: HostRequest | None = None
         self._is_idle = True
         self._was_used = self._is_ending = self._deaf = False
@@ -254,13 +260,27 @@ class HostConnection(asyncio.Protocol):
         self._cancel_idle: Cancel | None = None
         self._drain_waiter: asyncio.Future[None] | None = None
         self._promises = 0
-        self._bytes_since_head = 0
+        self._head_tail = self._unparsed = b""
+        self._bytes_waiting = self._body_left = 0
+        self._chunks: ChunkFraming | None = None
         self._write_watch: WriteWatch | None = None
         self.closing = self.leaving = self.long_heads = False
         self.exchange: Departing | None = None
         self.heads: list[RememberedHead] = []
-        self.received = 0
         self.lost: asyncio.Future[None] = loop.create_future()
+
+    def _new_parser(self) -> HttpRequestParser:
+        """Return a parser of which the next head is the first."""
+        return HttpRequestParser(
+            self,  # type: ignore[arg-type]
+            self._loop,
+            _READ_AHEAD,
+            max_line_size=self._max_header,
+            max_field_size=self._max_header,
+            max_headers=_MOST_FIELDS,
+            payload_exception=BrokenBody,
+            auto_decompress=False,
+        )
 
     # Start and end.
 
@@ -296,7 +316,8 @@ class HostConnection(asyncio.Protocol):
         """
         self._terms.open.discard(self)
         self._deaf = self._is_ending = True
-        self._parser = None
+        # It refers back to this object.
+        del self._parser
         if self._head.timer is not None:
             self._head.stop()
         if self._cancel_idle is not None:
@@ -374,6 +395,7 @@ class HostConnection(asyncio.Protocol):
             while not self._is_ending:
                 if not waiting:
                     self._is_idle = True
+                    self._bytes_waiting = 0
                     self._idle_until = self._loop.time() + self._idle_seconds
                     if self._cancel_idle is None:
                         self._cancel_idle = self._terms.idles.call_later(self._idle_seconds, self._on_idle_timeout)
@@ -383,9 +405,7 @@ class HostConnection(asyncio.Protocol):
                 if isinstance(request, Rejection):
                     await self._terms.answer_garbage(self, request)
                     return
-                if self._parser is not None:
-                    self._parser.message_consumed()
-                if self._is_queue_full and len(waiting) <= _MOST_WAITING // 2:
+                if self._is_queue_full and not waiting:
                     self._read_on()
                 self.request = request
                 try:
@@ -426,13 +446,20 @@ class HostConnection(asyncio.Protocol):
             date = f"Date: {rfc822_formatted_time()}\r\n"
             self.transport.write(f"{_FAULT}{date}Connection: close\r\n\r\n".encode())
 
+    def _hold(self, data: bytes) -> None:
+        """Read nothing more, and parse this when no request waits."""
+        self._unparsed = data
+        self._is_queue_full = True
+        self.transport.pause_reading()
+
     def _read_on(self) -> None:
-        """Parse and read on, because few requests wait."""
-        self.data_received(b"")
-        if len(self._waiting) < _MOST_WAITING:
-            self._is_queue_full = False
-            if not self._reading_paused:
-                self.transport.resume_reading()
+        """Parse and read on, because no request waits."""
+        self._is_queue_full = False
+        self._bytes_waiting = 0
+        data, self._unparsed = self._unparsed, b""
+        self.data_received(data)
+        if not self._is_queue_full and not self._reading_paused:
+            self.transport.resume_reading()
 
     def _on_idle_timeout(self) -> None:
         """Close the connection if it is idle; wait on if a request has come meanwhile."""
@@ -446,32 +473,66 @@ class HostConnection(asyncio.Protocol):
     # Reading.
 
     def data_received(self, data: bytes) -> None:
-        """Parse what arrives, and limit a head that is not complete.
+        """Parse what arrives: a head, its body, and so on, while few requests wait.
 
-        The parser limits each line and the number of lines, but not the size of a head. This method
-        sets `long_heads` if the bytes since the head before are more than `max_header`.
+        A request behind which invalid bytes arrive is answered before them.
         """
-        parser = self._parser
-        if self._deaf or parser is None:
+        if self._deaf:
             return
-        is_between_requests = self._latest_body.is_eof()
-        self._bytes_since_head += len(data)
-        self.received += len(data)
+        waiting = self._waiting
+        was_waiting, at, size = len(waiting), 0, len(data)
         try:
-            messages, is_upgraded, _ = parser.feed_data(data)
+            while at < size:
+                if waiting and (len(waiting) >= _MOST_WAITING or self._bytes_waiting > _READ_AHEAD):
+                    self._hold(data[at:])
+                    break
+                at = self._parse_body(data, at) if self._body_left else self._parse_head(data, at)
         except HttpProcessingError as error:
             self._reject_input(HEAD_TOO_LARGE if _is_too_large(error) else BAD_REQUEST)
             return
         except Exception:  # asyncio would log the error together with the peer's bytes
             self._reject_input(BAD_REQUEST)
             return
+        if len(waiting) > was_waiting:
+            self._is_idle = False
+            if not self._was_used:
+                self._start()
+            elif asyncio.current_task(self._loop) is None:
+                self._arrival.wake_up()
+            else:
+                self._loop.call_soon(self._arrival.notify)
+        if waiting:
+            self._bytes_waiting += size
+
+    def _parse_head(self, data: bytes, at: int) -> int:
+        """Parse the bytes of one head, and return where they end.
+
+        The parser limits each line and the number of lines, but not the size of a head. This method
+        sets `long_heads` if one with the empty lines before it is larger than `max_header`.
+        """
+        watch = self._head
+        earlier = watch.size
+        # The end of a head may have begun in an earlier read.
+        end = data.find(_HEAD_END, at) + 4 if not earlier else (self._head_tail + data).find(_HEAD_END) + 4
+        if end < 4:
+            self._parse_part_of_head(data[at:])
+            return len(data)
+        if earlier:
+            end -= len(self._head_tail)
+        messages, is_upgraded, _ = self._parser.feed_data(data if end - at == len(data) else data[at:end])
         if not messages:
             # Empty lines before a request belong to none: some hosts send one after a body.
-            if is_between_requests and data.strip(b"\r\n") and not self._head.add(len(data)):
-                self._reject_input(HEAD_TOO_LARGE)
-            return
-        for head, body in messages:
-            each = HostRequest(
+            if earlier or data[at:end].strip(_LINE_END):
+                raise BadHttpMessage("a head without an end")
+            return len(data) - len(data[end:].lstrip(_LINE_END))
+        ((head, body),) = messages
+        if watch.timer is not None:
+            watch.stop()
+        if earlier + end - at > self._max_header:
+            self.long_heads = True
+        self._latest_body = body
+        self._waiting.append(
+            HostRequest(
                 head.method,
                 head.path,
                 head.version,
@@ -482,27 +543,56 @@ class HostConnection(asyncio.Protocol):
                 self,
                 self.remote,
             )
-            self._waiting.append(each)
-        self._latest_body = messages[-1][1]
-        self._is_idle = False
-        if self._head.timer is not None:
-            self._head.stop()
-        if self._bytes_since_head > self._terms.bounds.max_header:
-            self.long_heads = True
-        # The end of the message in these bytes is unknown: all of them may belong to the next head.
-        self._bytes_since_head = len(data)
+        )
         if is_upgraded:
             # What follows would be of another protocol. `Door` refuses it.
             self._deaf = True
-        if len(self._waiting) >= _MOST_WAITING and not self._is_queue_full:
-            self._is_queue_full = True
-            self.transport.pause_reading()
-        if not self._was_used:
-            self._start()
-        elif asyncio.current_task(self._loop) is None:
-            self._arrival.wake_up()
+            return len(data)
+        if head.chunked:
+            self._body_left, self._chunks = _UNKNOWN, ChunkFraming()
+        elif body is not EMPTY_PAYLOAD:
+            # The parser has checked that these are digits.
+            length = head.headers[hdrs.CONTENT_LENGTH]
+            self._body_left = int(length) if len(length) <= LONGEST_LENGTH else declared_length(length)
+        return end
+
+    def _parse_part_of_head(self, data: bytes) -> None:
+        """Parse bytes that do not end a head, and limit the size and the time of the whole."""
+        messages, _, _ = self._parser.feed_data(data)
+        if messages:
+            raise BadHttpMessage("a head without an empty line")
+        if self._head.size or data.strip(_LINE_END):
+            self._head_tail = (self._head_tail + data)[-3:] if self._head.size else data[-3:]
+            if not self._head.add(len(data)):
+                raise LineTooLong(b"", self._max_header)
+
+    def _parse_body(self, data: bytes, at: int) -> int:
+        """Parse bytes of the latest body, and return where they end. The parser must find its end
+        where this method does.
+        """
+        chunks = self._chunks
+        if chunks is not None:
+            end = chunks.find_end(data, at)
+            if chunks.is_ended:
+                self._body_left = 0
+                # All but the last byte, so that the parser cannot have found an earlier end.
+                self._parser.feed_data(data[at : end - 1])
+                if self._latest_body.is_eof():
+                    raise BadHttpMessage("a body with an earlier end")
+                at = end - 1
         else:
-            self._loop.call_soon(self._arrival.notify)
+            end = min(at + self._body_left, len(data))
+            self._body_left -= end - at
+        messages, is_upgraded, _ = self._parser.feed_data(data if end - at == len(data) else data[at:end])
+        if messages or self._latest_body.is_eof() is not (not self._body_left):
+            raise BadHttpMessage("a body without a certain end")
+        if chunks is not None and chunks.is_ended:
+            # The parser may keep a field of the trailer for the next head.
+            self._chunks, self._parser = None, self._new_parser()
+        if is_upgraded:
+            self._deaf = True
+            return len(data)
+        return end
 
     @property
     def connected(self) -> bool:
@@ -510,30 +600,21 @@ class HostConnection(asyncio.Protocol):
         return not self.lost.done()
 
     def pause_reading(self) -> None:
-        """Stop reading, because much of a body waits for its reader, which calls this."""
+        """Stop reading, because much of a body waits for its reader, which calls this.
+
+        What was read is still parsed: it takes as much memory in the parser.
+        """
         self._reading_paused = True
-        if self._parser is not None:
-            self._parser.pause_reading()
         self.transport.pause_reading()
 
     def resume_reading(self, resume_parser: bool = True) -> None:
         """Resume reading if it was paused. A reader calls this after every read."""
         if self._reading_paused:
-            # What is read from here on may belong to another request than the present one.
-            with no_request():
-                self._reading_paused = False
-                if resume_parser:
-                    self.data_received(b"")
-                if not self._reading_paused and not self._is_queue_full:
+            self._reading_paused = False
+            if not self._is_queue_full:
+                # What is read from here on may belong to another request than the present one.
+                with no_request():
                     self.transport.resume_reading()
-
-    @property
-    def most_unparsed(self) -> int:
-        """An upper bound for the bytes of `received` that the parser has not seen yet.
-
-        While reading is paused, the parser keeps the rest of the last read.
-        """
-        return MOST_READ if self._reading_paused else 0
 
     def _on_head_timeout(self) -> None:
         """Answer a head that does not complete; close a connection that sent nothing."""
@@ -603,59 +684,6 @@ class HostConnection(asyncio.Protocol):
         if self._write_watch is None:
             self._write_watch = WriteWatch(self._terms.bounds, self.transport)
         self._write_watch.begin()
-
-
-def _nothing() -> None:
-    """Continue no task, because none waits."""
-
-
-@dataclass(slots=True, eq=False)
-class _Arrival:
-    """The wait of a connection's task for its next request, over and over.
-
-    A task can wait for any object that has these attributes of a future (`asyncio.isfuture`). A
-    future for each request would cost a turn of the event loop too.
-
-    - `wake_up` continues the task at once, if it waits. Not to be called within a task.
-    - `_done` is any future that has a result: the task takes it as the end of its wait.
-    """
-
-    _loop: asyncio.AbstractEventLoop
-    _done: asyncio.Future[None]
-    wake_up: Callable[[], object] = _nothing
-    _callback: Callable[[asyncio.Future[None]], object] | None = None
-    _context: Context | None = None
-    _asyncio_future_blocking: bool = False
-
-    def notify(self) -> None:
-        """Continue the task, if it waits."""
-        if asyncio.current_task(self._loop) is None:
-            self.wake_up()
-        else:
-            # A task cannot continue within another one.
-            self._loop.call_soon(self.notify)
-
-    def __await__(self) -> Generator["_Arrival", None, None]:
-        self._asyncio_future_blocking = True
-        try:
-            yield self
-        finally:
-            self.wake_up = _nothing
-
-    # What the task calls. Its loop it reads from `_loop`.
-
-    def add_done_callback(self, callback: Callable[[asyncio.Future[None]], object], *, context: Context) -> None:
-        self._callback, self._context = callback, context
-        self.wake_up = partial(context.run, callback, self._done)
-
-    def cancel(self, msg: Any = None) -> bool:
-        if self.wake_up is _nothing or self._callback is None:
-            return False
-        self.wake_up = _nothing
-        cancelled: asyncio.Future[None] = self._loop.create_future()
-        cancelled.cancel(msg)
-        self._loop.call_soon(self._callback, cancelled, context=self._context)
-        return True
 
 
 def hang_up(wire: asyncio.Transport) -> bool:

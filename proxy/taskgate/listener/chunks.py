@@ -1,0 +1,81 @@
+"""The framing of one body in chunks: `ChunkFraming` finds the byte at which the body ends.
+
+aiohttp's parser reads the body, but keeps the last field of its trailer, and would add it to the
+next head (3.14.5). So `HostConnection` passes the parser no byte beyond the end found here, and
+parses the next head with another parser. If the two disagree about the end, the connection ends.
+
+A trailer is dropped, as RFC 9110, 6.5.1, allows: nothing reads it, and some proxies forward it. The
+parser still checks its syntax. Pure.
+"""
+
+import re
+from typing import Final
+
+from aiohttp.http_exceptions import TransferEncodingError
+
+MAX_OVERHEAD: Final = 64 * 1024
+BYTES_PER_OVERHEAD: Final = 8
+"""Bytes that may arrive besides a body, as headers of its chunks and as its trailer. They are
+MAX_OVERHEAD, and one more for each BYTES_PER_OVERHEAD bytes of the body. To parse a chunk costs as
+much time as to receive kilobytes. Chunks of 64 bytes need one for each ten."""
+_LONGEST_LINE: Final = 16 * 1024
+_SIZE: Final = re.compile(rb"([0-9A-Fa-f]{1,64})(?:;[^\r\n]*)?\r\n")
+_LINE_END: Final = b"\r\n"
+
+
+class ChunkFraming:
+    """The place in the framing of a body, from its first byte to its end.
+
+    - `is_ended`: the end was found.
+    - `_left` are the bytes of the chunk that are to come, with the line end behind it.
+    - `_line` is the part of a line that has come: of a chunk's header, or of the trailer.
+    """
+
+    __slots__ = ("_in_trailer", "_left", "_line", "_overhead", "is_ended")
+
+    def __init__(self) -> None:
+        self.is_ended = self._in_trailer = False
+        self._left = 0
+        self._line = b""
+        self._overhead = -MAX_OVERHEAD
+
+    def find_end(self, data: bytes, at: int) -> int:
+        """Return where in `data` the body ends, of which more is there from `at` on.
+
+        That is the end of `data` if the body goes on. Raises TransferEncodingError if this is no
+        chunk, or if there is too much besides the body.
+        """
+        while True:
+            if self._left >= len(data) - at:
+                self._left -= len(data) - at
+                return len(data)
+            at += self._left
+            self._left = 0
+            end = data.find(b"\n", at) + 1
+            line = self._line = self._line + data[at : end or len(data)]
+            if len(line) > _LONGEST_LINE:
+                raise TransferEncodingError("a line of a chunked body is too long")
+            if not end:
+                return len(data)
+            self._read(line)
+            self._line = b""
+            at = end
+            if self.is_ended:
+                return at
+
+    def _read(self, line: bytes) -> None:
+        """Read a whole line: the header of a chunk, or a line of the trailer."""
+        self._overhead += len(line)
+        if self._in_trailer:
+            self.is_ended = line == _LINE_END
+            if not line.endswith(_LINE_END):
+                raise TransferEncodingError("a line of a trailer without its end")
+        elif (header := _SIZE.fullmatch(line)) is None:
+            raise TransferEncodingError("a chunk without a size")
+        elif size := int(header[1], 16):
+            self._left = size + len(_LINE_END)
+            self._overhead += len(_LINE_END) - size // BYTES_PER_OVERHEAD
+        else:
+            self._in_trailer = True
+        if self._overhead > 0:
+            raise TransferEncodingError("too much besides the body")
