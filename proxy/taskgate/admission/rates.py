@@ -212,8 +212,10 @@ class RateLimiter:
             self._follow_rules()
         if not self._has_before_auth:
             return True
+        if self._near is None:
+            return False
         check = self._connections.get((exchange.address, mount)) or self._connection_check(exchange, mount)
-        if self._near is None or not self._near.permits(check, now):
+        if not self._near.permits(check, now):
             return False
         if self._local_cache is None:
             for event in check.events:
@@ -247,10 +249,12 @@ class RateLimiter:
         """
         if self._rules is not self._live.current:
             self._follow_rules()
+        if self._own is None:
+            return False
         check = self._requests.get((caller.key, mount, method, tool, exchange.address if self._has_addresses else ""))
         if check is None or check.identity is not caller.identity:
             check = self._request_check(caller, exchange, mount, method, tool)
-        if self._own is None or not self._own.permits(check, self._clock.elapsed()):
+        if not self._own.permits(check, self._clock.elapsed()):
             return False
         for event in check.events:
             self._event_sink.emit(event)
