@@ -16,11 +16,11 @@ from requirements import covers
 from taskgate.admission import rates as quotas
 from taskgate.admission.concurrency import OpenStreams
 from taskgate.admission.lookup_guard import PenaltyBox
-from taskgate.admission.rates import QuotaSubjects
+from taskgate.admission.rates import QuotaSubjects, RateLimiter
 from taskgate.admission.security_alerts import SecurityAlerts
 from taskgate.auth.context import AuthContext
 from taskgate.domain.fair_queue import FairQueue
-from taskgate.domain.rates import Demand, RateLimit, RatePolicy, RateScope
+from taskgate.domain.rates import Demand, RateLimit, RatePolicies, RatePolicy, RateScope
 from taskgate.gateway.extensions import DeniedExtensions
 from taskgate.gateway.modern import session_pool
 from taskgate.gateway.modern.session_pool import SessionPool
@@ -34,6 +34,7 @@ from taskgate.upstream.credentials.tokens import Tokens
 from unit.admission.live_rules import live
 from unit.auth.identities import identity
 from unit.gateway.modern.test_lines import Server, mount, peer
+from unit.lifecycle.asked import Asked
 from unit.lifecycle.recorded_events import RecordedEvents
 
 FEW, MANY, KEPT = 1_000, 10_000, 500
@@ -47,6 +48,30 @@ def rates(_: pytest.MonkeyPatch) -> Visit:
     store, limit = MemoryRateStore(KEPT), RateLimit(every=0.1, burst=3)
     policy = RatePolicy(name="calls", scope=RateScope.CONTEXT, limit=limit)
     return lambda n: cast("None", store.take((Demand(f"calls\ncaller {n}", limit, 1, policy),), now=n / 100))
+
+
+def checks(patch: pytest.MonkeyPatch) -> Visit:
+    patch.setattr(quotas, "_CHECKS", KEPT)
+    limit = RateLimit(every=0.1, burst=3)
+    calls = RatePolicy(name="calls", scope=RateScope.CONTEXT, limit=limit)
+    arrivals = RatePolicy(name="ip", scope=RateScope.IP, limit=limit, before_auth=True)
+    present, clock = live(rates=RatePolicies((arrivals, calls))), ManualClock()
+    limiter = RateLimiter(
+        live=present,
+        subjects=QuotaSubjects(present),
+        store=MemoryRateStore(KEPT),
+        event_sink=cast("Any", Nobody()),
+        clock=clock,
+    )
+
+    def visited(n: int) -> None:
+        clock.advance(timedelta(seconds=1))
+        host = Asked(where=f"192.0.{n // 256}.{n % 256}")
+        limiter.admits_connection(host, "reports", clock.elapsed())
+        caller = AuthContext(key=f"caller {n}", identity=identity(number=n))
+        limiter.admits(caller, host, "reports", "tools/call", f"tool {n}")
+
+    return visited
 
 
 def penalties(_: pytest.MonkeyPatch) -> Visit:
@@ -126,7 +151,7 @@ def traced_bytes() -> int:
 @pytest.mark.thorough
 @covers("T45")
 @pytest.mark.usefixtures("traced")
-@pytest.mark.parametrize("place", [rates, penalties, suspicions, standings, saturated, permits, streams])
+@pytest.mark.parametrize("place", [rates, checks, penalties, suspicions, standings, saturated, permits, streams])
 def test_callers_are_remembered_in_no_more_memory_for_ten_times_as_many(
     place: Callable[[pytest.MonkeyPatch], Visit], monkeypatch: pytest.MonkeyPatch
 ) -> None:
