@@ -17,6 +17,7 @@ cancelled, not one that was sent (H-LEG-10).
 """
 
 from collections.abc import Coroutine
+from contextlib import nullcontext
 from datetime import timedelta
 from functools import partial
 from typing import Any, Final
@@ -101,7 +102,7 @@ class Calls:
         if call.wants is Wants.TASK:
             return await self._create_task(call, request)
         # 2. The operator's rules, and what the host takes.
-        decision = await self.decide(call, request)
+        decision = self._decide_at_once(call, request) or await self._decide_by_catalogue(call, request)
         # 3. An earlier call with the same idempotency key, which has become a task. Sent without a
         # task, a repeated key would run the call a second time beside it.
         if request.idempotency_key is not None and not call.may_become_task:
@@ -121,7 +122,10 @@ class Calls:
                 features=client_features(call.peer),
             )
         # 5. A task at once, or a permit and the request to the server.
-        return await (self.create_or_send(call) if call.may_become_task else self.send(call))
+        if not call.may_become_task:
+            return await self.send(call)
+        with self._tasks.expecting(call.session):
+            return await self.create_or_send(call)
 
     async def decide(self, call: Call, request: CallTool) -> PromotionDecision:
         """Note in the call what the promotion rules of its tool allow, without a wait if possible.
@@ -129,24 +133,34 @@ class Calls:
         Returns the operator's decision. Raises TaskSupportMismatch if the tool runs only as a task,
         and the host did not ask for one, or can have none.
         """
-        session, tool = call.session, request.tool
-        decision = self._tasks.decided(session, tool)
+        return self._decide_at_once(call, request) or await self._decide_by_catalogue(call, request)
+
+    def _decide_at_once(self, call: Call, request: CallTool) -> PromotionDecision | None:
+        """As `decide`, without a wait; None if the decision needs what the server declares about the
+        tool.
+
+        A refusal needs that too, because `decided` may be too strict for some tools.
+        """
+        decision = self._tasks.decided(call.session, request.tool)
         if decision is None or (decision.mode is PromotionMode.REQUIRED and call.refuses_task_only):
-            # The decision needs what the server declares about the tool. So does a refusal,
-            # because `decided` may be too strict for some tools. Reading that may open a session.
-            work = self._tasks.decide(session, tool)
+            return None
+        if decision.mode is not PromotionMode.SYNC:
+            _allow_task(call, request, decision)
+        return decision
+
+    async def _decide_by_catalogue(self, call: Call, request: CallTool) -> PromotionDecision:
+        """As `decide`, with the server's catalogue. Reading that may open a session."""
+        work = self._tasks.decide(call.session, request.tool)
+        with self._tasks.expecting(call.session) if _can_be_task(call, request) else nullcontext():
             if call.cancellable is None:
                 decision = await self.waiter.wait_for_session(call.exchange, call.adapter.dialect, work)
             else:
                 decision = await work
-            if decision.mode is PromotionMode.REQUIRED and call.refuses_task_only:
-                self.count(call, "rejected")
-                raise TaskSupportMismatch("This tool runs only as a task")
-        # Without `stored_params` the call cannot be stored, and so cannot be a task.
-        if call.wants is Wants.EITHER and decision.mode is not PromotionMode.SYNC and request.stored_params is not None:
-            call.may_become_task, call.mode, call.grace = True, decision.mode, decision.inline_grace
-            # A host that wants progress gets it with its own token, so its call is relayed.
-            call.task_params = request.stored_params if request.progress_token is None else None
+        if decision.mode is PromotionMode.REQUIRED and call.refuses_task_only:
+            self.count(call, "rejected")
+            raise TaskSupportMismatch("This tool runs only as a task")
+        if decision.mode is not PromotionMode.SYNC:
+            _allow_task(call, request, decision)
         return decision
 
     async def create_or_send(self, call: Call) -> HttpReply:
@@ -376,6 +390,19 @@ class Calls:
         return await call.adapter.answer(call, response, {})
 
 
+def _can_be_task(call: Call, request: CallTool) -> bool:
+    """Return whether the host takes a task, and the call can be stored."""
+    return call.wants is Wants.EITHER and request.stored_params is not None
+
+
+def _allow_task(call: Call, request: CallTool, decision: PromotionDecision) -> None:
+    """Note that the operator's rules allow a task, unless the host or the call does not."""
+    if _can_be_task(call, request):
+        call.may_become_task, call.mode, call.grace = True, decision.mode, decision.inline_grace
+        # A host that wants progress gets it with its own token, so its call is relayed.
+        call.task_params = request.stored_params if request.progress_token is None else None
+
+
 def _cancel_while_queued(exchange: Exchange, scope: CancelScope, permit: Permit) -> None:
     """Cancel a call if its host disconnects while it still waits for its permit."""
     exchange.on_disconnect(lambda: None if permit.is_granted else scope.cancel())
@@ -383,9 +410,11 @@ def _cancel_while_queued(exchange: Exchange, scope: CancelScope, permit: Permit)
 
 def _send(call: Call, listener: CallListener) -> Coroutine[Any, Any, Response]:
     """Send the request, and return the server's response. Raises what `UpstreamSession.call` raises."""
-    principal = principal_of(call.caller)
+    session = call.session
+    # Another request may have brought a newer token while this one waited.
+    principal = session.principal if session.caller is call.caller else principal_of(call.caller)
     sent = UpstreamCall(call.method, call.params, call.tool, principal, call.log_level, call.repeated)
     if call.may_become_task and call.task_params is not None:
         # A task reports progress: the server is asked for it though the host gave no token.
         sent.params, sent.as_task = Params(call.task_params), True
-    return call.session.upstream.call(sent, listener)
+    return session.upstream.call(sent, listener)

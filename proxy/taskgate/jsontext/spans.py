@@ -239,6 +239,21 @@ def elements(text: RawJson, shape: Shape, limit: int | None = None) -> list[Memb
     return found
 
 
+def span_with_comma(found: Members, member: Member) -> tuple[int, int]:
+    """The place of a member of an object together with the comma that goes when the member goes.
+
+    That is the comma before it; the one after it if it is the first.
+    """
+    start, end, before = member.key_at, member.end, None
+    for each in found.values():
+        if before is member:
+            return start, each.key_at
+        if each is member and before is not None:
+            return before.end, end
+        before = each
+    return start, end
+
+
 def count_members(found: Members) -> int:
     """The number of walked members of an object, at every depth: the work that reading it took."""
     return len(found) + sum([count_members(each.members) for each in found.values() if each.members])

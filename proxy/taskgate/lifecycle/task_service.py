@@ -19,6 +19,7 @@ that (`RequestCoalescer`).
 import asyncio
 from base64 import urlsafe_b64encode
 from collections.abc import Callable, Coroutine, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
@@ -152,6 +153,10 @@ class TaskService:
         if listed is None and has_to_be_listed:
             raise InvalidParams("Unknown tool")
         return self._live.current.policy.decide(place.mount.name, tool, None if listed is None else listed.hints)
+
+    def expecting(self, place: CallSite) -> AbstractContextManager[None]:
+        """Return the `with` block of a request whose call may become a task (`Runner.expecting`)."""
+        return self._runner.expecting(place)
 
     async def create(
         self, caller: AuthContext, place: CallSite, intent: CallTool, *, ticket: Permit | None = None

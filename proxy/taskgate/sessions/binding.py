@@ -9,11 +9,12 @@ became a task is an `OngoingCall`: the gateway made it, and `Runner.adopt` takes
 from typing import Any, Final, Protocol
 
 from taskgate.admission.mounts import Mount
+from taskgate.auth.context import AuthContext
 from taskgate.domain.record import OwnerKey
 from taskgate.domain.versions import Peer
 from taskgate.protocol.messages import Response
 from taskgate.upstream.base import UpstreamSession
-from taskgate.upstream.calls import CallListener
+from taskgate.upstream.calls import CallListener, Principal
 
 _FEATURES: Final = ("elicitation", "roots", "sampling")
 
@@ -35,6 +36,16 @@ class CallSite(Protocol):
 
     @property
     def upstream(self) -> UpstreamSession: ...
+
+    @property
+    def caller(self) -> AuthContext:
+        """The caller of the newest request: always the same caller, with the newest token."""
+        ...
+
+    @property
+    def principal(self) -> Principal:
+        """The principal of that caller."""
+        ...
 
     @property
     def host_session(self) -> str | None: ...

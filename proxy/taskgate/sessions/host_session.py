@@ -79,7 +79,7 @@ class HostSession(UnsavedCallListener):
         self.peer = peer
         self.client = client_of(peer.info)
         self.mount = mount
-        self.caller = caller
+        self.set_caller(caller)
         self.upstream: UpstreamSession = mount.upstream.session(self, self._principal, peer)
         self.calls: dict[CancelScope, RequestId] = {}
         self.streams: dict[EventStream, AuthContext] = {}
@@ -110,6 +110,10 @@ class HostSession(UnsavedCallListener):
     def __exit__(self, *_: object) -> None:
         self._users -= 1
         self.last_used = self._clock.elapsed()
+
+    def set_caller(self, caller: AuthContext) -> None:
+        """Set the caller of the newest request, and its principal."""
+        self.caller, self.principal = caller, principal_of(caller)
 
     @property
     def host_session(self) -> str:
@@ -223,7 +227,7 @@ class HostSession(UnsavedCallListener):
         pass
 
     def _principal(self) -> Principal:
-        return principal_of(self.caller)
+        return self.principal
 
 
 def _resumable(host_session: HostSession, services: SessionServices) -> ResumableStreams | None:

@@ -129,7 +129,8 @@ class HostSessions:
             context, place = host_session.owner
             is_own = place == mount.name and context in (caller.key, caller.previous_key)
             if is_own and (self._bus is None or await self._is_alive(host_session)):
-                host_session.caller = caller
+                if host_session.caller is not caller:
+                    host_session.set_caller(caller)
                 self._loaded.move_to_end(id)
                 return host_session
         # A foreign session in memory is looked up in the store too, so that the answer takes as
@@ -157,7 +158,7 @@ class HostSessions:
             self._make_room()
             if self._bus is not None:
                 self._bus.send(SessionRevived(record.id))
-        host_session.caller = caller
+        host_session.set_caller(caller)
         return host_session
 
     async def _is_alive(self, host_session: HostSession) -> bool:

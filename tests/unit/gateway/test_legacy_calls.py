@@ -11,6 +11,7 @@ import pytest
 from helpers.records import new_peer
 from helpers.waiting import bounded
 from requirements import covers
+from taskgate.admission.callers import principal_of
 from taskgate.auth.context import ANONYMOUS
 from taskgate.errors import CutOff
 from taskgate.gateway.calls import Calls
@@ -58,7 +59,9 @@ def new_calls() -> Calls:
 async def test_a_call_that_begins_after_the_others_were_given_up_is_cut_off_too() -> None:
     calls, exchange, dialect = new_calls(), Talk(), LegacyDownstream("1")
     server = Silent()
-    host_session: Any = SimpleNamespace(upstream=server, calls={}, peer=new_peer())
+    host_session: Any = SimpleNamespace(
+        upstream=server, calls={}, peer=new_peer(), caller=ANONYMOUS, principal=principal_of(ANONYMOUS)
+    )
     calls.stop()
     async with bounded():
         with pytest.raises(CutOff):

@@ -9,6 +9,7 @@ elsewhere: calls by `Calls`, tasks by `TaskRequests`.
 
 import json
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
@@ -129,12 +130,13 @@ class ModernAdapter:
             return HttpReply(status=202)
         session = self._services.pool.take(request.mount, caller, meta.peer)
         asked = intent.request if isinstance(intent, Retry) else intent
-        # A shutdown that waits for tasks also waits for a call that may become one.
-        may_become_task = isinstance(asked, CallTool) and asked.stored_params is not None
-        with self._services.runner.expecting(session) if may_become_task else session:
+        with session:
             if request.tool is not None:
                 # The headers that mirror arguments; only the server's catalogue names them.
-                listed = session.upstream.listed(request.tool) or await self._look_up(exchange, session, request.tool)
+                listed = session.upstream.listed(request.tool)
+                if listed is None:
+                    with self._expecting(session, asked):
+                        listed = await self._look_up(exchange, session, request.tool)
                 if listed is not None and listed.header_paths:
                     self._check_params(request, meta, request.tool, listed)
             match intent:
@@ -142,7 +144,8 @@ class ModernAdapter:
                     reply = await self._calls.answer(self.new_call(exchange, caller, session, meta, intent))
                 case Retry():
                     call = self.new_call(exchange, caller, session, meta, intent.request)
-                    reply = await self._services.retries.answer(call, meta, intent)
+                    with self._expecting(session, asked):
+                        reply = await self._services.retries.answer(call, meta, intent)
                 case Discover():
                     return await self._discover(exchange, session, meta, intent)
                 case Listen():
@@ -155,6 +158,14 @@ class ModernAdapter:
             assert isinstance(reply.body, str), "the error of a request is never a stored one"
             reply.status = modern_status(json.loads(reply.body)["error"]["code"])
         return reply
+
+    def _expecting(self, session: SharedSession, asked: object) -> AbstractContextManager[object]:
+        """Return the block of a request that waits before it is known whether it becomes a task.
+
+        A shutdown that waits for tasks also waits for a call that may become one.
+        """
+        may_become_task = isinstance(asked, CallTool) and asked.stored_params is not None
+        return self._services.runner.expecting(session) if may_become_task else nullcontext()
 
     def listed_tool(self, request: DecodedMessage) -> str | None:
         """Return None: before a session is chosen, it is unknown what its server lists."""

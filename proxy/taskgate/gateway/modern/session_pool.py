@@ -67,7 +67,7 @@ class SharedSession(UnsavedCallListener):
         self.peer = peer
         self.may_be_asked = bool(client_features(peer))
         """Whether the host declares that it can be asked something."""
-        self.caller = caller
+        self.set_caller(caller)
         self.upstream: UpstreamSession = mount.upstream.session(self, self._principal, peer)
         self.info = mount.info
         """The serverInfo of results; None leaves the server's own in place."""
@@ -84,6 +84,10 @@ class SharedSession(UnsavedCallListener):
     def __exit__(self, *_: object) -> None:
         self._uses -= 1
         self.seen = self._clock.elapsed()
+
+    def set_caller(self, caller: AuthContext) -> None:
+        """Set the caller of the newest request, and its principal."""
+        self.caller, self.principal = caller, principal_of(caller)
 
     @property
     def busy(self) -> bool:
@@ -144,7 +148,7 @@ class SharedSession(UnsavedCallListener):
         """Ignore it: no request could lack the capability."""
 
     def _principal(self) -> Principal:
-        return principal_of(self.caller)
+        return self.principal
 
 
 class SessionPool:
@@ -197,7 +201,8 @@ class SessionPool:
             self._make_room(sessions)
             self._denied.of_host(mount, peer)
         sessions[kind] = session
-        session.caller = caller
+        if session.caller is not caller:
+            session.set_caller(caller)
         return session
 
     def sweep(self) -> None:

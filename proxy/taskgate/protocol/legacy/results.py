@@ -23,7 +23,7 @@ from taskgate.domain.versions import Revision
 from taskgate.errors import MalformedMessage
 from taskgate.jsontext.edits import Edits, dump, insertion, removals, splice
 from taskgate.jsontext.large import LargeJson, MessageText
-from taskgate.jsontext.spans import Member, Members, RawJson, Shape, elements, members, skip_space
+from taskgate.jsontext.spans import Member, Members, RawJson, Shape, elements, members, skip_space, span_with_comma
 from taskgate.protocol import vocabulary as names
 from taskgate.protocol.discovery import hints_of
 from taskgate.protocol.extensions import Extension
@@ -40,6 +40,8 @@ WITHOUT_TASK: Final = ObjectEdit(meta_drop=(names.RELATED_TASK, names.SUBSCRIPTI
 With `keeps_hop`, the other keys of one hop stay, as both sides are of one era.
 """
 _WITHOUT_MODERN_MEMBERS: Final = ObjectEdit(drop=MODERN_MEMBERS)
+_WOULD_CHANGE: Final = ("_meta", "ttlMs", "cacheScope")
+"""Members of a result that change beside `resultType`."""
 TextAt = Callable[[Member], RawJson]
 """The text of a member."""
 
@@ -72,8 +74,14 @@ def convert_response(id: RequestId, response: Response, crossing: EraCrossing) -
         case "prompts/get" if "messages" in found:
             messages = text[found["messages"].start : found["messages"].end]
             change = ObjectEdit(put={"messages": convert_messages(messages, crossing.host)}, drop=MODERN_MEMBERS)
-    edits = edits_for(found, response.result.start, change)
-    return splice(text, [(*response.id_span, str(id) if type(id) is int else dump(id)), *edits])
+    written, kind, (at, id_end) = str(id) if type(id) is int else dump(id), found.get("resultType"), response.id_span
+    if change is _WITHOUT_MODERN_MEMBERS and kind is not None and found.keys().isdisjoint(_WOULD_CHANGE):
+        # The common case: the type of the result goes, and nothing else.
+        start, end = span_with_comma(found, kind)
+        if at < start:
+            return f"{text[:at]}{written}{text[id_end:start]}{text[end:]}"
+        return f"{text[:start]}{text[end:at]}{written}{text[id_end:]}"
+    return splice(text, [(at, id_end, written), *edits_for(found, response.result.start, change)])
 
 
 def is_complete(response: Response, extension: Extension | None = None) -> bool:

@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 from taskgate.domain.versions import MODERN
 from taskgate.errors import InvalidParams, MalformedMessage
 from taskgate.jsontext.edits import dump
-from taskgate.jsontext.spans import Members, RawJson, members, skip_space
+from taskgate.jsontext.spans import Members, RawJson, members, skip_space, span_with_comma
 from taskgate.protocol import vocabulary as names
 from taskgate.protocol.extensions import ExtensionPolicy, dump_capabilities
 from taskgate.protocol.headers import NAME_PARAMS, encode_value, header_arguments, is_bare, is_plain, value_at
@@ -42,16 +42,7 @@ def prepare_params(request: Request, *, without: Collection[str] = ()) -> Params
     if meta and meta.keys() <= HOP_KEYS and "task" not in found and found.keys().isdisjoint(without):
         # The common case: nothing in `_meta` crosses, so all of it is removed, with the comma before
         # or after it. There is no progress token, as that is none of `HOP_KEYS`.
-        text, at, place = request.params_text, request.params_at, found["_meta"]
-        start, end, before = place.key_at, place.end, None
-        for each in found.values():
-            if before is place:
-                end = each.key_at
-                break
-            if each is place and before is not None:
-                start = before.end
-                break
-            before = each
+        (start, end), text, at = span_with_comma(found, found["_meta"]), request.params_text, request.params_at
         return Params(f"{text[: start - at]}{text[end - at :]}")
     return spliced_params(request, edits_for(found, request.params_at, _removal(*without)), meta.get("progressToken"))
 
