@@ -8,7 +8,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, is_dataclass
 from functools import cache
 from pathlib import Path
 from types import CodeType, FrameType
@@ -20,6 +20,8 @@ class Calls:
 
     entered: Counter[CodeType] = field(default_factory=Counter)
     builtin: int = 0
+    generated: Counter[tuple[CodeType, CodeType]] = field(default_factory=Counter)
+    """Constructors that named tuples and dataclasses generate, each with the function that called it."""
 
     @property
     def count(self) -> int:
@@ -34,6 +36,28 @@ class Calls:
                 found[f"{Path(code.co_filename).relative_to(folder)}:{code.co_qualname}"] += times
         return found
 
+    def made_values(self, package: str) -> Counter[str]:
+        """The named tuples and objects of frozen dataclasses of the package that were made, by class and maker."""
+        classes, found = _generated_constructors(package), Counter[str]()
+        for (code, maker), times in self.generated.items():
+            if code in classes:
+                place = f"{Path(maker.co_filename).stem}:{maker.co_qualname}"
+                found[f"{classes[code]} by {place}"] += times
+        return found
+
+
+def _generated_constructors(package: str) -> dict[CodeType, str]:
+    """The names of the named tuples and frozen dataclasses of a package, by the code that makes one."""
+    found: dict[CodeType, str] = {}
+    for name, module in tuple(sys.modules.items()):
+        if name.partition(".")[0] == package:
+            for each in vars(module).values():
+                if isinstance(each, type) and hasattr(each, "_fields") and issubclass(each, tuple):
+                    found[each.__new__.__code__] = each.__name__
+                elif is_dataclass(each) and isinstance(each, type) and each.__dataclass_params__.frozen:  # type: ignore[attr-defined]
+                    found[each.__init__.__code__] = each.__name__  # type: ignore[misc]
+    return found
+
 
 @contextmanager
 def counted_calls() -> Iterator[Calls]:
@@ -44,6 +68,8 @@ def counted_calls() -> Iterator[Calls]:
         if event == "call":
             if not _goes_on(frame.f_code, frame.f_lasti):
                 made.entered[frame.f_code] += 1
+                if frame.f_code.co_filename == "<string>" and frame.f_back is not None:
+                    made.generated[frame.f_code, frame.f_back.f_code] += 1
         elif event == "c_call":
             made.builtin += 1
 

@@ -14,8 +14,9 @@ changes, and for a modern server also schemas that this era has no form for.
 
 import json
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from taskgate.domain.policy import APP_ONLY, SupportOf, TaskSupport
 from taskgate.domain.record import RequestId
@@ -46,7 +47,8 @@ TextAt = Callable[[Member], RawJson]
 """The text of a member."""
 
 
-class EraCrossing(NamedTuple):
+@dataclass(slots=True)
+class EraCrossing:
     """The facts that decide how a modern server's response is converted for a legacy host.
 
     `method` is that of the request, `host` the host's revision. `extension` is that of the method,
