@@ -25,6 +25,8 @@ class CancelScope:
     drop_timer: Callable[[], object] | None = None
     """Cancels the timer that would cancel the block, if it has one. Called at the end of the block.
     """
+    loop: asyncio.AbstractEventLoop | None = None
+    """The running loop, if the user of the block has it at hand."""
     # The values before the block: a scope is made for every request, and needs no more than these.
     _task: asyncio.Task[object] | None = None
     _cancelling = 0
@@ -32,9 +34,9 @@ class CancelScope:
     _exit: asyncio.Future[None] | None = None
 
     def __enter__(self) -> Self:
-        self._task = asyncio.current_task()
-        assert self._task is not None, "a cancel scope needs a task"
-        self._cancelling = self._task.cancelling()
+        self._task = task = asyncio.current_task(self.loop)
+        assert task is not None, "a cancel scope needs a task"
+        self._cancelling = task.cancelling()
         return self
 
     def __exit__(

@@ -27,16 +27,25 @@ class TimerWheel:
         self._pending: dict[int, tuple[float, Callable[[], object]]] = {}
         self._numbers = count()
         self._handle: asyncio.TimerHandle | None = None
+        # Kept: to ask for the running loop is a system call in Python 3.11.
+        self._loop: asyncio.AbstractEventLoop | None = None
 
-    def call_later(self, seconds: float, callback: Callable[[], object]) -> Cancel:
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """Return the event loop of the thread, which must run at the first call."""
+        loop = self._loop
+        if loop is None:
+            loop = self._loop = asyncio.get_running_loop()
+        return loop
+
+    def call_later(self, seconds: float, callback: Callable[[], object], now: float | None = None) -> Cancel:
         """Call `callback` once, `seconds` from now, unless the returned function is called before.
 
-        It must not raise.
+        It must not raise. `now` is the loop time, if the caller has just read it.
         """
-        loop = asyncio.get_running_loop()
+        loop = self._loop or self.loop()
         if seconds != self._usual:
             return loop.call_later(seconds, callback).cancel
-        number, due = next(self._numbers), loop.time() + seconds
+        number, due = next(self._numbers), (loop.time() if now is None else now) + seconds
         self._pending[number] = (due, callback)
         if self._handle is None:
             # An empty context, because the tick serves other timers too.

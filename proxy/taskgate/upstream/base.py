@@ -127,7 +127,19 @@ class Upstream(Protocol):
         ...
 
 
-POSTED: Final = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
+class SameHeaders(dict[str, str]):
+    """Headers that do not change, and that many requests have: a transport may write their lines
+    once."""
+
+    __slots__ = ("lines",)
+
+    def __init__(self, headers: Mapping[str, str]) -> None:
+        super().__init__(headers)
+        self.lines: str | None = None
+        """Their lines in a request, once a transport has checked and written them."""
+
+
+POSTED: Final = SameHeaders({"Content-Type": "application/json", "Accept": "application/json, text/event-stream"})
 """The headers of every POSTed message, in either era."""
 
 

@@ -371,8 +371,10 @@ class RunningCall(CancelScope):
     is_lasting = False
     _alarms: TimerWheel | None = None
     _open_questions = 0
-    # Loop times. Equal as long as there was no progress.
-    _began_at = _progressed_at = 0.0
+    began_at = 0.0
+    """The loop time of `begin`."""
+    # Equal to it as long as there was no progress.
+    _progressed_at = 0.0
 
     def __init__(
         self,
@@ -402,10 +404,11 @@ class RunningCall(CancelScope):
     def begin(self, alarms: TimerWheel) -> None:
         """Start the timers; the block must follow, and stops them at its end."""
         self._alarms = alarms
-        self._began_at = self._progressed_at = asyncio.get_running_loop().time()
+        self.loop = loop = alarms.loop()
+        self.began_at = self._progressed_at = now = loop.time()
         # No subtraction in the usual case: it is on the way of every call.
         first = self.bounds.first
-        self.drop_timer = alarms.call_later(first - self.spent if self.spent else first, self._on_alarm)
+        self.drop_timer = alarms.call_later(first - self.spent if self.spent else first, self._on_alarm, now)
 
     def progressed(self) -> None:
         """Restart the timeout without progress: the server shows that it works on the call
@@ -426,12 +429,12 @@ class RunningCall(CancelScope):
         now = asyncio.get_running_loop().time()
         if self._open_questions:
             self._progressed_at = now
-        if self._progressed_at == self._began_at:
+        if self._progressed_at == self.began_at:
             # The first timer had the whole time.
             self.cancel()
             return
         silence_ends = self._progressed_at + self.bounds.call
-        end = min(silence_ends, self._began_at - self.spent + self.bounds.ceiling)
+        end = min(silence_ends, self.began_at - self.spent + self.bounds.ceiling)
         left = end - now
         if left > _NO_TIME:
             self.drop_timer = self._alarms.call_later(left, self._on_alarm)

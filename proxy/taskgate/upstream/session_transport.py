@@ -178,8 +178,10 @@ class SessionTransport:
         if watch is None or outgoing.only_listens or outgoing.follows:
             incoming = await send(outgoing)
         else:
-            loop, ok = asyncio.get_running_loop(), None
-            number, began = watch.begin(), loop.time()
+            ok, patience = None, outgoing.first_byte
+            number = watch.begin()
+            # Most calls have no such bound, and need no reading of the clock.
+            began = 0.0 if patience is None else asyncio.get_running_loop().time()
             try:
                 incoming = await send(outgoing)
                 ok = incoming.status not in _DOWN
@@ -189,9 +191,9 @@ class SessionTransport:
             except asyncio.CancelledError:
                 # The caller may cancel just before the transport would have timed out. That is
                 # silence of the server; an earlier cancellation shows nothing.
-                patience = outgoing.first_byte
-                if patience is not None and loop.time() - began >= patience.total_seconds() * _NEARLY:
-                    ok = False
+                if patience is not None:
+                    waited = asyncio.get_running_loop().time() - began
+                    ok = False if waited >= patience.total_seconds() * _NEARLY else None
                 raise
             finally:
                 watch.settle(number, ok)

@@ -31,7 +31,10 @@ class Bells:
     rings: list[Callable[[], object]] = field(default_factory=list)
     cancelled: int = 0
 
-    def call_later(self, span: float, ring: Callable[[], object]) -> Callable[[], None]:
+    def loop(self) -> asyncio.AbstractEventLoop:
+        return asyncio.get_running_loop()
+
+    def call_later(self, span: float, ring: Callable[[], object], now: float | None = None) -> Callable[[], None]:
         self.asked.append(span)
         self.rings.append(ring)
         return self.cancel
@@ -103,6 +106,8 @@ class Watched:
         self.call = RunningCall(1, None, bounds, spent=spent)
         self.call.cancel = self.cancel  # type: ignore[method-assign]
         self.call.begin(self.bells)  # type: ignore[arg-type]
+        # The block runs in the loop of the test.
+        self.call.loop = None
 
     def time(self) -> float:
         return self.now

@@ -196,6 +196,11 @@ class LegacyUpstream:
                 return SessionNotification(parsed)
         return None
 
+    def response_to(self, id: int, message: bytes) -> Response | None:
+        """The response to the request `id` that a message is; None if it is another message."""
+        heard = self.decode(message, None)
+        return heard.response if type(heard) is CallResponse and heard.response.id == id else None
+
     def _allows_extension(self, notification: str, host: Peer) -> bool:
         return self._extensions.allows_notification(notification, era_of(host.revision), Era.LEGACY)
 

@@ -41,7 +41,7 @@ from taskgate.protocol.vocabulary import NOTE_TOOLS_CHANGED, SESSION_HEADER, VER
 from taskgate.system.cancel_scope import ScopeCancelled
 from taskgate.system.offload import LARGE
 from taskgate.upstream import failures
-from taskgate.upstream.base import POSTED, Incoming, Messages, Outgoing
+from taskgate.upstream.base import POSTED, Incoming, Messages, Outgoing, SameHeaders
 from taskgate.upstream.calls import CallListener, Principal, Resumed, ResumePoint, RunningCall
 from taskgate.upstream.context import UpstreamContext
 from taskgate.upstream.duplex.transport import ChannelSender
@@ -84,7 +84,7 @@ class LegacyExchanges:
         self.is_open = False
         """Whether the handshake succeeded. Until then each answer may set the session id."""
         self.headers: dict[str, str] = {}
-        self._post_headers: dict[str, str] = POSTED
+        self._post_headers = POSTED
 
     @property
     def has_session(self) -> bool:
@@ -135,9 +135,13 @@ class LegacyExchanges:
                 if incoming.streams:
                     response = await self._streamed(call, incoming)
                 else:
-                    document = await incoming.document()
-                    dialect = self._upstream_context.dialect
-                    response = None if document is None else await response_in(dialect, document, call)
+                    document, dialect = await incoming.document(), self._upstream_context.dialect
+                    if document is None:
+                        response = None
+                    elif len(document) <= LARGE:
+                        response = dialect.response_to(call.id, document)
+                    else:
+                        response = await response_in(dialect, document, call)
                     if response is None:
                         raise protocol_violation("its answer matches no request of the gateway")
             answered = True
@@ -247,7 +251,7 @@ class LegacyExchanges:
 
     def _add_header(self, name: str, value: str) -> None:
         self.headers[name] = value
-        self._post_headers = POSTED | self.headers
+        self._post_headers = SameHeaders(POSTED | self.headers)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

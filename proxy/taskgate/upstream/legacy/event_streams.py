@@ -20,7 +20,6 @@ from taskgate.clock import Clock
 from taskgate.errors import UpstreamFailed, UpstreamReason
 from taskgate.protocol.legacy.upstream import LegacyUpstream
 from taskgate.protocol.messages import Response
-from taskgate.protocol.server_messages import CallResponse
 from taskgate.protocol.vocabulary import SESSION_HEADER
 from taskgate.system.offload import LARGE, in_thread
 from taskgate.upstream import failures
@@ -231,9 +230,8 @@ async def read_stream(
 
 async def response_in(dialect: LegacyUpstream, message: bytes, call: RunningCall) -> Response | None:
     """Return the response to the call that a message is; None if it is another message."""
-    decode = dialect.decode
-    heard = decode(message, None) if len(message) <= LARGE else await in_thread(partial(decode, message, None))
-    return heard.response if isinstance(heard, CallResponse) and heard.response.id == call.id else None
+    read = partial(dialect.response_to, call.id, message)
+    return read() if len(message) <= LARGE else await in_thread(read)
 
 
 class ServerStream:

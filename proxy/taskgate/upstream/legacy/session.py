@@ -191,7 +191,6 @@ class LegacySession:
         upstream_context, clock, bounds = self._upstream_context, self._clock, call.bounds
         assert bounds is not None, "a request has its timeouts before it is sent"
         began, connection = clock.elapsed(), self._connection.value
-        asked_at = asyncio.get_running_loop().time()
         # The last condition: there were cancellations, and the session may have died of one.
         if (
             connection is None
@@ -227,7 +226,7 @@ class LegacySession:
             upstream_context.observer.answered(call.method, clock.elapsed() - began, error)
         if response is None:
             # The server had ended the session before, and none of the request was sent.
-            spent += asyncio.get_running_loop().time() - asked_at
+            spent += asyncio.get_running_loop().time() - pending.began_at
             return await self._ask(call, listener, spent=spent, numbered=numbered, is_again=True)
         if response.error is not None and is_strange(pending, response):
             await self._check_era(connection)

@@ -28,10 +28,9 @@ from taskgate.upstream import failures
 from taskgate.upstream.base import POSTED, Outgoing
 from taskgate.upstream.duplex.base import ChannelListener, ChannelRequest, ChannelUnavailable, MessageChannel
 from taskgate.upstream.failures import Ours
-from taskgate.upstream.notification_limits import LeftOut
 from taskgate.upstream.settings import UpstreamSettings
-from taskgate.upstream.wire.connection import HttpIncoming
-from taskgate.upstream.wire.transport import HttpTransport, Target
+from taskgate.upstream.wire.connection import HttpIncoming, Target
+from taskgate.upstream.wire.transport import HttpTransport
 
 
 def elsewhere() -> UpstreamFailed:
@@ -138,10 +137,10 @@ class SseChannel:
         """POST a message, and wait until the server has accepted it, or refused it with a status."""
         if self._failure is not None or not self._target.done():
             raise ended(dispatched=False)
-        connection, message, _, _ = await self._origin.request(outgoing, self._target.result())
+        incoming = await self._origin.send(outgoing, self._target.result())
         # The body is ignored: the answer comes on the stream.
-        connection.release(linger=True)
-        return None if 200 <= message.code < 300 else message.code
+        incoming.release(answered=True)
+        return None if 200 <= incoming.status < 300 else incoming.status
 
     def pause(self) -> None:
         self._going.clear()
@@ -252,9 +251,7 @@ class SseChannelProvider:
     """
 
     def __init__(self, settings: UpstreamSettings, retried: Callable[[str], None] = lambda reason: None) -> None:
-        self._left_out = LeftOut(settings.name)
         self._origin = HttpTransport(settings, retried)
-        self._limit = settings.max_result
         self._within = settings.connect.total_seconds()
         self._channels: set[SseChannel] = set()
         self._closed = False
@@ -267,14 +264,14 @@ class SseChannelProvider:
             # The request needs the channel of a session that exists; a new one carries nothing to
             # listen to.
             raise failures.unreachable()
-        stream, seen_at = await self._opened(wanted.outgoing)
+        stream = await self._opened(wanted.outgoing)
         if not 200 <= stream.status < 300:
             stream.release()
             raise ChannelUnavailable(stream.status)
         if not stream.streams:
             stream.release()
             raise no_stream()
-        channel = SseChannel(self._origin, stream, partial(self._place, seen_at), self._channels.discard)
+        channel = SseChannel(self._origin, stream, partial(self._place, stream.target), self._channels.discard)
         self._channels.add(channel)
         try:
             await channel.ready(self._within)
@@ -296,19 +293,17 @@ class SseChannelProvider:
             await channel.over()
         await self._origin.close()
 
-    async def _opened(self, wanted: Outgoing) -> tuple[HttpIncoming, Target]:
-        """Return the answer to a GET for a stream, and the target that gave it. Its status may be
-        an error. `wanted` is the request that needs the channel."""
+    async def _opened(self, wanted: Outgoing) -> HttpIncoming:
+        """Return the answer to a GET for a stream. Its status may be an error. `wanted` is the
+        request that needs the channel."""
         headers = {name: value for name, value in wanted.headers.items() if name not in POSTED}
         headers["Accept"] = "text/event-stream"
         asking = Outgoing(verb="GET", headers=headers, first_byte=wanted.first_byte, checks=wanted.checks)
-        connection, message, body, target = await self._origin.request(asking, self._origin.configured)
-        try:
-            limit, left_out = self._limit, self._left_out
-            return HttpIncoming(connection, message, body, limit=limit, idle=None, left_out=left_out), target
-        except ValueError:
-            connection.drop()
-            raise no_stream() from None
+        stream = await self._origin.send(asking, self._origin.configured)
+        if not stream.has_valid_type:
+            stream.drop()
+            raise no_stream()
+        return stream
 
     def _place(self, seen_at: Target, reference: bytes) -> Target:
         """Return the target for an address that a server names, as seen at `seen_at`. Raises

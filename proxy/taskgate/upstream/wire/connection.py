@@ -1,9 +1,9 @@
 """One HTTP/1.1 connection: `Connection`, an asyncio protocol on aiohttp's response parser.
 
-It has one request at a time. `ask` sends it and returns the head of the answer; the caller reads
-the body and then calls `release`. `pool` owns the connection and is its `ConnectionObserver`;
-`Dialer` opens it. A connection is reused only if its last answer was read to the end and nothing
-else arrived. Otherwise `release` drops it.
+It has one request at a time. `ask` sends it and returns a future of the answer's head; the caller
+reads the body and then calls `release`. `pool` owns the connection and is its `ConnectionObserver`;
+`Dialer` opens it. A `Target` is one URL, and writes the head of a request. A connection is reused
+only if its last answer was read to the end and nothing else arrived. Otherwise `release` drops it.
 
 `HttpIncoming` reads an answer: `transport` and `sse` make one for each response when its head has
 arrived. The reader takes the messages, and calls `release` in any case, which gives the connection
@@ -13,6 +13,7 @@ exceptions of aiohttp stay inside.
 
 import asyncio
 import math
+import re
 from collections import deque
 from collections.abc import Callable
 from contextvars import Context
@@ -26,12 +27,13 @@ from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.http_parser import HttpResponseParser, RawResponseMessage
 from aiohttp.streams import EMPTY_PAYLOAD, StreamReader
 from multidict import istr
+from yarl import URL
 
 from taskgate.protocol.faults import protocol_violation
 from taskgate.protocol.sse import EventDecoder, EventTooLarge
 from taskgate.protocol.vocabulary import SESSION_HEADER
 from taskgate.upstream import failures
-from taskgate.upstream.base import Sendable
+from taskgate.upstream.base import Outgoing, SameHeaders, Sendable
 from taskgate.upstream.notification_limits import SAID_A_SECOND, LeftOut, NotificationBudget
 
 LINGER: Final = 0.25
@@ -51,6 +53,42 @@ FRAMING_SHARE: Final = 4
 _NOTHING: Final = memoryview(b"")
 _BODILESS: Final = frozenset({204, 304})
 _SWITCHED: Final = 101
+
+_FORBIDDEN: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
+_WITHOUT_LENGTH: Final = frozenset({"GET", "HEAD"})
+
+
+class Target:
+    """One URL within a server's origin. A user name in it is dropped. Its creation raises
+    ValueError for an invalid URL."""
+
+    __slots__ = ("_same", "url")
+
+    def __init__(self, url: URL) -> None:
+        authority, path = url.host_port_subcomponent, url.raw_path_qs
+        if not authority or " " in path or not f"{authority}{path}".isprintable():
+            raise ValueError("not an absolute URL")
+        self.url = url
+        self._same = f" {path} HTTP/1.1\r\nHost: {authority}\r\nAccept-Encoding: identity\r\nUser-Agent: taskgate\r\n"
+
+    def head(self, outgoing: Outgoing) -> bytes:
+        """Return the head of a request. Raises ValueError for control characters, which could
+        inject another request."""
+        verb, body, headers = outgoing.verb, outgoing.body, outgoing.headers
+        lines = headers.lines if type(headers) is SameHeaders else None
+        if lines is None:
+            text = "".join((verb, *map(": ".join, headers.items())))
+            # Printable text contains no forbidden character, and that test is far cheaper.
+            if not text.isprintable() and _FORBIDDEN.search(text):
+                raise ValueError("a header holds a control character")
+            lines = "".join([f"{name}: {value}\r\n" for name, value in headers.items()])
+            if type(headers) is SameHeaders:
+                headers.lines = lines
+        length = 0 if body is None else len(body)
+        if body is None and verb in _WITHOUT_LENGTH:
+            return f"{verb}{self._same}{lines}\r\n".encode(errors="ignore")
+        return f"{verb}{self._same}{lines}Content-Length: {length}\r\n\r\n".encode(errors="ignore")
+
 
 _Head = asyncio.Future[tuple[RawResponseMessage, StreamReader]]
 
@@ -83,7 +121,7 @@ class Connection(BaseProtocol):
     `keeper` is its observer, the pool.
     """
 
-    __slots__ = ("_body", "_came", "_head", "_keeper", "_lingering", "_reusable", "_unsent")
+    __slots__ = ("_body", "_came", "_head", "_keeper", "_lingering", "_reusable", "_timer", "_unsent")
 
     def __init__(self, loop: asyncio.AbstractEventLoop, keeper: ConnectionObserver) -> None:
         super().__init__(loop)
@@ -103,6 +141,8 @@ class Connection(BaseProtocol):
         # While `ask` waits for the head of the answer; then, until `release`, the body.
         self._head: _Head | None = None
         self._body: StreamReader | None = None
+        # Runs while `ask` waits, if that wait has an end.
+        self._timer: asyncio.TimerHandle | None = None
         # Runs after `release` with `linger`, until the end of the body or of the connection.
         self._lingering: asyncio.TimerHandle | None = None
         # False once the server has said that it closes the connection, or sent an answer too many.
@@ -114,37 +154,31 @@ class Connection(BaseProtocol):
 
     # --- one request --------------------------------------------------------------------------------------------------
 
-    async def ask(
-        self, head: bytes, body: bytes | None, until: float | None, call: Sendable | None = None
-    ) -> tuple[RawResponseMessage, StreamReader]:
-        """Send one request; return the head of its answer and a reader of its body.
+    def ask(self, head: bytes, body: bytes | None, until: float | None, call: Sendable | None = None) -> _Head:
+        """Send one request; return the future head of its answer, with a reader of its body.
 
         `until` is the loop time at which the wait ends. `call` is marked as sent right before
-        the first byte is written. Raises UpstreamFailed, unreachable if nothing was written. On failure or
-        cancellation the connection is dropped.
+        the first byte is written. Raises UpstreamFailed, unreachable, if nothing was written. The
+        future raises UpstreamFailed, and the connection is then dropped. A caller that waits no
+        longer must drop it.
         """
         # It can close between the moment it is made and the one at which its maker continues.
-        if self.transport is None or self.transport.is_closing():
+        transport = self.transport
+        if transport is None or transport.is_closing():
             raise failures.unreachable()
         if call is not None:
             call.sent = True
         answer: _Head = self._loop.create_future()
         self._head, self._came = answer, 0
         if body is None or len(body) <= _ONE_PIECE:
-            self.transport.write(head + (body or b""))
+            transport.write(head + (body or b""))
         else:
-            self.transport.write(head)
+            transport.write(head)
             self._unsent = memoryview(body)
             self._send_more()
-        timer = None if until is None else self._loop.call_at(until, self._expire)
-        try:
-            return await answer
-        except asyncio.CancelledError:
-            self.drop()
-            raise
-        finally:
-            if timer is not None:
-                timer.cancel()
+        if until is not None:
+            self._timer = self._loop.call_at(until, self._expire)
+        return answer
 
     def release(self, *, linger: bool = False) -> None:
         """End the reading of the answer, so that the connection can be reused.
@@ -208,6 +242,9 @@ class Connection(BaseProtocol):
     def _fail(self, failure: Exception) -> None:
         """Fail the `ask` that waits, if any."""
         answer, self._head = self._head, None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
         if answer is not None and not answer.done():
             answer.set_exception(failure)
 
@@ -243,6 +280,9 @@ class Connection(BaseProtocol):
                 self._reusable = False
                 continue
             self._head, self._body = None, body
+            if self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
             if not answer.done():
                 answer.set_result((message, EMPTY_PAYLOAD if status in _BODILESS else body))
         self._came += len(data)
@@ -333,8 +373,8 @@ class HttpIncoming:
     `limit` is the largest message in bytes. All bytes of an event stream count towards its limit,
     except answers, which its reader reports by `answered`. `idle` is the allowed silence in
     seconds. `left_out` logs messages that are dropped. `placed` is called with the newest event id,
-    after the messages before it were taken. Creating one raises ValueError if the Content-Type is
-    not valid.
+    after the messages before it were taken. `target` is what gave the answer, as its user names it.
+    `has_valid_type`: the Content-Type, if any, is valid.
     """
 
     __slots__ = (
@@ -357,9 +397,11 @@ class HttpIncoming:
         "_wait",
         "_was_read",
         "has_more",
+        "has_valid_type",
         "session",
         "status",
         "streams",
+        "target",
     )
 
     def __init__(
@@ -372,6 +414,7 @@ class HttpIncoming:
         idle: float | None,
         left_out: LeftOut,
         placed: Callable[[str], None] | None = None,
+        target: Target,
     ) -> None:
         self._connection: Connection | None = connection
         self._headers = headers = message.headers
@@ -379,33 +422,33 @@ class HttpIncoming:
         self._limit = limit
         self._idle = idle
         self._placed = placed
-        self._place: str | None = None
-        self._decoder: EventDecoder | None = None
-        # Messages to deliver; None before `messages`.
-        self._ready: deque[bytes] | None = None
         self.has_more = False
-        # The part of a large chunk that is decoded later.
-        self._rest = b""
-        # Bytes of the stream that count towards the limit.
-        self._fed = 0
-        self._beside: NotificationBudget | None = None
         self._left_out = left_out
-        # Seconds to wait before more is read.
-        self._wait = 0.0
-        # The loop times since which the bytes, and the noise, are counted.
-        self._fed_from = self._noise_from = -math.inf
+        # None before `messages`, as the messages to deliver.
+        self._decoder: EventDecoder | None = None
+        self._ready: deque[bytes] | None = None
         self._was_read = False
-        written = headers.get(hdrs.CONTENT_TYPE)
-        media_type = None if written is None else parse_content_type(written)[0]
+        self.target: Final = target
         self.status = message.code
         self.session = headers.get(_SESSION)
-        self.streams = media_type == "text/event-stream"
+        self.streams = False
+        self.has_valid_type = True
+        written, encoding = headers.get(hdrs.CONTENT_TYPE), headers.get(hdrs.CONTENT_ENCODING)
         # Why the body must not be read. That is no failure for those who need the status only.
-        self._unreadable: str | None = None
-        if not self.streams and media_type != "application/json":
-            self._unreadable = "its answer is neither JSON nor an event stream"
-        elif headers.get(hdrs.CONTENT_ENCODING, "identity").lower() != "identity":
+        self._unreadable = None if written == "application/json" else self._read_type(written)
+        if encoding is not None and self._unreadable is None and encoding.lower() != "identity":
             self._unreadable = "its answer has a content encoding that was not requested"
+
+    def _read_type(self, written: str | None) -> str | None:
+        """Take another Content-Type than that of JSON, and return why the body must not be read."""
+        try:
+            media_type = None if written is None else parse_content_type(written)[0]
+        except ValueError:
+            self.has_valid_type, media_type = False, None
+        self.streams = media_type == "text/event-stream"
+        if self.streams or media_type == "application/json":
+            return None
+        return "its answer is neither JSON nor an event stream"
 
     def messages(self, other: Callable[[bytes, bytes], None] | None = None) -> Self:
         """Begin to read the body, and return the iterator of its messages. `other` is called with
@@ -417,8 +460,19 @@ class HttpIncoming:
         if self._ready is None:
             if self._unreadable is not None:
                 raise protocol_violation(self._unreadable)
-            self._decoder = EventDecoder(self._limit, other) if self.streams else None
             self._ready = deque()
+            if self.streams:
+                self._decoder = EventDecoder(self._limit, other)
+                self._place: str | None = None
+                # The part of a large chunk that is decoded later.
+                self._rest = b""
+                # Bytes of the stream that count towards the limit.
+                self._fed = 0
+                self._beside: NotificationBudget | None = None
+                # Seconds to wait before more is read.
+                self._wait = 0.0
+                # The loop times since which the bytes, and the noise, are counted.
+                self._fed_from = self._noise_from = -math.inf
         return self
 
     def __aiter__(self) -> Self:
@@ -515,12 +569,24 @@ class HttpIncoming:
         if connection is not None:
             connection.release(linger=answered)
 
+    def drop(self) -> None:
+        """Drop the connection, whatever of the body has arrived."""
+        if self._connection is not None:
+            self._connection.drop()
+
     async def document(self) -> bytes:
         if self._unreadable is not None:
             raise protocol_violation(self._unreadable)
+        self._was_read = True
+        body = self._body
+        if body.is_eof() and body.total_bytes <= self._limit:
+            # Nearly always: all of it came with the head.
+            try:
+                return body.read_nowait()
+            except _BROKEN:
+                raise failures.broke_off() from None
         if self._limit < int(self._headers.get(hdrs.CONTENT_LENGTH, 0)):
             raise failures.too_large()
-        self._was_read = True
         pieces: list[bytes] = []
         room = self._limit
         while chunk := await self._chunk():
@@ -528,7 +594,7 @@ class HttpIncoming:
             if room < 0:
                 raise failures.too_large()
             pieces.append(chunk)
-            if self._body.at_eof():
+            if body.at_eof():
                 break
         return b"".join(pieces)
 

@@ -144,6 +144,8 @@ class Pool:
         # Set while `close` waits; done when nothing is open or being opened.
         self._empty: asyncio.Future[None] | None = None
         self._closed = False
+        # Kept: to ask for the running loop is a system call in Python 3.11.
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     def take(self) -> Connection | None:
         """Return the idle connection that was used last, which is then in use; None if there is
@@ -152,11 +154,11 @@ class Pool:
         The last one is the safest: a server closes the longest idle one first. Older ones that are
         past their time are dropped on the way.
         """
-        idle = self._idle
-        if not idle:
+        idle, loop = self._idle, self._loop
+        if not idle or loop is None:
             return None
         # The time before which one must have become idle to be too old.
-        cutoff = asyncio.get_running_loop().time() - self._reuse_within
+        cutoff = loop.time() - self._reuse_within
         while idle:
             connection, since = idle.popitem()
             transport = connection.transport
@@ -174,7 +176,7 @@ class Pool:
         """
         if self._closed:
             raise failures.let_go(dispatched=False)
-        loop = asyncio.get_running_loop()
+        self._loop = loop = asyncio.get_running_loop()
         last = loop.time() + self._connect
         # Whether the caller's time ends first: a timeout then says nothing about the server.
         hurried = until is not None and until < last
@@ -222,7 +224,7 @@ class Pool:
 
     def keep(self, connection: Connection) -> None:
         """Store the connection for the next request, for a limited time."""
-        loop = asyncio.get_running_loop()
+        self._loop = loop = self._loop or asyncio.get_running_loop()
         self._idle[connection] = loop.time()
         if self._sweeping is None:
             self._sweeping = loop.call_later(self._reuse_within, self._sweep, context=Context())

@@ -2,14 +2,12 @@
 
 `client` creates one per server. The sessions of both eras send through it (`session_transport`). Each request
 goes to the configured URL. A redirect within the server's own origin replaces it, until the server
-answers 404 at the new one. A `Target` is one URL, and writes the head of a request. The transport
-stores no cookies and reads no environment. A request is repeated only while no byte of it may have
-been sent; `Retrying` has the pauses. No address appears in a failure. `sse` makes its requests by
-`request`.
+answers 404 at the new one. The transport stores no cookies and reads no environment. A request is
+repeated only while no byte of it may have been sent; `Retrying` has the pauses. No address appears
+in a failure. `sse` sends to targets of its own.
 """
 
 import asyncio
-import re
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from itertools import count
@@ -17,7 +15,6 @@ from typing import Final
 
 from aiohttp import hdrs
 from aiohttp.http_parser import RawResponseMessage
-from aiohttp.streams import StreamReader
 from yarl import URL
 
 from taskgate.errors import UpstreamFailed, UpstreamReason
@@ -27,7 +24,7 @@ from taskgate.upstream.base import Outgoing
 from taskgate.upstream.notification_limits import LeftOut
 from taskgate.upstream.pauses import share
 from taskgate.upstream.settings import Retries, UpstreamSettings
-from taskgate.upstream.wire.connection import Connection, HttpIncoming
+from taskgate.upstream.wire.connection import HttpIncoming, Target
 from taskgate.upstream.wire.pool import Pool
 
 CONNECT: Final = "connect"
@@ -90,45 +87,9 @@ connection that may be closing must not get a call that is sent only once."""
 
 _UNMADE: Final = frozenset({UpstreamReason.UNREACHABLE.value, UpstreamReason.INTERNAL.value})
 """Reasons of failures to get a connection, by the server's fault or the gateway's."""
-_FORBIDDEN: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
-_END: Final = "\r\n"
-_WITHOUT_LENGTH: Final = frozenset({"GET", "HEAD"})
 _REDIRECTS: Final = range(300, 400)
 UNKNOWN: Final = 404
 """The status by which a server says that it does not know the URL, or the session."""
-Answer = tuple[Connection, RawResponseMessage, StreamReader, "Target"]
-"""The connection of an answer, its head, the reader of its body, and the target that gave it. The
-caller that gets it must call `release` or `drop` of the connection."""
-
-
-class Target:
-    """One URL within a server's origin. A user name in it is dropped. Its creation raises
-    ValueError for an invalid URL."""
-
-    __slots__ = ("_same", "url")
-
-    def __init__(self, url: URL) -> None:
-        authority, path = url.host_port_subcomponent, url.raw_path_qs
-        if not authority or " " in path or not f"{authority}{path}".isprintable():
-            raise ValueError("not an absolute URL")
-        self.url = url
-        self._same = f" {path} HTTP/1.1\r\nHost: {authority}\r\nAccept-Encoding: identity\r\nUser-Agent: taskgate\r\n"
-
-    def head(self, outgoing: Outgoing) -> bytes:
-        """Return the head of a request. Raises ValueError for control characters, which could
-        inject another request."""
-        verb, body = outgoing.verb, outgoing.body
-        lines = list(map(": ".join, outgoing.headers.items()))
-        text = "".join((verb, *lines))
-        # Printable text contains no forbidden character, and that test is far cheaper.
-        if not text.isprintable() and _FORBIDDEN.search(text):
-            raise ValueError("a header holds a control character")
-        if body is not None:
-            lines.append(f"Content-Length: {len(body)}")
-        elif verb not in _WITHOUT_LENGTH:
-            lines.append("Content-Length: 0")
-        lines.append("\r\n")
-        return f"{verb}{self._same}{_END.join(lines)}".encode(errors="ignore")
 
 
 class HttpTransport:
@@ -159,39 +120,21 @@ class HttpTransport:
         # The configured URL, or the one that a redirect has named.
         self._target = self.configured
 
-    async def send(self, outgoing: Outgoing) -> HttpIncoming:
-        asked = self._target
-        connection, message, body, target = await self.request(outgoing, asked)
-        if message.code == UNKNOWN:
-            # The target of an earlier redirect may be gone: the next request tries the configured URL.
-            self._target = self.configured
-        elif target is not asked:
-            self._target = target
-        try:
-            return HttpIncoming(
-                connection,
-                message,
-                body,
-                limit=self._limit,
-                idle=None if outgoing.idle is None else outgoing.idle.total_seconds(),
-                left_out=self._left_out,
-                placed=outgoing.placed,
-            )
-        except ValueError:
-            connection.drop()
-            raise protocol_violation("its answer has an invalid Content-Type") from None
-
-    async def request(self, outgoing: Outgoing, target: Target) -> Answer:
-        """Send one request to `target`, and return its answer once the head has arrived.
+    async def send(self, outgoing: Outgoing, to: Target | None = None) -> HttpIncoming:
+        """Send one request, and return its answer once the head has arrived.
 
         Waits at most for the `first_byte` of the request. Connecting is tried as often as
         configured; one that `only_listens` has one attempt. The request is written once, to the
         first connection that is made. One redirect is followed, within the origin and if it does
         not change the request. Raises UpstreamFailed for any other redirect; an error status is an
         answer.
+
+        The request goes to `to`. Without it, it goes to the configured URL, or where a redirect
+        has led to. Then an answer with an invalid Content-Type is a failure too.
         """
         first_byte = outgoing.first_byte
         until = None if first_byte is None else asyncio.get_running_loop().time() + first_byte.total_seconds()
+        target = asked = to or self._target
         pauses: Iterator[float] | None = None
         was_redirected = False
         while True:
@@ -204,27 +147,66 @@ class HttpTransport:
                 raise failures.unreachable() from None
             try:
                 connection = self._pool.take() or await self._pool.dial(until)
-                message, body = await connection.ask(head, outgoing.body, until, outgoing.call)
+                waiting = connection.ask(head, outgoing.body, until, outgoing.call)
+                try:
+                    message, body = await waiting
+                except asyncio.CancelledError:
+                    connection.drop()
+                    raise
             except UpstreamFailed as failure:
-                # A stream is reopened by its reader, with its own pauses.
-                if failure.reason not in _UNMADE or outgoing.only_listens:
-                    raise
                 pauses = pauses or self._retrying.pauses()
-                pause = next(pauses, None)
-                if pause is None or not await self._retrying.wait(pause, until):
+                if not await self._may_try_again(failure, outgoing, pauses, until):
                     raise
-                if not outgoing.checks:
-                    self._retrying.tell()
                 continue
             if message.code not in _REDIRECTS:
-                return connection, message, body, target
+                break
             connection.release()
-            inside = None
-            if message.code in failures.KEEPING_REDIRECTS and not was_redirected:
-                inside = self.inside(message.headers.get(hdrs.LOCATION), target)
-            if inside is None:
-                raise failures.redirected(message.code)
-            target, was_redirected, pauses = inside, True, None
+            target, was_redirected, pauses = self._led_to(message, None if was_redirected else target), True, None
+        incoming = HttpIncoming(
+            connection,
+            message,
+            body,
+            limit=self._limit,
+            idle=None if outgoing.idle is None else outgoing.idle.total_seconds(),
+            left_out=self._left_out,
+            placed=outgoing.placed,
+            target=target,
+        )
+        if to is not None:
+            return incoming
+        if message.code == UNKNOWN:
+            # The target of an earlier redirect may be gone: the next request tries the configured URL.
+            self._target = self.configured
+        elif target is not asked:
+            self._target = target
+        if not incoming.has_valid_type:
+            connection.drop()
+            raise protocol_violation("its answer has an invalid Content-Type")
+        return incoming
+
+    async def _may_try_again(
+        self, failure: UpstreamFailed, outgoing: Outgoing, pauses: Iterator[float], until: float | None
+    ) -> bool:
+        """Whether to make another attempt to connect after a failure; waits for its pause."""
+        # A stream is reopened by its reader, with its own pauses.
+        if failure.reason not in _UNMADE or outgoing.only_listens:
+            return False
+        pause = next(pauses, None)
+        if pause is None or not await self._retrying.wait(pause, until):
+            return False
+        if not outgoing.checks:
+            self._retrying.tell()
+        return True
+
+    def _led_to(self, message: RawResponseMessage, target: Target | None) -> Target:
+        """Return where a redirect of `target` leads. Raises UpstreamFailed if it is not followed, as
+        a second one, which has no target here."""
+        inside = None
+        if target is not None and message.code in failures.KEEPING_REDIRECTS:
+            inside = self.inside(message.headers.get(hdrs.LOCATION), target)
+        if inside is None:
+            raise failures.redirected(message.code)
+        return inside
 
     def inside(self, location: str | None, target: Target) -> Target | None:
         """Return the target of a reference seen at `target`; None if it is invalid or outside of

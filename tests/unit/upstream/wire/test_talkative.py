@@ -11,12 +11,13 @@ from aiohttp.http_parser import RawResponseMessage
 from aiohttp.http_writer import HttpVersion11
 from aiohttp.streams import StreamReader
 from multidict import CIMultiDict, CIMultiDictProxy
+from yarl import URL
 
 from requirements import covers
 from taskgate.errors import UpstreamFailed
 from taskgate.protocol.sse import EventDecoder
 from taskgate.upstream.notification_limits import SAID_A_SECOND, LeftOut
-from taskgate.upstream.wire.connection import A_TURN, NOISE, HttpIncoming
+from taskgate.upstream.wire.connection import A_TURN, NOISE, HttpIncoming, Target
 
 ANSWER = b'data: {"answer":true}\n\n'
 LIMIT = 4 * SAID_A_SECOND
@@ -41,7 +42,8 @@ def incoming(*chunks: bytes) -> HttpIncoming:
     body.feed_eof()
     headers = CIMultiDictProxy(CIMultiDict({"Content-Type": "text/event-stream"}))
     head = RawResponseMessage(HttpVersion11, 200, "OK", headers, (), False, None, False, False)
-    return HttpIncoming(Connection(), head, body, limit=LIMIT, idle=None, left_out=LeftOut("reports"))  # type: ignore[arg-type]
+    target = Target(URL("http://reports.example"))
+    return HttpIncoming(Connection(), head, body, limit=LIMIT, idle=None, left_out=LeftOut("reports"), target=target)  # type: ignore[arg-type]
 
 
 async def read(stream: HttpIncoming) -> list[bytes]:

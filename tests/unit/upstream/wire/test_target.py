@@ -4,7 +4,7 @@ import pytest
 from yarl import URL
 
 from taskgate.upstream.base import Outgoing
-from taskgate.upstream.wire.transport import Target
+from taskgate.upstream.wire.connection import Target
 
 
 def head_of(url: str, outgoing: Outgoing) -> list[str]:
