@@ -45,36 +45,42 @@ from taskgate.telemetry.request_context import RequestContext
 from taskgate.upstream.calls import ServerQuestion
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LegacyServices:
-    """The services that the adapter of the legacy era uses.
+class LegacyAdapter:
+    """The `EraAdapter` of the legacy era. `Gateway` calls `serve` for a GET or DELETE request.
 
     `gate` has the rate limits, `access` the operator's rules, and `streams` the limit of open
     streams. `results` waits for results of tasks, `notifications` takes messages without an answer,
     `get_requests` serves GET.
     """
 
-    sessions: HostSessions
-    gate: RateLimiter
-    streams: OpenStreams
-    access: AccessControl
-    calls: Calls
-    task_requests: TaskRequests
-    results: ResultWaiter
-    notifications: ClientNotifications
-    denied: DeniedExtensions
-    get_requests: GetRequests
-
-
-class LegacyAdapter:
-    """The `EraAdapter` of the legacy era. `Gateway` calls `serve` for a GET or DELETE request."""
-
     era = Era.LEGACY
 
-    def __init__(self, *, services: LegacyServices, dialect: LegacyDownstream) -> None:
-        self._services = services
+    def __init__(
+        self,
+        *,
+        sessions: HostSessions,
+        gate: RateLimiter,
+        streams: OpenStreams,
+        access: AccessControl,
+        calls: Calls,
+        task_requests: TaskRequests,
+        results: ResultWaiter,
+        notifications: ClientNotifications,
+        denied: DeniedExtensions,
+        get_requests: GetRequests,
+        dialect: LegacyDownstream,
+    ) -> None:
+        self._sessions = sessions
+        self._gate = gate
+        self._streams = streams
+        self._access = access
+        self._calls = calls
+        self._task_requests = task_requests
+        self._results = results
+        self._notifications = notifications
+        self._denied = denied
+        self._get_requests = get_requests
         self.dialect = dialect
-        self._calls = services.calls
 
     async def takes_batches(
         self, exchange: Exchange, context: RequestContext, mount: Mount, caller: AuthContext
@@ -94,10 +100,10 @@ class LegacyAdapter:
         _check_revision(exchange.head)
         host_session = await self._session(exchange.head, context, mount, caller)
         if exchange.head.method is HttpMethod.GET:
-            await self._services.gate.on_request(caller, exchange, mount.name, _NO_METHOD)
-            with host_session, self._services.streams.acquire_stream(caller):
-                return await self._services.get_requests.serve(exchange, host_session, caller)
-        await self._services.sessions.end(host_session)
+            await self._gate.on_request(caller, exchange, mount.name, _NO_METHOD)
+            with host_session, self._streams.acquire_stream(caller):
+                return await self._get_requests.serve(exchange, host_session, caller)
+        await self._sessions.end(host_session)
         return HttpReply(status=200)
 
     async def decode(
@@ -112,8 +118,12 @@ class LegacyAdapter:
         # The session comes first: it has the revision by which the message is read.
         host_session, peer = None, None
         if not (isinstance(message, Request) and message.method == words.INITIALIZE):
-            host_session = await self._session(exchange.head, context, mount, caller)
+            id_ = exchange.head.host_session
+            host_session = None if id_ is None else self._sessions.recall(mount, caller, id_)
+            if host_session is None:
+                host_session = await self._session(exchange.head, context, mount, caller)
             peer = host_session.peer
+            context.revision, context.client = peer.revision, host_session.client
         intent = self.dialect.decode(message, peer, offers_tasks=mount.offers_tasks, extensions=mount.extensions)
         # Whatever stream answers the request will have event ids, if the revision of the session has
         # resumption. Another replica can continue the stream of a wait for a task, so the task is
@@ -143,7 +153,7 @@ class LegacyAdapter:
             return await self._open_session(request.mount, request.caller, intent)
         assert host_session is not None, "only initialize may come without a session"
         if not isinstance(request.message, Request):
-            await self._services.notifications.take(request, host_session)
+            await self._notifications.take(request, host_session)
             return HttpReply(status=202)
         with host_session:
             if isinstance(intent, CallTool | Relay):
@@ -154,7 +164,7 @@ class LegacyAdapter:
                 return reply
             if isinstance(intent, AnswerPing):
                 return HttpReply(body=self.dialect.pong(intent.id))
-            return await self._services.task_requests.answer(request)
+            return await self._task_requests.answer(request)
 
     def listed_tool(self, request: DecodedMessage) -> str | None:
         host_session, tool = request.session, request.tool
@@ -173,14 +183,14 @@ class LegacyAdapter:
         """
         if head.host_session is None:
             raise SessionRequired("The message needs a session: send initialize first")
-        host_session = await self._services.sessions.find(mount, caller, head.host_session)
+        host_session = await self._sessions.find(mount, caller, head.host_session)
         context.revision, context.client = host_session.peer.revision, host_session.client
         return host_session
 
     async def _open_session(self, mount: Mount, caller: AuthContext, intent: OpenSession) -> HttpReply:
         """Answer `initialize` with a new session, whose id is in a header of the reply."""
-        host_session, server = await self._services.sessions.open(mount, caller, intent)
-        self._services.denied.in_session(mount, intent.peer, server.peer)
+        host_session, server = await self._sessions.open(mount, caller, intent)
+        self._denied.in_session(mount, intent.peer, server.peer)
         message = self.dialect.welcome(
             intent, server, offers_tasks=mount.offers_tasks, extensions=mount.extensions, info=mount.info
         )
@@ -230,7 +240,7 @@ class LegacyAdapter:
         if call.method == words.TOOLS_LIST:
             has_tasks = session.mount.offers_tasks and session.peer.revision.has_tasks
             support = session.mount.support if has_tasks else None
-            shows = self._services.access.tool_filter(call.caller, session.mount.name)
+            shows = self._access.tool_filter(call.caller, session.mount.name)
             encode = partial(self.dialect.tools, call.id, response, support, shows, crossing)
         else:
             encode = partial(self.dialect.answer, call.id, response, crossing)
@@ -241,9 +251,7 @@ class LegacyAdapter:
         """Wait for the result of the earlier call: the host did not ask for a task."""
         host_session = call.session
         assert isinstance(host_session, HostSession), "a legacy call goes over a host session"
-        record = await self._services.results.outcome(
-            call.exchange, call.caller, host_session, task.id, words.TOOLS_CALL
-        )
+        record = await self._results.outcome(call.exchange, call.caller, host_session, task.id, words.TOOLS_CALL)
         return HttpReply(body=self.dialect.task_outcome(call.id, record))
 
     async def hold(self, call: Call, inflight: InflightCall) -> HttpReply:

@@ -79,6 +79,8 @@ class HostSession(UnsavedCallListener):
         self.peer = peer
         self.client = client_of(peer.info)
         self.mount = mount
+        self.has_tasks = mount.offers_tasks and peer.revision.has_tasks
+        """Whether tasks were negotiated: by the session's revision and the mount."""
         self.set_caller(caller)
         self.upstream: UpstreamSession = mount.upstream.session(self, self._principal, peer)
         self.calls: dict[CancelScope, RequestId] = {}
@@ -119,11 +121,6 @@ class HostSession(UnsavedCallListener):
     def host_session(self) -> str:
         """Its id, for `CallSite`."""
         return self.id
-
-    @property
-    def has_tasks(self) -> bool:
-        """Whether tasks were negotiated: by the session's revision and the mount."""
-        return self.mount.offers_tasks and self.peer.revision.has_tasks
 
     @property
     def is_busy(self) -> bool:

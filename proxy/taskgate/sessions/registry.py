@@ -118,21 +118,36 @@ class HostSessions:
             self._event_sink.emit(CapRefused("sessions", "context"))
             raise TooManyTasks(limit, "sessions")
 
+    def recall(self, mount: Mount, caller: AuthContext, id: str) -> HostSession | None:
+        """Return the caller's session on this mount if it is in memory, and surely goes on; else None,
+        and `find` tells.
+        """
+        host_session = self._loaded.get(id)
+        if host_session is None:
+            return None
+        context, place = host_session.owner
+        if place != mount.name or context not in (caller.key, caller.previous_key):
+            return None
+        if self._bus is not None and self._clock.elapsed() - host_session.last_checked >= CHECK_AFTER:
+            return None
+        if host_session.caller is not caller:
+            host_session.set_caller(caller)
+        self._loaded.move_to_end(id)
+        return host_session
+
     async def find(self, mount: Mount, caller: AuthContext, id: str) -> HostSession:
         """Return the caller's session on this mount, loaded from the store if necessary.
 
         Raises SessionNotFound if it ended, belongs to another owner or mount, or never existed, and
         StoreUnavailable.
         """
-        host_session = self._loaded.get(id)
-        if host_session is not None:
-            context, place = host_session.owner
-            is_own = place == mount.name and context in (caller.key, caller.previous_key)
-            if is_own and (self._bus is None or await self._is_alive(host_session)):
-                if host_session.caller is not caller:
-                    host_session.set_caller(caller)
-                self._loaded.move_to_end(id)
-                return host_session
+        recalled = self.recall(mount, caller, id)
+        if recalled is None and self._bus is not None:
+            host_session, owners = self._loaded.get(id), caller.owners(mount.name)
+            if host_session is not None and host_session.owner in owners and await self._is_alive(host_session):
+                recalled = self.recall(mount, caller, id)
+        if recalled is not None:
+            return recalled
         # A foreign session in memory is looked up in the store too, so that the answer takes as
         # long as for an unknown one (I-ISO-3).
         for owner in caller.owners(mount.name):

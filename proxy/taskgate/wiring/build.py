@@ -30,8 +30,8 @@ from taskgate.config.model import admission_rules
 from taskgate.gateway.calls import Calls
 from taskgate.gateway.extensions import DeniedExtensions, ExtensionRequests
 from taskgate.gateway.get_streams import GetRequests, GetStreams
-from taskgate.gateway.legacy import LegacyAdapter, LegacyServices
-from taskgate.gateway.modern.adapter import ModernAdapter, ModernServices
+from taskgate.gateway.legacy import LegacyAdapter
+from taskgate.gateway.modern.adapter import ModernAdapter
 from taskgate.gateway.modern.retries import HostRetries
 from taskgate.gateway.modern.session_pool import SessionPool
 from taskgate.gateway.modern.subscriptions import Subscriptions
@@ -321,18 +321,16 @@ async def build_runtime(
         SessionMessageHandler(sessions=sessions, calls=calls, runner=runner, dialect=dialect).subscribe(bus)
     listening = GetStreams(news=status_notifier, offers=offers, clock=clock)
     legacy = LegacyAdapter(
-        services=LegacyServices(
-            sessions=sessions,
-            gate=rate_limiter,
-            streams=open_streams,
-            access=access,
-            calls=calls,
-            task_requests=task_requests,
-            results=following,
-            notifications=ClientNotifications(offers=offers, calls=calls, runner=runner, dialect=dialect, bus=bus),
-            denied=denied,
-            get_requests=GetRequests(listening=listening, following=following, shared=shared_resumable),
-        ),
+        sessions=sessions,
+        gate=rate_limiter,
+        streams=open_streams,
+        access=access,
+        calls=calls,
+        task_requests=task_requests,
+        results=following,
+        notifications=ClientNotifications(offers=offers, calls=calls, runner=runner, dialect=dialect, bus=bus),
+        denied=denied,
+        get_requests=GetRequests(listening=listening, following=following, shared=shared_resumable),
         dialect=dialect,
     )
 
@@ -356,19 +354,17 @@ async def build_runtime(
         clock=clock,
     )
     modern = ModernAdapter(
-        services=ModernServices(
-            gate=rate_limiter,
-            streams=open_streams,
-            access=access,
-            pool=session_pool,
-            calls=calls,
-            retries=retries,
-            runner=runner,
-            task_requests=task_requests,
-            subscriptions=subscriptions,
-            denied=denied,
-            event_sink=event_sink,
-        ),
+        gate=rate_limiter,
+        streams=open_streams,
+        access=access,
+        pool=session_pool,
+        calls=calls,
+        retries=retries,
+        runner=runner,
+        task_requests=task_requests,
+        subscriptions=subscriptions,
+        denied=denied,
+        event_sink=event_sink,
         dialect=modern_dialect,
     )
     if bus is not None:

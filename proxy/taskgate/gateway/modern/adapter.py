@@ -57,40 +57,47 @@ from taskgate.telemetry.request_context import RequestContext
 _OF_CORE: Final = RELAYED_NOTICES | {NOTE_PROGRESS}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModernServices:
-    """The services that the adapter of the modern era uses.
+class ModernAdapter:
+    """The `EraAdapter` of the modern era.
 
     `gate` has the rate limits, `access` the operator's rules, `pool` the upstream sessions, and
     `streams` the limit of open event streams.
     """
 
-    gate: RateLimiter
-    streams: OpenStreams
-    access: AccessControl
-    pool: SessionPool
-    calls: Calls
-    retries: HostRetries
-    runner: Runner
-    task_requests: TaskRequests
-    subscriptions: Subscriptions
-    denied: DeniedExtensions
-    event_sink: EventSink
-
-
-class ModernAdapter:
-    """The `EraAdapter` of the modern era."""
-
     era = Era.MODERN
 
-    def __init__(self, *, services: ModernServices, dialect: ModernDownstream) -> None:
-        self._services = services
+    def __init__(
+        self,
+        *,
+        gate: RateLimiter,
+        streams: OpenStreams,
+        access: AccessControl,
+        pool: SessionPool,
+        calls: Calls,
+        retries: HostRetries,
+        runner: Runner,
+        task_requests: TaskRequests,
+        subscriptions: Subscriptions,
+        denied: DeniedExtensions,
+        event_sink: EventSink,
+        dialect: ModernDownstream,
+    ) -> None:
+        self._gate = gate
+        self._streams = streams
+        self._access = access
+        self._pool = pool
+        self._calls = calls
+        self._retries = retries
+        self._runner = runner
+        self._task_requests = task_requests
+        self._subscriptions = subscriptions
+        self._denied = denied
+        self._event_sink = event_sink
         self.dialect = dialect
-        self._calls = services.calls
 
     def correspond(self, bus: ClusterBus, entropy: Entropy) -> None:
         """Connect to the other replicas over `bus`; called once at start, if there are some."""
-        self._services.retries.correspond(bus, entropy, self.new_call)
+        self._retries.correspond(bus, entropy, self.new_call)
 
     async def decode(
         self,
@@ -125,10 +132,10 @@ class ModernAdapter:
     async def handle(self, request: DecodedMessage) -> HttpReply:
         intent, meta, exchange, caller = request.intent, request.meta, request.exchange, request.caller
         if isinstance(intent, ABOUT_A_TASK):
-            return await self._services.task_requests.answer(request)
+            return await self._task_requests.answer(request)
         if meta is None:
             return HttpReply(status=202)
-        session = self._services.pool.take(request.mount, caller, meta.peer)
+        session = self._pool.take(request.mount, caller, meta.peer)
         asked = intent.request if isinstance(intent, Retry) else intent
         with session:
             if request.tool is not None:
@@ -145,7 +152,7 @@ class ModernAdapter:
                 case Retry():
                     call = self.new_call(exchange, caller, session, meta, intent.request)
                     with self._expecting(session, asked):
-                        reply = await self._services.retries.answer(call, meta, intent)
+                        reply = await self._retries.answer(call, meta, intent)
                 case Discover():
                     return await self._discover(exchange, session, meta, intent)
                 case Listen():
@@ -165,7 +172,7 @@ class ModernAdapter:
         A shutdown that waits for tasks also waits for a call that may become one.
         """
         may_become_task = isinstance(asked, CallTool) and asked.stored_params is not None
-        return self._services.runner.expecting(session) if may_become_task else nullcontext()
+        return self._runner.expecting(session) if may_become_task else nullcontext()
 
     def listed_tool(self, request: DecodedMessage) -> str | None:
         """Return None: before a session is chosen, it is unknown what its server lists."""
@@ -177,7 +184,7 @@ class ModernAdapter:
         try:
             check_params(meta.header_params, request.message, listed.header_paths)
         except GatewayError:
-            self._services.event_sink.emit(ToolCalled(request.mount.name, tool, "rejected"))
+            self._event_sink.emit(ToolCalled(request.mount.name, tool, "rejected"))
             raise
 
     async def _look_up(self, exchange: Exchange, session: SharedSession, tool: str) -> ListedTool | None:
@@ -200,9 +207,9 @@ class ModernAdapter:
         """Serve `subscriptions/listen` until its stream ends."""
         if intent.wants.tasks:
             # One request may name many tasks, so a caller with too many failed look-ups is refused.
-            await self._services.gate.check_lookups(caller, exchange, session.mount.name)
-        with self._services.streams.acquire_stream(caller):
-            return await self._services.subscriptions.serve(exchange, caller, session, intent)
+            await self._gate.check_lookups(caller, exchange, session.mount.name)
+        with self._streams.acquire_stream(caller):
+            return await self._subscriptions.serve(exchange, caller, session, intent)
 
     async def _discover(
         self, exchange: Exchange, session: SharedSession, meta: RequestMeta, intent: Discover
@@ -210,7 +217,7 @@ class ModernAdapter:
         welcome = session.upstream.welcome()
         server = await self._calls.waiter.wait_for_session(exchange, self.dialect, welcome)
         mount = session.mount
-        self._services.denied.at_discovery(mount, meta.peer, server.peer)
+        self._denied.at_discovery(mount, meta.peer, server.peer)
         text = self.dialect.discovery(
             intent.id, server, offers_tasks=mount.offers_tasks, extensions=mount.extensions, info=mount.info
         )
@@ -269,7 +276,7 @@ class ModernAdapter:
             raise MissingCapability(missing)
         encode: Callable[[], str | None]
         if call.method == TOOLS_LIST:
-            shows = self._services.access.tool_filter(call.caller, session.mount.name)
+            shows = self._access.tool_filter(call.caller, session.mount.name)
             encode = partial(self.dialect.tools, call.id, response, era, shows, info)
         else:
             encode = partial(self.dialect.complete, call.id, call.method, response, era, info, call.extension)
@@ -277,7 +284,7 @@ class ModernAdapter:
         if text is None:
             asked = self.dialect.round_of(response) if call.listener.passes_rounds and era is Era.MODERN else None
             if asked is not None:
-                return await self._services.retries.pass_round(call, response, asked, info)
+                return await self._retries.pass_round(call, response, asked, info)
             text = no_result(call.id)
         return HttpReply(200, text, (), error_of(response))
 
@@ -287,7 +294,7 @@ class ModernAdapter:
         raise TaskSupportMismatch("The call with this idempotency key runs as a task")
 
     async def hold(self, call: Call, inflight: InflightCall) -> HttpReply:
-        return await self._services.retries.hold(call, inflight)
+        return await self._retries.hold(call, inflight)
 
     def answer_ended(self, id: RequestId) -> str:
         return self.dialect.subscription_ended(id)
