@@ -132,18 +132,23 @@ class JsonDocument:
             self.keep_alive = request.keep_alive
         close = "" if self.keep_alive else _CLOSE
         head = f"{_HEAD}Date: {rfc822_formatted_time()}\r\nContent-Length: {self.size}\r\n{close}\r\n".encode()
-        is_large = self.size >= _ONE_PIECE
-        piece: bytes | memoryview = b""
+        piece: bytes | memoryview = head
         try:
-            for piece in chain((head,), _pieces(text)) if is_large else (head + text.encode(),):
+            if transport.is_closing():
+                raise ConnectionResetError
+            if self.size < _ONE_PIECE:
+                transport.write(head + text.encode())
+                if connection.writing_paused:
+                    await connection.drain()
+                return
+            for piece in chain((head,), _pieces(text)):
                 if transport.is_closing():
                     raise ConnectionResetError
                 transport.write(piece)
                 if connection.writing_paused:
                     await connection.drain()
-                if is_large:
-                    # A fast host must not make the others wait.
-                    await asyncio.sleep(0)
+                # A fast host must not make the others wait.
+                await asyncio.sleep(0)
         finally:
             # The error of a host that disconnected holds all frames until cycles are collected.
             del request, text, piece

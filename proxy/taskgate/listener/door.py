@@ -241,7 +241,8 @@ class RememberedHead:
     may differ. The admission is good only in its generation.
 
     - `count` is the number of fields. `read` returns those that are compared, which are `values`
-      here; `others` are the places and names of the others.
+      here; `others` are the positions and names of the others. `length_at` is the position of
+      Content-Length; None without one.
     - `address` and `agent` are for the RequestContext.
     """
 
@@ -252,6 +253,7 @@ class RememberedHead:
     read: Callable[[RawFields], object]
     values: object
     others: list[tuple[int, bytes]]
+    length_at: int | None
     size: int
     admission: Admission
     address: str
@@ -271,6 +273,34 @@ class ParsedRequest(Protocol):
     def raw_headers(self) -> RawFields: ...
 
 
+def find_remembered(
+    heads: list[RememberedHead], request: ParsedRequest, generation: int, max_body: int
+) -> RememberedHead | None:
+    """Return the remembered head that a request has; None if it has another one.
+
+    Also None if its admission is of an earlier generation, or the declared body is too large.
+    """
+    raw = request.raw_headers
+    for head in heads:
+        if (
+            head.count == len(raw)
+            and head.read(raw) == head.values
+            and head.target == request.raw_path
+            and head.method == request.method
+            and head.version == request.version
+            and head.admission.generation == generation
+        ):
+            for position, name in head.others:
+                if raw[position][0] != name:
+                    break
+            else:
+                if head.length_at is None:
+                    return head
+                declared = raw[head.length_at][1]
+                return head if len(declared) <= LONGEST_LENGTH and int(declared) <= max_body else None
+    return None
+
+
 def remember(
     heads: list[RememberedHead],
     request: ParsedRequest,
@@ -279,15 +309,18 @@ def remember(
 ) -> None:
     """Add an admitted head to those of its connection, and drop the oldest of too many."""
     raw: RawFields = request.raw_headers
-    places, others, size = list[int](), list[tuple[int, bytes]](), len(request.raw_path)
-    for place, (name, value) in enumerate(raw):
+    positions, others, size = list[int](), list[tuple[int, bytes]](), len(request.raw_path)
+    length_at = None
+    for position, (name, value) in enumerate(raw):
         size += len(name) + len(value)
-        if name.lower() in _REMEMBERED_NAMES:
-            places.append(place)
-        else:
-            others.append((place, name))
-    # There is at least one place, because an admitted head has a Host.
-    read = itemgetter(*places)
+        if (lower := name.lower()) in _REMEMBERED_NAMES:
+            positions.append(position)
+            continue
+        others.append((position, name))
+        if lower == b"content-length":
+            length_at = position
+    # There is at least one position, because an admitted head has a Host.
+    read = itemgetter(*positions)
     heads.append(
         RememberedHead(
             request.method,
@@ -297,6 +330,7 @@ def remember(
             read,
             read(raw),
             others,
+            length_at,
             size,
             admission,
             context.address,

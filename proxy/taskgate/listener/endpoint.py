@@ -27,24 +27,24 @@ from aiohttp.streams import EMPTY_PAYLOAD
 from multidict import CIMultiDict, CIMultiDictProxy
 
 from taskgate.clock import Clock, Entropy
-from taskgate.listener.answers import Answer, public_document, refuse
+from taskgate.listener.answers import public_document, refuse
 from taskgate.listener.door import (
     ADMISSION_FIELDS,
     HEAD_TOO_LARGE,
-    LONGEST_LENGTH,
     NO_ROOM,
     Door,
     Fields,
     Rejection,
     RememberedHead,
     RequestRejected,
+    find_remembered,
     head_size,
     remember,
 )
 from taskgate.listener.peers import Peers, read_peer
 from taskgate.listener.protocol import HostConnection, HostRequest, HttpResponse
 from taskgate.listener.stream import ExchangeTerms, HostExchange
-from taskgate.streams.exchange import ExchangeHandler, HttpReply, ListenerRefused
+from taskgate.streams.exchange import Admission, ExchangeHandler, HttpReply, ListenerRefused
 from taskgate.telemetry import request_context
 from taskgate.telemetry.events import AuditCapacity, EventSink, HttpRefused, UnlimitedAuditCapacity
 from taskgate.telemetry.request_context import RequestContext
@@ -76,10 +76,12 @@ class RequestContexts:
 
         A `known` head needs no admission.
         """
+        if known is not None:
+            return RequestContext(
+                self.new_id(), known.address, http.method, known.admission.path, known.agent
+            ), _NO_FIELDS
         # A path is compared as it came: it is never decoded.
         path = http.raw_path.partition("?")[0]
-        if known is not None:
-            return RequestContext(self.new_id(), known.address, http.method, path, known.agent), _NO_FIELDS
         values, peers = map(http.headers.getall, ADMISSION_FIELDS, repeat(())), self._peers
         fields: Fields = dict(zip(ADMISSION_FIELDS, values, strict=True))
         if peers.trusts_any:
@@ -144,13 +146,16 @@ class Endpoint:
         """Answer one request. Called for one request of a connection at a time."""
         began = self.clock.elapsed()
         connection = http.connection
+        known = None
         # While a request waits for room a reload may happen, so its head is checked after the wait.
-        known = self._recall(http, connection.heads) if connection.heads and not self.trail.is_full else None
+        if connection.heads and not self.trail.is_full:
+            known = find_remembered(connection.heads, http, self.door.generation.number, self.door.max_body)
         context, fields = self.request_contexts.open(http, known)
         path = context.path
         route = "prm" if path in self.documents else "mcp" if path in self.door.paths else "other"
         # An unknown path may be a secret of another system, whatever the request is rejected for.
         context.path = "" if route == "other" else path
+        context.route = route
         token = request_context.attach(context)
         self._active[route] += 1
         try:
@@ -161,31 +166,27 @@ class Endpoint:
                 raise RequestRejected(HEAD_TOO_LARGE)
             # A reload during the wait may have removed the document: its path is then an unknown one.
             if route == "prm" and path in self.documents:
-                return self._answer_document(http, context, fields, began)
-            admission = known.admission if known else self.door.admit(http.method, http.raw_path, http.version, fields)
-            # The gateway may need long for its reply.
-            del fields
-            exchange = HostExchange(http, admission, self.terms, context.address)
-            response = await self._answer_by_gateway(exchange, connection)
-            if known is None and admission.caller is not None and http.keep_alive:
-                remember(connection.heads, http, admission, context)
-            # A plain answer is not sent to a host that has disconnected, and so not recorded.
-            if exchange.is_streaming or not connection.lost.done():
-                self._note_answer(context, route, response.status, began)
-            # The gateway has refused the request before its body came. It is not read any more.
-            if not exchange.asked and not http.content.is_eof():
-                await connection.answer_last(http, response)
+                response = self._answer_document(http, context, fields, began)
+            elif known is not None:
+                response = await self._answer_by_gateway(http, known.admission, context, began)
+            else:
+                admission = self.door.admit(http.method, http.raw_path, http.version, fields)
+                # The gateway may need long for its reply.
+                fields = _NO_FIELDS
+                response = await self._answer_by_gateway(http, admission, context, began)
+                if admission.caller is not None and http.keep_alive:
+                    remember(connection.heads, http, admission, context)
         except RequestRejected as refused:
             # Recorded before it is sent: sending may wait for the host to stop sending.
             self._note_refusal(context, refused.refusal)
-            self._note_answer(context, route, refused.refusal.status, began)
+            self._note_answer(context, refused.refusal.status, began)
             response = await refuse(http, refused.refusal)
         finally:
             self._active[route] -= 1
             if context.status is None:
                 # No complete answer was sent: the host has disconnected, or the listener is
                 # closing.
-                self._note_answer(context, route, None, began)
+                self._note_answer(context, None, began)
             request_context.detach(token)
         if connection.leaving or connection.closing:
             _end(http, response)
@@ -200,43 +201,62 @@ class Endpoint:
         context, now = self.request_contexts.open_for_garbage(connection.remote), self.clock.elapsed()
         with request_context.in_request(context):
             self._note_refusal(context, refusal)
-            self._note_answer(context, "other", refusal.status, now)
+            context.route = "other"
+            self._note_answer(context, refusal.status, now)
         no_fields = CIMultiDictProxy(CIMultiDict[str]())
         nothing = HostRequest(
             NO_VERB, "", HttpVersion10, no_fields, (), False, EMPTY_PAYLOAD, connection, connection.remote
         )
         await refuse(nothing, refusal)
 
-    def _recall(self, http: HostRequest, heads: list[RememberedHead]) -> RememberedHead | None:
-        """Return the remembered head that a request has; None if it is another one, or its body is
-        too large.
-        """
-        raw, generation = http.raw_headers, self.door.generation.number
-        declared = http.headers.get(hdrs.CONTENT_LENGTH, "0")
-        if len(declared) > LONGEST_LENGTH or int(declared) > self.door.max_body:
-            return None
-        for head in heads:
-            if (
-                head.admission.generation == generation
-                and head.count == len(raw)
-                and head.read(raw) == head.values
-                and (head.method, head.target, head.version) == (http.method, http.raw_path, http.version)
-            ):
-                for place, name in head.others:
-                    if raw[place][0] != name:
-                        break
-                else:
-                    return head
-        return None
+    async def _answer_by_gateway(
+        self, http: HostRequest, admission: Admission, context: RequestContext, began: float
+    ) -> HttpResponse:
+        """Return the gateway's response, ready to be sent; a stream has been sent by then.
 
-    def _answer_document(self, http: HostRequest, context: RequestContext, fields: Fields, began: float) -> Answer:
+        An unexpected error becomes status 500. Only the listener's own rejections pass, and
+        cancellation.
+        """
+        connection = http.connection
+        exchange = HostExchange(http, admission, self.terms, context)
+        # From here on the connection reports to the exchange that its host disconnects.
+        connection.exchange = exchange
+        if connection.closing:
+            exchange.wind_down()
+        try:
+            try:
+                reply = await self.engine(exchange)
+                response = await exchange.finish_stream(reply) if exchange.is_streaming else exchange.finish(reply)
+            except ListenerRefused:
+                exchange.release()
+                raise
+            except Exception as error:
+                _log.error("unexpected error while handling a request", extra={"error": type(error).__name__})
+                reply = HttpReply(status=500)
+                response = await exchange.finish_stream(reply) if exchange.is_streaming else exchange.finish(reply)
+        except asyncio.CancelledError:
+            await exchange.abandon()
+            raise
+        finally:
+            connection.exchange = None
+        # A plain answer is not sent to a host that has disconnected, and so not recorded.
+        if exchange.is_streaming or not connection.lost.done():
+            self._note_answer(context, response.status, began)
+        # The gateway has refused the request before its body came. It is not read any more.
+        if not exchange.asked and not http.content.is_eof():
+            await connection.answer_last(http, response)
+        return response
+
+    def _answer_document(
+        self, http: HostRequest, context: RequestContext, fields: Fields, began: float
+    ) -> HttpResponse:
         """Answer a request for a public document."""
         self.door.greet(http.method, http.version, fields)
         response = public_document(http.method, self.documents[context.path])
         if not http.content.is_eof():
             # The body of such a request is not read.
             response.keep_alive = False
-        self._note_answer(context, "prm", response.status, began)
+        self._note_answer(context, response.status, began)
         return response
 
     def _note_refusal(self, context: RequestContext, refusal: Rejection) -> None:
@@ -244,35 +264,10 @@ class Endpoint:
         if refusal.reason is not None:
             self.event_sink.emit(HttpRefused(refusal.reason))
 
-    def _note_answer(self, context: RequestContext, route: str, status: int | None, began: float) -> None:
+    def _note_answer(self, context: RequestContext, status: int | None, began: float) -> None:
         """Report a request with the status of its answer; None if no complete one was sent."""
-        context.route, context.status, context.seconds = route, status, self.clock.elapsed() - began
+        context.status, context.seconds = status, self.clock.elapsed() - began
         self.event_sink.emit(context)
-
-    async def _answer_by_gateway(self, exchange: HostExchange, connection: HostConnection) -> HttpResponse:
-        """Return the gateway's response, ready to be sent; a stream has been sent by then.
-
-        An unexpected error becomes status 500. Only the listener's own rejections pass, and
-        cancellation.
-        """
-        # From here on the connection reports to the exchange that its host disconnects.
-        connection.exchange = exchange
-        if connection.closing:
-            exchange.wind_down()
-        try:
-            try:
-                return await exchange.finish(await self.engine(exchange))
-            except ListenerRefused:
-                exchange.release()
-                raise
-            except Exception as error:
-                _log.error("unexpected error while handling a request", extra={"error": type(error).__name__})
-                return await exchange.finish(HttpReply(status=500))
-        except asyncio.CancelledError:
-            await exchange.abandon()
-            raise
-        finally:
-            connection.exchange = None
 
 
 def _end(http: HostRequest, response: HttpResponse) -> None:

@@ -3,7 +3,7 @@
 It implements the gateway's `Exchange` on a `HostRequest`. `Endpoint` creates one for each
 accepted request, and passes it to the gateway. The gateway returns a reply, which `finish` makes
 the response. Until then the gateway may turn the answer into an event stream (`stream`, `resume`).
-Then a reply with a body is the last event that this response carries.
+Then a reply with a body is the last event that this response carries (`finish_stream`).
 
 Three objects share the work. The `EventStream` is what the gateway sends messages on. The
 `SseConnection` is the queue of messages for this response. The writer, a task of the exchange,
@@ -12,7 +12,7 @@ writer waits and the host keeps up, a message skips the queue.
 
 An exchange with a stream ends in one of these ways:
 
-- `finish`: the gateway has replied. The response ends after the last event.
+- `finish_stream`: the gateway has replied. The response ends after the last event.
 - `host_left`: the host has disconnected, or reads too slowly and was disconnected.
 - `wind_down` and `send_elsewhere`: the listener closes.
 - `abandon`: the task of the connection is cancelled.
@@ -37,7 +37,7 @@ from aiohttp.http import HttpVersion11
 from aiohttp.http_exceptions import HttpProcessingError
 from multidict import CIMultiDict
 
-from taskgate.jsontext.large import JsonChunks, MessageText
+from taskgate.jsontext.large import JsonChunks
 from taskgate.listener.answers import CountedDocument, JsonDocument, begin_answer, encoded_size, plain_answer
 from taskgate.listener.body import BodyOverdue, receive_rest
 from taskgate.listener.door import BAD_REQUEST, BODY_TOO_LARGE, TOO_SLOW, RequestRejected
@@ -45,11 +45,12 @@ from taskgate.listener.protocol import SERVER_NAME, BrokenBody, HostRequest, Htt
 from taskgate.protocol import sse
 from taskgate.streams.bytes_in_flight import BytesInFlight
 from taskgate.streams.event_stream import EventStream, ResumableEventStream
-from taskgate.streams.exchange import UNKNOWN, Admission, HttpMethod, HttpReply
+from taskgate.streams.exchange import Admission, HttpMethod, HttpReply
 from taskgate.streams.resumable import Kind, StreamOpener
 from taskgate.streams.sse_connection import SseConnection
 from taskgate.telemetry import request_context
 from taskgate.telemetry.events import EventSink, StreamEnded, StreamOpened
+from taskgate.telemetry.request_context import RequestContext
 
 _STREAM: Final = CIMultiDict(
     {
@@ -87,15 +88,31 @@ class EventStreamAnswer:
     """An event stream, which its exchange begins, writes and ends.
 
     HTTP/1.0 has no chunks: there the end of the connection marks the end of the stream.
+
+    - `writer`: the task that writes it.
+    - `ends_properly`: the writer may end the response as HTTP demands, because the request needs
+      nothing more from this process. Otherwise it cuts the connection of a POST.
+    - `was_last_queued`: the gateway's reply is queued as the last message. `was_last_sent`: the
+      writer has sent it, so that a later disconnect is no concern of the gateway.
     """
 
-    __slots__ = ("_is_ended", "_request", "is_chunked", "keep_alive")
+    __slots__ = (
+        "_is_ended",
+        "_request",
+        "ends_properly",
+        "is_chunked",
+        "keep_alive",
+        "was_last_queued",
+        "was_last_sent",
+        "writer",
+    )
 
     status: ClassVar[int] = 200
+    writer: asyncio.Task[None]
 
     def __init__(self, request: HostRequest) -> None:
         self._request = request
-        self._is_ended = False
+        self._is_ended = self.ends_properly = self.was_last_queued = self.was_last_sent = False
         self.is_chunked = request.version == HttpVersion11
         # A connection that is leaving closes after this answer (`HostConnection.leaving`).
         self.keep_alive: bool | None = request.keep_alive and self.is_chunked and not request.connection.leaving
@@ -157,33 +174,25 @@ class HostExchange:
     - `_is_gone`: the host has disconnected, or the listener has ended the exchange.
     - `_is_document`: the answer is a document, and its connection is for the next request.
     - `_callbacks`: what `on_disconnect` registered. They run once, or pass to a resumable stream.
-    - `_stream`, `_sse_connection`, `_answer`, `_writer`: set together when the answer becomes an
-      event stream. `_stream` alone is set if the host had disconnected before.
-    - `_ends_properly`: the writer may end the response as HTTP demands, because the request needs
-      nothing more from this process. Otherwise it cuts the connection of a POST.
-    - `_was_answer_queued`: `finish` has queued the last message. `_was_answer_sent`: the writer has
-      sent it, so that a later disconnect is no concern of the gateway.
-    - `_budget`: the budget and the caller that `body` was called with.
+    - `_stream`, `_sse_connection`, `_answer`: set together when the answer becomes an event stream.
+      `_stream` alone is set if the host had disconnected before.
+    - `_budget`, `_caller`: the budget and the caller that `body` was called with.
 
-    Callbacks run in the RequestContext in which the exchange was created.
+    Callbacks run in the RequestContext of the request.
     """
 
     __slots__ = (
         "_answer",
         "_budget",
         "_callbacks",
-        "_ends_properly",
+        "_caller",
         "_is_document",
-        "_is_get",
         "_is_gone",
         "_request",
         "_request_context",
         "_sse_connection",
         "_stream",
         "_terms",
-        "_was_answer_queued",
-        "_was_answer_sent",
-        "_writer",
         "address",
         "asked",
         "fields",
@@ -193,27 +202,22 @@ class HostExchange:
         "opener",
     )
 
-    def __init__(self, request: HostRequest, inbound: Admission, terms: ExchangeTerms, address: str = UNKNOWN) -> None:
+    _budget: BytesInFlight
+    _caller: str
+
+    def __init__(self, request: HostRequest, inbound: Admission, terms: ExchangeTerms, context: RequestContext) -> None:
         self.head = inbound
         self.fields = request.headers.items()
-        self.address = address
+        self.address = context.address
         self.opener: StreamOpener | None = None
-        self.is_streaming = False
-        self.asked = False
-        self._request_context = request_context.current()
+        self.is_streaming = self.asked = self._is_gone = self._is_document = False
+        self._request_context = context
         self._request = request
         self._terms = terms
-        self._is_get = inbound.method is HttpMethod.GET
-        self._is_gone = self._is_document = False
-        self._ends_properly = False
-        self._was_answer_queued = False
-        self._was_answer_sent = False
         self._callbacks: list[Callable[[], None]] = []
         self._stream: EventStream | None = None
         self._sse_connection: SseConnection | None = None
         self._answer: EventStreamAnswer | None = None
-        self._writer: asyncio.Task[None] | None = None
-        self._budget: tuple[BytesInFlight, str] | None = None
         self.held = 0
         """Bytes that `count_answer` has counted and `release` has not yet."""
 
@@ -224,7 +228,7 @@ class HostExchange:
         up. The gateway lets that pass: `Endpoint` then sends the rejection.
         """
         self.asked = True
-        self._budget = budget, caller
+        self._budget, self._caller = budget, caller
         payload, terms = self._request.content, self._terms
         try:
             if payload.is_eof():
@@ -246,17 +250,14 @@ class HostExchange:
 
         The gateway counts a large answer, and a large body that it has received.
         """
-        assert self._budget is not None, "only the answer to a request with a body is counted"
-        budget, caller = self._budget
-        budget.add(caller, size)
+        self._budget.add(self._caller, size)
         self.held += size
 
     def release(self) -> None:
         """Stop counting: the answer is sent, or the host has disconnected. May be called again."""
-        if self.held and self._budget is not None:
-            budget, caller = self._budget
+        if self.held:
             held, self.held = self.held, 0
-            budget.release(caller, held)
+            self._budget.release(self._caller, held)
 
     def stream(self) -> EventStream:
         """Turn the answer into an event stream; later calls return the same.
@@ -269,11 +270,11 @@ class HostExchange:
             self._stream = EventStream()
         elif self._stream is None:
             answer = EventStreamAnswer(self._request)
-            connection = SseConnection(write_through=answer.write_through)
             # The letter begins the ids of its events, and tells the two kinds of streams apart.
             letter: Kind = "g" if self._is_get else "p"
-            self._stream = EventStream(connection) if self.opener is None else self.opener(letter, connection)
-            self._start_writer(answer, connection)
+            messages = SseConnection(write_through=answer.write_through)
+            self._stream = EventStream(messages) if self.opener is None else self.opener(letter, messages)
+            self._start_writer(answer, messages)
         return self._stream
 
     def resume(self, stream: EventStream, missed: Sequence[bytes]) -> bool:
@@ -284,10 +285,10 @@ class HostExchange:
         if self._is_gone:
             return False
         answer = EventStreamAnswer(self._request)
-        sse_connection = SseConnection(write_through=answer.write_through)
+        messages = SseConnection(write_through=answer.write_through)
         self._stream = stream
-        stream.attach(sse_connection, missed)
-        self._start_writer(answer, sse_connection)
+        stream.attach(messages, missed)
+        self._start_writer(answer, messages)
         return True
 
     def on_disconnect(self, callback: Callable[[], None]) -> None:
@@ -313,7 +314,7 @@ class HostExchange:
         with request_context.in_request(self._request_context):
             self._detach()
             callbacks, self._callbacks = self._callbacks, []
-            for callback in () if self._was_answer_sent else callbacks:
+            for callback in () if self._answer is not None and self._answer.was_last_sent else callbacks:
                 # Now that `_is_gone` is set, this calls it or passes it to the resumable stream.
                 self.on_disconnect(callback)
 
@@ -343,58 +344,62 @@ class HostExchange:
         if (
             isinstance(stream, ResumableEventStream)
             and stream.is_transferable
-            and self._sse_connection is not None
+            and self._answer is not None
             and stream.connection is self._sse_connection
         ):
             # The callbacks end this process's work on the request. So the host may send the next
             # request on this connection, and the response may end properly.
-            self._ends_properly = True
+            self._answer.ends_properly = True
             # Ends the connection, and tells the host when to reconnect.
             stream.close()
             # Passes the callbacks to the stream, and `discard` runs them.
             self.host_left()
             stream.discard()
 
-    async def finish(self, reply: HttpReply) -> HttpResponse:
-        """Return the response for the gateway's reply. That of an event stream has been sent."""
-        if self.is_streaming:
-            try:
-                return await self._finish_stream(reply.body)
-            finally:
-                self.release()
+    def finish(self, reply: HttpReply) -> HttpResponse:
+        """Return the response for the gateway's reply, if the answer is no event stream."""
         self._is_document = True
         request = self._request
         if self._callbacks and request.connection.transport.is_closing():
             # The connection is lost, and has not reported it yet.
             self.host_left()
-        body, is_usual = reply.body, reply.status == 200 and not reply.headers
-        if body is not None and is_usual and self.asked and request.version == HttpVersion11:
+        body = reply.body
+        if (
+            body is not None
+            and reply.status == 200
+            and not reply.headers
+            and self.asked
+            and request.version == HttpVersion11
+        ):
             # Here an unencodable text can still be reported.
             size = len(body) if isinstance(body, JsonChunks) or body.isascii() else encoded_size(body)
             return CountedDocument(body, size, self.release) if self.held else JsonDocument(body, size)
         self.release()
         return plain_answer(reply)
 
-    async def _finish_stream(self, last: MessageText | None) -> HttpResponse:
-        """Send `last` as the last message, wait until the writer ends, and return the response.
+    async def finish_stream(self, reply: HttpReply) -> HttpResponse:
+        """Send the gateway's reply as the last message, wait until the writer ends, and return the
+        response.
 
         Afterwards the stream of a POST has ended for good. A GET only carried a stream for some
-        time: the stream itself may continue on another connection, without `last`.
+        time: the stream itself may continue on another connection, without the reply.
         """
-        assert self._writer is not None
-        assert self._stream is not None
-        assert self._answer is not None
-        self._ends_properly = True
-        self._was_answer_queued = (
-            last is not None and self._sse_connection is not None and not self._sse_connection.is_closed
-        )
-        if self.head.method is HttpMethod.POST:
-            self._stream.finish(last)
-        elif last is not None and self._sse_connection is not None and not self._sse_connection.is_closed:
-            self._stream.send_now(last)
-        self._detach()
-        await asyncio.wait([self._writer])
-        return self._answer
+        stream, messages, answer, last = self._stream, self._sse_connection, self._answer, reply.body
+        assert stream is not None
+        assert messages is not None
+        assert answer is not None
+        try:
+            answer.ends_properly = True
+            answer.was_last_queued = last is not None and not messages.is_closed
+            if self.head.method is HttpMethod.POST:
+                stream.finish(last)
+            elif last is not None and answer.was_last_queued:
+                stream.send_now(last)
+            self._detach()
+            await asyncio.wait([answer.writer])
+        finally:
+            self.release()
+        return answer
 
     async def abandon(self) -> None:
         """Stop writing at once, because the connection's task is cancelled.
@@ -402,36 +407,40 @@ class HostExchange:
         No callback runs here: the gateway's work was cancelled with the same task.
         """
         self.release()
-        if self._writer is not None:
-            self._writer.cancel()
-            await asyncio.wait([self._writer])
+        if self._answer is not None:
+            self._answer.writer.cancel()
+            await asyncio.wait([self._answer.writer])
+
+    @property
+    def _is_get(self) -> bool:
+        return self.head.method is HttpMethod.GET
 
     def _detach(self) -> None:
         """Detach the connection from the stream, unless the stream has another one by now."""
         if self._stream is not None and self._sse_connection is not None:
             self._stream.connection_lost(self._sse_connection)
 
-    def _start_writer(self, answer: EventStreamAnswer, sse_connection: SseConnection) -> None:
+    def _start_writer(self, answer: EventStreamAnswer, messages: SseConnection) -> None:
         """Start the task that writes the answer."""
-        self._answer, self._sse_connection = answer, sse_connection
+        self._answer, self._sse_connection = answer, messages
         with request_context.in_request(self._request_context):
             self._terms.event_sink.emit(StreamOpened("downstream", "get" if self._is_get else "response"))
-            self._writer = asyncio.get_running_loop().create_task(self._write(answer, sse_connection))
-            self._writer.add_done_callback(self._on_writer_done)
+            answer.writer = asyncio.get_running_loop().create_task(self._write(answer, messages))
+            answer.writer.add_done_callback(self._on_writer_done)
         self.is_streaming = True
 
-    async def _write(self, answer: EventStreamAnswer, sse_connection: SseConnection) -> None:
+    async def _write(self, answer: EventStreamAnswer, messages: SseConnection) -> None:
         """Write the pieces of the stream until its end; the task of the writer."""
         try:
             answer.begin()
-            while not sse_connection.is_drained:
-                piece = await sse_connection.receive(self._terms.silence, _JOINED)
+            while not messages.is_drained:
+                piece = await messages.receive(self._terms.silence, _JOINED)
                 if piece is not None:
                     await answer.write(piece)
-                elif not sse_connection.is_closed:
+                elif not messages.is_closed:
                     await answer.write(sse.KEEP_ALIVE)
-            self._was_answer_sent = self._was_answer_queued
-            if self._ends_properly or self._is_get:
+            answer.was_last_sent = answer.was_last_queued
+            if answer.ends_properly or self._is_get:
                 await answer.send(self._request)
             else:
                 # The call continues. A proper end of the answer would invite the host to send the

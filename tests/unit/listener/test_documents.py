@@ -90,3 +90,11 @@ def test_an_answer_is_nobody_elses() -> None:
     public_document("OPTIONS", DOCUMENT).fields["X-Of-One"] = "1"
     assert "X-Of-One" not in public_document("GET", DOCUMENT).fields
     assert "X-Of-One" not in public_document("OPTIONS", DOCUMENT).fields
+
+
+async def test_a_document_is_the_last_answer_of_a_connection_that_is_to_find_another_replica() -> None:
+    async with opened(documents={PATH: DOCUMENT}) as gate, gate.host() as host:
+        assert "connection" not in (await host.ask(get(PATH))).headers
+        gate.listener.retire()
+        answered = await host.ask(get(PATH))
+    assert (answered.status, answered.body, answered.headers.get("connection")) == (200, DOCUMENT, "close")
