@@ -60,12 +60,12 @@ class _ServedStream:
     """
 
     def __init__(
-        self, feed: EventStream, host_session: HostSession, caller: AuthContext, offers: InputDelivery
+        self, feed: EventStream, host_session: HostSession, caller: AuthContext, input_delivery: InputDelivery
     ) -> None:
         self.feed = feed
         self._host_session = host_session
         self._caller = caller
-        self._offers = offers
+        self._input_delivery = input_delivery
         self._expiry: asyncio.TimerHandle | None = None
         # The newest stream is last, also if it was registered before.
         host_session.streams.pop(feed, None)
@@ -103,15 +103,15 @@ class _ServedStream:
     def _on_lost(self) -> None:
         """Let another stream deliver the questions sent on this one, which has no connection now."""
         self._host_session.questions.on_stream_ended(self.feed)
-        self._offers.give_back(self.feed)
+        self._input_delivery.give_back(self.feed)
 
 
 class GetStreams:
     """The open GET streams of this process."""
 
-    def __init__(self, *, news: StatusNotifier, offers: InputDelivery, clock: Clock) -> None:
-        self._news = news
-        self._offers = offers
+    def __init__(self, *, status_notifier: StatusNotifier, input_delivery: InputDelivery, clock: Clock) -> None:
+        self._status_notifier = status_notifier
+        self._input_delivery = input_delivery
         self._clock = clock
         self.background = Background()
         """Work of `GetRequests` beside the streams, cancelled at `close`."""
@@ -122,9 +122,9 @@ class GetStreams:
         The stream is that of `exchange`: a new one, or the one that `Exchange.resume` continued.
         """
         owners = caller.owners(host_session.mount.name)
-        served = _ServedStream(exchange.stream(), host_session, caller, self._offers)
+        served = _ServedStream(exchange.stream(), host_session, caller, self._input_delivery)
         for owner in owners:
-            self._news.attend(owner, host_session)
+            self._status_notifier.attend(owner, host_session)
         served.ends_with(caller.expires_at, self._clock)
         greeting = asyncio.get_running_loop().create_task(self._greet_host(host_session, owners))
         host_session.questions.on_stream_opened()
@@ -134,12 +134,12 @@ class GetStreams:
             greeting.cancel()
             served.part()
             for owner in owners:
-                self._news.leave(owner, host_session)
+                self._status_notifier.leave(owner, host_session)
         return HttpReply()
 
     async def close(self) -> None:
         """Cancel the work beside the streams. The streams end with their sessions."""
-        await self._news.close()
+        await self._status_notifier.close()
         await self.background.close()
 
     async def _greet_host(self, host_session: HostSession, owners: Sequence[OwnerKey]) -> None:
@@ -147,7 +147,7 @@ class GetStreams:
 
         After a restart of the gateway the session has none yet, and the server could send nothing.
         """
-        await asyncio.gather(self._news.catch_up(owners, host_session), _open_upstream(host_session))
+        await asyncio.gather(self._status_notifier.catch_up(owners, host_session), _open_upstream(host_session))
 
 
 async def _open_upstream(host_session: HostSession) -> None:
@@ -162,10 +162,10 @@ class GetRequests:
     """The handler of GET requests. `shared` are the streams of all replicas; None without others."""
 
     def __init__(
-        self, *, listening: GetStreams, following: ResultWaiter, shared: SharedResumableStreams | None = None
+        self, *, get_streams: GetStreams, results: ResultWaiter, shared: SharedResumableStreams | None = None
     ) -> None:
-        self._listening = listening
-        self._following = following
+        self._get_streams = get_streams
+        self._results = results
         self._shared = shared
 
     async def serve(self, exchange: Exchange, host_session: HostSession, caller: AuthContext) -> HttpReply:
@@ -179,10 +179,10 @@ class GetRequests:
         id_, resumable = exchange.head.last_event_id, host_session.resumable
         if resumable is None:
             # Older revisions have resumption too, but the gateway gives their streams no event ids.
-            return await self._listening.serve(exchange, host_session, caller)
+            return await self._get_streams.serve(exchange, host_session, caller)
         exchange.opener = resumable.open
         if id_ is None:
-            return await self._listening.serve(exchange, host_session, caller)
+            return await self._get_streams.serve(exchange, host_session, caller)
         position = parse_event_id(id_)
         if position is None:
             raise StreamNotFound(UNKNOWN)
@@ -206,7 +206,7 @@ class GetRequests:
         # If the host has disconnected again, the stream stays with its present connection.
         if found is not None and found.stream is not None and not exchange.resume(found.stream, found.missed):
             return HttpReply()
-        return await self._listening.serve(exchange, host_session, caller)
+        return await self._get_streams.serve(exchange, host_session, caller)
 
     async def _continue_call(
         self, exchange: Exchange, host_session: HostSession, caller: AuthContext, found: FoundStream
@@ -227,8 +227,8 @@ class GetRequests:
         The wait or the call that feeds the stream goes on when the connection ends.
         """
         host_session.questions.on_stream_opened()
-        self._listening.background.run(lambda: self._following.go_on(feed, host_session.peer))
-        await self._following.hold(feed, caller)
+        self._get_streams.background.run(lambda: self._results.go_on(feed, host_session.peer))
+        await self._results.hold(feed, caller)
         return HttpReply()
 
     # --- streams of other replicas ------------------------------------------------------------------------------------
@@ -277,9 +277,9 @@ class GetRequests:
             feed.discard()
             return HttpReply()
         if position.is_get_stream:
-            return await self._listening.serve(exchange, host_session, caller)
+            return await self._get_streams.serve(exchange, host_session, caller)
         moved = Moved(feed, origin, handover.ahead)
-        self._listening.background.run(lambda: self._following.take_up(exchange, caller, host_session, moved))
+        self._get_streams.background.run(lambda: self._results.take_up(exchange, caller, host_session, moved))
         return await self._serve_resumed(host_session, caller, feed)
 
     async def _forward(

@@ -55,14 +55,14 @@ class ClientNotifications:
     def __init__(
         self,
         *,
-        offers: InputDelivery,
+        input_delivery: InputDelivery,
         calls: Calls,
         runner: Runner,
         dialect: LegacyDownstream,
         bus: ClusterBus | None = None,
     ) -> None:
         self._bus = bus
-        self._offers = offers
+        self._input_delivery = input_delivery
         self._calls = calls
         self._runner = runner
         self._dialect = dialect
@@ -86,7 +86,7 @@ class ClientNotifications:
                 mount = host_session.mount.name
                 # Before the answer is stored: the server gets it on behalf of the caller who gave it.
                 self._runner.answers(caller.owners(mount), intent.task, caller)
-                await self._offers.answer(caller, mount, intent)
+                await self._input_delivery.answer(caller, mount, intent)
             case ReportProgress() as intent:
                 self._tell_progress(caller, host_session, intent)
             case NotifyServer(notification=notification):

@@ -303,8 +303,8 @@ class Service:
         closers.add(runtime.runner.stop)
         runtime.sweeper.open()
         closers.add(runtime.sweeper.close)
-        closers.add(runtime.listening.close)
-        closers.add(runtime.offers.close)
+        closers.add(runtime.get_streams.close)
+        closers.add(runtime.input_delivery.close)
         closers.add(runtime.subscriptions.close)
 
     async def _ready(self) -> Mapping[str, bool]:

@@ -118,8 +118,8 @@ class Runtime:
     - `supervisor` starts server programs; `upstreams` has the servers and their mounts.
     - `cluster` is the connection to other replicas, `callers` the present authenticator.
     - `sessions` are those of legacy hosts, `session_pool` the upstream sessions of modern hosts.
-    - `listening` serves GET streams, `calls` the calls of hosts, `retries` the held ones.
-    - `following` waits for results of tasks, `offers` delivers questions of tasks to hosts.
+    - `get_streams` serves GET streams, `calls` the calls of hosts, `retries` the held ones.
+    - `result_waiter` waits for results of tasks, `input_delivery` delivers questions of tasks to hosts.
     - `coalescer` answers equal calls with one. `unfetched` are results not fetched during a drain.
     """
 
@@ -136,9 +136,9 @@ class Runtime:
     unfetched: Unfetched
     runner: Runner
     sweeper: Sweeper
-    listening: GetStreams
-    offers: InputDelivery
-    following: ResultWaiter
+    get_streams: GetStreams
+    input_delivery: InputDelivery
+    result_waiter: ResultWaiter
     coalescer: RequestCoalescer
     calls: Calls
     retries: HostRetries
@@ -228,7 +228,7 @@ async def build_runtime(
         shared_resumable.connect(sessions.get)
         remote_notifications = RemoteNotifications(shared_resumable, clock=clock)
     streams = TaskStreams(sessions=sessions, access=access, open=open_streams, remote=remote_notifications)
-    offers = InputDelivery(
+    input_delivery = InputDelivery(
         holder=holder, store=store, transitions=transitions, access=access, dialect=dialect, clock=clock
     )
     of_runs = transitions
@@ -255,7 +255,7 @@ async def build_runtime(
         leasing=leasing,
     )
     status_notifier = StatusNotifier(
-        store=store, streams=streams, offers=offers, polls=poll_limiter, dialect=dialect, clock=clock
+        store=store, streams=streams, offers=input_delivery, polls=poll_limiter, dialect=dialect, clock=clock
     )
     lookups = Lookups(
         store=store,
@@ -286,12 +286,12 @@ async def build_runtime(
 
     # Calls and requests about tasks, of both eras.
     modern_dialect = ModernDownstream(__version__, mounts.is_server_named)
-    following = ResultWaiter(
+    result_waiter = ResultWaiter(
         store=store,
         retrievals=retrievals,
         lookups=lookups,
         streams=streams,
-        offers=offers,
+        offers=input_delivery,
         dialect=dialect,
         clock=clock,
     )
@@ -309,7 +309,7 @@ async def build_runtime(
         modern=modern_dialect,
         tasks=tasks,
         lookups=lookups,
-        results=following,
+        results=result_waiter,
         transitions=transitions,
         retrievals=retrievals,
         runner=runner,
@@ -319,7 +319,7 @@ async def build_runtime(
     if bus is not None:
         # From here on the bus keeps it and calls it.
         SessionMessageHandler(sessions=sessions, calls=calls, runner=runner, dialect=dialect).subscribe(bus)
-    listening = GetStreams(news=status_notifier, offers=offers, clock=clock)
+    get_streams = GetStreams(status_notifier=status_notifier, input_delivery=input_delivery, clock=clock)
     legacy = LegacyAdapter(
         sessions=sessions,
         gate=rate_limiter,
@@ -327,10 +327,12 @@ async def build_runtime(
         access=access,
         calls=calls,
         task_requests=task_requests,
-        results=following,
-        notifications=ClientNotifications(offers=offers, calls=calls, runner=runner, dialect=dialect, bus=bus),
+        results=result_waiter,
+        notifications=ClientNotifications(
+            input_delivery=input_delivery, calls=calls, runner=runner, dialect=dialect, bus=bus
+        ),
         denied=denied,
-        get_requests=GetRequests(listening=listening, following=following, shared=shared_resumable),
+        get_requests=GetRequests(get_streams=get_streams, results=result_waiter, shared=shared_resumable),
         dialect=dialect,
     )
 
@@ -416,9 +418,9 @@ async def build_runtime(
         unfetched=retrievals.unfetched,
         runner=runner,
         sweeper=sweeper,
-        listening=listening,
-        offers=offers,
-        following=following,
+        get_streams=get_streams,
+        input_delivery=input_delivery,
+        result_waiter=result_waiter,
         coalescer=coalescer,
         calls=calls,
         retries=retries,

@@ -131,7 +131,7 @@ async def drain(
     await wait_or_abort(hurry, runtime.runner.stop(), moment=LAST_MOMENT)
     if is_alone:
         # No replica ends them: their hosts return to the next process.
-        runtime.following.leave(frozenset(runtime.runner.left), rules.timeout)
+        runtime.result_waiter.leave(frozenset(runtime.runner.left), rules.timeout)
         left = timedelta(seconds=max(deadline - clock.elapsed(), 0.0))
         await wait_or_abort(hurry, _settled(runtime), within=left)
         await _close_socket(listener)
