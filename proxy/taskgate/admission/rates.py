@@ -267,7 +267,7 @@ class RateLimiter:
 
         The end of a handshake and cancellations consume nothing, and pass.
         """
-        steps = self._request_steps(caller, exchange, mount, method, tool)
+        steps = self._request_steps(caller, self._subjects.of(caller), exchange, mount, method, tool)
         return await self._judge(self._store, steps, exchange, mount, _always_known)
 
     async def check_lookups(self, caller: AuthContext, exchange: Exchange, mount: str) -> None:
@@ -326,13 +326,12 @@ class RateLimiter:
         return check
 
     def _request_steps(
-        self, caller: AuthContext, exchange: Exchange, mount: str, method: str, tool: str | None
+        self, caller: AuthContext, quota: QuotaSubject, exchange: Exchange, mount: str, method: str, tool: str | None
     ) -> tuple[RateStep, ...]:
-        """The steps of a message of an authenticated caller."""
+        """The steps of a message of an authenticated caller, whose subject is `quota`."""
         rates = self._live.current.rates
         if not rates.has_after_auth or method in _UNLIMITED:
             return ()
-        quota = self._subjects.of(caller)
         subject = RateSubject(caller.key, quota.tenant, address_block(exchange.address) if rates.has_addresses else "")
         steps = _steps((RateStepMode.TAKE, rates.demands(subject, quota.rates, mount, method, tool)))
         if rates.has_lookup_failures and method.startswith(_TASK_METHODS):
@@ -350,7 +349,8 @@ class RateLimiter:
             # Another token of the caller, with the same limits.
             check.identity = caller.identity
             return check
-        check = _PreparedCheck(self._request_steps(caller, exchange, mount, method, tool), caller.identity, subject)
+        steps = self._request_steps(caller, subject, exchange, mount, method, tool)
+        check = _PreparedCheck(steps, caller.identity, subject)
         if len(method) + len(tool or "") <= _MAX_NAMES:
             if len(self._requests) >= _CHECKS:
                 self._requests.clear()
