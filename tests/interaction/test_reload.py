@@ -6,6 +6,7 @@ from typing import Any
 from helpers.certificates import Authority
 from helpers.mcp_host import McpHost
 from helpers.scripted_upstream import Hold, ScriptedServer
+from helpers.several_gateways import key_file
 from helpers.token_issuer import TokenIssuer, guarded
 from helpers.waiting import eventually
 from helpers.whole_gateway import GatewayConfig, Reloaded, WholeGateway, configuration, running
@@ -205,6 +206,19 @@ async def test_the_same_again_changes_nothing(server: ScriptedServer, gateway: W
     assert (server.live, len(server.heard("initialize"))) == (sessions, 1), "the server is the same, so its session is"
     assert await gateway.count("taskgate_config_hash") == before
     assert await gateway.counts("taskgate_config_reloads_total", "result") == {"unchanged": 1}
+
+
+async def test_a_key_file_without_authentication_changes_something_only_if_it_has_another_key(
+    server: ScriptedServer, tmp_path: Path
+) -> None:
+    file = key_file(tmp_path)
+    config = configuration({"reports": server.url}, auth={"context": {"key_file": str(file)}})
+    async with running(config) as gateway:
+        assert await reloaded(gateway, config) == Reloaded(result="unchanged")
+        another = key_file(tmp_path, "another")
+        file.write_bytes(another.read_bytes())
+        found = [await reloaded(gateway, config) for _ in range(2)]
+        assert found == [SUCCESS, Reloaded(result="unchanged")]
 
 
 async def test_a_certificate_that_was_replaced_is_shown_though_the_file_says_the_same(tmp_path: Path) -> None:

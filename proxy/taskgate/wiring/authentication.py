@@ -148,6 +148,7 @@ def build_authenticator(
         states=RequestStateKeys(*_keys_for(_STATES, keys)),
         words=SealKeys(*_keys_for(_MESSAGES, keys)),
         checkpoints=SealKeys() if deployment is None else SealKeys(*_keys_for(_CHECKPOINTS, keys)),
+        deployment=deployment,
     )
     if config.auth.mode == "none":
         return seals
@@ -174,7 +175,6 @@ def build_authenticator(
         callers=BearerCallers(
             verifier, lambda reason: event_sink.emit(TokenChecked(OTHER, reason.value)), SecurityLog(clock)
         ),
-        deployment=deployment,
         issuers=issuers,
         heard=heard,
     )
