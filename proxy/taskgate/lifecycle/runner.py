@@ -43,7 +43,7 @@ from taskgate.sessions.registry import HostSessions
 from taskgate.stores.base import HolderWatch, TaskStore
 from taskgate.system.background import Background
 from taskgate.telemetry.events import EventSink, TaskRecovered
-from taskgate.telemetry.request_context import RequestContext, current, in_request
+from taskgate.telemetry.request_context import RequestContext, attach, current, detach
 from taskgate.telemetry.tracing import stored_span
 from taskgate.upstream.calls import Principal, ServerQuestion
 
@@ -356,9 +356,12 @@ class Runner:
             request_context.span = stored_span(record.trace)
         request_context.mount, request_context.task, request_context.background = run.owner.mount, run.id, True
         # The callback too: a context holds its RequestContext, and that its message.
-        with in_request(request_context):
+        token = attach(request_context)
+        try:
             run.task = asyncio.get_running_loop().create_task(work)
             run.task.add_done_callback(partial(self._forget, run, release))
+        finally:
+            detach(token)
 
     def _forget(self, run: TaskRun, release: Callable[[], None], _: "asyncio.Task[None]") -> None:
         """Handle the end of a run."""

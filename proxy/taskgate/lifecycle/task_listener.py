@@ -37,7 +37,7 @@ from taskgate.lifecycle.checkpoints import (
     RoundWaiter,
 )
 from taskgate.lifecycle.inputs import TaskInputs
-from taskgate.lifecycle.task_streams import TaskOrigin, TaskStreams, origin_of
+from taskgate.lifecycle.task_streams import TaskOrigin, TaskStreams
 from taskgate.lifecycle.transitions import Transitions
 from taskgate.protocol.discovery import ServerDescription
 from taskgate.protocol.legacy.downstream import LegacyDownstream
@@ -79,7 +79,9 @@ class TaskListeners:
         """Create the listener of one task's call; the caller must call `close` once the call is over."""
         if self.streams.remote is not None:
             self.streams.remote.begin(record.id)
-        return TaskListener(self, record.owner, origin_of(record), record.call.progress_token)
+        owner, call = record.owner, record.call
+        origin = TaskOrigin(record.id, owner.mount, call.tool, call.host_session)
+        return TaskListener(self, owner, origin, call.progress_token)
 
 
 class TaskListener:

@@ -16,7 +16,6 @@ a `hold` if replicas share the store, and changes only records whose lease this 
 
 import asyncio
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from datetime import datetime
 from types import MappingProxyType
 from typing import Final, Protocol
@@ -207,9 +206,12 @@ class Transitions:
         If the results that wait for the store are too large together, a failure is written in place
         of this one.
         """
-        with suppress(StoreUnavailable):
+        try:
             if (was_written := await self._try_settle(owner, task, event, run)) is not None:
                 return was_written
+        except StoreUnavailable:
+            # Tried again below.
+            pass
         size, pause = len(event.result) if isinstance(event, CallSucceeded) else 0, RETRY_FIRST
         if self._waiting_size + size > MAX_WAITING:
             event, size = call_ended(FaultReason.INTERNAL, NOT_KEPT, dispatched=True), 0

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Hashable, Iterator
 from datetime import timedelta
 from itertools import islice
 from types import TracebackType
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from taskgate.domain.record import OwnerKey, TaskId, TaskRecord
 from taskgate.errors import StoreUnavailable
@@ -30,11 +30,8 @@ _ANY: Final = GONE - 1
 """Older than every revision: the known revision of a watch of more than one task."""
 
 
-class _Entry(NamedTuple):
-    id: TaskId
-    revision: int
-    owner: OwnerKey | None
-    holder: str | None
+_Entry = tuple[TaskId, int, OwnerKey | None, str | None]
+"""A change: the task, its revision, its owner, and the holder of its lease before."""
 
 
 class ChangeFeed:
@@ -69,12 +66,13 @@ class ChangeFeed:
     def add(self, id: TaskId, revision: int, *, owner: OwnerKey | None, holder: str | None) -> None:
         """Add a reported change: a revision or GONE; `holder` is the holder of the lease before."""
         self._place += 1
-        self._recent.append(_Entry(id, revision, owner, holder))
-        for index, key in ((self._by_task, id), (self._by_owner, owner), (self._by_holder, holder)):
-            for waiter in index.get(key, ()):
-                is_newer = revision > waiter.known or revision == GONE
-                if is_newer and (waiter.is_news is None or waiter.is_news(id, revision)):
-                    waiter.wake(self._place)
+        self._recent.append((id, revision, owner, holder))
+        if (waiters := self._by_task.get(id)) is not None:
+            self._wake(waiters, id, revision)
+        if (waiters := self._by_owner.get(owner)) is not None:
+            self._wake(waiters, id, revision)
+        if (waiters := self._by_holder.get(holder)) is not None:
+            self._wake(waiters, id, revision)
 
     def reset(self) -> None:
         """Forget all positions and end all waits, because changes may have been missed."""
@@ -142,9 +140,15 @@ class ChangeFeed:
         newest: dict[TaskId, int] = {}
         for entry in islice(reversed(self._recent), count):
             if _matches(entry, watch):
-                newest.setdefault(entry.id, entry.revision)
+                newest.setdefault(entry[0], entry[1])
         changes = tuple(RecordChange(id, revision) for id, revision in reversed(newest.items()))
         return ChangeBatch(changes=changes, place=self._place) if changes else None
+
+    def _wake(self, waiters: "set[_Waiter]", id: TaskId, revision: int) -> None:
+        for waiter in waiters:
+            is_newer = revision > waiter.known or revision == GONE
+            if is_newer and (waiter.is_news is None or waiter.is_news(id, revision)):
+                waiter.wake(self._place)
 
     def _index_of(self, watch: Watch) -> "tuple[_Index, Hashable, int]":
         if isinstance(watch, TaskWatch):
@@ -218,9 +222,10 @@ def _is_newer(revision: int, known: int) -> bool:
 
 
 def _matches(entry: _Entry, watch: Watch) -> bool:
+    id, revision, owner, holder = entry
     if isinstance(watch, TaskWatch):
-        return entry.id == watch.id and _is_newer(entry.revision, watch.revision)
+        return id == watch.id and _is_newer(revision, watch.revision)
     if isinstance(watch, OwnerWatch):
-        return entry.owner == watch.owner
+        return owner == watch.owner
     assert isinstance(watch, HolderWatch)
-    return entry.holder == watch.holder and (watch.is_news is None or watch.is_news(entry.id, entry.revision))
+    return holder == watch.holder and (watch.is_news is None or watch.is_news(id, revision))

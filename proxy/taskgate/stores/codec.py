@@ -49,10 +49,16 @@ SCHEMA: Final = 1
 """The first element of every head and session; any other number is refused."""
 
 
-def pack_head(record: TaskRecord) -> bytes:
-    """Encode a record without its lease, parameters and outcome."""
-    call, peer, created = record.call, record.call.peer, pack_time(record.created_at)
-    updated = created if record.updated_at == record.created_at else pack_time(record.updated_at)
+def pack_times(record: TaskRecord) -> tuple[int, int]:
+    """When a record was created and updated, in microseconds since 1970."""
+    created = pack_time(record.created_at)
+    return created, created if record.updated_at == record.created_at else pack_time(record.updated_at)
+
+
+def pack_head(record: TaskRecord, times: tuple[int, int] | None = None) -> bytes:
+    """Encode a record without its lease, parameters and outcome; `times` are from `pack_times`."""
+    call, peer = record.call, record.call.peer
+    created, updated = times or pack_times(record)
     fields = [
         SCHEMA,
         record.id,

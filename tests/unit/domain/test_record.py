@@ -67,8 +67,10 @@ def test_an_altered_record_is_another_one_that_differs_in_what_was_named_alone()
     assert task == before
     assert evolve(task) == task
     assert evolve(task) is not task
-    with pytest.raises(KeyError):
+    with pytest.raises(AttributeError):
         evolve(task, state=TaskStatus.FAILED)
+    with pytest.raises(FrozenInstanceError):
+        other.revision = 2  # type: ignore[misc]
 
 
 def test_a_new_record_has_nothing_yet() -> None:

@@ -77,9 +77,9 @@ class House:
         self.transitions = Transitions(store=store, event_sink=self.emitted, clock=self.clock)
         self.retrievals = Retrievals(transitions=self.transitions, event_sink=RecordedEvents(), clock=self.clock)
         rules = live(questions=QuestionBounds(timedelta(hours=1), 8))
-        streams = SimpleNamespace(remote=None)
+        self.streams = SimpleNamespace(remote=None)
         listeners = TaskListeners(
-            transitions=self.transitions, streams=streams, dialect=LegacyDownstream("1"), live=rules
+            transitions=self.transitions, streams=self.streams, dialect=LegacyDownstream("1"), live=rules
         )  # type: ignore[arg-type]
         self.runner = Runner(
             holder=HOLDER,

@@ -1,6 +1,7 @@
 """Slots and places in the queue that are given back as soon as nobody needs them, whatever the store does meanwhile."""
 
 import asyncio
+from types import SimpleNamespace
 from typing import Any
 
 from helpers.failing_store import FailingStore
@@ -45,6 +46,26 @@ async def test_a_call_that_cannot_be_marked_holds_no_slot_while_its_end_cannot_b
     assert (await house.ended(record)).status is TaskStatus.FAILED
     assert house.server.called == []
     await house.runner.stop()
+
+
+async def test_an_error_at_the_end_of_a_run_keeps_neither_its_permit_nor_its_session(
+    house: House, slot: Permit
+) -> None:
+    def fail(task: str) -> None:
+        raise RuntimeError(f"{task} cannot end")
+
+    loop, errors = asyncio.get_running_loop(), []
+    before = loop.get_exception_handler()
+    loop.set_exception_handler(lambda _, context: errors.append(str(context["exception"])))
+    house.streams.remote = SimpleNamespace(begin=lambda task: None, end=fail)
+    record = await house.start()
+    assert await house.store.swap(after(record, CancelRequested()), expected=record.revision)
+    await eventually(lambda: errors)
+    loop.set_exception_handler(before)
+    assert errors == [f"{record.id} cannot end"]
+    assert (house.bulkhead.queued, house.server.held) == (0, 0)
+    async with bounded():
+        await house.runner.idle()
 
 
 class Racing:

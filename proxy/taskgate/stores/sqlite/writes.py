@@ -21,6 +21,7 @@ from taskgate.stores.codec import (
     pack_outcome,
     pack_text,
     pack_time,
+    pack_times,
     unpack_head,
     unpack_listed,
     unpack_outcome,
@@ -90,13 +91,14 @@ def insert(
     """Insert a record with its cap keys and size; `created` and `expires` are its times as stored."""
     params = None if record.call.params is None else pack_text(record.call.params)
     outcome = None if record.outcome is None else pack_outcome(record.outcome)
+    updated = created if record.updated_at == record.created_at else pack_time(record.updated_at)
     row = (
         record.id,
         sql.owner_digest(record.owner),
         *keys[:-1],
         None if record.idempotency_digest is None else sql.repeat_digest(record.owner, record.idempotency_digest),
         created,
-        created if record.updated_at == record.created_at else pack_time(record.updated_at),
+        updated,
         expires,
         not record.status.is_terminal,
         record.status.value,
@@ -104,7 +106,7 @@ def insert(
         record.revision,
         *_pack_lease(record.lease),
         size,
-        pack_head(record),
+        pack_head(record, (created, updated)),
     )
 
     def work(cursor: sqlite3.Cursor) -> None:
@@ -119,9 +121,10 @@ def insert(
 
 def swap(record: TaskRecord, expected: int) -> Callable[[sqlite3.Cursor], SwapResult | None]:
     """Replace the record at revision `expected`; None if there is none."""
-    head = pack_head(record)
-    indexed = updated, unfinished, status, tool_error = (
-        pack_time(record.updated_at),
+    times = created, updated = pack_times(record)
+    head = pack_head(record, times)
+    indexed = _, unfinished, status, tool_error = (
+        updated,
         not record.status.is_terminal,
         record.status.value,
         record.tool_error,
@@ -134,7 +137,7 @@ def swap(record: TaskRecord, expected: int) -> Callable[[sqlite3.Cursor], SwapRe
         if row is None:
             return None
         seq, is_named, held_by, until, *old_indexed = row
-        lease = longer_lease(unpack_lease(held_by, until), record.lease)
+        lease = None if record.lease is None else longer_lease(unpack_lease(held_by, until), record.lease)
         holder, lease_until = _pack_lease(lease)
         if [until, *old_indexed] == [lease_until, *indexed]:
             cursor.execute(sql.UPDATE_HEAD, (record.revision, holder, size, head, seq))
@@ -146,7 +149,7 @@ def swap(record: TaskRecord, expected: int) -> Callable[[sqlite3.Cursor], SwapRe
             cursor.execute(sql.FORGET_REPEAT, (seq,))
         return SwapResult(held_by, lease, bool(old_indexed[1]), size)
 
-    if outcome is not None or record.updated_at != record.created_at:
+    if outcome is not None or updated != created:
         return work
     # No indexed column has changed since the insert, as at dispatch: one statement is enough,
     # unless the lease changed.
