@@ -156,7 +156,7 @@ class LegacyAdapter:
             await self._notifications.take(request, host_session)
             return HttpReply(status=202)
         with host_session:
-            if isinstance(intent, CallTool | Relay):
+            if isinstance(intent, _CALLS):
                 reply = await self._calls.answer(self._call(request, host_session, intent))
                 # A setting of the session at its server is remembered, for other replicas.
                 if request.message.method in SETTING_METHODS and reply.error in (None, TOOL_ERROR):
@@ -334,3 +334,5 @@ def _check_revision(head: Admission) -> None:
 _NO_METHOD: Final = ""
 """The method of a GET request, for rate limits: it counts with the methods that have no limit of
 their own."""
+_CALLS: Final = (CallTool, Relay)
+"""The requests that a server answers. A union of types would be made anew at each check."""
