@@ -55,10 +55,10 @@ class SteadyClock:
     def __init__(self, own: Clock) -> None:
         self.wall = own.wall
         self.elapsed = own.elapsed
-        self._zero = own.now() - timedelta(seconds=own.elapsed())
+        self._zero = own.now().timestamp() - own.elapsed()
 
     def now(self) -> datetime:
-        return self._zero + timedelta(seconds=self.elapsed())
+        return datetime.fromtimestamp(self._zero + self.elapsed(), UTC)
 
 
 class SharedClock:

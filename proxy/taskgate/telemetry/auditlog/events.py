@@ -27,8 +27,13 @@ MAX_KEY: Final = 256
 """Characters of an argument key that are kept: more than any line shows."""
 MAX_SHORT_MESSAGE: Final = 1024
 """Length up to which a message is kept whole until the event is rendered."""
+make_tuple: Final = tuple.__new__
+"""Makes a named tuple in half the time of calling its class: each event makes several."""
 UNREAD: Final[tuple[str, ...]] = ("",)
 """Marks argument keys that were not read yet."""
+
+TASK_METHODS: Final = frozenset({words.TASKS_GET, words.TASKS_RESULT, words.TASKS_CANCEL, words.TASKS_UPDATE})
+"""The methods whose messages name a task."""
 
 
 class CallArguments(NamedTuple):
@@ -171,7 +176,7 @@ def origin_of(
     message, agent = request_context.message, request_context.agent
     summary = _NO_REQUEST if message is None else summary_of(message, keep_arguments=keep_arguments)
     path = request_context.path if request_context.refusal != _UNKNOWN_PATH else None
-    return EventOrigin(
+    fields = (
         request_context.id,
         request_context.address,
         request_context.verb,
@@ -186,6 +191,7 @@ def origin_of(
         request_context.client,
         request_context.span,
     )
+    return make_tuple(EventOrigin, fields)
 
 
 def final_origin(
@@ -228,15 +234,15 @@ def summary_of(message: Message | None, *, keep_arguments: bool) -> RequestSumma
         tool = text_of(params.get("name"))
         if keep_arguments and (place := params.get("arguments")) is not None:
             arguments = _arguments(message, place)
-    elif method in _TASK_METHODS:
+    elif method in TASK_METHODS:
         task = text_of(params.get("taskId"))
-    return RequestSummary(method, message.id, tool, task, arguments)
+    return make_tuple(RequestSummary, (method, message.id, tool, task, arguments))
 
 
 def subject_of(task: TaskRecord) -> TaskSubject:
     """What a line shows of a task."""
     context, mount = task.owner
-    return TaskSubject(task.id, task.status.value, context, task.ttl, mount, task.call.tool[:MAX_TEXT])
+    return make_tuple(TaskSubject, (task.id, task.status.value, context, task.ttl, mount, task.call.tool[:MAX_TEXT]))
 
 
 def weight_of(origin: EventOrigin | None) -> int:
@@ -268,5 +274,4 @@ def _truncated(keys: tuple[str, ...] | None) -> tuple[str, ...] | None:
 
 _NO_REQUEST: Final = RequestSummary()
 _EMPTY_STRING_BYTES: Final = getsizeof("")
-_TASK_METHODS: Final = frozenset({words.TASKS_GET, words.TASKS_RESULT, words.TASKS_CANCEL, words.TASKS_UPDATE})
 _UNKNOWN_PATH: Final = "unknown_path"

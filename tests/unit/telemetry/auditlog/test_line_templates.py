@@ -11,9 +11,11 @@ from hypothesis import strategies as st
 
 from requirements import covers
 from taskgate.auth.context import ANONYMOUS
+from taskgate.domain.record import OwnerKey, Succeeded, TaskRecord, TaskStatus
 from taskgate.domain.versions import client_of
+from taskgate.telemetry import events
 from taskgate.telemetry.auditlog.chain import canonical
-from taskgate.telemetry.auditlog.events import AuditEvent
+from taskgate.telemetry.auditlog.events import AuditEvent, without_payload
 from taskgate.telemetry.auditlog.formats import line_templates
 from taskgate.telemetry.auditlog.formats.native import NativeRenderer, rounded
 from taskgate.telemetry.auditlog.formats.renderer import Renderer
@@ -31,6 +33,7 @@ from unit.telemetry.auditlog.audit_cases import (
     events_of,
     message_text,
     new_context,
+    of_task,
 )
 
 PREV = b'"' + b"0" * 64 + b'"'
@@ -125,6 +128,57 @@ def test_lines_of_usual_requests_are_filled_in() -> None:
     for request_context in (new_context(), new_context(error="tool_error"), *map(new_context, bodies)):
         event = last_of(request_context)
         assert render.template_line(event, 7, PREV) == written_of(render, event)
+
+
+def of_a_task(task: TaskRecord, seconds: float) -> list[events.Event]:
+    """What a usual task has lines of."""
+    lasting = timedelta(seconds=seconds)
+    ended = replace(task, status=TaskStatus.COMPLETED, outcome=Succeeded(result='{"content":[]}', tool_error=False))
+    return [
+        events.TaskCreated(task, None),
+        events.TaskDispatched(task, lasting),
+        events.TaskTransitioned(task, TaskStatus.WORKING),
+        events.TaskTransitioned(ended, TaskStatus.WORKING),
+        events.TaskFinished(ended, TaskStatus.COMPLETED, "ok", lasting, int(seconds)),
+        events.TaskRetrieved(ended, lasting),
+        events.TaskRetrieved(ended, None),
+        events.InputRequestOpened(task, f"k{seconds}", "elicitation"),
+    ]
+
+
+TASK_IDS = st.text("abcXYZ019-_", min_size=32, max_size=32)
+
+
+@covers("O-AUD-4")
+@given(WORDS, IDS, TASK_IDS, TASK_IDS, ARGUMENTS, VISITS, st.floats(0, 1e6), TIES)
+def test_lines_of_usual_tasks_are_filled_in_and_the_same(
+    tool: str, id: int | str, task: str, owner: str, arguments: Any, said: dict[str, Any], seconds: float, tie: Any
+) -> None:
+    """Of two tasks that differ in what is filled in, within their requests and after those."""
+    said = {**said, "caller": CALLER}
+    first = new_context(message_text("tools/call", name=tool, arguments=arguments or {}), **said)
+    second = new_context(message_text("tools/call", name=tool, arguments=arguments or {}), **said)
+    assert second.message is not None
+    second.message, second.id = second.message._replace(id=id), "abcdefgh-2"
+    other = replace(of_task(), id=task, owner=OwnerKey(owner, "reports"))
+    for request_context, record, took in ((first, of_task(), 0.5), (second, other, seconds)):
+        for within in (request_context, request_context.for_background()):
+            for event in of_a_task(record, took):
+                [line_event] = events_of(event, within)
+                line = RENDER.template_line(line_event, *tie)
+                assert line == written_of(RENDER, line_event, *tie)
+
+
+def test_lines_of_other_events_of_tasks_are_written_of_their_documents() -> None:
+    created = events.TaskCreated(of_task(), None)
+    for request_context in (None, new_context(span=SetSpan()), new_context(caller=None)):
+        [event] = events_of(created, request_context)
+        assert new_renderer().template_line(event, 7, PREV) is None
+    [event] = events_of(created, new_context())
+    assert new_renderer(arguments="full").template_line(event, 7, PREV) is None
+    assert new_renderer().template_line(without_payload(event), 7, PREV) is None
+    [_, clamped] = events_of(events.TaskCreated(of_task(), "clamped_max"), new_context())
+    assert new_renderer().template_line(clamped, 7, PREV) is None
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,12 @@ has different digests as a task, as arguments and as a result.
 
 from binascii import b2a_base64
 from collections.abc import Callable
-from functools import partial
+from functools import lru_cache, partial
 from hashlib import sha256
 from typing import Any, Final
 
+MAX_TASKS: Final = 4096
+"""References to tasks that are remembered."""
 DIGEST_LENGTH: Final = 22
 """Characters of a digest: 132 bits."""
 
@@ -27,11 +29,15 @@ class Digests:
         of = {kind: partial(self._of, kind + b"_", sha256(inner + kind + b"\n")) for kind in (b"t", b"a", b"r")}
         self._outer = sha256(block.translate(_OUTER))
         self._task, self._result = of[b"t"], of[b"r"]
+        self.task: Callable[[str], str] = lru_cache(maxsize=MAX_TASKS)(self._of_task)
+        """The reference to a task, in place of its id, which is nearly as sensitive as a token.
+
+        The last ones are remembered: a task has several lines.
+        """
         self.arguments: Callable[[bytes], bytes] = of[b"a"]
         """The digest of the arguments of a call, as the host wrote them; takes `encoded` text."""
 
-    def task(self, id: str) -> str:
-        """The reference to a task, in place of its id, which is nearly as sensitive as a token."""
+    def _of_task(self, id: str) -> str:
         return self._task(encoded(id)).decode()
 
     def result(self, text: str) -> str:

@@ -139,7 +139,7 @@ class NativeRenderer:
             "http": None if origin is None else _http(origin),
             "limit": None if event.limit is None else _limit(event.limit),
             "trace": None if origin is None or origin.span is None else _trace(origin.span),
-            "data": self._data(event),
+            "data": self.data(event),
         }
 
     def _task(self, event: AuditEvent, summary: RequestSummary) -> dict[str, Any] | None:
@@ -184,7 +184,8 @@ class NativeRenderer:
             # Unreadable arguments may contain what the paths must remove.
             return {"omitted": "unreadable"}
 
-    def _data(self, event: AuditEvent) -> dict[str, Any]:
+    def data(self, event: AuditEvent) -> dict[str, Any]:
+        """The member `data`."""
         fields = {} if event.data is None else {name: _cleaned(value) for name, value in event.data.items()}
         if "stated_reason" in fields:
             fields["stated_reason"] = scrubbed((event.data or {})["stated_reason"], MAX_SENTENCE)
