@@ -9,7 +9,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Collection, Mapping
 from contextvars import Context
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Final, Protocol, get_args
 
 from taskgate.clock import Clock, SystemClock
@@ -29,10 +29,10 @@ Counters = Mapping[type, Callable[[Any, int], None]]
 
 _WITH_TASKS: Final = frozenset(each for each in get_args(Event) if "task" in each.__annotations__) - {RequestContext}
 
-_log = logging.getLogger("taskgate.telemetry")
+Handler = tuple[Callable[[Any], None], "EventReader"]
+"""The function of a reader."""
 
-Entry = tuple[Event, RequestContext | None, datetime, float]
-"""An event, the request that it belongs to, the time of day, and the monotonic time."""
+_log = logging.getLogger("taskgate.telemetry")
 
 
 class EventReader(Protocol):
@@ -41,6 +41,29 @@ class EventReader(Protocol):
     def note_failure(self, event: Event) -> None:
         """Log the exception that a handler raised for an event."""
         ...
+
+
+class _Kind:
+    """What becomes of the events of one type.
+
+    - `handlers`: the functions that get them; `annotate`: the one that gets each at once
+    - `counts`: how often each happened, if they are only counted
+    - `is_recorded`: whether they have lines in the audit log; `is_timed`: whether they wait for
+      `FOLD_DELAY` at most
+    """
+
+    __slots__ = ("annotate", "counts", "handlers", "is_recorded", "is_timed")
+
+    def __init__(self) -> None:
+        self.handlers: list[Handler] = []
+        self.annotate: Callable[[Any], None] | None = None
+        self.counts: dict[Event, int] | None = None
+        self.is_recorded = False
+        self.is_timed = False
+
+
+Entry = tuple[_Kind, Event, RequestContext | None, float]
+"""What becomes of an event, the event, the request that it belongs to, and the monotonic time."""
 
 
 class EventRing:
@@ -54,9 +77,9 @@ class EventRing:
     All methods are for the thread of the event loop.
 
     - `room`: returns how many entries may wait; the audit log has as many places for their lines
-    - `_counts`: how often each event of a type in `_counters` happened
-    - `_recorded`: the types of events that have lines in the audit log; `_timed`: those that wait
-      for `FOLD_DELAY` at most
+    - `_kinds`: what becomes of an event, by its type
+    - `_has_counts`: whether an event was counted since the last fold
+    - `_folded_at`, `_folded_elapsed`: when a fold last began, by both clocks
     - `_limit`: the number of entries at which they are folded at once
     - `_timer`: the one timer of all entries, while one waits that needs it
     """
@@ -64,8 +87,8 @@ class EventRing:
     def __init__(self, clock: Clock | None = None) -> None:
         clock = clock or SystemClock()
         self._now, self._elapsed = clock.now, clock.elapsed
-        self.now: datetime = clock.now()
-        self.elapsed = clock.elapsed()
+        self._folded_at, self._folded_elapsed = clock.now(), clock.elapsed()
+        self.elapsed = self._folded_elapsed
         self.room: Callable[[], int] = lambda: BATCH
         self._entries: list[Entry] = []
         self._limit = BATCH
@@ -73,13 +96,16 @@ class EventRing:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._readers: dict[EventReader, tuple[Handlers, ...]] = {}
-        self._handlers: dict[type, list[tuple[Callable[[Any], None], EventReader]]] = {}
+        self._kinds = {kind: _Kind() for kind in get_args(Event)}
         self._counting: EventReader | None = None
         self._counters: Counters = {}
-        self._counts: dict[tuple[type, Event], int] = {}
-        self._recorded: Collection[type] = ()
-        self._timed: Collection[type] = _WITH_TASKS
-        self._annotations: Handlers = {}
+        self._has_counts = False
+        self.record(())
+
+    @property
+    def now(self) -> datetime:
+        """The time of day at which the event happened that a reader gets."""
+        return self._folded_at - timedelta(seconds=self._folded_elapsed - self.elapsed)
 
     def start(self) -> None:
         """From now on fold in time, by the running loop. Before, only `fold` and a full batch do."""
@@ -102,12 +128,9 @@ class EventRing:
         """
         self.fold()
         self._readers[reader] = parts
-        handlers: dict[type, list[tuple[Callable[[Any], None], EventReader]]] = {}
-        for each, its_parts in self._readers.items():
-            for part in its_parts:
-                for kind, handle in part.items():
-                    handlers.setdefault(kind, []).append((handle, each))
-        self._handlers = handlers
+        for type_, kind in self._kinds.items():
+            parts_of = ((part, each) for each, its_parts in self._readers.items() for part in its_parts)
+            kind.handlers = [(part[type_], each) for part, each in parts_of if type_ in part]
 
     def count(self, reader: EventReader, counters: Counters) -> None:
         """Count equal events of these types for a reader, and call these functions with each and its
@@ -117,6 +140,8 @@ class EventRing:
         """
         self.fold()
         self._counting, self._counters = reader, counters
+        for type_, kind in self._kinds.items():
+            kind.counts = {} if type_ in counters else None
 
     def record(self, kinds: Collection[type]) -> None:
         """Fold in time what has events of these types, and keep with each its request as it was.
@@ -124,37 +149,41 @@ class EventRing:
         Events of other types are only counted, so they wait until the numbers are wanted. Those about
         a task do not: a record may hold a large result.
         """
-        self._recorded = frozenset(kinds)
-        self._timed = self._recorded | _WITH_TASKS
+        for type_, kind in self._kinds.items():
+            kind.is_recorded = type_ in kinds
+            kind.is_timed = kind.is_recorded or type_ in _WITH_TASKS
 
     def annotate(self, annotations: Handlers) -> None:
         """Call these functions when an event happens: a span takes nothing more after its end."""
-        self._annotations = annotations
+        for type_, kind in self._kinds.items():
+            kind.annotate = annotations.get(type_)
 
     def emit(self, event: Event) -> None:
-        kind = type(event)
-        if self._annotations and kind in self._annotations:
+        kind = self._kinds.get(type(event))
+        if kind is None:
+            return
+        if kind.annotate is not None:
             try:
-                self._annotations[kind](event)
+                kind.annotate(event)
             except Exception as error:
                 # What emits an event has begun something, and must be able to end it.
                 _log.error("a span got no annotation", extra={"error": type(error).__name__})
-        if kind in self._counters:
-            # The type as well, because equal tuples of two types are equal.
-            counted = kind, event
-            self._counts[counted] = self._counts.get(counted, 0) + 1
+        counts = kind.counts
+        if counts is not None:
+            counts[event] = counts.get(event, 0) + 1
+            self._has_counts = True
             return
         context, entries = current(), self._entries
         if self._is_folding:
             # What a reader has to say belongs to the event that it reads.
-            entries.append((event, context, self.now, self.elapsed))
+            entries.append((kind, event, context, self.elapsed))
             return
-        if kind in self._timed and self._timer is None and self._loop is not None:
+        if kind.is_timed and self._timer is None and self._loop is not None:
             # An empty context: that of the request would keep its message.
             self._timer = self._loop.call_later(FOLD_DELAY, self._on_time, context=Context())
-        if kind in self._recorded and context is not None and context is not event:
+        if kind.is_recorded and context is not None and context is not event:
             context = context.snapshot()
-        entries.append((event, context, self._now(), self._elapsed()))
+        entries.append((kind, event, context, self._elapsed()))
         if type(event) is RequestContext and event.message is not None and len(event.message.text) > LARGE_MESSAGE:
             self.fold()
             event.discard_payload()
@@ -167,22 +196,26 @@ class EventRing:
             # A handler emits or subscribes; the batch below goes on.
             return
         self._is_folding = True
+        self._folded_at, self._folded_elapsed = self._now(), self._elapsed()
         entries, before = self._entries, attach(None)
+        here: RequestContext | None = None
         try:
             # Counts come first: the answer of a call is shown by its tool, which takes a label when it is counted.
-            if self._counts:
+            if self._has_counts:
                 self._give_counts()
             while entries:
                 batch = entries[:]
                 entries.clear()
-                for event, context, self.now, self.elapsed in batch:
-                    attach(context)
-                    for handle, reader in self._handlers.get(type(event), ()):
+                for kind, event, context, self.elapsed in batch:
+                    if context is not here:
+                        attach(context)
+                        here = context
+                    for handle, reader in kind.handlers:
                         try:
                             handle(event)
                         except Exception:
                             reader.note_failure(event)
-            if self._counts:
+            if self._has_counts:
                 # Lines that the audit log has recorded meanwhile.
                 self._give_counts()
         finally:
@@ -191,13 +224,17 @@ class EventRing:
             self._limit = max(1, min(BATCH, self.room()))
 
     def _give_counts(self) -> None:
-        counts, self._counts = self._counts, {}
-        for (kind, event), times in counts.items():
-            try:
-                self._counters[kind](event, times)
-            except Exception:
-                if self._counting is not None:
-                    self._counting.note_failure(event)
+        self._has_counts = False
+        for type_, count in self._counters.items():
+            kind = self._kinds[type_]
+            if kind.counts:
+                counts, kind.counts = kind.counts, {}
+                for event, times in counts.items():
+                    try:
+                        count(event, times)
+                    except Exception:
+                        if self._counting is not None:
+                            self._counting.note_failure(event)
 
     def _on_time(self) -> None:
         self._timer = None

@@ -118,7 +118,7 @@ def limit_recorders(registry: Registry) -> Recorders:
     queue_refusals = registry.counter(QUEUE_REJECTIONS)
 
     def rate_limit_allowed(event: events.RateLimitAllowed, times: int = 1) -> None:
-        decisions[event.policy, event.scope, "allowed"].value += times
+        decisions.count((event.policy, event.scope, "allowed"), times)
 
     def rate_limit_checked(event: events.RateLimitChecked) -> None:
         # The event is the key: its fields are the labels of the family.
@@ -204,7 +204,7 @@ def access_recorders(registry: Registry) -> Recorders:
     suspicions = registry.counter(SECURITY_EVENTS)
 
     def token_recognized(event: events.TokenRecognized, times: int = 1) -> None:
-        requests[event.issuer, True, "ok"].value += times
+        requests.count((event.issuer, True, "ok"), times)
         cache_lookups[True,].value += times
 
     def token_checked(event: events.TokenChecked) -> None:

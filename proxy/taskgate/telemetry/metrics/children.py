@@ -167,6 +167,15 @@ class MetricChildren(dict[Values, Child], Generic[Child]):
             self[values] = child
         return child
 
+    def count(self, values: Values, times: int) -> None:
+        """Count an event so many times, and the overflow of an invalid value each time."""
+        counter: Any = self[values]
+        counter.value += times
+        if values not in self:
+            for _ in range(times - 1):
+                # The look-up alone counts an overflow.
+                self[values]
+
     def restart(self, make: Callable[[], Child]) -> None:
         """Drop all children, and make those of later look-ups with `make`."""
         self.clear()

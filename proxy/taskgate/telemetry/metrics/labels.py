@@ -243,11 +243,11 @@ class ToolLabels:
             self._names.clear()
         self._settings, self.has_histograms = settings, settings.tool_histograms
 
-    def text(self, mount: str, tool: str | None) -> str:
-        """The text for counters; it gives the tool a place of its own if one is free.
+    def text(self, mount: str, tool: str | None, times: int = 1) -> str:
+        """The text for counters, used so many times; it gives the tool a place of its own if one is free.
 
         `tool` is None unless the server listed it: then the text is `_OTHER`. A tool beyond
-        `max_tools`, or with an unfit name, is `_OTHER` too, and counts as an overflow. Without the
+        `max_tools`, or with an unfit name, is `_OTHER` too, and counts as an overflow each time. Without the
         label for tools the text is empty.
         """
         if tool is None:
@@ -255,14 +255,14 @@ class ToolLabels:
         elif tool in self._names.get(mount, ()):
             known = tool
         else:
-            known = self._admit(mount, tool)
+            known = self._admit(mount, tool, times)
         return known if self._settings.tool_label else ""
 
     def histogram_text(self, mount: str, tool: str) -> str:
         """The text for histograms: that of a tool which `text` has seen, else `_OTHER`."""
         return tool if tool in self._names.get(mount, ()) else OTHER
 
-    def _admit(self, mount: str, tool: str) -> str:
+    def _admit(self, mount: str, tool: str, times: int) -> str:
         """The text of a tool without a place; takes a place for it if one is free."""
         if not (self._settings.tool_label or self._settings.tool_histograms):
             return ""
@@ -270,7 +270,8 @@ class ToolLabels:
             return OTHER
         names = self._names.setdefault(mount, set())
         if len(names) >= self._settings.max_tools or len(tool) > _MAX_TOOL_NAME or not tool.isprintable():
-            self._on_overflow(TOOL.name)
+            for _ in range(times):
+                self._on_overflow(TOOL.name)
             return OTHER
         names.add(tool)
         return tool

@@ -125,7 +125,7 @@ def request_recorders(registry: Registry, callers: ActiveCallers, ring: EventRin
     def tool_called(event: events.ToolCalled, times: int = 1) -> None:
         mount, tool, disposition = event
         tenant = "" if tenants.listed is None else tenants.text()
-        tool_calls[mount, tools.text(mount, tool), tenant, disposition].value += times
+        tool_calls.count((mount, tools.text(mount, tool, times), tenant, disposition), times)
 
     def call_coalesced(event: events.CallCoalesced) -> None:
         coalesced[event.mount, event.how].value += 1

@@ -120,7 +120,7 @@ def audit_recorders(registry: Registry) -> Recorders:
 
     def audit_event_recorded(event: events.AuditEventRecorded, times: int = 1) -> None:
         # The event is the key: its fields are the labels of the family.
-        recorded[event].value += times
+        recorded.count(event, times)
 
     def audit_lines_written(event: events.AuditLinesWritten) -> None:
         writes[event.sink,].observe(event.seconds)

@@ -290,7 +290,7 @@ def poll_recorders(registry: Registry) -> Recorders:
 
     def task_polled(event: events.TaskPolled, times: int = 1) -> None:
         # The event is a tuple of the labels' values, in their order, so it is the key itself.
-        polls[event].value += times
+        polls.count(event, times)
 
     def polls_counted(event: events.PollsCounted) -> None:
         polls_per_task[event.mount,].observe(event.polls)

@@ -86,6 +86,24 @@ def test_a_strange_value_is_counted_every_time(metrics: EmittingMetrics, moved: 
     }
 
 
+@pytest.mark.parametrize(
+    ("event", "label"),
+    [
+        (events.RateLimitAllowed("gone", "context"), "policy"),
+        (events.TaskPolled("gone", "changed"), "upstream"),
+        (events.ToolCalled("m", "a" * 129, "direct"), "tool"),
+        (events.AuditEventRecorded("gone", "success"), "event"),
+    ],
+    ids=lambda each: type(each).__name__,
+)
+def test_a_strange_value_of_equal_events_is_counted_every_time(
+    metrics: EmittingMetrics, moved: Moved, event: events.Event, label: str
+) -> None:
+    for _ in range(3):
+        metrics.emit(event)
+    assert moved()[f"taskgate_metrics_label_overflows_total{{label={label}}}"] == 3
+
+
 def test_a_token_of_no_issuer_is_nothing_strange(metrics: EmittingMetrics, moved: Moved) -> None:
     metrics.emit(events.TokenChecked("_OTHER", "missing"))
     assert moved() == {"taskgate_auth_requests_total{issuer=_OTHER,reason=missing,result=rejected}": 1}
