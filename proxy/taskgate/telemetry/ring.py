@@ -44,7 +44,7 @@ class EventReader(Protocol):
 
 
 class _Kind:
-    """What becomes of the events of one type.
+    """The ways of the events of one type: to handlers, into counts, onto the ring.
 
     - `handlers`: the functions that get them; `annotate`: the one that gets each at once
     - `counts`: how often each happened, if they are only counted
