@@ -62,10 +62,10 @@ def parse(body: bytes, *, max_depth: int, shape: Shape = ENVELOPE, max_members: 
         # Nearly all keys are known names.
         if not params.keys() <= PARAMS_NAMES:
             _refuse_lookalikes(params, PARAMS_NAMES, message_id)
-        for name, known in _OPENED:
-            opened = params[name].members if name in params else None
-            if opened and not opened.keys() <= known:
-                _refuse_lookalikes(opened, known, message_id)
+        if "_meta" in params and (meta := params["_meta"].members) and not meta.keys() <= META_NAMES:
+            _refuse_lookalikes(meta, META_NAMES, message_id)
+        if "task" in params and (task := params["task"].members) and not task.keys() <= TASK_NAMES:
+            _refuse_lookalikes(task, TASK_NAMES, message_id)
     return message
 
 
@@ -236,16 +236,27 @@ def _read_progress(text: str, flat: re.Match[str]) -> Notification:
     """A progress notification. They are the most frequent messages, so one match reads all of
     it.
     """
-    found: Members = {}
-    _, _, (at, params_end), *places = flat.regs
-    for name, (start, end) in zip(_PROGRESS_MEMBERS, places, strict=True):
-        if start > 0:
-            written = text[start:end]
-            value = written[1:-1] if written[0] == '"' else float(written) if "." in written else int(written)
-            # Before the value are its key with two quotes, a colon, and one space or none.
-            key_at = start - len(name) - 3 - (text[start - 1] == " ")
-            found[name] = _MEMBER(Member, (value, key_at, start, end, None))
-    return Notification(names.NOTE_PROGRESS, found, text, text[at:params_end], at)
+    _, _, (at, params_end), (start, end), number, total, (said, said_end) = flat.regs
+    value: str | int = text[start + 1 : end - 1] if text[start] == '"' else int(text[start:end])
+    # Before each value are its key with two quotes, a colon, and one space or none.
+    found: Members = {
+        "progressToken": _MEMBER(Member, (value, start - 16 - (text[start - 1] == " "), start, end, None)),
+        "progress": _read_number(text, 11, number),
+    }
+    if total[0] > 0:
+        found["total"] = _read_number(text, 8, total)
+    if said > 0:
+        key_at = said - 10 - (text[said - 1] == " ")
+        found["message"] = _MEMBER(Member, (text[said + 1 : said_end - 1], key_at, said, said_end, None))
+    return _NOTIFICATION(Notification, (names.NOTE_PROGRESS, found, text, text[at:params_end], at))
+
+
+def _read_number(text: str, lead: int, place: tuple[int, int]) -> Member:
+    """A number as a member. `lead` is the length of its key with quotes and colon."""
+    start, end = place
+    written = text[start:end]
+    value = float(written) if "." in written else int(written)
+    return _MEMBER(Member, (value, start - lead - (text[start - 1] == " "), start, end, None))
 
 
 _PARAMS: Final = ENVELOPE["params"]
@@ -269,8 +280,8 @@ _PROGRESS: Final = re.compile(
     rf'(?:, ?"total": ?(?P<total>{_NUMBER}))?(?:, ?"message": ?(?P<message>"{_PLAIN}{{0,1000}}"))?\}})'
     rf"(?(lead)|, ?{_VERSION})\}}"
 ).fullmatch
-_PROGRESS_MEMBERS: Final = ("progressToken", "progress", "total", "message")
 _MEMBER: Final = tuple.__new__
+_NOTIFICATION: Final = tuple.__new__
 
 
 # --- batches ----------------------------------------------------------------------------------------------------------
@@ -379,7 +390,6 @@ def _refuse_lookalikes(keys: Iterable[str], known: frozenset[str], message_id: R
         raise
 
 
-_OPENED: Final = (("_meta", META_NAMES), ("task", TASK_NAMES))
 _LETTERS: Final = {0x17F: "s", 0x212A: "k", 0x130: "i", 0x131: "i"}
 _FOLDED: Final[Mapping[frozenset[str], Mapping[str, str]]] = MappingProxyType(
     {known: {fold(name): name for name in known} for known in (ENVELOPE_NAMES, PARAMS_NAMES, META_NAMES, TASK_NAMES)}

@@ -175,15 +175,15 @@ class LegacyUpstream:
             parsed = parse(message, max_depth=MAX_SERVER_DEPTH)
         except (UnparsableMessage, MalformedMessage):
             raise protocol_violation("a message of it is not JSON-RPC") from None
+        if type(parsed) is Response:
+            return CallResponse(parsed)
+        if type(parsed) is Notification and parsed.method == names.NOTE_PROGRESS:
+            token = parsed.params.get("progressToken")
+            # A token of the gateway is an integer; a boolean is none.
+            return CallProgress(token.value, parsed) if token is not None and type(token.value) is int else None
         match parsed:
-            case Response():
-                return CallResponse(parsed)
             case Request():
                 return questions.read_question(parsed, host)
-            case Notification(method=names.NOTE_PROGRESS):
-                token = parsed.params.get("progressToken")
-                # A token of the gateway is an integer; a boolean is none.
-                return CallProgress(token.value, parsed) if token is not None and type(token.value) is int else None
             case Notification(method=names.NOTE_CANCELLED):
                 id_ = value_of(parsed.params, "requestId")
                 return WithdrawnQuestion(id_) if is_id(id_) else None
