@@ -55,10 +55,10 @@ MISTAKES: dict[str, tuple[str, ...]] = {
     "a file opened by a codec": ("stores/codec.py", "import sqlite3", PURE),
     "a session that knows its socket": (
         "upstream/legacy/session.py",
-        "import taskgate.upstream.wire.pool",
+        "import taskgate.upstream.wire.dialer",
         SPEAKERS,
     ),
-    "a socket that knows its session": ("upstream/wire/pool.py", "import taskgate.upstream.modern.session", MOVERS),
+    "a socket that knows its session": ("upstream/wire/dialer.py", "import taskgate.upstream.modern.session", MOVERS),
     "a stream that knows of programs": ("upstream/sse/channel.py", "import taskgate.upstream.stdio.pool", LINES),
     "a library in the nursery": ("upstream/stdio/supervisor/messages.py", "import orjson", NURSERY),
     "a look out of the nursery": ("upstream/stdio/supervisor/messages.py", "import taskgate.errors", NURSERY),

@@ -4,7 +4,7 @@
 builds an upstream from its settings. `legacy` and `modern` have the sessions of the two eras; `era`
 finds out which era a server speaks. A transport moves bytes: `wire` over HTTP, `duplex` over
 message channels to programs (`stdio`) and HTTP+SSE servers (`sse`). Sessions reach it through
-`session_transport`, with identity, credentials and circuit breaker; `health` checks the server. Used by
+`SessionTransport`, with identity, credentials and circuit breaker; `health` checks the server. Used by
 `gateway`, `lifecycle` and `sessions`; built by `wiring`. The meaning of a message is decided in
 `protocol`.
 """

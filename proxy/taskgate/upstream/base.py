@@ -3,7 +3,7 @@
 An upstream is one configured server. A session is one conversation with that server, for a host
 session or a task; `session`, `legacy.session` and `modern.session` implement it. A
 transport moves the bytes of a session: `Outgoing` is one request, `Incoming` its answer. `wire`
-implements it, and `duplex` for modern requests over message channels. `session_transport` adds identity,
+implements it, and `duplex` for modern requests over message channels. `SessionTransport` adds identity,
 credentials and the circuit breaker.
 """
 

@@ -30,8 +30,7 @@ from taskgate.upstream.health import DEAF, GATEWAY, QUIET, Checks, HealthProbe, 
 from taskgate.upstream.legacy.resumption import AdoptedSessions
 from taskgate.upstream.legacy.session import LegacySession
 from taskgate.upstream.modern.session import ModernSession
-from taskgate.upstream.session import Makers, ServerSession, SessionUsage
-from taskgate.upstream.session_transport import CircuitGuard, SessionTransport
+from taskgate.upstream.session import CircuitGuard, Makers, ServerSession, SessionTransport, SessionUsage
 from taskgate.upstream.settings import (
     GrantKind,
     GrantSettings,

@@ -2,7 +2,7 @@
 
 A server is healthy if it answers, whatever it answers: the gateway asks as itself, and its identity
 may matter to the server. A failure is what counts as one for the circuit breaker
-(`session_transport`), or no whole answer in time. At most one check runs at a time. A check that
+(`SessionTransport`), or no whole answer in time. At most one check runs at a time. A check that
 could not be sent, for lack of credentials for example, has no result. `client` creates the checks
 and acts on their results. It starts them when the upstream is opened; they run until `close`.
 """

@@ -23,8 +23,7 @@ from taskgate.upstream.credentials.speaking import Credentials
 from taskgate.upstream.era import EraFinder
 from taskgate.upstream.legacy.session import LegacySession
 from taskgate.upstream.modern.session import ModernSession
-from taskgate.upstream.session import Makers, ServerSession, SessionUsage
-from taskgate.upstream.session_transport import SessionTransport
+from taskgate.upstream.session import Makers, ServerSession, SessionTransport, SessionUsage
 from taskgate.upstream.settings import UpstreamSettings
 from unit.upstream.conftest import Ear, Heard, call_params
 

@@ -14,7 +14,7 @@ from helpers.waiting import bounded, eventually
 from taskgate.errors import UpstreamFailed
 from taskgate.upstream.base import UpstreamSession
 from taskgate.upstream.wire.connection import Connection
-from taskgate.upstream.wire.pool import Pool
+from taskgate.upstream.wire.transport import Pool
 from unit.upstream.offices import CALL, Deaf, Office, exchange, relay, somebody
 
 SHORT = timedelta(milliseconds=200)

@@ -4,7 +4,7 @@ from typing import Any, cast
 
 from taskgate.upstream.base import Incoming, Outgoing
 from taskgate.upstream.calls import Principal
-from taskgate.upstream.session_transport import SessionTransport
+from taskgate.upstream.session import SessionTransport
 
 ALICE, BOB = Principal(context="alice"), Principal(context="bob")
 

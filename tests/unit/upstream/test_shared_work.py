@@ -16,7 +16,7 @@ from taskgate.upstream.base import Transport
 from taskgate.upstream.legacy.event_streams import ServerStream
 from taskgate.upstream.settings import UpstreamObserver, UpstreamTls
 from taskgate.upstream.wire.connection import Connection
-from taskgate.upstream.wire.pool import Pool
+from taskgate.upstream.wire.transport import Pool
 from unit.upstream.checking import soon
 from unit.upstream.conftest import Caller
 from unit.upstream.exchanges import NewTransport, outgoing

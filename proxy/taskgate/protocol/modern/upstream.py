@@ -6,7 +6,6 @@ no requests. It asks by a response, a round, and gets the request again with the
 
 from builtins import id as identity
 from collections.abc import Mapping
-from functools import partial
 from typing import Any, Final
 
 from taskgate.domain.versions import MODERN, Era, Peer, era_of
@@ -48,6 +47,7 @@ from taskgate.protocol.server_messages import (
     EncodedRequest,
     ModernServerMessage,
     RequestDraft,
+    ServerRound,
     ServerSubscription,
     SessionNotification,
     SubscriptionGrant,
@@ -82,7 +82,6 @@ class ModernUpstream:
     def __init__(self, version: str, extensions: ExtensionPolicy) -> None:
         self._info = dump({"name": "taskgate", "version": version})
         self._extensions = extensions
-        self.round_of = partial(rounds.read_round, extensions=extensions.by_method)
         # By the identity of the host, which the value keeps alive: nearly every request is for a
         # known one.
         self._encoded: dict[tuple[int, bool], tuple[Peer | None, RawJson]] = {}
@@ -230,6 +229,15 @@ class ModernUpstream:
             return parse_response(error_text(id, text[error.start : error.end]))
         except MalformedMessage:
             raise protocol_violation("a message of it is not JSON-RPC") from None
+
+    def round_of(self, method: str, id: int, response: Response) -> ServerRound | None:
+        """The round in a response to request `id`, as `rounds.read_round`: nearly always there is
+        none."""
+        found = None if response.result is None else response.result.members
+        kind = None if found is None else found.get("resultType")
+        if kind is not None and kind.value == "complete":
+            return None
+        return rounds.read_round(method, id, response, self._extensions.by_method)
 
     def server_declares_tasks(self, server: ServerDescription) -> bool:
         """Whether the server may make tasks of calls, for requests that follow tasks."""

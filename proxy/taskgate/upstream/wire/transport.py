@@ -1,15 +1,23 @@
 """HTTP to one server: `HttpTransport`, with one connection pool, retries and redirects.
 
-`client` creates one per server. The sessions of both eras send through it (`session_transport`). Each request
+`client` creates one per server. The sessions of both eras send through it (`SessionTransport`). Each request
 goes to the configured URL. A redirect within the server's own origin replaces it, until the server
 answers 404 at the new one. The transport stores no cookies and reads no environment. A request is
 repeated only while no byte of it may have been sent; `Retrying` has the pauses. No address appears
 in a failure. `sse` sends to targets of its own.
+
+The `Pool` opens connections on demand and reuses idle ones. For each request `take` is called, and
+`dial` if there is no idle connection. Each connection reports to the pool, its `ConnectionObserver`.
+It calls `made` when it is open, and `keep` when its answer was read and it can be reused. It calls
+`forget` before it is closed, and `lost` after. The pool owns all of them: when `close` returns, there
+are none, not even one that was being opened. Connections and their timers run in an empty context,
+because they serve many callers.
 """
 
 import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from contextvars import Context
 from itertools import count
 from typing import Final
 
@@ -19,13 +27,14 @@ from yarl import URL
 
 from taskgate.errors import UpstreamFailed, UpstreamReason
 from taskgate.protocol.faults import protocol_violation
+from taskgate.system import descriptors
 from taskgate.upstream import failures
 from taskgate.upstream.base import Outgoing
 from taskgate.upstream.notification_limits import LeftOut
 from taskgate.upstream.pauses import share
-from taskgate.upstream.settings import Retries, UpstreamSettings
-from taskgate.upstream.wire.connection import HttpIncoming, Target
-from taskgate.upstream.wire.pool import Pool
+from taskgate.upstream.settings import Retries, UpstreamSettings, UpstreamTls
+from taskgate.upstream.wire.connection import Connection, HttpIncoming, Target
+from taskgate.upstream.wire.dialer import Dialer
 
 CONNECT: Final = "connect"
 """The reason of a retry, as observers get it: no connection was made."""
@@ -90,6 +99,147 @@ _UNMADE: Final = frozenset({UpstreamReason.UNREACHABLE.value, UpstreamReason.INT
 _REDIRECTS: Final = range(300, 400)
 UNKNOWN: Final = 404
 """The status by which a server says that it does not know the URL, or the session."""
+
+
+class Pool:
+    """One connection for each concurrent request, without a limit on their number.
+
+    A connection is in use, from `dial` or `take` until its `keep`, or idle. An idle one is dropped
+    after `reuse_within` seconds. `connect` is the connect timeout in seconds. The creation raises
+    TlsFileRefused.
+    """
+
+    def __init__(self, origin: URL, *, connect: float, reuse_within: float, tls: UpstreamTls) -> None:
+        self._dialer = Dialer(origin, tls)
+        self._connect = connect
+        self._reuse_within = reuse_within
+        # Idle connections, the longest idle one first, and the loop times since when they are.
+        self._idle: dict[Connection, float] = {}
+        # All open connections, in use or idle.
+        self._standing: set[Connection] = set()
+        # Time limits of the connections being opened; `close` ends the attempts by them.
+        self._dials: set[asyncio.Timeout] = set()
+        # Runs while there are idle connections.
+        self._sweeping: asyncio.TimerHandle | None = None
+        # Set while `close` waits; done when nothing is open or being opened.
+        self._empty: asyncio.Future[None] | None = None
+        self._closed = False
+        # Kept: to ask for the running loop is a system call in Python 3.11.
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def take(self) -> Connection | None:
+        """Return the idle connection that was used last, which is then in use; None if there is
+        none.
+
+        The last one is the safest: a server closes the longest idle one first. Older ones that are
+        past their time are dropped on the way.
+        """
+        idle, loop = self._idle, self._loop
+        if not idle or loop is None:
+            return None
+        # The time before which one must have become idle to be too old.
+        cutoff = loop.time() - self._reuse_within
+        while idle:
+            connection, since = idle.popitem()
+            transport = connection.transport
+            if since > cutoff and transport is not None and not transport.is_closing():
+                return connection
+            connection.drop()
+        return None
+
+    async def dial(self, until: float | None) -> Connection:
+        """Open a connection, which is then in use.
+
+        The connect timeout bounds this, or the loop time `until`, at which the caller's wait ends,
+        if that is sooner. Raises UpstreamFailed. A `close` at the same moment may have dropped the
+        connection that is returned; `Connection.ask` then fails.
+        """
+        if self._closed:
+            raise failures.let_go(dispatched=False)
+        self._loop = loop = asyncio.get_running_loop()
+        last = loop.time() + self._connect
+        # Whether the caller's time ends first: a timeout then says nothing about the server.
+        hurried = until is not None and until < last
+        scope = asyncio.timeout_at(until if hurried else last)
+        self._dials.add(scope)
+        try:
+            async with scope:
+                connection = await self._dialer.connect(lambda: Connection(loop, self))
+        # ValueError: an impossible host name is only noticed here.
+        except (OSError, ValueError) as error:
+            if self._closed:
+                raise failures.let_go(dispatched=False) from None
+            if isinstance(error, OSError) and descriptors.is_exhaustion(error):
+                raise failures.no_descriptor() from None
+            raise _unmade(in_a_hurry=hurried and scope.expired()) from None
+        finally:
+            self._dials.discard(scope)
+            self._tell_if_empty()
+        return connection
+
+    async def close(self) -> None:
+        """Drop every connection, also those in use or being opened; wait until they are gone.
+
+        Later calls of `dial` fail.
+        """
+        self._closed = True
+        loop = asyncio.get_running_loop()
+        if self._sweeping is not None:
+            self._sweeping.cancel()
+            self._sweeping = None
+        # `dial` then sees a timeout, which it reports as the end of the pool.
+        for scope in self._dials:
+            if not scope.expired():
+                scope.reschedule(loop.time())
+        for connection in tuple(self._standing):
+            connection.drop()
+        while self._standing or self._dials:
+            self._empty = self._empty or loop.create_future()
+            await asyncio.shield(self._empty)
+
+    # --- the observer of its connections ------------------------------------------------------------------------------
+
+    def made(self, connection: Connection) -> None:
+        self._standing.add(connection)
+
+    def keep(self, connection: Connection) -> None:
+        """Store the connection for the next request, for a limited time."""
+        self._loop = loop = self._loop or asyncio.get_running_loop()
+        self._idle[connection] = loop.time()
+        if self._sweeping is None:
+            self._sweeping = loop.call_later(self._reuse_within, self._sweep, context=Context())
+
+    def forget(self, connection: Connection) -> None:
+        self._idle.pop(connection, None)
+
+    def lost(self, connection: Connection) -> None:
+        self._idle.pop(connection, None)
+        self._standing.discard(connection)
+        self._tell_if_empty()
+
+    def _sweep(self) -> None:
+        """Drop connections that were idle for too long; run again when the next one is due."""
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        self._sweeping = None
+        for connection, since in tuple(self._idle.items()):
+            due = since + self._reuse_within
+            if due > now:
+                # Inherits the empty context, in which this runs.
+                self._sweeping = loop.call_at(due, self._sweep)
+                return
+            connection.drop()
+
+    def _tell_if_empty(self) -> None:
+        """Wake `close` if it waits and nothing is open or being opened."""
+        if self._empty is not None and not self._standing and not self._dials and not self._empty.done():
+            self._empty.set_result(None)
+
+
+def _unmade(*, in_a_hurry: bool) -> UpstreamFailed:
+    """Return the failure of a connection that could not be opened. With `in_a_hurry` the caller's
+    time ended before the connect timeout."""
+    return failures.too_late(dispatched=False) if in_a_hurry else failures.unreachable()
 
 
 class HttpTransport:

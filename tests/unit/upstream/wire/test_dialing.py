@@ -11,7 +11,7 @@ from helpers.waiting import bounded, eventually
 from taskgate.errors import UpstreamFailed
 from taskgate.upstream.base import Outgoing
 from taskgate.upstream.client import HttpTransport
-from taskgate.upstream.wire import pool
+from taskgate.upstream.wire import dialer
 from unit.upstream.raw_server import RawServer
 
 FIRST, SECOND = "127.0.0.2", "127.0.0.1"
@@ -79,7 +79,7 @@ async def answer(server: RawServer, asking: "asyncio.Task[Any]") -> None:
 async def test_an_address_that_refuses_costs_no_time(
     server: RawServer, transport: HttpTransport, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pool, "NEXT_ADDRESS", 3600)
+    monkeypatch.setattr(dialer, "NEXT_ADDRESS", 3600)
     await answer(server, start(transport))
 
 
@@ -87,27 +87,27 @@ async def test_an_address_that_refuses_costs_no_time(
 async def test_an_address_that_does_not_answer_is_soon_overtaken(
     server: RawServer, transport: HttpTransport, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pool, "NEXT_ADDRESS", 0.02)
+    monkeypatch.setattr(dialer, "NEXT_ADDRESS", 0.02)
     await answer(server, start(transport))
 
 
 def finish_together(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have the ways to both addresses end at the same turn of the loop."""
-    both, reach = asyncio.Barrier(2), pool.Dialer._reach
+    both, reach = asyncio.Barrier(2), dialer.Dialer._reach
 
-    async def reach_together(self: pool.Dialer, address: str, new: Any) -> Any:
+    async def reach_together(self: dialer.Dialer, address: str, new: Any) -> Any:
         connection = await reach(self, address, new)
         await both.wait()
         return connection
 
-    monkeypatch.setattr(pool.Dialer, "_reach", reach_together)
+    monkeypatch.setattr(dialer.Dialer, "_reach", reach_together)
 
 
 @pytest.mark.parametrize("together", [True, False], ids=["at the same turn", "one after the other"])
 async def test_of_two_connections_at_once_one_is_used_and_one_dropped(
     server: RawServer, transport: HttpTransport, monkeypatch: pytest.MonkeyPatch, together: bool
 ) -> None:
-    monkeypatch.setattr(pool, "NEXT_ADDRESS", 0)
+    monkeypatch.setattr(dialer, "NEXT_ADDRESS", 0)
     if together:
         finish_together(monkeypatch)
     async with RawServer(FIRST, port=server.port) as other:
@@ -129,15 +129,15 @@ async def test_of_two_connections_at_once_one_is_used_and_one_dropped(
 async def test_a_race_that_is_given_up_while_its_loser_ends_leaves_nothing(
     server: RawServer, transport: HttpTransport, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pool, "NEXT_ADDRESS", 0.02)
-    ending, end = asyncio.Event(), pool._end
+    monkeypatch.setattr(dialer, "NEXT_ADDRESS", 0.02)
+    ending, end = asyncio.Event(), dialer._end
 
     async def end_for_ever(attempts: "set[asyncio.Task[Any]]") -> None:
         await end(attempts)
         ending.set()
         await asyncio.get_running_loop().create_future()
 
-    monkeypatch.setattr(pool, "_end", end_for_ever)
+    monkeypatch.setattr(dialer, "_end", end_for_ever)
     asking = start(transport)
     async with bounded():
         await ending.wait()
@@ -162,7 +162,7 @@ async def test_a_name_of_which_no_address_is_reached_was_sent_nothing(
 async def test_a_race_that_nobody_waits_for_leaves_nothing(
     transport: HttpTransport, monkeypatch: pytest.MonkeyPatch, way: str
 ) -> None:
-    monkeypatch.setattr(pool, "NEXT_ADDRESS", 3600)
+    monkeypatch.setattr(dialer, "NEXT_ADDRESS", 3600)
     before = len(asyncio.all_tasks())
     asking = start(transport)
     await eventually(lambda: len(asyncio.all_tasks()) == before + 2)

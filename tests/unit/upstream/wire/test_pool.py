@@ -8,7 +8,7 @@ import pytest
 
 from helpers.waiting import bounded, eventually
 from taskgate.upstream.client import HttpTransport
-from taskgate.upstream.wire.pool import Pool
+from taskgate.upstream.wire.transport import Pool
 from unit.upstream.exchanges import (
     DOCUMENT,
     EVENT,

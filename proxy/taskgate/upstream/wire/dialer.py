@@ -1,0 +1,114 @@
+"""Connections to one origin: `Dialer` opens each, and `transport` keeps them.
+
+It resolves the address, races addresses ("happy eyeballs"), and adds TLS.
+"""
+
+import asyncio
+import socket
+from collections.abc import Callable
+from contextvars import Context
+from errno import EMFILE
+from ipaddress import ip_address
+from itertools import chain, zip_longest
+from typing import Final
+
+from yarl import URL
+
+from taskgate.system import descriptors
+from taskgate.upstream.settings import UpstreamTls
+from taskgate.upstream.wire.connection import Connection
+from taskgate.upstream.wire.trust import tls_context
+
+NEXT_ADDRESS: Final = 0.25
+"""Seconds after which the next address is tried beside the current one."""
+
+
+class Dialer:
+    """Connects to one http or https origin. Its creation raises TlsFileRefused."""
+
+    __slots__ = ("_ceiling", "_host", "_name", "_port", "_tls")
+
+    def __init__(self, origin: URL, tls: UpstreamTls) -> None:
+        assert origin.raw_host is not None, "a target has a host"
+        assert origin.port is not None, "a target has a port"
+        self._host = origin.raw_host
+        self._port = origin.port
+        # Descriptors from this number on are reserved for the gateway itself.
+        self._ceiling = descriptors.server_ceiling()
+        self._tls = tls_context(tls) if origin.scheme == "https" else None
+        # Certificates name a host without the trailing dot of a full name.
+        self._name = None if self._tls is None else tls.server_name or self._host.rstrip(".")
+
+    async def connect(self, new: Callable[[], Connection]) -> Connection:
+        """Return an open connection made by `new`. Raises OSError if no address can be reached,
+        ValueError for an impossible host name."""
+        return await self._first_of(await self._addresses(), new)
+
+    async def _addresses(self) -> list[str]:
+        try:
+            ip_address(self._host)
+        except ValueError:
+            loop = asyncio.get_running_loop()
+            found = await loop.getaddrinfo(self._host, self._port, type=socket.SOCK_STREAM)
+            return _families_in_turn([(family, str(address[0])) for family, _, _, _, address in found])
+        return [self._host]
+
+    async def _reach(self, address: str, new: Callable[[], Connection]) -> Connection:
+        """Connect to one address."""
+        # Does not use the race in asyncio: cancelled at a bad moment, that loses a socket.
+        transport, connection = await asyncio.get_running_loop().create_connection(
+            new, address, self._port, ssl=self._tls, server_hostname=self._name
+        )
+        if transport.get_extra_info("socket").fileno() >= self._ceiling:
+            connection.drop()
+            raise OSError(EMFILE, "the remaining file descriptors are reserved for the gateway")
+        return connection
+
+    async def _first_of(self, addresses: list[str], new: Callable[[], Connection]) -> Connection:
+        """Return the first connection; end all other attempts."""
+        loop = asyncio.get_running_loop()
+        started: set[asyncio.Task[Connection]] = set()
+        running: set[asyncio.Task[Connection]] = set()
+        winner: asyncio.Task[Connection] | None = None
+        try:
+            while winner is None and (addresses or running):
+                if addresses:
+                    # An empty context: the connection will serve other requests later.
+                    attempt = loop.create_task(self._reach(addresses.pop(0), new), context=Context())
+                    started.add(attempt)
+                    running.add(attempt)
+                patience = NEXT_ADDRESS if addresses else None
+                done, running = await asyncio.wait(running, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
+                winner = next((attempt for attempt in done if attempt.exception() is None), None)
+        finally:
+            try:
+                await _end({attempt for attempt in started if attempt is not winner})
+            except asyncio.CancelledError:
+                # The caller is cancelled, so the connection has no user.
+                if winner is not None:
+                    winner.result().drop()
+                raise
+        if winner is None:
+            errors = (attempt.exception() for attempt in started)
+            lacks = (error for error in errors if isinstance(error, OSError) and descriptors.is_exhaustion(error))
+            raise next(lacks, OSError("no address of the host is reachable"))
+        return winner.result()
+
+
+async def _end(attempts: set[asyncio.Task[Connection]]) -> None:
+    """Cancel attempts, and drop connections that were made all the same."""
+    for attempt in attempts:
+        attempt.cancel()
+    if attempts:
+        await asyncio.wait(attempts)
+    for attempt in attempts:
+        if not attempt.cancelled() and attempt.exception() is None:
+            attempt.result().drop()
+
+
+def _families_in_turn(found: list[tuple[int, str]]) -> list[str]:
+    """Return the addresses alternating between families, in the order of the system's resolver."""
+    families: dict[int, list[str]] = {}
+    for family, address in found:
+        families.setdefault(family, []).append(address)
+    return [address for address in chain(*zip_longest(*families.values())) if address is not None]
