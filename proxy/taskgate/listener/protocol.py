@@ -334,6 +334,10 @@ class HostConnection(asyncio.Protocol):
         if self.exchange is not None:
             self.exchange.host_left()
 
+    def eof_received(self) -> None:
+        """Let the transport close, because the host sends nothing more, and limit the time of that."""
+        self._watch_closing()
+
     def wind_down(self) -> None:
         """Close the connection after the exchange under way, or at once if it is idle.
 
@@ -341,6 +345,8 @@ class HostConnection(asyncio.Protocol):
         and calls itself again when such a delay is over.
         """
         self.closing = True
+        if self._is_ending:
+            return
         until = self._connected_at + FIRST_REQUEST
         if self._is_idle and not self._was_used and self._loop.time() < until:
             self._loop.call_at(until, self.wind_down)
@@ -435,9 +441,7 @@ class HostConnection(asyncio.Protocol):
         """Close the connection after what is written, and limit the time of that."""
         self._deaf = self._is_ending = True
         self.transport.close()
-        if self.transport.get_write_buffer_size():
-            # The transport waits for its peer to read the rest, forever if nothing stops it.
-            self._watch_writes()
+        self._watch_closing()
 
     def _answer_fault(self, request: HostRequest, error: Exception) -> None:
         """Answer a request on which the listener failed, unless an answer has begun."""
@@ -679,6 +683,13 @@ class HostConnection(asyncio.Protocol):
         # The end of the connection is noticed only while it is read; the bytes are dropped.
         self.transport.resume_reading()
         await asyncio.wait([self.lost], timeout=_LINGER)
+
+    def _watch_closing(self) -> None:
+        """Limit the time in which the transport closes: it waits for its peer to read the rest, forever
+        if nothing stops it.
+        """
+        if self.transport.get_write_buffer_size():
+            self._watch_writes()
 
     def _watch_writes(self) -> None:
         if self._write_watch is None:

@@ -253,6 +253,7 @@ class TlsWire(asyncio.Transport, asyncio.Protocol):
         if plain and self._protocol is not None:
             self._protocol.data_received(plain)
         if ended:
+            self.eof_received()
             self.close()
 
     def connection_lost(self, exc: BaseException | None) -> None:
@@ -263,6 +264,11 @@ class TlsWire(asyncio.Transport, asyncio.Protocol):
         self.lost.set_result(None)
         if self._protocol is not None:
             self._protocol.connection_lost(exc if isinstance(exc, Exception) else None)
+
+    def eof_received(self) -> None:
+        """Pass it up: the peer sends nothing more."""
+        if self._protocol is not None:
+            self._protocol.eof_received()
 
     def pause_writing(self) -> None:
         """Pass it up: the peer reads too slowly."""

@@ -98,3 +98,12 @@ async def test_a_document_is_the_last_answer_of_a_connection_that_is_to_find_ano
         gate.listener.retire()
         answered = await host.ask(get(PATH))
     assert (answered.status, answered.body, answered.headers.get("connection")) == (200, DOCUMENT, "close")
+
+
+@pytest.mark.parametrize("leave", ["retire", "wind_down"])
+async def test_a_document_that_is_asked_for_at_the_end_is_the_last_answer(leave: str) -> None:
+    async with opened(documents={PATH: DOCUMENT}) as gate, gate.host() as host:
+        await host.send(get(PATH)[:-2])
+        getattr(gate.listener, leave)()
+        assert (await host.ask("\r\n")).headers["connection"] == "close"
+        assert await host.at_end()

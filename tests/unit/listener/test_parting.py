@@ -12,12 +12,13 @@ from helpers.raw_http import RawHost, get, post
 from helpers.waiting import bounded, eventually
 from taskgate.listener import listener, protocol
 from taskgate.listener.acceptor import make_deaf
+from taskgate.listener.protocol import HostConnection
 from taskgate.streams.event_log import EventBudget, MemoryEventLog
 from taskgate.streams.event_stream import PAUSE, ResumableEventStream
 from taskgate.streams.exchange import Exchange, HttpReply
 from taskgate.streams.log_entries import StreamOrigin
 from taskgate.streams.sse_connection import SseConnection
-from unit.listener.gate import Gate
+from unit.listener.gate import MOMENT, Gate, opened
 
 LONG = timedelta(minutes=1)
 
@@ -297,3 +298,38 @@ async def _some_turns() -> None:
     """What the loop does next, it does; nothing tells that something was not done."""
     for _ in range(20):
         await asyncio.sleep(0)
+
+
+async def test_a_promise_of_a_connection_that_is_lost_is_not_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    connections: list[HostConnection] = []
+    keep, begun, go_on = HostConnection.keep_promise, asyncio.Event(), asyncio.Event()
+
+    def keep_promise(self: HostConnection) -> None:
+        connections.append(self)
+        keep(self)
+
+    class Trail:
+        is_full = True
+
+        async def room(self) -> bool:
+            begun.set()
+            await go_on.wait()
+            return True
+
+    monkeypatch.setattr(HostConnection, "keep_promise", keep_promise)
+    monkeypatch.setattr(protocol, "MOMENT", 0.01)
+    async with opened(trail=Trail(), head_timeout=MOMENT) as gate:
+        async with gate.host() as host:
+            await host.send(post())
+            async with bounded():
+                await begun.wait()
+            gate.listener.wind_down()
+            await eventually(lambda: len(connections) > 1)
+            host.abort()
+            async with bounded():
+                await connections[0].lost
+        made = len(connections)
+        async with gate.host() as silent:
+            assert await silent.at_end()
+        go_on.set()
+        assert len(connections) == made

@@ -6,8 +6,9 @@ from datetime import timedelta
 import pytest
 
 from helpers.raw_http import RawHost, get, post
-from helpers.waiting import eventually
+from helpers.waiting import bounded, eventually
 from taskgate.listener import protocol
+from taskgate.listener.protocol import HostConnection
 from taskgate.streams.exchange import Exchange, HttpReply
 from taskgate.telemetry.events import StreamEnded
 from unit.listener.gate import MOMENT, PLANTED, Gate, opened
@@ -255,3 +256,28 @@ def _stopped(gate: Gate) -> bool:
 def _unsent(gate: Gate) -> int:
     assert gate.listener._connections is not None
     return sum(each.transport.get_write_buffer_size() for each in gate.listener._connections._open)
+
+
+async def test_a_host_that_sends_nothing_more_and_does_not_read_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    connections: list[HostConnection] = []
+    made = HostConnection.connection_made
+
+    def connection_made(self: HostConnection, transport: asyncio.Transport) -> None:
+        # So much may wait that the host is never too slow.
+        transport.set_write_buffer_limits(2**26)
+        connections.append(self)
+        made(self, transport)
+
+    async def work(_: Exchange) -> HttpReply:
+        # Written in one piece, as it is no usual answer.
+        return HttpReply(status=201, body=LARGE)
+
+    monkeypatch.setattr(HostConnection, "connection_made", connection_made)
+    async with opened(work, write_timeout=MOMENT) as gate:
+        host = await RawHost.connect(gate.address, limit=1024)
+        await host.send(post())
+        await eventually(lambda: connections and connections[0].transport.get_write_buffer_size())
+        host.stop_sending()
+        async with bounded():
+            await connections[0].lost
+        await host.close()
