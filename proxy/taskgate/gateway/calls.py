@@ -139,14 +139,25 @@ class Calls:
         """As `decide`, without a wait; None if the decision needs what the server declares about the
         tool.
 
-        A refusal needs that too, because `decided` may be too strict for some tools.
+        A refusal needs that too, because the rules alone may be too strict for some tools.
         """
-        decision = self._tasks.decided(call.session, request.tool)
+        decision = self._decide_by_rules(call.session.mount.name, request.tool)
         if decision is None or (decision.mode is PromotionMode.REQUIRED and call.refuses_task_only):
             return None
         if decision.mode is not PromotionMode.SYNC:
             _allow_task(call, request, decision)
         return decision
+
+    def _decide_by_rules(self, mount: str, tool: str) -> PromotionDecision | None:
+        """Return the decision of the operator's rules; None if it needs the server's catalogue.
+
+        It ignores that a tool may be for app views only, which want no tasks. `TaskService.decide`
+        and `create` consider that before a call becomes a task, or is refused for not being one.
+        """
+        rules = self._live.current
+        if mount in rules.access.only_listed or (rules.policy.hinted and rules.policy.needs_hints(mount)):
+            return None
+        return rules.policy.decide(mount, tool)
 
     async def _decide_by_catalogue(self, call: Call, request: CallTool) -> PromotionDecision:
         """As `decide`, with the server's catalogue. Reading that may open a session."""
@@ -284,7 +295,7 @@ class Calls:
             raise
         # The tool is listed: a task of another one is refused.
         self._event_sink.emit(ToolCalled(session.mount.name, tool, "task"))
-        decision = self._tasks.decided(session, tool) or await self._tasks.decide(session, tool)
+        decision = self._decide_by_rules(session.mount.name, tool) or await self._tasks.decide(session, tool)
         return self._task_reply(call, record, decision.immediate_response)
 
     def _task_reply(self, call: Call, record: TaskRecord, response: str | None = None) -> HttpReply:

@@ -5,8 +5,8 @@ the owner keys of the caller, so that no host reaches a task of another. `Runner
 task. `result_wait` waits for results.
 
 By the operator's rules (`domain.policy`) a call becomes a task always, never, or automatically, when
-it takes long. The decision may depend on what the server's catalogue says of the tool. `decided` and
-`decide` are for a call whose host did not request a task.
+it takes long. The decision may depend on what the server's catalogue says of the tool. `decide` is
+for a call whose host did not request a task.
 
 A task begins in one of two ways: `create` stores it before its call is sent, `promote` stores it
 for a call that runs already. A call that need not wait is stored with the mark of its dispatch.
@@ -124,17 +124,6 @@ class TaskService:
         self._clock = clock
         self._entropy = entropy
         self._lease = lease
-
-    def decided(self, place: CallSite, tool: str) -> PromotionDecision | None:
-        """Return the decision for a call without a wait; None if it needs the server's catalogue.
-
-        It ignores that a tool may be for app views only, which want no tasks. `decide` and
-        `create` consider that before a call becomes a task, or is refused for not being one.
-        """
-        rules, mount = self._live.current, place.mount.name
-        if mount in rules.access.only_listed or (rules.policy.hinted and rules.policy.needs_hints(mount)):
-            return None
-        return rules.policy.decide(mount, tool)
 
     async def decide(self, place: CallSite, tool: str) -> PromotionDecision:
         """Return the decision for a call, with the hints of the server's catalogue.
