@@ -107,7 +107,7 @@ def _task(head: bytes) -> tuple[str, StoredTask]:
 def _checkpoint(sealed: str) -> Checkpoint:
     text = urlsafe_b64decode(sealed)
     # Where the gateway has a key, a tag stands before the text.
-    said = json.loads(text if text.startswith(b"[") else text[_TAG_BYTES:])
+    said = json.loads(text if text.startswith(b'["') else text[_TAG_BYTES:])
     if len(said) == 4:
         (_, _, _, _, event), asked = said[3]
         return Checkpoint(event, None, asked)
