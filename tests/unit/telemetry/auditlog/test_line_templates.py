@@ -177,6 +177,10 @@ def test_lines_of_other_events_of_tasks_are_written_of_their_documents() -> None
     [event] = events_of(created, new_context())
     assert new_renderer(arguments="full").template_line(event, 7, PREV) is None
     assert new_renderer().template_line(without_payload(event), 7, PREV) is None
+    # A digest of a result takes long: it is made on the sink's thread.
+    finished = of_a_task(of_task(), 1.0)[4]
+    [hashed] = events_of(finished, new_context(), LineOptions(results="hash"))
+    assert new_renderer(results="hash").template_line(hashed, 7, PREV) is None
     [_, clamped] = events_of(events.TaskCreated(of_task(), "clamped_max"), new_context())
     assert new_renderer().template_line(clamped, 7, PREV) is None
 

@@ -127,6 +127,9 @@ class LineTemplates:
             return None
         if event.caller is not None or event.mount is not None or event.method is not None:
             return None
+        if event.result is not None:
+            # Its digest may take milliseconds, and lines from templates are made on the event loop.
+            return None
         summary, native = origin.summary, self._native
         arguments = summary.arguments
         keys: tuple[str, ...] | bool | None = _NO_ARGUMENTS
