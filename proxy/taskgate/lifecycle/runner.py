@@ -402,7 +402,9 @@ class Runner:
         """Return whether a change is of a task that runs here, and not the run's own last write.
 
         A change by others that arrives between the write which makes a task this process's and the
-        start of its run is passed over. The run meets it when it writes next.
+        start of its run is passed over. The run meets it when it writes next. A new
+        task that is stored with its mark has no such time: `TaskService` starts its run in the step
+        in which the insert returns.
         """
         run = self._runs.get(task)
         return run is not None and run.revision != revision

@@ -329,7 +329,8 @@ class TaskRun:
                     raise ScopeCancelled
                 return unsent(FaultReason.SHUTDOWN, SHUT_DOWN_UNSENT)
             if record.dispatched and not self._ran:
-                # Marked when it was created.
+                # Marked when it was created. Nothing else can have changed it since: its run starts in
+                # the step in which its insert returns.
                 return record
             since, marked = clock.elapsed(), None
             # Usually the record is unchanged since it was created, and need not be loaded.

@@ -36,6 +36,8 @@ def test_what_is_new_belongs_to_the_present_key_and_what_is_old_is_still_found()
     rotated = AuthContext(key="new", previous_key="old")
     assert rotated.owner("m") == OwnerKey("new", "m")
     assert rotated.owners("m") == (OwnerKey("new", "m"), OwnerKey("old", "m"))
+    assert rotated.owners("m") is rotated.owners("m")
+    assert rotated.owners("n") == (OwnerKey("new", "n"), OwnerKey("old", "n"))
 
 
 def test_a_context_is_good_until_its_token_ends_and_without_a_token_for_ever() -> None:

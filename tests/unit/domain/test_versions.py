@@ -10,6 +10,7 @@ from taskgate.domain.versions import (
     Era,
     Peer,
     Revision,
+    client_of,
     era_of,
     find_modern_revision,
     find_revision,
@@ -72,3 +73,16 @@ def test_a_peer_is_a_value() -> None:
     peer = Peer(revision=NEWEST_LEGACY, capabilities={"tasks": {}}, info={"name": "a"})
     assert peer == Peer(revision=NEWEST_LEGACY, capabilities={"tasks": {}}, info={"name": "a"})
     assert peer != Peer(revision=NEWEST_LEGACY, capabilities={}, info={"name": "a"})
+
+
+@pytest.mark.parametrize(
+    ("info", "client"),
+    [
+        ({"name": "host", "version": "1"}, ("host", "1")),
+        ({"name": "h" * 10_000, "version": 1}, ("h" * 512, None)),
+        ({}, (None, None)),
+    ],
+    ids=["both", "too long, and no text", "neither"],
+)
+def test_a_host_is_known_by_name_and_version_where_these_are_texts(info: dict[str, object], client: object) -> None:
+    assert client_of(info) == client

@@ -22,6 +22,7 @@ from taskgate.jsontext.spans import (
     read_object,
     read_pairs,
     skip_space,
+    span_with_comma,
 )
 
 # --- positions --------------------------------------------------------------------------------------------------------
@@ -356,3 +357,19 @@ def test_a_body_is_its_text_where_it_nests_no_deeper_than_allowed(text: str) -> 
     if depth:
         with pytest.raises(UnparsableMessage):
             decode(text.encode(), depth - 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "rest"),
+    [
+        ('{ "x" : 1 , "b":2}', '{ "b":2}'),
+        ('{"a":0 , "x":1,"b":2}', '{"a":0,"b":2}'),
+        ('{"a":0, "x":[1] }', '{"a":0 }'),
+        ('{"x":1}', "{}"),
+    ],
+    ids=["first", "middle", "last", "only"],
+)
+def test_a_member_goes_with_one_comma(text: str, rest: str) -> None:
+    found = members(text)
+    start, end = span_with_comma(found, found["x"])
+    assert text[:start] + text[end:] == rest

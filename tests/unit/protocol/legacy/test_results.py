@@ -547,3 +547,10 @@ def test_the_messages_of_a_prompt_are_put_into_words_too(host: Revision) -> None
 )
 def test_any_other_messages_stay(messages: str) -> None:
     assert convert_messages(messages, OLDEST) == messages
+
+
+def test_a_response_whose_id_comes_last_is_converted_like_others() -> None:
+    message = parse(b'{"jsonrpc":"2.0","result":{"a":1,"resultType":"complete"},"id":12}', max_depth=64)
+    assert isinstance(message, Response)
+    converted = convert_response("mine", message, EraCrossing("tools/list", NEWEST))
+    assert converted == '{"jsonrpc":"2.0","result":{"a":1},"id":"mine"}'

@@ -193,3 +193,7 @@ def test_a_large_outcome_of_the_other_era_is_made_to_fit_as_a_small_one() -> Non
         small, large = related_result(1, result, ID), related_result(1, LargeJson(result.encode()), ID)
         assert to_string(small) == to_string(large)
         assert "serverInfo" not in to_string(large)
+
+
+def test_a_poll_interval_that_is_advised_stands_in_place_of_the_recorded_one(make_record: RecordMaker) -> None:
+    assert json.loads(task_object(make_record(), 250)) == {**TASK, "pollInterval": 250}

@@ -476,3 +476,12 @@ def test_what_no_tool_returns_is_a_failure(text: str) -> None:
     ) as failure:
         outcome(f'"result":{text}')
     assert (failure.value.reason, failure.value.dispatched) == ("malformed", True)
+
+
+def test_the_response_to_a_request_is_known_by_its_id() -> None:
+    answer = b'{"jsonrpc":"2.0","id":7,"result":{}}'
+    found = DIALECT.response_to(7, answer)
+    assert found is not None
+    assert found.text.encode() == answer
+    assert DIALECT.response_to(8, answer) is None
+    assert DIALECT.response_to(7, b'{"jsonrpc":"2.0","method":"notifications/message"}') is None

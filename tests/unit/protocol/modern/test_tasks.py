@@ -196,3 +196,7 @@ def test_a_large_outcome_is_shown_as_a_small_one(make_record: RecordMaker, outco
     large = make_record(status=status, outcome=replace(outcome, **{name: text}))  # type: ignore[arg-type]
     assert to_string(get_result(large, INFO)) == get_result(small, INFO)
     assert to_string(task_notification(large, "s")) == task_notification(small, "s")
+
+
+def test_a_poll_interval_that_is_advised_stands_in_place_of_the_recorded_one(make_record: RecordMaker) -> None:
+    assert read(get_result(make_record(), INFO, interval=250))["pollIntervalMs"] == 250

@@ -639,3 +639,9 @@ def test_a_page_of_which_nothing_is_left_out_is_as_it_was(page: str) -> None:
 def test_an_error_is_no_page() -> None:
     answer = answer_of(error={"code": 1, "message": "no"})
     assert SERVERS.without_unsound_tools(answer) is answer
+
+
+def test_a_result_is_a_round_where_it_asks_for_input() -> None:
+    assert DIALECT.round_of("tools/call", 1, response({"resultType": "complete", "content": []})) is None
+    asks = {"resultType": "input_required", "inputRequests": {}, "requestState": "s"}
+    assert DIALECT.round_of("tools/call", 1, response(asks)) is not None
