@@ -159,8 +159,8 @@ class Endpoint:
         token = request_context.attach(context)
         self._active[route] += 1
         try:
-            if self.trail.is_full and not await self.trail.room():
-                raise RequestRejected(NO_ROOM)
+            if self.trail.is_full:
+                await self._await_room(http, fields)
             # Only if more bytes arrived at once than a head may have; else it cannot be too large.
             if connection.long_heads and head_size(http.raw_path, http.raw_headers) > self.max_header:
                 raise RequestRejected(HEAD_TOO_LARGE)
@@ -208,6 +208,13 @@ class Endpoint:
             NO_VERB, "", HttpVersion10, no_fields, (), False, EMPTY_PAYLOAD, connection, connection.remote
         )
         await refuse(nothing, refusal)
+
+    async def _await_room(self, http: HostRequest, fields: Fields) -> None:
+        """Wait until the audit log has room for a request. Raises RequestRejected without room."""
+        if not await self.trail.room():
+            # Doubtful framing ends the connection whatever else is wrong.
+            self.door.greet(http.method, http.version, fields)
+            raise RequestRejected(NO_ROOM)
 
     async def _answer_by_gateway(
         self, http: HostRequest, admission: Admission, context: RequestContext, began: float

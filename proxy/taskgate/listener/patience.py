@@ -53,6 +53,10 @@ class HeadWatch:
         if self.timer is None:
             self.timer = self._wheel.call_later(self._seconds, self._expire)
 
+    def begin_anew(self) -> None:
+        """Start the time limit again after it has passed."""
+        self.timer = self._wheel.call_later(self._seconds, self._expire)
+
     def add(self, size: int) -> bool:
         """Count bytes of a head, and return whether it may grow on. Starts the time limit too."""
         self.size += size

@@ -353,7 +353,7 @@ class HostConnection(asyncio.Protocol):
         elif self._is_idle:
             # If not, there are two cases. Bytes of a next request have arrived, and its answer closes
             # the connection; or a promise still holds, and calls this when it ends.
-            if not self._promises and hang_up(self.transport):
+            if not self._promises and not self._head.size and hang_up(self.transport):
                 self._end()
         elif self.exchange is not None:
             self.exchange.wind_down()
@@ -471,7 +471,7 @@ class HostConnection(asyncio.Protocol):
         left = self._idle_until - self._loop.time()
         if left > 0:
             self._cancel_idle = self._terms.idles.call_later(left, self._on_idle_timeout)
-        elif self._is_idle:
+        elif self._is_idle and not self._head.size:
             self._end()
 
     # Reading.
@@ -622,7 +622,10 @@ class HostConnection(asyncio.Protocol):
 
     def _on_head_timeout(self) -> None:
         """Answer a head that does not complete; close a connection that sent nothing."""
-        if self._head.size:
+        if self._is_queue_full:
+            # Its rest may have come: it is not read now.
+            self._head.begin_anew()
+        elif self._head.size:
             self._reject_input(TOO_SLOW)
         else:
             self._end()
@@ -637,7 +640,8 @@ class HostConnection(asyncio.Protocol):
         self._is_idle = False
         self._head.stop()
         if not self._latest_body.is_eof():
-            self._latest_body.set_exception(BrokenBody())
+            # A turn later: a reader that the end of a chunk has just woken takes none before its step.
+            self._loop.call_soon(self._latest_body.set_exception, BrokenBody())
         self._waiting.append(refusal)
         if self._was_used:
             self._arrival.notify()

@@ -160,6 +160,19 @@ async def test_a_request_that_came_as_its_connection_was_to_end_gets_the_last_an
             assert await host.at_end()
 
 
+async def test_a_request_of_which_a_part_was_read_gets_the_last_answer(gate: Gate) -> None:
+    async with gate.host() as host:
+        assert (await host.ask(post())).status == 200
+        last = post()
+        await host.send(last[:60])
+        await _some_turns()
+        gate.listener.wind_down()
+        await _some_turns()
+        answer = await host.ask(last[60:])
+        assert (answer.status, answer.headers["connection"]) == (200, "close")
+        assert await host.at_end()
+
+
 async def test_a_connection_that_waits_hears_of_its_end_before_the_loop_goes_on(gate: Gate) -> None:
     """Whoever keeps it for the next request must not take it for good any longer than can be helped."""
     with socket.create_connection(gate.address) as waiting:

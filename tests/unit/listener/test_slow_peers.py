@@ -89,6 +89,52 @@ async def test_a_slow_head_behind_a_request_waits_for_its_answer_and_is_then_ref
         assert await host.at_end()
 
 
+async def test_a_head_that_came_while_the_gateway_did_not_read_is_answered() -> None:
+    go_on = asyncio.Event()
+
+    async def work(_: Exchange) -> HttpReply:
+        await go_on.wait()
+        return HttpReply(body="{}")
+
+    async with opened(work, head_timeout=MOMENT, max_body=10**6, max_header=2**16) as gate, gate.host() as host:
+        await host.send(post())
+        await eventually(lambda: gate.engine.seen)
+        # Reading stops at 256 KiB that wait: in the midst of the third head.
+        last = post(X="y" * 10_000)
+        await host.send(post("x" * (256 * 1024 - 5_000)) + last[:30])
+        await _turns()
+        for piece in (last[30:9_000], last[9_000:]):
+            await host.send(piece)
+            await _turns()
+        await a_moment(gate)
+        await a_moment(gate)
+        go_on.set()
+        assert [(await host.answer()).status for _ in range(3)] == [200] * 3
+
+
+async def test_a_body_whose_time_is_over_as_a_chunk_ends_is_not_waited_for() -> None:
+    async with opened(read_timeout=MOMENT) as gate, gate.host() as host:
+        await host.send(post("2\r\n{}", Content_Length="", Transfer_Encoding="chunked"))
+        await _turns()
+        await host.send("\r\n")
+        loop = asyncio.get_running_loop()
+        over = loop.time() + 2 * MOMENT.total_seconds()
+        while loop.time() < over:
+            """The loop is busy while both become due."""
+        assert (await host.answer()).status == 408
+
+
+async def test_an_idle_connection_whose_next_head_has_begun_is_not_closed() -> None:
+    async with opened(idle_timeout=MOMENT) as gate, gate.host() as host:
+        assert (await host.ask(post())).status == 200
+        next_one = post()
+        await host.send(next_one[:60])
+        async with gate.host() as idle:
+            assert (await idle.ask(post())).status == 200
+            assert await idle.at_end()
+        assert (await host.ask(next_one[60:])).status == 200
+
+
 async def test_an_idle_connection_is_closed() -> None:
     async with opened(idle_timeout=MOMENT) as gate, gate.host() as host:
         assert (await host.ask(post())).status == 200
@@ -241,6 +287,12 @@ async def test_comments_do_not_pile_up_for_a_host_that_has_stopped() -> None:
 def _open(gate: Gate) -> bool:
     assert gate.listener._connections is not None
     return bool(gate.listener._connections._open)
+
+
+async def _turns() -> None:
+    """Let the gateway, which is on this event loop, read what has come."""
+    for _ in range(100):
+        await asyncio.sleep(0)
 
 
 def _deaf(gate: Gate) -> bool:

@@ -106,3 +106,10 @@ async def read() -> None:
     """Let the gateway, which is on this event loop, read what has come."""
     for _ in range(6):
         await asyncio.sleep(0)
+
+
+async def test_an_uncertain_trailer_behind_the_end_of_a_chunk_is_refused_at_once(gate: Gate) -> None:
+    async with gate.host() as host:
+        await host.send(CHUNKED + b"2\r\n{}")
+        await read()
+        assert (await host.ask(b"\r\n0\r\nX : y\r\n\r\n")).status == 400

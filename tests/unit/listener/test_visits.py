@@ -286,6 +286,14 @@ async def test_whoever_cannot_be_recorded_is_not_let_in_where_the_operator_wants
         assert trail.asked == 1
 
 
+async def test_doubtful_framing_ends_the_connection_where_there_is_no_room_either() -> None:
+    async with opened(trail=Trail(is_full=True)) as gate, gate.host() as host:
+        await host.send(post("1\r\nz\r\n0\r\n\r\n", Content_Length="", Transfer_Encoding="gzip, chunked") + post())
+        assert (await host.answer()).status == 501
+        assert await host.at_end()
+        assert gate.engine.seen == []
+
+
 async def test_who_waited_for_room_goes_on_as_if_there_had_been_some() -> None:
     trail = Trail(is_full=True, gives=True)
     async with opened(trail=trail) as gate, gate.host() as host:
