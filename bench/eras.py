@@ -62,8 +62,8 @@ def measure(stub: Running, load: Load, folder: Path, *, rounds: int, scale: floa
     old_place.mkdir()
     new_place.mkdir()
     with (
-        started("taskgate", stub, old_place, sessions=SESSIONS) as old,
-        started("taskgate", stub, new_place, sessions=SESSIONS, revision=MODERN_REVISION) as new,
+        started("open", stub, old_place, sessions=SESSIONS) as old,
+        started("open", stub, new_place, sessions=SESSIONS, revision=MODERN_REVISION) as new,
     ):
         calls = _bench(stub, load, old, new).measure(RELAY, rounds=rounds, scale=scale, bodies=_calls())
         tasks = [host.create(old.port, heads, task_call("hold", text="")) for heads in old.sessions]

@@ -61,7 +61,7 @@ def measure(programs: int, seconds: float, rounds: int, folder: Path) -> Idle:
     found = Idle(programs=programs)
     with (
         started_stub(get_stream=False) as stub,
-        started("taskgate", stub, folder, sessions=1, revision='"2025-11-25"', parts=parts) as gateway,
+        started("open", stub, folder, sessions=1, revision='"2025-11-25"', parts=parts) as gateway,
     ):
         _leave(gateway, list(gateway.sessions))
         for _ in range(rounds):

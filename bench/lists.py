@@ -43,7 +43,7 @@ def measure(stub: Running, load: Load, folder: Path, *, many: int, rounds: int, 
     """Make `many` tasks of one caller, then put the same count of looks and of lists on the instance, in turn."""
     place = folder / "lists"
     place.mkdir()
-    with started("guarded", stub, place, sessions=SESSIONS) as running:
+    with started("fresh", stub, place, sessions=SESSIONS) as running:
         middle = _fill(stub, load, running, many)
         bodies = _bodies(running, middle)
         bench = Bench(stub, load, dict.fromkeys(bodies, running))

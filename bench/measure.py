@@ -141,7 +141,7 @@ def _warm_up(scenario: Scenario, count: int) -> int:
 
 
 def _tokens(scenario: Scenario, target: Running, count: int) -> list[str]:
-    if not scenario.unseen_tokens or target.issuer is None:
+    if target.name != "fresh" or target.issuer is None:
         return []
     return target.issuer.tokens(_warm_up(scenario, count) + count)
 

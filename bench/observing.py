@@ -93,7 +93,7 @@ def _gateways(names: Sequence[str], before: Path | None, stub: Running, folder: 
             # What is exported goes to the stub, which takes anything.
             more = _SETTINGS.get(name, "").replace("PORT", str(stub.port))
             tree = before if name == BEFORE else None
-            one = started("taskgate", stub, place, sessions=SESSIONS, more=more, tree=tree)
+            one = started("open", stub, place, sessions=SESSIONS, more=more, tree=tree)
             running[name] = stack.enter_context(one)
         yield running
 

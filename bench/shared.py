@@ -107,7 +107,7 @@ def _gateway(
     if valkey is not None:
         parts["store"] = valkey.section
     more = f'audit: {{hmac_key_file: "{_key(folder, "audit")}"}}\n'
-    with started("taskgate", stub, place, sessions=sessions, more=more, parts=parts) as running:
+    with started("open", stub, place, sessions=sessions, more=more, parts=parts) as running:
         yield running
 
 

@@ -62,8 +62,8 @@ def _gateways(stub: Running, folder: Path) -> Iterator[dict[str, Running]]:
     for place in places.values():
         place.mkdir()
     with (
-        started("taskgate", stub, places[HTTP], sessions=SESSIONS) as http,
-        started("taskgate", stub, places[STDIO], sessions=SESSIONS, parts={"server": _SERVER}) as stdio,
+        started("open", stub, places[HTTP], sessions=SESSIONS) as http,
+        started("open", stub, places[STDIO], sessions=SESSIONS, parts={"server": _SERVER}) as stdio,
     ):
         yield {HTTP: http, STDIO: stdio}
 

@@ -59,7 +59,7 @@ def measure(stub: Running, load: Load, folder: Path, *, many: int, rounds: int, 
             place.mkdir()
             ids = _filled(place, count)
             bodies[_name(count)] = [body("tasks/get", {"taskId": task_id}) for task_id in ids]
-            running[_name(count)] = stack.enter_context(started("taskgate", stub, place, sessions=SESSIONS))
+            running[_name(count)] = stack.enter_context(started("open", stub, place, sessions=SESSIONS))
         bench = Bench(stub, load, running)
         return bench.measure(_scenario(counts), rounds=rounds, scale=scale, bodies=bodies)
 

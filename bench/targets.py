@@ -12,7 +12,7 @@ from pathlib import Path
 
 from bench import host
 from bench.failures import BenchFailed
-from bench.issuer import ISSUER, Issuer
+from bench.issuer import ISSUER, SUBJECTS, Issuer
 from bench.processes import Program, ended, free_port, python
 
 READY_BOUND = 60.0  # seconds a program has to answer its first `initialize`; a large file is looked through before
@@ -33,9 +33,17 @@ _CONCURRENCY = """\
 {tasks_per_context: 1000000, tasks_global: 1000000, kept_per_context: 1024GiB, kept_global: 1024GiB, \
 sessions_per_context: 1000000}\
 """
+_RATES = """\
+[{name: ip, scope: ip, rate: 1000000/s, burst: 1000000, before_auth: true}, \
+{name: auth_failures, scope: ip, rate: 1000000/s, burst: 1000000, event: auth_failure}, \
+{name: calls, scope: context, rate: 1000000/s, burst: 1000000, methods: ["tools/call"]}, \
+{name: polls, scope: context, rate: 1000000/s, burst: 1000000, methods: ["tasks/*"]}, \
+{name: rest, scope: context, rate: 1000000/s, burst: 1000000, methods: ["*"]}]\
+"""
+_UNSEEN = "metrics: {enabled: false}\naudit: {enabled: false}\n"
 _SQLITE = '{{backend: sqlite, sqlite: {{path: "{folder}/{database}"}}}}'
 _UNBOUNDED = "health: null, concurrency: 100000"
-_GUARDED = """\
+_REQUIRED = """\
 {{mode: required, issuers: {{bench: {{issuer: "{issuer}", jwks_file: "{keys}"}}}}, context: {{key_file: "{secret}"}}}}\
 """
 
@@ -131,7 +139,7 @@ def _auth(place: Place) -> str:
     keys.write_text(place.issuer.key_set())
     secret.touch(mode=0o600)
     secret.write_bytes(urlsafe_b64encode(os.urandom(32)))
-    return _GUARDED.format(issuer=ISSUER, keys=keys, secret=secret)
+    return _REQUIRED.format(issuer=ISSUER, keys=keys, secret=secret)
 
 
 _COMMANDS: dict[str, Callable[[Place], list[str]]] = {
@@ -139,10 +147,14 @@ _COMMANDS: dict[str, Callable[[Place], list[str]]] = {
     "least": _least,
     "answerer": _answerer,
     "taskgate": _taskgate,
-    "guarded": _taskgate,
+    "fresh": _taskgate,
+    "open": _taskgate,
+    "off": _taskgate,
 }
-OURS = ("taskgate", "guarded")
+OURS = ("taskgate", "fresh", "off")
 """Those that are taskgate; all others are what it is compared to."""
+_JUDGED = ("taskgate", "fresh")
+"""Those with everything on. `open` has neither tokens nor rates, `off` has no metrics and no audit log either."""
 
 
 @contextlib.contextmanager
@@ -168,15 +180,16 @@ def started(
 ) -> Iterator[Running]:
     """The target `name`, with host sessions open; for the rest see Place. `BenchFailed` if it does not come up."""
     port = free_port()
-    issuer = Issuer(f"http://127.0.0.1:{port}{host.PATH}") if name == "guarded" else None
+    judged = name in _JUDGED
+    issuer = Issuer(f"http://127.0.0.1:{port}{host.PATH}") if judged else None
     place = Place(
         port=port,
         stub_port=stub.port,
         folder=folder,
         issuer=issuer,
         revision=revision,
-        more=more,
-        parts=parts or {},
+        more=more + (_UNSEEN if name == "off" else ""),
+        parts={**({"rate": _RATES} if judged else {}), **(parts or {})},
         tree=tree,
     )
     try:
@@ -189,16 +202,23 @@ def started(
 
 
 def _await_ready(name: str, program: Program, port: int, *, sessions: int, issuer: Issuer | None = None) -> Running:
-    own = {host.AUTHORIZATION: f"Bearer {issuer.tokens(1)[0]}"} if issuer else {}
+    own = _own_heads(issuer, sessions, 1 if name == "fresh" else SUBJECTS)
     until = time.monotonic() + READY_BOUND
     while True:
         program.require_running()
         try:
-            first = host.open_session(port, own)
+            first = host.open_session(port, own[0])
             break
         except (OSError, http.client.HTTPException, BenchFailed) as failure:
             if time.monotonic() > until:
                 raise BenchFailed(f"{name} does not answer: {failure}\n{program.last_words()}") from failure
         time.sleep(0.02)
-    others = [host.open_session(port, own) for _ in range(sessions - 1)]
+    others = [host.open_session(port, heads) for heads in own[1:]]
     return Running(name=name, program=program, port=port, sessions=(first, *others), issuer=issuer)
+
+
+def _own_heads(issuer: Issuer | None, sessions: int, subjects: int) -> list[host.Heads]:
+    """The heads of each session; `subjects` callers have them in turn."""
+    if issuer is None:
+        return [{}] * sessions
+    return [{host.AUTHORIZATION: f"Bearer {token}"} for token in issuer.tokens(sessions, subjects)]

@@ -55,7 +55,7 @@ def measure(stub: Running, load: Load, folder: Path, *, count: int, rounds: int,
     for turn in range(rounds):
         place = folder / f"waiters-{turn}"
         place.mkdir()
-        with started_load() as waiters, started("taskgate", stub, place, sessions=SESSIONS) as target:
+        with started_load() as waiters, started("open", stub, place, sessions=SESSIONS) as target:
             _round(stub, target, waiters, load, waited, max(_LEAST_POLLS, round(_POLLS * scale)))
     return waited
 

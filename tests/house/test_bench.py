@@ -64,19 +64,19 @@ def test_a_run_writes_the_same_ratios_for_programs(ran: tuple[str, dict[str, Any
 
     assert [found["what"] for found in written["ratios"]] == RATIOS
     # Memory that is given back, or a difference of CPU over 64 requests, may be below nothing.
-    always_more = [found for found in written["ratios"] if not found["what"].startswith(("memory", "fresh"))]
+    always_more = [found for found in written["ratios"] if not found["what"].startswith(("memory", "tokens"))]
     assert all(found["value"] > 0 for found in always_more)
 
 
 def test_a_difference_is_taken_within_each_round_and_says_that_it_depends_on_the_machine() -> None:
-    (fresh,) = [scenario for scenario in SCENARIOS if scenario.name == "fresh"]
-    figures = {"taskgate": (200.0, 300.0, 100.0), "guarded": (270.0, 360.0, 270.0)}
+    (fresh,) = [scenario for scenario in SCENARIOS if scenario.name == "tokens"]
+    figures = {"taskgate": (200.0, 300.0, 100.0), "fresh": (270.0, 360.0, 270.0)}
     samples = {name: [Sample(cpu=cpu, rate=1, p50=1, p99=1, load_cpu=1) for cpu in figures[name]] for name in figures}
 
     (found,) = findings([Outcome(scenario=fresh, count=1, samples=samples)], [])
 
     assert (found.value, found.low, found.high) == (70.0, 60.0, 170.0)
-    assert found.what == "fresh: CPU µs, guarded - taskgate (depends on the machine)"
+    assert found.what == "tokens: CPU µs, fresh - taskgate (depends on the machine)"
     assert found.verdict == "met"
 
 

@@ -8,6 +8,7 @@ connection's flow control.
 
 import asyncio
 from datetime import timedelta
+from functools import partial
 from typing import Final
 
 from aiohttp import hdrs
@@ -38,7 +39,8 @@ async def receive_rest(
     declared = declared_length(request.headers.get(hdrs.CONTENT_LENGTH, "0"))
     loop = asyncio.get_running_loop()
     # A turn later: a reader that the end of a chunk has just woken takes no exception before its step.
-    overdue = loop.call_later(read_timeout.total_seconds(), loop.call_soon, payload.set_exception, BodyOverdue())
+    give_up = partial(payload.set_exception, BodyOverdue())
+    overdue = loop.call_later(read_timeout.total_seconds(), partial(loop.call_soon, give_up))
     pieces: list[bytes] = []
     received, counted = 0, SMALL
     in_flight: IncomingBody | None = None
