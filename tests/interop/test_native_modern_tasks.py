@@ -244,6 +244,8 @@ async def test_a_call_that_is_given_up_while_the_handle_of_its_task_is_on_its_wa
             async with gateway.modern(tasks=False).asking("tools/call", given) as asked:
                 async with bounded():
                     await way.held.wait()
+                # Of a task that is cancelled before its tool runs, the ledger has nothing.
+                await eventually(lambda: native.did("began given up"))
                 await asked.leave()
             way.goes_on.set()
             await eventually(lambda: native.did("stopped given up") == 1)

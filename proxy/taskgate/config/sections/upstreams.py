@@ -201,7 +201,7 @@ class HealthSection(Section):
     method: Literal["tools/list", "ping"] = "tools/list"
     """The method of the request. Any answer counts as healthy, a JSON-RPC error as well."""
     interval: PositiveDuration = 15 * SECOND
-    """The pause between an answer and the next check."""
+    """The time from the start of a check to that of the next, a tenth less or more."""
     timeout: PositiveDuration = 5 * SECOND
     """How long an answer may take."""
     unhealthy_after: Count = 3
