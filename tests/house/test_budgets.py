@@ -3,8 +3,9 @@
 No count is above its budget, and a budget goes up only with a reason. A failure prints the way of the request.
 
 The gateway runs on real sockets, with a store on disk, metrics, an audit log and a rate; what is counted is what the
-thread of its loop does. That is the same on every machine, but for a turn more or less where the network cuts a
-message, so the least of several requests is taken. A coroutine that goes on after a wait is not entered again.
+thread of its loop does. Its clock stands still during a request, and goes on between two. So the counts are the same
+on every machine, but for a turn more or less where the network cuts a message, or a timer of the loop is due: the least
+of several requests is taken. A coroutine that goes on after a wait is not entered again.
 """
 
 import asyncio
@@ -13,6 +14,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from copy import copy
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from functools import reduce
 from operator import and_
 from pathlib import Path
@@ -26,16 +28,19 @@ import taskgate
 from helpers import told
 from helpers.counted_calls import counted_calls
 from helpers.loop_objects import counted_loop_objects
+from helpers.manual_clock import ManualClock
 from helpers.modern_server import ModernServer
 from helpers.scripted_replies import Turn, open_stream
 from helpers.scripted_upstream import Hold, ScriptedServer, event, progress_note, result
 from helpers.waiting import bounded, eventually
-from helpers.whole_gateway import WholeGateway, configuration, running
+from helpers.whole_gateway import Environment, WholeGateway, configuration, running
 from taskgate.telemetry.events import TaskFinished
 
 pytestmark = pytest.mark.alone
 PACKAGE = Path(taskgate.__file__).parent
 ROUNDS = 20
+BETWEEN = timedelta(seconds=10)
+"""From one request to the next: longer than hosts are advised to wait between two polls."""
 QUIET_TURNS = 20
 """Turns of the loop after which whatever an answer leaves to do has been done."""
 ROOMY = {"name": "calls", "scope": "context", "methods": ["*"], "rate": "1000/s", "burst": 1000}
@@ -110,6 +115,7 @@ class Way:
 class Scene:
     """A host of one era and a server of one era, with a gateway between them."""
 
+    clock: ManualClock
     gateway: WholeGateway
     host: Any
     server: ScriptedServer
@@ -124,8 +130,9 @@ async def between(host_era: str, server_era: str, folder: Path) -> AsyncIterator
         reports = {"url": server.url, "path": "/reports/mcp", "protocol_version": REVISIONS[server_era]}
         limits = {"rate": [ROOMY]}
         config = configuration({}, folder=folder, upstreams={"reports": reports}, tasks=TASKS, limits=limits)
-        async with running(config, data_directory=folder) as gateway:
-            yield Scene(gateway, gateway.modern() if host_era == "modern" else await gateway.greeted(), server)
+        clock = ManualClock()
+        async with running(config, Environment(clock=clock), data_directory=folder) as gateway:
+            yield Scene(clock, gateway, gateway.modern() if host_era == "modern" else await gateway.greeted(), server)
 
 
 async def shortest(scene: Scene, ask: Callable[[], Awaitable[object]]) -> Way:
@@ -133,6 +140,7 @@ async def shortest(scene: Scene, ask: Callable[[], Awaitable[object]]) -> Way:
     ways = []
     async with bounded(50):
         for _ in range(ROUNDS):
+            scene.clock.advance(BETWEEN)
             # What the round before left to the audit log is no part of this one.
             await scene.gateway.shows("taskgate_audit_queue_depth", 0)
             with counted_calls() as calls, counted_loop_objects(PACKAGE) as made:
