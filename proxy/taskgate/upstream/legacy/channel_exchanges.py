@@ -6,13 +6,13 @@ besides answers come to the session, and a `ChannelStream` passes them on.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import suppress
 from contextvars import Context
 from datetime import timedelta
 from functools import partial
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
 from taskgate.clock import Clock
 from taskgate.domain.versions import Revision
@@ -23,7 +23,7 @@ from taskgate.upstream import failures
 from taskgate.upstream.base import POSTED, Outgoing
 from taskgate.upstream.calls import Principal, RunningCall
 from taskgate.upstream.context import UpstreamContext
-from taskgate.upstream.duplex.pending import OK, Receipt
+from taskgate.upstream.duplex.pending import OK, PendingRequest, Receipt
 from taskgate.upstream.duplex.session import ChannelSession, NotificationReader
 from taskgate.upstream.duplex.transport import ChannelSender, ChannelTransport
 from taskgate.upstream.legacy.event_streams import read_stream, response_in
@@ -118,13 +118,14 @@ class ChannelExchanges:
         """Raise Gone: the call ended with the channel of the process that sent it."""
         raise failures.Gone
 
-    async def ask(self, call: RunningCall, message: str, first_byte: timedelta | None) -> Response:
-        """Send a request and return its answer. Raises UpstreamFailed."""
+    def send(
+        self, call: RunningCall, message: str, first_byte: timedelta | None
+    ) -> Coroutine[Any, Any, PendingRequest | Receipt]:
+        """Send a request, and return its answer, for `read`, when its first message has arrived."""
         session = self._session
         if session is None and self._is_open:
             raise failures.session_lost()
-        upstream_context = self._upstream_context
-        request = await self._transport.send(
+        return self._transport.send(
             Outgoing(
                 verb="POST",
                 headers=POSTED,
@@ -136,23 +137,22 @@ class ChannelExchanges:
             ),
             by=partial(self._channels.open, opened=self._opened) if session is None else session.ask,
         )
-        if isinstance(request, Receipt):
+
+    async def read(self, call: RunningCall, request: PendingRequest | Receipt) -> Response:
+        """Return the response that an answer has. Raises UpstreamFailed."""
+        if isinstance(request, Receipt) or request.status != OK:
             raise self._refusal(request.status)
-        try:
-            if request.status != OK:
-                raise self._refusal(request.status)
-            if request.streams:
-                response = await read_stream(upstream_context.observer, self._hear, call, request)
-                if response is None:
-                    raise failures.broke_off()
-                return response
-            document = await request.document()
-            response = None if document is None else await response_in(upstream_context.dialect, document, call)
+        upstream_context = self._upstream_context
+        if request.streams:
+            response = await read_stream(upstream_context.observer, self._hear, call, request)
             if response is None:
-                raise protocol_violation("its answer matches no request of the gateway")
+                raise failures.broke_off()
             return response
-        finally:
-            request.end()
+        document = await request.document()
+        response = None if document is None else await response_in(upstream_context.dialect, document, call)
+        if response is None:
+            raise protocol_violation("its answer matches no request of the gateway")
+        return response
 
     async def say(self, message: str, principal: Principal | None = None) -> int:
         """Send a message that gets no response; return the HTTP status, or one like it. Raises

@@ -110,9 +110,9 @@ class LegacyExchanges:
         """
         return await self._reopen(call, behind(event), failures.Gone)
 
-    async def ask(self, call: RunningCall, message: str, first_byte: timedelta | None) -> Response:
-        """Send a request and return its answer. Raises UpstreamFailed."""
-        incoming = await self._upstream_context.transport.send(
+    def send(self, call: RunningCall, message: str, first_byte: timedelta | None) -> Coroutine[Any, Any, Incoming]:
+        """Send a request, and return its answer, for `read`, when its head has arrived."""
+        return self._upstream_context.transport.send(
             Outgoing(
                 verb="POST",
                 headers=self._post_headers,
@@ -124,30 +124,26 @@ class LegacyExchanges:
                 placed=None if call.listener is None else partial(self._on_event, call),
             )
         )
-        answered = False
-        try:
-            response: Response | None
-            if not 200 <= incoming.status < 300:
-                response = await self._refusal(call, incoming)
-            else:
-                if not self.is_open:
-                    self._take_session(incoming.session)
-                if incoming.streams:
-                    response = await self._streamed(call, incoming)
-                else:
-                    document, dialect = await incoming.document(), self._upstream_context.dialect
-                    if document is None:
-                        response = None
-                    elif len(document) <= LARGE:
-                        response = dialect.response_to(call.id, document)
-                    else:
-                        response = await response_in(dialect, document, call)
-                    if response is None:
-                        raise protocol_violation("its answer matches no request of the gateway")
-            answered = True
-            return response
-        finally:
-            incoming.release(answered=answered)
+
+    async def read(self, call: RunningCall, incoming: Incoming) -> Response:
+        """Return the response that an answer has. Raises UpstreamFailed."""
+        if not 200 <= incoming.status < 300:
+            return await self._refusal(call, incoming)
+        if not self.is_open:
+            self._take_session(incoming.session)
+        if incoming.streams:
+            return await self._streamed(call, incoming)
+        document, dialect = await incoming.document(), self._upstream_context.dialect
+        response: Response | None
+        if document is None:
+            response = None
+        elif len(document) <= LARGE:
+            response = dialect.response_to(call.id, document)
+        else:
+            response = await response_in(dialect, document, call)
+        if response is None:
+            raise protocol_violation("its answer matches no request of the gateway")
+        return response
 
     async def say(self, message: str, principal: Principal | None = None) -> int:
         """Send a message that gets no response; return the HTTP status. Raises UpstreamFailed."""
@@ -361,12 +357,17 @@ class Conversation:
         call.begin(self._upstream_context.alarms)
         try:
             with call:
-                if isinstance(request, str):
-                    return await self._exchanges.ask(call, request, first_byte)
-                call.sent = True
-                self.ask_anew(call, request.asked)
-                assert request.resume_point.event is not None, "without an event there is no stream to read on"
-                return await self._exchanges.take_up(call, request.resume_point.event)
+                if not isinstance(request, str):
+                    return await self._take_up(call, request)
+                exchanges, is_read = self._exchanges, False
+                # Either kind of exchanges reads what itself has sent.
+                incoming: Any = await exchanges.send(call, request, first_byte)
+                try:
+                    response = await exchanges.read(call, incoming)
+                    is_read = True
+                finally:
+                    incoming.release(answered=is_read)
+                return response
         except asyncio.CancelledError:
             self._give_up(call)
             raise
@@ -374,14 +375,20 @@ class Conversation:
             self._give_up(call)
             if call.answer is not None:
                 return call.answer
-            if call.was_let_go:
-                raise failures.let_go(dispatched=call.sent) from None
-            raise failures.too_late(dispatched=call.sent) from None
+            over = failures.let_go if call.was_let_go else failures.too_late
+            raise over(dispatched=call.sent) from None
         finally:
             running.count -= 1
             # A call that may have become a task ends in `met`.
             if call.id not in self.followed.undecided:
                 self._end(call)
+
+    def _take_up(self, call: RunningCall, resumed: Resumed) -> Coroutine[Any, Any, Response]:
+        """Ask the questions of the process that sent the request, and read the rest of its stream."""
+        call.sent = True
+        self.ask_anew(call, resumed.asked)
+        assert resumed.resume_point.event is not None, "without an event there is no stream to read on"
+        return self._exchanges.take_up(call, resumed.resume_point.event)
 
     def ask_anew(self, call: RunningCall, asked: Mapping[str, Question]) -> None:
         """Ask the listener of a resumed call the questions that the other process got.

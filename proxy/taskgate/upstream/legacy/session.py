@@ -7,11 +7,12 @@ stays at the server when the session is closed.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Collection, Coroutine, Mapping
 from functools import partial
 from typing import Any, Final
 
 from taskgate.clock import Clock
+from taskgate.domain.policy import TaskSupport
 from taskgate.domain.versions import Era, Peer
 from taskgate.errors import UpstreamFailed
 from taskgate.jsontext.spans import RawJson
@@ -22,7 +23,7 @@ from taskgate.protocol.vocabulary import TASKS_RESULT, TOOLS_CALL, TOOLS_LIST
 from taskgate.system.offload import LARGE, in_thread
 from taskgate.system.single_flight import Abandoned, SingleFlight
 from taskgate.upstream import failures
-from taskgate.upstream.calls import CallBounds, CallListener, NextRound, RunningCall, UpstreamCall
+from taskgate.upstream.calls import CallBounds, CallListener, NextRound, Resumed, RunningCall, UpstreamCall
 from taskgate.upstream.context import LASTING, Lasting, UpstreamContext
 from taskgate.upstream.descriptions import RelayedTools, Welcome, read_catalogue, what_is_left
 from taskgate.upstream.legacy.connection import ConnectionOpener, SessionConnection, is_strange
@@ -33,6 +34,8 @@ from taskgate.upstream.legacy.url_elicitation import UrlElicitations
 
 _TAKING_LONG: Final = frozenset({TOOLS_CALL, TASKS_RESULT})
 """Methods whose answer may take long, so that the wait for a response head is not bounded."""
+_NOTED: Final = LASTING | {TOOLS_LIST}
+"""Methods whose answer the session notes."""
 
 
 class LegacySession:
@@ -93,36 +96,63 @@ class LegacySession:
     async def welcome(self) -> ServerDescription:
         return await self._welcome.describe(self.open())
 
-    async def call(self, call: UpstreamCall, listener: CallListener) -> Response:
-        upstream_context, params, method = self._upstream_context, call.params, call.method
-        patience = upstream_context.patience
-        call.bounds = patience.of(call.tool, method) if patience.has_rules else patience.usual
-        # Only tools that require it are called as tasks of the server, for a task all that may be.
-        kinds = MUST_BE
-        if call.as_task:
-            if isinstance(call.resumes, NextRound):
-                # The call was begun while the server was a modern one.
-                raise failures.no_rounds()
-            if call.within is not None:
-                call.bounds = call.bounds.within(call.within)
-            assert params is not None, "the call of a task names its tool"
-            track, text, kinds = upstream_context.dialect.with_token_slot, params.head, MAY_BE
-            call.params = params = track(text) if len(text) <= LARGE else await in_thread(partial(track, text))
-            if call.resumes is not None:
-                return await self._server_tasks.go_on(call, listener, call.resumes, self._resumption)
-        connection, ask = self._connection.value, self._ask
-        if call.tool is not None and params is not None and (connection is None or connection.makes_tasks):
-            ask = partial(self._server_tasks.ask, kinds=kinds)
+    def call(self, call: UpstreamCall, listener: CallListener) -> Coroutine[Any, Any, Response]:
+        params, patience = call.params, self._upstream_context.patience
+        call.bounds = patience.of(call.tool, call.method) if patience.has_rules else patience.usual
+        if not call.as_task:
+            # Only tools that require it are called as tasks of the server, for a task all that may be.
+            return self._relay(call, listener, MUST_BE)
+        if isinstance(call.resumes, NextRound):
+            # The call was begun while the server was a modern one.
+            raise failures.no_rounds()
+        if call.within is not None:
+            call.bounds = call.bounds.within(call.within)
+        assert params is not None, "the call of a task names its tool"
+        if call.resumes is not None or len(params.head) > LARGE:
+            return self._call_of_task(call, listener, params.head)
+        call.params = self._upstream_context.dialect.with_token_slot(params.head)
+        return self._relay(call, listener, MAY_BE)
+
+    def _relay(
+        self, call: UpstreamCall, listener: CallListener, kinds: Collection[TaskSupport]
+    ) -> Coroutine[Any, Any, Response]:
+        """Send a request of a host or a task, and return the response. Its parameters have a place
+        for a progress token."""
+        connection = self._connection.value
+        if call.tool is not None and call.params is not None and (connection is None or connection.makes_tasks):
+            return self._relay_apart(call, listener, partial(self._server_tasks.ask, kinds=kinds))
+        if call.method in _NOTED:
+            return self._relay_apart(call, listener, self._ask)
+        return self._ask(call, listener, is_relayed=True)
+
+    async def _relay_apart(
+        self,
+        call: UpstreamCall,
+        listener: CallListener,
+        ask: Callable[[UpstreamCall, CallListener], Coroutine[Any, Any, Response]],
+    ) -> Response:
+        """Send by `ask` a call that may become a task of the server, or a request whose answer is
+        noted."""
         response = await ask(call, listener)
         if response.error is not None:
             response = await self._url_elicitations.after(call, listener, response, ask)
         if response.error is None:
-            if method in LASTING:
-                self._lasting.note(method, params)
-            if method == TOOLS_LIST:
-                what_is_left(upstream_context.settings.catalogue, response)
-                await self._told.note(params, response)
+            if call.method in LASTING:
+                self._lasting.note(call.method, call.params)
+            if call.method == TOOLS_LIST:
+                what_is_left(self._upstream_context.settings.catalogue, response)
+                await self._told.note(call.params, response)
         return response
+
+    async def _call_of_task(self, call: UpstreamCall, listener: CallListener, text: RawJson) -> Response:
+        """Make the call of a task that has large parameters `text`, or go on with that of another
+        process."""
+        track = self._upstream_context.dialect.with_token_slot
+        call.params = track(text) if len(text) <= LARGE else await in_thread(partial(track, text))
+        if call.resumes is None:
+            return await self._relay(call, listener, MAY_BE)
+        assert isinstance(call.resumes, Resumed), "a legacy server has no rounds"
+        return await self._server_tasks.go_on(call, listener, call.resumes, self._resumption)
 
     def tell(self, notification: Notification) -> None:
         """Drops also notifications that need a capability which the host did not declare."""
@@ -181,12 +211,14 @@ class LegacySession:
         spent: float = 0.0,
         numbered: Callable[[int], None] | None = None,
         is_again: bool = False,
+        is_relayed: bool = False,
     ) -> Response:
         """Send a request and return the response; open a connection if there is none.
 
         If the server has ended the session, the connection is dropped. If nothing was sent in it,
         the request is sent in another one, but only once. `spent` are the seconds of its time that
-        have passed before. `numbered` is called with its id, right before it is sent.
+        have passed before. `numbered` is called with its id, right before it is sent. `is_relayed`:
+        an error may name URLs to visit first, which the host is asked to do.
         """
         upstream_context, clock, bounds = self._upstream_context, self._clock, call.bounds
         assert bounds is not None, "a request has its timeouts before it is sent"
@@ -227,9 +259,12 @@ class LegacySession:
         if response is None:
             # The server had ended the session before, and none of the request was sent.
             spent += asyncio.get_running_loop().time() - pending.began_at
-            return await self._ask(call, listener, spent=spent, numbered=numbered, is_again=True)
-        if response.error is not None and is_strange(pending, response):
-            await self._check_era(connection)
+            return await self._ask(call, listener, spent=spent, numbered=numbered, is_again=True, is_relayed=is_relayed)
+        if response.error is not None:
+            if is_strange(pending, response):
+                await self._check_era(connection)
+            if is_relayed and listener is not None:
+                response = await self._url_elicitations.after(call, listener, response, self._ask)
         return response
 
     async def _check_era(self, connection: SessionConnection) -> None:
