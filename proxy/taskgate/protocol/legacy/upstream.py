@@ -39,6 +39,7 @@ from taskgate.protocol.server_messages import (
     WithdrawnQuestion,
     call_outcome,
 )
+from taskgate.protocol.text_results import read_text_result
 
 
 class LegacyUpstream:
@@ -172,7 +173,7 @@ class LegacyUpstream:
         caller sends to the server (L-INPUT-6). Raises UpstreamFailed (malformed) for no JSON-RPC.
         """
         try:
-            parsed = parse(message, max_depth=MAX_SERVER_DEPTH)
+            parsed = read_text_result(message) or parse(message, max_depth=MAX_SERVER_DEPTH)
         except (UnparsableMessage, MalformedMessage):
             raise protocol_violation("a message of it is not JSON-RPC") from None
         if type(parsed) is Response:
@@ -198,8 +199,11 @@ class LegacyUpstream:
 
     def response_to(self, id: int, message: bytes) -> Response | None:
         """The response to the request `id` that a message is; None if it is another message."""
-        heard = self.decode(message, None)
-        return heard.response if type(heard) is CallResponse and heard.response.id == id else None
+        response = read_text_result(message)
+        if response is None:
+            heard = self.decode(message, None)
+            response = heard.response if type(heard) is CallResponse else None
+        return response if response is not None and response.id == id else None
 
     def _allows_extension(self, notification: str, host: Peer) -> bool:
         return self._extensions.allows_notification(notification, era_of(host.revision), Era.LEGACY)

@@ -55,6 +55,7 @@ from taskgate.protocol.server_messages import (
     call_outcome,
     parse_response,
 )
+from taskgate.protocol.text_results import read_text_result
 
 _MAX_CACHED: Final = 256
 """Number of hosts whose encoded capabilities are cached; one more empties the cache."""
@@ -184,7 +185,7 @@ class ModernUpstream:
         (malformed): no server of this era may send one, and no answer could be sent (H-MOD-8).
         """
         try:
-            parsed = parse(message, max_depth=MAX_SERVER_DEPTH)
+            parsed = read_text_result(message) or parse(message, max_depth=MAX_SERVER_DEPTH)
         except (UnparsableMessage, MalformedMessage):
             raise protocol_violation("a message of it is not JSON-RPC") from None
         match parsed:
