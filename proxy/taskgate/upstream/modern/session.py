@@ -177,10 +177,10 @@ class ModernSession:
     async def welcome(self) -> ServerDescription:
         return await self._welcome.describe(self.open())
 
-    async def call(self, call: UpstreamCall, listener: CallListener) -> Response:
+    def call(self, call: UpstreamCall, listener: CallListener) -> Coroutine[Any, Any, Response]:
         upstream_context, method = self._upstream_context, call.method
         if method in SERVED_HERE:
-            return await self._local.answer(method, call.params)
+            return self._local.answer(method, call.params)
         patience = upstream_context.patience
         bounds = patience.of(call.tool, method) if patience.has_rules else patience.usual
         if call.within is not None:
@@ -192,7 +192,7 @@ class ModernSession:
                 # the tool list comes first: the server may still be restarting, as this process
                 # was. Failed polls are repeated, but a failed discovery would fail the call.
                 resumed = self._server_tasks.resume(pending, call.resumes)
-                return await self._exchanges.bounded(pending, method, resumed, self._discovery.expect_era)
+                return self._exchanges.bounded(pending, method, resumed, self._discovery.expect_era)
             # The call starts with the round that another process prepared.
             pending.resumes = call.resumes
         draft = RequestDraft(
@@ -206,7 +206,7 @@ class ModernSession:
             follows_tasks=call.as_task or (method == TOOLS_CALL and self._host_knows_tasks),
         )
         asking = self._bounded(pending, method, self._rounds.ask(pending, draft, call.tool))
-        return await (self._sound_tools(asking) if method == TOOLS_LIST else asking)
+        return self._sound_tools(asking) if method == TOOLS_LIST else asking
 
     def tell(self, notification: Notification) -> None:
         """Ignored: a modern server gets no notifications of the host; it asks when it wants to know
