@@ -28,10 +28,12 @@ from taskgate.gateway.get_streams import GetRequests
 from taskgate.gateway.listeners import HostListener, InflightCall
 from taskgate.gateway.session_messages import ClientNotifications
 from taskgate.gateway.task_requests import TaskRequests
+from taskgate.jsontext.large import to_string
 from taskgate.lifecycle.result_wait import ResultWaiter
 from taskgate.protocol import vocabulary as words
 from taskgate.protocol.classify import Route
 from taskgate.protocol.host_requests import AnswerPing, AwaitTask, CallTool, OpenSession, Relay
+from taskgate.protocol.jsonrpc import UsualProgress
 from taskgate.protocol.legacy.downstream import LegacyDownstream
 from taskgate.protocol.legacy.results import EraCrossing
 from taskgate.protocol.messages import TOOL_ERROR, Message, Notification, Request, Response, error_of
@@ -279,22 +281,26 @@ class LegacyListener(HostListener):
 
     def on_notification(self, notification: Notification) -> None:
         self._has_sent = True
-        is_progress = self.token is not None and notification.method == words.NOTE_PROGRESS
-        if is_progress and not self._may_be_sent(notification):
+        message: str | bytes | None
+        if self.token is None or notification.method != words.NOTE_PROGRESS:
+            message = self.dialect.notification(notification, self.token)
+        elif not self._may_be_sent(notification):
             message = self.reword(notification)
             if message is None:
                 return
+        elif type(notification) is UsualProgress:
+            message = self.text_of_usual(notification)
         else:
             message = self.dialect.notification(notification, self.token)
-        if not (self.exchange.head.accepts_stream and self.exchange.stream().send(message)):
-            self.host_session.publish_anywhere(message)
+        if not (self.exchange.head.accepts_stream and self.feed().send(message)):
+            self.host_session.publish_anywhere(to_string(message))
 
     def asked(self, question: ServerQuestion) -> None:
         questions, exchange = self.host_session.questions, self.exchange
         questions.ask(question, self, self.host_session)
         if exchange.head.accepts_stream and not self._watches_host:
             self._watches_host = True
-            feed = exchange.stream()
+            feed = self.feed()
             feed.on_connection_lost(lambda: questions.on_stream_ended(feed))
 
     def refused(self, required: Mapping[str, Any]) -> None:
@@ -306,7 +312,7 @@ class LegacyListener(HostListener):
         """
         if not self.exchange.head.accepts_stream:
             return None
-        feed = self.exchange.stream()
+        feed = self.feed()
         return feed if feed.send_now(message) else None
 
     def _may_be_sent(self, notification: Notification) -> bool:

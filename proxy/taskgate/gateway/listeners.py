@@ -21,13 +21,16 @@ from taskgate.admission.concurrency import Permit
 from taskgate.admission.rules import MAX_QUESTION
 from taskgate.domain.record import RequestId
 from taskgate.errors import CutOff, QueueFull
+from taskgate.jsontext.edits import dump
 from taskgate.protocol.extensions import merge_capabilities
+from taskgate.protocol.jsonrpc import UsualProgress
 from taskgate.protocol.legacy.downstream import LegacyDownstream
 from taskgate.protocol.messages import Notification, Response
 from taskgate.protocol.modern.downstream import ModernDownstream
 from taskgate.protocol.server_messages import Answer, text_of_progress
 from taskgate.protocol.vocabulary import NOTE_PROGRESS
 from taskgate.sessions.binding import CallSite
+from taskgate.streams.event_stream import EventStream
 from taskgate.streams.exchange import Exchange
 from taskgate.system.background import Background
 from taskgate.system.cancel_scope import CancelScope, ScopeCancelled
@@ -72,6 +75,8 @@ class HostListener(UnsavedCallListener):
     - `_last_progress`: the newest number that the host got; a keep-alive may have invented it.
     - `_has_invented`: a keep-alive has sent a number of the gateway's own.
     - `_has_sent`: something was sent since the last keep-alive.
+    - `_feed`: the event stream that the answer has become, once `feed` was called.
+    - `_written_token`: `token` as JSON, once `text_of_usual` was called.
     """
 
     exchange: Exchange
@@ -83,6 +88,8 @@ class HostListener(UnsavedCallListener):
     _last_progress: float | None = field(default=None, init=False)
     _has_invented: bool = field(default=False, init=False)
     _has_sent: bool = field(default=False, init=False)
+    _feed: EventStream | None = field(default=None, init=False)
+    _written_token: bytes = field(default=b"", init=False)
     _cancel_alarm: Cancel | None = field(default=None, init=False)
 
     def __enter__(self) -> Self:
@@ -90,7 +97,7 @@ class HostListener(UnsavedCallListener):
         if head.accepts_stream:
             if not head.accepts_json:
                 # This host can read an answer only as an event.
-                self.exchange.stream()
+                self.feed()
             self._cancel_alarm = self.keepalives.wheel.call_later(self.keepalives.interval, self._on_alarm)
         return self
 
@@ -105,16 +112,23 @@ class HostListener(UnsavedCallListener):
         Turns the answer into an event stream, and sends progress if nothing was sent since the last
         interval. Without a progress token nothing is sent.
         """
-        feed = self.exchange.stream()
+        feed = self.feed()
         if self.token is not None and not self._has_sent:
             self._last_progress = 0.0 if self._last_progress is None else self._last_progress + STEP
             self._has_invented = True
             feed.send_now(self.dialect.progress(self.token, self._last_progress, "Still running"))
         self._has_sent = False
 
+    def feed(self) -> EventStream:
+        """Return the event stream of the request; the first call turns the answer into it."""
+        feed = self._feed
+        if feed is None:
+            feed = self._feed = self.exchange.stream()
+        return feed
+
     def more_follows(self) -> None:
-        if self.exchange.is_streaming:
-            self.exchange.stream().more_follows()
+        if self._feed is not None or self.exchange.is_streaming:
+            self.feed().more_follows()
 
     def on_notification(self, notification: Notification) -> None:
         """Drop it: nothing was sent to the server yet."""
@@ -126,7 +140,15 @@ class HostListener(UnsavedCallListener):
         self.missing = merge_capabilities(self.missing, required)
 
     def clog(self) -> Awaitable[None] | None:
-        return self.exchange.stream().backpressure() if self.exchange.is_streaming else None
+        if self._feed is None and not self.exchange.is_streaming:
+            return None
+        return self.feed().backpressure()
+
+    def text_of_usual(self, progress: UsualProgress) -> bytes:
+        """Return the server's progress with the host's token, which the listener must have."""
+        if not self._written_token:
+            self._written_token = dump(self.token).encode()
+        return self.dialect.relayed_progress(progress, self._written_token)
 
     def reword(self, notification: Notification) -> str | None:
         """Return the server's text with a number of the gateway, which grows.

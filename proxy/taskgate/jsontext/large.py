@@ -112,9 +112,11 @@ MessageText = RawJson | JsonChunks
 """The text of a message to send."""
 
 
-def to_string(text: MessageText) -> RawJson:
+def to_string(text: MessageText | bytes) -> RawJson:
     """The text as a string, whatever memory that takes."""
-    return text if isinstance(text, str) else text.encode().decode()
+    if isinstance(text, str):
+        return text
+    return (text if isinstance(text, bytes) else text.encode()).decode()
 
 
 def wrap(head: str, text: MessageText, tail: str) -> MessageText:

@@ -381,7 +381,7 @@ class HostConnection(asyncio.Protocol):
 
     def _end(self) -> None:
         """Close the connection of which no request is being answered, and end its task."""
-        self._close()
+        self.close()
         self._arrival.notify()
 
     # Answering.
@@ -435,9 +435,9 @@ class HostConnection(asyncio.Protocol):
         except Exception as error:
             _report("a connection failed", error)
         finally:
-            self._close()
+            self.close()
 
-    def _close(self) -> None:
+    def close(self) -> None:
         """Close the connection after what is written, and limit the time of that."""
         self._deaf = self._is_ending = True
         self.transport.close()

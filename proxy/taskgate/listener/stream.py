@@ -97,6 +97,7 @@ class EventStreamAnswer:
     """
 
     __slots__ = (
+        "_head",
         "_is_ended",
         "_request",
         "ends_properly",
@@ -112,26 +113,35 @@ class EventStreamAnswer:
 
     def __init__(self, request: HostRequest) -> None:
         self._request = request
+        # The head until it is written.
+        self._head = b""
         self._is_ended = self.ends_properly = self.was_last_queued = self.was_last_sent = False
         self.is_chunked = request.version == HttpVersion11
         # A connection that is leaving closes after this answer (`HostConnection.leaving`).
         self.keep_alive: bool | None = request.keep_alive and self.is_chunked and not request.connection.leaving
 
-    def begin(self) -> None:
-        """Write the head."""
+    def begin(self, *, is_joined: bool) -> None:
+        """Write the head, or join it to the piece that is written next (`is_joined`)."""
         request = self._request
         fields = _CHUNKED_STREAM if self.is_chunked else _STREAM
-        request.connection.transport.write(begin_answer(self, request, fields, request.version))
+        head = begin_answer(self, request, fields, request.version)
+        if is_joined:
+            self._head = head
+        else:
+            request.connection.transport.write(head)
 
-    async def write(self, piece: bytes) -> None:
-        """Write a piece, and wait for a slow host. Raises ConnectionError if it has disconnected."""
+    async def write(self, piece: bytes, *, is_last: bool) -> None:
+        """Write a piece, with the end of the stream behind the last one, and wait for a slow host.
+
+        Raises ConnectionError if it has disconnected.
+        """
         if len(piece) <= _LONG_PIECE:
-            self._write(piece)
+            self._write(piece, is_last=is_last)
             await self._request.connection.drain()
             return
         whole = memoryview(piece)
         for at in range(0, len(whole), _LONG_PIECE):
-            self._write(whole[at : at + _LONG_PIECE])
+            self._write(whole[at : at + _LONG_PIECE], is_last=is_last and at + _LONG_PIECE >= len(whole))
             await self._request.connection.drain()
             # A fast host must not make the others wait.
             await asyncio.sleep(0)
@@ -156,11 +166,16 @@ class EventStreamAnswer:
                 connection.transport.write(b"0\r\n\r\n")
             await connection.drain()
 
-    def _write(self, piece: bytes | memoryview) -> None:
+    def _write(self, piece: bytes | memoryview, *, is_last: bool) -> None:
         transport = self._request.connection.transport
         if transport.is_closing():
             raise ConnectionResetError
-        transport.write(b"".join((b"%x\r\n" % len(piece), piece, b"\r\n")) if self.is_chunked else piece)
+        head, self._head, self._is_ended = self._head, b"", is_last
+        if self.is_chunked:
+            end = b"\r\n0\r\n\r\n" if is_last else b"\r\n"
+            transport.write(b"".join((head, b"%x\r\n" % len(piece), piece, end)))
+        else:
+            transport.write(b"".join((head, piece)) if head else piece)
 
 
 class HostExchange:
@@ -432,20 +447,21 @@ class HostExchange:
     async def _write(self, answer: EventStreamAnswer, messages: SseConnection) -> None:
         """Write the pieces of the stream until its end; the task of the writer."""
         try:
-            answer.begin()
+            answer.begin(is_joined=messages.has_pieces)
             while not messages.is_drained:
                 piece = await messages.receive(self._terms.silence, _JOINED)
                 if piece is not None:
-                    await answer.write(piece)
+                    ends = messages.is_drained and (answer.ends_properly or self._is_get)
+                    await answer.write(piece, is_last=ends)
                 elif not messages.is_closed:
-                    await answer.write(sse.KEEP_ALIVE)
+                    await answer.write(sse.KEEP_ALIVE, is_last=False)
             answer.was_last_sent = answer.was_last_queued
             if answer.ends_properly or self._is_get:
                 await answer.send(self._request)
             else:
                 # The call continues. A proper end of the answer would invite the host to send the
                 # next request, which could not be answered before the call ends.
-                self._request.connection.transport.close()
+                self._request.connection.close()
         except ConnectionError as disconnected:
             # The error stays until cycles are collected, and its frames refer to the written bytes.
             disconnected.__traceback__ = None

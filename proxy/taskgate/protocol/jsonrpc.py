@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import lru_cache
+from operator import itemgetter
 from types import MappingProxyType
 from typing import Final
 
@@ -22,7 +23,6 @@ from taskgate.jsontext.spans import (
     LARGE,
     MAX_MEMBERS,
     PARSE_ERRORS,
-    Member,
     Members,
     RawJson,
     Shape,
@@ -200,9 +200,6 @@ def fast_parse(text: str, limit: int = MAX_MEMBERS) -> Message | None:
     A large text that is no message is not read twice: it raises UnparsableMessage or
     MalformedMessage at once.
     """
-    flat = _PROGRESS(text)
-    if flat is not None:
-        return _read_progress(text, flat)
     begin = _BEGIN.match(text)
     if begin is None:
         return None
@@ -232,33 +229,6 @@ def fast_parse(text: str, limit: int = MAX_MEMBERS) -> Message | None:
     return Response(id_, result, None, text, place.span("id"), None)
 
 
-def _read_progress(text: str, flat: re.Match[str]) -> Notification:
-    """A progress notification. They are the most frequent messages, so one match reads all of
-    it.
-    """
-    _, _, (at, params_end), (start, end), number, total, (said, said_end) = flat.regs
-    value: str | int = text[start + 1 : end - 1] if text[start] == '"' else int(text[start:end])
-    # Before each value are its key with two quotes, a colon, and one space or none.
-    found: Members = {
-        "progressToken": _MEMBER(Member, (value, start - 16 - (text[start - 1] == " "), start, end, None)),
-        "progress": _read_number(text, 11, number),
-    }
-    if total[0] > 0:
-        found["total"] = _read_number(text, 8, total)
-    if said > 0:
-        key_at = said - 10 - (text[said - 1] == " ")
-        found["message"] = _MEMBER(Member, (text[said + 1 : said_end - 1], key_at, said, said_end, None))
-    return _NOTIFICATION(Notification, (names.NOTE_PROGRESS, found, text, text[at:params_end], at))
-
-
-def _read_number(text: str, lead: int, place: tuple[int, int]) -> Member:
-    """A number as a member. `lead` is the length of its key with quotes and colon."""
-    start, end = place
-    written = text[start:end]
-    value = float(written) if "." in written else int(written)
-    return _MEMBER(Member, (value, start - lead - (text[start - 1] == " "), start, end, None))
-
-
 _PARAMS: Final = ENVELOPE["params"]
 _RESULT: Final = ENVELOPE["result"]
 _PLAIN: Final = r'[^"\\\x00-\x1f]'
@@ -270,18 +240,102 @@ _BEGIN: Final = re.compile(
 )
 _CLOSE: Final = re.compile(r"[ \t\n\r]*\}[ \t\n\r]*\Z")
 _ENVELOPE_AND_CLOSE: Final = re.compile(rf", ?{_VERSION}(?:, ?{_ID})?[ \t\n\r]*\}}[ \t\n\r]*\Z")
+_MEMBER: Final = tuple.__new__
+_NOTIFICATION: Final = tuple.__new__
+
+
+# --- progress of a server ---------------------------------------------------------------------------------------------
+#
+# Progress is the most frequent message. A usual one stays the bytes it came in: a host gets them
+# with its own token.
+
+
+class UsualProgress(Notification):
+    """A progress notification in the form that nearly all servers write; `usual_progress` makes it.
+
+    It has the match of the message in place of the members. Each access to one of `params`, `params_text`
+    and `params_at` parses the message.
+    """
+
+    __slots__ = ()
+
+    # No frame of Python for it: it is read for each event.
+    _found = property(itemgetter(1))
+
+    @property
+    def token(self) -> int:
+        """The progress token, which is the gateway's."""
+        return int(self._found[3])
+
+    @property
+    def done(self) -> float:
+        """The progress number."""
+        written = self._found[5]
+        return float(written) if b"." in written else int(written)
+
+    @property
+    def text(self) -> str:
+        message: bytes = self._found.string
+        return message.decode()
+
+    @property
+    def params(self) -> Members:
+        return self._read().params
+
+    @property
+    def params_text(self) -> RawJson:
+        return self._read().params_text
+
+    @property
+    def params_at(self) -> int:
+        return self._read().params_at
+
+    def with_token(self, token: bytes) -> bytes:
+        """The message with another token, which is JSON; every other byte stays."""
+        found = self._found
+        start, end = found.span(3)
+        message = found.string
+        return b"%b%b%b" % (message[:start], token, message[end:])
+
+    def params_with_token(self, token: bytes) -> bytes:
+        """The parameters with another token."""
+        found = self._found
+        return b"%b%b%b" % (found[2], token, found[4])
+
+    def _read(self) -> Notification:
+        read = parse(self._found.string, max_depth=2)
+        assert isinstance(read, Notification), "the pattern matches no other message"
+        return read
+
+
+def usual_progress(message: bytes) -> UsualProgress | None:
+    """A message of a server as progress under a token of the gateway; None for any other form.
+
+    `parse` reads the same messages, and alone refuses one.
+    """
+    found = _PROGRESS(message)
+    if found is None:
+        return None
+    if not message.isascii():
+        try:
+            message.decode()
+        except UnicodeDecodeError:
+            return None
+    progress: UsualProgress = _NOTIFICATION(UsualProgress, (names.NOTE_PROGRESS, found, "", "", 0))
+    return progress
+
 
 _NUMBER: Final = r"-?(?:0|[1-9][0-9]{0,14})(?:\.[0-9]{1,15})?"
 # As many digits as the gateway's own tokens have, which begin with 52 random bits.
-_TOKEN: Final = rf'-?(?:0|[1-9][0-9]{{0,15}})|"{_PLAIN}{{0,64}}"'
+_INTEGER: Final = r"-?(?:0|[1-9][0-9]{0,15})"
 _PROGRESS: Final = re.compile(
-    rf'\{{(?P<lead>{_VERSION}, ?)?"method": ?"{names.NOTE_PROGRESS}", ?"params": ?'
-    rf'(?P<params>\{{"progressToken": ?(?P<progressToken>{_TOKEN}), ?"progress": ?(?P<progress>{_NUMBER})'
-    rf'(?:, ?"total": ?(?P<total>{_NUMBER}))?(?:, ?"message": ?(?P<message>"{_PLAIN}{{0,1000}}"))?\}})'
-    rf"(?(lead)|, ?{_VERSION})\}}"
+    (
+        rf'\{{({_VERSION}, ?)?"method": ?"{names.NOTE_PROGRESS}", ?"params": ?'
+        rf'(\{{"progressToken": ?)({_INTEGER})(, ?"progress": ?({_NUMBER})'
+        rf'(?:, ?"total": ?{_NUMBER})?(?:, ?"message": ?"{_PLAIN}{{0,1000}}")?\}})'
+        rf"(?(1)|, ?{_VERSION})\}}"
+    ).encode()
 ).fullmatch
-_MEMBER: Final = tuple.__new__
-_NOTIFICATION: Final = tuple.__new__
 
 
 # --- batches ----------------------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from taskgate.errors import MalformedMessage
 from taskgate.jsontext.edits import dump
 from taskgate.jsontext.spans import Member, RawJson, elements, members
 from taskgate.protocol.faults import protocol_violation
-from taskgate.protocol.jsonrpc import notification_text, parse
+from taskgate.protocol.jsonrpc import UsualProgress, notification_text, parse
 from taskgate.protocol.messages import Notification, Params, Response, value_of
 from taskgate.protocol.vocabulary import ELICITATION_CREATE, NOTE_PROGRESS
 
@@ -307,6 +307,8 @@ class Progress(NamedTuple):
 
 def progress_done(notification: Notification) -> float | None:
     """The progress number of a notification; None if it cannot be compared with another."""
+    if type(notification) is UsualProgress:
+        return notification.done
     member = notification.params.get("progress")
     if member is None:
         return None
@@ -320,7 +322,8 @@ def read_progress(notification: Notification) -> Progress | None:
     done = progress_done(notification)
     if done is None:
         return None
-    total, message = value_of(notification.params, "total"), value_of(notification.params, "message")
+    params = notification.params
+    total, message = value_of(params, "total"), value_of(params, "message")
     return Progress(
         done=done,
         total=total if _is_number(total) else None,

@@ -16,11 +16,16 @@ KEEP_ALIVE: Final = b": keep-alive\n\n"
 """A comment, which is no event: it resets idle timers of proxies."""
 
 
-def event(text: MessageText, id: str | None = None) -> bytes:
-    """One message as an event, with an id if given. `text` must be JSON.
+def event(text: MessageText | bytes, id: str | None = None) -> bytes:
+    """One message as an event, with an id if given. `text` must be JSON; bytes must be UTF-8 without
+    a line break.
 
     JSON strings have no raw line breaks, so a line break between tokens becomes a space.
     """
+    if isinstance(text, bytes):
+        if id is None:
+            return b"event: message\ndata: %b\n\n" % text
+        return b"id: %b\nevent: message\ndata: %b\n\n" % (id.encode(), text)
     if isinstance(text, JsonChunks):
         head = "" if id is None else f"id: {id}\n"
         return text.line(f"{head}event: message\ndata: ".encode(), b"\n\n")
@@ -95,16 +100,22 @@ class EventDecoder:
 
         Events that were complete before the limit was exceeded are returned; the next call raises.
         """
-        # Between two events nothing of an event or of a line break is buffered.
-        is_between = self._begun and not (self._size or self._rest or self._after_cr or self._overflowed)
-        if is_between and self._type == _MESSAGE and len(chunk) <= _SHORT and len(chunk) <= self.limit:
-            whole = _ONE_EVENT(chunk)
-            if whole is not None:
-                if whole[1] is not None:
-                    self._id = _id_of(whole[1])
-                self.last_id = self._id
-                return [whole[2]]
         events: list[bytes] = []
+        # Between two events nothing of an event or of a line break is buffered.
+        is_between = not (self._size or self._rest or self._after_cr or self._overflowed)
+        if is_between and self._type == _MESSAGE and len(chunk) <= _SHORT and len(chunk) <= self.limit:
+            at, size = 0, len(chunk)
+            while (usual := _USUAL_EVENT(chunk, at)) is not None:
+                id, data = usual.groups()
+                if id is not None:
+                    self._id = _id_of(id)
+                self.last_id = self._id
+                self._begun = True
+                events.append(data)
+                at = usual.end()
+                if at == size:
+                    return events
+            chunk = chunk[at:]
         try:
             self._read(chunk, events)
         except EventTooLarge:
@@ -213,13 +224,14 @@ def _id_of(written: bytes) -> str | None:
     return text if text.isprintable() and "\ufffd" not in text else None
 
 
-_SHORT: Final = 4 * 1024
+_SHORT: Final = 32 * 1024
+"""Bytes of a chunk up to which one pattern finds its events; a longer one is read by lines."""
 _USUAL_FIELDS: Final = 2 * MAX_ID
 """Bytes that type and id of a message may have together before they count as noise."""
-_ONE_EVENT: Final = re.compile(
-    rb"(?:event: message\r?\n)?(?:id: ([^\r\n\0]*)\r?\n)?(?:event: message\r?\n)?data: ([^\r\n]+)\r?\n\r?\n"
-).fullmatch
-"""A chunk that is one event in the common form, with the id before or after the type."""
+_USUAL_EVENT: Final = re.compile(
+    rb"(?:event: message\r?\n)?(?:id: ([^\r\n\0]*+)\r?\n)?(?:event: message\r?\n)?data: ([^\r\n]++)\r?\n\r?\n"
+).match
+"""An event in the common form, with the id before or after the type."""
 _RETRY: Final = re.compile(rb"[0-9]{1,12}").fullmatch
 _BOM: Final = b"\xef\xbb\xbf"
 _FRAME: Final = len(_BOM + b"data: ")

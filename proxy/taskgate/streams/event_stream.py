@@ -51,7 +51,7 @@ class EventStream:
         """Whether no host will ever read what is sent now."""
         return self.connection is None
 
-    def send_now(self, message: MessageText) -> bool:
+    def send_now(self, message: MessageText | bytes) -> bool:
         """Send a message on the present connection only; False if no host gets it.
 
         It has no event id, and is not replayed when the host resumes the stream. A host too slow for
@@ -273,7 +273,7 @@ class ResumableEventStream(EventStream):
         piece = f"id: {self.name}-{number}\n".encode() + piece
         self._log.append(self.name, number, piece)
 
-    def send(self, message: MessageText) -> bool:
+    def send(self, message: MessageText | bytes) -> bool:
         # Without a connection the event waits for the host; False only after the end.
         if self._is_ended:
             return False

@@ -66,6 +66,11 @@ class SseConnection:
         """Whether the next piece must be queued: another follows at once, and the reader joins them."""
 
     @property
+    def has_pieces(self) -> bool:
+        """Whether pieces wait to be sent."""
+        return bool(self._waiting)
+
+    @property
     def is_drained(self) -> bool:
         """Whether it accepts no more pieces and none is left to send."""
         return self.is_closed and not self._waiting

@@ -410,10 +410,17 @@ class RunningCall(CancelScope):
         first = self.bounds.first
         self.drop_timer = alarms.call_later(first - self.spent if self.spent else first, self._on_alarm, now)
 
+    def on_progress(self, notification: Notification) -> None:
+        """Receive the call's own progress."""
+        self.last_progress = notification
+        self.progressed()
+        if self.listener is not None:
+            self.listener.on_notification(notification)
+
     def progressed(self) -> None:
         """Restart the timeout without progress: the server shows that it works on the call
         (V-INIT-9)."""
-        self._progressed_at = asyncio.get_running_loop().time()
+        self._progressed_at = (self.loop or asyncio.get_running_loop()).time()
 
     def asks(self, questions: int) -> None:
         """Add `questions` to the number of open questions; negative for closed ones.

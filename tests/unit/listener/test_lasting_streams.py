@@ -2,15 +2,18 @@
 
 import asyncio
 
+import pytest
+
 from helpers.manual_clock import ManualClock
-from helpers.raw_http import get, post
-from helpers.waiting import eventually
+from helpers.raw_http import RawHost, get, post
+from helpers.waiting import bounded, eventually
+from taskgate.listener.protocol import HostConnection
 from taskgate.protocol.sse import event
 from taskgate.streams.event_log import EventBudget, MemoryEventLog
 from taskgate.streams.event_stream import ResumableEventStream
 from taskgate.streams.exchange import Exchange, HttpMethod, HttpReply
 from taskgate.streams.resumable import ResumableStreams
-from unit.listener.gate import Gate
+from unit.listener.gate import MOMENT, Gate, opened
 
 
 class Resuming:
@@ -110,3 +113,36 @@ async def test_who_leaves_a_lasting_stream_is_given_up_only_with_it(gate: Gate) 
     assert (engine.given_up, feed.send("2")) == (1, False)
     engine.last.set_result(HttpReply())
     await eventually(gate.emitted.answered)
+
+
+async def test_a_host_that_does_not_read_a_stream_that_another_connection_has_is_dropped(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    connections: list[HostConnection] = []
+    made = HostConnection.connection_made
+
+    def connection_made(self: HostConnection, transport: asyncio.Transport) -> None:
+        # So much may wait that the host is never too slow.
+        transport.set_write_buffer_limits(2**26)
+        connections.append(self)
+        made(self, transport)
+
+    monkeypatch.setattr(HostConnection, "connection_made", connection_made)
+    engine = Resuming()
+    engine.go_on.set()
+    async with opened(engine, write_timeout=MOMENT) as gate:
+        first = await RawHost.connect(gate.address, limit=1024)
+        await first.send(post())
+        await eventually(lambda: engine.feed is not None)
+        assert engine.feed is not None
+        while not connections[0].transport.get_write_buffer_size():
+            assert engine.feed.send("x" * 2**20)
+            await asyncio.sleep(0)
+        async with gate.host() as second:
+            await second.send(get())
+            await second.head()
+            async with bounded():
+                await connections[0].lost
+            engine.last.set_result(HttpReply(body="2"))
+            assert [chunk async for chunk in second.chunks()][-1].endswith(b"\ndata: 2\n\n")
+        await first.close()

@@ -2,11 +2,13 @@
 
 import asyncio
 from datetime import timedelta
+from typing import Any, cast
 
 import pytest
 
 from helpers.raw_http import get, post
 from helpers.waiting import bounded, eventually
+from taskgate.listener.protocol import HostConnection
 from taskgate.streams.event_stream import EventStream
 from taskgate.streams.exchange import Exchange, HttpReply
 from taskgate.streams.sse_connection import SseConnection
@@ -91,6 +93,49 @@ async def test_messages_of_one_read_of_the_server_leave_in_one_chunk(gate: Gate)
         feed.send("3")
         assert await host.chunk() == event("3")
         held.last.set_result(HttpReply())
+
+
+class Counted:
+    """A transport that keeps what is written on it, write by write."""
+
+    def __init__(self, transport: asyncio.Transport, writes: list[bytes]) -> None:
+        self.transport = transport
+        self.writes = writes
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.transport, name)
+
+    def write(self, data: bytes) -> None:
+        self.writes.append(bytes(data))
+        self.transport.write(data)
+
+
+async def test_the_first_messages_leave_with_the_head_and_the_reply_with_the_end(
+    gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writes: list[bytes] = []
+    made = HostConnection.connection_made
+
+    def connection_made(self: HostConnection, transport: asyncio.Transport) -> None:
+        made(self, cast("asyncio.Transport", Counted(transport, writes)))
+
+    async def work(exchange: Exchange) -> HttpReply:
+        feed = exchange.stream()
+        feed.send("1")
+        feed.send("2")
+        await eventually(lambda: writes)
+        return HttpReply(body="3")
+
+    monkeypatch.setattr(HostConnection, "connection_made", connection_made)
+    gate.engine.script = work
+    async with gate.host() as host:
+        await host.send(post())
+        assert (await host.head()).status == 200
+        assert [chunk async for chunk in host.chunks()] == [event("1") + event("2"), event("3")]
+    head, last = writes
+    assert head.startswith(b"HTTP/1.1 200 OK\r\n")
+    assert head.endswith(event("2") + b"\r\n")
+    assert last.endswith(event("3") + b"\r\n0\r\n\r\n")
 
 
 async def test_a_stream_ends_without_a_last_message_where_there_is_none(gate: Gate) -> None:

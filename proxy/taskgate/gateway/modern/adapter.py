@@ -38,6 +38,7 @@ from taskgate.protocol.discovery import ListedTool
 from taskgate.protocol.faults import modern_status, no_result
 from taskgate.protocol.headers import check_params
 from taskgate.protocol.host_requests import CallTool, Discover, Ignore, Listen, Relay, RequestMeta, Retry
+from taskgate.protocol.jsonrpc import UsualProgress
 from taskgate.protocol.messages import TOOL_ERROR, Message, Notification, Request, Response, error_of
 from taskgate.protocol.modern.downstream import ModernDownstream
 from taskgate.protocol.server_messages import progress_done
@@ -320,8 +321,12 @@ class ModernListener(HostListener):
     def on_notification(self, notification: Notification) -> None:
         if not self.exchange.head.accepts_stream:
             return
+        message: str | bytes
         if self._is_wanted(notification):
-            message = self.dialect.notification(notification, self.token)
+            if type(notification) is UsualProgress:
+                message = self.text_of_usual(notification)
+            else:
+                message = self.dialect.notification(notification, self.token)
         elif (reworded := self.reword(notification)) is not None:
             message = reworded
         elif notification.method not in _OF_CORE:
@@ -329,7 +334,7 @@ class ModernListener(HostListener):
         else:
             return
         self._has_sent = True
-        self.exchange.stream().send(message)
+        self.feed().send(message)
 
     def _is_wanted(self, notification: Notification) -> bool:
         """Return whether the host gets a progress or log notification as it is."""

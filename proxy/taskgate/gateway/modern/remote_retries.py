@@ -86,7 +86,7 @@ class _RemoteEventStream(EventStream):
     def is_ended(self) -> bool:
         return self._exchange.is_gone
 
-    def send_now(self, message: MessageText) -> bool:
+    def send_now(self, message: MessageText | bytes) -> bool:
         if self.is_closed:
             return False
         self._tell(to_string(message))

@@ -35,7 +35,7 @@ from taskgate.protocol.host_requests import (
     Relay,
     read_idempotency_key,
 )
-from taskgate.protocol.jsonrpc import error_text, is_id, notification_text, result_text, with_id
+from taskgate.protocol.jsonrpc import UsualProgress, error_text, is_id, notification_text, result_text, with_id
 from taskgate.protocol.legacy import capabilities, questions, results
 from taskgate.protocol.legacy.listing import FILTER_CAPABILITY, read_cursor, read_listing
 from taskgate.protocol.legacy.results import WITHOUT_TASK, EraCrossing, convert_tools, with_task_support
@@ -89,6 +89,7 @@ class LegacyDownstream:
     input_id = staticmethod(questions.input_id)
     input_of = staticmethod(questions.input_of)
     notification = staticmethod(questions.encode_notification)
+    relayed_progress = staticmethod(UsualProgress.with_token)
     progress = staticmethod(questions.encode_progress)
     question = staticmethod(questions.encode_question)
     settled_task = staticmethod(questions.settled_task)

@@ -187,10 +187,11 @@ def encode_notification(notification: Notification, token: RequestId | None, tas
     `task`, or is removed if `task` is None (T23). Without `task`, it also loses the other keys that
     do not cross.
     """
-    place = notification.params.get("progressToken")
+    params = notification.params
+    place = params.get("progressToken")
     edits = [] if token is None or place is None else [(place.start, place.end, dump(token))]
-    if task is None and "_meta" in notification.params:
-        meta = meta_of(notification.params)
+    if task is None and "_meta" in params:
+        meta = meta_of(params)
         edits += removals(meta, legacy_hop_keys(meta))
     text = splice(notification.text, edits) if edits else notification.text
     return text if task is None else _with_related_params(text, task)

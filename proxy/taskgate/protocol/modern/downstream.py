@@ -7,7 +7,7 @@ and compares its headers.
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 from taskgate.domain.record import RequestId, TaskRecord
 from taskgate.domain.versions import Era
@@ -33,7 +33,7 @@ from taskgate.protocol.host_requests import (
     UpdateTask,
     read_idempotency_key,
 )
-from taskgate.protocol.jsonrpc import notification_text, result_text
+from taskgate.protocol.jsonrpc import UsualProgress, notification_text, result_text
 from taskgate.protocol.messages import Notification, Request, Response, meta_of, task_id, tool_name
 from taskgate.protocol.meta import ObjectEdit, edit_object
 from taskgate.protocol.modern import requests, results, rounds, tasks
@@ -161,6 +161,11 @@ class ModernDownstream:
         names_stream = id is not None and names.SUBSCRIPTION_ID in meta_of(notification.params)
         meta_put = {names.SUBSCRIPTION_ID: dump(id)} if names_stream else {}
         return _edit_notification(notification, ObjectEdit(put=put, meta_put=meta_put))
+
+    @staticmethod
+    def relayed_progress(progress: UsualProgress, token: bytes) -> bytes:
+        """A server's progress with the host's token, which is JSON, as `notification` writes it."""
+        return _PROGRESS % progress.params_with_token(token)
 
     def progress(self, token: RequestId, done: float, message: str) -> str:
         """Progress from the gateway itself."""
@@ -292,3 +297,6 @@ def _update_task(request: Request) -> UpdateTask:
         raise InvalidParams("inputResponses must be an object")
     answers = rounds.read_answers(request)
     return UpdateTask(id=request.id, task=task_id(request.params), answers=answers)
+
+
+_PROGRESS: Final = b'{"jsonrpc":"2.0","method":"notifications/progress","params":%b}'

@@ -417,13 +417,9 @@ class Conversation:
             case CallResponse(response):
                 return response
             case CallProgress(token, notification):
-                # Progress restarts the timeout without progress.
                 about = self._calls.get(token) or self.followed.of_token(token)
                 if about is not None:
-                    about.last_progress = notification
-                    about.progressed()
-                    if about.listener is not None:
-                        about.listener.on_notification(notification)
+                    about.on_progress(notification)
             case SessionNotification(notification):
                 if notification.method == NOTE_TOOLS_CHANGED:
                     self._audience.catalogue_changed()

@@ -18,6 +18,7 @@ from typing import Final, NamedTuple, Self, TypeVar
 
 from taskgate.clock import Clock
 from taskgate.errors import UpstreamFailed, UpstreamReason
+from taskgate.protocol.jsonrpc import usual_progress
 from taskgate.protocol.legacy.upstream import LegacyUpstream
 from taskgate.protocol.messages import Response
 from taskgate.protocol.vocabulary import SESSION_HEADER
@@ -204,16 +205,20 @@ async def read_stream(
 ) -> Response | None:
     """Return the response on a stream of the call; None if the stream ends before it.
 
-    `hear` is called with each message, as in `LegacyExchanges`.
+    `hear` is called with each message, as in `LegacyExchanges`, but for usual progress of the call.
     """
     observer.stream_opened("response")
     try:
         async for message in messages:
             if messages.has_more and call.listener is not None:
                 call.listener.more_follows()
-            response = await hear(message, call)
-            if response is not None and response.id == call.id:
-                return response
+            progress = usual_progress(message)
+            if progress is not None and progress.token == call.id:
+                call.on_progress(progress)
+            else:
+                response = await hear(message, call)
+                if response is not None and response.id == call.id:
+                    return response
             clog = None if call.listener is None else call.listener.clog()
             if clog is not None:
                 # Backpressure: a slow host makes its server wait, instead of filling the gateway's

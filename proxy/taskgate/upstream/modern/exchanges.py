@@ -16,6 +16,7 @@ from taskgate.clock import Clock
 from taskgate.domain.versions import Peer
 from taskgate.errors import UpstreamFailed
 from taskgate.protocol.faults import protocol_violation
+from taskgate.protocol.jsonrpc import usual_progress
 from taskgate.protocol.messages import Response
 from taskgate.protocol.server_messages import CallProgress, CallResponse, EncodedRequest, SessionNotification
 from taskgate.system.cancel_scope import ScopeCancelled
@@ -158,9 +159,13 @@ class ModernExchanges:
             async for message in messages:
                 if messages.has_more and call.listener is not None:
                     call.listener.more_follows()
-                response = await self._hear(message, call)
-                if response is not None:
-                    return response
+                progress = usual_progress(message)
+                if progress is not None and progress.token == call.id:
+                    call.on_progress(progress)
+                else:
+                    response = await self._hear(message, call)
+                    if response is not None:
+                        return response
                 clog = None if call.listener is None else call.listener.clog()
                 if clog is not None:
                     # Backpressure: a slow host makes its server wait, instead of filling the
@@ -181,10 +186,7 @@ class ModernExchanges:
             case CallResponse(response) if response.id == call.id:
                 return response
             case CallProgress(token, notification) if token == call.id:
-                call.last_progress = notification
-                call.progressed()
-                if call.listener is not None:
-                    call.listener.on_notification(notification)
+                call.on_progress(notification)
             case SessionNotification(notification) if call.listener is not None:
                 call.listener.on_notification(notification)
         return None
