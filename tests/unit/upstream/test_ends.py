@@ -84,7 +84,7 @@ async def test_a_closed_transport_leaves_no_connection(server: RawServer, transp
     await line.request()
     if when != "before the head":
         await line.say(JSON + b"Content-Length: 2\r\n\r\n{")
-        await eventually(lambda: any(connection._body for connection in transport._pool._standing))
+        await eventually(lambda: any(connection.received for connection in transport._pool._standing))
     if when == "after it":
         await line.say(b"}")
         async with bounded():

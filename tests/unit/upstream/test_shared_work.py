@@ -95,7 +95,7 @@ async def test_what_is_read_of_a_connection(transport_to: NewTransport, monkeypa
         saying = asyncio.ensure_future(line.say(head, body))
         async with bounded():
             incoming = await asking
-            await eventually(lambda: read[0]._reading_paused)
+            await eventually(lambda: not read[0].transport.is_reading())
             assert [len(message) async for message in incoming.messages()] == [len(body)]
             await saying
             incoming.release()

@@ -29,7 +29,8 @@ from taskgate.upstream.base import POSTED, Outgoing
 from taskgate.upstream.duplex.base import ChannelListener, ChannelRequest, ChannelUnavailable, MessageChannel
 from taskgate.upstream.failures import Ours
 from taskgate.upstream.settings import UpstreamSettings
-from taskgate.upstream.wire.connection import HttpIncoming, Target
+from taskgate.upstream.wire.connection import Target
+from taskgate.upstream.wire.incoming import HttpIncoming
 from taskgate.upstream.wire.transport import HttpTransport
 
 

@@ -21,8 +21,6 @@ from contextvars import Context
 from itertools import count
 from typing import Final
 
-from aiohttp import hdrs
-from aiohttp.http_parser import RawResponseMessage
 from yarl import URL
 
 from taskgate.errors import UpstreamFailed, UpstreamReason
@@ -33,8 +31,10 @@ from taskgate.upstream.base import Outgoing
 from taskgate.upstream.notification_limits import LeftOut
 from taskgate.upstream.pauses import share
 from taskgate.upstream.settings import Retries, UpstreamSettings, UpstreamTls
-from taskgate.upstream.wire.connection import Connection, HttpIncoming, Target
+from taskgate.upstream.wire.connection import Connection, Target
 from taskgate.upstream.wire.dialer import Dialer
+from taskgate.upstream.wire.heads import AnswerHead, AnswerHeads
+from taskgate.upstream.wire.incoming import HttpIncoming
 
 CONNECT: Final = "connect"
 """The reason of a retry, as observers get it: no connection was made."""
@@ -96,7 +96,6 @@ connection that may be closing must not get a call that is sent only once."""
 
 _UNMADE: Final = frozenset({UpstreamReason.UNREACHABLE.value, UpstreamReason.INTERNAL.value})
 """Reasons of failures to get a connection, by the server's fault or the gateway's."""
-_REDIRECTS: Final = range(300, 400)
 UNKNOWN: Final = 404
 """The status by which a server says that it does not know the URL, or the session."""
 
@@ -126,6 +125,7 @@ class Pool:
         self._closed = False
         # Kept: to ask for the running loop is a system call in Python 3.11.
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._heads: AnswerHeads | None = None
 
     def take(self) -> Connection | None:
         """Return the idle connection that was used last, which is then in use; None if there is
@@ -157,6 +157,7 @@ class Pool:
         if self._closed:
             raise failures.let_go(dispatched=False)
         self._loop = loop = asyncio.get_running_loop()
+        self._heads = heads = self._heads or AnswerHeads(loop)
         last = loop.time() + self._connect
         # Whether the caller's time ends first: a timeout then says nothing about the server.
         hurried = until is not None and until < last
@@ -164,7 +165,7 @@ class Pool:
         self._dials.add(scope)
         try:
             async with scope:
-                connection = await self._dialer.connect(lambda: Connection(loop, self))
+                connection = await self._dialer.connect(lambda: Connection(loop, self, heads))
         # ValueError: an impossible host name is only noticed here.
         except (OSError, ValueError) as error:
             if self._closed:
@@ -299,7 +300,7 @@ class HttpTransport:
                 connection = self._pool.take() or await self._pool.dial(until)
                 waiting = connection.ask(head, outgoing.body, until, outgoing.call)
                 try:
-                    message, body = await waiting
+                    answer = await waiting
                 except asyncio.CancelledError:
                     connection.drop()
                     raise
@@ -308,28 +309,20 @@ class HttpTransport:
                 if not await self._may_try_again(failure, outgoing, pauses, until):
                     raise
                 continue
-            if message.code not in _REDIRECTS:
+            if not 300 <= answer.status < 400:
                 break
             connection.release()
-            target, was_redirected, pauses = self._led_to(message, None if was_redirected else target), True, None
-        incoming = HttpIncoming(
-            connection,
-            message,
-            body,
-            limit=self._limit,
-            idle=None if outgoing.idle is None else outgoing.idle.total_seconds(),
-            left_out=self._left_out,
-            placed=outgoing.placed,
-            target=target,
-        )
+            target, was_redirected, pauses = self._led_to(answer, None if was_redirected else target), True, None
+        idle = None if outgoing.idle is None else outgoing.idle.total_seconds()
+        incoming = HttpIncoming(connection, answer, target, self._limit, idle, self._left_out, outgoing.placed)
         if to is not None:
             return incoming
-        if message.code == UNKNOWN:
+        if answer.status == UNKNOWN:
             # The target of an earlier redirect may be gone: the next request tries the configured URL.
             self._target = self.configured
         elif target is not asked:
             self._target = target
-        if not incoming.has_valid_type:
+        if not answer.has_valid_type:
             connection.drop()
             raise protocol_violation("its answer has an invalid Content-Type")
         return incoming
@@ -348,14 +341,14 @@ class HttpTransport:
             self._retrying.tell()
         return True
 
-    def _led_to(self, message: RawResponseMessage, target: Target | None) -> Target:
+    def _led_to(self, answer: AnswerHead, target: Target | None) -> Target:
         """Return where a redirect of `target` leads. Raises UpstreamFailed if it is not followed, as
         a second one, which has no target here."""
         inside = None
-        if target is not None and message.code in failures.KEEPING_REDIRECTS:
-            inside = self.inside(message.headers.get(hdrs.LOCATION), target)
+        if target is not None and answer.status in failures.KEEPING_REDIRECTS:
+            inside = self.inside(answer.location, target)
         if inside is None:
-            raise failures.redirected(message.code)
+            raise failures.redirected(answer.status)
         return inside
 
     def inside(self, location: str | None, target: Target) -> Target | None:

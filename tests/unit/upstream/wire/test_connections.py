@@ -137,9 +137,10 @@ async def test_a_body_that_nobody_reads_is_not_taken_from_the_server(
     await line.say(JSON + b"Content-Length: %d\r\n\r\n" % size)
     incoming = await sending
     saying = asyncio.create_task(line.say(*[bytes(2**16)] * (size // 2**16)))
-    await eventually(lambda: not incoming._connection.transport.is_reading())
+    connection = incoming._connection
+    await eventually(lambda: not connection.transport.is_reading())
     assert not saying.done()
-    assert sum(map(len, incoming._body._buffer)) < 2**20
+    assert connection.received < 2**20
     async with bounded():
         messages = [message async for message in incoming.messages()]
     assert [len(message) for message in messages] == [size]
@@ -155,7 +156,7 @@ async def test_a_cancelled_call_ends_its_connection(server: RawServer, transport
     await line.request()
     if when == "within the body":
         await line.say(JSON + b"Content-Length: 2\r\n\r\n{")
-        await eventually(lambda: any(connection._body for connection in transport._pool._standing))
+        await eventually(lambda: any(connection.received for connection in transport._pool._standing))
     asking.cancel()
     assert await line.at_end()
     assert asking.cancelled() or await asyncio.wait((asking,))
@@ -169,3 +170,42 @@ async def test_silence_ends_the_connection(server: RawServer, transport: HttpTra
         await line.say(JSON + b"Content-Length: 2\r\n\r\n{")
     assert await failure_of(asking) == ("timeout", True)
     assert await line.at_end()
+
+
+async def test_a_silence_that_is_over_as_a_chunk_ends_ends_the_call(
+    server: RawServer, transport: HttpTransport
+) -> None:
+    asking, loop = start(transport, idle=0.05), asyncio.get_running_loop()
+    line = await server.next()
+    await line.request()
+    await line.say(JSON + b"Transfer-Encoding: chunked\r\n\r\n2\r\n{}")
+    (connection,) = transport._pool._standing
+    await eventually(lambda: connection.received)
+    for _ in range(100):
+        await asyncio.sleep(0)
+    await line.say(b"\r\n")
+    over = loop.time() + 0.1
+    while loop.time() < over:
+        """The loop is busy while both become due."""
+    assert await failure_of(asking) == ("timeout", True)
+
+
+async def test_an_event_that_comes_as_the_silence_is_over_is_heard_and_so_is_the_next(
+    server: RawServer, transport: HttpTransport
+) -> None:
+    sending, loop = asyncio.create_task(transport.send(outgoing(idle=0.2))), asyncio.get_running_loop()
+    line = await server.next()
+    await line.request()
+    await line.say(STREAM)
+    messages = (await sending).messages()
+    reading = asyncio.create_task(anext(messages))
+    for _ in range(100):
+        await asyncio.sleep(0)
+    await line.say(EVENT)
+    over = loop.time() + 0.3
+    while loop.time() < over:
+        """The loop is busy while both become due."""
+    async with bounded():
+        assert await reading == b"{}"
+        await line.say(EVENT)
+        assert await anext(messages) == b"{}"

@@ -6,10 +6,8 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 
 import pytest
-from aiohttp.base_protocol import BaseProtocol
 from aiohttp.http_parser import RawResponseMessage
 from aiohttp.http_writer import HttpVersion11
-from aiohttp.streams import StreamReader
 from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
@@ -17,7 +15,9 @@ from requirements import covers
 from taskgate.errors import UpstreamFailed
 from taskgate.protocol.sse import EventDecoder
 from taskgate.upstream.notification_limits import SAID_A_SECOND, LeftOut
-from taskgate.upstream.wire.connection import A_TURN, NOISE, HttpIncoming, Target
+from taskgate.upstream.wire.connection import Target
+from taskgate.upstream.wire.heads import UNTIL_CLOSE, AnswerHead
+from taskgate.upstream.wire.incoming import A_TURN, NOISE, HttpIncoming
 
 ANSWER = b'data: {"answer":true}\n\n'
 LIMIT = 4 * SAID_A_SECOND
@@ -25,9 +25,16 @@ LIMIT = 4 * SAID_A_SECOND
 
 @dataclass(slots=True)
 class Connection:
-    """Has an answer on it."""
+    """Has an answer on it, whose body has come whole."""
 
+    body: bytes
+    length: int = UNTIL_CLOSE
+    has_ended: bool = True
     released: list[bool] = field(default_factory=list)
+
+    def take(self) -> bytes:
+        taken, self.body = self.body, b""
+        return taken
 
     def release(self, *, linger: bool) -> None:
         self.released.append(linger)
@@ -35,15 +42,10 @@ class Connection:
 
 def incoming(*chunks: bytes) -> HttpIncoming:
     """An event stream that has come whole, in those pieces."""
-    loop = asyncio.get_running_loop()
-    body = StreamReader(BaseProtocol(loop), 2**24, loop=loop)
-    for chunk in chunks:
-        body.feed_data(chunk)
-    body.feed_eof()
     headers = CIMultiDictProxy(CIMultiDict({"Content-Type": "text/event-stream"}))
-    head = RawResponseMessage(HttpVersion11, 200, "OK", headers, (), False, None, False, False)
-    target = Target(URL("http://reports.example"))
-    return HttpIncoming(Connection(), head, body, limit=LIMIT, idle=None, left_out=LeftOut("reports"), target=target)  # type: ignore[arg-type]
+    head = AnswerHead(RawResponseMessage(HttpVersion11, 200, "OK", headers, (), False, None, False, False))
+    target, connection = Target(URL("http://reports.example")), Connection(b"".join(chunks))
+    return HttpIncoming(connection, head, target, LIMIT, None, LeftOut("reports"))  # type: ignore[arg-type]
 
 
 async def read(stream: HttpIncoming) -> list[bytes]:

@@ -1,0 +1,160 @@
+"""Heads of answers: `AnswerHeads` parses them with aiohttp, and remembers the last few of a server.
+
+The heads of one server are alike: within a second only their Content-Length differs. So a whole head
+is looked up by its bytes without that number. A head is remembered only if aiohttp's parser accepted
+it, with one Content-Length of plain digits, or with none. `AnswerHead` is what `Connection` and
+`HttpIncoming` need of a head.
+"""
+
+import asyncio
+import re
+from typing import Final
+
+from aiohttp import ClientPayloadError, hdrs
+from aiohttp.base_protocol import BaseProtocol
+from aiohttp.helpers import parse_content_type
+from aiohttp.http_parser import HttpResponseParser, RawResponseMessage
+
+from taskgate.protocol.vocabulary import SESSION_HEADER
+
+CHUNKED: Final = -1
+"""The length of a body in chunks."""
+UNTIL_CLOSE: Final = -2
+"""The length of a body that ends with its connection."""
+
+SWITCHED: Final = 101
+_BODILESS: Final = frozenset({204, 304})
+
+REMEMBERED: Final = 128
+"""Heads that are remembered for one server; those of its sessions may differ by their id."""
+LONGEST: Final = 1024
+"""The most bytes of a head that is remembered."""
+
+HEAD_END: Final = re.compile(rb"\n\r?\n").search
+"""The end of a head: an empty line. aiohttp's parser accepts lines of answers that end in LF alone."""
+_LENGTH: Final = re.compile(rb"\r\n[Cc]ontent-[Ll]ength: ([0-9]{1,15})(?=\r\n)").search
+
+
+class AnswerHead:
+    """The head of an answer. `length` is that of the body, CHUNKED or UNTIL_CLOSE; it does not hold
+    for the next answer with the same head.
+
+    - `status`, `session`, `streams`: as in `Incoming`. `location`: where a redirect leads.
+    - `closes`: the connection carries no other request.
+    - `has_length`: the length is that of a Content-Length.
+    - `has_valid_type`: the Content-Type, if any, is valid.
+    - `unreadable`: why the body must not be read. That is no failure for those who need the status.
+    """
+
+    __slots__ = (
+        "closes",
+        "has_length",
+        "has_valid_type",
+        "length",
+        "location",
+        "session",
+        "status",
+        "streams",
+        "unreadable",
+    )
+
+    def __init__(self, message: RawResponseMessage) -> None:
+        headers = message.headers
+        self.status: Final = message.code
+        self.closes: Final = message.should_close or message.code == SWITCHED
+        self.session: Final = headers.get(SESSION_HEADER)
+        self.location: Final = headers.get(hdrs.LOCATION)
+        self.length, self.has_length = _length_of(message)
+        self.has_valid_type = True
+        media_type, written = None, headers.get(hdrs.CONTENT_TYPE)
+        try:
+            media_type = None if written is None else parse_content_type(written)[0]
+        except ValueError:
+            self.has_valid_type = False
+        self.streams: Final = media_type == "text/event-stream"
+        self.unreadable: str | None = None
+        encoding = headers.get(hdrs.CONTENT_ENCODING)
+        if not self.streams and media_type != "application/json":
+            self.unreadable = "its answer is neither JSON nor an event stream"
+        elif encoding is not None and encoding.lower() != "identity":
+            self.unreadable = "its answer has a content encoding that was not requested"
+
+    @property
+    def is_interim(self) -> bool:
+        """Whether another head follows, that of the answer itself."""
+        return 100 <= self.status < 200 and self.status != SWITCHED
+
+
+def _length_of(message: RawResponseMessage) -> tuple[int, bool]:
+    """Return the length of the body, as llhttp takes it from a head that it accepts, and whether it
+    is that of a Content-Length."""
+    if 100 <= message.code < 200 or message.code in _BODILESS:
+        return 0, False
+    if message.chunked:
+        return CHUNKED, False
+    written = message.headers.get(hdrs.CONTENT_LENGTH)
+    if written is None or hdrs.TRANSFER_ENCODING in message.headers:
+        return UNTIL_CLOSE, False
+    return int(written), True
+
+
+class AnswerHeads:
+    """The heads of one server's answers, for all connections to it."""
+
+    __slots__ = ("_counted", "_loop", "_others", "_protocol")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._protocol = BaseProtocol(loop)
+        # By their bytes without the empty line: those with a usual Content-Length without its
+        # digits, and others.
+        self._counted: dict[bytes, AnswerHead] = {}
+        self._others: dict[bytes, AnswerHead] = {}
+
+    def recall(self, data: bytes) -> tuple[AnswerHead, int, int] | None:
+        """Return the head with which `data` begins, the length of its body, and where that begins;
+        None if the head is not remembered."""
+        end = data.find(b"\r\n\r\n")
+        if end < 0:
+            return None
+        match = _LENGTH(data, 0, end + 2)
+        if match is None:
+            head = self._others.get(data[:end])
+            return None if head is None else (head, head.length, end + 4)
+        start, stop = match.span(1)
+        head = self._counted.get(data[:start] + data[stop:end])
+        if head is None:
+            return None
+        return head, int(match[1]) if head.has_length else head.length, end + 4
+
+    def remember(self, written: bytes, head: AnswerHead) -> None:
+        """Store a head that was parsed from `written`, with its empty line, if it can be recalled."""
+        end = len(written) - 4
+        if end > LONGEST or written.find(b"\r\n\r\n") != end:
+            return
+        match = _LENGTH(written, 0, end + 2)
+        if match is None:
+            _add(self._others, written[:end], head)
+        elif not head.has_length or head.length == int(match[1]):
+            _add(self._counted, written[: match.start(1)] + written[match.end(1) : end], head)
+
+    def parser(self) -> HttpResponseParser:
+        """Return a new parser, for one head and the interim ones before it."""
+        return HttpResponseParser(
+            self._protocol,
+            self._loop,
+            2**16,
+            payload_exception=ClientPayloadError,
+            read_until_eof=True,
+            auto_decompress=False,
+            max_line_size=8190,
+            max_field_size=8190,
+            max_headers=128,
+        )
+
+
+def _add(remembered: dict[bytes, AnswerHead], key: bytes, head: AnswerHead) -> None:
+    """Store a head, in place of the oldest one if there are enough."""
+    if len(remembered) >= REMEMBERED:
+        del remembered[next(iter(remembered))]
+    remembered[key] = head
