@@ -9,7 +9,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Collection, Mapping
 from contextvars import Context
-from datetime import datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any, Final, Protocol, get_args
 
 from taskgate.clock import Clock, SystemClock
@@ -69,17 +69,18 @@ Entry = tuple[_Kind, Event, RequestContext | None, float]
 class EventRing:
     """The events that wait for their readers, and the readers.
 
-    A reader subscribes with the handlers of the events that it wants; others cost it nothing. When
-    its handlers change, it subscribes again. An exception in one does not keep others from the
+    A reader subscribes with the handlers of the events that it wants. An event that nobody wants is
+    dropped when it is emitted. When its handlers change, a reader subscribes again. An exception in one does not keep others from the
     event. A handler runs within the request of its event, so that log lines name it. `now` and
     `elapsed` are then the time at which the event happened.
 
     All methods are for the thread of the event loop.
 
     - `room`: returns how many entries may wait; the audit log has as many places for their lines
-    - `_kinds`: what becomes of an event, by its type
+    - `_kinds`: what becomes of an event, by its type; `_read`: the same without types that nobody
+      reads
     - `_has_counts`: whether an event was counted since the last fold
-    - `_folded_at`, `_folded_elapsed`: when a fold last began, by both clocks
+    - `_folded_at`: the time of day at the last fold, less the monotonic time, in seconds
     - `_limit`: the number of entries at which they are folded at once
     - `_timer`: the one timer of all entries, while one waits that needs it
     """
@@ -87,8 +88,8 @@ class EventRing:
     def __init__(self, clock: Clock | None = None) -> None:
         clock = clock or SystemClock()
         self._now, self._elapsed = clock.now, clock.elapsed
-        self._folded_at, self._folded_elapsed = clock.now(), clock.elapsed()
-        self.elapsed = self._folded_elapsed
+        self.elapsed = clock.elapsed()
+        self._folded_at = clock.now().timestamp() - self.elapsed
         self.room: Callable[[], int] = lambda: BATCH
         self._entries: list[Entry] = []
         self._limit = BATCH
@@ -96,7 +97,10 @@ class EventRing:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._readers: dict[EventReader, tuple[Handlers, ...]] = {}
+        self._timer_context = Context()
+        """An empty one: that of a request would keep its message."""
         self._kinds = {kind: _Kind() for kind in get_args(Event)}
+        self._read: dict[type, _Kind] = {}
         self._counting: EventReader | None = None
         self._counters: Counters = {}
         self._has_counts = False
@@ -105,7 +109,8 @@ class EventRing:
     @property
     def now(self) -> datetime:
         """The time of day at which the event happened that a reader gets."""
-        return self._folded_at - timedelta(seconds=self._folded_elapsed - self.elapsed)
+        # By seconds since 1970: a `timedelta` of a float takes twice as long.
+        return datetime.fromtimestamp(self._folded_at + self.elapsed, UTC)
 
     def start(self) -> None:
         """From now on fold in time, by the running loop. Before, only `fold` and a full batch do."""
@@ -131,6 +136,7 @@ class EventRing:
         for type_, kind in self._kinds.items():
             parts_of = ((part, each) for each, its_parts in self._readers.items() for part in its_parts)
             kind.handlers = [(part[type_], each) for part, each in parts_of if type_ in part]
+        self._find_read()
 
     def count(self, reader: EventReader, counters: Counters) -> None:
         """Count equal events of these types for a reader, and call these functions with each and its
@@ -142,6 +148,7 @@ class EventRing:
         self._counting, self._counters = reader, counters
         for type_, kind in self._kinds.items():
             kind.counts = {} if type_ in counters else None
+        self._find_read()
 
     def record(self, kinds: Collection[type]) -> None:
         """Fold in time what has events of these types, and keep with each its request as it was.
@@ -157,9 +164,18 @@ class EventRing:
         """Call these functions when an event happens: a span takes nothing more after its end."""
         for type_, kind in self._kinds.items():
             kind.annotate = annotations.get(type_)
+        self._find_read()
+
+    def _find_read(self) -> None:
+        """Find the types of events that somebody reads; requests are among them for their messages."""
+        self._read = {
+            type_: kind
+            for type_, kind in self._kinds.items()
+            if kind.handlers or kind.counts is not None or kind.annotate is not None or type_ is RequestContext
+        }
 
     def emit(self, event: Event) -> None:
-        kind = self._kinds.get(type(event))
+        kind = self._read.get(type(event))
         if kind is None:
             return
         if kind.annotate is not None:
@@ -173,22 +189,22 @@ class EventRing:
             counts[event] = counts.get(event, 0) + 1
             self._has_counts = True
             return
-        context, entries = current(), self._entries
-        if self._is_folding:
-            # What a reader has to say belongs to the event that it reads.
-            entries.append((kind, event, context, self.elapsed))
-            return
-        if kind.is_timed and self._timer is None and self._loop is not None:
-            # An empty context: that of the request would keep its message.
-            self._timer = self._loop.call_later(FOLD_DELAY, self._on_time, context=Context())
-        if kind.is_recorded and context is not None and context is not event:
-            context = context.snapshot()
-        entries.append((kind, event, context, self._elapsed()))
+        if kind.handlers:
+            context, entries = current(), self._entries
+            if self._is_folding:
+                # What a reader has to say belongs to the event that it reads.
+                entries.append((kind, event, context, self.elapsed))
+                return
+            if kind.is_timed and self._timer is None and self._loop is not None:
+                self._timer = self._loop.call_later(FOLD_DELAY, self._on_time, context=self._timer_context)
+            if kind.is_recorded and context is not None and context is not event:
+                context = context.snapshot()
+            entries.append((kind, event, context, self._elapsed()))
+            if len(entries) >= self._limit:
+                self.fold()
         if type(event) is RequestContext and event.message is not None and len(event.message.text) > LARGE_MESSAGE:
             self.fold()
             event.discard_payload()
-        elif len(entries) >= self._limit:
-            self.fold()
 
     def fold(self) -> None:
         """Give all events that wait to their readers, in their order."""
@@ -196,7 +212,7 @@ class EventRing:
             # A handler emits or subscribes; the batch below goes on.
             return
         self._is_folding = True
-        self._folded_at, self._folded_elapsed = self._now(), self._elapsed()
+        self._folded_at = self._now().timestamp() - self._elapsed()
         entries, before = self._entries, attach(None)
         here: RequestContext | None = None
         try:
