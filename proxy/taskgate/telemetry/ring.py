@@ -69,16 +69,15 @@ Entry = tuple[_Kind, Event, RequestContext | None, float]
 class EventRing:
     """The events that wait for their readers, and the readers.
 
-    A reader subscribes with the handlers of the events that it wants. An event that nobody wants is
-    dropped when it is emitted. When its handlers change, a reader subscribes again. An exception in one does not keep others from the
-    event. A handler runs within the request of its event, so that log lines name it. `now` and
-    `elapsed` are then the time at which the event happened.
+    A reader subscribes with the handlers of the events that it wants. An event without a reader is
+    dropped when it is emitted. When its handlers change, a reader subscribes again. An exception in
+    one handler does not keep others from the event. A handler runs within the request of its event,
+    so that log lines name it. `now` and `elapsed` are then the time at which the event happened.
 
     All methods are for the thread of the event loop.
 
     - `room`: returns how many entries may wait; the audit log has as many places for their lines
-    - `_kinds`: what becomes of an event, by its type; `_read`: the same without types that nobody
-      reads
+    - `_kinds`: what becomes of an event, by its type; `_read`: those that have a reader
     - `_has_counts`: whether an event was counted since the last fold
     - `_folded_at`: the time of day at the last fold, less the monotonic time, in seconds
     - `_limit`: the number of entries at which they are folded at once
@@ -105,6 +104,7 @@ class EventRing:
         self._counters: Counters = {}
         self._has_counts = False
         self.record(())
+        self._find_read()
 
     @property
     def now(self) -> datetime:
@@ -167,7 +167,7 @@ class EventRing:
         self._find_read()
 
     def _find_read(self) -> None:
-        """Find the types of events that somebody reads; requests are among them for their messages."""
+        """Find the types of events that have a reader; requests are among them for their messages."""
         self._read = {
             type_: kind
             for type_, kind in self._kinds.items()

@@ -119,6 +119,26 @@ def test_events_wait_until_somebody_wants_to_know_and_no_more_than_a_batch() -> 
     assert len(seen) == BATCH + 1
 
 
+def test_events_that_nobody_reads_take_no_place_on_the_ring() -> None:
+    event_sink = EventRing()
+    seen = seen_by(event_sink, SessionLost)
+    event_sink.emit(LOST)
+    for _ in range(BATCH):
+        event_sink.emit(LeaseLost("task"))
+    assert seen == []
+    event_sink.fold()
+    assert seen == [LOST]
+
+
+def test_a_large_message_of_a_request_that_nobody_reads_is_released() -> None:
+    event_sink, request_context = EventRing(), RequestContext("r-1", "", "POST", "/")
+    text = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"a":"%b"}}' % (b"a" * LARGE_MESSAGE)
+    request_context.message = parse(text, max_depth=8)
+    event_sink.emit(request_context)
+    assert isinstance(request_context.message, Request)
+    assert request_context.message.text == ""
+
+
 async def test_events_with_a_line_wait_no_longer_than_a_moment_with_one_timer_for_all() -> None:
     event_sink, timers = EventRing(), list[float]()
     seen, loop = seen_by(event_sink, SessionLost), asyncio.get_running_loop()
