@@ -56,17 +56,18 @@ class EventBuffer:
 
         Beyond `MAX_WEIGHT` the event is stored without its arguments and result.
         """
-        held = len(self.waiting) + self.taken
-        if held >= self.size or not self.is_open:
+        held = len(self.waiting) + self.taken + 1
+        if held > self.size or not self.is_open:
             self.losses[self.reason] += 1
             self._on_lost(self.reason, 1)
             return
         weight = event.weight
-        if weight and self._weight + weight > MAX_WEIGHT:
-            event, weight = without_payload(event), 0
-        self._weight += weight
+        if weight:
+            if self._weight + weight > MAX_WEIGHT:
+                event, weight = without_payload(event), 0
+            self._weight += weight
         self.waiting.append(event)
-        if 4 * (held + 1) >= 3 * self.size and not self.is_crowded:
+        if 4 * held >= 3 * self.size and not self.is_crowded:
             self._update_crowded()
         if self.on_next is not None:
             on_next, self.on_next = self.on_next, None

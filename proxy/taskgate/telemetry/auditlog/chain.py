@@ -7,10 +7,10 @@ of the key; no text or message has anything else of a key. `ChainWriter` extends
 `verification` checks one.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from hashlib import sha256
 from hmac import compare_digest, digest
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 import orjson
 from cryptography.exceptions import InvalidSignature
@@ -207,12 +207,14 @@ def _is_number(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value > 0
 
 
+_Item = TypeVar("_Item")
+
+
 class Chain:
     """The maker of chained lines from documents, with the end of the chain.
 
-    `_last` is the
-    last line while its digest is not computed yet. `_end` computes it when the next line or the
-    head needs it.
+    `_last` is the last line while its digest is not computed yet. `_end` computes it when the next
+    line or the head needs it.
     """
 
     def __init__(self, head: ChainHead, signer: Signer | None) -> None:
@@ -234,19 +236,28 @@ class Chain:
         """Continue after another head: the one that an opened sink has found."""
         (self._seq, self._digest), self._last = head, None
 
-    @property
-    def next_link(self) -> tuple[int, bytes]:
-        """`seq` and `prev` of the next line; `prev` is JSON text.
+    def add_lines(
+        self, items: Iterable[_Item], line_of: Callable[[_Item, int, bytes], bytes | None], lines: list[bytes]
+    ) -> None:
+        """Append to `lines` the next lines, one of each item, up to the first item without one.
 
-        For `LineTemplates`, which write a line as text around these two values, and then pass it to
-        `append_line`. `add` is the way for documents.
+        `line_of` returns the canonical line, without a signature, from an item, `seq` and `prev`
+        (JSON text). It is a method of `LineTemplates`; `add` is the way for documents. If it raises,
+        the lines made before stay.
         """
-        return self._seq + 1, b"null" if self._signer is None else f'"{self._end()}"'.encode()
-
-    def append_line(self, line: bytes) -> None:
-        """Take a canonical line that has the values of `next_link` and no signature."""
-        self._seq += 1
-        self._last = line
+        is_linked, seq = self._signer is not None, self._seq
+        link = f'"{self._end()}"'.encode() if is_linked else b"null"
+        for item in items:
+            line = line_of(item, seq + 1, link)
+            if line is None:
+                return
+            lines.append(line)
+            self._seq = seq = seq + 1
+            if is_linked:
+                self._digest = end = sha256(line).hexdigest()
+                link = f'"{end}"'.encode()
+            else:
+                self._last = line
 
     def add(self, document: dict[str, Any]) -> bytes:
         """Turn a rendered event into the next line, with its newline; changes the document.
@@ -262,7 +273,8 @@ class Chain:
             line = self._signed(document, own, self._signer)
         else:
             line = canonical(document)
-        self.append_line(line)
+        self._seq += 1
+        self._last = line
         return line + b"\n"
 
     def _end(self) -> str:

@@ -125,15 +125,10 @@ class ChainWriter:
         """
         if self._sink.is_full:
             return False
-        chain, line_of, made = self._chain, self._render.template_line, []
+        made: list[bytes] = []
         with suppress(Exception):
             # The thread renders a failing event again, and reports the failure.
-            for event in islice(events, most):
-                line = line_of(event, *chain.next_link)
-                if line is None:
-                    break
-                chain.append_line(line)
-                made.append(line)
+            self._chain.add_lines(islice(events, most), self._render.template_line, made)
         self._append(made)
         del events[: len(made)]
         return len(made) == most
@@ -223,11 +218,11 @@ class ChainWriter:
             self._add(event)
 
     def _add(self, event: AuditEvent) -> None:
+        made: list[bytes] = []
         try:
-            line = self._render.template_line(event, *self._chain.next_link)
-            if line is not None:
-                self._chain.append_line(line)
-                self._append([line])
+            self._chain.add_lines((event,), self._render.template_line, made)
+            if made:
+                self._append(made)
                 return
             line = self._chain.add(self._render(event))
         except Exception as error:

@@ -25,8 +25,6 @@ MAX_TEXT: Final = 512
 """Characters kept of a text of a peer: more than any line shows."""
 MAX_KEY: Final = 256
 """Characters of an argument key that are kept: more than any line shows."""
-MAX_SHORT_MESSAGE: Final = 1024
-"""Length up to which a message is kept whole until the event is rendered."""
 make_tuple: Final = tuple.__new__
 """Makes a named tuple in half the time of calling its class: each event makes several."""
 UNREAD: Final[tuple[str, ...]] = ("",)
@@ -194,26 +192,6 @@ def origin_of(
     return make_tuple(EventOrigin, fields)
 
 
-def final_origin(
-    request_context: RequestContext, keep_arguments: bool
-) -> tuple[RequestContext | EventOrigin | None, int]:
-    """The origin of the last event of a request, and its weight.
-
-    It is nearly always the request context itself, which no longer changes.
-    """
-    agent = request_context.agent
-    if keep_arguments and request_context.refusal is None and (agent is None or len(agent) <= MAX_TEXT):
-        message = request_context.message
-        if message is None:
-            return request_context, 0
-        text = message.text
-        if len(text) <= MAX_SHORT_MESSAGE:
-            # Two texts: the message and its parameters. `getsizeof` costs as much as the rest.
-            return request_context, 2 * (len(text) + _EMPTY_STRING_BYTES if text.isascii() else getsizeof(text))
-    origin = origin_of(request_context, keep_arguments=keep_arguments, final=True)
-    return origin, weight_of(origin)
-
-
 def summary_in(origin: EventOrigin | RequestContext | None) -> RequestSummary:
     """What a line shows of the message of an origin."""
     if type(origin) is RequestContext:
@@ -273,5 +251,4 @@ def _truncated(keys: tuple[str, ...] | None) -> tuple[str, ...] | None:
 
 
 _NO_REQUEST: Final = RequestSummary()
-_EMPTY_STRING_BYTES: Final = getsizeof("")
 _UNKNOWN_PATH: Final = "unknown_path"

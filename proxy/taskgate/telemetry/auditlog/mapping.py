@@ -15,12 +15,12 @@ from taskgate.protocol.messages import Notification, Request
 from taskgate.telemetry import events
 from taskgate.telemetry.auditlog.catalogue import DENIED, EVENTS, FAILURE, SUCCESS
 from taskgate.telemetry.auditlog.events import (
+    MAX_TEXT,
     AuditEvent,
     EventOrigin,
     LimitHit,
     RequestSummary,
     TaskSubject,
-    final_origin,
     make_tuple,
     origin_of,
     subject_of,
@@ -59,12 +59,34 @@ class RequestMapper:
     ) -> AuditEvents:
         if not request_context.id:
             return NO_EVENTS
+        message, agent, refusal = request_context.message, request_context.agent, request_context.refusal
+        origin: RequestContext | EventOrigin | None = request_context
+        weight = 0
+        if (
+            refusal is not None
+            or not self._keep_arguments
+            or (agent is not None and len(agent) > MAX_TEXT)
+            or (message is not None and len(message.text) > MAX_SHORT_MESSAGE)
+        ):
+            origin = origin_of(request_context, keep_arguments=self._keep_arguments, final=True)
+            weight = weight_of(origin)
+        elif message is not None:
+            # The context itself: it no longer changes, and holds nothing large. It has two texts, the
+            # message and its parameters. `getsizeof` costs as much as the rest.
+            text = message.text
+            weight = 2 * (len(text) + _EMPTY_STRING_BYTES if text.isascii() else getsizeof(text))
         seconds = request_context.seconds
-        (origin, weight), message = final_origin(request_context, self._keep_arguments), request_context.message
         data: dict[str, Any] = {} if seconds is None else {"seconds": seconds}
-        name, outcome, reason = _RPC_REJECTED, DENIED, request_context.refusal
-        if reason is None:
-            name = _RPC_CALL if type(message) is Request and message.method == words.TOOLS_CALL else _RPC_REQUEST
+        reason = refusal
+        if reason is not None:
+            name, outcome = _RPC_REJECTED, DENIED
+        else:
+            name = _RPC_REQUEST
+            if type(message) is Request:
+                if message.method == words.TOOLS_CALL:
+                    name = _RPC_CALL
+            elif type(message) is Notification and message.method == words.NOTE_CANCELLED:
+                data["stated_reason"] = text_of(message.params.get("reason"))
             reason = request_context.error
             if reason is None and request_context.status is None and seconds is not None:
                 reason = _HOST_GONE
@@ -73,8 +95,6 @@ class RequestMapper:
                 data["result"] = {"bytes": request_context.result_bytes}
             if request_context.parts:
                 data["messages"] = request_context.parts
-            if type(message) is Notification and message.method == words.NOTE_CANCELLED:
-                data["stated_reason"] = text_of(message.params.get("reason"))
         severity = _SEVERITIES[name, outcome]
         fields = (name, outcome, reason, severity, now, origin, None, None, data, None, None, None, None, weight)
         return (make_tuple(AuditEvent, fields),)
@@ -162,6 +182,9 @@ _SEVERITIES: Final = {
 }
 _HOST_GONE: Final = "gone"
 """The host disconnected before the answer."""
+MAX_SHORT_MESSAGE: Final = 1024
+"""Length up to which a message is kept whole until the event is rendered."""
+_EMPTY_STRING_BYTES: Final = getsizeof("")
 
 
 # --- tasks -----------------------------------------------------------------------------------------------------------

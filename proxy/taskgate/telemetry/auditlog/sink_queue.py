@@ -119,6 +119,7 @@ class SinkQueue:
     - `_changes`: functions for the writer, to be called between two batches
     - `_since_checkpoint`: the number of lines after the last checkpoint
     - `_sync_at`, `_checkpoint_at`: when these are due, by the time of the loop; None for never
+    - `_alarm`: the timer that wakes the task for the earlier of them
     """
 
     def __init__(
@@ -147,10 +148,13 @@ class SinkQueue:
         self._since_checkpoint = 0
         self._sync_at: float | None = None
         self._checkpoint_at: float | None = None
+        self._alarm: asyncio.TimerHandle | None = None
         self._task: asyncio.Task[None] | None = None
+        self._loop: asyncio.AbstractEventLoop
 
     async def open(self) -> None:
         """Open the sink and start writing. Raises AuditUnavailable; then nothing stays open."""
+        self._loop = asyncio.get_running_loop()
         try:
             self._on_written(await self._do(self._writer.open))
         except BaseException as error:
@@ -185,6 +189,7 @@ class SinkQueue:
         self._wake.set()
         if self._task is not None:
             await self._task
+        self._silence()
         self._report_losses()
         await self._write_all()
 
@@ -199,6 +204,7 @@ class SinkQueue:
         """Give up a blocked sink and drop the events that it did not take. Does not wait."""
         if self._task is not None:
             self._task.cancel()
+        self._silence()
         self.buffer.close()
         log.error("the audit log was closed with unwritten lines", extra={"sink": self.name})
         self._thread.submit(self._writer.close)
@@ -236,18 +242,31 @@ class SinkQueue:
     async def _wait_until_due(self) -> None:
         """Wait until there is work. After a failure only time counts: new events change nothing."""
         if self._is_failing:
-            waiting: asyncio.Event = self._closing
-            due: float | None = asyncio.get_running_loop().time() + self._retry_delay
-        else:
-            dues = [at for at in (self._sync_at, self._checkpoint_at) if at is not None]
-            waiting, due = self._wake, min(dues, default=None)
-        with suppress(TimeoutError):
-            async with asyncio.timeout_at(due):
-                await waiting.wait()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._retry_delay):
+                    await self._closing.wait()
+            return
+        due = self._sync_at
+        if due is None or (self._checkpoint_at is not None and self._checkpoint_at < due):
+            due = self._checkpoint_at
+        if due is not None and (self._alarm is None or due < self._alarm.when()):
+            self._silence()
+            self._alarm = self._loop.call_at(due, self._on_due)
+        await self._wake.wait()
+
+    def _on_due(self) -> None:
+        self._alarm = None
+        self._wake.set()
+
+    def _silence(self) -> None:
+        """Cancel the alarm."""
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
 
     async def _step(self) -> None:
         """Do all work that is due: changes, a reopen, one batch, a checkpoint, a sync."""
-        now = asyncio.get_running_loop().time()
+        now = self._loop.time()
         self._wake.clear()
         if self._changes:
             self._apply_changes()
@@ -312,7 +331,7 @@ class SinkQueue:
         for name in written.internal:
             self._event_sink.emit(AuditEventRecorded(name, FAILURE if name == GAP else SUCCESS))
         if self._sync_at is None:
-            self._sync_at = asyncio.get_running_loop().time() + SYNC_DELAY
+            self._sync_at = self._loop.time() + SYNC_DELAY
         self._schedule_checkpoint()
         if not self.buffer.is_crowded:
             if self.buffer.losses:
@@ -324,7 +343,7 @@ class SinkQueue:
         if after is None or within is None or not self._since_checkpoint:
             self._checkpoint_at = None
             return
-        now = asyncio.get_running_loop().time()
+        now = self._loop.time()
         if self._since_checkpoint >= after:
             self._checkpoint_at = now
         elif self._checkpoint_at is None:

@@ -31,15 +31,15 @@ MAX_TEMPLATES: Final = 512
 class LineTemplates:
     """The writer of lines that equal, byte for byte, the canonical form of the native document.
 
-    `_templates` are found by the key in `line`. `_actors` are the rendered callers, by `Caller.key`,
-    each with the identity of which it was rendered. Threads may share the object: at worst a template
-    is made twice.
+    `_templates` are found by the key in `line`. `_actors` are the rendered callers, each with its
+    identity. They are found by `Caller.key` and the `id` of the identity, since the same caller with
+    another token has other claims. Threads may share the object: at worst a template is made twice.
     """
 
     def __init__(self, native: NativeRenderer) -> None:
         self._native = native
         self._templates: dict[tuple[object, ...], bytes] = {}
-        self._actors: dict[str, tuple[CallerIdentity | None, bytes]] = {}
+        self._actors: dict[tuple[str, int], tuple[CallerIdentity | None, bytes]] = {}
 
     def line(self, event: AuditEvent, seq: int, prev: bytes) -> bytes | None:
         """The line with these `seq` and `prev` (JSON text).
@@ -48,7 +48,7 @@ class LineTemplates:
         the last event of a request that fulfils all of these:
 
         - it is one JSON-RPC request with a short message, and was not refused. Else `origin` is no
-          RequestContext (`final_origin`), `parts` is set, or `message` is no Request;
+          RequestContext (`RequestMapper`), `parts` is set, or `message` is no Request;
         - it is not traced (`span`), and `data` has its duration (`seconds`);
         - its line shows no more of arguments than names, size and digest (`only_digests`).
 
@@ -65,7 +65,7 @@ class LineTemplates:
             return None
         # Every request has a line: a Python call would cost as much as most of these steps. So fields
         # of a Member are read by number: 0 is its value, 2 and 3 are its start and end in the text.
-        id, method, params, text, *_ = message
+        id, method, params = message.id, message.method, message.params
         tool, arguments, task = None, None, request_context.task
         keys: tuple[str, ...] | bool | None = _NO_ARGUMENTS
         if method == TOOLS_CALL:
@@ -103,14 +103,14 @@ class LineTemplates:
         # task.ref, time.
         values: list[Any] = [self._actor_of(event, request_context.caller)]
         if arguments is not None:
-            argument_bytes = text[arguments[2] : arguments[3]].encode("utf-8", "surrogatepass")
+            argument_bytes = message.text[arguments[2] : arguments[3]].encode("utf-8", "surrogatepass")
             values += len(argument_bytes), native.digests.arguments(argument_bytes)
         if result is not None:
             values.append(result["bytes"])
         request_id = b'"%d"' % id if type(id) is int else orjson.dumps(scrubbed(id))
         values += orjson.dumps(rounded(data["seconds"])), request_context.id.encode(), request_id, prev, seq
         if task is not None:
-            values.append(native.task_ref(task).encode())
+            values.append(native.digests.task(task).encode())
         values.append(orjson.dumps(time, option=orjson.OPT_UTC_Z))
         return template % tuple(values)
 
@@ -181,14 +181,16 @@ class LineTemplates:
         """The member `actor`, remembered for the caller."""
         if caller is None:
             return b"null"
-        cached = self._actors.get(caller.key)
-        # The same caller with another token has other claims.
-        if cached is not None and cached[0] is caller.identity:
+        identity = caller.identity
+        key = caller.key, id(identity)
+        cached = self._actors.get(key)
+        if cached is not None:
             return cached[1]
         if len(self._actors) >= MAX_TEMPLATES:
             self._actors.clear()
         text = orjson.dumps(actor_of(event, full=self._native.names_callers), option=orjson.OPT_SORT_KEYS)
-        self._actors[caller.key] = caller.identity, text
+        # With the identity, so that no other one gets its `id`.
+        self._actors[key] = identity, text
         return text
 
 
