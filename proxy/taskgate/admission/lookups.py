@@ -8,9 +8,9 @@ failures.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Container
 from contextlib import suppress
-from typing import Final
+from typing import Final, Protocol
 
 from taskgate.admission.access import AccessControl
 from taskgate.admission.lookup_guard import LookupGuard, Miss
@@ -38,8 +38,23 @@ READS_AT_ONCE: Final = 2
 """Results that are read at the same time: only a read shows how large a result is."""
 
 
+class HeldQuestions(Protocol):
+    """The questions of tasks that are held back until the host knows the task; implemented by
+    `lifecycle.status_notifications`.
+    """
+
+    @property
+    def held(self) -> Container[TaskId]:
+        """The tasks that have such questions."""
+        ...
+
+    def met(self, task: TaskId) -> None:
+        """Send those of a task that its host knows now."""
+        ...
+
+
 class Lookups:
-    """The look-ups of callers' tasks. `on_found` is called with the id of each task that was found."""
+    """The look-ups of callers' tasks. A task that is found is known to its host."""
 
     def __init__(
         self,
@@ -51,7 +66,7 @@ class Lookups:
         guard: LookupGuard,
         polls: PollLimiter,
         clock: Clock,
-        on_found: Callable[[TaskId], None] = lambda _: None,
+        held_questions: HeldQuestions | None = None,
     ) -> None:
         self._store = store
         self.results = results
@@ -61,7 +76,7 @@ class Lookups:
         self._guard = guard
         self._polls = polls
         self._clock = clock
-        self._on_found = on_found
+        self._held_questions = held_questions
 
     async def find(self, exchange: Exchange, caller: AuthContext, mount: str, task: TaskId, method: str) -> TaskRecord:
         """The head of a task of the caller. `method` is the one whose access rules apply.
@@ -79,7 +94,8 @@ class Lookups:
             if record is not None:
                 if not self._access.live.current.access.allows_all:
                     self._access.check(caller, mount, method, record.call.tool)
-                self._on_found(task)
+                if self._held_questions is not None and task in self._held_questions.held:
+                    self._held_questions.met(task)
                 request_context = current()
                 if request_context is not None and request_context.span is not None:
                     annotate_task(request_context.span, record)

@@ -1,6 +1,6 @@
 """The mounts of the gateway: the path that hosts use, and the server behind it."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -57,6 +57,10 @@ class Mounts:
         self.by_name: dict[str, Mount] = {}
         self.by_path: dict[str, Mount] = {}
         self.paths: set[str] = set()
+        named: set[str] = set()
+        self._named = named
+        self.is_server_named: Callable[[str], bool] = named.__contains__
+        """Whether hosts get the own serverInfo of the server of that name; False for a removed mount."""
         self.replace(mounts)
 
     def replace(self, mounts: Iterable[Mount]) -> None:
@@ -64,17 +68,14 @@ class Mounts:
         present = tuple(mounts)
         self.by_name.clear()
         self.by_name.update((mount.name, mount) for mount in present)
+        self._named.clear()
+        self._named.update(mount.name for mount in present if mount.info is None)
         self.by_path.update((mount.path, mount) for mount in present)
         self.paths.clear()
         self.paths.update(mount.path for mount in present)
         gone = [path for path in self.by_path if path not in self.paths]
         for path in gone[:-MOST_REMEMBERED]:
             del self.by_path[path]
-
-    def is_server_named(self, name: str) -> bool:
-        """Whether hosts get the server's own serverInfo; False for a removed mount."""
-        mount = self.by_name.get(name)
-        return mount is not None and mount.info is None
 
     def utilization(self, name: str) -> float:
         """The utilization of a mount's bulkhead; 0 for a removed mount."""

@@ -7,7 +7,7 @@ reveals nothing; with the key one can check whether it belongs to a given identi
 import hmac
 import json
 from base64 import urlsafe_b64encode
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
@@ -49,8 +49,13 @@ class AuthContext:
     previous_key: str | None = None
     identity: Identity | None = None
     token: str | None = field(default=None, repr=False)
-    _owners: dict[str, tuple[OwnerKey, ...]] = field(default_factory=dict, init=False, repr=False, compare=False)
-    """By mount: what `owners` returned, as each request about a task asks for it."""
+    owners: Callable[[str], tuple[OwnerKey, ...]] = field(init=False, repr=False, compare=False)
+    """Return for a mount every owner key under which tasks of this caller are found, the current one
+    first. It is a dictionary's, as each request about a task asks for it."""
+
+    def __post_init__(self) -> None:
+        keys = (self.key,) if self.previous_key is None else (self.key, self.previous_key)
+        object.__setattr__(self, "owners", _Owners(keys).__getitem__)
 
     @property
     def expires_at(self) -> datetime | None:
@@ -61,12 +66,18 @@ class AuthContext:
         """The owner key at one mount: ids of one mount are unknown at another (I-ISO-6)."""
         return OwnerKey(self.key, mount)
 
-    def owners(self, mount: str) -> tuple[OwnerKey, ...]:
-        """Every owner key under which tasks of this caller are found, the current one first."""
-        found = self._owners.get(mount)
-        if found is None:
-            keys = (self.key,) if self.previous_key is None else (self.key, self.previous_key)
-            found = self._owners[mount] = tuple(OwnerKey(key, mount) for key in keys)
+
+class _Owners(dict[str, tuple[OwnerKey, ...]]):
+    """The owner keys of the caller with these keys by mount, made when a mount is asked for first."""
+
+    __slots__ = ("_keys",)
+
+    def __init__(self, keys: tuple[str, ...]) -> None:
+        super().__init__()
+        self._keys = keys
+
+    def __missing__(self, mount: str) -> tuple[OwnerKey, ...]:
+        found = self[mount] = tuple(OwnerKey(key, mount) for key in self._keys)
         return found
 
 

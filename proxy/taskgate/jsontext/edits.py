@@ -3,9 +3,7 @@
 Every byte outside of the edits stays as it is. Positions count in the text before any edit.
 """
 
-import re
 from collections.abc import Container
-from functools import cache
 from typing import Any
 
 import orjson
@@ -68,25 +66,6 @@ def insertion(object_text: RawJson, key: str, value: RawJson) -> tuple[int, int,
     at = object_text.index("{") + 1
     comma = "" if object_text[skip_space(object_text, at)] == "}" else ","
     return at, at, f"{dump(key)}:{value}{comma}"
-
-
-def may_have_key(text: RawJson, *keys: str) -> bool:
-    """Whether any object in a text may have one of those keys, in any escaped spelling.
-
-    False is certain, true is a guess. It is as fast as a string search. The keys consist of letters
-    and underscores.
-    """
-    return any(f'"{key}"' in text or ("\\u" in text and _spellings(key).search(text) is not None) for key in keys)
-
-
-@cache
-def _spellings(key: str) -> re.Pattern[str]:
-    """A pattern for a key with each letter as itself or as its `\\u` escape, in either case."""
-    pattern = ""
-    for letter in key:
-        number = "".join(f"[{digit}{digit.upper()}]" for digit in f"{ord(letter):04x}")
-        pattern += rf"(?:{letter}|\\u{number})"
-    return re.compile(f'"{pattern}"')
 
 
 def dump(value: Any) -> RawJson:

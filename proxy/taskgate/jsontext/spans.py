@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from functools import cache
 from itertools import islice
 from json.scanner import make_scanner
 from typing import Any, Final, NamedTuple, NoReturn
@@ -257,6 +258,30 @@ def span_with_comma(found: Members, member: Member) -> tuple[int, int]:
 def count_members(found: Members) -> int:
     """The number of walked members of an object, at every depth: the work that reading it took."""
     return len(found) + sum([count_members(each.members) for each in found.values() if each.members])
+
+
+def may_have_key(text: RawJson, *keys: str) -> bool:
+    """Whether any object in a text may have one of those keys, in any escaped spelling.
+
+    False is certain, true is a guess. It is as fast as a string search. The keys consist of letters
+    and underscores.
+    """
+    has_escapes = "\\u" in text
+    # A generator would be a frame for each key.
+    for key in keys:  # noqa: SIM110
+        if f'"{key}"' in text or (has_escapes and _spellings(key).search(text) is not None):
+            return True
+    return False
+
+
+@cache
+def _spellings(key: str) -> re.Pattern[str]:
+    """A pattern for a key with each letter as itself or as its `\\u` escape, in either case."""
+    pattern = ""
+    for letter in key:
+        number = "".join(f"[{digit}{digit.upper()}]" for digit in f"{ord(letter):04x}")
+        pattern += rf"(?:{letter}|\\u{number})"
+    return re.compile(f'"{pattern}"')
 
 
 def skip_space(text: str, at: int) -> int:

@@ -50,7 +50,7 @@ class StatusNotifier:
     """The watcher of tasks whose owners have open GET streams.
 
     For each such owner, `_watchers` has the asyncio task that watches, and `_listening` the session
-    of each open stream. `_held` are tasks whose questions are held back for a moment
+    of each open stream. `held` are tasks whose questions are held back for a moment
     (ACQUAINTANCE), with the timers that send them.
     """
 
@@ -72,7 +72,7 @@ class StatusNotifier:
         self._clock = clock
         self._watchers: dict[OwnerKey, asyncio.Task[None]] = {}
         self._listening: dict[OwnerKey, list[HostSession]] = {}
-        self._held: dict[TaskId, tuple[TaskRecord, asyncio.TimerHandle]] = {}
+        self.held: dict[TaskId, tuple[TaskRecord, asyncio.TimerHandle]] = {}
         self._background = Background()
 
     def attend(self, owner: OwnerKey, host_session: HostSession) -> None:
@@ -134,14 +134,15 @@ class StatusNotifier:
         return True
 
     def met(self, task: TaskId) -> None:
-        """Handle that the host asks about a task: it knows the task, so send what was held back."""
-        if task in self._held:
-            self._release(task)
+        """Handle that the host asks about a task of `held`: it knows the task, so send what was held
+        back.
+        """
+        self._release(task)
 
     async def close(self) -> None:
         """Stop watching; questions that were held back are not sent."""
         watchers = tuple(self._watchers.values())
-        for _, timer in self._held.values():
+        for _, timer in self.held.values():
             timer.cancel()
         for watcher in watchers:
             watcher.cancel()
@@ -198,7 +199,7 @@ class StatusNotifier:
 
     async def _ask(self, record: TaskRecord) -> None:
         """Send the unclaimed questions on a GET stream of the session that created the task."""
-        if record.status is not TaskStatus.INPUT_REQUIRED or record.id in self._held:
+        if record.status is not TaskStatus.INPUT_REQUIRED or record.id in self.held:
             return
         target = self._streams.question_stream(origin_of(record))
         if target is None:
@@ -213,11 +214,11 @@ class StatusNotifier:
 
     def _hold(self, record: TaskRecord, seconds: float) -> None:
         timer = asyncio.get_running_loop().call_later(seconds, self._release, record.id)
-        self._held[record.id] = record, timer
+        self.held[record.id] = record, timer
 
     def _release(self, task: TaskId) -> None:
         """Send the questions that were held back, whatever the task's age."""
-        record, timer = self._held.pop(task)
+        record, timer = self.held.pop(task)
         timer.cancel()
         self._background.run(partial(self._ask_now, record))
 
@@ -231,5 +232,5 @@ class StatusNotifier:
             if record is not None:
                 await self._offers.offer(record, target[0], target[1].peer)
         except StoreUnavailable:
-            if held.id not in self._held:
+            if held.id not in self.held:
                 self._hold(held, RETRY)

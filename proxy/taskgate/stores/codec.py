@@ -204,6 +204,20 @@ def unpack_text(body: bytes) -> RawJson:
         raise _unreadable() from error
 
 
+def unpack_bodies(head: TaskRecord, params: bytes | None, kind: str | None, outcome: bytes | None) -> TaskRecord:
+    """The record of a head with its bodies; `outcome` exists if `kind` does."""
+    return with_bodies(
+        head,
+        None if params is None else unpack_text(params),
+        None if kind is None or outcome is None else unpack_outcome(kind, outcome),
+    )
+
+
+def pack_name(id: str) -> str | None:
+    """An id as the value of a look-up; None, which equals nothing, for one that no store can hold."""
+    return id if id.isprintable() else None
+
+
 def pack_names(names: frozenset[str]) -> bytes:
     """Encode a set of ids as a JSON array."""
     return _dump(list(names))

@@ -267,7 +267,7 @@ async def build_runtime(
         ),
         polls=poll_limiter,
         clock=clock,
-        on_found=status_notifier.met,
+        held_questions=status_notifier,
     )
     tasks = TaskService(
         store=store,

@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from helpers.json_texts import Written, messages, objects, texts, written
-from taskgate.jsontext.edits import dump, insertion, may_have_key, removals, splice, splice_range
+from taskgate.jsontext.edits import dump, insertion, removals, splice, splice_range
 from taskgate.jsontext.spans import Members, members, read_object
 
 SHAPE = {"params": {"_meta": {}, "task": {}}, "result": {"_meta": {}}, "error": {}}
@@ -175,25 +175,6 @@ def test_a_member_can_take_the_place_of_another_where_a_third_stays() -> None:
     text = '{"task":{}, "name":"x"}'
     edits = [*removals(members(text), {"task"}), insertion(text, "_meta", "{}")]
     assert splice(text, edits) == '{"_meta":{},"name":"x"}'
-
-
-# --- may_have_key -------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("text", "may"),
-    [
-        ('{"_meta":1}', True),
-        (r'{"a":{"_m\u0065ta":1}}', True),
-        (r'{"\u005F\u006deta":1}', True),
-        (r'{"\u005Fmeto":1}', False),
-        (r'{"meta":"\u00e9","a_meta":1,"_meta ":"_meta"}', True),
-        (r'{"meta":"\u00e9","a_meta":1,"_meta ":1}', False),
-        ("{}", False),
-    ],
-)
-def test_a_key_that_stands_nowhere_is_told_from_one_that_may_stand_somewhere(text: str, may: bool) -> None:
-    assert may_have_key(text, "_meta") is may
 
 
 # --- dump ----------------------------------------------------------------------------------------------------------

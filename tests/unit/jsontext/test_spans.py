@@ -18,6 +18,7 @@ from taskgate.jsontext.spans import (
     Members,
     decode,
     elements,
+    may_have_key,
     members,
     read_object,
     read_pairs,
@@ -373,3 +374,22 @@ def test_a_member_goes_with_one_comma(text: str, rest: str) -> None:
     found = members(text)
     start, end = span_with_comma(found, found["x"])
     assert text[:start] + text[end:] == rest
+
+
+# --- may_have_key -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "may"),
+    [
+        ('{"_meta":1}', True),
+        (r'{"a":{"_m\u0065ta":1}}', True),
+        (r'{"\u005F\u006deta":1}', True),
+        (r'{"\u005Fmeto":1}', False),
+        (r'{"meta":"\u00e9","a_meta":1,"_meta ":"_meta"}', True),
+        (r'{"meta":"\u00e9","a_meta":1,"_meta ":1}', False),
+        ("{}", False),
+    ],
+)
+def test_a_key_that_stands_nowhere_is_told_from_one_that_may_stand_somewhere(text: str, may: bool) -> None:
+    assert may_have_key(text, "_meta") is may

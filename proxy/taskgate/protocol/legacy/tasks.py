@@ -11,9 +11,9 @@ from typing import Any
 
 from taskgate.domain.listing import ListedTask, TaskState
 from taskgate.domain.record import RequestId, TaskId, TaskRecord, TaskStatus
-from taskgate.jsontext.edits import Edits, dump, insertion, may_have_key, splice
+from taskgate.jsontext.edits import Edits, dump, insertion, splice
 from taskgate.jsontext.large import LargeJson, MessageText, wrap
-from taskgate.jsontext.spans import Member, Members, RawJson, members, skip_space
+from taskgate.jsontext.spans import Member, Members, RawJson, may_have_key, members, skip_space
 from taskgate.protocol.jsonrpc import result_text, timestamp
 from taskgate.protocol.legacy.results import TextAt, may_be_modern, outcome_edit
 from taskgate.protocol.meta import edits_for

@@ -15,9 +15,9 @@ from typing import Any, Final
 from taskgate.domain.record import RequestId
 from taskgate.domain.versions import Era
 from taskgate.errors import MalformedMessage
-from taskgate.jsontext.edits import dump, may_have_key, removals, splice
+from taskgate.jsontext.edits import dump, removals, splice
 from taskgate.jsontext.large import LargeJson, MessageText
-from taskgate.jsontext.spans import Members, RawJson, elements, members
+from taskgate.jsontext.spans import Members, RawJson, elements, may_have_key, members
 from taskgate.protocol.extensions import Extension
 from taskgate.protocol.faults import as_internal, no_result, with_code
 from taskgate.protocol.jsonrpc import error_text, with_id

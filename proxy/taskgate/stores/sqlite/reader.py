@@ -19,11 +19,11 @@ from taskgate.domain.listing import STATES, OrderBy, Page, Position, TaskFilter,
 from taskgate.domain.record import OwnerKey, TaskId, TaskRecord, TaskStatus
 from taskgate.errors import StoreUnavailable
 from taskgate.stores.base import StoreCensus
-from taskgate.stores.codec import pack_time, unpack_head, unpack_time
+from taskgate.stores.codec import pack_name, pack_time, unpack_bodies, unpack_head, unpack_time
 from taskgate.stores.sqlite import statements as sql
 from taskgate.stores.sqlite import writes
 from taskgate.stores.sqlite.file import unavailable
-from taskgate.stores.sqlite.statements import name, names, owner_digest
+from taskgate.stores.sqlite.statements import names, owner_digest
 
 _FEW_STEPS: Final = 20_000
 """Instructions of SQLite's virtual machine that a read may take on the loop: about a millisecond."""
@@ -118,12 +118,12 @@ def load_large(connection: sqlite3.Connection, values: sql.Values) -> TaskRecord
                 outcome = blob.read()
     finally:
         connection.execute("COMMIT")
-    return writes.unpack_bodies(unpack_head(head, writes.unpack_lease(holder, until)), params, kind, outcome)
+    return unpack_bodies(unpack_head(head, writes.unpack_lease(holder, until)), params, kind, outcome)
 
 
 def find_owner(connection: sqlite3.Connection, id: TaskId) -> OwnerKey | None:
     """The owner of a record, from its head: the columns have only digests."""
-    row = connection.execute(sql.FIND_HEAD, (sql.name(id),)).fetchone()
+    row = connection.execute(sql.FIND_HEAD, (pack_name(id),)).fetchone()
     return None if row is None else unpack_head(row[0], None).owner
 
 
@@ -225,7 +225,7 @@ def _bounds(where: TaskFilter, order: TaskOrder, after: Position | None) -> tupl
     elif after is not None and not order.descending and (least is None or after.time > least):
         terms, least = [f"({column}, id) > (:time, :id)"], None
     if terms and after is not None:
-        values = {"time": pack_time(after.time), "id": name(after.id)}
+        values = {"time": pack_time(after.time), "id": pack_name(after.id)}
     for term, key, bound in (
         (f"{column} > :least", "least", least),
         (f"{column} < :most", "most", most),

@@ -147,11 +147,6 @@ def repeat_digest(owner: OwnerKey, key: str) -> bytes:
     return _digest(owner_digest(owner) + _bytes(key))
 
 
-def name(id: str) -> str | None:
-    """An id as the value of a lookup."""
-    return id if id.isprintable() else None
-
-
 def names(ids: Iterable[str]) -> bytes:
     """Ids as one value of a lookup for any of them."""
     return pack_names(frozenset(id for id in ids if id.isprintable()))

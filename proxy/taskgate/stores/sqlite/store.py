@@ -24,7 +24,17 @@ from taskgate.errors import StoreFault, StoreUnavailable
 from taskgate.stores.base import ChangeBatch, SessionRecord, Store, StoreCensus, Watch
 from taskgate.stores.capacity import record_size
 from taskgate.stores.change_feed import GONE, ChangeFeed
-from taskgate.stores.codec import LARGE, as_head, pack_peer, pack_time, unpack_head, unpack_peer, unpack_time
+from taskgate.stores.codec import (
+    LARGE,
+    as_head,
+    pack_name,
+    pack_peer,
+    pack_time,
+    unpack_bodies,
+    unpack_head,
+    unpack_peer,
+    unpack_time,
+)
 from taskgate.stores.sqlite import statements as sql
 from taskgate.stores.sqlite import writes
 from taskgate.stores.sqlite.file import OpenFile
@@ -151,7 +161,7 @@ class SqliteStore:
         # A foreign record must take as long as a missing one: timing must not reveal it.
         if not bodies and (cached := self._heads.get(id)) is not None and cached.owner == owner:
             return cached if cached.expires_at > now else None
-        values = (sql.name(id), sql.owner_digest(owner), pack_time(now))
+        values = (pack_name(id), sql.owner_digest(owner), pack_time(now))
         # On the event loop, either.
         if not bodies:
             row = self._reader.row(sql.LOAD_HEAD, values)
@@ -169,7 +179,7 @@ class SqliteStore:
         found = self._heads.get(id)
         if found is None or found.revision != revision:
             found = unpack_head(head, writes.unpack_lease(holder, until))
-        return writes.unpack_bodies(found, params, kind, outcome)
+        return unpack_bodies(found, params, kind, outcome)
 
     async def owner_of(self, id: TaskId) -> OwnerKey | None:
         return await self._reader.look(partial(find_owner, id=id))
@@ -227,7 +237,7 @@ class SqliteStore:
         await self._writer.submit(writes.count_changed(sql.PUT_SESSION, values), is_brief=True)
 
     async def find(self, owner: OwnerKey, id: str, *, now: datetime) -> SessionRecord | None:
-        row = self._reader.row(sql.FIND_SESSION, (sql.name(id), sql.owner_digest(owner), pack_time(now)))
+        row = self._reader.row(sql.FIND_SESSION, (pack_name(id), sql.owner_digest(owner), pack_time(now)))
         if row is None:
             return None
         peer, expires = row
@@ -237,7 +247,7 @@ class SqliteStore:
         await self._writer.submit(writes.count_changed(sql.TOUCH_SESSIONS, (pack_time(until), sql.names(ids))))
 
     async def drop(self, owner: OwnerKey, id: str) -> bool:
-        values = (sql.name(id), sql.owner_digest(owner))
+        values = (pack_name(id), sql.owner_digest(owner))
         return await self._writer.submit(writes.count_changed(sql.DROP_SESSION, values), is_brief=True) > 0
 
     async def purge_sessions(self, *, now: datetime) -> int:
@@ -323,7 +333,7 @@ class SqliteStore:
         # process the commit.
         if (cached := self._heads.get(id)) is not None:
             return cached.revision
-        row = self._reader.row(sql.REVISION, (sql.name(id),))
+        row = self._reader.row(sql.REVISION, (pack_name(id),))
         return GONE if row is None else int(row[0])
 
 

@@ -24,7 +24,6 @@ from taskgate.stores.codec import (
     pack_times,
     unpack_head,
     unpack_listed,
-    unpack_outcome,
     unpack_text,
     unpack_time,
     with_bodies,
@@ -229,15 +228,6 @@ def read_head(head: bytes, holder: str | None, until: int) -> TaskRecord | None:
         return unpack_head(head, unpack_lease(holder, until))
     except StoreUnavailable:
         return None
-
-
-def unpack_bodies(head: TaskRecord, params: bytes | None, kind: str | None, outcome: bytes | None) -> TaskRecord:
-    """Decode the bodies of a record; `outcome` exists if `kind` does."""
-    return with_bodies(
-        head,
-        None if params is None else unpack_text(params),
-        None if kind is None or outcome is None else unpack_outcome(kind, outcome),
-    )
 
 
 def _removed(
