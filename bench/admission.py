@@ -28,7 +28,7 @@ from taskgate.domain.record import OwnerKey, TaskRecord, TaskStatus, ToolCall
 from taskgate.domain.versions import Peer, Revision
 from taskgate.protocol.host_requests import CallTool
 from taskgate.stores.rates import MemoryRateStore
-from taskgate.streams.exchange import Exchange
+from taskgate.streams.exchange import Admission, Exchange, HttpMethod
 from taskgate.telemetry.metrics.prometheus import PrometheusRecorder
 from taskgate.telemetry.metrics.settings import MetricsConfig
 from taskgate.telemetry.ring import EventRing
@@ -52,6 +52,7 @@ class Caller(NamedTuple):
 
 class _Exchange(NamedTuple):
     address: str
+    head: Admission
 
 
 class _Hurrying(SystemClock):
@@ -106,6 +107,7 @@ def callers(count: int) -> list[Caller]:
             expires_at=now + timedelta(hours=1),
             claims={"sub": f"user {number}", "jti": str(number)},
         )
+        context = AuthContext(key=f"context {number}", identity=identity)
         address = f"10.{number >> 16 & 255}.{number >> 8 & 255}.{number & 255}"
         task = TaskRecord(
             id=f"{number:032}",
@@ -123,8 +125,11 @@ def callers(count: int) -> list[Caller]:
             ttl=timedelta(hours=1),
             poll_interval=timedelta(seconds=2),
         )
-        context = AuthContext(key=f"context {number}", identity=identity)
-        found.append(Caller(context, cast("Exchange", _Exchange(address)), task))
+        found.append(
+            Caller(
+                context, cast("Exchange", _Exchange(address, Admission(HttpMethod.POST, "/mcp", caller=context))), task
+            )
+        )
     return found
 
 
@@ -157,9 +162,10 @@ class Checks:
     async def rates(self, caller: Caller) -> None:
         """Before it is known who asks, and after."""
         limiter, exchange = self.rate_limiter, caller.exchange
-        if not limiter.admits_connection(exchange, "reports", self.clock.elapsed()):
+        now = self.clock.elapsed()
+        if not limiter.admits_connection(exchange, "reports", now):
             await limiter.on_connection(exchange, "reports")
-        if not limiter.admits(caller.context, exchange, "reports", "tools/call", _TOOL):
+        if not limiter.admits(caller.context, exchange, "reports", "tools/call", _TOOL, now):
             await limiter.on_request(caller.context, exchange, "reports", "tools/call", _TOOL)
 
     def promotion(self, caller: Caller) -> None:

@@ -6,13 +6,14 @@ something in between.
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 import aiohttp
+import pytest
 
 from helpers.key_server import KeyServer
 from helpers.mcp_host import McpHost
@@ -188,6 +189,36 @@ async def test_callers_that_share_a_connection_are_told_apart(server: ScriptedSe
             for token in tokens * 2:
                 host.token = token
                 assert (await host.ask("ping")).status == (200 if token == tokens[0] else 404)
+
+
+@covers("T7", "T12", "T19")
+@pytest.mark.parametrize("connections", [1, 2])
+async def test_callers_that_alternate_have_each_its_own_session_task_and_rate(
+    server: ScriptedServer, issuer: TokenIssuer, connections: int
+) -> None:
+    """With heads that are equal but for the token, and with the session of the other."""
+    rates = [{"name": "calls", "scope": "context", "methods": ["tools/call"], "rate": "1/h", "burst": 4}]
+    server.script["report"] = Hold()
+    config = guarded({"reports": server.url}, issuer, limits={"rate": rates})
+    async with running(config) as gateway, AsyncExitStack() as stack:
+        tokens = [issuer.token(gateway.url(), subject=name) for name in ("ann", "bob")]
+        ann = await stack.enter_async_context(kept(gateway, tokens[0]))
+        if connections == 2:
+            bob = await stack.enter_async_context(kept(gateway, tokens[1]))
+        else:
+            bob = McpHost(ann.http, gateway.url(), tokens[1])
+            await bob.initialize()
+        pairs = [(ann, bob, await ann.start("report")), (bob, ann, await bob.start("report"))]
+        for _ in range(3):
+            for own, other, task in pairs:
+                assert await echoed(own) == "the first"
+                assert (await own.task(task["taskId"]))["status"] == "working"
+                assert (await other.ask("tasks/get", {"taskId": task["taskId"]})).error["message"] == "Task not found"
+                session, own.session = own.session, other.session
+                assert [(await own.ask("ping")).status for _ in range(2)] == [404, 404]
+                own.session = session
+        for own, _, _ in pairs * 2:
+            assert refused(await own.call("echo")) == (429, "rate")
 
 
 # --- what is judged for each request -------------------------------------------------------------------------------

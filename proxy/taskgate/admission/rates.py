@@ -33,10 +33,11 @@ from taskgate.domain.limits import Override
 from taskgate.domain.rates import Demand, RateEvent, RateLimit, RatePolicy, RateSubject, RateVerdict
 from taskgate.errors import RateLimited, StoreUnavailable
 from taskgate.protocol.vocabulary import NOTE_CANCELLED, NOTE_INITIALIZED
-from taskgate.stores.base import RateCheck, RateJudgement, RateStep, RateStepMode, RateStore
+from taskgate.stores.base import RateJudgement, RateStep, RateStepMode, RateStore
 from taskgate.stores.rates import SIZE, MemoryRateStore
 from taskgate.streams.exchange import Exchange
-from taskgate.telemetry.events import EventSink, RateFallbackUsed, RateLimitAllowed, RateLimitChecked
+from taskgate.streams.rate_checks import PreparedCheck, allowed
+from taskgate.telemetry.events import EventSink, RateFallbackUsed, RateLimitChecked
 
 LONGEST_WAIT: Final = timedelta(days=1)
 """The wait that a host is told if it has no end."""
@@ -48,8 +49,6 @@ _UNLIMITED: Final = frozenset({NOTE_INITIALIZED, NOTE_CANCELLED})
 call.
 """
 _ALLOWED: Final = RateJudgement(()).counted_as
-_allowed: Final = lru_cache(maxsize=1024)(RateLimitAllowed)
-"""Cached: every request has one of these events for each policy, and there are few."""
 _REMEMBERED: Final = 10_000
 _CHECKS: Final = 4096
 """Checks that are remembered of each kind. Then all are forgotten, as hosts choose what tells them apart."""
@@ -131,30 +130,6 @@ def _reference(identity: Identity) -> str | None:
     return blake2s(named, digest_size=16).hexdigest()
 
 
-class _PreparedCheck(RateCheck):
-    """A check with the events of a request that passes it, and with the caller that it was made for.
-
-    Callers before authentication have no `identity` and no `subject`.
-    """
-
-    __slots__ = ("events", "identity", "subject")
-
-    def __init__(
-        self, steps: Sequence[RateStep], identity: Identity | None = None, subject: QuotaSubject | None = None
-    ) -> None:
-        super().__init__(steps)
-        taken = [each.policy for way, demands in steps if way is RateStepMode.TAKE for each in demands]
-        self.events = _shared(tuple([_allowed(policy.name, policy.scope) for policy in taken]))
-        self.identity = identity
-        self.subject = subject
-
-
-@lru_cache(maxsize=1024)
-def _shared(events: tuple[RateLimitAllowed, ...]) -> tuple[RateLimitAllowed, ...]:
-    """The events as the one object that all checks have which have equal ones."""
-    return events
-
-
 class RateLimiter:
     """The checks of requests, in steps. The mode of a step says what it does with its budgets:
 
@@ -167,7 +142,8 @@ class RateLimiter:
 
     What is checked of a request is found out once for all requests alike, and remembered until the
     rules change. Before authentication these have the same address and mount, after it the same
-    caller, mount, method and tool.
+    caller, mount, method and tool. An admission remembers the last check of each: the next request
+    with its head comes from the same address and caller.
 
     - `_near`: the budgets in this process that are asked before authentication
     - `_own`: those that are asked after it; None if the store is shared, or hosts are told what is
@@ -194,9 +170,9 @@ class RateLimiter:
         self._near = self._memory if local_cache is None else local_cache.budgets
         self._own: MemoryRateStore | None = None
         self._rules: AdmissionRules | None = None
-        self._has_before_auth = self._has_addresses = False
-        self._connections: dict[tuple[str, str], _PreparedCheck] = {}
-        self._requests: dict[tuple[str, str, str, str | None, str], _PreparedCheck] = {}
+        self._has_addresses = False
+        self._connections: dict[tuple[str, str], PreparedCheck] = {}
+        self._requests: dict[tuple[str, str, str, str | None, str], PreparedCheck] = {}
         self._alerts = SecurityAlerts(event_sink, clock)
         self.passed_in_cache: dict[int, tuple[RateStep, ...]] = {}
         """With a cache: the steps that an exchange has passed there and not yet in the store, by the
@@ -208,19 +184,17 @@ class RateLimiter:
         False if it is not clear at once that it passes. Then nothing was consumed, and
         `on_connection` has to judge. `flush` must follow.
         """
-        if self._rules is not self._live.current:
-            self._follow_rules()
-        if not self._has_before_auth:
-            return True
         if self._near is None:
-            return False
-        check = self._connections.get((exchange.address, mount)) or self._connection_check(exchange, mount)
+            return not self._live.current.rates.has_before_auth
+        check = exchange.head.connection_check
+        if check is None or check.rules is not self._live.current or check.mount != mount:
+            check = self._connection_check(exchange, mount)
         if not self._near.permits(check, now):
             return False
         if self._local_cache is None:
             for event in check.events:
                 self._event_sink.emit(event)
-        elif check.budgets:
+        elif check.looked or check.taken:
             self.passed_in_cache[id(exchange)] = self._connection_steps(exchange, mount)
         return True
 
@@ -241,20 +215,27 @@ class RateLimiter:
             failures = rates.event_demands(RateEvent.AUTH_FAILURE, subject, {}, mount)
             await self._judge(self._store, _steps((RateStepMode.NOTE, failures)), exchange, mount)
 
-    def admits(self, caller: AuthContext, exchange: Exchange, mount: str, method: str, tool: str | None) -> bool:
-        """Check a message of an authenticated caller; `tool` is the one that it calls.
+    def admits(
+        self, caller: AuthContext, exchange: Exchange, mount: str, method: str, tool: str | None, now: float
+    ) -> bool:
+        """Check a message of an authenticated caller that came at this monotonic time; `tool` is the one that
+        it calls.
 
         False if it is not clear at once that it passes, or if its host is told what is left. Then
         nothing was consumed, and `on_request` has to judge.
         """
-        if self._rules is not self._live.current:
-            self._follow_rules()
-        if self._own is None:
-            return False
-        check = self._requests.get((caller.key, mount, method, tool, exchange.address if self._has_addresses else ""))
-        if check is None or check.identity is not caller.identity:
+        head = exchange.head
+        check = head.request_check
+        if (
+            check is None
+            or head.caller is not caller
+            or check.rules is not self._live.current
+            or check.method != method
+            or check.tool != tool
+            or check.mount != mount
+        ):
             check = self._request_check(caller, exchange, mount, method, tool)
-        if not self._own.permits(check, self._clock.elapsed()):
+        if self._own is None or not self._own.permits(check, now):
             return False
         for event in check.events:
             self._event_sink.emit(event)
@@ -307,22 +288,32 @@ class RateLimiter:
         """Forget what was remembered for other rules than the present ones."""
         self._rules = rules = self._live.current
         self._own = None if rules.exposes_quota else self._memory
-        self._has_before_auth, self._has_addresses = rules.rates.has_before_auth, rules.rates.has_addresses
+        self._has_addresses = rules.rates.has_addresses
         self._connections.clear()
         self._requests.clear()
 
     def _connection_steps(self, exchange: Exchange, mount: str) -> tuple[RateStep, ...]:
         """The steps of a request before authentication."""
-        rates, address = self._live.current.rates, address_block(exchange.address)
+        rates = self._live.current.rates
+        if not rates.has_before_auth:
+            return ()
+        address = address_block(exchange.address)
         failures = rates.event_demands(RateEvent.AUTH_FAILURE, RateSubject("", None, address), {}, mount)
         return _steps((RateStepMode.LOOK, failures), (RateStepMode.TAKE, rates.before_auth(address, mount)))
 
-    def _connection_check(self, exchange: Exchange, mount: str) -> _PreparedCheck:
+    def _connection_check(self, exchange: Exchange, mount: str) -> PreparedCheck:
         """The check of these steps, from now on remembered."""
-        check = _PreparedCheck(self._connection_steps(exchange, mount))
-        if len(self._connections) >= _CHECKS:
-            self._connections.clear()
-        self._connections[exchange.address, mount] = check
+        rules = self._live.current
+        if self._rules is not rules:
+            self._follow_rules()
+        key = exchange.address if rules.rates.has_before_auth else "", mount
+        check = self._connections.get(key)
+        if check is None:
+            check = PreparedCheck(self._connection_steps(exchange, mount), rules, mount)
+            if len(self._connections) >= _CHECKS:
+                self._connections.clear()
+            self._connections[key] = check
+        exchange.head.connection_check = check
         return check
 
     def _request_steps(
@@ -341,20 +332,23 @@ class RateLimiter:
 
     def _request_check(
         self, caller: AuthContext, exchange: Exchange, mount: str, method: str, tool: str | None
-    ) -> _PreparedCheck:
-        """The check of these steps, from now on remembered for this identity of the caller."""
+    ) -> PreparedCheck:
+        """The check of these steps, from now on remembered for callers with this key and subject."""
+        rules = self._live.current
+        if self._rules is not rules:
+            self._follow_rules()
         key = caller.key, mount, method, tool, exchange.address if self._has_addresses else ""
         check, subject = self._requests.get(key), self._subjects.of(caller)
-        if check is not None and check.subject is subject:
-            # Another token of the caller, with the same limits.
-            check.identity = caller.identity
-            return check
-        steps = self._request_steps(caller, subject, exchange, mount, method, tool)
-        check = _PreparedCheck(steps, caller.identity, subject)
-        if len(method) + len(tool or "") <= _MAX_NAMES:
+        if check is None or check.subject is not subject:
+            steps = self._request_steps(caller, subject, exchange, mount, method, tool)
+            check = PreparedCheck(steps, rules, mount, method, tool, subject)
+            if len(method) + len(tool or "") > _MAX_NAMES:
+                return check
             if len(self._requests) >= _CHECKS:
                 self._requests.clear()
             self._requests[key] = check
+        if exchange.head.caller is caller:
+            exchange.head.request_check = check
         return check
 
     async def _judge(
@@ -399,7 +393,7 @@ class RateLimiter:
                     elif way is not RateStepMode.TAKE:
                         continue
                     elif judged.counted_as == _ALLOWED:
-                        emit(_allowed(policy.name, policy.scope))
+                        emit(allowed(policy))
                     else:
                         emit(RateLimitChecked(policy.name, policy.scope, judged.counted_as))
             is_refused = number == judged.refused

@@ -144,6 +144,8 @@ class Overrides(tuple[Override, ...]):
 
         Callers of one tenant with equal keys have the same override.
         """
+        if not self._values:
+            return ()
         return tuple([_matching_values(claims.get(name), values) for name, values in self._values])
 
 

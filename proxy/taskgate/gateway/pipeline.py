@@ -155,7 +155,7 @@ class Gateway:
                 # connection remembers it with the head; then the token only must still be a good one.
                 caller = head.caller
                 if caller is None or (head.token is not None and not head.token.recall()):
-                    caller = head.caller = await self._identify(exchange, mount)
+                    caller = await self._identify(exchange, mount)
                 context.caller = caller
                 body = await exchange.body(self._in_flight, caller.key)
                 # The time in which a host sends its body does not count as the gateway's.
@@ -231,7 +231,7 @@ class Gateway:
             try:
                 # 8. The caller's rate limit. Answers to questions that the host was asked are exempt.
                 if not isinstance(message, Response) and not self._gate.admits(
-                    caller, exchange, mount.name, message.method, wanted.tool
+                    caller, exchange, mount.name, message.method, wanted.tool, begun
                 ):
                     quota = await self._gate.on_request(caller, exchange, mount.name, message.method, wanted.tool)
                 # 9. The operator's access rules. For a request about a task, they apply to the
@@ -274,14 +274,19 @@ class Gateway:
                 context.span.end(context.error)
 
     async def _identify(self, exchange: Exchange, mount: Mount) -> AuthContext:
-        """Return the caller. Raises Unauthenticated, or RateLimited after too many invalid tokens."""
+        """Return the caller, which the head has from now on.
+
+        Raises Unauthenticated, or RateLimited after too many invalid tokens.
+        """
         try:
-            return await self._callers.identify(exchange, mount)
+            caller = await self._callers.identify(exchange, mount)
         except Unauthenticated as refused:
             # A request without a token is how hosts discover the authorization server (A-AUTH-1).
             if refused.token_sent:
                 await self._gate.on_auth_failure(exchange, mount.name)
             raise
+        exchange.head.recognize(caller)
+        return caller
 
     def _check_load(self, request: Request) -> None:
         """Refuse what starts something while the gateway drains, or costs memory while that is short.

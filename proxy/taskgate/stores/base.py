@@ -244,29 +244,47 @@ class RateStep(NamedTuple):
     demands: Sequence[Demand]
 
 
+class RateBudget:
+    """The budget `key` in memory. It owes something until `tat`; while no store has it, that is infinite."""
+
+    __slots__ = ("key", "tat")
+
+    def __init__(self, key: str, tat: float = inf) -> None:
+        self.key = key
+        self.tat = tat
+
+
 class RateCheck:
     """The budgets of one kind of request, prepared once for all requests of that kind.
 
-    Each budget is in it once: its key, and two numbers of seconds. They are the most that may be
-    owed while there is room, and what is charged.
+    Each budget is in it once. `most` is how many seconds may be owed while there is room; less than
+    none for a demand that never has room. `charge` is how many seconds are charged.
 
-    - `budgets`: the budgets; first those that are only looked at, whose keys are `looked`
-    - `taken`: those that are charged
+    - `looked`: the key and `most` of budgets that are only looked at
+    - `taken`: those that are charged, each with its `most` and `charge`. A store puts its own budget
+      in the place of one that it does not have.
     """
 
-    __slots__ = ("budgets", "looked", "taken")
+    __slots__ = ("looked", "taken")
 
     def __init__(self, steps: Sequence[RateStep]) -> None:
         # The steps themselves are not kept: many checks are remembered, and these are nothing but texts and numbers.
-        looked = [_prepared(each) for way, demands in steps if way is RateStepMode.LOOK for each in demands]
-        self.taken = tuple([_prepared(each) for way, demands in steps if way is RateStepMode.TAKE for each in demands])
-        self.looked = tuple([key for key, _, _ in looked])
-        self.budgets = (*looked, *self.taken)
+        self.looked = tuple(
+            [(each.key, _most(each)) for way, demands in steps if way is RateStepMode.LOOK for each in demands]
+        )
+        self.taken = tuple(
+            [
+                (RateBudget(each.key), _most(each), each.cost * each.limit.every)
+                for way, demands in steps
+                if way is RateStepMode.TAKE
+                for each in demands
+            ]
+        )
 
 
-def _prepared(demand: Demand) -> tuple[str, float, float]:
-    key, limit, cost, _ = demand
-    return key, (limit.burst - cost) * limit.every if cost <= limit.burst else -inf, cost * limit.every
+def _most(demand: Demand) -> float:
+    _, limit, cost, _ = demand
+    return (limit.burst - cost) * limit.every if cost <= limit.burst else -inf
 
 
 class RateJudgement(NamedTuple):

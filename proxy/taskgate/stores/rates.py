@@ -8,13 +8,14 @@ whose tat has passed is full.
 
 from collections import OrderedDict
 from collections.abc import Sequence
+from math import inf
 from typing import Final
 
 from taskgate.domain.rates import Demand, RateVerdict, gcra
-from taskgate.stores.base import RateCheck, RateJudgement, RateStep, RateStepMode, RateStore
+from taskgate.stores.base import RateBudget, RateCheck, RateJudgement, RateStep, RateStepMode, RateStore
 
 SIZE: Final = 200_000
-"""Stored budgets: at most some 30 MB."""
+"""Stored budgets: at most some 40 MB."""
 _TRIES: Final = 8
 """Budgets that are checked for a full one, which a new budget may replace."""
 
@@ -33,10 +34,11 @@ class MemoryRateStore:
         self._size = size
         self._is_lenient = is_lenient
         # The least recently used first. A plain dict would have to search for its first entry.
-        self._tats: OrderedDict[str, float] = OrderedDict()
+        self._budgets: OrderedDict[str, RateBudget] = OrderedDict()
+        self._use = self._budgets.move_to_end
 
     def __len__(self) -> int:
-        return len(self._tats)
+        return len(self._budgets)
 
     def permits(self, check: RateCheck, now: float) -> bool:
         """Take for a check, and return True, if that needs no judgement: each of its budgets has room.
@@ -44,23 +46,39 @@ class MemoryRateStore:
         Otherwise nothing is taken, and `judge` has to decide. So a budget that may be a little short
         counts as short, and a new one of a full store too.
         """
-        tats = self._tats
-        for key, most, _ in check.budgets:
-            tat = tats.get(key)
-            if tat is None:
-                if most < 0.0 or len(tats) >= self._size:
+        for key, most in check.looked:
+            budget = self._budgets.get(key)
+            if budget is None:
+                if most < 0.0 or len(self._budgets) >= self._size:
                     return False
-            elif tat - now > most:
+            elif budget.tat - now > most:
                 return False
-        for key in check.looked:
-            if key in tats:
-                tats.move_to_end(key)
-        for key, _, charge in check.taken:
-            tat = tats.get(key)
-            tats[key] = (now if tat is None or tat < now else tat) + charge
-            tats.move_to_end(key)
-        if self._is_lenient:
-            self._evict()
+            else:
+                self._use(key)
+        for budget, most, _ in check.taken:
+            if budget.tat - now > most:
+                if budget.tat < inf or not self._has_room(check, now):
+                    return False
+                break
+        for budget, _, charge in check.taken:
+            tat = budget.tat
+            budget.tat = (now if tat < now else tat) + charge
+            self._use(budget.key)
+        return True
+
+    def _has_room(self, check: RateCheck, now: float) -> bool:
+        """Whether all budgets of a check have room to take from, now that this store has them all."""
+        present, new = self._budgets, 0
+        for budget, most, _ in check.taken:
+            stored = present.get(budget.key)
+            if (0.0 if stored is None else stored.tat - now) > most:
+                return False
+            new += stored is None
+        if len(present) + new > self._size:
+            return False
+        check.taken = tuple(
+            [(present.get(each.key) or self._add(each.key, now), most, charge) for each, most, charge in check.taken]
+        )
         return True
 
     async def judge(self, steps: Sequence[RateStep], *, now: float) -> RateJudgement:
@@ -84,21 +102,20 @@ class MemoryRateStore:
         verdicts, taken = [], []
         for demand in demands:
             key, limit, cost, policy = demand
-            stored = self._tats.get(key)
-            if stored is None and len(self._tats) >= self._size:
+            budget = self._budgets.get(key)
+            if budget is None and len(self._budgets) >= self._size:
                 key = self._key_of_new(demand, now)
-                stored = self._tats.get(key)
-            verdict, tat = gcra(stored, now, limit, cost)
+                budget = self._budgets.get(key)
+            verdict, tat = gcra(None if budget is None else budget.tat, now, limit, cost)
             verdicts.append(verdict)
             if verdict.allowed:
                 taken.append((key, tat))
             elif not policy.shadow:
                 return self._refused(demands, now)
-            elif stored is not None:
-                self._tats[key] = min(tat, stored)
+            elif budget is not None:
+                budget.tat = min(tat, budget.tat)
         for key, tat in taken:
-            self._tats[key] = tat
-            self._tats.move_to_end(key)
+            self._set(key, tat)
         if self._is_lenient:
             self._evict()
         return tuple(verdicts)
@@ -113,13 +130,11 @@ class MemoryRateStore:
         With `given_back` the last charge here was not made there, and is undone. `owed_until` is
         the time until which the other store counts a debt, at least.
         """
-        stored = self._tats.get(demand.key)
-        if stored is None:
-            stored = owed_until
-        elif given_back:
-            stored -= demand.cost * demand.limit.every
-        self._tats[demand.key] = max(stored, owed_until)
-        self._tats.move_to_end(demand.key)
+        budget = self._budgets.get(demand.key)
+        tat = owed_until if budget is None else budget.tat
+        if given_back and budget is not None:
+            tat -= demand.cost * demand.limit.every
+        self._set(demand.key, max(tat, owed_until))
         if self._is_lenient:
             self._evict()
 
@@ -130,22 +145,39 @@ class MemoryRateStore:
         return tuple(there if one.allowed else one for one, there in zip(verdicts, untouched, strict=True))
 
     def _look(self, demand: Demand, now: float) -> RateVerdict:
-        key, tats = demand.key, self._tats
-        stored = tats.get(key)
-        if stored is None and len(tats) >= self._size and not self._is_lenient:
+        key = demand.key
+        budget = self._budgets.get(key)
+        if budget is None and len(self._budgets) >= self._size and not self._is_lenient:
             key = self._key_of_new(demand, now)
-            stored = tats.get(key)
-        verdict, tat = gcra(stored, now, demand.limit, demand.cost)
-        if stored is not None:
-            tats.move_to_end(key)
+            budget = self._budgets.get(key)
+        verdict, tat = gcra(None if budget is None else budget.tat, now, demand.limit, demand.cost)
+        if budget is not None:
+            self._use(key)
             if not verdict.allowed:
                 # A debt to a slower limit is reduced once, not again at every look.
-                tats[key] = min(tat, stored)
+                budget.tat = min(tat, budget.tat)
         return verdict
 
+    def _set(self, key: str, tat: float) -> None:
+        """Have a budget, as the last used one."""
+        budget = self._budgets.get(key)
+        if budget is None:
+            self._add(key, tat)
+        else:
+            budget.tat = tat
+            self._use(key)
+
+    def _add(self, key: str, tat: float) -> RateBudget:
+        budget = self._budgets[key] = RateBudget(key, tat)
+        return budget
+
+    def _drop(self, key: str) -> None:
+        # Checks may still have it.
+        self._budgets.pop(key).tat = inf
+
     def _evict(self) -> None:
-        while len(self._tats) > self._size:
-            self._tats.popitem(last=False)
+        while len(self._budgets) > self._size:
+            self._drop(next(iter(self._budgets)))
 
     def _key_of_new(self, demand: Demand, now: float) -> str:
         """The key that a new budget of a full store counts under: its own if room can be made, else
@@ -153,15 +185,14 @@ class MemoryRateStore:
 
         There is one shared budget for each policy, beyond `size`.
         """
-        tats = self._tats
         if self._is_lenient:
             return demand.key
         for _ in range(_TRIES):
-            key = next(iter(tats))
-            if tats[key] <= now:
-                del tats[key]
+            key = next(iter(self._budgets))
+            if self._budgets[key].tat <= now:
+                self._drop(key)
                 return demand.key
-            tats.move_to_end(key)
+            self._use(key)
         # A caller's key is longer than the policy name, so it never equals this.
         return f"{demand.policy.name}\n\n"
 

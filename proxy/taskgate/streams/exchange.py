@@ -16,6 +16,7 @@ from taskgate.auth.jwt import VerifiedToken
 from taskgate.jsontext.large import MessageText
 from taskgate.streams.bytes_in_flight import BytesInFlight
 from taskgate.streams.event_stream import EventStream
+from taskgate.streams.rate_checks import PreparedCheck
 from taskgate.streams.resumable import StreamOpener
 
 UNKNOWN: Final = "unknown"
@@ -38,7 +39,8 @@ class Admission:
     nothing that one message may change. `authorization` has every field of that name, and `query` is
     the query string; only authentication reads them. `last_event_id` is the host's Last-Event-ID,
     which may be any text. The listener counts generations: in another one the head is checked again.
-    The gateway sets `caller`, and `token` if there was one to verify.
+    The gateway sets `caller`, and `token` if there was one to verify. The checks of rates are those
+    of the last request: one before its caller was known, and one of this caller.
     """
 
     method: HttpMethod
@@ -53,6 +55,12 @@ class Admission:
     generation: int = 0
     caller: AuthContext | None = None
     token: VerifiedToken | None = None
+    connection_check: PreparedCheck | None = field(default=None, repr=False, compare=False)
+    request_check: PreparedCheck | None = field(default=None, repr=False, compare=False)
+
+    def recognize(self, caller: AuthContext) -> None:
+        """Set the caller. What was remembered of an earlier one is forgotten."""
+        self.caller, self.request_check = caller, None
 
 
 class ListenerRefused(Exception):

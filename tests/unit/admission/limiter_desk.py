@@ -46,7 +46,7 @@ class AskedAsByGateway(RateLimiter):
     async def on_request(
         self, caller: AuthContext, exchange: Exchange, mount: str, method: str, tool: str | None = None
     ) -> QuotaFields:
-        if self.admits(caller, exchange, mount, method, tool):
+        if self.admits(caller, exchange, mount, method, tool, self.own_clock.elapsed()):
             return ()
         self.judged += 1
         return await super().on_request(caller, exchange, mount, method, tool)

@@ -182,3 +182,55 @@ async def test_a_long_name_of_a_tool_is_limited_like_any_other() -> None:
     at = LimiterDesk(policy("tools", scope=RateScope.TOOL))
     one, other = ("x" * 300 + end for end in "ab")
     assert [await at.asks(tool=tool) for tool in (one, one, other)] == [True, False, True]
+
+
+async def test_a_head_remembers_what_is_checked_for_its_own_caller_alone() -> None:
+    at, host = LimiterDesk(policy("calls", 2)), Asked()
+    host.head.recognize(ALICE)
+
+    async def asks(caller: AuthContext) -> bool:
+        return at.limiter.admits(caller, host, "reports", "tools/call", None, at.clock.elapsed())
+
+    assert [await asks(each) for each in (ALICE, BOB, ALICE, BOB, ALICE, BOB)] == [True, True, True, True, False, False]
+
+
+async def test_what_a_head_remembers_is_of_the_caller_that_it_has_now() -> None:
+    gold = Override(claims={"plan": frozenset({"gold"})}, rates={"calls": RateLimit(every=10.0, burst=3)})
+    at, host = LimiterDesk(policy("calls", 1), overrides=Overrides((gold,))), Asked()
+    usual, better = (AuthContext(key="ann", identity=identity(plan=plan)) for plan in ("tin", "gold"))
+    said = list[bool]()
+    for caller in (usual, usual, better, better, better, usual):
+        host.head.recognize(caller)
+        said.append(at.limiter.admits(caller, host, "reports", "tools/call", None, 0.0))
+    assert said == [True, False, True, True, False, False]
+
+
+@pytest.mark.parametrize("before_auth", [True, False])
+async def test_what_a_head_remembers_ends_with_the_rules(before_auth: bool) -> None:
+    def rules_of(burst: int) -> RatePolicies:
+        scope = RateScope.IP if before_auth else RateScope.CONTEXT
+        return RatePolicies((policy("calls", burst, scope=scope, before_auth=before_auth),))
+
+    at, host = LimiterDesk(policy("none", 9)), Asked()
+    host.head.recognize(ALICE)
+    said = list[bool]()
+    for burst in (1, 2, 1):
+        at.live.current = rules(rates=rules_of(burst))
+        for _ in range(2):
+            said.append(
+                at.limiter.admits_connection(host, "reports", 0.0)
+                and at.limiter.admits(ALICE, host, "reports", "tools/call", None, 0.0)
+            )
+    assert said == [True, False, True, False, False, False]
+
+
+@pytest.mark.parametrize("differs", ["method", "tool", "mount"])
+async def test_what_a_head_remembers_is_of_one_method_tool_and_mount(differs: str) -> None:
+    everything = {"method": policy("calls", methods=("a",)), "tool": policy("calls", tool="a")}
+    at, host = LimiterDesk(everything.get(differs, policy("calls", upstream="a"))), Asked()
+    host.head.recognize(ALICE)
+    said = list[bool]()
+    for name in "aabb":
+        usual = {"mount": "reports", "method": "tools/call", "tool": "echo", differs: name}
+        said.append(at.limiter.admits(ALICE, host, usual["mount"], usual["method"], usual["tool"], 0.0))
+    assert said == [True, False, True, True]

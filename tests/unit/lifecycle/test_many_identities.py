@@ -69,7 +69,7 @@ def checks(patch: pytest.MonkeyPatch) -> Visit:
         host = Asked(where=f"192.0.{n // 256}.{n % 256}")
         limiter.admits_connection(host, "reports", clock.elapsed())
         caller = AuthContext(key=f"caller {n}", identity=identity(number=n))
-        limiter.admits(caller, host, "reports", "tools/call", f"tool {n}")
+        limiter.admits(caller, host, "reports", "tools/call", f"tool {n}", clock.elapsed())
 
     return visited
 

@@ -137,13 +137,15 @@ async def test_what_is_permitted_at_once_leaves_the_store_as_a_judgement_does(
     asked: list[tuple[float, list[tuple[Demand, bool]]]], size: int, lenient: bool
 ) -> None:
     quick, judging = (MemoryRateStore(size, is_lenient=lenient) for _ in range(2))
+    # A check is kept, as the gateway keeps it, while the store may drop its budgets.
+    checks: dict[str, RateCheck] = {}
     now = 0.3
     for pause, demands in asked:
         now += pause
         looked, taken = ([each for each, takes in demands if takes is way] for way in (False, True))
         steps = (RateStep(RateStepMode.LOOK, looked), RateStep(RateStepMode.TAKE, taken))
         judged = await judging.judge(steps, now=now)
-        if quick.permits(RateCheck(steps), now):
+        if quick.permits(checks.setdefault(str(steps), RateCheck(steps)), now):
             assert judged.refused is None
             assert all(each.allowed for verdicts in judged.verdicts for each in verdicts)
         else:
@@ -165,3 +167,21 @@ def test_a_full_store_permits_no_new_budget_at_once() -> None:
     store = MemoryRateStore(size=1)
     first, other = (RateCheck((RateStep(RateStepMode.TAKE, (demand(key),)),)) for key in "ab")
     assert [store.permits(each, 0.0) for each in (first, other, first)] == [True, False, True]
+
+
+def test_a_check_whose_budget_was_dropped_takes_from_the_one_that_counts() -> None:
+    store, steps = MemoryRateStore(size=2), (RateStep(RateStepMode.TAKE, (demand("a", 2),)),)
+    one, other = RateCheck(steps), RateCheck(steps)
+    assert store.permits(one, 0.0)
+    for key in ("b", "c"):
+        # Full again by now, so each replaces what was used longest ago.
+        store.take((demand(key),), now=100.0)
+    assert not store.permits(one, 100.0)
+    store.take((demand("a", 2),), now=200.0)
+    assert [store.permits(each, 200.0) for each in (other, one, other)] == [True, False, False]
+
+
+def test_checks_that_were_made_before_their_budget_share_it() -> None:
+    store, steps = MemoryRateStore(), (RateStep(RateStepMode.TAKE, (demand("a", 3),)),)
+    one, other = RateCheck(steps), RateCheck(steps)
+    assert [store.permits(each, 0.0) for each in (one, other, one, other)] == [True, True, True, False]
