@@ -19,7 +19,7 @@ import orjson
 
 from taskgate.errors import MalformedMessage, UnparsableMessage
 from taskgate.jsontext.depth import ALWAYS_ALLOWED, has_too_many_containers, is_deeper
-from taskgate.jsontext.long_values import NumberTooLarge, find_end
+from taskgate.jsontext.long_values import NumberTooLarge, end_of_long_string, find_end
 
 MAX_MEMBERS: Final = 4096
 """Default limit for the members of one walked object."""
@@ -435,7 +435,12 @@ def _pairs(text: str, at: int) -> Iterator[tuple[str, Member]]:
 
 def _read_value(text: str, key_at: int, at: int) -> tuple[Member, int]:
     """A value that is not walked, as a member with its key at `key_at`, and its end."""
-    if len(text) - at > LARGE and text[at] in _OPENING:
+    is_large = len(text) - at > LARGE
+    if is_large and text[at] == '"':
+        string_end = end_of_long_string(text, at)
+        if string_end is not None:
+            return _MEMBER(Member, (text[at + 1 : string_end - 1], key_at, at, string_end, None)), string_end
+    if is_large and text[at] in _OPENING:
         # A value that is longer, or no JSON, fails here and is read again below.
         with suppress(*PARSE_ERRORS):
             value, length = SCAN(text[at : at + SHORT], 0)

@@ -192,3 +192,19 @@ def test_twice_the_text_takes_twice_the_work(one: str, monkeypatch: pytest.Monke
 
     small, large = steps(50_000), steps(100_000)
     assert large <= 2.2 * small + 100
+
+
+@pytest.mark.parametrize("behind", ["", ',"b":[1,{"c":2.5}]', ',"b":"' + "é" * 300_000 + '"'])
+def test_a_value_of_few_long_strings_is_parsed_once(behind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(long_values, "FIRST_PIECE", 2048)
+    text = f'{{"a\\"":1,"text":"{"x" * 400_000}"{behind}}}'
+    assert find_end(text + "}}", 0) == len(text)
+    assert letters_looked_at(text, monkeypatch) <= len(text) + 5 * long_values.FIRST_PIECE
+
+
+@pytest.mark.parametrize("wrong", ["\n", "\\x", '"', '",', "\\"])
+def test_a_long_string_that_is_no_json_is_refused(wrong: str) -> None:
+    text = f'{{"text":"{"x" * 400_000}{wrong}{"x" * 400_000}"}}'
+    assert ended(text + "}}", 0) == standard(text + "}}", 0)
+    with pytest.raises(ValueError):
+        find_end(text + "}}", 0)
