@@ -281,18 +281,19 @@ class LegacyListener(HostListener):
 
     def on_notification(self, notification: Notification) -> None:
         self._has_sent = True
+        token = self.token
         message: str | bytes | None
-        if self.token is None or notification.method != words.NOTE_PROGRESS:
-            message = self.dialect.notification(notification, self.token)
-        elif not self._may_be_sent(notification):
+        if type(notification) is UsualProgress and token is not None and not self._has_invented:
+            # Nearly all progress. Its number is read when a keep-alive needs it.
+            self._unread = notification
+            message = self.dialect.relayed_progress(notification, self._written_token or self.write_token())
+        elif token is None or notification.method != words.NOTE_PROGRESS or self._may_be_sent(notification):
+            message = self.dialect.notification(notification, token)
+        else:
             message = self.reword(notification)
             if message is None:
                 return
-        elif type(notification) is UsualProgress:
-            message = self.text_of_usual(notification)
-        else:
-            message = self.dialect.notification(notification, self.token)
-        if not (self.exchange.head.accepts_stream and self.feed().send(message)):
+        if not (self.exchange.head.accepts_stream and (self._feed or self.feed()).send(message)):
             self.host_session.publish_anywhere(to_string(message))
 
     def asked(self, question: ServerQuestion) -> None:
@@ -320,6 +321,7 @@ class LegacyListener(HostListener):
 
         Until a keep-alive has invented a number, it always may.
         """
+        self._read_number()
         done = progress_done(notification)
         if self._has_invented and (done is None or (self._last_progress is not None and done <= self._last_progress)):
             return False

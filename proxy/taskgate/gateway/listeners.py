@@ -73,10 +73,11 @@ class HostListener(UnsavedCallListener):
     - `passes_rounds`: whether the input requests of a modern server go to the host unchanged.
     - `missing`: the capabilities that the server asked for and the host did not declare.
     - `_last_progress`: the newest number that the host got; a keep-alive may have invented it.
+    - `_unread`: the newest progress, if its number is not read into `_last_progress` yet.
     - `_has_invented`: a keep-alive has sent a number of the gateway's own.
     - `_has_sent`: something was sent since the last keep-alive.
     - `_feed`: the event stream that the answer has become, once `feed` was called.
-    - `_written_token`: `token` as JSON, once `text_of_usual` was called.
+    - `_written_token`: `token` as JSON, once `write_token` was called.
     """
 
     exchange: Exchange
@@ -86,6 +87,7 @@ class HostListener(UnsavedCallListener):
     passes_rounds: bool = field(default=False, init=False)
     missing: Mapping[str, Any] = field(default_factory=dict, init=False)
     _last_progress: float | None = field(default=None, init=False)
+    _unread: UsualProgress | None = field(default=None, init=False)
     _has_invented: bool = field(default=False, init=False)
     _has_sent: bool = field(default=False, init=False)
     _feed: EventStream | None = field(default=None, init=False)
@@ -114,6 +116,7 @@ class HostListener(UnsavedCallListener):
         """
         feed = self.feed()
         if self.token is not None and not self._has_sent:
+            self._read_number()
             self._last_progress = 0.0 if self._last_progress is None else self._last_progress + STEP
             self._has_invented = True
             feed.send_now(self.dialect.progress(self.token, self._last_progress, "Still running"))
@@ -144,11 +147,10 @@ class HostListener(UnsavedCallListener):
             return None
         return self.feed().backpressure()
 
-    def text_of_usual(self, progress: UsualProgress) -> bytes:
-        """Return the server's progress with the host's token, which the listener must have."""
-        if not self._written_token:
-            self._written_token = dump(self.token).encode()
-        return self.dialect.relayed_progress(progress, self._written_token)
+    def write_token(self) -> bytes:
+        """Return the host's progress token as JSON; there must be one."""
+        self._written_token = dump(self.token).encode()
+        return self._written_token
 
     def reword(self, notification: Notification) -> str | None:
         """Return the server's text with a number of the gateway, which grows.
@@ -156,11 +158,16 @@ class HostListener(UnsavedCallListener):
         For progress whose own number does not grow beyond that of a keep-alive. Returns None if the
         host has no number yet, or the notification has no text.
         """
+        self._read_number()
         text = text_of_progress(notification)
         if text is None or self.token is None or self._last_progress is None:
             return None
         self._last_progress += STEP
         return self.dialect.progress(self.token, self._last_progress, text)
+
+    def _read_number(self) -> None:
+        if self._unread is not None:
+            self._last_progress, self._unread = self._unread.done, None
 
     def _on_alarm(self) -> None:
         self.live()

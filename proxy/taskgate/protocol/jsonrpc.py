@@ -253,19 +253,15 @@ _NOTIFICATION: Final = tuple.__new__
 class UsualProgress(Notification):
     """A progress notification in the form that nearly all servers write; `usual_progress` makes it.
 
-    It has the match of the message in place of the members. Each access to one of `params`, `params_text`
-    and `params_at` parses the message.
+    It has the match of the message in place of the members, and the token in place of the text. Each
+    access to one of `params`, `params_text` and `params_at` parses the message.
     """
 
     __slots__ = ()
 
-    # No frame of Python for it: it is read for each event.
+    # Without a frame of Python: they are read for each event.
     _found = property(itemgetter(1))
-
-    @property
-    def token(self) -> int:
-        """The progress token, which is the gateway's."""
-        return int(self._found[3])
+    token = property(itemgetter(2), doc="The progress token, which is the gateway's.")
 
     @property
     def done(self) -> float:
@@ -321,7 +317,7 @@ def usual_progress(message: bytes) -> UsualProgress | None:
             message.decode()
         except UnicodeDecodeError:
             return None
-    progress: UsualProgress = _NOTIFICATION(UsualProgress, (names.NOTE_PROGRESS, found, "", "", 0))
+    progress: UsualProgress = _NOTIFICATION(UsualProgress, (names.NOTE_PROGRESS, found, int(found[3]), "", 0))
     return progress
 
 

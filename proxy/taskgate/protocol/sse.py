@@ -85,6 +85,7 @@ class EventDecoder:
     noise: int = 0
     # Of the event that is being read: `_fields`, the bytes of its type and id lines, then its data
     # lines, their size, and its type. `_id` is the last id read, `_rest` a line without its end.
+    # `_is_between`: nothing of an event or of a line break is buffered.
     _fields: int = 0
     _id: str | None = None
     _rest: bytearray = field(default_factory=bytearray)
@@ -92,6 +93,7 @@ class EventDecoder:
     _size: int = 0
     _type: bytes = _MESSAGE
     _begun: bool = False
+    _is_between: bool = True
     _after_cr: bool = False
     _overflowed: bool = False
 
@@ -101,10 +103,9 @@ class EventDecoder:
         Events that were complete before the limit was exceeded are returned; the next call raises.
         """
         events: list[bytes] = []
-        # Between two events nothing of an event or of a line break is buffered.
-        is_between = not (self._size or self._rest or self._after_cr or self._overflowed)
-        if is_between and self._type == _MESSAGE and len(chunk) <= _SHORT and len(chunk) <= self.limit:
-            at, size = 0, len(chunk)
+        size = len(chunk)
+        if self._is_between and size <= _SHORT and size <= self.limit:
+            at = 0
             while (usual := _USUAL_EVENT(chunk, at)) is not None:
                 id, data = usual.groups()
                 if id is not None:
@@ -123,6 +124,9 @@ class EventDecoder:
             self._rest, self._data, self._size = bytearray(), [], 0
             if not events:
                 raise
+        finally:
+            begun = self._size or self._rest or self._after_cr or self._overflowed
+            self._is_between = not begun and self._type == _MESSAGE
         return events
 
     @property

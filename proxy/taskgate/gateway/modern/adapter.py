@@ -324,7 +324,7 @@ class ModernListener(HostListener):
         message: str | bytes
         if self._is_wanted(notification):
             if type(notification) is UsualProgress:
-                message = self.text_of_usual(notification)
+                message = self.dialect.relayed_progress(notification, self._written_token or self.write_token())
             else:
                 message = self.dialect.notification(notification, self.token)
         elif (reworded := self.reword(notification)) is not None:
