@@ -46,17 +46,16 @@ class EventReader(Protocol):
 class _Kind:
     """The ways of the events of one type: to handlers, into counts, onto the ring.
 
-    - `handlers`: the functions that get them; `annotate`: the one that gets each at once
+    - `handlers`: the functions that get them
     - `counts`: how often each happened, if they are only counted
     - `is_recorded`: whether they have lines in the audit log; `is_timed`: whether they wait for
       `FOLD_DELAY` at most
     """
 
-    __slots__ = ("annotate", "counts", "handlers", "is_recorded", "is_timed")
+    __slots__ = ("counts", "handlers", "is_recorded", "is_timed")
 
     def __init__(self) -> None:
         self.handlers: list[Handler] = []
-        self.annotate: Callable[[Any], None] | None = None
         self.counts: dict[Event, int] | None = None
         self.is_recorded = False
         self.is_timed = False
@@ -78,7 +77,6 @@ class EventRing:
 
     - `room`: returns how many entries may wait; the audit log has as many places for their lines
     - `_kinds`: what becomes of an event, by its type; `_read`: those that have a reader
-    - `_has_counts`: whether an event was counted since the last fold
     - `_folded_at`: the time of day at the last fold, less the monotonic time, in seconds
     - `_limit`: the number of entries at which they are folded at once
     - `_timer`: the one timer of all entries, while one waits that needs it
@@ -102,7 +100,7 @@ class EventRing:
         self._read: dict[type, _Kind] = {}
         self._counting: EventReader | None = None
         self._counters: Counters = {}
-        self._has_counts = False
+        self._annotations: Handlers = {}
         self.record(())
         self._find_read()
 
@@ -162,32 +160,25 @@ class EventRing:
 
     def annotate(self, annotations: Handlers) -> None:
         """Call these functions when an event happens: a span takes nothing more after its end."""
-        for type_, kind in self._kinds.items():
-            kind.annotate = annotations.get(type_)
-        self._find_read()
+        self._annotations = annotations
 
     def _find_read(self) -> None:
         """Find the types of events that have a reader; requests are among them for their messages."""
         self._read = {
             type_: kind
             for type_, kind in self._kinds.items()
-            if kind.handlers or kind.counts is not None or kind.annotate is not None or type_ is RequestContext
+            if kind.handlers or kind.counts is not None or type_ is RequestContext
         }
 
     def emit(self, event: Event) -> None:
+        if self._annotations:
+            self._annotate(event)
         kind = self._read.get(type(event))
         if kind is None:
             return
-        if kind.annotate is not None:
-            try:
-                kind.annotate(event)
-            except Exception as error:
-                # What emits an event has begun something, and must be able to end it.
-                _log.error("a span got no annotation", extra={"error": type(error).__name__})
         counts = kind.counts
         if counts is not None:
             counts[event] = counts.get(event, 0) + 1
-            self._has_counts = True
             return
         if kind.handlers:
             context, entries = current(), self._entries
@@ -206,6 +197,15 @@ class EventRing:
             self.fold()
             event.discard_payload()
 
+    def _annotate(self, event: Event) -> None:
+        annotate = self._annotations.get(type(event))
+        if annotate is not None:
+            try:
+                annotate(event)
+            except Exception as error:
+                # What emits an event has begun something, and must be able to end it.
+                _log.error("a span got no annotation", extra={"error": type(error).__name__})
+
     def fold(self) -> None:
         """Give all events that wait to their readers, in their order."""
         if self._is_folding:
@@ -217,8 +217,7 @@ class EventRing:
         here: RequestContext | None = None
         try:
             # Counts come first: the answer of a call is shown by its tool, which takes a label when it is counted.
-            if self._has_counts:
-                self._give_counts()
+            self._give_counts()
             while entries:
                 batch = entries[:]
                 entries.clear()
@@ -231,16 +230,14 @@ class EventRing:
                             handle(event)
                         except Exception:
                             reader.note_failure(event)
-            if self._has_counts:
-                # Lines that the audit log has recorded meanwhile.
-                self._give_counts()
+            # Lines that the audit log has recorded meanwhile.
+            self._give_counts()
         finally:
             detach(before)
             self._is_folding = False
             self._limit = max(1, min(BATCH, self.room()))
 
     def _give_counts(self) -> None:
-        self._has_counts = False
         for type_, count in self._counters.items():
             kind = self._kinds[type_]
             if kind.counts:

@@ -106,8 +106,8 @@ class MeasuredStore:
 
     def __init__(self, inner: Store, *, event_sink: EventSink, clock: Clock) -> None:
         self._inner = inner
-        self._event_sink = event_sink
-        self._clock = clock
+        self._emit = event_sink.emit
+        self._elapsed = clock.elapsed
         self._health = StoreHealth(event_sink=event_sink, clock=clock)
 
     @property
@@ -118,33 +118,33 @@ class MeasuredStore:
     # The operations of every task are measured in place: another coroutine would cost each of them.
 
     async def insert(self, record: TaskRecord, *, caps: tuple[Cap, ...]) -> TaskId:
-        begun = self._clock.elapsed()
+        begun = self._elapsed()
         try:
             stored_id = await self._inner.insert(record, caps=caps)
         except StoreUnavailable as error:
             self._failed("insert", begun, error)
             raise
-        self._event_sink.emit(StoreUsed("insert", self._clock.elapsed() - begun, True))
+        self._emit(StoreUsed("insert", self._elapsed() - begun, True))
         return stored_id
 
     async def load(self, owner: OwnerKey, id: TaskId, *, now: datetime, bodies: bool = False) -> TaskRecord | None:
-        begun = self._clock.elapsed()
+        begun = self._elapsed()
         try:
             found = await self._inner.load(owner, id, now=now, bodies=bodies)
         except StoreUnavailable as error:
             self._failed("load", begun, error)
             raise
-        self._event_sink.emit(StoreUsed("load", self._clock.elapsed() - begun, True))
+        self._emit(StoreUsed("load", self._elapsed() - begun, True))
         return found
 
     async def swap(self, record: TaskRecord, *, expected: int) -> bool:
-        begun = self._clock.elapsed()
+        begun = self._elapsed()
         try:
             was_swapped = await self._inner.swap(record, expected=expected)
         except StoreUnavailable as error:
             self._failed("swap", begun, error)
             raise
-        self._event_sink.emit(StoreUsed("swap", self._clock.elapsed() - begun, True))
+        self._emit(StoreUsed("swap", self._elapsed() - begun, True))
         return was_swapped
 
     # The rest is rare.
@@ -213,7 +213,7 @@ class MeasuredStore:
 
     async def verify(self) -> None:
         """Verify that the store is there; only a failure is counted, as `check`."""
-        begun = self._clock.elapsed()
+        begun = self._elapsed()
         try:
             await self._inner.verify()
         except StoreUnavailable as error:
@@ -224,17 +224,17 @@ class MeasuredStore:
         await self._inner.close()
 
     async def _timed(self, operation: str, work: Awaitable[T]) -> T:
-        begun = self._clock.elapsed()
+        begun = self._elapsed()
         try:
             done = await work
         except StoreUnavailable as error:
             self._failed(operation, begun, error)
             raise
-        self._event_sink.emit(StoreUsed(operation, self._clock.elapsed() - begun, True))
+        self._emit(StoreUsed(operation, self._elapsed() - begun, True))
         return done
 
     def _failed(self, operation: str, begun: float, error: StoreUnavailable) -> None:
-        self._event_sink.emit(StoreUsed(operation, self._clock.elapsed() - begun, False))
+        self._emit(StoreUsed(operation, self._elapsed() - begun, False))
         self._health.failed(error)
 
 
