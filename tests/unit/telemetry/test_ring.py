@@ -308,6 +308,17 @@ def test_of_an_event_that_is_shown_with_its_request_the_request_is_as_it_was() -
     assert (then.task, then.refusal, then.revision) == (None, None, "2025-11-25")
 
 
+def test_of_an_event_in_the_call_of_a_task_no_copy_is_made_of_the_context() -> None:
+    event_sink, seen = EventRing(), list[Any]()
+    event_sink.subscribe(Reader("a", []), of(lambda _: seen.append(current()), SessionLost))
+    event_sink.record({SessionLost})
+    context = RequestContext("id", "192.0.2.7", "POST", "/m").for_background()
+    with in_request(context):
+        event_sink.emit(LOST)
+    event_sink.fold()
+    assert seen == [context]
+
+
 def test_a_large_message_does_not_wait_and_is_let_go_of() -> None:
     event_sink, texts = EventRing(), list[int]()
     event_sink.subscribe(Reader("a", []), of(lambda each: texts.append(len(each.message.text)), RequestContext))
