@@ -26,7 +26,8 @@ class EventBuffer:
 
     An event is added, taken for a write, and counted until `done` says that it is written. `close`
     ends the buffer, and drops what is in it. `waiting` has the events that are not taken yet, and
-    `taken` is the number of those that are not written yet.
+    `taken` is the number of those that are not written yet. `_free` is the number of events that
+    find room before the buffer is crowded or closed.
     """
 
     def __init__(self, size: int, lost: Callable[[str, int], None]) -> None:
@@ -47,6 +48,8 @@ class EventBuffer:
         self.reason = "queue_full"
         """The reason to report when an event finds no room."""
         self.is_open = True
+        self._free = 0
+        self._update_crowded()
 
     def __len__(self) -> int:
         return len(self.waiting) + self.taken
@@ -56,8 +59,11 @@ class EventBuffer:
 
         Beyond `MAX_WEIGHT` the event is stored without its arguments and result.
         """
-        held = len(self.waiting) + self.taken + 1
-        if held > self.size or not self.is_open:
+        if self._free > 0:
+            self._free -= 1
+        elif self.is_open and len(self) < self.size:
+            self._set_crowded(True)
+        else:
             self.losses[self.reason] += 1
             self._on_lost(self.reason, 1)
             return
@@ -67,8 +73,6 @@ class EventBuffer:
                 event, weight = without_payload(event), 0
             self._weight += weight
         self.waiting.append(event)
-        if 4 * held >= 3 * self.size and not self.is_crowded:
-            self._update_crowded()
         if self.on_next is not None:
             on_next, self.on_next = self.on_next, None
             on_next()
@@ -112,7 +116,11 @@ class EventBuffer:
         return left
 
     def _update_crowded(self) -> None:
-        is_crowded = 4 * (len(self.waiting) + self.taken) >= 3 * self.size
+        free = (3 * self.size - 1) // 4 - len(self.waiting) - self.taken
+        self._free = free if self.is_open else 0
+        self._set_crowded(free < 0)
+
+    def _set_crowded(self, is_crowded: bool) -> None:
         if is_crowded is not self.is_crowded:
             self.is_crowded = is_crowded
             self.on_crowded()
