@@ -128,15 +128,17 @@ class Upstream(Protocol):
 
 
 class SameHeaders(dict[str, str]):
-    """Headers that do not change, and that many requests have: a transport may write their lines
-    once."""
+    """Headers that do not change, and that many POSTs have: a transport may write the head of such
+    a request once."""
 
-    __slots__ = ("lines",)
+    __slots__ = ("begun", "target")
 
     def __init__(self, headers: Mapping[str, str]) -> None:
         super().__init__(headers)
-        self.lines: str | None = None
-        """Their lines in a request, once a transport has checked and written them."""
+        self.target: object = None
+        """The target for which the transport wrote the head last."""
+        self.begun = b""
+        """The head for that target up to these headers, once the transport has checked them."""
 
 
 POSTED: Final = SameHeaders({"Content-Type": "application/json", "Accept": "application/json, text/event-stream"})

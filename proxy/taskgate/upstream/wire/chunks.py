@@ -73,9 +73,13 @@ class ChunkDecoder:
             if match is None:
                 self._keep_size(data[at:])
                 break
-            at = match.end()
-            self._left = int(match[1], 16)
-            self._in_trailer = not self._left
+            at, left = match.end(), int(match[1], 16)
+            if left and data.startswith(_LINE_END, at + left):
+                # Nearly always: the chunk has come whole.
+                pieces.append(data[at : at + left])
+                at += left + 2
+                continue
+            self._left, self._in_trailer = left, not left
         return b"".join(pieces)
 
     def _read_trailer(self, data: bytes, at: int) -> int:

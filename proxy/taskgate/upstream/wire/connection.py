@@ -12,7 +12,7 @@ and waits for more. Nothing of a usual answer outlives its reading but the conne
 import asyncio
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextvars import Context
 from typing import Final, Protocol, cast
 
@@ -57,25 +57,31 @@ class Target:
         if not authority or " " in path or not f"{authority}{path}".isprintable():
             raise ValueError("not an absolute URL")
         self.url = url
-        self._same = f" {path} HTTP/1.1\r\nHost: {authority}\r\nAccept-Encoding: identity\r\nUser-Agent: taskgate\r\n"
+        self._same = f" {path} HTTP/1.1\r\nHost: {authority}\r\nAccept-Encoding: identity\r\nUser-Agent: taskgate"
 
     def head(self, outgoing: Outgoing) -> bytes:
         """Return the head of a request. Raises ValueError for control characters, which could
         inject another request."""
-        verb, body, headers = outgoing.verb, outgoing.body, outgoing.headers
-        lines = headers.lines if type(headers) is SameHeaders else None
-        if lines is None:
-            text = "".join((verb, *map(": ".join, headers.items())))
-            # Printable text contains no forbidden character, and that test is far cheaper.
-            if not text.isprintable() and _FORBIDDEN.search(text):
-                raise ValueError("a header holds a control character")
-            lines = "".join([f"{name}: {value}\r\n" for name, value in headers.items()])
-            if type(headers) is SameHeaders:
-                headers.lines = lines
-        length = 0 if body is None else len(body)
+        verb, headers, body = outgoing.verb, outgoing.headers, outgoing.body
         if body is None and verb in _WITHOUT_LENGTH:
-            return f"{verb}{self._same}{lines}\r\n".encode(errors="ignore")
-        return f"{verb}{self._same}{lines}Content-Length: {length}\r\n\r\n".encode(errors="ignore")
+            return self._begin(verb, headers) + b"\r\n\r\n"
+        if type(headers) is not SameHeaders or verb != "POST":
+            begun = self._begin(verb, headers)
+        elif headers.target is self:
+            begun = headers.begun
+        else:
+            headers.target, headers.begun = self, self._begin(verb, headers)
+            begun = headers.begun
+        return begun + b"\r\nContent-Length: %d\r\n\r\n" % (0 if body is None else len(body))
+
+    def _begin(self, verb: str, headers: Mapping[str, str]) -> bytes:
+        """Return the head without its length and its end."""
+        lines = list(map(": ".join, headers.items()))
+        # Printable text contains no forbidden character, and that test is far cheaper.
+        text = "".join((verb, *lines))
+        if not text.isprintable() and _FORBIDDEN.search(text):
+            raise ValueError("a header holds a control character")
+        return "\r\n".join((verb + self._same, *lines)).encode(errors="ignore")
 
 
 class ConnectionObserver(Protocol):

@@ -144,7 +144,7 @@ class HttpIncoming:
             chunk = self._rest
             if not chunk:
                 while True:
-                    connection = self._reads_from()
+                    connection = self._connection or self._reads_from()
                     chunk = connection.take()
                     if chunk:
                         break
@@ -162,6 +162,9 @@ class HttpIncoming:
                 raise failures.too_large() from None
             if messages and (self._fed > A_TURN or self._beside is not None):
                 messages = self._passed_on(messages)
+            if len(messages) == 1:
+                self.has_more = False
+                return messages[0]
             self._ready.extend(messages)
         message = self._ready.popleft()
         self.has_more = bool(self._ready)
@@ -234,7 +237,7 @@ class HttpIncoming:
         if self._unreadable is not None:
             raise protocol_violation(self._unreadable)
         self._was_read = True
-        connection, limit, pieces = self._reads_from(), self._limit, list[bytes]()
+        connection, limit, pieces = self._connection or self._reads_from(), self._limit, list[bytes]()
         if connection.length > limit:
             raise failures.too_large()
         while True:

@@ -127,6 +127,11 @@ class Pool:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._heads: AnswerHeads | None = None
 
+    def time(self) -> float:
+        """Return the loop time."""
+        self._loop = loop = self._loop or asyncio.get_running_loop()
+        return loop.time()
+
     def take(self) -> Connection | None:
         """Return the idle connection that was used last, which is then in use; None if there is
         none.
@@ -284,7 +289,7 @@ class HttpTransport:
         has led to. Then an answer with an invalid Content-Type is a failure too.
         """
         first_byte = outgoing.first_byte
-        until = None if first_byte is None else asyncio.get_running_loop().time() + first_byte.total_seconds()
+        until = None if first_byte is None else self._pool.time() + first_byte.total_seconds()
         target = asked = to or self._target
         pauses: Iterator[float] | None = None
         was_redirected = False
