@@ -82,5 +82,8 @@ class LoopClock:
     def wall(self) -> datetime:
         return self.now()
 
+    def wall_seconds(self) -> float:
+        return self.wall().timestamp()
+
     def elapsed(self) -> float:
         return self._loop.time() - self._zero

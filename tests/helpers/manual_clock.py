@@ -20,6 +20,9 @@ class ManualClock:
     def wall(self) -> datetime:
         return self._now
 
+    def wall_seconds(self) -> float:
+        return self.wall().timestamp()
+
     def elapsed(self) -> float:
         return self._elapsed
 

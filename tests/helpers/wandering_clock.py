@@ -16,3 +16,6 @@ class WanderingClock(SystemClock):
 
     def wall(self) -> datetime:
         return self.now()
+
+    def wall_seconds(self) -> float:
+        return self.wall().timestamp()

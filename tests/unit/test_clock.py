@@ -104,3 +104,11 @@ def aligned(clock: ManualClock, moment: datetime) -> SharedClock:
     shared = SharedClock(clock)
     shared.align(moment, asked=0.0, answered=0.0)
     return shared
+
+
+def test_the_seconds_of_the_wall_clock_are_its_time(clock: ManualClock) -> None:
+    before = SystemClock().wall().timestamp()
+    assert before <= SystemClock().wall_seconds() <= before + 60
+    held: list[Clock] = [clock, SteadyClock(clock), SharedClock(clock)]
+    clock.set_wall(EPOCH + timedelta(days=3))
+    assert {each.wall_seconds() for each in held} == {(EPOCH + timedelta(days=3)).timestamp()}

@@ -59,26 +59,28 @@ class TokenListener(Protocol):
 class VerifiedToken:
     """A token that was found good, in the cache of its verifier from `since` until `until`.
 
-    `report` is called each time that it is recalled.
+    Both are seconds of the wall clock. `is_cached` ends when the cache drops the token. `report` is
+    called each time that it is recalled.
     """
 
     verifier: "TokenVerifier"
     key: tuple[bytes, str]
     context: AuthContext
     report: Callable[[], object]
-    since: datetime
-    until: datetime
+    since: float
+    until: float
+    is_cached: bool = True
 
     def recall(self) -> bool:
         """Whether the cache still has the token. If so, it counts as used now, and is reported."""
-        verifier, now = self.verifier, self.verifier._clock.wall()
-        if verifier._cache.get(self.key) is not self:
+        if not self.is_cached:
             return False
+        verifier = self.verifier
         # A clock that was set back may be before the start of the token.
-        if not self.since <= now < self.until:
-            del verifier._cache[self.key]
+        if not self.since <= verifier.wall_seconds() < self.until:
+            verifier.drop(self)
             return False
-        verifier._cache.move_to_end(self.key)
+        verifier.use(self.key)
         self.report()
         return True
 
@@ -121,6 +123,9 @@ class TokenVerifier:
         self._cache_size = cache_size
         self._cache_ttl = cache_ttl
         self._cache: OrderedDict[tuple[bytes, str], VerifiedToken] = OrderedDict()
+        self.wall_seconds = clock.wall_seconds
+        self.use = self._cache.move_to_end
+        """Counts the token of a key as used now."""
 
     def is_cached(self, token: str, *, audience: str) -> bool:
         """Whether the cache has a token; a hint only, because it may have expired since.
@@ -152,11 +157,21 @@ class TokenVerifier:
             self._listener(issuer, refusal.reason)
             raise
         context, until = self._bind(identity, token), now + min(self._cache_ttl, identity.expires_at - now)
-        verified = self._cache[key] = VerifiedToken(self, key, context, self._on_recall(issuer), now, until)
+        # The same token may have been verified meanwhile.
+        self.drop(self._cache.get(key))
+        verified = self._cache[key] = VerifiedToken(
+            self, key, context, self._on_recall(issuer), now.timestamp(), until.timestamp()
+        )
         while len(self._cache) > self._cache_size:
-            self._cache.popitem(last=False)
+            self.drop(next(iter(self._cache.values())))
         self._listener(issuer, OK, context)
         return verified
+
+    def drop(self, token: VerifiedToken | None) -> None:
+        """Drop a cached token; no connection recalls it any more."""
+        if token is not None:
+            token.is_cached = False
+            del self._cache[token.key]
 
     def _issuer_of(self, token: UnverifiedToken) -> tuple[IssuerSettings, Keys]:
         try:

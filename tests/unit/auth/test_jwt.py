@@ -237,6 +237,36 @@ async def test_a_token_that_had_to_be_checked_again_was_used_last() -> None:
     assert await a_memory_of(gate, one)
 
 
+async def test_a_token_that_made_room_for_another_is_recalled_by_nobody() -> None:
+    gate = Gate(cache_size=1)
+    one, two = (token(payload=claims(sub=name)) for name in ("one", "two"))
+    first = await gate.verifier.verify(one, audience=MOUNT)
+    assert first.recall()
+    second = await gate.verifier.verify(two, audience=MOUNT)
+    assert [first.recall(), second.recall(), first.recall()] == [False, True, False]
+
+
+async def test_of_a_token_that_was_verified_twice_at_once_the_last_one_is_recalled() -> None:
+    class FetchedKeys(KnownKeys):
+        async def find(self, kid: str | None, algorithm: str) -> tuple[PyJWK, ...]:
+            await asyncio.sleep(0)
+            return await super().find(kid, algorithm)
+
+    gate, sent = Gate((CORP, FetchedKeys(*all_keys()))), token()
+    found = await asyncio.gather(*(gate.verifier.verify(sent, audience=MOUNT) for _ in range(3)))
+    assert [each.recall() for each in found] == [False, False, True]
+
+
+@pytest.mark.parametrize("moved", [timedelta(seconds=60), timedelta(seconds=-1)], ids=["forward", "back"])
+async def test_a_token_is_not_recalled_when_its_time_is_over_or_has_not_begun(moved: timedelta) -> None:
+    gate = Gate()
+    found = await gate.verifier.verify(token(), audience=MOUNT)
+    gate.clock.set_wall(EPOCH + moved)
+    assert not found.recall()
+    gate.clock.set_wall(EPOCH)
+    assert not found.recall()
+
+
 @pytest.mark.parametrize("options", [{"cache_size": 0}, {"cache_ttl": timedelta(0)}])
 async def test_there_need_be_no_memory(options: dict[str, Any]) -> None:
     gate, sent = Gate(**options), token()

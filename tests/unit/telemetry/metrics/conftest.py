@@ -34,6 +34,9 @@ class SetClock:
     def wall(self) -> datetime:
         return self.now()
 
+    def wall_seconds(self) -> float:
+        return self.wall().timestamp()
+
     def elapsed(self) -> float:
         return self.seconds
 
