@@ -11,6 +11,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from functools import lru_cache
+from math import inf
 from typing import Final
 
 from taskgate.admission.rules import RuntimeConfig
@@ -44,7 +45,7 @@ class _PollState:
     - `advised`, `advised_at`: the interval that a host was told last, in milliseconds, and when.
     - `polled_at`, `revision`: the last accepted poll, and the revision of the record that it got.
     - `born`: when the task was created; None until its age is needed.
-    - `arrival`: the state of the rate limit (`domain.rates.gcra`); None before the first poll.
+    - `arrival`: the state of the rate limit (`domain.rates.gcra`); long ago before the first poll.
     - `polls`: the number of accepted polls; None after it was reported, when the task had ended.
     """
 
@@ -53,9 +54,9 @@ class _PollState:
     def __init__(self) -> None:
         self.advised: int | None = None
         self.advised_at = 0.0
-        self.polled_at: float | None = None
+        self.polled_at = -inf
         self.revision: int | None = None
-        self.arrival: float | None = None
+        self.arrival = -inf
         self.born: float | None = None
         self.polls: int | None = 0
 
@@ -113,14 +114,18 @@ class PollLimiter:
         Raises RateLimited if its host keeps polling far above the advice.
         """
         polling, now, task = self._live.current.polling, self._clock.elapsed(), record.id
-        state = self._states.get(task) or self._new_state(task)
-        self._states.move_to_end(task)
+        state = self._states.get(task)
+        if state is None:
+            state = self._new_state(task)
+        else:
+            self._states.move_to_end(task)
         mount, has_ended, emit = record.owner.mount, record.status.is_terminal, self._event_sink.emit
         interval = record.poll_interval.total_seconds() if state.advised is None else state.advised / 1000
         # The growth with load and age does not count. Released hosts poll at a pace of their own, and
         # give up a task when a poll is refused.
-        every = min(interval, polling.seconds[0]) / polling.reject_above
-        if state.arrival is None or state.arrival <= now:
+        every = polling.seconds[0]
+        every = (interval if interval < every else every) / polling.reject_above
+        if state.arrival <= now:
             # The burst is complete, as with a host that follows the advice: take one poll.
             state.arrival = now + every
         else:
@@ -129,7 +134,7 @@ class PollLimiter:
                 emit(_polled(mount, "limited"))
                 # At least the advised interval, though less would do.
                 raise RateLimited(timedelta(seconds=max(verdict.retry_after, interval)), POLICY)
-        if state.polled_at is not None and now - state.polled_at < interval * polling.tolerance:
+        if now - state.polled_at < interval * polling.tolerance:
             result = "early"
         elif has_ended:
             result = "terminal"

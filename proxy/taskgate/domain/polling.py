@@ -63,9 +63,15 @@ def advised_interval(policy: PollPolicy, *, utilization: float, age: float, last
         interval *= (utilization / policy.target) ** 2
     if age > 0.0:
         interval += age * GROWTH
-    interval = least if interval < least else most if interval > most else interval
+    if interval < least:
+        interval = least
+    elif interval > most:
+        interval = most
     interval *= 1.0 + policy.jitter * (2.0 * chance - 1.0)
-    interval = least if interval < least else most if interval > most else interval
+    if interval < least:
+        interval = least
+    elif interval > most:
+        interval = most
     advised = int(interval * 1000 + _ROUNDING)
     if last is not None and last > 2 * advised:
         return min((last + 1) // 2, int(most * 1000 + _ROUNDING))
