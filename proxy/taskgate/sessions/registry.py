@@ -125,12 +125,14 @@ class HostSessions:
         host_session = self._loaded.get(id)
         if host_session is None:
             return None
-        context, place = host_session.owner
-        if place != mount.name or context not in (caller.key, caller.previous_key):
+        owner = host_session.owner
+        # The last caller was found to be its owner. Any other one is compared.
+        is_last_caller = host_session.caller is caller
+        if owner.mount != mount.name or not (is_last_caller or owner.context in (caller.key, caller.previous_key)):
             return None
         if self._bus is not None and self._clock.elapsed() - host_session.last_checked >= CHECK_AFTER:
             return None
-        if host_session.caller is not caller:
+        if not is_last_caller:
             host_session.set_caller(caller)
         self._loaded.move_to_end(id)
         return host_session
