@@ -144,16 +144,17 @@ class EventBudget:
 
     def add(self, stream: _StoredStream, number: int, event: bytes) -> None:
         """Add an event to an open stream."""
-        age, weight = next(self._ages), len(event) + EVENT_WEIGHT
-        usage, bounds = stream.usage, self._bounds()
+        usage, age, weight = stream.usage, next(self._ages), len(event) + EVENT_WEIGHT
         stream.events.append((number, age, event))
         stream.newest = number
-        stream.weight += weight
+        stream.weight = of_stream = stream.weight + weight
         usage.events[age] = stream
         usage.weight += weight
         self.weight += weight
-        while stream.weight > STREAM_BYTES and stream.events:
-            self._drop_oldest(stream)
+        if of_stream > STREAM_BYTES:
+            while stream.weight > STREAM_BYTES and stream.events:
+                self._drop_oldest(stream)
+        bounds = self._bounds()
         if usage.weight > bounds.context or self.weight > bounds.total:
             self._make_room(stream, bounds)
 
@@ -239,9 +240,12 @@ class MemoryEventLog:
         self._is_closed = False
 
     def append(self, stream: str, number: int, event: bytes) -> None:
-        if not self._is_closed:
-            found = self._open.get(stream) or self._budget.open(self._caller, stream, self._open)
-            self._budget.add(found, number, event)
+        found = self._open.get(stream)
+        if found is None:
+            if self._is_closed:
+                return
+            found = self._budget.open(self._caller, stream, self._open)
+        self._budget.add(found, number, event)
 
     def end(self, stream: str, number: int, event: bytes | None) -> None:
         if not self._is_closed:

@@ -278,12 +278,13 @@ class ResumableEventStream(EventStream):
         if self._is_ended:
             return False
         self._number = self._newest = number = self._number + 1
+        name = self.name
         try:
-            piece = sse.event(message, f"{self.name}-{number}")
+            piece = sse.event(message, f"{name}-{number}")
         except UnicodeEncodeError:
             self.discard()
             return False
-        self._log.append(self.name, number, piece)
+        self._log.append(name, number, piece)
         # A connection of another replica gets the event from the shared log.
         connection = self.connection
         if connection is not None and not connection.is_remote and not connection.send(piece):
