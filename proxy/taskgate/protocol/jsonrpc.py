@@ -98,8 +98,9 @@ def request_text(id: RequestId, method: str, params: RawJson | None) -> str:
     """A request around the text of its parameters."""
     # The known methods need no escapes.
     named = f'"{method}"' if method in names.METHODS_OF_HOSTS else dump(method)
-    tail = "" if params is None else f',"params":{params}'
-    return f'{{"jsonrpc":"2.0","id":{id if type(id) is int else dump(id)},"method":{named}{tail}}}'
+    head = f'{{"jsonrpc":"2.0","id":{id if type(id) is int else dump(id)},"method":{named}'
+    # One join: the parameters may be long.
+    return f"{head}}}" if params is None else f'{head},"params":{params}}}'
 
 
 def notification_text(method: str, params: RawJson | None = None) -> str:
