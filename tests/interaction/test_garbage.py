@@ -179,7 +179,7 @@ async def test_a_connection_holds_no_request_but_the_one_that_it_serves(
         requests = (
             each for each in gc.get_objects() if str(type(each)) == "<class 'taskgate.listener.protocol.HostRequest'>"
         )
-        return sum(each.raw_path == "/reports/mcp" for each in requests)
+        return sum(each.head.target == "/reports/mcp" for each in requests)
 
     await host.call("echo")
     server.script["echo"] = hold = Hold()

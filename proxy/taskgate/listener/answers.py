@@ -8,7 +8,7 @@ body are written in one piece, except for large documents.
 
 import asyncio
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from http import HTTPStatus
 from itertools import chain
@@ -21,7 +21,7 @@ from multidict import CIMultiDict
 
 from taskgate.jsontext.large import JsonChunks, MessageText
 from taskgate.listener.door import Rejection, RequestRejected
-from taskgate.listener.protocol import SERVER_NAME, HostRequest, HttpResponse
+from taskgate.listener.protocol import SERVER_NAME, HostConnection, HostRequest, HttpResponse
 from taskgate.streams.exchange import HttpReply
 
 _HEAD: Final = f"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nServer: {SERVER_NAME}\r\n"
@@ -66,18 +66,18 @@ class Answer:
     is_rejection: bool = False
     keep_alive: bool | None = None
 
-    async def send(self, request: HostRequest) -> None:
-        """Write head and body, and wait for a slow host."""
+    def send(self, request: HostRequest) -> Awaitable[None] | None:
+        """Write head and body, and return the wait for a slow host."""
         if request.is_answered:
-            return
+            return None
         fields, body = self.fields, self.body
-        is_head = request.method == hdrs.METH_HEAD
+        is_head = request.head.method == hdrs.METH_HEAD
         if self.status not in (204, 304) and (body or not is_head):
             fields = CIMultiDict(fields)
             fields[hdrs.CONTENT_LENGTH] = str(len(body))
-        head = begin_answer(self, request, fields, HttpVersion11 if self.is_rejection else request.version)
+        head = begin_answer(self, request, fields, HttpVersion11 if self.is_rejection else request.head.version)
         request.connection.transport.write(head if is_head else head + body)
-        await request.connection.drain()
+        return request.connection.drain()
 
 
 def begin_answer(
@@ -89,7 +89,7 @@ def begin_answer(
     read as several.
     """
     if answer.keep_alive is None:
-        answer.keep_alive = request.keep_alive
+        answer.keep_alive = request.head.keep_alive
     lines = [f"HTTP/{version[0]}.{version[1]} {answer.status} {_REASONS.get(answer.status, '')}"]
     lines.extend(f"{name}: {value}" for name, value in fields.items())
     lines.append(f"{hdrs.DATE}: {rfc822_formatted_time()}")
@@ -106,52 +106,57 @@ def begin_answer(
     return "\r\n".join([*lines, "", ""]).encode(errors="ignore")
 
 
-@dataclass(slots=True, eq=False)
 class JsonDocument:
     """Status 200 and a JSON text, for a host on HTTP/1.1. `size` is its size in bytes."""
 
+    __slots__ = ("keep_alive", "size", "text")
+
     status: ClassVar[int] = 200
 
-    text: MessageText
-    size: int
-    keep_alive: bool | None = None
+    def __init__(self, text: MessageText, size: int) -> None:
+        self.text = text
+        self.size = size
+        self.keep_alive: bool | None = None
 
-    async def send(self, request: HostRequest) -> None:
-        """Write head and body, and wait for a slow host. Raises ConnectionError if it has
+    def send(self, request: HostRequest) -> Awaitable[None] | None:
+        """Write head and body, and return the wait for a slow host. Raises ConnectionError if it has
         disconnected.
         """
         if request.is_answered:
-            return
-        # The error of a host that disconnected must hold neither the text nor the request, whose head
-        # has the token.
-        text, self.text = self.text, ""
+            return None
         request.is_answered = True
+        text, self.text = self.text, ""
         connection = request.connection
-        transport = connection.transport
         if self.keep_alive is None:
-            self.keep_alive = request.keep_alive
+            self.keep_alive = request.head.keep_alive
         close = "" if self.keep_alive else _CLOSE
         head = f"{_HEAD}Date: {rfc822_formatted_time()}\r\nContent-Length: {self.size}\r\n{close}\r\n".encode()
-        piece: bytes | memoryview = head
-        try:
-            if transport.is_closing():
-                raise ConnectionResetError
-            if self.size < _ONE_PIECE:
-                transport.write(head + text.encode())
-                if connection.writing_paused:
-                    await connection.drain()
-                return
-            for piece in chain((head,), _pieces(text)):
-                if transport.is_closing():
-                    raise ConnectionResetError
-                transport.write(piece)
-                if connection.writing_paused:
-                    await connection.drain()
-                # A fast host must not make the others wait.
-                await asyncio.sleep(0)
-        finally:
+        if self.size >= _ONE_PIECE:
+            return _send_pieces(connection, head, text)
+        if connection.transport.is_closing():
             # The error of a host that disconnected holds all frames until cycles are collected.
-            del request, text, piece
+            # They must hold neither the text nor the request, whose head has the token.
+            del request, text
+            raise ConnectionResetError
+        connection.transport.write(head + text.encode())
+        return connection.drain() if connection.writing_paused else None
+
+
+async def _send_pieces(connection: HostConnection, head: bytes, text: MessageText) -> None:
+    """Write a large document in pieces, and wait for a slow host after each."""
+    piece: bytes | memoryview = head
+    try:
+        for piece in chain((head,), _pieces(text)):
+            if connection.transport.is_closing():
+                raise ConnectionResetError
+            connection.transport.write(piece)
+            if connection.writing_paused:
+                await connection.drain()
+            # A fast host must not make the others wait.
+            await asyncio.sleep(0)
+    finally:
+        # As for a small one.
+        del text, piece
 
 
 def encoded_size(text: MessageText) -> int:
@@ -182,10 +187,15 @@ class CountedDocument(JsonDocument):
         # An answer that was not written has a host that disconnected before.
         self._settle()
 
-    async def send(self, request: HostRequest) -> None:
+    def send(self, request: HostRequest) -> Awaitable[None]:
         """Write the document, then call `written`."""
+        return self._send(request)
+
+    async def _send(self, request: HostRequest) -> None:
         try:
-            await super().send(request)
+            unsent = super().send(request)
+            if unsent is not None:
+                await unsent
         finally:
             self._settle()
 
@@ -215,7 +225,7 @@ async def refuse(request: HostRequest, refusal: Rejection) -> Answer:
     if refusal.allow is not None:
         fields[hdrs.ALLOW] = refusal.allow
     answer = Answer(refusal.status, fields, refusal.text.encode(), is_rejection=True)
-    if refusal.close or not request.content.is_eof():
+    if refusal.close or request.body is None:
         await request.connection.answer_last(request, answer)
     return answer
 

@@ -1,4 +1,4 @@
-"""The receipt of a body that has not all arrived with its head: `receive_rest`.
+"""A body that has not all arrived with its head: `ArrivingBody`.
 
 The gateway asks for the body after authentication (`HostExchange.body`). Only then is
 `100 Continue` sent, and the time limit starts. The body must arrive whole, in time, and within
@@ -8,60 +8,137 @@ connection's flow control.
 
 import asyncio
 from datetime import timedelta
-from functools import partial
-from typing import Final
+from typing import Final, Protocol
 
 from aiohttp import hdrs
 from aiohttp.http import HttpVersion11
 
-from taskgate.listener.door import BODY_TOO_LARGE, NO_BYTES, RequestRejected, declared_length
-from taskgate.listener.protocol import HostRequest
+from taskgate.listener.door import BODY_TOO_LARGE, NO_BYTES, TOO_SLOW, HostHead, Rejection, RequestRejected
 from taskgate.streams.bytes_in_flight import SMALL, BytesInFlight, IncomingBody
 
+READ_AHEAD: Final = 256 * 1024
+"""Bytes of a body that wait for their reader; reading stops at twice as many."""
 _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
-class BodyOverdue(Exception):
-    """The body did not arrive in time."""
+class Source(Protocol):
+    """The connection on which a body arrives; implemented by `HostConnection`."""
+
+    transport: asyncio.Transport
+
+    def pause_reading(self) -> None: ...
+    def resume_reading(self) -> None: ...
 
 
-async def receive_rest(
-    request: HostRequest, budget: BytesInFlight, caller: str, *, max_body: int, read_timeout: timedelta
-) -> bytes:
-    """Receive a body of at most `max_body` bytes, which counts for `caller` in `budget` meanwhile.
+class ArrivingBody:
+    """The body of a request, from the time that its head has arrived.
 
-    Raises BodyOverdue after `read_timeout`, and RequestRejected if the body is too large or the
-    budget is used up. Raises BrokenBody or what aiohttp raises for a body that does not arrive whole.
+    The connection calls `feed` and `end`, or `fail`. The gateway calls `receive`, once.
+
+    - `is_ended`: the body has arrived whole.
+    - `_refusal` is why it does not arrive: it is broken or too slow, or the host has disconnected.
+    - `size` is that of the `_pieces`, which wait for their reader.
     """
-    payload, transport = request.content, request.connection.transport
-    if hdrs.EXPECT in request.headers and request.version == HttpVersion11 and not transport.is_closing():
-        transport.write(_CONTINUE)
-    declared = declared_length(request.headers.get(hdrs.CONTENT_LENGTH, "0"))
-    loop = asyncio.get_running_loop()
-    # A turn later: a reader that the end of a chunk has just woken takes no exception before its step.
-    give_up = partial(payload.set_exception, BodyOverdue())
-    overdue = loop.call_later(read_timeout.total_seconds(), partial(loop.call_soon, give_up))
-    pieces: list[bytes] = []
-    received, counted = 0, SMALL
-    in_flight: IncomingBody | None = None
-    try:
-        if declared > SMALL:
-            # The whole size at once: else several bodies that arrive together would each get a
-            # part of the budget.
-            in_flight, counted = budget.incoming_body(caller), declared
-            if not in_flight.grow(counted):
-                raise RequestRejected(NO_BYTES)
-        while piece := await payload.readany():
-            received += len(piece)
-            if received > max_body:
-                raise RequestRejected(BODY_TOO_LARGE)
-            pieces.append(piece)
-            if received > counted:
-                in_flight, counted = in_flight or budget.incoming_body(caller), received
+
+    __slots__ = ("_is_read", "_pieces", "_refusal", "_source", "_waiter", "is_ended", "size")
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._pieces: list[bytes] = []
+        self.size = 0
+        self._waiter: asyncio.Future[None] | None = None
+        self._refusal: Rejection | None = None
+        self._is_read = self.is_ended = False
+
+    def feed(self, piece: bytes) -> None:
+        """Add a piece. The connection is not read while much of the body waits for its reader."""
+        self._pieces.append(piece)
+        self.size += len(piece)
+        self._wake()
+        if self.size > 2 * READ_AHEAD:
+            self._source.pause_reading()
+
+    def end(self) -> bytes:
+        """Mark that all pieces were added. Returns them if no reader has begun."""
+        self.is_ended = True
+        self._wake()
+        self._source.resume_reading()
+        return b"" if self._is_read else self._take()
+
+    def fail(self, refusal: Rejection) -> None:
+        """Reject the request of a body that has not arrived whole."""
+        self._refusal = refusal
+        self._wake()
+
+    async def receive(
+        self,
+        head: HostHead,
+        declared: int,
+        budget: BytesInFlight,
+        caller: str,
+        *,
+        max_body: int,
+        read_timeout: timedelta,
+    ) -> bytes:
+        """Receive a body of at most `max_body` bytes, which counts for `caller` in `budget` meanwhile.
+
+        `declared` is its Content-Length. Raises RequestRejected if the body is too large, does not
+        arrive whole or within `read_timeout`, or if the budget is used up.
+        """
+        transport = self._source.transport
+        if hdrs.EXPECT in head.headers and head.version == HttpVersion11 and not transport.is_closing():
+            transport.write(_CONTINUE)
+        self._is_read = True
+        overdue = asyncio.get_running_loop().call_later(read_timeout.total_seconds(), self._give_up)
+        pieces: list[bytes] = []
+        received, counted = 0, SMALL
+        in_flight: IncomingBody | None = None
+        try:
+            if declared > SMALL:
+                # The whole size at once: else several bodies that arrive together would each get a
+                # part of the budget.
+                in_flight, counted = budget.incoming_body(caller), declared
                 if not in_flight.grow(counted):
                     raise RequestRejected(NO_BYTES)
-    finally:
-        overdue.cancel()
-        if in_flight is not None:
-            in_flight.close()
-    return b"".join(pieces)
+            while piece := await self._next():
+                received += len(piece)
+                if received > max_body:
+                    raise RequestRejected(BODY_TOO_LARGE)
+                pieces.append(piece)
+                if received > counted:
+                    in_flight, counted = in_flight or budget.incoming_body(caller), received
+                    if not in_flight.grow(counted):
+                        raise RequestRejected(NO_BYTES)
+        finally:
+            overdue.cancel()
+            if in_flight is not None:
+                in_flight.close()
+        return b"".join(pieces)
+
+    async def _next(self) -> bytes:
+        """Return what has arrived since the last call, once there is anything; nothing at the end."""
+        if self._refusal is None and not self._pieces and not self.is_ended:
+            self._waiter = asyncio.get_running_loop().create_future()
+            try:
+                await self._waiter
+            finally:
+                self._waiter = None
+        if self._refusal is not None:
+            raise RequestRejected(self._refusal)
+        piece = self._take()
+        self._source.resume_reading()
+        return piece
+
+    def _take(self) -> bytes:
+        pieces, self._pieces = self._pieces, []
+        self.size = 0
+        return b"".join(pieces)
+
+    def _give_up(self) -> None:
+        # Its reader may not have run since the end arrived.
+        if not self.is_ended:
+            self.fail(TOO_SLOW)
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)

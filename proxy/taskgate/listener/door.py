@@ -1,28 +1,30 @@
-"""The checks of a request's head, before its body is read: `Door`, `allowed_hosts`, `allowed_origins`.
+"""The head of a request, `HostHead`, and its checks before the body is read: `Door`.
 
 `Endpoint` calls `Door.admit`. In this order it checks framing, `Host`, `Origin`, path, method,
 media types, declared length, and repeated headers. A failed check raises RequestRejected with a
 constant `Rejection`, so that nothing that a host sent can come back in an answer. Doubtful framing
 also ends the connection.
 
-The checks get the header fields of `ADMISSION_FIELDS` and no others. So a connection can remember a
-head by these, and admit a later one with the same values without a check (`RememberedHead`).
+The checks get the header fields of `ADMISSION_FIELDS` and no others, and the length of the body. So a
+connection can remember a head (`HostHead`) with its admission. It admits a later one without a check
+if it has the same bytes (`find_head`), or the same values of these fields (`find_admission`).
 
 The configuration makes the names to check against with `allowed_hosts` and `allowed_origins`. Each
 set is complete and in lower case, because the door looks headers up in it. Pure.
 """
 
 import re
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from ipaddress import ip_address
-from operator import attrgetter, itemgetter
-from typing import Final, Protocol
+from itertools import repeat
+from operator import attrgetter
+from typing import Final
 from urllib.parse import urlsplit
 
 from aiohttp import HttpVersion, hdrs
 from aiohttp.http import HttpVersion10, HttpVersion11
-from multidict import istr
+from multidict import CIMultiDict, istr
 
 from taskgate.domain.versions import MODERN
 from taskgate.protocol.vocabulary import SESSION_HEADER, VERSION_HEADER
@@ -40,7 +42,6 @@ ADMISSION_FIELDS: Final = (
     hdrs.ACCEPT,
     hdrs.AUTHORIZATION,
     hdrs.CONTENT_ENCODING,
-    hdrs.CONTENT_LENGTH,
     hdrs.CONTENT_TYPE,
     hdrs.EXPECT,
     hdrs.FORWARDED,
@@ -55,8 +56,6 @@ ADMISSION_FIELDS: Final = (
     hdrs.X_FORWARDED_FOR,
 )
 """The fields that the admission of a head, its authentication and its RequestContext can read."""
-_REMEMBERED_NAMES: Final = frozenset(name.lower().encode() for name in ADMISSION_FIELDS if name != hdrs.CONTENT_LENGTH)
-"""The fields by which a head is remembered: all but the one that is checked for each message."""
 MOST_REMEMBERED: Final = 8
 """The heads that a connection remembers: a proxy may send the requests of several callers on one."""
 MOST_REMEMBERED_BYTES: Final = 32 * 1024
@@ -68,6 +67,8 @@ _LOOPBACK_NAMES: Final = ("localhost", "127.0.0.1", "[::1]")
 _ID: Final = re.compile("[!-~]{1,256}").fullmatch
 LONGEST_LENGTH: Final = 18
 """Digits of a Content-Length that is read as it is."""
+_LENGTH: Final = re.compile(rb"\r\ncontent-length:[ \t]*([0-9]{1,%d})[ \t]*\r\n" % LONGEST_LENGTH, re.IGNORECASE)
+"""The field in a head that was parsed: there it has one value, and no line goes on in the next."""
 _NO_ID: Final = "?"
 """Replaces an invalid id of a session or event. It is never generated, so it is always unknown."""
 
@@ -144,8 +145,11 @@ class Door:
     max_body: int
     generation: AdmissionGeneration = field(default_factory=AdmissionGeneration)
 
-    def admit(self, method: str, target: str, version: HttpVersion, fields: Fields) -> Admission:
-        """Check a head, and return its admission. Raises RequestRejected at the first failed check."""
+    def admit(self, method: str, target: str, version: HttpVersion, fields: Fields, length: int = 0) -> Admission:
+        """Check a head with its Content-Length, and return its admission.
+
+        Raises RequestRejected at the first failed check.
+        """
         self.greet(method, version, fields)
         if fields[hdrs.ORIGIN] and any(each.lower() not in self.origins for each in fields[hdrs.ORIGIN]):
             raise RequestRejected(WRONG_ORIGIN)
@@ -167,7 +171,7 @@ class Door:
         # A POST is answered with either, a GET with a stream only. A DELETE has no body to accept.
         if not accepts_stream and (verb is HttpMethod.GET or (verb is HttpMethod.POST and not accepts_json)):
             raise RequestRejected(NOT_ACCEPTABLE)
-        if fields[hdrs.CONTENT_LENGTH] and declared_length(fields[hdrs.CONTENT_LENGTH][0]) > self.max_body:
+        if length > self.max_body:
             raise RequestRejected(BODY_TOO_LARGE)
         revisions = fields[_VERSION]
         revision = None if not revisions else revisions[0] if len(revisions) == 1 else _only_modern(revisions)
@@ -233,112 +237,101 @@ RawFields = tuple[tuple[bytes, bytes], ...]
 
 
 @dataclass(slots=True, eq=False, repr=False)
-class RememberedHead:
-    """A head that was admitted, and whose caller is known. `Endpoint` finds it for a later request.
+class HostHead:
+    """The head of a request, as it was parsed. Requests with the same head share it.
 
-    A later head is the same if it has the same method, target and version, and the same names of
-    fields in the same order. Its values of ADMISSION_FIELDS are equal, but for Content-Length; others
-    may differ. The admission is good only in its generation.
+    Two heads are the same if all their bytes are, but for the digits of Content-Length. Its value
+    belongs to one request, so it is left out here (`HostRequest.length`).
 
-    - `count` is the number of fields. `read` returns those that are compared, which are `values`
-      here; `others` are the positions and names of the others. `length_at` is the position of
-      Content-Length; None without one.
-    - `address` and `agent` are for the RequestContext.
+    - `target` is the path with the query, as it came.
+    - `keep_alive`: the host wants to send another request on the connection.
+    - `raw` are the bytes of a head that is not remembered. `before` and `after` are those of a
+      remembered one, around the digits of Content-Length. Without Content-Length, `before` has all.
+      `size` is their size.
+    - `admission`, `address`, `agent` and `values`, the header fields that the admission depends on,
+      are those of a remembered head.
     """
 
     method: str
     target: str
     version: HttpVersion
-    count: int
-    read: Callable[[RawFields], object]
-    values: object
-    others: list[tuple[int, bytes]]
-    length_at: int | None
-    size: int
-    admission: Admission
-    address: str
-    agent: str | None
+    headers: CIMultiDict[str]
+    keep_alive: bool = False
+    is_chunked: bool = False
+    is_too_large: bool = False
+    raw: bytes = b""
+    before: bytes = b""
+    after: bytes = b""
+    size: int = 0
+    admission: Admission | None = None
+    address: str = ""
+    agent: str | None = None
+    values: Fields | None = None
 
 
-class ParsedRequest(Protocol):
-    """A request of which the head is remembered; implemented by `protocol.HostRequest`."""
-
-    @property
-    def method(self) -> str: ...
-    @property
-    def raw_path(self) -> str: ...
-    @property
-    def version(self) -> HttpVersion: ...
-    @property
-    def raw_headers(self) -> RawFields: ...
+def admission_fields(head: HostHead) -> Fields:
+    """Return the fields of a head that its admission depends on."""
+    return dict(zip(ADMISSION_FIELDS, map(head.headers.getall, ADMISSION_FIELDS, repeat(())), strict=True))
 
 
-def find_remembered(
-    heads: list[RememberedHead], request: ParsedRequest, generation: int, max_body: int
-) -> RememberedHead | None:
-    """Return the remembered head that a request has; None if it has another one.
+def find_head(heads: list[HostHead], data: bytes, at: int, end: int) -> HostHead | None:
+    """Return the remembered head that these bytes of `data` are; None if they are another one.
 
-    Also None if its admission is of an earlier generation, or the declared body is too large.
+    `end` is where the first empty line behind `at` ends.
     """
-    raw = request.raw_headers
     for head in heads:
-        if (
-            head.count == len(raw)
-            and head.read(raw) == head.values
-            and head.target == request.raw_path
-            and head.method == request.method
-            and head.version == request.version
-            and head.admission.generation == generation
-        ):
-            for position, name in head.others:
-                if raw[position][0] != name:
-                    break
-            else:
-                if head.length_at is None:
-                    return head
-                declared = raw[head.length_at][1]
-                return head if len(declared) <= LONGEST_LENGTH and int(declared) <= max_body else None
+        after = head.after
+        if data.startswith(head.before, at) and data.startswith(after, end - len(after)):
+            # A head without Content-Length is whole in `before`.
+            if not after:
+                return head
+            digits = data[at + len(head.before) : end - len(after)]
+            if digits.isdigit() and len(digits) <= LONGEST_LENGTH:
+                return head
     return None
 
 
-def remember(
-    heads: list[RememberedHead],
-    request: ParsedRequest,
-    admission: Admission,
-    context: RequestContext,
-) -> None:
-    """Add an admitted head to those of its connection, and drop the oldest of too many."""
-    raw: RawFields = request.raw_headers
-    positions, others, size = list[int](), list[tuple[int, bytes]](), len(request.raw_path)
-    length_at = None
-    for position, (name, value) in enumerate(raw):
-        size += len(name) + len(value)
-        if (lower := name.lower()) in _REMEMBERED_NAMES:
-            positions.append(position)
-            continue
-        others.append((position, name))
-        if lower == b"content-length":
-            length_at = position
-    # There is at least one position, because an admitted head has a Host.
-    read = itemgetter(*positions)
-    heads.append(
-        RememberedHead(
-            request.method,
-            request.raw_path,
-            request.version,
-            len(raw),
-            read,
-            read(raw),
-            others,
-            length_at,
-            size,
-            admission,
-            context.address,
-            context.agent,
-        )
-    )
-    while len(heads) > MOST_REMEMBERED or sum(map(_SIZE, heads)) > MOST_REMEMBERED_BYTES:
-        del heads[0]
+def find_admission(heads: list[HostHead], head: HostHead, values: Fields, generation: int) -> Admission | None:
+    """Return the admission of a remembered head that differs from `head` in other fields only.
+
+    Such fields are those of one message, like the name of its tool, or the request id of a proxy.
+    """
+    for known in heads:
+        admission = known.admission
+        if (
+            known.values == values
+            and known.target == head.target
+            and known.method == head.method
+            and known.version == head.version
+            and admission is not None
+            and admission.generation == generation
+        ):
+            return admission
+    return None
+
+
+def remember(heads: list[HostHead], head: HostHead, admission: Admission, context: RequestContext) -> None:
+    """Add an admitted head as the first of its connection, and drop the oldest of too many.
+
+    A head that is among them already gets another admission.
+    """
+    if raw := head.raw:
+        length = _LENGTH.search(raw)
+        if length is not None:
+            head.before, head.after = raw[: length.start(1)], raw[length.end(1) :]
+        elif b"content-length" in raw.lower():
+            # A length of more digits than a usual one has.
+            return
+        else:
+            head.before = raw
+        head.raw, head.size = b"", len(raw)
+        # One with the same bytes was parsed for a request that came before this head was known.
+        heads[:] = [each for each in heads if each.before != head.before or each.after != head.after]
+        heads.insert(0, head)
+        while len(heads) > MOST_REMEMBERED or sum(map(_SIZE, heads)) > MOST_REMEMBERED_BYTES:
+            del heads[-1]
+        head.values = admission_fields(head)
+    head.admission, head.address, head.agent = admission, context.address, context.agent
 
 
 _SIZE: Final = attrgetter("size")

@@ -2,12 +2,11 @@
 
 A connection calls `answer` for each of its requests. The steps are:
 
-1. find the head among those that the connection remembers (`RememberedHead`);
-2. open a RequestContext (`RequestContexts`);
-3. wait for room in the audit log;
-4. check the head, unless it was found (`door`);
-5. pass an exchange to the gateway (`stream`), and send the reply;
-6. remember the head if the gateway has found its caller.
+1. open a RequestContext (`RequestContexts`);
+2. wait for room in the audit log;
+3. check the head (`door`), unless the connection remembers its admission;
+4. pass an exchange to the gateway (`stream`), and send the reply;
+5. remember the head if the gateway has found its caller.
 
 Every parsed request gets one context and one answer. The context is the last event of its request.
 The gateway sees only requests that are complete and within bounds.
@@ -18,27 +17,25 @@ import logging
 from base64 import b32encode
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from itertools import count, repeat
+from itertools import count
 from typing import Final
 
 from aiohttp import hdrs
 from aiohttp.http import HttpVersion10
-from aiohttp.streams import EMPTY_PAYLOAD
-from multidict import CIMultiDict, CIMultiDictProxy
+from multidict import CIMultiDict
 
 from taskgate.clock import Clock, Entropy
 from taskgate.listener.answers import public_document, refuse
 from taskgate.listener.door import (
-    ADMISSION_FIELDS,
     HEAD_TOO_LARGE,
     NO_ROOM,
     Door,
     Fields,
+    HostHead,
     Rejection,
-    RememberedHead,
     RequestRejected,
-    find_remembered,
-    head_size,
+    admission_fields,
+    find_admission,
     remember,
 )
 from taskgate.listener.peers import Peers, read_peer
@@ -71,36 +68,29 @@ class RequestContexts:
         self.new_id: Callable[[], str] = map(f"{prefix}-{{}}".format, count(1)).__next__
         """Returns the id of another context."""
 
-    def open(self, http: HostRequest, known: RememberedHead | None) -> tuple[RequestContext, Fields]:
-        """Open the context of a request, and return with it the fields for the admission of its head.
-
-        A `known` head needs no admission.
-        """
-        if known is not None:
-            return RequestContext(
-                self.new_id(), known.address, http.method, known.admission.path, known.agent
-            ), _NO_FIELDS
+    def open(self, http: HostRequest) -> tuple[RequestContext, Fields]:
+        """Open the context of a request, and return with it the fields for the admission of its head."""
+        head, remote = http.head, http.connection.remote
         # A path is compared as it came: it is never decoded.
-        path = http.raw_path.partition("?")[0]
-        values, peers = map(http.headers.getall, ADMISSION_FIELDS, repeat(())), self._peers
-        fields: Fields = dict(zip(ADMISSION_FIELDS, values, strict=True))
+        path = head.target.partition("?")[0]
+        fields, peers = admission_fields(head), self._peers
         if peers.trusts_any:
-            address = peers.address_of(http.remote, fields[peers.field])
+            address = peers.address_of(remote, fields[peers.field])
         else:
-            _, address = read_peer(http.remote or "")
+            _, address = read_peer(remote or "")
         if not self._has_warned and (fields[hdrs.X_FORWARDED_FOR] or fields[hdrs.FORWARDED]):
-            self._warn_of_proxy(http, fields)
+            self._warn_of_proxy(remote, fields)
         agents = fields[hdrs.USER_AGENT]
-        return RequestContext(self.new_id(), address, http.method, path, agents[0] if agents else None), fields
+        return RequestContext(self.new_id(), address, head.method, path, agents[0] if agents else None), fields
 
-    def _warn_of_proxy(self, http: HostRequest, fields: Fields) -> None:
+    def _warn_of_proxy(self, remote: str | None, fields: Fields) -> None:
         """Log once that hosts seem to come through a proxy that is not configured.
 
         They then count as one address. A forwarding header from a peer that is no trusted proxy, or
         one of the wrong kind, shows it.
         """
         peers = self._peers
-        if not peers.trusts(http.remote):
+        if not peers.trusts(remote):
             text = (
                 "a peer that is not in server.trusted_proxies sends forwarding headers: if it is a proxy, add it there"
             )
@@ -109,7 +99,7 @@ class RequestContexts:
         else:
             return
         self._has_warned = True
-        extra = {"peer": peers.address_of(http.remote), "forwarded_header": peers.header}
+        extra = {"peer": peers.address_of(remote), "forwarded_header": peers.header}
         _log.warning("%s; until then all hosts behind it share one address and its limits", text, extra=extra)
 
     def open_for_garbage(self, remote: str | None) -> RequestContext:
@@ -145,37 +135,38 @@ class Endpoint:
     async def answer(self, http: HostRequest) -> HttpResponse:
         """Answer one request. Called for one request of a connection at a time."""
         began = self.clock.elapsed()
-        connection = http.connection
-        known = None
-        # While a request waits for room a reload may happen, so its head is checked after the wait.
-        if connection.heads and not self.trail.is_full:
-            known = find_remembered(connection.heads, http, self.door.generation.number, self.door.max_body)
-        context, fields = self.request_contexts.open(http, known)
-        path = context.path
-        route = "prm" if path in self.documents else "mcp" if path in self.door.paths else "other"
-        # An unknown path may be a secret of another system, whatever the request is rejected for.
-        context.path = "" if route == "other" else path
+        connection, head = http.connection, http.head
+        admission, fields = head.admission, _NO_FIELDS
+        if (
+            admission is not None
+            and admission.generation == self.door.generation.number
+            and http.length <= self.door.max_body
+            and not self.trail.is_full
+        ):
+            # What was admitted has the path of a mount.
+            path, route = admission.path, "mcp"
+            context = RequestContext(self.request_contexts.new_id(), head.address, head.method, path, head.agent)
+        else:
+            admission = None
+            context, fields = self.request_contexts.open(http)
+            path = context.path
+            route = "prm" if path in self.documents else "mcp" if path in self.door.paths else "other"
+            # An unknown path may be a secret of another system, whatever the request is rejected for.
+            context.path = "" if route == "other" else path
         context.route = route
         token = request_context.attach(context)
         self._active[route] += 1
         try:
-            if self.trail.is_full:
-                await self._await_room(http, fields)
-            # Only if more bytes arrived at once than a head may have; else it cannot be too large.
-            if connection.long_heads and head_size(http.raw_path, http.raw_headers) > self.max_header:
-                raise RequestRejected(HEAD_TOO_LARGE)
-            # A reload during the wait may have removed the document: its path is then an unknown one.
-            if route == "prm" and path in self.documents:
-                response = self._answer_document(http, context, fields, began)
-            elif known is not None:
-                response = await self._answer_by_gateway(http, known.admission, context, began)
-            else:
-                admission = self.door.admit(http.method, http.raw_path, http.version, fields)
+            if admission is None:
+                admission = await self._admit(http, context, fields)
                 # The gateway may need long for its reply.
                 fields = _NO_FIELDS
+            if admission is None:
+                response = self._answer_document(http, context, began)
+            else:
                 response = await self._answer_by_gateway(http, admission, context, began)
-                if admission.caller is not None and http.keep_alive:
-                    remember(connection.heads, http, admission, context)
+                if head.admission is not admission and admission.caller is not None and head.keep_alive:
+                    remember(connection.heads, head, admission, context)
         except RequestRejected as refused:
             # Recorded before it is sent: sending may wait for the host to stop sending.
             self._note_refusal(context, refused.refusal)
@@ -203,18 +194,30 @@ class Endpoint:
             self._note_refusal(context, refusal)
             context.route = "other"
             self._note_answer(context, refusal.status, now)
-        no_fields = CIMultiDictProxy(CIMultiDict[str]())
-        nothing = HostRequest(
-            NO_VERB, "", HttpVersion10, no_fields, (), False, EMPTY_PAYLOAD, connection, connection.remote
-        )
+        nothing = HostRequest(connection, HostHead(NO_VERB, "", HttpVersion10, CIMultiDict()), 0, b"")
         await refuse(nothing, refusal)
 
-    async def _await_room(self, http: HostRequest, fields: Fields) -> None:
-        """Wait until the audit log has room for a request. Raises RequestRejected without room."""
-        if not await self.trail.room():
+    async def _admit(self, http: HostRequest, context: RequestContext, fields: Fields) -> Admission | None:
+        """Check a head, and return its admission; None for a public document. Raises RequestRejected.
+
+        First wait until the audit log has room for the request. A reload may happen meanwhile.
+        """
+        head, heads, door = http.head, http.connection.heads, self.door
+        if self.trail.is_full and not await self.trail.room():
             # Doubtful framing ends the connection whatever else is wrong.
-            self.door.greet(http.method, http.version, fields)
+            door.greet(head.method, head.version, fields)
             raise RequestRejected(NO_ROOM)
+        if head.is_too_large:
+            raise RequestRejected(HEAD_TOO_LARGE)
+        # A reload may have removed the document: its path is then an unknown one.
+        if context.route == "prm" and context.path in self.documents:
+            door.greet(head.method, head.version, fields)
+            return None
+        if heads and http.length <= door.max_body:
+            admission = find_admission(heads, head, fields, door.generation.number)
+            if admission is not None:
+                return admission
+        return door.admit(head.method, head.target, head.version, fields, http.length)
 
     async def _answer_by_gateway(
         self, http: HostRequest, admission: Admission, context: RequestContext, began: float
@@ -250,17 +253,14 @@ class Endpoint:
         if exchange.is_streaming or not connection.lost.done():
             self._note_answer(context, response.status, began)
         # The gateway has refused the request before its body came. It is not read any more.
-        if not exchange.asked and not http.content.is_eof():
+        if not exchange.asked and http.body is None:
             await connection.answer_last(http, response)
         return response
 
-    def _answer_document(
-        self, http: HostRequest, context: RequestContext, fields: Fields, began: float
-    ) -> HttpResponse:
+    def _answer_document(self, http: HostRequest, context: RequestContext, began: float) -> HttpResponse:
         """Answer a request for a public document."""
-        self.door.greet(http.method, http.version, fields)
-        response = public_document(http.method, self.documents[context.path])
-        if not http.content.is_eof():
+        response = public_document(http.head.method, self.documents[context.path])
+        if http.body is None:
             # The body of such a request is not read.
             response.keep_alive = False
         self._note_answer(context, response.status, began)

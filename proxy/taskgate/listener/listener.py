@@ -20,6 +20,7 @@ from functools import partial
 
 from taskgate.clock import Clock, Entropy, SystemEntropy
 from taskgate.listener.acceptor import Acceptor
+from taskgate.listener.chunks import request_parser
 from taskgate.listener.door import AdmissionGeneration, Door
 from taskgate.listener.endpoint import Endpoint, RequestContexts
 from taskgate.listener.patience import HEAD_TIMEOUT, WRITE_TIMEOUT, ConnectionSettings
@@ -189,12 +190,14 @@ class _Connections:
     """
 
     def __init__(self, endpoint: Endpoint, bounds: ConnectionSettings) -> None:
-        woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        woken: asyncio.Future[None] = loop.create_future()
         woken.set_result(None)
         self._terms = terms = ConnectionTerms(
             bounds=bounds,
             answer=endpoint.answer,
             answer_garbage=endpoint.answer_garbage,
+            new_parser=request_parser(loop, bounds.max_header),
             heads=TimerWheel(bounds.head_timeout.total_seconds()),
             idles=TimerWheel(bounds.idle_timeout.total_seconds()),
             woken=woken,

@@ -1,10 +1,11 @@
 """One connection of a host: `HostConnection`, an asyncio protocol on aiohttp's request parser.
 
-aiohttp's parser reads heads and bodies, each alone: what is read is cut at their ends. This class
-does keep-alive and pipelining, and limits slow and oversized peers (`patience`). It answers bytes
-that are not HTTP, and reports to the exchange under way when its host disconnects. `PublicListener`
-makes one for each accepted connection. It passes each `HostRequest` to `Endpoint`, one at a time
-and in order.
+A head that the connection remembers is found by its bytes (`door.find_head`). Any other head is read
+by a parser of aiohttp's, which gets the bytes of one request only. A body is counted, unless it is in
+chunks (`chunks`). This class does keep-alive and pipelining, and limits slow and oversized peers
+(`patience`). It answers bytes that are not HTTP, and reports to the exchange under way when its host
+disconnects. `PublicListener` makes one for each accepted connection. It passes each `HostRequest` to
+`Endpoint`, one at a time and in order.
 
 A connection ends when the host closes it, or when it is idle for too long. It also ends after an
 answer to invalid bytes, and while the listener closes (`wind_down`, `drop`). Every connection ends,
@@ -25,22 +26,24 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final, Protocol, cast
 
-from aiohttp import HttpVersion, hdrs
+from aiohttp import hdrs
 from aiohttp.helpers import rfc822_formatted_time
 from aiohttp.http import HttpRequestParser
 from aiohttp.http_exceptions import BadHttpMessage, HttpProcessingError, LineTooLong
-from aiohttp.streams import EMPTY_PAYLOAD, StreamReader
-from multidict import CIMultiDictProxy
+from multidict import CIMultiDict
 
-from taskgate.listener.chunks import ChunkFraming
+from taskgate.listener.body import READ_AHEAD, ArrivingBody
+from taskgate.listener.chunks import ChunkedBody
 from taskgate.listener.door import (
     BAD_REQUEST,
     HEAD_TOO_LARGE,
     LONGEST_LENGTH,
     TOO_SLOW,
+    HostHead,
     Rejection,
-    RememberedHead,
     declared_length,
+    find_head,
+    head_size,
 )
 from taskgate.listener.patience import ConnectionSettings, HeadWatch, WriteWatch
 from taskgate.listener.tls import TlsWire
@@ -58,14 +61,10 @@ MOMENT: Final = 1.0
 
 MOST_READ: Final = 256 * 1024
 """Bytes that asyncio reads at once."""
-_READ_AHEAD: Final = 256 * 1024
-"""Bytes of a body that wait for their reader; reading stops at twice as many."""
-_MOST_FIELDS: Final = 100
 _MOST_WAITING: Final = 32
 """Parsed requests of a connection that wait for their turn; then nothing more is read."""
 _HEAD_END: Final = b"\r\n\r\n"
 _LINE_END: Final = b"\r\n"
-_UNKNOWN: Final = -1
 _LINGER: Final = 1.0
 """Seconds in which a rejected peer may finish sending. An immediate close would reset the
 connection and lose the answer."""
@@ -100,25 +99,26 @@ class Departing(Protocol):
         ...
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class HostRequest:
-    """One parsed request; its body may still arrive, and is read from `content`.
+    """One request of a host. Its head has arrived, and its body arrives.
 
-    - `remote` is the address of the peer; None if it disconnected before it was accepted.
-    - `keep_alive` is whether the host wants to send another request on the connection.
+    - `length` is the Content-Length; 0 without one.
+    - `body` is None until the body has arrived whole. Its reader leaves nothing of it.
+    - `rest` is the body that has not arrived with the head. None if it has, and if nothing of it is
+      to be read.
+    - `is_lost`: the host disconnected while the request was answered.
     - `is_answered` is set when the head of the answer is written.
     """
 
-    method: str
-    raw_path: str
-    version: HttpVersion
-    headers: CIMultiDictProxy[str]
-    raw_headers: tuple[tuple[bytes, bytes], ...]
-    keep_alive: bool
-    content: StreamReader
-    connection: "HostConnection"
-    remote: str | None
-    is_answered: bool = False
+    __slots__ = ("body", "connection", "head", "is_answered", "is_lost", "length", "rest")
+
+    def __init__(self, connection: "HostConnection", head: HostHead, length: int, body: bytes | None) -> None:
+        self.connection = connection
+        self.head = head
+        self.length = length
+        self.body = body
+        self.rest: ArrivingBody | None = None
+        self.is_lost = self.is_answered = False
 
 
 class HttpResponse(Protocol):
@@ -132,16 +132,13 @@ class HttpResponse(Protocol):
 
     keep_alive: bool | None
 
-    async def send(self, request: HostRequest) -> None:
-        """Write what is not written yet, and wait for a slow host.
+    def send(self, request: HostRequest) -> Awaitable[None] | None:
+        """Write what is not written yet. Returns what is to be awaited, if the rest takes time.
 
-        Sets `keep_alive`. Raises ConnectionError if the host has disconnected.
+        Sets `keep_alive`. It raises ConnectionError if the host has disconnected, and so does what
+        is awaited.
         """
         ...
-
-
-class BrokenBody(Exception):
-    """The body of a request does not arrive whole."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -150,6 +147,7 @@ class ConnectionTerms:
 
     - `answer` is called for each request. `answer_garbage` is called for bytes that are no request,
       and sends their answer, the last one.
+    - `new_parser` makes a parser for one request (`chunks.request_parser`).
     - `heads` and `idles` have the timers for heads and for idle connections.
     - `woken` is a future that has a result (`Arrival`).
     - `open` are the connections, from the moment that they can be lost until they are.
@@ -161,6 +159,7 @@ class ConnectionTerms:
     bounds: ConnectionSettings
     answer: Callable[[HostRequest], Awaitable[HttpResponse]]
     answer_garbage: Callable[["HostConnection", Rejection], Awaitable[object]]
+    new_parser: Callable[[], HttpRequestParser]
     heads: TimerWheel
     idles: TimerWheel
     woken: asyncio.Future[None]
@@ -179,8 +178,7 @@ class HostConnection(asyncio.Protocol):
       exchange under way close the connection.
     - `request` is the one that is being answered; None between requests.
     - `exchange` is the one that the gateway works on, set by `Endpoint`; None between requests.
-    - `heads` are those of admitted requests, the oldest first, which `Endpoint` remembers.
-    - `long_heads`: a head may be too large, so that `Endpoint` measures each. Never unset.
+    - `heads` are those of admitted requests, the newest first, which `Endpoint` remembers.
     - `writing_paused`: the host reads too slowly, so that who writes should `drain`.
     - `lost` is done when the connection is gone.
 
@@ -189,9 +187,9 @@ class HostConnection(asyncio.Protocol):
 
     - `_is_idle`: no request waits or is being answered. `_was_used`: the task was started.
     - `_is_ending`: no further request is answered. `_deaf`: what arrives is dropped.
-    - `_latest_body` is the body of the request that was parsed last, complete or not.
-    - `_body_left` are its bytes that are to come, or _UNKNOWN while `_chunks` looks for its end.
-    - `_head_tail` are the last bytes of a head that is not complete.
+    - `_part` are the bytes of a head that is not complete, and `_parser` has read them.
+    - `_reading` is the request whose body is to come: so many bytes as `_body_left`, or `_chunks`.
+    - `_was_last`: the host said of the latest request that it is the last.
     - `_reading_paused`, `_is_queue_full`: why the transport does not read.
     - `_bytes_waiting` have arrived while requests wait. `_unparsed` are the last of them if they are
       too many, or too many requests.
@@ -209,28 +207,28 @@ class HostConnection(asyncio.Protocol):
         "_deaf",
         "_drain_waiter",
         "_head",
-        "_head_tail",
         "_idle_seconds",
         "_idle_until",
         "_is_ending",
         "_is_idle",
         "_is_queue_full",
-        "_latest_body",
         "_loop",
         "_max_header",
         "_parser",
+        "_part",
         "_promises",
+        "_reading",
         "_reading_paused",
         "_terms",
         "_unparsed",
         "_waiting",
+        "_was_last",
         "_was_used",
         "_write_watch",
         "closing",
         "exchange",
         "heads",
         "leaving",
-        "long_heads",
         "lost",
         "remote",
         "request",
@@ -245,42 +243,29 @@ class HostConnection(asyncio.Protocol):
         self._terms = terms
         self._loop = loop = asyncio.get_running_loop()
         self._max_header = terms.bounds.max_header
-        self._parser = self._new_parser()
         # Few wait, and most often none: an empty list is a tenth of an empty deque.
         self._waiting: list[HostRequest | Rejection] = []
         self._arrival = Arrival(loop, terms.woken)
         self.request: HostRequest | None = None
         self._is_idle = True
-        self._was_used = self._is_ending = self._deaf = False
+        self._was_used = self._was_last = self._is_ending = self._deaf = False
         self._reading_paused = self._is_queue_full = self.writing_paused = False
         self._head = HeadWatch(terms.bounds, terms.heads, self._on_head_timeout)
-        self._latest_body: StreamReader = EMPTY_PAYLOAD
+        self._parser: HttpRequestParser | None = None
+        self._reading: HostRequest | None = None
         self._idle_seconds = terms.bounds.idle_timeout.total_seconds()
         self._connected_at = self._idle_until = 0.0
         self._cancel_idle: Cancel | None = None
         self._drain_waiter: asyncio.Future[None] | None = None
         self._promises = 0
-        self._head_tail = self._unparsed = b""
+        self._part = self._unparsed = b""
         self._bytes_waiting = self._body_left = 0
-        self._chunks: ChunkFraming | None = None
+        self._chunks: ChunkedBody | None = None
         self._write_watch: WriteWatch | None = None
-        self.closing = self.leaving = self.long_heads = False
+        self.closing = self.leaving = False
         self.exchange: Departing | None = None
-        self.heads: list[RememberedHead] = []
+        self.heads: list[HostHead] = []
         self.lost: asyncio.Future[None] = loop.create_future()
-
-    def _new_parser(self) -> HttpRequestParser:
-        """Return a parser of which the next head is the first."""
-        return HttpRequestParser(
-            self,  # type: ignore[arg-type]
-            self._loop,
-            _READ_AHEAD,
-            max_line_size=self._max_header,
-            max_field_size=self._max_header,
-            max_headers=_MOST_FIELDS,
-            payload_exception=BrokenBody,
-            auto_decompress=False,
-        )
 
     # Start and end.
 
@@ -316,8 +301,7 @@ class HostConnection(asyncio.Protocol):
         """
         self._terms.open.discard(self)
         self._deaf = self._is_ending = True
-        # It refers back to this object.
-        del self._parser
+        self._parser = None
         if self._head.timer is not None:
             self._head.stop()
         if self._cancel_idle is not None:
@@ -325,7 +309,9 @@ class HostConnection(asyncio.Protocol):
         if self._write_watch is not None:
             self._write_watch.stop()
         if self.request is not None:
-            self.request.content.set_exception(exc or ConnectionResetError("Connection lost"))
+            self.request.is_lost = True
+            if self.request.rest is not None:
+                self.request.rest.fail(BAD_REQUEST)
         if self._drain_waiter is not None and not self._drain_waiter.done():
             self._drain_waiter.set_result(None)
         self.lost.set_result(None)
@@ -421,11 +407,13 @@ class HostConnection(asyncio.Protocol):
                     return
                 finally:
                     self.request = None
-                await response.send(request)
-                if not response.keep_alive or not request.content.is_eof():
+                unsent = response.send(request)
+                if unsent is not None:
+                    await unsent
+                if not response.keep_alive or request.body is None:
                     return
                 # The next wait may be long: they hold what the host sent.
-                del request, response
+                del request, response, unsent
                 if waiting:
                     # A host that sends many requests at once must not make the others wait.
                     await asyncio.sleep(0)
@@ -487,10 +475,10 @@ class HostConnection(asyncio.Protocol):
         was_waiting, at, size = len(waiting), 0, len(data)
         try:
             while at < size:
-                if waiting and (len(waiting) >= _MOST_WAITING or self._bytes_waiting > _READ_AHEAD):
+                if waiting and (len(waiting) >= _MOST_WAITING or self._bytes_waiting > READ_AHEAD):
                     self._hold(data[at:])
                     break
-                at = self._parse_body(data, at) if self._body_left else self._parse_head(data, at)
+                at = self._read_head(data, at) if self._reading is None else self._read_body(data, at)
         except HttpProcessingError as error:
             self._reject_input(HEAD_TOO_LARGE if _is_too_large(error) else BAD_REQUEST)
             return
@@ -508,100 +496,115 @@ class HostConnection(asyncio.Protocol):
         if waiting:
             self._bytes_waiting += size
 
-    def _parse_head(self, data: bytes, at: int) -> int:
-        """Parse the bytes of one head, and return where they end.
-
-        The parser limits each line and the number of lines, but not the size of a head. This method
-        sets `long_heads` if one with the empty lines before it is larger than `max_header`.
-        """
-        watch = self._head
-        earlier = watch.size
-        # The end of a head may have begun in an earlier read.
-        end = data.find(_HEAD_END, at) + 4 if not earlier else (self._head_tail + data).find(_HEAD_END) + 4
+    def _read_head(self, data: bytes, at: int) -> int:
+        """Read one head, and return where it ends; where its body ends, if all of that has come."""
+        part = self._part
+        if part:
+            # The head began in an earlier read, so its rest begins this one.
+            data = part + data
+            end = data.find(_HEAD_END, max(len(part) - 3, 0)) + 4
+        else:
+            end = data.find(_HEAD_END, at) + 4
         if end < 4:
-            self._parse_part_of_head(data[at:])
-            return len(data)
-        if earlier:
-            end -= len(self._head_tail)
-        messages, is_upgraded, _ = self._parser.feed_data(data if end - at == len(data) else data[at:end])
-        if not messages:
-            # Empty lines before a request belong to none: some hosts send one after a body.
-            if earlier or data[at:end].strip(_LINE_END):
-                raise BadHttpMessage("a head without an end")
-            return len(data) - len(data[end:].lstrip(_LINE_END))
-        ((head, body),) = messages
-        if watch.timer is not None:
-            watch.stop()
-        if earlier + end - at > self._max_header:
-            self.long_heads = True
-        self._latest_body = body
-        self._waiting.append(
-            HostRequest(
-                head.method,
-                head.path,
-                head.version,
-                head.headers,
-                head.raw_headers,
-                not (head.should_close or head.upgrade),
-                body,
-                self,
-                self.remote,
-            )
-        )
-        if is_upgraded:
-            # What follows would be of another protocol. `Door` refuses it.
-            self._deaf = True
-            return len(data)
-        if head.chunked:
-            self._body_left, self._chunks = _UNKNOWN, ChunkFraming()
-        elif body is not EMPTY_PAYLOAD:
-            # The parser has checked that these are digits.
-            length = head.headers[hdrs.CONTENT_LENGTH]
-            self._body_left = int(length) if len(length) <= LONGEST_LENGTH else declared_length(length)
-        return end
+            self._read_part_of_head(data, at)
+            return len(data) - len(part)
+        head = find_head(self.heads, data, at, end) if self.heads else None
+        if head is None or head.is_chunked or end - at > self._max_header or self._was_last:
+            raw = data[at:end]
+            if not raw.strip(_LINE_END):
+                # Empty lines before a request belong to none: some hosts send one after a body.
+                return len(data) - len(data[end:].lstrip(_LINE_END))
+            head, length = self._parse_head(head, raw)
+        else:
+            length = int(data[at + len(head.before) : end - len(head.after)]) if head.after else 0
+        if self._head.timer is not None:
+            self._head.stop()
+        if part:
+            # The parser has read a part also of a head that was found.
+            self._part, self._parser = b"", None
+        self._was_last = not head.keep_alive
+        stop = end + length
+        if self._chunks is None and stop <= len(data):
+            self._waiting.append(HostRequest(self, head, length, data[end:stop]))
+            return (stop if not self._deaf else len(data)) - len(part)
+        request = HostRequest(self, head, length, None)
+        self._waiting.append(request)
+        if self._deaf:
+            return len(data) - len(part)
+        request.rest = ArrivingBody(self)
+        self._reading, self._body_left = request, length
+        return end - len(part)
 
-    def _parse_part_of_head(self, data: bytes) -> None:
-        """Parse bytes that do not end a head, and limit the size and the time of the whole."""
-        messages, _, _ = self._parser.feed_data(data)
+    def _read_part_of_head(self, data: bytes, at: int) -> None:
+        """Read bytes that do not end a head, and limit the size and the time of the whole."""
+        size = len(data) - at - len(self._part)
+        # Empty lines before a request belong to none.
+        if not self._part and not data[at:].strip(_LINE_END):
+            return
+        if self._was_last:
+            raise BadHttpMessage("more behind the last request")
+        if self._parser is None:
+            self._parser = self._terms.new_parser()
+        messages, _, _ = self._parser.feed_data(data[len(data) - size :])
         if messages:
             raise BadHttpMessage("a head without an empty line")
-        if self._head.size or data.strip(_LINE_END):
-            self._head_tail = (self._head_tail + data)[-3:] if self._head.size else data[-3:]
-            if not self._head.add(len(data)):
-                raise LineTooLong(b"", self._max_header)
+        self._part = data[at:]
+        if not self._head.add(size):
+            raise LineTooLong(b"", self._max_header)
 
-    def _parse_body(self, data: bytes, at: int) -> int:
-        """Parse bytes of the latest body, and return where they end. The parser must find its end
-        where this method does.
-        """
-        chunks = self._chunks
+    def _parse_head(self, known: HostHead | None, raw: bytes) -> tuple[HostHead, int]:
+        """Return a head, which is `known` if it was found, with its Content-Length."""
+        if self._was_last:
+            raise BadHttpMessage("more behind the last request")
+        parser = self._parser or self._terms.new_parser()
+        # All but the last byte, so that the parser cannot have found an earlier end.
+        messages, _, _ = parser.feed_data(raw[len(self._part) : -1])
+        if messages:
+            raise BadHttpMessage("a head with an earlier end")
+        messages, _, _ = parser.feed_data(raw[-1:])
+        if not messages:
+            raise BadHttpMessage("a head without an end")
+        ((parsed, reader),) = messages
+        headers = CIMultiDict(parsed.headers)
+        digits = headers.pop(hdrs.CONTENT_LENGTH, "0")
+        if parsed.upgrade:
+            # What follows would be of another protocol. `Door` refuses it.
+            self._deaf = True
+        elif parsed.chunked:
+            # Such a body needs the parser, also where the head is known.
+            self._chunks = ChunkedBody(parser, reader)
+        is_too_large = len(raw) > self._max_header and head_size(parsed.path, parsed.raw_headers) > self._max_header
+        head = known
+        if head is None or is_too_large:
+            head = HostHead(
+                parsed.method,
+                parsed.path,
+                parsed.version,
+                headers,
+                keep_alive=not (parsed.should_close or parsed.upgrade),
+                is_chunked=parsed.chunked,
+                is_too_large=is_too_large,
+                raw=raw,
+            )
+        return head, int(digits) if len(digits) <= LONGEST_LENGTH else declared_length(digits)
+
+    def _read_body(self, data: bytes, at: int) -> int:
+        """Read bytes of the body that is to come, and return where they end."""
+        request, chunks = self._reading, self._chunks
+        assert request is not None
+        assert request.rest is not None
         if chunks is not None:
-            end = chunks.find_end(data, at)
-            if chunks.is_ended:
-                self._body_left = 0
-                # All but the last byte, so that the parser cannot have found an earlier end.
-                self._parser.feed_data(data[at : end - 1])
-                if self._latest_body.is_eof():
-                    raise BadHttpMessage("a body with an earlier end")
-                at = end - 1
+            end = chunks.read(data, at, request.rest)
+            is_ended = chunks.is_ended
         else:
             end = min(at + self._body_left, len(data))
+            request.rest.feed(data[at:end])
             self._body_left -= end - at
-        messages, is_upgraded, _ = self._parser.feed_data(data if end - at == len(data) else data[at:end])
-        if messages or self._latest_body.is_eof() is not (not self._body_left):
-            raise BadHttpMessage("a body without a certain end")
-        if chunks is not None and chunks.is_ended:
-            # The parser may keep a field of the trailer for the next head.
-            self._chunks, self._parser = None, self._new_parser()
-        if is_upgraded:
-            self._deaf = True
-            return len(data)
+            is_ended = not self._body_left
+        if is_ended:
+            self._reading = self._chunks = None
+            request.body = request.rest.end()
         return end
-
-    @property
-    def connected(self) -> bool:
-        """Whether more of a body can arrive; its reader asks."""
-        return not self.lost.done()
 
     def pause_reading(self) -> None:
         """Stop reading, because much of a body waits for its reader, which calls this.
@@ -611,7 +614,7 @@ class HostConnection(asyncio.Protocol):
         self._reading_paused = True
         self.transport.pause_reading()
 
-    def resume_reading(self, resume_parser: bool = True) -> None:
+    def resume_reading(self) -> None:
         """Resume reading if it was paused. A reader calls this after every read."""
         if self._reading_paused:
             self._reading_paused = False
@@ -639,9 +642,10 @@ class HostConnection(asyncio.Protocol):
         self._deaf = True
         self._is_idle = False
         self._head.stop()
-        if not self._latest_body.is_eof():
-            # A turn later: a reader that the end of a chunk has just woken takes none before its step.
-            self._loop.call_soon(self._latest_body.set_exception, BrokenBody())
+        self._part, self._parser = b"", None
+        if self._reading is not None and self._reading.rest is not None:
+            # A turn later: its reader first takes what has come.
+            self._loop.call_soon(self._reading.rest.fail, BAD_REQUEST)
         self._waiting.append(refusal)
         if self._was_used:
             self._arrival.notify()
@@ -679,7 +683,9 @@ class HostConnection(asyncio.Protocol):
         response.keep_alive = False
         self._deaf = True
         try:
-            await response.send(request)
+            unsent = response.send(request)
+            if unsent is not None:
+                await unsent
             self.transport.write_eof()
         except OSError:
             # Also if the host has reset the connection, which is not noticed yet.

@@ -34,14 +34,12 @@ from typing import ClassVar, Final
 
 from aiohttp import hdrs
 from aiohttp.http import HttpVersion11
-from aiohttp.http_exceptions import HttpProcessingError
 from multidict import CIMultiDict
 
 from taskgate.jsontext.large import JsonChunks
 from taskgate.listener.answers import CountedDocument, JsonDocument, begin_answer, encoded_size, plain_answer
-from taskgate.listener.body import BodyOverdue, receive_rest
-from taskgate.listener.door import BAD_REQUEST, BODY_TOO_LARGE, TOO_SLOW, RequestRejected
-from taskgate.listener.protocol import SERVER_NAME, BrokenBody, HostRequest, HttpResponse
+from taskgate.listener.door import BAD_REQUEST, BODY_TOO_LARGE, RequestRejected
+from taskgate.listener.protocol import SERVER_NAME, HostRequest, HttpResponse
 from taskgate.protocol import sse
 from taskgate.streams.bytes_in_flight import BytesInFlight
 from taskgate.streams.event_stream import EventStream, ResumableEventStream
@@ -116,15 +114,15 @@ class EventStreamAnswer:
         # The head until it is written.
         self._head = b""
         self._is_ended = self.ends_properly = self.was_last_queued = self.was_last_sent = False
-        self.is_chunked = request.version == HttpVersion11
+        self.is_chunked = request.head.version == HttpVersion11
         # A connection that is leaving closes after this answer (`HostConnection.leaving`).
-        self.keep_alive: bool | None = request.keep_alive and self.is_chunked and not request.connection.leaving
+        self.keep_alive: bool | None = request.head.keep_alive and self.is_chunked and not request.connection.leaving
 
     def begin(self, *, is_joined: bool) -> None:
         """Write the head, or join it to the piece that is written next (`is_joined`)."""
         request = self._request
         fields = _CHUNKED_STREAM if self.is_chunked else _STREAM
-        head = begin_answer(self, request, fields, request.version)
+        head = begin_answer(self, request, fields, request.head.version)
         if is_joined:
             self._head = head
         else:
@@ -181,7 +179,8 @@ class EventStreamAnswer:
 class HostExchange:
     """One request of a host, as the gateway gets it.
 
-    - `head`: the head of the request, as `Door` admitted it. `fields`: all its header fields.
+    - `head`: the head of the request, as `Door` admitted it. `fields`: its header fields, but for
+      Content-Length.
     - `address`: the IP address of the host, or UNKNOWN.
     - `opener`: set by the gateway; the stream is opened with it, so that the host can resume it.
     - `is_streaming`: the answer has become an event stream, so that its headers are being sent.
@@ -222,7 +221,7 @@ class HostExchange:
 
     def __init__(self, request: HostRequest, inbound: Admission, terms: ExchangeTerms, context: RequestContext) -> None:
         self.head = inbound
-        self.fields = request.headers.items()
+        self.fields = request.head.headers.items()
         self.address = context.address
         self.opener: StreamOpener | None = None
         self.is_streaming = self.asked = self._is_gone = self._is_document = False
@@ -244,18 +243,22 @@ class HostExchange:
         """
         self.asked = True
         self._budget, self._caller = budget, caller
-        payload, terms = self._request.content, self._terms
-        try:
-            if payload.is_eof():
-                received = payload.read_nowait()
-            else:
-                received = await receive_rest(
-                    self._request, budget, caller, max_body=terms.max_body, read_timeout=terms.read_timeout
-                )
-        except BodyOverdue:
-            raise RequestRejected(TOO_SLOW) from None
-        except (BrokenBody, HttpProcessingError, OSError):
-            raise RequestRejected(BAD_REQUEST) from None
+        request, terms = self._request, self._terms
+        received = request.body
+        if received is None:
+            assert request.rest is not None
+            received = await request.rest.receive(
+                request.head,
+                request.length,
+                budget,
+                caller,
+                max_body=terms.max_body,
+                read_timeout=terms.read_timeout,
+            )
+        elif request.is_lost:
+            raise RequestRejected(BAD_REQUEST)
+        else:
+            request.body = b""
         if len(received) > terms.max_body:
             raise RequestRejected(BODY_TOO_LARGE)
         return received
@@ -384,7 +387,7 @@ class HostExchange:
             and reply.status == 200
             and not reply.headers
             and self.asked
-            and request.version == HttpVersion11
+            and request.head.version == HttpVersion11
         ):
             # Here an unencodable text can still be reported.
             size = len(body) if isinstance(body, JsonChunks) or body.isascii() else encoded_size(body)

@@ -90,7 +90,9 @@ class Exchange(Protocol):
 
     @property
     def fields(self) -> Collection[tuple[str, str]]:
-        """All header fields of the request as they came, those of this one message too."""
+        """The header fields of the request as they came, those of this one message too; but for
+        Content-Length.
+        """
         ...
 
     @property

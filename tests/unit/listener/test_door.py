@@ -31,8 +31,10 @@ def post_headers(*fields: tuple[str, str], **more: str) -> door.Fields:
     return headers(*fields, **{"Host": "gate.example", "Content-Type": "application/json", **more})
 
 
-def admit(method: str = "POST", target: str = "/mcp", version: HttpVersion = HttpVersion11, **more: str) -> Admission:
-    return DOOR.admit(method, target, version, post_headers(**more))
+def admit(
+    method: str = "POST", target: str = "/mcp", version: HttpVersion = HttpVersion11, length: int = 0, **more: str
+) -> Admission:
+    return DOOR.admit(method, target, version, post_headers(**more), length)
 
 
 def refusal_of(method: str = "POST", target: str = "/mcp", **more: Any) -> Rejection:
@@ -168,7 +170,7 @@ def test_only_plain_framing_passes(request_: dict[str, Any], refusal: Rejection 
         assert refusal_of(**request_) is refusal
 
 
-ORDER: dict[str, tuple[dict[str, str], Rejection]] = {
+ORDER: dict[str, tuple[dict[str, Any], Rejection]] = {
     "framing": ({"Upgrade": "x"}, door.NOT_IMPLEMENTED),
     "Host": ({"Host": "evil.example"}, door.WRONG_HOST),
     "Origin": ({"Origin": "null"}, door.WRONG_ORIGIN),
@@ -176,14 +178,14 @@ ORDER: dict[str, tuple[dict[str, str], Rejection]] = {
     "method": ({"method": "PUT"}, door.WRONG_METHOD),
     "media type": ({"Content-Type": "text/plain"}, door.WRONG_MEDIA),
     "Accept": ({"Accept": "text/html"}, door.NOT_ACCEPTABLE),
-    "length": ({"Content-Length": "101"}, door.BODY_TOO_LARGE),
+    "length": ({"length": 101}, door.BODY_TOO_LARGE),
 }
 
 
 @pytest.mark.parametrize("check", ORDER)
 def test_checks_are_made_in_their_order(check: str) -> None:
     # Whatever is wrong further down, the first that fails decides.
-    wrong: dict[str, str] = {}
+    wrong: dict[str, Any] = {}
     for name in reversed(ORDER):
         fault, refusal = ORDER[name]
         wrong |= fault
@@ -290,7 +292,7 @@ def test_a_path_is_the_target_without_its_query(target: str, path: str) -> None:
 
 
 def test_a_length_that_is_just_allowed_passes() -> None:
-    assert admit(Content_Length="100").method is HttpMethod.POST
+    assert admit(length=100).method is HttpMethod.POST
 
 
 def test_the_size_of_a_head_counts_all_its_fields() -> None:

@@ -7,7 +7,7 @@ from aiohttp.http import HttpRequestParser
 
 from helpers.raw_http import get, post, request_head
 from requirements import covers
-from taskgate.listener import protocol
+from taskgate.listener import chunks
 from unit.listener.gate import LONG_HEAD, PLANTED, Gate, opened
 
 TOKEN = f"Authorization: Bearer {PLANTED}\r\n"
@@ -156,7 +156,7 @@ async def test_nothing_behind_a_bad_request_is_answered(gate: Gate) -> None:
     assert gate.engine.seen == []
 
 
-async def test_whatever_a_parser_chokes_on_is_a_bad_request(gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_whatever_a_parser_chokes_on_is_a_bad_request(monkeypatch: pytest.MonkeyPatch) -> None:
     chokes: list[bool] = []
 
     class Choking:
@@ -168,8 +168,8 @@ async def test_whatever_a_parser_chokes_on_is_a_bad_request(gate: Gate, monkeypa
                 raise ValueError(PLANTED)
             return self._parser.feed_data(data)
 
-    monkeypatch.setattr(protocol, "HttpRequestParser", Choking)
-    async with gate.host() as host:
+    monkeypatch.setattr(chunks, "HttpRequestParser", Choking)
+    async with opened() as gate, gate.host() as host:
         assert (await host.ask(post())).status == 200
         chokes.append(True)
         assert (await host.ask(post())).status == 400

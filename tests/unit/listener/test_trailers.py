@@ -90,16 +90,16 @@ async def test_a_trailer_without_end_is_refused(gate: Gate) -> None:
     assert gate.engine.seen == []
 
 
-@pytest.mark.parametrize(("shift", "statuses"), [(-1, [400]), (1, [200, 400])], ids=["too early", "too late"])
-async def test_behind_a_body_of_which_the_parser_finds_another_end_nothing_is_answered(
-    gate: Gate, monkeypatch: pytest.MonkeyPatch, shift: int, statuses: list[int]
+@pytest.mark.parametrize("shift", [-1, 1], ids=["too early", "too late"])
+async def test_a_body_of_which_the_parser_finds_another_end_is_refused_and_nothing_behind_it_is_answered(
+    gate: Gate, monkeypatch: pytest.MonkeyPatch, shift: int
 ) -> None:
     found = ChunkFraming.find_end
     monkeypatch.setattr(ChunkFraming, "find_end", lambda *given: found(*given) + shift)
     async with gate.host() as host:
-        await host.send(CHUNKED + BODY + b"0\r\n\r\n" + post() * 2)
-        assert [(await host.answer()).status for _ in statuses] == statuses
+        assert (await host.ask(CHUNKED + BODY + b"0\r\n\r\n" + post() * 2)).status == 400
         assert await host.at_end()
+    assert gate.engine.seen == []
 
 
 async def read() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from helpers.raw_http import RawHost, get, post, request_head
 from helpers.waiting import bounded, eventually
-from taskgate.listener.door import Fields, RememberedHead
+from taskgate.listener.door import Fields
 from taskgate.listener.endpoint import RequestContexts
 from taskgate.listener.protocol import HostConnection, HostRequest
 from taskgate.streams.exchange import Exchange, HttpReply
@@ -170,11 +170,9 @@ async def test_between_two_requests_a_connection_belongs_to_nobody(monkeypatch: 
     """The task of a connection outlives each of its requests."""
     before, opens = list[RequestContext | None](), RequestContexts.open
 
-    def opening(
-        request_contexts: RequestContexts, http: HostRequest, known: RememberedHead | None
-    ) -> tuple[RequestContext, Fields]:
+    def opening(request_contexts: RequestContexts, http: HostRequest) -> tuple[RequestContext, Fields]:
         before.append(current())
-        return opens(request_contexts, http, known)
+        return opens(request_contexts, http)
 
     monkeypatch.setattr(RequestContexts, "open", opening)
     async with opened() as gate, gate.host() as host:
