@@ -99,7 +99,7 @@ class EventRing:
         self._kinds = {kind: _Kind() for kind in get_args(Event)}
         self._read: dict[type, _Kind] = {}
         self._counting: EventReader | None = None
-        self._counters: Counters = {}
+        self._counted: list[tuple[_Kind, Callable[[Any, int], None]]] = []
         self._annotations: Handlers = {}
         self.record(())
         self._find_read()
@@ -143,7 +143,8 @@ class EventRing:
         There is one such reader. An event of such a type has no entry, and belongs to no request.
         """
         self.fold()
-        self._counting, self._counters = reader, counters
+        self._counting = reader
+        self._counted = [(self._kinds[type_], count) for type_, count in counters.items()]
         for type_, kind in self._kinds.items():
             kind.counts = {} if type_ in counters else None
         self._find_read()
@@ -238,8 +239,7 @@ class EventRing:
             self._limit = max(1, min(BATCH, self.room()))
 
     def _give_counts(self) -> None:
-        for type_, count in self._counters.items():
-            kind = self._kinds[type_]
+        for kind, count in self._counted:
             if kind.counts:
                 counts, kind.counts = kind.counts, {}
                 for event, times in counts.items():
