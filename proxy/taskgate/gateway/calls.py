@@ -97,35 +97,41 @@ class Calls:
         """
         request = call.request
         if not isinstance(request, CallTool):
-            return await (self._relay_extension(call) if call.is_of_extension else self.send(call))
-        # 1. A task, if the host asks for one.
-        if call.wants is Wants.TASK:
-            return await self._create_task(call, request)
-        # 2. The operator's rules, and what the host takes.
-        decision = self._decide_at_once(call, request) or await self._decide_by_catalogue(call, request)
-        # 3. An earlier call with the same idempotency key, which has become a task. Sent without a
-        # task, a repeated key would run the call a second time beside it.
-        if request.idempotency_key is not None and not call.may_become_task:
-            earlier = await self._tasks.earlier(call.caller, call.session, request)
-            if earlier is not None:
-                return await call.adapter.answer_repeated(call, earlier)
-        # In shadow mode the operator's rules are counted and not applied.
-        if decision.would_promote and call.knows_tasks:
-            self._event_sink.emit(ShadowPromotion(call.session.mount.name))
-        # 4. Equal calls share one result.
-        if request.idempotency_key is not None or decision.join_retries is not None:
-            call.coalesce_key = CoalesceKey(
-                call.session.owner,
-                request,
-                decision.join_retries,
-                era=call.adapter.era,
-                features=client_features(call.peer),
-            )
-        # 5. A task at once, or a permit and the request to the server.
-        if not call.may_become_task:
-            return await self.send(call)
-        with self._tasks.expecting(call.session):
-            return await self.create_or_send(call)
+            if call.is_of_extension:
+                return await self._relay_extension(call)
+        else:
+            # 1. A task, if the host asks for one.
+            if call.wants is Wants.TASK:
+                return await self._create_task(call, request)
+            # 2. The operator's rules, and what the host takes.
+            decision = self._decide_at_once(call, request) or await self._decide_by_catalogue(call, request)
+            # 3. An earlier call with the same idempotency key, which has become a task. Sent without
+            # a task, a repeated key would run the call a second time beside it.
+            if request.idempotency_key is not None and not call.may_become_task:
+                earlier = await self._tasks.earlier(call.caller, call.session, request)
+                if earlier is not None:
+                    return await call.adapter.answer_repeated(call, earlier)
+            # In shadow mode the operator's rules are counted and not applied.
+            if decision.would_promote and call.knows_tasks:
+                self._event_sink.emit(ShadowPromotion(call.session.mount.name))
+            # 4. Equal calls share one result.
+            if request.idempotency_key is not None or decision.join_retries is not None:
+                call.coalesce_key = CoalesceKey(
+                    call.session.owner,
+                    request,
+                    decision.join_retries,
+                    era=call.adapter.era,
+                    features=client_features(call.peer),
+                )
+            # 5. A task at once.
+            if call.may_become_task:
+                with self._tasks.expecting(call.session):
+                    return await self.create_or_send(call)
+        # 6. The request to the server. Most are sent in place: here, without a frame in between that
+        # would last as long as the call.
+        if call.may_be_held:
+            return await self._send_detached(call)
+        return await call.adapter.answer(call, await self.proxy(call), call.listener.missing)
 
     async def decide(self, call: Call, request: CallTool) -> PromotionDecision:
         """Note in the call what the promotion rules of its tool allow, without a wait if possible.

@@ -62,16 +62,12 @@ class Wants(Enum):
     EITHER = 2
 
 
-@dataclass(slots=True, kw_only=True, eq=False)
-class Call:
-    """A request of a host that a server answers, and the upstream session that it is sent on.
+class CallTerms:
+    """The terms that few calls change, with the values of most. A call is made for every request.
 
     What the adapter sets:
 
-    - `request`: as the host sent it. `params`: as the server gets them, which differ for a retry
-      that goes to a modern server.
-    - `peer`: what the host declares.
-    - `listener`: the receiver of the server's messages.
+    - `tool`: the tool of a `tools/call`.
     - `ends_with_host`: whether the host cancels it by disconnecting. Otherwise only a call that
       waits for a permit is cancelled then.
     - `cancellable`: where the scope of the running call is registered by the id of the request, so
@@ -93,16 +89,6 @@ class Call:
     - `extension`: the one that defines its method, found once the server's era is known.
     """
 
-    adapter: "EraAdapter"
-    exchange: Exchange
-    caller: AuthContext
-    session: CallSite
-    request: CallTool | Relay
-    id: RequestId
-    method: str
-    params: Params | None
-    peer: Peer
-    listener: HostListener
     tool: str | None = None
     wants: Wants = Wants.ANSWER
     ends_with_host: bool = True
@@ -119,6 +105,28 @@ class Call:
     task_params: RawJson | None = None
     coalesce_key: CoalesceKey | None = None
     extension: Extension | None = None
+
+
+@dataclass(eq=False)
+class Call(CallTerms):
+    """A request of a host that a server answers, and the upstream session that it is sent on.
+
+    - `request`: as the host sent it. `params`: as the server gets them, which differ for a retry
+      that goes to a modern server.
+    - `peer`: what the host declares.
+    - `listener`: the receiver of the server's messages.
+    """
+
+    adapter: "EraAdapter"
+    exchange: Exchange
+    caller: AuthContext
+    session: CallSite
+    request: CallTool | Relay
+    id: RequestId
+    method: str
+    params: Params | None
+    peer: Peer
+    listener: HostListener
 
 
 class EraAdapter(Protocol):

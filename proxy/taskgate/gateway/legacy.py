@@ -202,33 +202,25 @@ class LegacyAdapter:
 
     def _call(self, request: DecodedMessage, host_session: HostSession, intent: CallTool | Relay) -> Call:
         """Return the call of a request."""
-        exchange, wants, method, keepalives = request.exchange, Wants.ANSWER, words.TOOLS_CALL, self._calls.keepalives
-        if isinstance(intent, Relay):
-            method = intent.method
-        elif intent.wants_task:
-            wants = Wants.TASK
-        return Call(
-            adapter=self,
-            exchange=exchange,
-            caller=request.caller,
-            session=host_session,
-            request=intent,
-            id=intent.id,
-            method=method,
-            params=intent.params,
-            peer=host_session.peer,
-            listener=LegacyListener(exchange, intent.progress_token, keepalives, self.dialect, host_session),
-            tool=request.tool,
-            wants=wants,
-            ends_with_host=False,
-            cancellable=host_session.calls,
-            # In shadow mode the session offers no tasks, so its revision tells whether the host
-            # could have had one.
-            knows_tasks=host_session.peer.revision.has_tasks,
-            # The host could have asked for a task. A host that cannot gets the answer.
-            refuses_task_only=host_session.has_tasks,
-            is_of_extension=method not in words.RELAYED_METHODS,
+        exchange, keepalives, peer = request.exchange, self._calls.keepalives, host_session.peer
+        listener = LegacyListener(exchange, intent.progress_token, keepalives, self.dialect, host_session)
+        method = intent.method if isinstance(intent, Relay) else words.TOOLS_CALL
+        call = Call(
+            self, exchange, request.caller, host_session, intent, intent.id, method, intent.params, peer, listener
         )
+        call.ends_with_host, call.cancellable = False, host_session.calls
+        if isinstance(intent, Relay):
+            call.is_of_extension = method not in words.RELAYED_METHODS
+            return call
+        call.tool = intent.tool
+        if intent.wants_task:
+            call.wants = Wants.TASK
+        # In shadow mode the session offers no tasks, so its revision tells whether the host could
+        # have had one.
+        call.knows_tasks = peer.revision.has_tasks
+        # The host could have asked for a task. A host that cannot gets the answer.
+        call.refuses_task_only = host_session.has_tasks
+        return call
 
     async def answer(self, call: Call, response: Response, missing: Mapping[str, Any]) -> HttpReply:
         """Return the server's response under the host's id, converted if the server is a modern one.

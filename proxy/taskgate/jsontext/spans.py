@@ -129,7 +129,7 @@ def decode(body: bytes, max_depth: int, *, counted: bool = False) -> str:
     if counted and len(body) > ALWAYS_ALLOWED and has_too_many_containers(body):
         raise UnparsableMessage("The body has too many arrays and objects for its size")
     try:
-        text = body.decode("utf-8")
+        text = body.decode()
     except UnicodeDecodeError:
         raise UnparsableMessage("The body is not UTF-8") from None
     if text[:1] == "\ufeff":
@@ -372,7 +372,8 @@ def walk(text: str, at: int, shape: Shape, limit: int = MAX_MEMBERS) -> tuple[Me
     while True:
         plain = _PLAIN_KEY(text, at)
         if plain is not None:
-            key, key_at, value_at = plain[1], plain.start(1) - 1, plain.end()
+            (_, value_at), (key_at, key_end) = plain.regs
+            key, key_at = text[key_at:key_end], key_at - 1
         else:
             key_at = skip_space(text, at)
             if not found and text[key_at] == "}":

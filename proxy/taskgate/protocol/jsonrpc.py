@@ -216,18 +216,21 @@ def fast_parse(text: str, limit: int = MAX_MEMBERS) -> Message | None:
             id_ = written[1:-1] if written[0] == '"' else int(written)
             raise MalformedMessage(str(refusal), id=id_) from None
         raise UnparsableMessage("The body is not JSON") from None
-    rest = (_CLOSE if leads else _ENVELOPE_AND_CLOSE).match(text, end)
-    if rest is None:
-        return None
-    place = begin if leads else rest
+    place = begin
+    if not leads or len(text) - end != 1 or text[end] != "}":
+        rest = (_CLOSE if leads else _ENVELOPE_AND_CLOSE).match(text, end)
+        if rest is None:
+            return None
+        if not leads:
+            place = rest
     written = place["id"]
     if written is None:
         return None if method is None else Notification(method, found, text, text[at:end], at)
     id_ = written[1:-1] if written[0] == '"' else int(written)
     if method is not None:
-        return Request(id_, method, found, text, text[at:end], at)
+        return _NAMED(Request, (id_, method, found, text, text[at:end], at))
     result = _MEMBER(WalkedMember, (None, begin.start("result"), at, end, found))
-    return Response(id_, result, None, text, place.span("id"), None)
+    return _NAMED(Response, (id_, result, None, text, place.span("id"), None))
 
 
 _PARAMS: Final = ENVELOPE["params"]
@@ -242,7 +245,7 @@ _BEGIN: Final = re.compile(
 _CLOSE: Final = re.compile(r"[ \t\n\r]*\}[ \t\n\r]*\Z")
 _ENVELOPE_AND_CLOSE: Final = re.compile(rf", ?{_VERSION}(?:, ?{_ID})?[ \t\n\r]*\}}[ \t\n\r]*\Z")
 _MEMBER: Final = tuple.__new__
-_NOTIFICATION: Final = tuple.__new__
+_NAMED: Final = tuple.__new__
 
 
 # --- progress of a server ---------------------------------------------------------------------------------------------
@@ -318,7 +321,7 @@ def usual_progress(message: bytes) -> UsualProgress | None:
             message.decode()
         except UnicodeDecodeError:
             return None
-    progress: UsualProgress = _NOTIFICATION(UsualProgress, (names.NOTE_PROGRESS, found, int(found[3]), "", 0))
+    progress: UsualProgress = _NAMED(UsualProgress, (names.NOTE_PROGRESS, found, int(found[3]), "", 0))
     return progress
 
 

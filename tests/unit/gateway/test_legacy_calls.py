@@ -4,7 +4,7 @@ import asyncio
 import json
 from datetime import timedelta
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -15,7 +15,7 @@ from taskgate.admission.callers import principal_of
 from taskgate.auth.context import ANONYMOUS
 from taskgate.errors import CutOff
 from taskgate.gateway.calls import Calls
-from taskgate.gateway.eras import Call
+from taskgate.gateway.eras import Call, EraAdapter
 from taskgate.gateway.legacy import LegacyListener
 from taskgate.gateway.listeners import Keepalives
 from taskgate.protocol.host_requests import Relay
@@ -62,25 +62,16 @@ async def test_a_call_that_begins_after_the_others_were_given_up_is_cut_off_too(
     host_session: Any = SimpleNamespace(
         upstream=server, calls={}, peer=new_peer(), caller=ANONYMOUS, principal=principal_of(ANONYMOUS)
     )
+    listener = LegacyListener(exchange, None, calls.keepalives, dialect, host_session)
+    request, no_adapter = Relay(1, "tools/list", None, None), cast(EraAdapter, None)
+    call = Call(
+        no_adapter, exchange, ANONYMOUS, host_session, request, 1, "tools/list", None, host_session.peer, listener
+    )
+    call.ends_with_host, call.cancellable = False, host_session.calls
     calls.stop()
     async with bounded():
         with pytest.raises(CutOff):
-            await calls.proxy(
-                Call(
-                    adapter=None,  # type: ignore[arg-type]
-                    exchange=exchange,
-                    caller=ANONYMOUS,
-                    session=host_session,
-                    request=Relay(1, "tools/list", None, None),
-                    id=1,
-                    method="tools/list",
-                    params=None,
-                    peer=host_session.peer,
-                    listener=LegacyListener(exchange, None, calls.keepalives, dialect, host_session),
-                    ends_with_host=False,
-                    cancellable=host_session.calls,
-                )
-            )
+            await calls.proxy(call)
     assert server.was_cancelled
     assert host_session.calls == {}
     await calls.close()

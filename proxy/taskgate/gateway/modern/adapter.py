@@ -243,26 +243,18 @@ class ModernAdapter:
             exchange, meta.progress_token, self._calls.keepalives, self.dialect, meta.log_level, id_
         )
         listener.passes_rounds = has_rounds
-        return Call(
-            adapter=self,
-            exchange=exchange,
-            caller=caller,
-            session=session,
-            request=request,
-            id=request.id,
-            method=method,
-            params=request.params,
-            peer=meta.peer,
-            listener=listener,
-            tool=request.tool if isinstance(request, CallTool) else None,
-            wants=Wants.EITHER if meta.declares_tasks else Wants.ANSWER,
-            knows_tasks=meta.declares_tasks,
-            refuses_task_only=not meta.declares_tasks,
-            may_be_held=has_rounds and session.may_be_asked,
-            is_of_extension=method not in MODERN_METHODS,
-            log_level=meta.log_level,
-            repeated=meta.header_params,
-        )
+        call = Call(self, exchange, caller, session, request, request.id, method, request.params, meta.peer, listener)
+        call.log_level, call.repeated = meta.log_level, meta.header_params
+        call.may_be_held = has_rounds and session.may_be_asked
+        if isinstance(request, CallTool):
+            call.tool = request.tool
+        else:
+            call.is_of_extension = method not in MODERN_METHODS
+        if meta.declares_tasks:
+            call.wants, call.knows_tasks = Wants.EITHER, True
+        else:
+            call.refuses_task_only = True
+        return call
 
     async def answer(self, call: Call, response: Response, missing: Mapping[str, Any]) -> HttpReply:
         """Return the answer for the host to a response of its server; a round passes through.

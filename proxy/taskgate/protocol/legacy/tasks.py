@@ -32,7 +32,7 @@ def task_object(record: TaskRecord | ListedTask, interval: int | None = None) ->
     if interval is None:
         interval = record.poll_interval // MILLISECOND
     return (
-        f'{{"taskId":"{record.id}","status":"{presented_status(record).value}",'
+        f'{{"taskId":"{record.id}","status":"{presented_status(record)}",'
         f'"createdAt":"{timestamp(record.created_at)}","lastUpdatedAt":"{timestamp(record.updated_at)}",'
         f'"ttl":{record.ttl // MILLISECOND},"pollInterval":{interval}{message}}}'
     )

@@ -82,7 +82,7 @@ def _task_members(record: TaskRecord, interval: int | None = None) -> str:
     if interval is None:
         interval = record.poll_interval // _MILLISECOND
     return (
-        f'"taskId":"{record.id}","status":"{status.value}",'
+        f'"taskId":"{record.id}","status":"{status}",'
         f'"createdAt":"{timestamp(record.created_at)}","lastUpdatedAt":"{timestamp(record.updated_at)}",'
         f'"ttlMs":{record.ttl // _MILLISECOND},"pollIntervalMs":{interval}{message}'
     )
