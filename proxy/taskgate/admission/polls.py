@@ -34,6 +34,14 @@ REMEMBERED: Final = 20_000
 
 _polled: Final = lru_cache(maxsize=1024)(TaskPolled)
 """Cached: there is one of these events for each mount and result."""
+
+
+@lru_cache(maxsize=4096)
+def _advised(mount: str, interval: int) -> PollAdvised:
+    """The event of an interval in milliseconds. Tasks of a mount are told few different ones."""
+    return PollAdvised(mount, timedelta(0, 0, interval * 1000))
+
+
 _MILLISECOND: Final = timedelta(milliseconds=1)
 _RANDOM_RANGE: Final = 2**32
 _RANDOM_BATCH: Final = 256
@@ -146,7 +154,7 @@ class PollLimiter:
             state.polls += 1
         if not has_ended:
             advised = self._advise(state, record, mount, now)
-            emit(PollAdvised(mount, timedelta(0, 0, advised * 1000)))
+            emit(_advised(mount, advised))
             return advised
         if state.polls is not None:
             # The poll that finds the task ended reports how many it took.

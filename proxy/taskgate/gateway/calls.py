@@ -19,7 +19,7 @@ cancelled, not one that was sent (H-LEG-10).
 from collections.abc import Coroutine
 from contextlib import nullcontext
 from datetime import timedelta
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, Final
 
 from taskgate.admission.callers import principal_of
@@ -45,6 +45,9 @@ from taskgate.system.background import Background
 from taskgate.system.cancel_scope import CancelScope, ScopeCancelled
 from taskgate.telemetry.events import EventSink, ShadowPromotion, ToolCalled
 from taskgate.upstream.calls import CallListener, UpstreamCall
+
+_tool_called: Final = lru_cache(maxsize=1024)(ToolCalled)
+"""Cached: there is one of these events for each listed tool and disposition."""
 
 SLOW_METHODS: Final = frozenset({TOOLS_CALL, "prompts/get", "resources/read"})
 """The methods that can be slow, and so need a permit. Modern servers may ask for input before they
@@ -260,7 +263,7 @@ class Calls:
         if call.tool is not None:
             is_listed = call.session.upstream.listed(call.tool) is not None
             tool = call.tool if is_listed else None
-            self._event_sink.emit(ToolCalled(call.session.mount.name, tool, disposition))
+            self._event_sink.emit(_tool_called(call.session.mount.name, tool, disposition))
 
     def count_sent(self, call: Call) -> None:
         """Count a call that is about to be sent. One that may become a task is counted later."""
