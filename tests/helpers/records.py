@@ -39,7 +39,7 @@ def new_call(**changes: Any) -> ToolCall:
         progress_token=None,
         params='{"name":"build_report","arguments":{"year":2026}}',
     )
-    return replace(call, **changes)
+    return call._replace(**changes)
 
 
 def new_record(**changes: Any) -> TaskRecord:
@@ -48,7 +48,7 @@ def new_record(**changes: Any) -> TaskRecord:
     `params` goes to the call; `updated_at` follows `created_at` unless it is given too.
     """
     if "params" in changes:
-        changes["call"] = replace(changes.get("call", new_call()), params=changes.pop("params"))
+        changes["call"] = changes.get("call", new_call())._replace(params=changes.pop("params"))
     created_at = changes.setdefault("created_at", EPOCH)
     changes.setdefault("updated_at", created_at)
     record = TaskRecord(
@@ -71,7 +71,7 @@ def new_input(key: str = "input-1", **changes: Any) -> InputRequest:
 
 def new_lease(**changes: Any) -> Lease:
     """A lease for a minute after EPOCH."""
-    return replace(Lease(holder=HOLDER, until=EPOCH + timedelta(minutes=1)), **changes)
+    return Lease(holder=HOLDER, until=EPOCH + timedelta(minutes=1))._replace(**changes)
 
 
 def new_session(**changes: Any) -> SessionRecord:

@@ -103,8 +103,7 @@ def outcome_text(outcome: Outcome) -> RawJson | LargeJson:
     return outcome.result if isinstance(outcome, Succeeded) else outcome.error
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolCall:
+class ToolCall(NamedTuple):
     """The call that a task runs: the host's parameters without those for the gateway.
 
     `progress_token` is the host's. `params` is None in a head.
@@ -146,8 +145,7 @@ class SealedCheckpoint:
     answers: dict[str, RawJson] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lease:
+class Lease(NamedTuple):
     """The right of one process to run the call; from `until` on another may take it over."""
 
     holder: str
@@ -187,7 +185,7 @@ class _NewRecord:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(init=False, frozen=True, slots=True, kw_only=True)
 class TaskRecord(_NewRecord):
     """One task.
 
@@ -218,32 +216,90 @@ class TaskRecord(_NewRecord):
     owner: OwnerKey
     call: ToolCall
     status: TaskStatus
-    status_message: str | None = None
+    status_message: str | None
     created_at: datetime
     updated_at: datetime
     ttl: timedelta
     poll_interval: timedelta
-    revision: int = 0
-    dispatched: bool = False
-    inputs: tuple[InputRequest, ...] = ()
-    inputs_made: int = 0
-    answers: dict[str, RawJson] = field(default_factory=dict)
-    tool_error: bool = False
-    outcome: Outcome | None = None
-    lease: Lease | None = None
-    tenant: str | None = None
-    deadline: timedelta | None = None
-    reruns: int = 0
-    idempotency_digest: str | None = None
-    trace: str | None = None
-    waiting_since: datetime | None = None
-    retrieved: bool = False
-    checkpoint: SealedCheckpoint | None = None
+    revision: int
+    dispatched: bool
+    inputs: tuple[InputRequest, ...]
+    inputs_made: int
+    answers: dict[str, RawJson]
+    tool_error: bool
+    outcome: Outcome | None
+    lease: Lease | None
+    tenant: str | None
+    deadline: timedelta | None
+    reruns: int
+    idempotency_digest: str | None
+    trace: str | None
+    waiting_since: datetime | None
+    retrieved: bool
+    checkpoint: SealedCheckpoint | None
     expires_at: datetime = field(init=False, repr=False, compare=False)
     """When the record becomes invisible, in any state: `ttl` after `created_at`."""
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "expires_at", self.created_at + self.ttl)
+    # A generated constructor of a frozen class sets each field by a call, which takes five times as long.
+    def __init__(  # noqa: PLR0913 - the fields
+        self,
+        *,
+        id: TaskId,
+        owner: OwnerKey,
+        call: ToolCall,
+        status: TaskStatus,
+        created_at: datetime,
+        updated_at: datetime,
+        ttl: timedelta,
+        poll_interval: timedelta,
+        status_message: str | None = None,
+        revision: int = 0,
+        dispatched: bool = False,
+        inputs: tuple[InputRequest, ...] = (),
+        inputs_made: int = 0,
+        answers: dict[str, RawJson] | None = None,
+        tool_error: bool = False,
+        outcome: Outcome | None = None,
+        lease: Lease | None = None,
+        tenant: str | None = None,
+        deadline: timedelta | None = None,
+        reruns: int = 0,
+        idempotency_digest: str | None = None,
+        trace: str | None = None,
+        waiting_since: datetime | None = None,
+        retrieved: bool = False,
+        checkpoint: SealedCheckpoint | None = None,
+    ) -> None:
+        object.__setattr__(self, "__class__", _NewRecord)
+        new: Any = self
+        new.id = id
+        new.owner = owner
+        new.call = call
+        new.status = status
+        new.status_message = status_message
+        new.created_at = created_at
+        new.updated_at = updated_at
+        new.ttl = ttl
+        new.poll_interval = poll_interval
+        new.revision = revision
+        new.dispatched = dispatched
+        new.inputs = inputs
+        new.inputs_made = inputs_made
+        new.answers = {} if answers is None else answers
+        new.tool_error = tool_error
+        new.outcome = outcome
+        new.lease = lease
+        new.tenant = tenant
+        new.deadline = deadline
+        new.reruns = reruns
+        new.idempotency_digest = idempotency_digest
+        new.trace = trace
+        new.waiting_since = waiting_since
+        new.retrieved = retrieved
+        new.checkpoint = checkpoint
+        new.expires_at = created_at + ttl
+        # From here on it is frozen.
+        new.__class__ = TaskRecord
 
     @property
     def next_input_key(self) -> str:

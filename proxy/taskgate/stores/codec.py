@@ -72,8 +72,8 @@ def pack_head(record: TaskRecord, times: tuple[int, int] | None = None) -> bytes
         record.status_message,
         created,
         updated,
-        record.ttl // MICROSECOND,
-        record.poll_interval // MICROSECOND,
+        _microseconds(record.ttl),
+        _microseconds(record.poll_interval),
         record.revision,
         record.dispatched,
         [[asked.key, asked.method, asked.params, asked.claimed_by, asked.deferred_to] for asked in record.inputs]
@@ -83,19 +83,20 @@ def pack_head(record: TaskRecord, times: tuple[int, int] | None = None) -> bytes
         record.answers,
         record.tool_error,
     ]
-    deadline, waits = record.deadline, record.waiting_since
-    rare = [
-        record.tenant,
-        None if deadline is None else deadline // MICROSECOND,
-        record.reruns,
-        record.idempotency_digest,
-    ]
-    late: list[Any] = [record.trace, None if waits is None else pack_time(waits), record.retrieved]
-    if record.checkpoint is not None:
-        late = [*late, [record.checkpoint.sealed, record.checkpoint.answers]]
-    if late != _DEFAULT_LATE:
-        fields.append(rare + late)
-    elif rare != _DEFAULT_RARE:
+    deadline, waits, checkpoint = record.deadline, record.waiting_since, record.checkpoint
+    digest, has_late = record.idempotency_digest, record.trace is not None or waits is not None or record.retrieved
+    has_late = has_late or checkpoint is not None
+    if has_late or deadline is not None or record.tenant is not None or record.reruns or digest is not None:
+        rare: list[Any] = [
+            record.tenant,
+            None if deadline is None else deadline // MICROSECOND,
+            record.reruns,
+            digest,
+        ]
+        if has_late:
+            rare += [record.trace, None if waits is None else pack_time(waits), record.retrieved]
+        if checkpoint is not None:
+            rare.append([checkpoint.sealed, checkpoint.answers])
         fields.append(rare)
     return _dump(fields)
 
@@ -134,13 +135,7 @@ def with_bodies(head: TaskRecord, params: RawJson | None, outcome: Outcome | Non
 
 
 def _with_params(call: ToolCall, params: RawJson | None) -> ToolCall:
-    return ToolCall(
-        tool=call.tool,
-        peer=call.peer,
-        host_session=call.host_session,
-        progress_token=call.progress_token,
-        params=params,
-    )
+    return ToolCall(call.tool, call.peer, call.host_session, call.progress_token, params)
 
 
 def longer_lease(stored: Lease | None, new: Lease | None) -> Lease | None:
@@ -225,7 +220,9 @@ def pack_names(names: frozenset[str]) -> bytes:
 
 def pack_time(moment: datetime) -> int:
     """Microseconds since 1970."""
-    return (moment - _EPOCH) // MICROSECOND
+    # Twice as fast as a division of the span.
+    span = moment - _EPOCH
+    return (span.days * 86_400 + span.seconds) * 1_000_000 + span.microseconds
 
 
 def unpack_time(microseconds: int) -> datetime:
@@ -306,6 +303,11 @@ def _unpack_listed(head: bytes) -> ListedTask:
 
 
 _cached_listed = lru_cache(maxsize=4096)(_unpack_listed)
+
+
+@lru_cache(maxsize=256)
+def _microseconds(span: timedelta) -> int:
+    return span // MICROSECOND
 
 
 @lru_cache(maxsize=256)

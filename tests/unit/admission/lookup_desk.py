@@ -1,6 +1,5 @@
 """Look-ups over a store, and two callers."""
 
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -45,7 +44,7 @@ class Desk:
             at = EPOCH - timedelta(seconds=number)
             made.append(
                 new_record(
-                    owner=OwnerKey(context, mount), call=replace(new_call(), tool=tool), created_at=at, updated_at=at
+                    owner=OwnerKey(context, mount), call=new_call()._replace(tool=tool), created_at=at, updated_at=at
                 )
             )
             await self.store.insert(made[-1], caps=())

@@ -44,6 +44,12 @@ UPDATE_TASK: Final = """
                      body_size = body_size + ?, head = ?
     WHERE seq = ?
 """
+# The row is found by its number, and checked: a number may be used again. An end removes the lease.
+END_KNOWN: Final = """
+    UPDATE tasks SET updated = ?, unfinished = 0, status = ?, tool_error = ?, revision = ?, holder = NULL,
+                     lease_until = 0, body_size = body_size + ?, head = ?
+    WHERE seq = ? AND id = ? AND revision = ? AND unfinished = 1 AND holder = ?
+"""
 UPDATE_HEAD: Final = """
     UPDATE tasks SET revision = ?, holder = ?, body_size = body_size + ?, head = ? WHERE seq = ?
 """

@@ -97,8 +97,8 @@ class SqliteStore:
         self._changes = ChangeFeed()
         self._usage = file.usage
         self._pending_keys = PendingKeys()
-        # The cached heads, each valid until its record changes: only this process writes the file.
-        self._heads: dict[TaskId, TaskRecord] = {}
+        # The cached rows, each valid until its record changes: only this process writes the file.
+        self._known: dict[TaskId, writes.KnownRow] = {}
         self._is_gone = False
         self._closing: asyncio.Task[None] | None = None
 
@@ -120,19 +120,20 @@ class SqliteStore:
         if self._is_gone:
             raise _gone()
         # No await between here and the submit, so that check and insert are one step.
-        keys = writes.cap_keys_of(record)
+        record_keys = writes.keys_of(record.owner, record.tenant, record.call.tool)
+        keys = record_keys.caps
         refusal = self._usage.refusal(keys, caps, created)
         if refusal is not None:
             raise refusal
         size = record_size(record)
         expires, is_unfinished = pack_time(record.expires_at), not record.status.is_terminal
 
-        def on_commit(_: None) -> None:
+        def on_commit(seq: int) -> None:
             if repeat is not None:
                 self._pending_keys.end(repeat)
             if record.dispatched and is_unfinished:
                 # Its call is sent now, and it is read again when that has ended.
-                self._cache(record.id, as_head(record))
+                self._cache(record.id, writes.KnownRow(as_head(record), seq, keys, expires))
             self._changes.add_committed(record)
 
         def on_failure() -> None:
@@ -144,7 +145,7 @@ class SqliteStore:
 
         params, outcome = record.call.params, record.outcome
         is_brief = (params is None or len(params) <= BRIEF) and (outcome is None or len(outcome_text(outcome)) <= BRIEF)
-        work = writes.insert(record, keys, size, created, expires)
+        work = writes.insert(record, record_keys, size, created, expires)
         inserted = self._writer.submit(work, on_commit, on_failure=on_failure, is_brief=is_brief)
         self._usage.add_bytes(keys.context, size)
         if is_unfinished:
@@ -159,27 +160,31 @@ class SqliteStore:
 
     async def load(self, owner: OwnerKey, id: TaskId, *, now: datetime, bodies: bool = False) -> TaskRecord | None:
         # A foreign record must take as long as a missing one: timing must not reveal it.
-        if not bodies and (cached := self._heads.get(id)) is not None and cached.owner == owner:
-            return cached if cached.expires_at > now else None
+        if not bodies and (known := self._known.get(id)) is not None and known.head.owner == owner:
+            return known.head if known.head.expires_at > now else None
         values = (pack_name(id), sql.owner_digest(owner), pack_time(now))
         # On the event loop, either.
         if not bodies:
             row = self._reader.row(sql.LOAD_HEAD, values)
             if row is None:
                 return None
-            head, holder, until = row
-            return self._cache(id, unpack_head(head, writes.unpack_lease(holder, until)))
+            packed, holder, until = row
+            head = unpack_head(packed, writes.unpack_lease(holder, until))
+            self._cache(id, writes.KnownRow(head))
+            return head
         row = self._reader.row(sql.LOAD_WHOLE, (*values, LARGE))
         if row is None:
             return None
-        head, holder, until, revision, size, params, kind, outcome = row
+        packed, holder, until, revision, size, params, kind, outcome = row
         if size > LARGE:
             # `look` reads on the thread.
             return await self._reader.look(partial(load_large, values=values))
-        found = self._heads.get(id)
-        if found is None or found.revision != revision:
-            found = unpack_head(head, writes.unpack_lease(holder, until))
-        return unpack_bodies(found, params, kind, outcome)
+        known = self._known.get(id)
+        if known is not None and known.head.revision == revision:
+            head = known.head
+        else:
+            head = unpack_head(packed, writes.unpack_lease(holder, until))
+        return unpack_bodies(head, params, kind, outcome)
 
     async def owner_of(self, id: TaskId) -> OwnerKey | None:
         return await self._reader.look(partial(find_owner, id=id))
@@ -187,7 +192,8 @@ class SqliteStore:
     async def swap(self, record: TaskRecord, *, expected: int) -> bool:
         outcome = record.outcome
         is_brief = outcome is None or len(outcome_text(outcome)) <= BRIEF
-        work, on_commit = writes.swap(record, expected), partial(self._on_swapped, record)
+        known = self._known.get(record.id)
+        work, on_commit = writes.swap(record, expected, known), partial(self._on_swapped, record, known)
         return await self._writer.submit(work, on_commit, is_brief=is_brief) is not None
 
     async def page(
@@ -280,7 +286,7 @@ class SqliteStore:
 
     async def _close(self) -> None:
         self._changes.close()
-        self._heads.clear()
+        self._known.clear()
         # The writer last: closing the last connection folds the write-ahead log into the file.
         await self._reader.close()
         await self._writer.close()
@@ -292,47 +298,51 @@ class SqliteStore:
         row = self._reader.row(sql.REPEATED, (repeat, now))
         return None if row is None else str(row[0])
 
-    def _on_swapped(self, record: TaskRecord, swapped: writes.SwapResult | None) -> None:
+    def _on_swapped(
+        self, record: TaskRecord, before: writes.KnownRow | None, swapped: writes.SwapResult | None
+    ) -> None:
         """Cache a swapped record as it is in the file now, update the counts for caps, and notify
         the watches.
 
-        `swapped` is None if another swap was first. `swapped.size` is the number of bytes that the
-        swap added.
+        `before` is its row before, if that was cached. `swapped` is None if another swap was first.
+        `swapped.size` is the number of bytes that the swap added.
         """
         if swapped is None:
             return
         is_unfinished = not record.status.is_terminal
+        seq, keys, expires = (0, None, 0) if before is None else (before.seq, before.keys, before.expires)
+        if keys is None:
+            keys = writes.keys_of(record.owner, record.tenant, record.call.tool).caps
+            expires = pack_time(record.expires_at)
         if swapped.size:
-            self._usage.add_bytes(sql.context_digest(record.owner.context), swapped.size)
+            self._usage.add_bytes(keys.context, swapped.size)
         if is_unfinished is not swapped.was_unfinished:
-            (self._usage.add_task if is_unfinished else self._usage.remove_task)(
-                writes.cap_keys_of(record), pack_time(record.expires_at)
-            )
+            (self._usage.add_task if is_unfinished else self._usage.remove_task)(keys, expires)
         if is_unfinished:
             # It is read again before its next swap, if only to end it.
             head = as_head(record)
-            self._cache(record.id, head if swapped.lease is head.lease else evolve(head, lease=swapped.lease))
+            head = head if swapped.lease is head.lease else evolve(head, lease=swapped.lease)
+            self._cache(record.id, writes.KnownRow(head, seq, keys, expires))
         else:
-            self._heads.pop(record.id, None)
+            self._known.pop(record.id, None)
         if swapped.was_unfinished:
             self._changes.add_committed(record, held_by=swapped.held_by)
 
-    def _cache(self, id: TaskId, head: TaskRecord) -> TaskRecord:
-        if id not in self._heads and len(self._heads) >= SEEN:
-            del self._heads[next(iter(self._heads))]
-        self._heads[id] = head
-        return head
+    def _cache(self, id: TaskId, row: writes.KnownRow) -> None:
+        if len(self._known) >= SEEN and id not in self._known:
+            del self._known[next(iter(self._known))]
+        self._known[id] = row
 
     def _forget(self, ids: Iterable[TaskId]) -> None:
         for id in ids:
-            self._heads.pop(id, None)
+            self._known.pop(id, None)
 
     def _revision(self, id: TaskId) -> int:
         # The revision that `load` would return. A commit that this loop does not know yet must not
         # count. Else the waiter would load the old head again and again, and the loop would never
         # process the commit.
-        if (cached := self._heads.get(id)) is not None:
-            return cached.revision
+        if (known := self._known.get(id)) is not None:
+            return known.head.revision
         row = self._reader.row(sql.REVISION, (pack_name(id),))
         return GONE if row is None else int(row[0])
 

@@ -1,7 +1,6 @@
 """What of a host's wishes to hear is granted, and what is refused."""
 
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -101,7 +100,7 @@ async def test_a_resource_that_the_rules_do_not_let_the_caller_subscribe_to_is_l
 async def test_a_task_that_the_rules_do_not_let_the_caller_read_is_left_out_without_a_word() -> None:
     rule = AccessRule(name="r", effect=AccessEffect.DENY, tool="delete_*")
     world = World(HoldingStore(await open_store("memory", None)), rule)
-    forbidden = new_record(call=replace(new_call(), tool="delete_all"))
+    forbidden = new_record(call=new_call()._replace(tool="delete_all"))
     await world.keep(forbidden)
     (first,) = await world.listen(tasks=(forbidden.id,)).hears(1)
     assert first["params"]["notifications"] == {"taskIds": []}

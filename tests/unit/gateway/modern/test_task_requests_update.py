@@ -63,7 +63,7 @@ async def test_where_one_answer_does_not_fit_none_is_taken(world: World, malform
     record = await world.asking(count=2)
     with pytest.raises(InvalidParams):
         await world.update(record.id, input_1=ACCEPT, input_2=malformed)
-    assert await world.now(record) == replace(record, call=replace(record.call, params=None))
+    assert await world.now(record) == replace(record, call=record.call._replace(params=None))
     assert world.desk.heard == []
 
 

@@ -16,7 +16,7 @@ from helpers.records import HOLDER, OWNER, after, keep, new_lease, new_record
 from helpers.waiting import bounded
 from taskgate.domain.events import CallSucceeded, Dispatched, Progressed
 from taskgate.domain.record import TaskRecord
-from taskgate.stores.base import TaskWatch
+from taskgate.stores.base import HolderWatch, TaskWatch
 from taskgate.stores.codec import as_head
 from taskgate.stores.sqlite import store as sqlite_store
 from taskgate.stores.sqlite.file import SqliteOptions, open_file
@@ -86,6 +86,35 @@ async def test_a_task_that_moves_on_does_not_make_another_forgotten_for_itself(
     assert [await polls.poll(record) for record in records] == [1, 1]
     assert await polls.store.swap(moved := after(records[1], Dispatched()), expected=0)
     assert [await polls.poll(record) for record in (records[0], moved)] == [0, 0]
+
+
+async def test_an_end_that_waits_behind_a_takeover_ends_the_task_of_the_next_holder(polls: Polls) -> None:
+    record, until = new_record(lease=new_lease(until=EPOCH), dispatched=True), EPOCH + timedelta(minutes=1)
+    await keep(polls.store, record)
+    place = (await polls.store.changed(HolderWatch(holder="next"), timeout=timedelta())).place
+    # The head is cached when the end is submitted, and says less than the row when that is written.
+    taken, was_swapped = await asyncio.gather(
+        polls.store.lapsed(holder="next", until=until, now=EPOCH, limit=1),
+        polls.store.swap(ended := after(record, ENDED), expected=0),
+    )
+    assert [one.id for one in taken] == [record.id]
+    assert was_swapped
+    assert await polls.store.load(OWNER, record.id, now=EPOCH) == as_head(ended)
+    news = await polls.store.changed(HolderWatch(holder="next", since=place), timeout=timedelta())
+    assert [change.id for change in news.changes] == [record.id]
+
+
+@pytest.mark.parametrize("key", [None, "key"])
+async def test_an_ended_task_takes_no_row_to_be_searched_and_keeps_its_key(polls: Polls, key: str | None) -> None:
+    record = new_record(lease=new_lease(), dispatched=True, idempotency_digest=key)
+    await keep(polls.store, record)
+    assert await polls.store.swap(ended := after(record, ENDED), expected=0)
+    assert not await polls.store.swap(after(record, ENDED), expected=0)
+    assert await polls.store.load(OWNER, record.id, now=EPOCH) == as_head(ended)
+    whole = await polls.store.load(OWNER, record.id, now=EPOCH, bodies=True)
+    assert whole is not None
+    assert whole.outcome == ended.outcome
+    assert await polls.store.repeated(OWNER, "key", now=EPOCH) == (record.id if key else None)
 
 
 async def test_what_is_remembered_of_a_swap_is_a_head_with_the_lease_that_lies_in_the_file(polls: Polls) -> None:
