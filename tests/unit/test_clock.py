@@ -1,5 +1,6 @@
 """The system's clock and chance, and those that tests hold in hand instead."""
 
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -29,6 +30,20 @@ def test_a_token_has_as_many_bytes_as_asked_for(entropy: Entropy, count: int) ->
 
 def test_two_tokens_of_the_system_differ() -> None:
     assert SystemEntropy().token(24) != SystemEntropy().token(24)
+
+
+@pytest.mark.parametrize("count", [1, 8, 24, 32, 33, 1024])
+def test_a_token_has_the_length_that_is_asked_for(count: int) -> None:
+    entropy = SystemEntropy()
+    assert {len(entropy.token(count)) for _ in range(200)} == {count}
+
+
+def test_no_token_is_given_out_twice_to_several_threads() -> None:
+    entropy = SystemEntropy()
+    with ThreadPoolExecutor(4) as threads:
+        parts = threads.map(lambda _: [entropy.token(16) for _ in range(500)], range(8))
+        tokens = [token for part in parts for token in part]
+    assert len(set(tokens)) == len(tokens) == 4000
 
 
 def test_time_in_hand_stands_still_until_it_is_moved(clock: ManualClock) -> None:

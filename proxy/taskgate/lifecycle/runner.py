@@ -16,10 +16,10 @@ sees the newer revision, and stops the run. It passes hosts' answers to the run'
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Coroutine, Sequence
 from datetime import timedelta
 from functools import partial
+from types import TracebackType
 from typing import Any, Final
 
 from taskgate.admission.callers import principal_of
@@ -61,6 +61,29 @@ PATIENCE: Final = timedelta(seconds=30)
 RETRY_WATCH: Final = timedelta(seconds=1)
 """The delay before a task that could not be read is read again."""
 _WITH_OUTCOME: Final = (TaskStatus.COMPLETED, TaskStatus.FAILED)
+
+
+class Expected:
+    """A `with` block, in which the caller creates a task.
+
+    Until its end the session of `place` stays open, and `Runner.idle` does not return.
+    """
+
+    __slots__ = ("_place", "_runner")
+
+    def __init__(self, runner: "Runner", place: CallSite) -> None:
+        self._runner = runner
+        self._place = place
+
+    def __enter__(self) -> None:
+        self._place.acquire()
+        self._runner.expect(1)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._place.release()
+        self._runner.expect(-1)
 
 
 class Runner:
@@ -122,19 +145,14 @@ class Runner:
         """Start to watch for changes that others make to running tasks."""
         self._watcher = asyncio.get_running_loop().create_task(self._watch())
 
-    @contextmanager
-    def expecting(self, place: CallSite) -> Iterator[None]:
-        """A `with` block, in which the caller creates a task.
+    def expecting(self, place: CallSite) -> "Expected":
+        """Return the `with` block in which the caller creates a task (`Expected`)."""
+        return Expected(self, place)
 
-        Until its end the session of `place` stays open, and `idle` does not return.
-        """
-        place.acquire()
-        self._expected += 1
-        try:
-            yield
-        finally:
-            place.release()
-            self._expected -= 1
+    def expect(self, change: int) -> None:
+        """Count a task that is being created, or one less."""
+        self._expected += change
+        if change < 0:
             self._change.set()
 
     def start(self, record: TaskRecord, place: CallSite, caller: AuthContext, ticket: Permit) -> None:

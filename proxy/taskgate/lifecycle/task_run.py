@@ -31,7 +31,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
 from logging import getLogger
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from taskgate.admission.concurrency import Permit, queue_status
 from taskgate.clock import Clock
@@ -65,7 +65,8 @@ Outcome = Callable[[Response], CallSucceeded | CallFaulted]
 log = getLogger("taskgate.runner")
 
 
-class CallRoute(NamedTuple):
+@dataclass(slots=True)
+class CallRoute:
     """The route of a call to its server: the upstream session, the principal, the permit.
 
     `principal_source` is the caller of a new task. It is None for a task that was taken over, whose
@@ -179,15 +180,20 @@ class TaskRun:
         """Wait for the permit, dispatch a call, send it, and store its result."""
         assert record.call.params is not None, "a new or recovered record has its bodies"
         services = self._services
-        try:
-            dispatched = await self._dispatch(record, route.ticket)
-        except ScopeCancelled:
-            # The task was ended, or another process has it: nothing is sent or written.
-            return
-        if isinstance(dispatched, CallFaulted):
-            route.ticket.release()
-            await services.transitions.settle(self.owner, self.id, dispatched, run=self)
-            return
+        dispatched: TaskRecord | CallFaulted
+        dispatched = record
+        # A record that was marked when it was created needs no step. Nothing else can have changed it
+        # since: its run starts in the step in which its insert returns.
+        if not record.dispatched or self._ran or self.is_shut_down or not route.ticket.is_granted:
+            try:
+                dispatched = await self._dispatch(record, route.ticket)
+            except ScopeCancelled:
+                # The task was ended, or another process has it: nothing is sent or written.
+                return
+            if isinstance(dispatched, CallFaulted):
+                route.ticket.release()
+                await services.transitions.settle(self.owner, self.id, dispatched, run=self)
+                return
         now = services.clock.now()
         services.event_sink.emit(TaskDispatched(dispatched, now - record.created_at))
         left = _time_left(record, now)
@@ -281,14 +287,34 @@ class TaskRun:
     async def finish(self, call: Call, outcome: Outcome, ticket: Permit | None = None) -> None:
         """Await a call that counts as sent, and store its final state.
 
-        No state is stored if another process continues the call. `ticket` is released when the call
-        is over. Raises Gone if a resumed call no longer exists at its server and may be sent again.
+        `call` makes the call, and `outcome` maps its response to the event that ends the task. If
+        the run is stopped, the call is cancelled. No state is stored if another process continues
+        the call. Raises Gone if a resumed call no longer exists at its server and may be sent again.
+        Every other Exception becomes a failure of the task.
+
+        `ticket` is the permit of the call; None if the caller of this function has none to release.
+        It is released here on every path, once the call is over: the time to store the event does
+        not occupy the server.
         """
         services = self._services
         self._count(1)
+        event: CallSucceeded | CallFaulted | None
         try:
-            event = await self._await(call, outcome, ticket)
+            # A stop before the scope was entered has cancelled nothing, so it is checked here. Then
+            # the call is not made.
+            with self._scope:
+                if self._stopped:
+                    raise ScopeCancelled
+                event = outcome(await call())
+        except ScopeCancelled:
+            event = self._stop_event()
+        except Exception as error:
+            if self._may_be_sent_again and isinstance(error, failures.Gone):
+                raise
+            event = self._failure(error)
         finally:
+            if ticket is not None:
+                ticket.release()
             self._count(-1)
         if event is None and self.is_left:
             # Another replica resumes it after its lease has lapsed, or the next process that starts
@@ -302,6 +328,33 @@ class TaskRun:
         # The task ended by another hand: by a host, or by a process that took it over.
         if await services.takeovers.was_taken(self.owner, self.id, self.revision):
             services.hold.lose(self.id)
+
+    def _stop_event(self) -> CallFaulted | None:
+        """Return the event that ends the task of a stopped run.
+
+        None if the task was ended elsewhere, or another process has it or continues the call. A
+        failure if the gateway shuts down and no process continues the call.
+        """
+        if self.is_left or not self.is_shut_down:
+            return None
+        # The record says that the call was sent, even if the stop came right before that.
+        return call_ended(FaultReason.SHUTDOWN, CUT_OFF, dispatched=True)
+
+    def _failure(self, error: Exception) -> CallFaulted:
+        """Return the event that ends the task of a call that raised an exception."""
+        match error:
+            case failures.Gone():
+                return call_ended(FaultReason.CALL_LOST, str(error), dispatched=True)
+            case UpstreamFailed():
+                return call_failed(error, ran=self._ran)
+            case QueueFull():
+                # Two kinds of calls wait for their permit while they count as sent. One was joined with
+                # equal calls before it became a task. The other was taken over between two rounds.
+                # `_ran`: an earlier process may have sent it.
+                return call_ended(FaultReason.QUEUE, str(error), dispatched=self._ran, retry_after=error.retry_after)
+        # Whatever the error is, the task must not stay unfinished.
+        log.error("Unexpected error in a call", exc_info=error)
+        return call_ended(FaultReason.INTERNAL, UNFORESEEN, dispatched=True)
 
     def _count(self, change: int) -> None:
         mount, counts = self.owner.mount, self._services.counts
@@ -328,10 +381,6 @@ class TaskRun:
                     # Another replica sends it, after its lease has lapsed.
                     raise ScopeCancelled
                 return unsent(FaultReason.SHUTDOWN, SHUT_DOWN_UNSENT)
-            if record.dispatched and not self._ran:
-                # Marked when it was created. Nothing else can have changed it since: its run starts in
-                # the step in which its insert returns.
-                return record
             since, marked = clock.elapsed(), None
             # Usually the record is unchanged since it was created, and need not be loaded.
             if self.revision == record.revision:
@@ -379,55 +428,6 @@ class TaskRun:
         with suppress(StoreUnavailable):
             if await self._services.transitions.make(self.owner, self.id, lambda _: event, run=self) is None:
                 raise ScopeCancelled
-
-    # --- await --------------------------------------------------------------------------------------------------------
-
-    async def _await(self, call: Call, outcome: Outcome, ticket: Permit | None) -> CallSucceeded | CallFaulted | None:
-        """Await a call, and return the event that ends its task.
-
-        `call` makes the call, and `outcome` maps its response. If the run is stopped, the call is
-        cancelled. Then the result depends on why. It is None if the task was ended elsewhere, or
-        another process has it or continues the call. It is a failure if the gateway shuts down and
-        no process continues the call.
-
-        `ticket` is the permit of the call; None if the caller of this function has none to release.
-        It is released here on every path, once the call is over: the time to store the event does
-        not occupy the server.
-
-        Raises Gone if a resumed call no longer exists at its server and may be sent again. Every
-        other Exception becomes a failure.
-        """
-        try:
-            # A stop before the scope was entered has cancelled nothing, so it is checked here. Then
-            # the call is not made.
-            with self._scope:
-                if not self._stopped:
-                    return outcome(await call())
-        except failures.Gone as gone:
-            if self._may_be_sent_again:
-                raise
-            return call_ended(FaultReason.CALL_LOST, str(gone), dispatched=True)
-        except UpstreamFailed as failure:
-            return call_failed(failure, ran=self._ran)
-        except QueueFull as full:
-            # Two kinds of calls wait for their permit here. One was joined with equal calls before it
-            # became a task. The other was taken over between two rounds. `_ran`: an earlier process
-            # may have sent it.
-            return call_ended(FaultReason.QUEUE, str(full), dispatched=self._ran, retry_after=full.retry_after)
-        except ScopeCancelled:
-            # The run was stopped: why is decided below.
-            pass
-        except Exception as error:
-            # Whatever the error is, the task must not stay unfinished.
-            log.error("Unexpected error in a call", exc_info=error)
-            return call_ended(FaultReason.INTERNAL, UNFORESEEN, dispatched=True)
-        finally:
-            if ticket is not None:
-                ticket.release()
-        if self.is_left or not self.is_shut_down:
-            return None
-        # The record says that the call was sent, even if the stop came right before that.
-        return call_ended(FaultReason.SHUTDOWN, CUT_OFF, dispatched=True)
 
 
 # --- time limits ------------------------------------------------------------------------------------------------------

@@ -19,7 +19,6 @@ that (`RequestCoalescer`).
 import asyncio
 from base64 import urlsafe_b64encode
 from collections.abc import Callable, Coroutine, Mapping
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
@@ -48,7 +47,7 @@ from taskgate.errors import (
     TooManyTasks,
     UpstreamFailed,
 )
-from taskgate.lifecycle.runner import Runner
+from taskgate.lifecycle.runner import Expected, Runner
 from taskgate.lifecycle.transitions import Transitions
 from taskgate.protocol.host_requests import CallTool, key_digest
 from taskgate.sessions.binding import CallSite, OngoingCall, client_features
@@ -72,14 +71,13 @@ RERUNS: Final = 1
 _NO_CAPS: Final[Mapping[str, int]] = MappingProxyType({})
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True)
 class _NewTask:
     """A task that is to be stored: its call, its record, and the caps within which it must fit."""
 
     caller: AuthContext
     place: CallSite
     intent: CallTool
-    decision: PromotionDecision
     record: TaskRecord
     caps: tuple[Cap, ...]
 
@@ -143,7 +141,7 @@ class TaskService:
             raise InvalidParams("Unknown tool")
         return self._live.current.policy.decide(place.mount.name, tool, None if listed is None else listed.hints)
 
-    def expecting(self, place: CallSite) -> AbstractContextManager[None]:
+    def expecting(self, place: CallSite) -> Expected:
         """Return the `with` block of a request whose call may become a task (`Runner.expecting`)."""
         return self._runner.expecting(place)
 
@@ -174,8 +172,13 @@ class TaskService:
                     # A call that runs without a task has no task to join.
                     self._joining.check_key_unused(caller.owners(place.mount.name), key)
             if record is None:
-                new = self._new_task(caller, place, intent, decision)
-                record = await self._once(new, partial(self._start, new, ticket))
+                # The call leaves right after this write, which has the mark of its dispatch too. Replicas
+                # need a write of its own: it fails if another one has the task meanwhile.
+                new = self._new_task(caller, place, intent, decision, dispatched=self._lease is None)
+                if key is None and decision.join_retries is not None:
+                    record = await self._once(new, decision.join_retries, partial(self._start, new, ticket))
+                else:
+                    record = await self._start(new, ticket)
                 is_new = _is_made(new, record)
         if ticket is not None and not is_new:
             ticket.release()
@@ -195,9 +198,11 @@ class TaskService:
         # use of a key is looked up here.
         with self._runner.expecting(place):
             decision = await self._admit(place, intent)
-            new = self._new_task(caller, place, intent, decision)
-            new.record = evolve(new.record, dispatched=True)
-            record = await self._once(new, partial(self._adopt, new, underway))
+            new, window = self._new_task(caller, place, intent, decision, dispatched=True), decision.join_retries
+            if intent.idempotency_key is None and window is not None:
+                record = await self._once(new, window, partial(self._adopt, new, underway))
+            else:
+                record = await self._adopt(new, underway)
         if not _is_made(new, record):
             underway.close()
         return self._polls.advise(record)
@@ -254,9 +259,17 @@ class TaskService:
         return decision
 
     def _new_task(
-        self, caller: AuthContext, place: CallSite, intent: CallTool, decision: PromotionDecision
+        self,
+        caller: AuthContext,
+        place: CallSite,
+        intent: CallTool,
+        decision: PromotionDecision,
+        *,
+        dispatched: bool,
     ) -> _NewTask:
-        """Make the record of a new task, not sent yet, that this process is to run."""
+        """Make the record of a new task that this process is to run, with or without the mark of its
+        dispatch.
+        """
         now, rules, standing = self._clock.now(), self._live.current, self._standings.of(caller)
         override, request, host_session = standing.override, current(), place.host_session
         ttl = decision.clamp_ttl(intent.ttl, None if override is None else override.ttl_max)
@@ -276,6 +289,7 @@ class TaskService:
             updated_at=now,
             ttl=ttl,
             poll_interval=rules.polling.base,
+            dispatched=dispatched,
             lease=Lease(holder=self._runner.holder, until=now + (self._lease or ttl)),
             tenant=standing.tenant,
             deadline=decision.deadline,
@@ -285,22 +299,18 @@ class TaskService:
         )
         mine = _NO_CAPS if override is None else override.caps
         caps = rules.caps.applicable(mine, decision.cap, standing.tenant is not None)
-        return _NewTask(caller=caller, place=place, intent=intent, decision=decision, record=record, caps=caps)
+        return _NewTask(caller, place, intent, record, caps)
 
     def _once(
-        self, new: _NewTask, make: Callable[[], Coroutine[Any, Any, TaskRecord]]
+        self, new: _NewTask, window: timedelta, make: Callable[[], Coroutine[Any, Any, TaskRecord]]
     ) -> Coroutine[Any, Any, TaskRecord]:
         """Return the task that `make` creates, or that of an identical call of the same caller.
 
         `make` stores the new task. It is not called if an identical call has a task, or is getting
-        one, and started within the window of the operator's rules. The record has the id of `new`
-        if the task is a new one.
+        one, and started within `window`: it counts as a retry then. The record has the id of `new`
+        if the task is a new one. Not for a call with a key, whose earlier task the store finds.
         """
-        # `window` is the time in which an identical call counts as a retry; None if none does. For
-        # a call with a key, the store finds the earlier task.
-        place, window = new.place, new.decision.join_retries
-        if new.intent.idempotency_key is not None or window is None:
-            return make()
+        place = new.place
 
         async def make_shared() -> TaskRecord:
             # Joined calls share this, and the first request may disconnect before the task exists.
@@ -330,11 +340,7 @@ class TaskService:
         caller, place = new.caller, new.place
         permit = place.mount.bulkhead.acquire(caller.key, caller) if ticket is None else ticket
         if not permit.is_granted:
-            new.record = evolve(new.record, status_message=queue_status(permit.ahead))
-        elif self._lease is None:
-            # The call leaves right after this write, which has the mark of its dispatch too. Replicas
-            # need a write of its own: it fails if another one has the task meanwhile.
-            new.record = evolve(new.record, dispatched=True)
+            new.record = evolve(new.record, status_message=queue_status(permit.ahead), dispatched=False)
         record = None
         try:
             record = await self._insert(new, is_sent=False)
