@@ -80,14 +80,8 @@ TRANSITIONS: Final[Mapping[tuple[TaskStatus, type[Any]], frozenset[TaskStatus]]]
 )
 
 # A dispatch is not among them: it is invisible only if neither status nor message change (`advance`).
-_INVISIBLE = (
-    InputClaimed,
-    InputDeferred,
-    AnswerForwarded,
-    CheckpointSaved,
-    RoundDispatched,
-    TakenOver,
-    ResultRetrieved,
+_INVISIBLE: Final[frozenset[type[Any]]] = frozenset(
+    {InputClaimed, InputDeferred, AnswerForwarded, CheckpointSaved, RoundDispatched, TakenOver, ResultRetrieved}
 )
 """Events that hosts cannot see; they do not move `updated_at`."""
 
@@ -98,22 +92,24 @@ def advance(record: TaskRecord, event: TaskEvent, now: datetime) -> TaskRecord:
     Raises IllegalTransition if the state has no row for the event, or if the event names an input
     request that is not outstanding. A terminal record has no inputs, answers, checkpoint or lease.
     """
-    allowed = TRANSITIONS.get((record.status, type(event)))
+    kind, before = type(event), record.status
+    allowed = TRANSITIONS.get((before, kind))
     if allowed is None:
-        raise IllegalTransition(f"{type(event).__name__} while {record.status}")
-    changes = _CHANGES[type(event)](record, event)
-    status = changes.setdefault("status", record.status)
-    assert status in allowed, (record.status, event, status)
+        raise IllegalTransition(f"{kind.__name__} while {before}")
+    changes = _CHANGES[kind](record, event)
+    status = changes.setdefault("status", before)
+    assert status in allowed, (before, event, status)
     if status.is_terminal:
         changes.update(inputs=(), answers={}, checkpoint=None, lease=None)
-    is_invisible = isinstance(event, _INVISIBLE) or (
-        isinstance(event, Dispatched) and record.status is status and record.status_message == changes["status_message"]
+    is_invisible = kind in _INVISIBLE or (
+        kind is Dispatched and before is status and record.status_message == changes["status_message"]
     )
     if not is_invisible:
         changes["updated_at"] = max(record.updated_at, now)
-    if (status is INPUT_REQUIRED) is not (record.status is INPUT_REQUIRED):
+    if (status is INPUT_REQUIRED) is not (before is INPUT_REQUIRED):
         changes["waiting_since"] = changes["updated_at"] if status is INPUT_REQUIRED else None
-    return evolve(record, revision=record.revision + 1, **changes)
+    changes["revision"] = record.revision + 1
+    return evolve(record, **changes)
 
 
 def _dispatched(record: TaskRecord, _: Dispatched) -> dict[str, Any]:

@@ -92,6 +92,9 @@ class Sweeper:
         self._interval = interval
         self._steps: list[asyncio.Task[None]] = []
         self._is_parting = False
+        # Tasks that `recover` has taken over and could not continue. Their lease is for as long as this
+        # process lives, so the store does not return them again.
+        self._unrecovered: list[TaskRecord] = []
         self._logged_ahead = timedelta()
 
     def open(self) -> None:
@@ -129,18 +132,26 @@ class Sweeper:
     async def recover(self) -> int:
         """Take over every unfinished task of an earlier process, and return their number.
 
-        Raises StoreUnavailable; a second call then continues.
+        Raises StoreUnavailable; a second call then continues, with the tasks that were taken over
+        before and could not be continued.
         """
         total = 0
         while True:
-            now = self._clock.now()
+            now, holder = self._clock.now(), self._runner.holder
             # `lapsed` finds tasks without a valid lease, and makes this process their holder.
-            lapsed = await self._store.lapsed(holder=self._runner.holder, until=now + MAX_TTL, now=now, limit=BATCH)
-            if not lapsed:
+            taken, self._unrecovered = self._unrecovered, []
+            taken = taken or [*await self._store.lapsed(holder=holder, until=now + MAX_TTL, now=now, limit=BATCH)]
+            if not taken:
                 return total
-            # Concurrently, so that their final states can share commits.
-            await asyncio.gather(*(self._recover(record) for record in lapsed))
-            total += len(lapsed)
+            # Concurrently, so that their final states can share commits. All of them end before an error is raised.
+            ends = await asyncio.gather(*(self._recover(record) for record in taken), return_exceptions=True)
+            self._unrecovered = [
+                record for record, end in zip(taken, ends, strict=True) if isinstance(end, StoreUnavailable)
+            ]
+            for end in ends:
+                if isinstance(end, BaseException):
+                    raise end
+            total += len(taken)
 
     async def take_over(self, leasing: Leasing) -> None:
         """Take over the tasks whose process is gone; called at each heartbeat with replicas. A

@@ -6,7 +6,6 @@ step. It knows keys, times and sizes, and no store.
 """
 
 from bisect import bisect_left, bisect_right, insort
-from collections import Counter
 from collections.abc import Hashable
 from typing import Final, NamedTuple
 
@@ -47,7 +46,7 @@ class StoreUsage:
     def __init__(self) -> None:
         # By scope and key: the expiry times, sorted. A new one nearly always goes to the end.
         self._unfinished: tuple[dict[Hashable, list[int]], ...] = tuple({} for _ in CapScope)
-        self._bytes: Counter[Hashable] = Counter()
+        self._bytes: dict[Hashable, int] = {}
 
     def refusal(self, keys: CapKeys, caps: tuple[Cap, ...], now: int) -> TooManyTasks | TooManyBytes | None:
         """The refusal of the first cap that has no room for one more at the time `now`."""
@@ -55,11 +54,12 @@ class StoreUsage:
             place, limit = cap.place, cap.limit
             key = keys[place]
             if cap.bytes:
-                if self._bytes[key] >= limit:
+                if self._bytes.get(key, 0) >= limit:
                     return TooManyBytes(limit, scope=cap.scope.value)
             elif key is not None:
                 ends = self._unfinished[place].get(key, ())
-                if len(ends) - bisect_right(ends, now) >= limit:
+                # Usually there is room for all of them, expired or not.
+                if len(ends) >= limit and len(ends) - bisect_right(ends, now) >= limit:
                     return TooManyTasks(limit, TOO_MANY[cap.scope], scope=cap.scope.value)
         return None
 
@@ -90,11 +90,12 @@ class StoreUsage:
 
     def add_bytes(self, context: Hashable, size: int) -> None:
         """Count more stored bytes of a context; fewer if `size` is negative."""
-        total = self._bytes[context] = self._bytes[context] + size
+        kept = self._bytes
+        total = kept[context] = kept.get(context, 0) + size
         if not total:
             # Only contexts with stored bytes take memory.
-            del self._bytes[context]
-        self._bytes[ALL_RECORDS] += size
+            del kept[context]
+        kept[ALL_RECORDS] = kept.get(ALL_RECORDS, 0) + size
 
 
 def record_size(record: TaskRecord) -> int:

@@ -1,5 +1,6 @@
 """What the rounds of the sweeper tell of the records that they remove."""
 
+import asyncio
 from datetime import timedelta
 from typing import Any
 
@@ -9,6 +10,7 @@ from helpers.manual_clock import EPOCH, ManualClock
 from helpers.records import after, keep, new_input, new_record
 from taskgate.domain.events import CallSucceeded, CancelRequested, Dispatched, InputRequested, ResultRetrieved
 from taskgate.domain.record import TaskRecord, TaskStatus
+from taskgate.errors import StoreUnavailable
 from taskgate.gateway.sweeper import Sweeper
 from taskgate.stores.open import open_store
 from taskgate.telemetry.events import InputSettled, InputWaited, TaskExpired, TaskFinished, TaskPurged
@@ -74,3 +76,43 @@ async def test_a_task_that_had_ended_tells_whether_anybody_was_given_what_it_cam
     gone, emitted = await purged(after(new_record(), *events))
     assert emitted == [TaskPurged(gone)]
     assert gone.retrieved is retrieved
+
+
+class _Recoveries:
+    """The recoveries of a runner: those of `failing` fail once, the others take some turns of the loop."""
+
+    holder = "next"
+
+    def __init__(self, *failing: str) -> None:
+        self.failing = set(failing)
+        self.recovered: list[str] = []
+
+    async def recover(self, record: TaskRecord, _: object) -> None:
+        if record.id in self.failing:
+            self.failing.remove(record.id)
+            raise StoreUnavailable("the store is not there")
+        for _turn in range(5):
+            await asyncio.sleep(0)
+        self.recovered.append(record.id)
+
+
+async def test_a_task_whose_recovery_failed_is_recovered_by_the_next_call_and_the_others_once() -> None:
+    store, clock, nothing = await open_store("memory", None), ManualClock(), None
+    records = [new_record(), new_record(), new_record()]
+    await keep(store, *records)
+    runner = _Recoveries(records[1].id)
+    sweeper = Sweeper(
+        store=store,
+        runner=runner,  # type: ignore[arg-type]
+        waiting=nothing,  # type: ignore[arg-type]
+        mounts={},
+        event_sink=RecordedEvents(),
+        clock=clock,
+        interval=HOUR,
+    )
+    with pytest.raises(StoreUnavailable):
+        await sweeper.recover()
+    assert runner.recovered == [records[0].id, records[2].id], "all end before the failure is raised"
+    assert await sweeper.recover() == 1
+    assert runner.recovered == [records[0].id, records[2].id, records[1].id]
+    assert await sweeper.recover() == 0
