@@ -3,9 +3,10 @@
 """
 
 import asyncio
-from collections.abc import Callable
 from types import TracebackType
 from typing import Final, Self
+
+from taskgate.system.timer_wheel import TimerWheel
 
 END_WITHIN: Final = 0.1
 """The seconds that `end` waits, at most."""
@@ -22,19 +23,20 @@ class CancelScope:
     To cancel a block that has ended, or was cancelled before, does nothing.
     """
 
-    drop_timer: Callable[[], object] | None = None
-    """Cancels the timer that would cancel the block, if it has one. Called at the end of the block.
-    """
-    loop: asyncio.AbstractEventLoop | None = None
-    """The running loop, if the user of the block has it at hand."""
-    # The values before the block: a scope is made for every request, and needs no more than these.
-    _task: asyncio.Task[object] | None = None
-    _cancelling = 0
-    _is_cancelled = False
-    _exit: asyncio.Future[None] | None = None
+    __slots__ = ("_alarms", "_cancelling", "_exit", "_is_cancelled", "_loop", "_task")
+
+    def __init__(self) -> None:
+        # The timers, if one of them is that of the block. It is stopped at the end of the block.
+        self._alarms: TimerWheel | None = None
+        # The running loop, if the subclass has it at hand.
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._task: asyncio.Task[object] | None = None
+        self._cancelling = 0
+        self._is_cancelled = False
+        self._exit: asyncio.Future[None] | None = None
 
     def __enter__(self) -> Self:
-        self._task = task = asyncio.current_task(self.loop)
+        self._task = task = asyncio.current_task(self._loop)
         assert task is not None, "a cancel scope needs a task"
         self._cancelling = task.cancelling()
         return self
@@ -44,9 +46,9 @@ class CancelScope:
     ) -> None:
         task, self._task = self._task, None
         assert task is not None
-        if self.drop_timer is not None:
-            self.drop_timer()
-            self.drop_timer = None
+        if self._alarms is not None:
+            self._alarms.stop(self)
+            self._alarms = None
         if self._exit is not None:
             self._exit.set_result(None)
             self._exit = None

@@ -9,9 +9,18 @@ from collections.abc import Callable
 from contextvars import Context
 from functools import partial
 from itertools import count
+from typing import Protocol
 
 Cancel = Callable[[], object]
 """Cancels a pending callback; does nothing if it has run."""
+
+
+class Timed(Protocol):
+    """An object with one timer at a time. The wheel has it until the timer expires or is stopped."""
+
+    def on_alarm(self) -> None:
+        """Handle that the time is up. Must not raise."""
+        ...
 
 
 class TimerWheel:
@@ -23,8 +32,10 @@ class TimerWheel:
     def __init__(self, usual: float) -> None:
         self._usual = usual
         # The loop time at which each is due, and its callback. In the order in which they are due,
-        # because all have the same length.
-        self._pending: dict[int, tuple[float, Callable[[], object]]] = {}
+        # because all have the same length. A key is a number, or a `Timed`.
+        self._pending: dict[object, tuple[float, Callable[[], object]]] = {}
+        # The timers of other lengths that `start` has set.
+        self._others: dict[object, asyncio.TimerHandle] = {}
         self._numbers = count()
         self._handle: asyncio.TimerHandle | None = None
         # Kept: to ask for the running loop is a system call in Python 3.11.
@@ -52,12 +63,32 @@ class TimerWheel:
             self._handle = loop.call_at(due, self._tick, loop, context=Context())
         return partial(self._pending.pop, number, None)
 
+    def start(self, timed: Timed, seconds: float, now: float) -> None:
+        """Call `timed.on_alarm` once, `seconds` after the loop time `now`, unless it is stopped
+        before."""
+        if seconds != self._usual:
+            self._others[timed] = self.loop().call_at(now + seconds, self._expire, timed)
+            return
+        due = now + seconds
+        self._pending[timed] = (due, timed.on_alarm)
+        if self._handle is None:
+            self._handle = self.loop().call_at(due, self._tick, self.loop(), context=Context())
+
+    def stop(self, timed: object) -> None:
+        """Stop the timer of `timed`, if it has one."""
+        if self._pending.pop(timed, None) is None and timed in self._others:
+            self._others.pop(timed).cancel()
+
     def close(self) -> None:
         """Drop all timers of the usual length."""
         self._pending.clear()
         if self._handle is not None:
             self._handle.cancel()
             self._handle = None
+
+    def _expire(self, timed: Timed) -> None:
+        del self._others[timed]
+        timed.on_alarm()
 
     def _tick(self, loop: asyncio.AbstractEventLoop) -> None:
         # `_handle` stays set meanwhile: a callback that starts a timer must not start another tick.

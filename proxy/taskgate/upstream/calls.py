@@ -361,20 +361,24 @@ class RunningCall(CancelScope):
       resume point.
     """
 
-    resumes: NextRound | None = None
-    sent = False
-    answer: Response | None = None
-    was_let_go = False
-    was_refused = False
-    last_progress: Notification | None = None
-    is_task = False
-    is_lasting = False
-    _alarms: TimerWheel | None = None
-    _open_questions = 0
-    began_at = 0.0
-    """The loop time of `begin`."""
-    # Equal to it as long as there was no progress.
-    _progressed_at = 0.0
+    __slots__ = (
+        "_open_questions",
+        "_progressed_at",
+        "answer",
+        "began_at",
+        "bounds",
+        "id",
+        "is_lasting",
+        "is_task",
+        "last_progress",
+        "listener",
+        "principal",
+        "resumes",
+        "sent",
+        "spent",
+        "was_let_go",
+        "was_refused",
+    )
 
     def __init__(
         self,
@@ -385,11 +389,21 @@ class RunningCall(CancelScope):
         principal: Principal | None = None,
         spent: float = 0,
     ) -> None:
+        super().__init__()
         self.id = id
         self.listener = listener
         self.bounds = bounds
         self.principal = principal
         self.spent = spent
+        self.resumes: NextRound | None = None
+        self.answer: Response | None = None
+        self.last_progress: Notification | None = None
+        self.sent = self.was_let_go = self.was_refused = self.is_task = self.is_lasting = False
+        self._open_questions = 0
+        self.began_at = 0.0
+        """The loop time of `begin`."""
+        # Equal to it as long as there was no progress.
+        self._progressed_at = 0.0
 
     @property
     def is_left(self) -> bool:
@@ -404,11 +418,11 @@ class RunningCall(CancelScope):
     def begin(self, alarms: TimerWheel) -> None:
         """Start the timers; the block must follow, and stops them at its end."""
         self._alarms = alarms
-        self.loop = loop = alarms.loop()
+        self._loop = loop = alarms.loop()
         self.began_at = self._progressed_at = now = loop.time()
         # No subtraction in the usual case: it is on the way of every call.
         first = self.bounds.first
-        self.drop_timer = alarms.call_later(first - self.spent if self.spent else first, self._on_alarm, now)
+        alarms.start(self, first - self.spent if self.spent else first, now)
 
     def on_progress(self, notification: Notification) -> None:
         """Receive the call's own progress."""
@@ -420,7 +434,7 @@ class RunningCall(CancelScope):
     def progressed(self) -> None:
         """Restart the timeout without progress: the server shows that it works on the call
         (V-INIT-9)."""
-        self._progressed_at = (self.loop or asyncio.get_running_loop()).time()
+        self._progressed_at = (self._loop or asyncio.get_running_loop()).time()
 
     def asks(self, questions: int) -> None:
         """Add `questions` to the number of open questions; negative for closed ones.
@@ -430,7 +444,7 @@ class RunningCall(CancelScope):
         self._open_questions += questions
         self.progressed()
 
-    def _on_alarm(self) -> None:
+    def on_alarm(self) -> None:
         """End the wait if the time is up; if there was progress, set the timer again."""
         assert self._alarms is not None, "only a started call can time out"
         now = asyncio.get_running_loop().time()
@@ -444,7 +458,7 @@ class RunningCall(CancelScope):
         end = min(silence_ends, self.began_at - self.spent + self.bounds.ceiling)
         left = end - now
         if left > _NO_TIME:
-            self.drop_timer = self._alarms.call_later(left, self._on_alarm)
+            self._alarms.start(self, left, now)
         else:
             self.cancel()
 

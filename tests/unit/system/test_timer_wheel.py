@@ -189,3 +189,43 @@ def test_the_shared_timer_of_the_loop_has_no_context_variables_of_a_caller() -> 
 
     run(scenario())
     assert expired == ["nobody's"] * 2
+
+
+class Alarm:
+    """It notes when its time is up."""
+
+    def __init__(self) -> None:
+        self.rang: list[float] = []
+
+    def on_alarm(self) -> None:
+        self.rang.append(by_hand().hour - 1000)
+
+
+def test_what_has_a_timer_is_told_once_and_not_after_a_stop() -> None:
+    async def scenario() -> None:
+        loop, wheel = by_hand(), TimerWheel(USUAL)
+        kept, stopped, short, given_up = (Alarm() for _ in range(4))
+        for alarm, seconds in ((kept, USUAL), (stopped, USUAL), (short, 2.0), (given_up, 3.0)):
+            wheel.start(alarm, seconds, loop.time())
+        for alarm in (stopped, given_up, given_up, Alarm()):
+            wheel.stop(alarm)
+        for hour in (1.9, 2, 3, 9.9, 10, 30):
+            await loop.at(hour)
+        assert [alarm.rang for alarm in (kept, stopped, short, given_up)] == [[10], [], [2], []]
+
+    run(scenario())
+
+
+def test_a_timer_starts_again_with_another_length() -> None:
+    async def scenario() -> None:
+        loop, wheel, alarm = by_hand(), TimerWheel(USUAL), Alarm()
+        wheel.start(alarm, USUAL, loop.time())
+        await loop.at(10)
+        wheel.start(alarm, 1.5, loop.time())
+        wheel.stop(alarm)
+        wheel.start(alarm, 2.5, loop.time())
+        for hour in (11.5, 12.5, 30):
+            await loop.at(hour)
+        assert alarm.rang == [10, 12.5]
+
+    run(scenario())

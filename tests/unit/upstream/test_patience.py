@@ -13,6 +13,7 @@ from helpers.waiting import bounded, eventually
 from requirements import covers
 from taskgate.errors import UpstreamFailed
 from taskgate.protocol.extensions import BUILT_IN, EVENTS, Extension, ExtensionPolicy
+from taskgate.system.timer_wheel import Timed
 from taskgate.upstream.calls import CallBounds, RunningCall, briefly
 from taskgate.upstream.context import Patience
 from taskgate.upstream.settings import ToolTimeouts
@@ -34,12 +35,11 @@ class Bells:
     def loop(self) -> asyncio.AbstractEventLoop:
         return asyncio.get_running_loop()
 
-    def call_later(self, span: float, ring: Callable[[], object], now: float | None = None) -> Callable[[], None]:
+    def start(self, timed: Timed, span: float, now: float) -> None:
         self.asked.append(span)
-        self.rings.append(ring)
-        return self.cancel
+        self.rings.append(timed.on_alarm)
 
-    def cancel(self) -> None:
+    def stop(self, timed: Timed) -> None:
         self.cancelled += 1
 
 
@@ -95,25 +95,31 @@ def test_what_is_asked_briefly_ends_whatever_happens() -> None:
     assert CallBounds(5, 10).first == 5
 
 
+class WatchedCall(RunningCall):
+    """A call that only notes that its time is over."""
+
+    is_over = False
+
+    def cancel(self) -> None:
+        self.is_over = True
+
+
 class Watched:
     """A call under a clock that the test turns."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, bounds: CallBounds, spent: float = 0) -> None:
         self.now = 1000.0
         self.bells = Bells()
-        self.is_over = False
         monkeypatch.setattr(asyncio, "get_running_loop", lambda: self)
-        self.call = RunningCall(1, None, bounds, spent=spent)
-        self.call.cancel = self.cancel  # type: ignore[method-assign]
+        self.call = WatchedCall(1, None, bounds, spent=spent)
         self.call.begin(self.bells)  # type: ignore[arg-type]
-        # The block runs in the loop of the test.
-        self.call.loop = None
+
+    @property
+    def is_over(self) -> bool:
+        return self.call.is_over
 
     def time(self) -> float:
         return self.now
-
-    def cancel(self) -> None:
-        self.is_over = True
 
     def ring_after(self, span: float) -> None:
         self.now += span
@@ -160,12 +166,13 @@ def test_what_was_spent_before_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (watched.is_over, watched.bells.asked) == (False, [7, 5])
 
 
-async def test_a_call_that_is_over_has_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    watched = Watched(monkeypatch, CallBounds(10, 100))
+async def test_a_call_that_is_over_has_no_time() -> None:
+    bells, call = Bells(), RunningCall(1, None, CallBounds(10, 100))
+    call.begin(bells)  # type: ignore[arg-type]
     for ends in range(2):
-        with watched.call:
-            assert watched.bells.cancelled == ends
-    assert watched.bells.cancelled == 1
+        with call:
+            assert bells.cancelled == ends
+    assert bells.cancelled == 1
 
 
 # --- over the wire
