@@ -285,7 +285,9 @@ class Gateway:
             if refused.token_sent:
                 await self._gate.on_auth_failure(exchange, mount.name)
             raise
-        exchange.head.recognize(caller)
+        head = exchange.head
+        # The check was of an earlier caller, if any.
+        head.caller, head.request_check = caller, None
         return caller
 
     def _check_load(self, request: Request) -> None:

@@ -277,16 +277,17 @@ def admission_fields(head: HostHead) -> Fields:
 def find_head(heads: list[HostHead], data: bytes, at: int, end: int) -> HostHead | None:
     """Return the remembered head that these bytes of `data` are; None if they are another one.
 
-    `end` is where the first empty line behind `at` ends.
+    `end` is where the first empty line behind `at` ends. The head becomes the first of them.
     """
     for head in heads:
         after = head.after
         if data.startswith(head.before, at) and data.startswith(after, end - len(after)):
-            # A head without Content-Length is whole in `before`.
-            if not after:
-                return head
             digits = data[at + len(head.before) : end - len(after)]
-            if digits.isdigit() and len(digits) <= LONGEST_LENGTH:
+            # A head without Content-Length is whole in `before`.
+            if not after or (digits.isdigit() and len(digits) <= LONGEST_LENGTH):
+                if head is not heads[0]:
+                    heads.remove(head)
+                    heads.insert(0, head)
                 return head
     return None
 
@@ -311,7 +312,7 @@ def find_admission(heads: list[HostHead], head: HostHead, values: Fields, genera
 
 
 def remember(heads: list[HostHead], head: HostHead, admission: Admission, context: RequestContext) -> None:
-    """Add an admitted head as the first of its connection, and drop the oldest of too many.
+    """Add an admitted head as the first of its connection, and drop the longest unused of too many.
 
     A head that is among them already gets another admission.
     """

@@ -58,10 +58,6 @@ class Admission:
     connection_check: PreparedCheck | None = field(default=None, repr=False, compare=False)
     request_check: PreparedCheck | None = field(default=None, repr=False, compare=False)
 
-    def recognize(self, caller: AuthContext) -> None:
-        """Set the caller. What was remembered of an earlier one is forgotten."""
-        self.caller, self.request_check = caller, None
-
 
 class ListenerRefused(Exception):
     """The listener rejects the request and has an answer of its own: handlers must propagate it."""

@@ -184,9 +184,14 @@ async def test_a_long_name_of_a_tool_is_limited_like_any_other() -> None:
     assert [await at.asks(tool=tool) for tool in (one, one, other)] == [True, False, True]
 
 
+def recognize(host: Asked, caller: AuthContext) -> None:
+    """Have the caller of a head known, as the gateway does."""
+    host.head.caller, host.head.request_check = caller, None
+
+
 async def test_a_head_remembers_what_is_checked_for_its_own_caller_alone() -> None:
     at, host = LimiterDesk(policy("calls", 2)), Asked()
-    host.head.recognize(ALICE)
+    recognize(host, ALICE)
 
     async def asks(caller: AuthContext) -> bool:
         return at.limiter.admits(caller, host, "reports", "tools/call", None, at.clock.elapsed())
@@ -200,7 +205,7 @@ async def test_what_a_head_remembers_is_of_the_caller_that_it_has_now() -> None:
     usual, better = (AuthContext(key="ann", identity=identity(plan=plan)) for plan in ("tin", "gold"))
     said = list[bool]()
     for caller in (usual, usual, better, better, better, usual):
-        host.head.recognize(caller)
+        recognize(host, caller)
         said.append(at.limiter.admits(caller, host, "reports", "tools/call", None, 0.0))
     assert said == [True, False, True, True, False, False]
 
@@ -212,7 +217,7 @@ async def test_what_a_head_remembers_ends_with_the_rules(before_auth: bool) -> N
         return RatePolicies((policy("calls", burst, scope=scope, before_auth=before_auth),))
 
     at, host = LimiterDesk(policy("none", 9)), Asked()
-    host.head.recognize(ALICE)
+    recognize(host, ALICE)
     said = list[bool]()
     for burst in (1, 2, 1):
         at.live.current = rules(rates=rules_of(burst))
@@ -228,7 +233,7 @@ async def test_what_a_head_remembers_ends_with_the_rules(before_auth: bool) -> N
 async def test_what_a_head_remembers_is_of_one_method_tool_and_mount(differs: str) -> None:
     everything = {"method": policy("calls", methods=("a",)), "tool": policy("calls", tool="a")}
     at, host = LimiterDesk(everything.get(differs, policy("calls", upstream="a"))), Asked()
-    host.head.recognize(ALICE)
+    recognize(host, ALICE)
     said = list[bool]()
     for name in "aabb":
         usual = {"mount": "reports", "method": "tools/call", "tool": "echo", differs: name}

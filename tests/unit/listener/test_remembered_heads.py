@@ -235,7 +235,7 @@ async def test_a_mount_that_is_removed_while_a_request_waits_for_audit_room_is_n
 # --- how much is remembered ----------------------------------------------------------------------------------------
 
 
-async def test_a_connection_remembers_eight_heads_and_forgets_the_oldest(gate: Gate, hosts: CountedHosts) -> None:
+async def test_a_connection_remembers_eight_heads_used_last(gate: Gate, hosts: CountedHosts) -> None:
     async def asked(number: int) -> int:
         before = hosts.asked
         await host.ask(post(User_Agent=f"host/{number}"))
@@ -247,6 +247,8 @@ async def test_a_connection_remembers_eight_heads_and_forgets_the_oldest(gate: G
         assert MOST_REMEMBERED == 8
         assert [await asked(number) for number in newest] == [0] * MOST_REMEMBERED
         assert await asked(newest[0] - 1) == 1
+        # The one that is used goes on.
+        assert [await asked(number) for each in range(200, 300) for number in (each, 99)] == [1, 0] * 100
 
 
 async def test_long_heads_are_remembered_up_to_a_size() -> None:
