@@ -30,8 +30,7 @@ from taskgate.upstream.duplex.base import ChannelListener, ChannelRequest, Chann
 from taskgate.upstream.failures import Ours
 from taskgate.upstream.settings import UpstreamSettings
 from taskgate.upstream.wire.connection import Target
-from taskgate.upstream.wire.incoming import HttpIncoming
-from taskgate.upstream.wire.transport import HttpTransport
+from taskgate.upstream.wire.transport import HttpIncoming, HttpTransport
 
 
 def elsewhere() -> UpstreamFailed:

@@ -24,7 +24,7 @@ from taskgate.protocol.faults import protocol_violation
 from taskgate.upstream import failures
 from taskgate.upstream.base import Outgoing, SameHeaders, Sendable
 from taskgate.upstream.wire.chunks import ChunkDecoder
-from taskgate.upstream.wire.heads import CHUNKED, HEAD_END, SWITCHED, UNTIL_CLOSE, AnswerHead, AnswerHeads
+from taskgate.upstream.wire.heads import CHUNKED, HEAD_END, LENGTH, SWITCHED, UNTIL_CLOSE, AnswerHead, AnswerHeads
 
 LINGER: Final = 0.25
 """Seconds to wait for the end of a stream after its answer, so that the connection can be reused."""
@@ -376,11 +376,24 @@ class Connection(asyncio.Protocol):
 
     def _read_head(self, data: bytes) -> None:
         """Take the head of the answer, and what came of its body."""
-        found = self._heads.recall(data) if self._parser is None else None
-        found = found or self._parse(data)
-        if found is None:
-            return
-        head, self.length, start = found
+        head, heads, end = None, self._heads, data.find(b"\r\n\r\n") if self._parser is None else -1
+        if end >= 0:
+            # Nearly always: the head is remembered.
+            match = LENGTH(data, 0, end + 2)
+            if match is None:
+                head = heads.others.get(data[:end])
+                self.length = 0 if head is None else head.length
+            else:
+                start, stop = match.span(1)
+                head = heads.counted.get(data[:start] + data[stop:end])
+                self.length = int(match[1]) if head is None or head.has_length else head.length
+            end += 4
+        if head is None:
+            found = self._parse(data)
+            if found is None:
+                return
+            head, end = found
+            self.length = head.length
         self._parser, self._head_tail = None, b""
         self.received = self._taken = 0
         self.has_ended, self._broken = False, None
@@ -389,17 +402,23 @@ class Connection(asyncio.Protocol):
             self._reusable = False
         if head.status == SWITCHED:
             self.has_ended = True
+        elif self.length == len(data) - end:
+            # Nearly always: the body came whole.
+            self.has_ended, self.received = True, self.length
+            self._pieces.append(data[end:])
         else:
-            self._read_body(data, start)
+            self._read_body(data, end)
         # Only now: what breaks in the first read of an answer fails its request.
         answer, self._head = self._head, None
         self._has_answer, self._until = True, math.inf
         if answer is not None and not answer.done():
             answer.set_result(head)
 
-    def _parse(self, data: bytes) -> tuple[AnswerHead, int, int] | None:
-        """Parse a head and the interim ones before it, as `AnswerHeads.recall`; None if its end has
-        not come. Raises errors of many kinds."""
+    def _parse(self, data: bytes) -> tuple[AnswerHead, int] | None:
+        """Parse a head and the interim ones before it; return it and the place where it ends.
+
+        None if its end has not come. Raises errors of many kinds.
+        """
         at, size, is_whole = 0, len(data), self._parser is None
         while True:
             if not self._head_tail:
@@ -425,7 +444,7 @@ class Connection(asyncio.Protocol):
             if not head.is_interim:
                 if is_whole:
                     self._heads.remember(written, head)
-                return head, head.length, end
+                return head, end
             if head.closes:
                 self._reusable = False
             # What follows an interim answer is parsed in its state.

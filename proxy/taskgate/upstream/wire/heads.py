@@ -32,7 +32,7 @@ LONGEST: Final = 1024
 
 HEAD_END: Final = re.compile(rb"\n\r?\n").search
 """The end of a head: an empty line. aiohttp's parser accepts lines of answers that end in LF alone."""
-_LENGTH: Final = re.compile(rb"\r\n[Cc]ontent-[Ll]ength: ([0-9]{1,15})(?=\r\n)").search
+LENGTH: Final = re.compile(rb"\r\n[Cc]ontent-[Ll]ength: ([0-9]{1,15})(?=\r\n)").search
 
 
 class AnswerHead:
@@ -101,42 +101,27 @@ def _length_of(message: RawResponseMessage) -> tuple[int, bool]:
 class AnswerHeads:
     """The heads of one server's answers, for all connections to it."""
 
-    __slots__ = ("_counted", "_loop", "_others", "_protocol")
+    __slots__ = ("_loop", "_protocol", "counted", "others")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._protocol = BaseProtocol(loop)
-        # By their bytes without the empty line: those with a usual Content-Length without its
-        # digits, and others.
-        self._counted: dict[bytes, AnswerHead] = {}
-        self._others: dict[bytes, AnswerHead] = {}
-
-    def recall(self, data: bytes) -> tuple[AnswerHead, int, int] | None:
-        """Return the head with which `data` begins, the length of its body, and where that begins;
-        None if the head is not remembered."""
-        end = data.find(b"\r\n\r\n")
-        if end < 0:
-            return None
-        match = _LENGTH(data, 0, end + 2)
-        if match is None:
-            head = self._others.get(data[:end])
-            return None if head is None else (head, head.length, end + 4)
-        start, stop = match.span(1)
-        head = self._counted.get(data[:start] + data[stop:end])
-        if head is None:
-            return None
-        return head, int(match[1]) if head.has_length else head.length, end + 4
+        self.counted: dict[bytes, AnswerHead] = {}
+        """Heads with one Content-Length in the usual form (LENGTH), by their bytes without its digits
+        and without the empty line."""
+        self.others: dict[bytes, AnswerHead] = {}
+        """Other heads, by their bytes without the empty line."""
 
     def remember(self, written: bytes, head: AnswerHead) -> None:
         """Store a head that was parsed from `written`, with its empty line, if it can be recalled."""
         end = len(written) - 4
         if end > LONGEST or written.find(b"\r\n\r\n") != end:
             return
-        match = _LENGTH(written, 0, end + 2)
+        match = LENGTH(written, 0, end + 2)
         if match is None:
-            _add(self._others, written[:end], head)
+            _add(self.others, written[:end], head)
         elif not head.has_length or head.length == int(match[1]):
-            _add(self._counted, written[: match.start(1)] + written[match.end(1) : end], head)
+            _add(self.counted, written[: match.start(1)] + written[match.end(1) : end], head)
 
     def parser(self) -> HttpResponseParser:
         """Return a new parser, for one head and the interim ones before it."""

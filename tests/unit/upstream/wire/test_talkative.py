@@ -17,7 +17,7 @@ from taskgate.protocol.sse import EventDecoder
 from taskgate.upstream.notification_limits import SAID_A_SECOND, LeftOut
 from taskgate.upstream.wire.connection import Target
 from taskgate.upstream.wire.heads import UNTIL_CLOSE, AnswerHead
-from taskgate.upstream.wire.incoming import A_TURN, NOISE, HttpIncoming
+from taskgate.upstream.wire.transport import A_TURN, NOISE, HttpIncoming
 
 ANSWER = b'data: {"answer":true}\n\n'
 LIMIT = 4 * SAID_A_SECOND
