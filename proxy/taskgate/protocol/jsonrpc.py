@@ -23,6 +23,8 @@ from taskgate.jsontext.spans import (
     LARGE,
     MAX_MEMBERS,
     PARSE_ERRORS,
+    LargeMember,
+    Member,
     Members,
     RawJson,
     Shape,
@@ -233,6 +235,40 @@ def fast_parse(text: str, limit: int = MAX_MEMBERS) -> Message | None:
     return _NAMED(Response, (id_, result, None, text, place.span("id"), None))
 
 
+def read_text_result(message: bytes) -> Response | None:
+    """The usual result of a tool, a short text, as the response that it is; None for another form.
+
+    Nearly every answer that is relayed has this form, and one match reads all of it. It accepts
+    nothing that the walk refuses, and reads the same members at the same places.
+    """
+    if len(message) > LARGE:
+        return None
+    try:
+        text = message.decode()
+    except UnicodeDecodeError:
+        return None
+    match = _TEXT_RESULT(text)
+    if match is None:
+        return None
+    _, first, (at, end), (kind, kind_end), (start, stop), (more, more_end), (failed, failed_end), last = match.regs
+    # Before each value are its key with two quotes, a colon, and one space or none. Arrays and
+    # objects are parsed when they are read.
+    found: Members = {}
+    if kind > 0:
+        key_at = kind - 13 - (text[kind - 1] == " ")
+        found["resultType"] = _MEMBER(Member, ("complete", key_at, kind, kind_end, None))
+    found["content"] = _MEMBER(LargeMember, (text, start - 10 - (text[start - 1] == " "), start, stop, None))
+    if more > 0:
+        key_at = more - 20 - (text[more - 1] == " ")
+        found["structuredContent"] = _MEMBER(LargeMember, (text, key_at, more, more_end, None))
+    if failed > 0:
+        key_at = failed - 10 - (text[failed - 1] == " ")
+        found["isError"] = _MEMBER(Member, (text[failed] == "t", key_at, failed, failed_end, None))
+    result = _MEMBER(WalkedMember, (None, at - 9 - (text[at - 1] == " "), at, end, found))
+    place = first if first[0] > 0 else last
+    return _RESPONSE(Response, (int(text[place[0] : place[1]]), result, None, text, place, None))
+
+
 _PARAMS: Final = ENVELOPE["params"]
 _RESULT: Final = ENVELOPE["result"]
 _PLAIN: Final = r'[^"\\\x00-\x1f]'
@@ -244,6 +280,16 @@ _BEGIN: Final = re.compile(
 )
 _CLOSE: Final = re.compile(r"[ \t\n\r]*\}[ \t\n\r]*\Z")
 _ENVELOPE_AND_CLOSE: Final = re.compile(rf", ?{_VERSION}(?:, ?{_ID})?[ \t\n\r]*\}}[ \t\n\r]*\Z")
+_STRING: Final = r'"(?:[^"\\\x00-\x1f]++|\\["\\/bfnrt])*+"'
+# As many digits as the gateway's own ids have, which begin with 52 random bits.
+_OWN_ID: Final = r'"id": ?([1-9][0-9]{0,15})'
+_TEXT_RESULT: Final = re.compile(
+    rf'\{{(?:{_VERSION}, ?{_OWN_ID}, ?)?"result": ?'
+    rf'(\{{(?:"resultType": ?("complete"), ?)?"content": ?(\[(?:\{{"type": ?"text", ?"text": ?{_STRING}\}})?\])'
+    rf'(?:, ?"structuredContent": ?(\{{{_STRING}: ?{_STRING}\}}))?(?:, ?"isError": ?(true|false))?\}})'
+    rf"(?(1)|, ?{_VERSION}, ?{_OWN_ID})\}}"
+).fullmatch
+_RESPONSE: Final = tuple.__new__
 _MEMBER: Final = tuple.__new__
 _NAMED: Final = tuple.__new__
 

@@ -389,7 +389,9 @@ class RunningCall(CancelScope):
         principal: Principal | None = None,
         spent: float = 0,
     ) -> None:
-        super().__init__()
+        # As in CancelScope; one is made for every request.
+        self._alarms = self._loop = self._task = self._exit = None
+        self._cancelling, self._is_cancelled = 0, False
         self.id = id
         self.listener = listener
         self.bounds = bounds

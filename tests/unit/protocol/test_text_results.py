@@ -9,10 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from taskgate.errors import MalformedMessage, UnparsableMessage
-from taskgate.protocol.jsonrpc import parse
+from taskgate.protocol.jsonrpc import parse, read_text_result
 from taskgate.protocol.messages import Response
 from taskgate.protocol.server_messages import MAX_SERVER_DEPTH
-from taskgate.protocol.text_results import read_text_result
 
 
 def facts(response: Response | None) -> Any:
@@ -40,6 +39,8 @@ RESULTS = (
     {"content": [{"type": "text", "text": "done"}]},
     {"content": [{"type": "text", "text": 'a\n"b" \\ ü'}], "isError": False},
     {"content": [{"type": "text", "text": ""}], "isError": True},
+    {"content": [], "structuredContent": {'a "key"': "x"}},
+    {"resultType": "complete", "content": [{"type": "text", "text": "done"}], "isError": False},
     {"content": [{"type": "text", "text": "x"}], "structuredContent": {"result": "x"}, "isError": False},
 )
 
@@ -63,7 +64,7 @@ def test_the_usual_forms_are_read_by_one_match(result: Any, separators: tuple[st
         '{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"a\\ud800"}]}}',
         '{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"a\nb"}]}}',
         '{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"a"}],"content":[]}}',
-        '{"jsonrpc":"2.0","id":1,"result":{"content":[]}}',
+        '{"jsonrpc":"2.0","id":1,"result":{"content":[{}]}}',
         '{"jsonrpc":"2.0","id":01,"result":{"content":[{"type":"text","text":"a"}]}}',
         '{"jsonrpc":"2.0","result":{"content":[{"type":"text","text":"a"}]}}',
         '{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"a"}]},"jsonrpc":"2.0","id":1}',

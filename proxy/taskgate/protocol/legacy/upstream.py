@@ -26,7 +26,7 @@ from taskgate.protocol.discovery import (
 from taskgate.protocol.extensions import ExtensionPolicy, dump_capabilities
 from taskgate.protocol.faults import protocol_violation, request_refused
 from taskgate.protocol.headers import read_header_paths
-from taskgate.protocol.jsonrpc import is_id, notification_text, parse, request_text
+from taskgate.protocol.jsonrpc import is_id, notification_text, parse, read_text_result, request_text
 from taskgate.protocol.legacy import capabilities, questions, server_tasks
 from taskgate.protocol.messages import Notification, Params, Request, Response, short_info, value_of
 from taskgate.protocol.server_messages import (
@@ -39,7 +39,6 @@ from taskgate.protocol.server_messages import (
     WithdrawnQuestion,
     call_outcome,
 )
-from taskgate.protocol.text_results import read_text_result
 
 
 class LegacyUpstream:

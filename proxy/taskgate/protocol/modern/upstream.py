@@ -28,7 +28,7 @@ from taskgate.protocol.discovery import (
 from taskgate.protocol.extensions import ExtensionPolicy
 from taskgate.protocol.faults import protocol_violation, request_refused
 from taskgate.protocol.headers import read_header_paths
-from taskgate.protocol.jsonrpc import error_text, notification_text, parse, result_text
+from taskgate.protocol.jsonrpc import error_text, notification_text, parse, read_text_result, result_text
 from taskgate.protocol.messages import (
     Notification,
     Params,
@@ -55,7 +55,6 @@ from taskgate.protocol.server_messages import (
     call_outcome,
     parse_response,
 )
-from taskgate.protocol.text_results import read_text_result
 
 _MAX_CACHED: Final = 256
 """Number of hosts whose encoded capabilities are cached; one more empties the cache."""
