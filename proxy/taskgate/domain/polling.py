@@ -63,10 +63,7 @@ def advised_interval(policy: PollPolicy, *, utilization: float, age: float, last
         interval *= (utilization / policy.target) ** 2
     if age > 0.0:
         interval += age * GROWTH
-    if interval < least:
-        interval = least
-    elif interval > most:
-        interval = most
+    interval = min(interval, most)
     interval *= 1.0 + policy.jitter * (2.0 * chance - 1.0)
     if interval < least:
         interval = least

@@ -126,3 +126,8 @@ def test_more_load_or_age_never_makes_it_shorter(
         for load, age in zip(sorted(loads), sorted(ages), strict=True)
     ]
     assert one <= other
+
+
+def test_an_interval_that_varies_is_never_below_the_least() -> None:
+    least = PollPolicy(base=2 * SECOND, least=2 * SECOND, most=30 * SECOND)
+    assert advised_interval(least, utilization=0, age=NO_AGE, last=None, chance=0.0) == 2 * SECOND

@@ -208,3 +208,10 @@ def test_a_long_string_that_is_no_json_is_refused(wrong: str) -> None:
     assert ended(text + "}}", 0) == standard(text + "}}", 0)
     with pytest.raises(ValueError):
         find_end(text + "}}", 0)
+
+
+def test_a_value_of_many_long_strings_ends_where_the_standard_parser_ends_it() -> None:
+    # Each is longer than all behind it, so that it pays to leave it out.
+    strings = ",".join(f'"{"x" * (2 * long_values.FIRST_PIECE << halved)}"' for halved in range(10, 0, -1))
+    text = f"[{strings},1]"
+    assert find_end(text + "}}", 0) == len(text)

@@ -10,7 +10,7 @@ from taskgate.domain.events import CallFaulted, CallSucceeded
 from taskgate.errors import UpstreamFailed
 from taskgate.protocol import server_messages
 from taskgate.protocol.discovery import CataloguePage, ToolPage
-from taskgate.protocol.jsonrpc import parse
+from taskgate.protocol.jsonrpc import parse, usual_progress
 from taskgate.protocol.messages import Notification, Response
 from taskgate.protocol.server_messages import (
     MAX_PROGRESS_TEXT,
@@ -244,3 +244,12 @@ def test_what_is_no_tool_result_breaks_the_protocol(result: Any) -> None:
 )
 def test_a_summary_is_bounded_and_can_be_written(text: str, told: str) -> None:
     assert server_messages.status_text(text) == told
+
+
+@pytest.mark.parametrize("number", ["2", "2.5"])
+def test_usual_progress_has_its_number_at_hand(number: str) -> None:
+    note = f'{{"jsonrpc":"2.0","method":"notifications/progress","params":{{"progressToken":1,"progress":{number}}}}}'
+    usual, parsed = usual_progress(note.encode()), parse(note.encode(), max_depth=9)
+    assert usual is not None
+    assert isinstance(parsed, Notification)
+    assert progress_done(usual) == progress_done(parsed) == float(number)

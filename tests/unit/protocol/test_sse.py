@@ -59,6 +59,11 @@ def test_an_event_is_one_line_of_data() -> None:
     assert event('{"a":1}') == b'event: message\ndata: {"a":1}\n\n'
 
 
+@pytest.mark.parametrize("id", [None, "p-1"])
+def test_bytes_become_the_same_event_as_their_text(id: str | None) -> None:
+    assert event(b'{"a":1}', id) == event('{"a":1}', id)
+
+
 @covers("T36")
 @pytest.mark.parametrize("line_break", ["\n", "\r", "\r\n"])
 def test_a_break_between_tokens_becomes_a_space(line_break: str) -> None:

@@ -388,6 +388,17 @@ def test_names_are_a_json_array(names: frozenset[str]) -> None:
     assert frozenset(packed) == names
 
 
+def test_a_name_that_no_store_can_hold_equals_nothing() -> None:
+    assert [codec.pack_name(id) for id in ("task-1", "task\0", "")] == ["task-1", None, ""]
+
+
+@pytest.mark.parametrize("outcome", [None, Succeeded(result='{"content":[]}', tool_error=False)])
+def test_bodies_come_back_beside_their_head(outcome: Outcome | None) -> None:
+    kind, packed = (None, None) if outcome is None else codec.pack_outcome(outcome)
+    found = codec.unpack_bodies(new_record(), b'{"name":"echo"}', kind, packed)
+    assert (found.call.params, found.outcome) == ('{"name":"echo"}', outcome)
+
+
 @given(moments)
 def test_a_moment_comes_back_to_the_microsecond(moment: datetime) -> None:
     assert codec.unpack_time(codec.pack_time(moment)) == moment

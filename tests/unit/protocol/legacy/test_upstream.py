@@ -485,3 +485,11 @@ def test_the_response_to_a_request_is_known_by_its_id() -> None:
     assert found.text.encode() == answer
     assert DIALECT.response_to(8, answer) is None
     assert DIALECT.response_to(7, b'{"jsonrpc":"2.0","method":"notifications/message"}') is None
+
+
+@pytest.mark.parametrize("result", ['{"content":[{"type":"text","text":"done"}]}', '{"content":[ ]}'])
+def test_a_response_is_that_to_its_own_request_alone(result: str) -> None:
+    message = f'{{"jsonrpc":"2.0","id":7,"result":{result}}}'.encode()
+    own, other = DIALECT.response_to(7, message), DIALECT.response_to(8, message)
+    assert own is not None
+    assert (own.id, own.text, other) == (7, message.decode(), None)

@@ -28,7 +28,7 @@ from taskgate.protocol.host_requests import (
     Subscription,
     UpdateTask,
 )
-from taskgate.protocol.jsonrpc import parse
+from taskgate.protocol.jsonrpc import parse, usual_progress
 from taskgate.protocol.messages import Notification, Params, Request, Response, meta_of, value_of
 from taskgate.protocol.modern.downstream import ModernDownstream
 from taskgate.protocol.vocabulary import MODERN_METHODS, MODERN_RELAYED, ROUND_METHODS
@@ -513,3 +513,11 @@ def test_a_stream_ends_with_an_empty_result() -> None:
     result = read(DIALECT.subscription_ended(7))["result"]
     assert result == {"resultType": "complete", "_meta": {KEY: 7, INFO_KEY: read(DIALECT.info)}}
     check(result, "SubscriptionsListenResult")
+
+
+def test_usual_progress_is_relayed_as_any_notification_is() -> None:
+    text = '{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":5,"progress":1,"total":3}}'
+    usual, parsed = usual_progress(text.encode()), parse(text.encode(), max_depth=9)
+    assert usual is not None
+    assert isinstance(parsed, Notification)
+    assert DIALECT.relayed_progress(usual, b'"t"').decode() == DIALECT.notification(parsed, token="t")
