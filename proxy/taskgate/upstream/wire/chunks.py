@@ -11,9 +11,10 @@ from typing import Final
 LONGEST_LINE: Final = 8190
 """The most bytes of a line of a trailer."""
 
-_EXTENSION: Final = rb"(?:;[^\0-\x08\n-\x1f\x7f]*)?"
-_SIZE: Final = re.compile(rb"(0{0,64}[0-9A-Fa-f]{1,15})[ \t]*" + _EXTENSION + rb"\r\n").match
-_SIZE_BEGUN: Final = re.compile(rb"(?:0{0,64}[0-9A-Fa-f]{1,15}[ \t]*" + _EXTENSION + rb"\r?)?").fullmatch
+# Nothing in it is tried twice: a server may send a line without an end.
+_LINE: Final = rb"(?>(0{0,64}[0-9A-Fa-f]{1,15}))[ \t]*+(?:;[^\0-\x08\n-\x1f\x7f]*+)?+"
+_SIZE: Final = re.compile(_LINE + rb"\r\n").match
+_SIZE_BEGUN: Final = re.compile(rb"(?:" + _LINE + rb"\r?)?").fullmatch
 _FIELD: Final = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+:[^\0\r\n]*\r?\n").match
 _FIELD_BEGUN: Final = re.compile(rb"(?:[!#$%&'*+.^_`|~0-9A-Za-z-]+(?::[^\0\r\n]*)?)?\r?").fullmatch
 _LINE_END: Final = b"\r\n"
@@ -97,7 +98,10 @@ class ChunkDecoder:
         return data.index(b"\n", at) + 1
 
     def _keep_size(self, line: bytes) -> None:
-        """Store the beginning of a chunk's line; without its extension, which may be long."""
+        """Store the beginning of a chunk's line, without what may be long: its extension, and spaces
+        but one."""
         self.is_broken = _SIZE_BEGUN(line) is None
         size, extended, _ = line.partition(b";")
+        bare = size.rstrip(b" \t")
+        size = size[: len(bare) + 1]
         self._rest = size + extended + b"\r" if extended and line.endswith(b"\r") else size + extended
