@@ -96,14 +96,18 @@ class Dialer:
 
 
 async def _end(attempts: set[asyncio.Task[Connection]]) -> None:
-    """Cancel attempts, and drop connections that were made all the same."""
+    """Cancel attempts, and drop connections that were made all the same, even if the caller is
+    cancelled meanwhile."""
     for attempt in attempts:
         attempt.cancel()
+        attempt.add_done_callback(_drop)
     if attempts:
         await asyncio.wait(attempts)
-    for attempt in attempts:
-        if not attempt.cancelled() and attempt.exception() is None:
-            attempt.result().drop()
+
+
+def _drop(attempt: asyncio.Task[Connection]) -> None:
+    if not attempt.cancelled() and attempt.exception() is None:
+        attempt.result().drop()
 
 
 def _families_in_turn(found: list[tuple[int, str]]) -> list[str]:

@@ -180,6 +180,24 @@ async def test_a_race_that_nobody_waits_for_leaves_nothing(
         assert (failure.reason, failure.dispatched) == ("closed", False)
 
 
+@pytest.mark.parametrize("times", [1, 2, 3])
+async def test_a_connection_that_is_made_while_its_call_is_given_up_is_dropped(
+    server: RawServer, transport: HttpTransport, monkeypatch: pytest.MonkeyPatch, times: int
+) -> None:
+    resolve_to(monkeypatch, SECOND)
+    for turns in range(12):
+        asking = start(transport)
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        # A time limit and its host may end a call in turns that follow one another.
+        for _ in range(times):
+            asking.cancel()
+            await asyncio.sleep(0)
+        async with bounded():
+            await asyncio.wait((asking,))
+        await eventually(lambda: not transport._pool._standing)
+
+
 async def test_families_take_turns_in_the_order_that_the_system_chose(
     server: RawServer, transport: HttpTransport, monkeypatch: pytest.MonkeyPatch
 ) -> None:
