@@ -255,7 +255,8 @@ class HostExchange:
                 max_body=terms.max_body,
                 read_timeout=terms.read_timeout,
             )
-        elif request.is_lost:
+        elif request.is_lost and received:
+            # Without a body the request is served: a host that ends its session may leave at once.
             raise RequestRejected(BAD_REQUEST)
         else:
             request.body = b""

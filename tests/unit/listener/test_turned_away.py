@@ -141,6 +141,22 @@ async def test_a_host_that_leaves_before_its_body_is_asked_for_is_not_served(gat
     assert gate.emitted.answered() == [("mcp", "POST", 400)]
 
 
+@pytest.mark.parametrize("length", ["", "0"])
+async def test_a_session_is_ended_though_its_host_leaves_before_it_is_let_in(gate: Gate, length: str) -> None:
+    async def dither(exchange: Exchange) -> None:
+        gone = asyncio.Event()
+        exchange.on_disconnect(gone.set)
+        host.abort()
+        await gone.wait()
+
+    gate.engine.turn_away = dither
+    async with gate.host() as host:
+        await host.send(request_head("DELETE", "/mcp", Host="gate.example", Content_Length=length))
+        await eventually(gate.emitted.answered)
+    assert gate.engine.bodies == [b""]
+    assert gate.emitted.answered() == [("mcp", "DELETE", 0)]
+
+
 async def test_an_engine_that_fails_before_the_body_has_come_ends_the_connection(gate: Gate) -> None:
     async def fail(_: Exchange) -> None:
         raise RuntimeError
