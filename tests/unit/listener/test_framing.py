@@ -148,6 +148,19 @@ async def test_a_head_just_within_bounds_passes() -> None:
         assert (await host.ask(post(X_Filler="x" * 3800))).status == 200
 
 
+@pytest.mark.parametrize("length", [2**63, 2**64 - 1], ids=["2**63", "2**64-1"])
+@pytest.mark.parametrize(("path", "method", "status"), [("/", "POST", 404), ("/mcp", "PUT", 405)])
+async def test_nothing_of_a_body_of_any_length_is_read_as_a_request(
+    gate: Gate, length: int, path: str, method: str, status: int
+) -> None:
+    async with gate.host() as host:
+        await host.send(request_head(method, path, Host="gate.example", Content_Length=str(length)) + post())
+        answer = await host.answer()
+        assert (answer.status, answer.headers["connection"]) == (status, "close")
+        assert await host.at_end()
+    assert gate.engine.seen == []
+
+
 async def test_nothing_behind_a_bad_request_is_answered(gate: Gate) -> None:
     async with gate.host() as host:
         answer = await host.ask(BAD_REQUESTS["a length and chunks"], post())
