@@ -109,6 +109,11 @@ class ArrivingBody:
                     in_flight, counted = in_flight or budget.incoming_body(caller), received
                     if not in_flight.grow(counted):
                         raise RequestRejected(NO_BYTES)
+        except RequestRejected:
+            # The error lasts until its answer is sent, and its frames with it: they hold nothing more of
+            # the body, which is no longer counted.
+            pieces, piece = [], b""
+            raise
         finally:
             overdue.cancel()
             if in_flight is not None:

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import re
+import tracemalloc
 
 import pytest
 
@@ -183,6 +184,22 @@ async def test_a_body_that_is_cut_off_reaches_nobody(gate: Gate) -> None:
         await eventually(gate.emitted.answered)
     assert gate.engine.seen == []
     assert gate.emitted.answered() == [("mcp", "POST", 400)]
+
+
+@pytest.mark.parametrize(("last", "status"), [(b"10000\r\n" + b"x" * 2**16 + b"\r\n", 413), (b"no chunk\r\n", 400)])
+async def test_nothing_of_a_refused_body_is_kept_while_its_host_may_finish_sending(last: bytes, status: int) -> None:
+    chunk = b"10000\r\n" + b"x" * 2**16 + b"\r\n"
+    async with opened(max_body=2**22) as gate, gate.host() as host:
+        await host.send(CHUNKED_POST)
+        tracemalloc.start()
+        try:
+            for _ in range(2**6):
+                await host.send(chunk)
+            # Not counted any more from here on.
+            assert refused(await host.ask(last), status)
+            assert tracemalloc.get_traced_memory()[0] < 2**20
+        finally:
+            tracemalloc.stop()
 
 
 @pytest.mark.parametrize("start", [post(Content_Length="100"), CHUNKED_POST + b"5\r\n{"], ids=["length", "chunks"])
