@@ -237,6 +237,11 @@ class Incoming(Protocol):
         """
         ...
 
+    def drop(self) -> None:
+        """Drop the connection, whatever of the body has arrived: it must carry no other request.
+        `release` must be called all the same."""
+        ...
+
     def release(self, *, answered: bool = False) -> None:
         """Finish with the answer. Does not wait, and does nothing when called again.
 

@@ -90,6 +90,22 @@ async def test_a_failed_call_tells_its_reason_and_whether_it_may_have_run(
     assert (await caller.call()).error is None, "the next call is not hurt"
 
 
+@pytest.mark.parametrize("reply", [result(FINE, id=999), stream(None)], ids=["wrong id", "no answer"])
+async def test_the_connection_of_an_answer_to_another_request_has_no_more_calls(
+    server: ScriptedServer, caller, reply
+) -> None:
+    server.script["bad"] = reply
+    async with bounded():
+        with pytest.raises(UpstreamFailed):
+            await caller.call("bad")
+        # Else it would get the answer to the first, if that came late, and each call that of the call before.
+        await caller.call()
+    peers = [
+        request.peer for request in server.requests if request.message and request.message["method"] == "tools/call"
+    ]
+    assert len(set(peers)) == 2
+
+
 @pytest.mark.parametrize(("reply", "reason", "dispatched"), FAILURES.values(), ids=FAILURES)
 async def test_a_task_fails_as_a_call_does(
     server: ScriptedServer, caller, reply, reason: str, dispatched: bool

@@ -215,6 +215,9 @@ class PendingRequest:
         self._unread.remove(len(message))
         return message
 
+    def drop(self) -> None:
+        """Do nothing: the channel has other requests, and finds each answer by its id."""
+
     def release(self, *, answered: bool = False) -> None:
         self.end()
 

@@ -142,6 +142,8 @@ class LegacyExchanges:
         else:
             response = await response_in(dialect, document, call)
         if response is None:
+            # It may be the answer to an earlier request, and the next one that to this.
+            incoming.drop()
             raise protocol_violation("its answer matches no request of the gateway")
         return response
 
@@ -184,8 +186,10 @@ class LegacyExchanges:
         response = await self._read(call, incoming.messages())
         if response is not None:
             return response
+        # The stream ended before the response. Without ids, it may be that of an earlier request.
+        if incoming.last_event is None:
+            incoming.drop()
         incoming.release()
-        # The stream ended before the response.
         return await self._reopen(call, end_of(incoming), failures.broke_off)
 
     def _reopen(

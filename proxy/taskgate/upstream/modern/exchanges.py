@@ -145,6 +145,8 @@ class ModernExchanges:
                 document = await incoming.document()
                 response = None if document is None else await self._response_in(document, call)
                 if response is None:
+                    # It may be the answer to an earlier request, and the next one that to this.
+                    incoming.drop()
                     raise protocol_violation("its answer matches no request of the gateway")
             answered = True
             return response
@@ -173,6 +175,8 @@ class ModernExchanges:
                     await clog
         finally:
             self._upstream_context.observer.stream_ended("response")
+        # As for a document that is no answer to it.
+        incoming.drop()
         raise failures.broke_off()
 
     async def _hear(self, message: bytes, call: RunningCall) -> Response | None:

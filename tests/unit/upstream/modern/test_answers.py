@@ -9,6 +9,7 @@ from aiohttp import web
 from helpers.modern_server import ModernServer
 from helpers.scripted_upstream import (
     Hold,
+    Reply,
     Turn,
     breaks_off,
     error,
@@ -196,3 +197,17 @@ async def test_an_answer_to_something_else_is_passed_over(server: ModernServer, 
     other = {"jsonrpc": "2.0", "id": 4711, "result": {"content": [{"type": "text", "text": "other"}]}}
     server.script["echo"] = stream({"content": []}, before=[other])
     assert value_of(await guest.call())["content"] == []
+
+
+@pytest.mark.parametrize(
+    "reply", [result({"content": []}, id="another"), stream(None)], ids=["another id", "empty stream"]
+)
+async def test_the_connection_of_an_answer_to_another_request_has_no_more_calls(
+    server: ModernServer, guest: Guest, reply: Reply
+) -> None:
+    server.script["echo"] = reply
+    await failure_of(guest.call())
+    del server.script["echo"]
+    assert (await guest.call()).error is None
+    first, second = [request.peer for request in server.requests if request.message["method"] == "tools/call"]
+    assert first != second
