@@ -41,7 +41,7 @@ class Pair:
         # By the time of the store, which is not ours: each may take over once it has been there for a lease.
         await eventually(lambda: monotonic() - self._began > (LEASE + 2 * HEARTBEAT).total_seconds())
         # By our own: what happens every half minute, and more often. No faster: a store has two seconds to answer.
-        with paced(20):
+        with paced(10):
             await asyncio.sleep(35)
 
 

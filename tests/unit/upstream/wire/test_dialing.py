@@ -195,7 +195,9 @@ async def test_a_connection_that_is_made_while_its_call_is_given_up_is_dropped(
             await asyncio.sleep(0)
         async with bounded():
             await asyncio.wait((asking,))
-        await eventually(lambda: not transport._pool._standing)
+    assert server.accepted
+    for line in server.accepted:
+        assert await line.at_end()
 
 
 async def test_families_take_turns_in_the_order_that_the_system_chose(
