@@ -230,9 +230,9 @@ def fast_parse(text: str, limit: int = MAX_MEMBERS) -> Message | None:
         return None if method is None else Notification(method, found, text, text[at:end], at)
     id_ = written[1:-1] if written[0] == '"' else int(written)
     if method is not None:
-        return _NAMED(Request, (id_, method, found, text, text[at:end], at))
-    result = _MEMBER(WalkedMember, (None, begin.start("result"), at, end, found))
-    return _NAMED(Response, (id_, result, None, text, place.span("id"), None))
+        return _NEW(Request, (id_, method, found, text, text[at:end], at))
+    result = _NEW(WalkedMember, (None, begin.start("result"), at, end, found))
+    return _NEW(Response, (id_, result, None, text, place.span("id"), None))
 
 
 def read_text_result(message: bytes) -> Response | None:
@@ -256,17 +256,17 @@ def read_text_result(message: bytes) -> Response | None:
     found: Members = {}
     if kind > 0:
         key_at = kind - 13 - (text[kind - 1] == " ")
-        found["resultType"] = _MEMBER(Member, ("complete", key_at, kind, kind_end, None))
-    found["content"] = _MEMBER(LargeMember, (text, start - 10 - (text[start - 1] == " "), start, stop, None))
+        found["resultType"] = _NEW(Member, ("complete", key_at, kind, kind_end, None))
+    found["content"] = _NEW(LargeMember, (text, start - 10 - (text[start - 1] == " "), start, stop, None))
     if more > 0:
         key_at = more - 20 - (text[more - 1] == " ")
-        found["structuredContent"] = _MEMBER(LargeMember, (text, key_at, more, more_end, None))
+        found["structuredContent"] = _NEW(LargeMember, (text, key_at, more, more_end, None))
     if failed > 0:
         key_at = failed - 10 - (text[failed - 1] == " ")
-        found["isError"] = _MEMBER(Member, (text[failed] == "t", key_at, failed, failed_end, None))
-    result = _MEMBER(WalkedMember, (None, at - 9 - (text[at - 1] == " "), at, end, found))
+        found["isError"] = _NEW(Member, (text[failed] == "t", key_at, failed, failed_end, None))
+    result = _NEW(WalkedMember, (None, at - 9 - (text[at - 1] == " "), at, end, found))
     place = first if first[0] > 0 else last
-    return _RESPONSE(Response, (int(text[place[0] : place[1]]), result, None, text, place, None))
+    return _NEW(Response, (int(text[place[0] : place[1]]), result, None, text, place, None))
 
 
 _PARAMS: Final = ENVELOPE["params"]
@@ -289,9 +289,8 @@ _TEXT_RESULT: Final = re.compile(
     rf'(?:, ?"structuredContent": ?(\{{{_STRING}: ?{_STRING}\}}))?(?:, ?"isError": ?(true|false))?\}})'
     rf"(?(1)|, ?{_VERSION}, ?{_OWN_ID})\}}"
 ).fullmatch
-_RESPONSE: Final = tuple.__new__
-_MEMBER: Final = tuple.__new__
-_NAMED: Final = tuple.__new__
+# Makes a named tuple without its constructor, which is Python.
+_NEW: Final = tuple.__new__
 
 
 # --- progress of a server ---------------------------------------------------------------------------------------------
@@ -367,7 +366,7 @@ def usual_progress(message: bytes) -> UsualProgress | None:
             message.decode()
         except UnicodeDecodeError:
             return None
-    progress: UsualProgress = _NAMED(UsualProgress, (names.NOTE_PROGRESS, found, int(found[3]), "", 0))
+    progress: UsualProgress = _NEW(UsualProgress, (names.NOTE_PROGRESS, found, int(found[3]), "", 0))
     return progress
 
 

@@ -1,5 +1,6 @@
 """The public listener on a free port, in front of an engine that says what the test wants."""
 
+import asyncio
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Container, Mapping
 from contextlib import asynccontextmanager
@@ -7,10 +8,13 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Final
 
+import pytest
+
 from helpers.manual_clock import ManualClock, SeededEntropy
 from helpers.raw_http import RawHost
 from helpers.waiting import bounded
 from taskgate.listener.listener import ListenerSettings, PublicListener
+from taskgate.listener.protocol import HostConnection
 from taskgate.streams.bytes_in_flight import BytesInFlight
 from taskgate.streams.exchange import Admission, Exchange, HttpReply
 from taskgate.telemetry.events import AuditCapacity, Event, HttpRefused
@@ -27,6 +31,30 @@ LONG_BODY: Final = 4096
 
 MOMENT: Final = timedelta(seconds=0.05)
 """For a timeout that a test waits for."""
+
+
+class CountedHosts(frozenset[str]):
+    """The allowed hosts; `asked` counts the heads that were checked, because each check begins with the host."""
+
+    asked = 0
+
+    def __contains__(self, host: object) -> bool:
+        self.asked += 1
+        return super().__contains__(host)
+
+
+def never_too_slow(monkeypatch: pytest.MonkeyPatch) -> list[HostConnection]:
+    """Have connections let so much wait that no host is too slow; returns those that are made from now on."""
+    connections: list[HostConnection] = []
+    made = HostConnection.connection_made
+
+    def connection_made(self: HostConnection, transport: asyncio.Transport) -> None:
+        transport.set_write_buffer_limits(2**26)
+        connections.append(self)
+        made(self, transport)
+
+    monkeypatch.setattr(HostConnection, "connection_made", connection_made)
+    return connections
 
 
 @dataclass

@@ -11,21 +11,11 @@ from hypothesis import strategies as st
 from helpers.raw_http import RawAnswer, post, request_head
 from taskgate.auth.context import ANONYMOUS
 from taskgate.streams.exchange import Exchange, HttpReply
-from unit.listener.gate import LONG_BODY, LONG_HEAD, Gate, opened
+from unit.listener.gate import LONG_BODY, LONG_HEAD, CountedHosts, Gate, opened
 
 BEHIND = b"\r\n" * 20
 """Ends what is still open behind a changed head: a head, or a body of a greater length."""
 USUAL = post("{}", Mcp_Session_Id="a", Mcp_Name="b", X_More="1")
-
-
-class CountedHosts(frozenset[str]):
-    """The allowed hosts; `asked` counts the heads that were checked."""
-
-    asked = 0
-
-    def __contains__(self, host: object) -> bool:
-        self.asked += 1
-        return super().__contains__(host)
 
 
 async def telling(exchange: Exchange) -> HttpReply:

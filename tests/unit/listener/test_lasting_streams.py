@@ -7,13 +7,12 @@ import pytest
 from helpers.manual_clock import ManualClock
 from helpers.raw_http import RawHost, get, post
 from helpers.waiting import bounded, eventually
-from taskgate.listener.protocol import HostConnection
 from taskgate.protocol.sse import event
 from taskgate.streams.event_log import EventBudget, MemoryEventLog
 from taskgate.streams.event_stream import ResumableEventStream
 from taskgate.streams.exchange import Exchange, HttpMethod, HttpReply
 from taskgate.streams.resumable import ResumableStreams
-from unit.listener.gate import MOMENT, Gate, opened
+from unit.listener.gate import MOMENT, Gate, never_too_slow, opened
 
 
 class Resuming:
@@ -118,16 +117,7 @@ async def test_who_leaves_a_lasting_stream_is_given_up_only_with_it(gate: Gate) 
 async def test_a_host_that_does_not_read_a_stream_that_another_connection_has_is_dropped(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    connections: list[HostConnection] = []
-    made = HostConnection.connection_made
-
-    def connection_made(self: HostConnection, transport: asyncio.Transport) -> None:
-        # So much may wait that the host is never too slow.
-        transport.set_write_buffer_limits(2**26)
-        connections.append(self)
-        made(self, transport)
-
-    monkeypatch.setattr(HostConnection, "connection_made", connection_made)
+    connections = never_too_slow(monkeypatch)
     engine = Resuming()
     engine.go_on.set()
     async with opened(engine, write_timeout=MOMENT) as gate:

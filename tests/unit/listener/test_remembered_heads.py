@@ -14,19 +14,9 @@ from helpers.raw_http import RawAnswer, RawHost, post, request_head
 from taskgate.auth.context import ANONYMOUS
 from taskgate.listener.door import ADMISSION_FIELDS, MOST_REMEMBERED, MOST_REMEMBERED_BYTES
 from taskgate.streams.exchange import Exchange, HttpReply
-from unit.listener.gate import LONG_BODY, Gate, opened
+from unit.listener.gate import LONG_BODY, CountedHosts, Gate, opened
 
 OTHER_PATH = "/other/mcp"
-
-
-class CountedHosts(frozenset[str]):
-    """The allowed hosts; `asked` counts the heads that were checked, because each check begins with the host."""
-
-    asked = 0
-
-    def __contains__(self, host: object) -> bool:
-        self.asked += 1
-        return super().__contains__(host)
 
 
 async def known(exchange: Exchange) -> HttpReply:

@@ -8,10 +8,9 @@ import pytest
 from helpers.raw_http import RawHost, get, post
 from helpers.waiting import bounded, eventually
 from taskgate.listener import protocol
-from taskgate.listener.protocol import HostConnection
 from taskgate.streams.exchange import Exchange, HttpReply
 from taskgate.telemetry.events import StreamEnded
-from unit.listener.gate import MOMENT, PLANTED, Gate, opened
+from unit.listener.gate import MOMENT, PLANTED, Gate, never_too_slow, opened
 
 LARGE = '{"result":"' + "x" * 2**24 + '"}'
 """More than the kernel takes for a host that does not read."""
@@ -311,20 +310,11 @@ def _unsent(gate: Gate) -> int:
 
 
 async def test_a_host_that_sends_nothing_more_and_does_not_read_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
-    connections: list[HostConnection] = []
-    made = HostConnection.connection_made
-
-    def connection_made(self: HostConnection, transport: asyncio.Transport) -> None:
-        # So much may wait that the host is never too slow.
-        transport.set_write_buffer_limits(2**26)
-        connections.append(self)
-        made(self, transport)
-
     async def work(_: Exchange) -> HttpReply:
         # Written in one piece, as it is no usual answer.
         return HttpReply(status=201, body=LARGE)
 
-    monkeypatch.setattr(HostConnection, "connection_made", connection_made)
+    connections = never_too_slow(monkeypatch)
     async with opened(work, write_timeout=MOMENT) as gate:
         host = await RawHost.connect(gate.address, limit=1024)
         await host.send(post())

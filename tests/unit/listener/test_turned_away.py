@@ -2,10 +2,12 @@
 
 import asyncio
 import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import pytest
 
-from helpers.raw_http import RawAnswer, get, post, request_head
+from helpers.raw_http import RawAnswer, RawHost, get, post, request_head
 from helpers.waiting import eventually
 from requirements import covers
 from taskgate.listener import protocol
@@ -23,6 +25,22 @@ async def deny(_: Exchange) -> HttpReply:
 
 async def deny_strangers(exchange: Exchange) -> HttpReply | None:
     return None if exchange.head.authorization else DENIED
+
+
+@asynccontextmanager
+async def leaving(gate: Gate) -> AsyncIterator[RawHost]:
+    """A host that is gone before the engine knows whether it is let in."""
+
+    async def dither(exchange: Exchange) -> None:
+        gone = asyncio.Event()
+        exchange.on_disconnect(gone.set)
+        host.abort()
+        await gone.wait()
+
+    gate.engine.turn_away = dither
+    async with gate.host() as host:
+        yield host
+        await eventually(gate.emitted.answered)
 
 
 def turned_away(answer: RawAnswer) -> bool:
@@ -127,32 +145,16 @@ async def test_a_slow_host_that_is_let_in_is_not_waited_for() -> None:
 
 
 async def test_a_host_that_leaves_before_its_body_is_asked_for_is_not_served(gate: Gate) -> None:
-    async def dither(exchange: Exchange) -> None:
-        gone = asyncio.Event()
-        exchange.on_disconnect(gone.set)
-        host.abort()
-        await gone.wait()
-
-    gate.engine.turn_away = dither
-    async with gate.host() as host:
+    async with leaving(gate) as host:
         await host.send(post())
-        await eventually(gate.emitted.answered)
     assert gate.engine.bodies == []
     assert gate.emitted.answered() == [("mcp", "POST", 400)]
 
 
 @pytest.mark.parametrize("length", ["", "0"])
 async def test_a_session_is_ended_though_its_host_leaves_before_it_is_let_in(gate: Gate, length: str) -> None:
-    async def dither(exchange: Exchange) -> None:
-        gone = asyncio.Event()
-        exchange.on_disconnect(gone.set)
-        host.abort()
-        await gone.wait()
-
-    gate.engine.turn_away = dither
-    async with gate.host() as host:
+    async with leaving(gate) as host:
         await host.send(request_head("DELETE", "/mcp", Host="gate.example", Content_Length=length))
-        await eventually(gate.emitted.answered)
     assert gate.engine.bodies == [b""]
     assert gate.emitted.answered() == [("mcp", "DELETE", 0)]
 
