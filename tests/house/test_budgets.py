@@ -259,16 +259,12 @@ EXCEPTIONS = {
     "CallResponse": PARSED,
     "EncodedRequest": "what the encoder gives the transport: two values of one call",
     "Outgoing": "what the transport sends, and sends again on another connection",
-    "PollAdvised": EVENT,
-    "Request": PARSED,
     "RequestDraft": "what a request to a modern server is made of; rounds change one field",
     "RequestHeaders": "the headers of a modern request, which are compared as a whole",
-    "Response": PARSED,
     "StoreUsed": EVENT,
     "Succeeded": STORED,
     "TaskRetrieved": EVENT,
     "ToolCall": STORED,
-    "ToolCalled": EVENT,
     "UpstreamAnswered": EVENT,
 }
 """The classes of which a usual request makes one, with the reason. One that is no longer made is struck out."""
