@@ -12,18 +12,27 @@ from typing import Any, Final, NamedTuple, TypeGuard
 
 from taskgate.domain.events import CallFaulted, CallSucceeded
 from taskgate.domain.record import FaultReason, RequestId, TaskStatus
-from taskgate.errors import MalformedMessage
+from taskgate.errors import MalformedMessage, UnparsableMessage
 from taskgate.jsontext.edits import dump
 from taskgate.jsontext.spans import Member, RawJson, elements, members
 from taskgate.protocol.faults import protocol_violation
 from taskgate.protocol.jsonrpc import UsualProgress, notification_text, parse
-from taskgate.protocol.messages import Notification, Params, Response, value_of
+from taskgate.protocol.messages import Message, Notification, Params, Response, value_of
 from taskgate.protocol.vocabulary import ELICITATION_CREATE, NOTE_PROGRESS
 
 MAX_SERVER_DEPTH: Final = 256
 """Nesting depth of a server's message, and of each outcome read from one: far above any real one,
 and safe for the parser.
 """
+
+
+def parse_message(message: bytes) -> Message:
+    """A message of a server, in any form. Raises UpstreamFailed (malformed) for no JSON-RPC."""
+    try:
+        return parse(message, max_depth=MAX_SERVER_DEPTH)
+    except (UnparsableMessage, MalformedMessage):
+        raise protocol_violation("a message of it is not JSON-RPC") from None
+
 
 Answer = RawJson
 """The outcome of a question: an object with `result` or `error`, either as its sender wrote it."""

@@ -225,7 +225,7 @@ USUAL_PROGRESS = {
     "the least": progress(PLAIN),
     "all of it": progress('{"progressToken":7,"progress":0.5,"total":10,"message":"on \N{EURO SIGN}"}'),
     "a token of the gateway's own, of 52 bits": progress('{"progressToken":4503599627370496,"progress":1}'),
-    "negative": progress('{"progressToken":-1,"progress":-0,"total":-0.25}'),
+    "negative": progress('{"progressToken":1,"progress":-0,"total":-0.25}'),
     "with spaces": progress('{"progressToken": 1, "progress": 2, "message": ""}', before='"jsonrpc": "2.0", '),
     "the version behind": progress(PLAIN, before="", behind=',"jsonrpc":"2.0"'),
 }
@@ -260,6 +260,7 @@ def test_progress_in_other_bytes_than_those_of_utf_8_is_left_to_the_full_parse()
 
 ODD = {
     "a token that is none of the gateway": progress('{"progressToken":"a","progress":1}'),
+    "a negative token": progress('{"progressToken":-1,"progress":1}'),
     "no version": progress(PLAIN, before=""),
     "the version twice": progress(PLAIN, behind=',"jsonrpc":"2.0"'),
     "another version": progress(PLAIN, before='"jsonrpc":"1.0",'),

@@ -9,7 +9,7 @@ from typing import Any, Final
 from taskgate.domain.policy import TaskSupport
 from taskgate.domain.record import RequestId
 from taskgate.domain.versions import NEWEST_LEGACY, Era, Peer, Revision, era_of, find_revision
-from taskgate.errors import MalformedMessage, UnparsableMessage
+from taskgate.errors import MalformedMessage
 from taskgate.jsontext.edits import dump
 from taskgate.jsontext.spans import RawJson, members
 from taskgate.protocol import vocabulary as names
@@ -26,11 +26,10 @@ from taskgate.protocol.discovery import (
 from taskgate.protocol.extensions import ExtensionPolicy, dump_capabilities
 from taskgate.protocol.faults import protocol_violation, request_refused
 from taskgate.protocol.headers import read_header_paths
-from taskgate.protocol.jsonrpc import is_id, notification_text, parse, read_text_result, request_text
+from taskgate.protocol.jsonrpc import is_id, notification_text, read_text_result, request_text
 from taskgate.protocol.legacy import capabilities, questions, server_tasks
 from taskgate.protocol.messages import Notification, Params, Request, Response, short_info, value_of
 from taskgate.protocol.server_messages import (
-    MAX_SERVER_DEPTH,
     CallProgress,
     CallResponse,
     LegacyServerMessage,
@@ -38,6 +37,7 @@ from taskgate.protocol.server_messages import (
     TaskStatusNotification,
     WithdrawnQuestion,
     call_outcome,
+    parse_message,
 )
 
 
@@ -171,10 +171,7 @@ class LegacyUpstream:
         A `ping`, and a question that `host` cannot be asked, give an ImmediateReply, which the
         caller sends to the server (L-INPUT-6). Raises UpstreamFailed (malformed) for no JSON-RPC.
         """
-        try:
-            parsed = read_text_result(message) or parse(message, max_depth=MAX_SERVER_DEPTH)
-        except (UnparsableMessage, MalformedMessage):
-            raise protocol_violation("a message of it is not JSON-RPC") from None
+        parsed = read_text_result(message) or parse_message(message)
         if type(parsed) is Response:
             return CallResponse(parsed)
         if type(parsed) is Notification and parsed.method == names.NOTE_PROGRESS:
@@ -198,11 +195,8 @@ class LegacyUpstream:
 
     def response_to(self, id: int, message: bytes) -> Response | None:
         """The response to the request `id` that a message is; None if it is another message."""
-        response = read_text_result(message)
-        if response is None:
-            heard = self.decode(message, None)
-            response = heard.response if type(heard) is CallResponse else None
-        return response if response is not None and response.id == id else None
+        parsed = read_text_result(message) or parse_message(message)
+        return parsed if type(parsed) is Response and parsed.id == id else None
 
     def _allows_extension(self, notification: str, host: Peer) -> bool:
         return self._extensions.allows_notification(notification, era_of(host.revision), Era.LEGACY)

@@ -53,6 +53,7 @@ from taskgate.protocol.server_messages import (
     SubscriptionGrant,
     TaskNotification,
     call_outcome,
+    parse_message,
     parse_response,
 )
 
@@ -183,10 +184,7 @@ class ModernUpstream:
         A notification loses the keys of `_meta` that do not cross. A request raises UpstreamFailed
         (malformed): no server of this era may send one, and no answer could be sent (H-MOD-8).
         """
-        try:
-            parsed = read_text_result(message) or parse(message, max_depth=MAX_SERVER_DEPTH)
-        except (UnparsableMessage, MalformedMessage):
-            raise protocol_violation("a message of it is not JSON-RPC") from None
+        parsed = read_text_result(message) or parse_message(message)
         match parsed:
             case Response():
                 return CallResponse(parsed)

@@ -121,7 +121,10 @@ class ChannelExchanges:
     def send(
         self, call: RunningCall, message: str, first_byte: timedelta | None
     ) -> Coroutine[Any, Any, PendingRequest | Receipt]:
-        """Send a request, and return its answer, for `read`, when its first message has arrived."""
+        """Send a request, and return its answer, for `read`, when its first message has arrived.
+
+        Raises UpstreamFailed, for a session that is lost at once.
+        """
         session = self._session
         if session is None and self._is_open:
             raise failures.session_lost()

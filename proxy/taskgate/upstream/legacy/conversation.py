@@ -5,12 +5,12 @@
     GET   Last-Event-ID      -> the rest of a stream that ended early (`event_streams`)
     DELETE                   -> end of the session
 
-`LegacyExchanges` makes these requests; session id and revision are headers of each. Every message
-of the server comes to `hear`, which finds the call it belongs to: answers, progress, notifications,
-questions. What belongs to no call goes to the `Audience`. A conversation starts with the answer to
-a handshake (`begin`) or with a session of another process (`adopt`). It ends with `end`, or with
-`drop` if the server ended it; `LegacySession` then opens another. `SessionConnection` holds it with
-its GET stream.
+`LegacyExchanges` makes these requests; session id and revision are headers of each. A message of
+the server comes to `hear`, which finds the call it belongs to: answers, progress, notifications,
+questions. Only usual progress of a call is handled where it is read (`read_stream`). What belongs
+to no call goes to the `Audience`. A conversation starts with the answer to a handshake (`begin`) or
+with a session of another process (`adopt`). It ends with `end`, or with `drop` if the server ended
+it; `LegacySession` then opens another. `SessionConnection` holds it with its GET stream.
 """
 
 import asyncio
@@ -66,9 +66,10 @@ _WITHOUT_VERSION_HEADER: Final = frozenset({Revision.R2024_11_05, Revision.R2025
 class LegacyExchanges:
     """The HTTP requests of one server session.
 
-    `hear` is called with each message of a call's stream, in order. It returns the message if it is
-    a response, else None. `placed` is called with a call and an event id, once all messages up to
-    that event were handled. It is called only for calls with a listener.
+    `hear` is called with each message of a call's stream, in order, but not with usual progress of
+    that call (`read_stream`). It returns the message if it is a response, else None. `placed` is
+    called with a call and an event id, once all messages up to that event were handled. It is
+    called only for calls with a listener.
     """
 
     def __init__(
@@ -111,7 +112,8 @@ class LegacyExchanges:
         return await self._reopen(call, behind(event), failures.Gone)
 
     def send(self, call: RunningCall, message: str, first_byte: timedelta | None) -> Coroutine[Any, Any, Incoming]:
-        """Send a request, and return its answer, for `read`, when its head has arrived."""
+        """Send a request, and return its answer, for `read`, when its head has arrived. Raises
+        UpstreamFailed."""
         return self._upstream_context.transport.send(
             Outgoing(
                 verb="POST",

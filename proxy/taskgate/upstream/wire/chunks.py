@@ -3,12 +3,13 @@
 It accepts the lines of RFC 9112, with spaces after a size, and drops extensions and trailers. The
 line of a size must end in CRLF; aiohttp's parser takes some other ends. An event stream has one
 chunk for each event, and each read is decoded at once, without a reader of streams between.
+`listener/chunks` is stricter, and only finds the end: there aiohttp's parser must agree.
 """
 
 import re
 from typing import Final
 
-LONGEST_LINE: Final = 8190
+_LONGEST_LINE: Final = 8190
 """The most bytes of a line of a trailer."""
 
 # Nothing in it is tried twice: a server may send a line without an end.
@@ -42,11 +43,11 @@ class ChunkDecoder:
         self._rest = b""
 
     def feed(self, data: bytes, at: int = 0) -> bytes:
-        """Return the part of the body that `data` has from `at` on."""
+        """Return the part of the body that `data` has. `at` is where the body begins in the first of
+        them."""
         begun = len(self._rest)
         if begun:
-            data, at = self._rest + data[at:] if at else self._rest + data, 0
-            self._rest = b""
+            data, self._rest = self._rest + data, b""
         size, pieces = len(data), list[bytes]()
         while True:
             if self._left:
@@ -89,9 +90,9 @@ class ChunkDecoder:
             match = _FIELD(data, at)
             if match is None:
                 self._rest = data[at:]
-                self.is_broken = len(self._rest) > LONGEST_LINE or _FIELD_BEGUN(self._rest) is None
+                self.is_broken = len(self._rest) > _LONGEST_LINE or _FIELD_BEGUN(self._rest) is None
                 return -1
-            if match.end() - at > LONGEST_LINE:
+            if match.end() - at > _LONGEST_LINE:
                 self.is_broken = True
                 return -1
             at = match.end()

@@ -1,7 +1,7 @@
 """One HTTP/1.1 connection: `Connection`, an asyncio protocol. `AnswerHeads` parses its heads.
 
 It has one request at a time. `ask` sends it and returns a future of the answer's head; the caller
-reads the body and then calls `release`. `pool` owns the connection and is its `ConnectionObserver`;
+reads the body and then calls `release`. `Pool` owns the connection and is its `ConnectionObserver`;
 `Dialer` opens it. A `Target` is one URL, and writes the head of a request. A connection is reused
 only if its last answer was read to the end and nothing else arrived. Otherwise `release` drops it.
 
@@ -24,7 +24,16 @@ from taskgate.protocol.faults import protocol_violation
 from taskgate.upstream import failures
 from taskgate.upstream.base import Outgoing, SameHeaders, Sendable
 from taskgate.upstream.wire.chunks import ChunkDecoder
-from taskgate.upstream.wire.heads import CHUNKED, HEAD_END, LENGTH, SWITCHED, UNTIL_CLOSE, AnswerHead, AnswerHeads
+from taskgate.upstream.wire.heads import (
+    CHUNKED,
+    HEAD_END,
+    LENGTH,
+    SWITCHED,
+    UNTIL_CLOSE,
+    AnswerHead,
+    AnswerHeads,
+    remember,
+)
 
 LINGER: Final = 0.25
 """Seconds to wait for the end of a stream after its answer, so that the connection can be reused."""
@@ -40,6 +49,8 @@ FRAMING: Final = 2**20
 FRAMING_SHARE: Final = 4
 """Further bytes besides its body, for each byte of it; a chunk of one byte has five."""
 
+_HEAD_END: Final = b"\r\n\r\n"
+"""The end of a head that can be remembered."""
 _NOTHING: Final = memoryview(b"")
 
 _FORBIDDEN: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
@@ -376,25 +387,30 @@ class Connection(asyncio.Protocol):
 
     def _read_head(self, data: bytes) -> None:
         """Take the head of the answer, and what came of its body."""
-        head, heads, end = None, self._heads, data.find(b"\r\n\r\n") if self._parser is None else -1
+        head, length, known, key = None, None, self._heads.others, b""
+        end = data.find(_HEAD_END) if self._parser is None else -1
         if end >= 0:
-            # Nearly always: the head is remembered.
             match = LENGTH(data, 0, end + 2)
             if match is None:
-                head = heads.others.get(data[:end])
-                self.length = 0 if head is None else head.length
+                key = data[:end]
             else:
                 start, stop = match.span(1)
-                head = heads.counted.get(data[:start] + data[stop:end])
-                self.length = int(match[1]) if head is None or head.has_length else head.length
-            end += 4
+                known, key, length = self._heads.counted, data[:start] + data[stop:end], int(match[1])
+            # Nearly always the head is remembered.
+            head = known.get(key)
+            end += len(_HEAD_END)
         if head is None:
             found = self._parse(data)
             if found is None:
                 return
-            head, end = found
-            self.length = head.length
-        self._parser, self._head_tail = None, b""
+            head, ended = found
+            # What the parser took for the head has the bytes of the key, and no others.
+            if ended == end and (length is None or not head.has_length or head.length == length):
+                remember(known, key, head)
+            end, self.length = ended, head.length
+        else:
+            self.length = head.length if length is None or not head.has_length else length
+        self._parser = None
         self.received = self._taken = 0
         self.has_ended, self._broken = False, None
         self._chunks = ChunkDecoder() if self.length == CHUNKED else None
@@ -419,12 +435,11 @@ class Connection(asyncio.Protocol):
 
         None if its end has not come. Raises errors of many kinds.
         """
-        at, size, is_whole = 0, len(data), self._parser is None
+        at, size = 0, len(data)
         while True:
             if not self._head_tail:
                 # Empty lines before a head are passed over.
-                while at < size and data[at] in b"\r\n":
-                    at += 1
+                at = size - len(data[at:].lstrip(b"\r\n"))
             if at == size:
                 return None
             parser = self._parser = self._parser or self._heads.parser()
@@ -435,20 +450,15 @@ class Connection(asyncio.Protocol):
                 self._head_tail = (tail + data[max(at, size - 3) :])[-3:]
                 return None
             end = at + match.end() - len(tail) if tail else match.end()
-            written = data[at:end]
-            ((message, body),) = parser.feed_data(written)[0]
+            ((message, body),) = parser.feed_data(data[at:end])[0]
             if body.total_bytes:
                 raise ValueError("a head that ends elsewhere for the parser")
             head, self._head_tail = AnswerHead(message), b""
             at = end
             if not head.is_interim:
-                if is_whole:
-                    self._heads.remember(written, head)
                 return head, end
             if head.closes:
                 self._reusable = False
-            # What follows an interim answer is parsed in its state.
-            is_whole = False
 
     def _read_body(self, data: bytes, at: int) -> None:
         """Take more of the body, which has not ended. Raises an error for invalid framing."""

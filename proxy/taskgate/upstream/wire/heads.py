@@ -112,17 +112,6 @@ class AnswerHeads:
         self.others: dict[bytes, AnswerHead] = {}
         """Other heads, by their bytes without the empty line."""
 
-    def remember(self, written: bytes, head: AnswerHead) -> None:
-        """Store a head that was parsed from `written`, with its empty line, if it can be recalled."""
-        end = len(written) - 4
-        if end > LONGEST or written.find(b"\r\n\r\n") != end:
-            return
-        match = LENGTH(written, 0, end + 2)
-        if match is None:
-            _add(self.others, written[:end], head)
-        elif not head.has_length or head.length == int(match[1]):
-            _add(self.counted, written[: match.start(1)] + written[match.end(1) : end], head)
-
     def parser(self) -> HttpResponseParser:
         """Return a new parser, for one head and the interim ones before it."""
         return HttpResponseParser(
@@ -138,8 +127,10 @@ class AnswerHeads:
         )
 
 
-def _add(remembered: dict[bytes, AnswerHead], key: bytes, head: AnswerHead) -> None:
-    """Store a head, in place of the oldest one if there are enough."""
-    if len(remembered) >= REMEMBERED:
-        del remembered[next(iter(remembered))]
-    remembered[key] = head
+def remember(known: dict[bytes, AnswerHead], key: bytes, head: AnswerHead) -> None:
+    """Store a head that is not too long, in place of the oldest one if there are enough."""
+    if len(key) > LONGEST:
+        return
+    if len(known) >= REMEMBERED:
+        del known[next(iter(known))]
+    known[key] = head

@@ -27,7 +27,7 @@ Read = tuple[int, bytes, bool] | str
 
 @dataclass(eq=False)
 class Pool:
-    """Keeps connections, or does not."""
+    """Counts the connections that are kept and dropped."""
 
     kept: int = 0
     dropped: int = 0
@@ -202,12 +202,25 @@ async def test_an_answer_that_is_made_up_and_cut_anywhere_is_read_as_aiohttp_rea
 # --- heads that are remembered --------------------------------------------------------------------------------------
 
 
+class CountedHeads(AnswerHeads):
+    """`parsed` counts the heads that were not remembered."""
+
+    parsed = 0
+
+    def parser(self) -> HttpResponseParser:
+        self.parsed += 1
+        return super().parser()
+
+
 async def test_of_two_answers_with_one_head_each_has_its_own_length() -> None:
-    exchange = Exchange(AnswerHeads(asyncio.get_running_loop()))
+    heads = CountedHeads(asyncio.get_running_loop())
+    exchange = Exchange(heads)
     for body in (b"{}", b"", b'{"a":1}', b"[1]"):
         assert exchange.read([JSON + b"Content-Length: %d\r\n\r\n%s" % (len(body), body)]) == (200, body, True)
         exchange.connection.release()
-    assert exchange.pool.kept == 4
+        assert exchange.read([CHUNKED + b"0\r\n\r\n"]) == (200, b"", True)
+        exchange.connection.release()
+    assert (exchange.pool.kept, heads.parsed) == (8, 2)
 
 
 async def test_a_head_that_lacks_its_length_is_not_taken_for_one_that_is_remembered() -> None:
@@ -219,16 +232,34 @@ async def test_a_head_that_lacks_its_length_is_not_taken_for_one_that_is_remembe
 
 async def test_few_heads_are_remembered_and_no_long_one() -> None:
     heads = AnswerHeads(asyncio.get_running_loop())
-    answers = [OK + b"X: %d\r\nContent-Length: 0\r\n\r\n" % number for number in range(3 * REMEMBERED)]
+    answers = [OK + b"X: %d\r\nContent-Length: 0\r\n\r\n" % number for number in range(5 * REMEMBERED // 2)]
     answers += [
-        OK + b"X: %d\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n" % number for number in range(3 * REMEMBERED)
+        OK + b"X: %d\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n" % number for number in range(5 * REMEMBERED // 2)
     ]
     for answer in answers:
         assert Exchange(heads).read([answer]) == (200, b"", True)
     assert len(heads.counted) == len(heads.others) == REMEMBERED
-    long = OK + b"X: %s\r\nContent-Length: 0\r\n\r\n" % (b"x" * LONGEST)
-    assert Exchange(heads).read([long]) == (200, b"", True)
-    assert max(map(len, heads.counted)) < LONGEST
+    for remembered in (heads.counted, heads.others):
+        assert next(iter(remembered)).startswith(OK + b"X: %d\r\n" % (5 * REMEMBERED // 2 - REMEMBERED))
+    for fields in (b"Content-Length: 0\r\n\r\n", b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n"):
+        assert Exchange(heads).read([OK + b"X: %s\r\n" % (b"x" * LONGEST) + fields]) == (200, b"", True)
+    assert max(map(len, [*heads.counted, *heads.others])) < LONGEST
+
+
+async def test_a_connection_that_the_server_closes_is_not_kept() -> None:
+    heads = AnswerHeads(asyncio.get_running_loop())
+    for _ in range(2):
+        exchange = Exchange(heads)
+        assert exchange.read([JSON + b"Connection: close\r\nContent-Length: 2\r\n\r\n{}"]) == (200, b"{}", True)
+        exchange.connection.release()
+        assert (exchange.pool.kept, exchange.pool.dropped) == (0, 1)
+
+
+async def test_an_empty_line_of_lf_alone_ends_no_remembered_head() -> None:
+    heads = AnswerHeads(asyncio.get_running_loop())
+    Exchange(heads).read([OK + b"Content-Length: 2\r\nX: ab\n\n{}"])
+    assert not heads.counted
+    assert not heads.others
 
 
 # --- what comes after an answer, or instead of its end ----------------------------------------------------------------
@@ -249,6 +280,8 @@ async def test_what_follows_an_answer_is_never_the_answer_to_the_next_request(
 async def test_an_answer_with_nonsense_behind_it_is_broken_if_both_come_at_once() -> None:
     heads = AnswerHeads(asyncio.get_running_loop())
     assert Exchange(heads).read([DOCUMENT + b"nonsense"]) == "broken"
+    last = DOCUMENT.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")
+    assert Exchange(heads).read([last + DOCUMENT]) == read_by_aiohttp(last + DOCUMENT) == "broken"
     later = Exchange(heads)
     assert later.read([DOCUMENT, b"nonsense"]) == (200, b"{}", True)
     assert later.pool.dropped == 1
