@@ -76,8 +76,9 @@ class Answer:
             fields = CIMultiDict(fields)
             fields[hdrs.CONTENT_LENGTH] = str(len(body))
         head = begin_answer(self, request, fields, HttpVersion11 if self.is_rejection else request.head.version)
-        request.connection.transport.write(head if is_head else head + body)
-        return request.connection.drain()
+        connection = request.connection
+        connection.transport.write(head if is_head else head + body)
+        return connection.drain() if connection.writing_paused else None
 
 
 def begin_answer(
@@ -187,11 +188,8 @@ class CountedDocument(JsonDocument):
         # An answer that was not written has a host that disconnected before.
         self._settle()
 
-    def send(self, request: HostRequest) -> Awaitable[None]:
+    async def send(self, request: HostRequest) -> None:
         """Write the document, then call `written`."""
-        return self._send(request)
-
-    async def _send(self, request: HostRequest) -> None:
         try:
             unsent = super().send(request)
             if unsent is not None:

@@ -35,32 +35,32 @@ class ArrivingBody:
 
     The connection calls `feed` and `end`, or `fail`. The gateway calls `receive`, once.
 
-    - `is_ended`: the body has arrived whole.
+    - `_is_ended`: the body has arrived whole.
     - `_refusal` is why it does not arrive: it is broken or too slow, or the host has disconnected.
-    - `size` is that of the `_pieces`, which wait for their reader.
+    - `_size` is that of the `_pieces`, which wait for their reader.
     """
 
-    __slots__ = ("_is_read", "_pieces", "_refusal", "_source", "_waiter", "is_ended", "size")
+    __slots__ = ("_is_ended", "_is_read", "_pieces", "_refusal", "_size", "_source", "_waiter")
 
     def __init__(self, source: Source) -> None:
         self._source = source
         self._pieces: list[bytes] = []
-        self.size = 0
+        self._size = 0
         self._waiter: asyncio.Future[None] | None = None
         self._refusal: Rejection | None = None
-        self._is_read = self.is_ended = False
+        self._is_read = self._is_ended = False
 
     def feed(self, piece: bytes) -> None:
         """Add a piece. The connection is not read while much of the body waits for its reader."""
         self._pieces.append(piece)
-        self.size += len(piece)
+        self._size += len(piece)
         self._wake()
-        if self.size > 2 * READ_AHEAD:
+        if self._size > 2 * READ_AHEAD:
             self._source.pause_reading()
 
     def end(self) -> bytes:
         """Mark that all pieces were added. Returns them if no reader has begun."""
-        self.is_ended = True
+        self._is_ended = True
         self._wake()
         self._source.resume_reading()
         return b"" if self._is_read else self._take()
@@ -122,7 +122,7 @@ class ArrivingBody:
 
     async def _next(self) -> bytes:
         """Return what has arrived since the last call, once there is anything; nothing at the end."""
-        if self._refusal is None and not self._pieces and not self.is_ended:
+        if self._refusal is None and not self._pieces and not self._is_ended:
             self._waiter = asyncio.get_running_loop().create_future()
             try:
                 await self._waiter
@@ -136,12 +136,12 @@ class ArrivingBody:
 
     def _take(self) -> bytes:
         pieces, self._pieces = self._pieces, []
-        self.size = 0
+        self._size = 0
         return b"".join(pieces)
 
     def _give_up(self) -> None:
         # Its reader may not have run since the end arrived.
-        if not self.is_ended:
+        if not self._is_ended:
             self.fail(TOO_SLOW)
 
     def _wake(self) -> None:

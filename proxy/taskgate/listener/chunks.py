@@ -5,7 +5,7 @@ beyond that end, because another parser reads the next head. If the two disagree
 connection ends.
 
 A trailer is dropped, as RFC 9110, 6.5.1, allows: nothing reads it, and some proxies forward it. The
-parser still checks its syntax. Pure.
+parser still checks its syntax. `ChunkFraming` is pure.
 """
 
 import asyncio

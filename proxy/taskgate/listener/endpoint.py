@@ -127,7 +127,6 @@ class Endpoint:
     request_contexts: RequestContexts
     event_sink: EventSink
     clock: Clock
-    max_header: int
     terms: ExchangeTerms
     trail: AuditCapacity = field(default_factory=UnlimitedAuditCapacity)
     _active: dict[str, int] = field(default_factory=lambda: dict.fromkeys(_ROUTES, 0))

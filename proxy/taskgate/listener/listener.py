@@ -99,7 +99,6 @@ class PublicListener:
             event_sink=event_sink,
             trail=trail or UnlimitedAuditCapacity(),
             clock=clock,
-            max_header=settings.max_header,
             terms=ExchangeTerms(
                 event_sink=event_sink,
                 max_body=settings.max_body,

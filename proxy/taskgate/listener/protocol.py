@@ -19,7 +19,6 @@ The module stays whole because the class is one protocol with one state, and the
 
 import asyncio
 import logging
-import select
 import socket
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -46,7 +45,7 @@ from taskgate.listener.door import (
     head_size,
 )
 from taskgate.listener.patience import ConnectionSettings, HeadWatch, WriteWatch
-from taskgate.listener.tls import TlsWire
+from taskgate.listener.tls import hang_up
 from taskgate.system.arrival import Arrival
 from taskgate.system.timer_wheel import Cancel, TimerWheel
 from taskgate.telemetry.request_context import no_request
@@ -59,8 +58,6 @@ FIRST_REQUEST: Final = 1.0
 MOMENT: Final = 1.0
 """Seconds for which an answer's promise of keep-alive holds when the connection has to close."""
 
-MOST_READ: Final = 256 * 1024
-"""Bytes that asyncio reads at once."""
 _MOST_WAITING: Final = 32
 """Parsed requests of a connection that wait for their turn; then nothing more is read."""
 _HEAD_END: Final = b"\r\n\r\n"
@@ -301,7 +298,8 @@ class HostConnection(asyncio.Protocol):
         """
         self._terms.open.discard(self)
         self._deaf = self._is_ending = True
-        self._parser = None
+        # Timers refer back to this object, which would keep them.
+        self._parser = self._reading = self._chunks = None
         if self._head.timer is not None:
             self._head.stop()
         if self._cancel_idle is not None:
@@ -474,7 +472,7 @@ class HostConnection(asyncio.Protocol):
         waiting = self._waiting
         was_waiting, at, size = len(waiting), 0, len(data)
         try:
-            while at < size:
+            while at < size and not self._deaf:
                 if waiting and (len(waiting) >= _MOST_WAITING or self._bytes_waiting > READ_AHEAD):
                     self._hold(data[at:])
                     break
@@ -526,11 +524,9 @@ class HostConnection(asyncio.Protocol):
         stop = end + length
         if self._chunks is None and stop <= len(data):
             self._waiting.append(HostRequest(self, head, length, data[end:stop]))
-            return (stop if not self._deaf else len(data)) - len(part)
+            return stop - len(part)
         request = HostRequest(self, head, length, None)
         self._waiting.append(request)
-        if self._deaf:
-            return len(data) - len(part)
         request.rest = ArrivingBody(self)
         self._reading, self._body_left = request, length
         return end - len(part)
@@ -607,15 +603,15 @@ class HostConnection(asyncio.Protocol):
         return end
 
     def pause_reading(self) -> None:
-        """Stop reading, because much of a body waits for its reader, which calls this.
+        """Stop reading, because much of a body waits for its reader. `ArrivingBody` calls this.
 
-        What was read is still parsed: it takes as much memory in the parser.
+        What was read is still parsed and added to it.
         """
         self._reading_paused = True
         self.transport.pause_reading()
 
     def resume_reading(self) -> None:
-        """Resume reading if it was paused. A reader calls this after every read."""
+        """Resume reading if it was paused. `ArrivingBody` calls this after every read and at its end."""
         if self._reading_paused:
             self._reading_paused = False
             if not self._is_queue_full:
@@ -682,6 +678,8 @@ class HostConnection(asyncio.Protocol):
         """
         response.keep_alive = False
         self._deaf = True
+        # What has come of a body that was not asked for is not counted, so it is not kept.
+        self._reading = self._chunks = request.rest = None
         try:
             unsent = response.send(request)
             if unsent is not None:
@@ -705,30 +703,6 @@ class HostConnection(asyncio.Protocol):
         if self._write_watch is None:
             self._write_watch = WriteWatch(self._terms.bounds, self.transport)
         self._write_watch.begin()
-
-
-def hang_up(wire: asyncio.Transport) -> bool:
-    """Return whether the caller is to close an idle connection now.
-
-    If True, the socket is already shut down for sending where that is possible. So the host learns
-    of the end at once, and sends nothing more. False if bytes have arrived that the loop has not
-    read: a request may begin. Then nothing has changed.
-    """
-    if wire.is_closing():
-        return True
-    at: socket.socket = wire.get_extra_info("socket")
-    waiting = select.poll()
-    # An error means that it is already closed.
-    with suppress(OSError, ValueError):
-        waiting.register(at.fileno(), select.POLLIN)
-        if waiting.poll(0):
-            return False
-    # TLS has a closing message of its own; and a full write buffer is sent first.
-    if not isinstance(wire, TlsWire) and wire.get_write_buffer_size() == 0:
-        # The transport would close its socket only after the loop's other work.
-        with suppress(OSError):
-            at.shutdown(socket.SHUT_WR)
-    return True
 
 
 def _is_too_large(error: HttpProcessingError) -> bool:

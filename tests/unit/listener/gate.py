@@ -1,6 +1,7 @@
 """The public listener on a free port, in front of an engine that says what the test wants."""
 
 import asyncio
+import gc
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Container, Mapping
 from contextlib import asynccontextmanager
@@ -13,6 +14,7 @@ import pytest
 from helpers.manual_clock import ManualClock, SeededEntropy
 from helpers.raw_http import RawHost
 from helpers.waiting import bounded
+from taskgate.listener.body import ArrivingBody
 from taskgate.listener.listener import ListenerSettings, PublicListener
 from taskgate.listener.protocol import HostConnection
 from taskgate.streams.bytes_in_flight import BytesInFlight
@@ -41,6 +43,11 @@ class CountedHosts(frozenset[str]):
     def __contains__(self, host: object) -> bool:
         self.asked += 1
         return super().__contains__(host)
+
+
+def bodies_kept() -> int:
+    """How many bodies there are that arrive, or did not arrive whole and are still held."""
+    return sum(isinstance(each, ArrivingBody) for each in gc.get_objects())
 
 
 def never_too_slow(monkeypatch: pytest.MonkeyPatch) -> list[HostConnection]:

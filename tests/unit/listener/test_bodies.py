@@ -1,6 +1,7 @@
 """A body reaches the engine whole and within bounds, or not at all."""
 
 import asyncio
+import gc
 import os
 import re
 import tracemalloc
@@ -12,7 +13,7 @@ from helpers.waiting import eventually
 from requirements import covers
 from taskgate.listener.protocol import HostConnection
 from taskgate.streams.exchange import Exchange, HttpReply
-from unit.listener.gate import LONG_BODY, MOMENT, Gate, opened
+from unit.listener.gate import LONG_BODY, MOMENT, Gate, bodies_kept, opened
 
 CHUNKED = {"Content_Length": "", "Transfer_Encoding": "chunked"}
 CHUNKED_POST = post("", **CHUNKED)
@@ -200,6 +201,40 @@ async def test_nothing_of_a_refused_body_is_kept_while_its_host_may_finish_sendi
             assert tracemalloc.get_traced_memory()[0] < 2**20
         finally:
             tracemalloc.stop()
+
+
+async def test_nothing_of_a_body_that_was_not_asked_for_is_kept_while_its_host_may_finish_sending() -> None:
+    async with opened(max_body=2**22) as gate, gate.host() as host:
+        go_on = asyncio.Event()
+
+        async def deny(_: Exchange) -> HttpReply:
+            await go_on.wait()
+            return HttpReply(status=401, body="{}")
+
+        gate.engine.turn_away = deny
+        tracemalloc.start()
+        try:
+            await host.send(post("", Content_Length=str(2**22)) + b"x" * 3 * 2**17)
+            await eventually(lambda: tracemalloc.get_traced_memory()[0] > 3 * 2**17)
+            go_on.set()
+            assert (await host.answer()).status == 401
+            assert tracemalloc.get_traced_memory()[0] < 2**17
+        finally:
+            tracemalloc.stop()
+
+
+async def test_nothing_of_a_body_that_is_cut_off_is_kept() -> None:
+    gc.collect()
+    gc.disable()
+    try:
+        async with opened() as gate, gate.host() as host:
+            await host.send(post(Content_Length="4000") + b"x" * 1000)
+            await eventually(lambda: _reading(gate))
+            host.abort()
+            await eventually(gate.emitted.answered)
+            await eventually(lambda: bodies_kept() == 0)
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize("start", [post(Content_Length="100"), CHUNKED_POST + b"5\r\n{"], ids=["length", "chunks"])

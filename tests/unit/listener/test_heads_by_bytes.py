@@ -83,7 +83,7 @@ async def test_each_content_length_is_answered_as_on_a_fresh_connection() -> Non
         assert {200, 400, 413} == await assert_alike(gate, variants)
 
 
-async def test_another_length_is_the_same_head_and_a_length_too_many_is_none() -> None:
+async def test_another_length_is_the_same_head_and_no_length_is_one_of_the_same_admission() -> None:
     hosts = CountedHosts({"gate.example"})
     async with opened(telling, allowed_hosts=hosts) as gate, gate.host() as host:
         for size in (2, 0, 10, 1000, 2):

@@ -9,7 +9,7 @@ from helpers.raw_http import RawHost, get, post
 from helpers.waiting import bounded, eventually
 from taskgate.protocol.sse import event
 from taskgate.streams.event_log import EventBudget, MemoryEventLog
-from taskgate.streams.event_stream import ResumableEventStream
+from taskgate.streams.event_stream import PAUSE, ResumableEventStream
 from taskgate.streams.exchange import Exchange, HttpMethod, HttpReply
 from taskgate.streams.resumable import ResumableStreams
 from unit.listener.gate import MOMENT, Gate, never_too_slow, opened
@@ -74,6 +74,21 @@ async def test_a_lasting_stream_changes_connections_and_its_answer_comes_on_the_
         engine.last.set_result(HttpReply(body="2"))
         assert [chunk async for chunk in third.chunks()] == [numbered(2, "2")]
     assert engine.given_up == 0
+
+
+async def test_a_stream_that_pauses_sends_what_waits_and_ends_no_answer(gate: Gate) -> None:
+    gate.engine.script = engine = Resuming()
+    async with gate.host() as host:
+        await host.send(post())
+        await host.head()
+        await host.chunk()
+        assert engine.feed is not None
+        engine.feed.more_follows()
+        assert engine.feed.send("1")
+        engine.feed.close()
+        assert await host.chunk() == numbered(1, "1") + PAUSE
+        assert await host.at_end()
+        engine.last.set_result(HttpReply())
 
 
 async def test_who_left_before_a_stream_was_taken_up_takes_it_from_nobody(gate: Gate) -> None:

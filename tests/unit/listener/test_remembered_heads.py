@@ -117,7 +117,7 @@ VALUES: dict[str, tuple[str, str]] = {
 }
 
 
-def test_every_field_that_admission_reads_is_compared_but_for_the_length() -> None:
+def test_every_field_that_admission_reads_is_compared() -> None:
     # An Upgrade is refused, whatever it says.
     names = {name.lower() for name in ADMISSION_FIELDS}
     assert names - {"upgrade"} == {name.lower() for name in VALUES}

@@ -95,7 +95,7 @@ async def test_messages_of_one_read_of_the_server_leave_in_one_chunk(gate: Gate)
         held.last.set_result(HttpReply())
 
 
-class Counted:
+class Recorded:
     """A transport that keeps what is written on it, write by write."""
 
     def __init__(self, transport: asyncio.Transport, writes: list[bytes]) -> None:
@@ -117,7 +117,7 @@ async def test_the_first_messages_leave_with_the_head_and_the_reply_with_the_end
     made = HostConnection.connection_made
 
     def connection_made(self: HostConnection, transport: asyncio.Transport) -> None:
-        made(self, cast("asyncio.Transport", Counted(transport, writes)))
+        made(self, cast("asyncio.Transport", Recorded(transport, writes)))
 
     async def work(exchange: Exchange) -> HttpReply:
         feed = exchange.stream()
