@@ -13,7 +13,7 @@ from typing import Final, Protocol
 
 _SHORT: Final = 32
 _AT_ONCE: Final = 64
-"""Random tokens of up to so many bytes are read so many at once."""
+"""Random tokens of up to `_SHORT` bytes are read `_AT_ONCE` at once."""
 
 
 class Clock(Protocol):

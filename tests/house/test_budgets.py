@@ -34,6 +34,7 @@ from helpers.scripted_replies import Turn, open_stream
 from helpers.scripted_upstream import Hold, ScriptedServer, event, progress_note, result
 from helpers.waiting import bounded, eventually
 from helpers.whole_gateway import Environment, WholeGateway, configuration, running
+from taskgate.telemetry import ring
 from taskgate.telemetry.events import TaskFinished
 
 pytestmark = pytest.mark.alone
@@ -61,26 +62,26 @@ class Cost(NamedTuple):
 
 
 BUDGETS: Mapping[tuple[str, str, str], Cost] = {
-    ("plain_call", "legacy", "legacy"): Cost(33, 101, 0, 1, 1),
-    ("plain_call", "legacy", "modern"): Cost(37, 107, 0, 1, 1),
-    ("plain_call", "modern", "legacy"): Cost(35, 110, 0, 1, 1),
-    ("plain_call", "modern", "modern"): Cost(37, 112, 0, 1, 1),
-    ("first_call", "legacy", "legacy"): Cost(36, 131, 2, 3, 1),
-    ("first_call", "legacy", "modern"): Cost(40, 137, 2, 3, 1),
-    ("first_call", "modern", "legacy"): Cost(38, 140, 2, 3, 1),
-    ("first_call", "modern", "modern"): Cost(40, 142, 2, 3, 1),
-    ("task", "legacy", "legacy"): Cost(55, 250, 1, 3, 2),
-    ("task", "legacy", "modern"): Cost(59, 248, 1, 3, 2),
-    ("task", "modern", "legacy"): Cost(58, 278, 1, 3, 2),
-    ("task", "modern", "modern"): Cost(60, 276, 1, 3, 2),
-    ("get_task", "legacy", "legacy"): Cost(25, 50, 0, 0, 1),
-    ("get_task", "legacy", "modern"): Cost(25, 50, 0, 0, 1),
-    ("get_task", "modern", "legacy"): Cost(24, 52, 0, 0, 1),
-    ("get_task", "modern", "modern"): Cost(24, 52, 0, 0, 1),
-    ("get_ended_task", "legacy", "legacy"): Cost(25, 48, 0, 0, 1),
-    ("get_ended_task", "legacy", "modern"): Cost(25, 48, 0, 0, 1),
-    ("get_ended_task", "modern", "legacy"): Cost(30, 74, 0, 0, 1),
-    ("get_ended_task", "modern", "modern"): Cost(30, 75, 0, 0, 1),
+    ("plain_call", "legacy", "legacy"): Cost(33, 101, 0, 1, 0),
+    ("plain_call", "legacy", "modern"): Cost(37, 107, 0, 1, 0),
+    ("plain_call", "modern", "legacy"): Cost(35, 110, 0, 1, 0),
+    ("plain_call", "modern", "modern"): Cost(37, 112, 0, 1, 0),
+    ("first_call", "legacy", "legacy"): Cost(36, 131, 2, 3, 0),
+    ("first_call", "legacy", "modern"): Cost(40, 137, 2, 3, 0),
+    ("first_call", "modern", "legacy"): Cost(38, 140, 2, 3, 0),
+    ("first_call", "modern", "modern"): Cost(40, 142, 2, 3, 0),
+    ("task", "legacy", "legacy"): Cost(55, 250, 1, 3, 1),
+    ("task", "legacy", "modern"): Cost(59, 248, 1, 3, 1),
+    ("task", "modern", "legacy"): Cost(58, 278, 1, 3, 1),
+    ("task", "modern", "modern"): Cost(60, 276, 1, 3, 1),
+    ("get_task", "legacy", "legacy"): Cost(25, 50, 0, 0, 0),
+    ("get_task", "legacy", "modern"): Cost(25, 50, 0, 0, 0),
+    ("get_task", "modern", "legacy"): Cost(24, 52, 0, 0, 0),
+    ("get_task", "modern", "modern"): Cost(24, 52, 0, 0, 0),
+    ("get_ended_task", "legacy", "legacy"): Cost(25, 48, 0, 0, 0),
+    ("get_ended_task", "legacy", "modern"): Cost(25, 48, 0, 0, 0),
+    ("get_ended_task", "modern", "legacy"): Cost(30, 74, 0, 0, 0),
+    ("get_ended_task", "modern", "modern"): Cost(30, 75, 0, 0, 0),
     ("progress", "legacy", "legacy"): Cost(13, 24, 0, 1, 0),
     ("progress", "legacy", "modern"): Cost(13, 24, 0, 1, 0),
     ("progress", "modern", "legacy"): Cost(13, 27, 0, 1, 0),
@@ -88,7 +89,7 @@ BUDGETS: Mapping[tuple[str, str, str], Cost] = {
 }
 """By what is asked, the era of the host, and that of the server.
 
-The timer of the ring of events is one, where it starts between; a task on a slow machine has it twice.
+A task has three calls of leeway, for a turn more where its store commits later.
 """
 
 
@@ -131,8 +132,13 @@ async def between(host_era: str, server_era: str, folder: Path) -> AsyncIterator
         limits = {"rate": [ROOMY]}
         config = configuration({}, folder=folder, upstreams={"reports": reports}, tasks=TASKS, limits=limits)
         clock = ManualClock()
-        async with running(config, Environment(clock=clock), data_directory=folder) as gateway:
-            yield Scene(clock, gateway, gateway.modern() if host_era == "modern" else await gateway.greeted(), server)
+        with pytest.MonkeyPatch.context() as patched:
+            # A task on a slow disk takes longer than that: its reports are read when the metrics are, between two.
+            patched.setattr(ring, "FOLD_DELAY", 3600.0)
+            async with running(config, Environment(clock=clock), data_directory=folder) as gateway:
+                yield Scene(
+                    clock, gateway, gateway.modern() if host_era == "modern" else await gateway.greeted(), server
+                )
 
 
 async def shortest(scene: Scene, ask: Callable[[], Awaitable[object]]) -> Way:

@@ -57,9 +57,8 @@ class Mounts:
         self.by_name: dict[str, Mount] = {}
         self.by_path: dict[str, Mount] = {}
         self.paths: set[str] = set()
-        named: set[str] = set()
-        self._named = named
-        self.is_server_named: Callable[[str], bool] = named.__contains__
+        self._named: set[str] = set()
+        self.is_server_named: Callable[[str], bool] = self._named.__contains__
         """Whether hosts get the own serverInfo of the server of that name; False for a removed mount."""
         self.replace(mounts)
 

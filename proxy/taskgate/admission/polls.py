@@ -38,7 +38,7 @@ _polled: Final = lru_cache(maxsize=1024)(TaskPolled)
 
 @lru_cache(maxsize=4096)
 def _advised(mount: str, interval: int) -> PollAdvised:
-    """The event of an interval in milliseconds. Tasks of a mount are told few different ones."""
+    """The event of an interval in milliseconds. Cached: near its base an interval is one of some hundred."""
     return PollAdvised(mount, timedelta(0, 0, interval * 1000))
 
 

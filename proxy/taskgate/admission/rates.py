@@ -168,9 +168,7 @@ class RateLimiter:
         self._local_cache = local_cache
         self._memory = store if local_cache is None and isinstance(store, MemoryRateStore) else None
         self._near = self._memory if local_cache is None else local_cache.budgets
-        self._own: MemoryRateStore | None = None
         self._rules: AdmissionRules | None = None
-        self._has_addresses = False
         self._connections: dict[tuple[str, str], PreparedCheck] = {}
         self._requests: dict[tuple[str, str, str, str | None, str], PreparedCheck] = {}
         self._alerts = SecurityAlerts(event_sink, clock)
@@ -224,18 +222,20 @@ class RateLimiter:
         False if it is not clear at once that it passes, or if its host is told what is left. Then
         nothing was consumed, and `on_request` has to judge.
         """
-        head = exchange.head
+        rules, head = self._live.current, exchange.head
+        if self._memory is None or rules.exposes_quota:
+            return False
         check = head.request_check
         if (
             check is None
             or head.caller is not caller
-            or check.rules is not self._live.current
+            or check.rules is not rules
             or check.method != method
             or check.tool != tool
             or check.mount != mount
         ):
             check = self._request_check(caller, exchange, mount, method, tool)
-        if self._own is None or not self._own.permits(check, now):
+        if not self._memory.permits(check, now):
             return False
         for event in check.events:
             self._event_sink.emit(event)
@@ -286,9 +286,7 @@ class RateLimiter:
 
     def _follow_rules(self) -> None:
         """Forget what was remembered for other rules than the present ones."""
-        self._rules = rules = self._live.current
-        self._own = None if rules.exposes_quota else self._memory
-        self._has_addresses = rules.rates.has_addresses
+        self._rules = self._live.current
         self._connections.clear()
         self._requests.clear()
 
@@ -337,7 +335,7 @@ class RateLimiter:
         rules = self._live.current
         if self._rules is not rules:
             self._follow_rules()
-        key = caller.key, mount, method, tool, exchange.address if self._has_addresses else ""
+        key = caller.key, mount, method, tool, exchange.address if rules.rates.has_addresses else ""
         check, subject = self._requests.get(key), self._subjects.of(caller)
         if check is None or check.subject is not subject:
             steps = self._request_steps(caller, subject, exchange, mount, method, tool)

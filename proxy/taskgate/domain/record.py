@@ -185,7 +185,7 @@ class _NewRecord:
     )
 
 
-@dataclass(init=False, frozen=True, slots=True, kw_only=True)
+@dataclass(init=False, frozen=True, slots=True)
 class TaskRecord(_NewRecord):
     """One task.
 

@@ -303,7 +303,7 @@ class Calls:
             self.count(call, "rejected")
             raise
         # The tool is listed: a task of another one is refused.
-        self._event_sink.emit(ToolCalled(session.mount.name, tool, "task"))
+        self._event_sink.emit(_tool_called(session.mount.name, tool, "task"))
         decision = self._decide_by_rules(session.mount.name, tool) or await self._tasks.decide(session, tool)
         return self._task_reply(call, record, decision.immediate_response)
 

@@ -130,7 +130,7 @@ class HostListener(UnsavedCallListener):
         return feed
 
     def more_follows(self) -> None:
-        if self._feed is not None or self.exchange.is_streaming:
+        if self.exchange.is_streaming:
             self.feed().more_follows()
 
     def on_notification(self, notification: Notification) -> None:
@@ -143,9 +143,7 @@ class HostListener(UnsavedCallListener):
         self.missing = merge_capabilities(self.missing, required)
 
     def clog(self) -> Awaitable[None] | None:
-        if self._feed is None and not self.exchange.is_streaming:
-            return None
-        return self.feed().backpressure()
+        return self.feed().backpressure() if self.exchange.is_streaming else None
 
     def write_token(self) -> bytes:
         """Return the host's progress token as JSON; there must be one."""

@@ -92,8 +92,8 @@ class Sweeper:
         self._interval = interval
         self._steps: list[asyncio.Task[None]] = []
         self._is_parting = False
-        # Tasks that `recover` has taken over and could not continue. Their lease is for as long as this
-        # process lives, so the store does not return them again.
+        # Tasks that `recover` has taken over and could not continue, because the store failed. Their
+        # lease is for as long as this process lives, so the store does not return them again.
         self._unrecovered: list[TaskRecord] = []
         self._logged_ahead = timedelta()
 
@@ -139,8 +139,9 @@ class Sweeper:
         while True:
             now, holder = self._clock.now(), self._runner.holder
             # `lapsed` finds tasks without a valid lease, and makes this process their holder.
-            taken, self._unrecovered = self._unrecovered, []
-            taken = taken or [*await self._store.lapsed(holder=holder, until=now + MAX_TTL, now=now, limit=BATCH)]
+            taken = self._unrecovered or [
+                *await self._store.lapsed(holder=holder, until=now + MAX_TTL, now=now, limit=BATCH)
+            ]
             if not taken:
                 return total
             # Concurrently, so that their final states can share commits. All of them end before an error is raised.
@@ -148,9 +149,10 @@ class Sweeper:
             self._unrecovered = [
                 record for record, end in zip(taken, ends, strict=True) if isinstance(end, StoreUnavailable)
             ]
-            for end in ends:
-                if isinstance(end, BaseException):
-                    raise end
+            errors = [end for end in ends if end is not None]
+            if errors:
+                # A failure of the store is expected, and is met by the next call; any other is not.
+                raise next((each for each in errors if not isinstance(each, StoreUnavailable)), errors[0])
             total += len(taken)
 
     async def take_over(self, leasing: Leasing) -> None:

@@ -187,6 +187,7 @@ FIRST_PIECE: Final = 2 * 1024
 WINDOW: Final = 256 * 1024
 """Characters of a very long value that are parsed together: at most some milliseconds of work."""
 _MAX_LONG_STRINGS: Final = 8
+"""Long strings that are passed over before a value is read in another way."""
 _MAX_STRINGS: Final = 1024
 """Strings without a comma between them: the keys of deep nests can follow one another like this."""
 _OPENED: Final = {ord("["): "[", ord("{"): '{"":'}

@@ -145,7 +145,7 @@ class Runner:
         """Start to watch for changes that others make to running tasks."""
         self._watcher = asyncio.get_running_loop().create_task(self._watch())
 
-    def expecting(self, place: CallSite) -> "Expected":
+    def expecting(self, place: CallSite) -> Expected:
         """Return the `with` block in which the caller creates a task (`Expected`)."""
         return Expected(self, place)
 

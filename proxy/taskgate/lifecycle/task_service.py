@@ -175,10 +175,11 @@ class TaskService:
                 # The call leaves right after this write, which has the mark of its dispatch too. Replicas
                 # need a write of its own: it fails if another one has the task meanwhile.
                 new = self._new_task(caller, place, intent, decision, dispatched=self._lease is None)
-                if key is None and decision.join_retries is not None:
-                    record = await self._once(new, decision.join_retries, partial(self._start, new, ticket))
-                else:
+                window = decision.join_retries if key is None else None
+                if window is None:
                     record = await self._start(new, ticket)
+                else:
+                    record = await self._once(new, window, partial(self._start, new, ticket))
                 is_new = _is_made(new, record)
         if ticket is not None and not is_new:
             ticket.release()
@@ -198,11 +199,12 @@ class TaskService:
         # use of a key is looked up here.
         with self._runner.expecting(place):
             decision = await self._admit(place, intent)
-            new, window = self._new_task(caller, place, intent, decision, dispatched=True), decision.join_retries
-            if intent.idempotency_key is None and window is not None:
-                record = await self._once(new, window, partial(self._adopt, new, underway))
-            else:
+            new = self._new_task(caller, place, intent, decision, dispatched=True)
+            window = decision.join_retries if intent.idempotency_key is None else None
+            if window is None:
                 record = await self._adopt(new, underway)
+            else:
+                record = await self._once(new, window, partial(self._adopt, new, underway))
         if not _is_made(new, record):
             underway.close()
         return self._polls.advise(record)

@@ -281,8 +281,9 @@ _BEGIN: Final = re.compile(
 _CLOSE: Final = re.compile(r"[ \t\n\r]*\}[ \t\n\r]*\Z")
 _ENVELOPE_AND_CLOSE: Final = re.compile(rf", ?{_VERSION}(?:, ?{_ID})?[ \t\n\r]*\}}[ \t\n\r]*\Z")
 _STRING: Final = r'"(?:[^"\\\x00-\x1f]++|\\["\\/bfnrt])*+"'
-# As many digits as the gateway's own ids have, which begin with 52 random bits.
-_OWN_ID: Final = r'"id": ?([1-9][0-9]{0,15})'
+# As many digits as the gateway's own ids and tokens have, which begin with 52 random bits.
+_OWN: Final = "[1-9][0-9]{0,15}"
+_OWN_ID: Final = rf'"id": ?({_OWN})'
 _TEXT_RESULT: Final = re.compile(
     rf'\{{(?:{_VERSION}, ?{_OWN_ID}, ?)?"result": ?'
     rf'(\{{(?:"resultType": ?("complete"), ?)?"content": ?(\[(?:\{{"type": ?"text", ?"text": ?{_STRING}\}})?\])'
@@ -371,12 +372,10 @@ def usual_progress(message: bytes) -> UsualProgress | None:
 
 
 _NUMBER: Final = r"-?(?:0|[1-9][0-9]{0,14})(?:\.[0-9]{1,15})?"
-# As many digits as the gateway's own tokens have, which begin with 52 random bits.
-_INTEGER: Final = r"-?(?:0|[1-9][0-9]{0,15})"
 _PROGRESS: Final = re.compile(
     (
         rf'\{{({_VERSION}, ?)?"method": ?"{names.NOTE_PROGRESS}", ?"params": ?'
-        rf'(\{{"progressToken": ?)({_INTEGER})(, ?"progress": ?({_NUMBER})'
+        rf'(\{{"progressToken": ?)({_OWN})(, ?"progress": ?({_NUMBER})'
         rf'(?:, ?"total": ?{_NUMBER})?(?:, ?"message": ?"{_PLAIN}{{0,1000}}")?\}})'
         rf"(?(1)|, ?{_VERSION})\}}"
     ).encode()

@@ -257,8 +257,8 @@ class RateBudget:
 class RateCheck:
     """The budgets of one kind of request, prepared once for all requests of that kind.
 
-    Each budget is in it once. `most` is how many seconds may be owed while there is room; less than
-    none for a demand that never has room. `charge` is how many seconds are charged.
+    Each budget is in it once. `most` is how many seconds may be owed while there is room; -inf for
+    a demand that never has room. `charge` is how many seconds are charged.
 
     - `looked`: the key and `most` of budgets that are only looked at
     - `taken`: those that are charged, each with its `most` and `charge`. A store puts its own budget

@@ -83,9 +83,13 @@ def pack_head(record: TaskRecord, times: tuple[int, int] | None = None) -> bytes
         record.answers,
         record.tool_error,
     ]
-    deadline, waits, checkpoint = record.deadline, record.waiting_since, record.checkpoint
-    digest, has_late = record.idempotency_digest, record.trace is not None or waits is not None or record.retrieved
-    has_late = has_late or checkpoint is not None
+    deadline, waits, checkpoint, digest = (
+        record.deadline,
+        record.waiting_since,
+        record.checkpoint,
+        record.idempotency_digest,
+    )
+    has_late = record.trace is not None or waits is not None or record.retrieved or checkpoint is not None
     if has_late or deadline is not None or record.tenant is not None or record.reruns or digest is not None:
         rare: list[Any] = [
             record.tenant,
@@ -200,7 +204,8 @@ def unpack_text(body: bytes) -> RawJson:
 
 
 def unpack_bodies(head: TaskRecord, params: bytes | None, kind: str | None, outcome: bytes | None) -> TaskRecord:
-    """The record of a head with its bodies; `outcome` exists if `kind` does."""
+    """The record of a head with its bodies; `outcome` exists if `kind` does. Raises StoreUnavailable
+    if a body is damaged."""
     return with_bodies(
         head,
         None if params is None else unpack_text(params),

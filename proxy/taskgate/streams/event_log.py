@@ -147,13 +147,12 @@ class EventBudget:
         usage, age, weight = stream.usage, next(self._ages), len(event) + EVENT_WEIGHT
         stream.events.append((number, age, event))
         stream.newest = number
-        stream.weight = of_stream = stream.weight + weight
+        stream.weight += weight
         usage.events[age] = stream
         usage.weight += weight
         self.weight += weight
-        if of_stream > STREAM_BYTES:
-            while stream.weight > STREAM_BYTES and stream.events:
-                self._drop_oldest(stream)
+        while stream.weight > STREAM_BYTES and stream.events:
+            self._drop_oldest(stream)
         bounds = self._bounds()
         if usage.weight > bounds.context or self.weight > bounds.total:
             self._make_room(stream, bounds)

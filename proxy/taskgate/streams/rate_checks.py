@@ -4,6 +4,7 @@ admission of a head remembers it.
 
 from collections.abc import Sequence
 from functools import lru_cache
+from typing import Final
 
 from taskgate.domain.rates import RatePolicy
 from taskgate.stores.base import RateCheck, RateStep, RateStepMode
@@ -13,8 +14,9 @@ from taskgate.telemetry.events import RateLimitAllowed
 class PreparedCheck(RateCheck):
     """A check, what it is for, and the events of a request that passes it.
 
-    It is for requests with this method and tool, under these `rules`, of callers with this `subject`.
-    Before authentication nothing of them is known but the mount.
+    It is for requests at this `mount` with this method and tool, under these `rules`, of callers with
+    this `subject`. A check before authentication is for one address, and has none of method, tool
+    and subject.
     """
 
     __slots__ = ("events", "method", "mount", "rules", "subject", "tool")
@@ -43,7 +45,7 @@ def allowed(policy: RatePolicy) -> RateLimitAllowed:
     return _allowed(policy.name, policy.scope)
 
 
-_allowed = lru_cache(maxsize=1024)(RateLimitAllowed)
+_allowed: Final = lru_cache(maxsize=1024)(RateLimitAllowed)
 """Cached: every request has one of these events for each policy, and there are few."""
 
 

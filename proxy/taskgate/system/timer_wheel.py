@@ -48,15 +48,15 @@ class TimerWheel:
             loop = self._loop = asyncio.get_running_loop()
         return loop
 
-    def call_later(self, seconds: float, callback: Callable[[], object], now: float | None = None) -> Cancel:
+    def call_later(self, seconds: float, callback: Callable[[], object]) -> Cancel:
         """Call `callback` once, `seconds` from now, unless the returned function is called before.
 
-        It must not raise. `now` is the loop time, if the caller has just read it.
+        It must not raise.
         """
         loop = self._loop or self.loop()
         if seconds != self._usual:
             return loop.call_later(seconds, callback).cancel
-        number, due = next(self._numbers), (loop.time() if now is None else now) + seconds
+        number, due = next(self._numbers), loop.time() + seconds
         self._pending[number] = (due, callback)
         if self._handle is None:
             # An empty context, because the tick serves other timers too.
@@ -72,7 +72,8 @@ class TimerWheel:
         due = now + seconds
         self._pending[timed] = (due, timed.on_alarm)
         if self._handle is None:
-            self._handle = self.loop().call_at(due, self._tick, self.loop(), context=Context())
+            loop = self.loop()
+            self._handle = loop.call_at(due, self._tick, loop, context=Context())
 
     def stop(self, timed: object) -> None:
         """Stop the timer of `timed`, if it has one."""

@@ -76,7 +76,8 @@ class EventRing:
     All methods are for the thread of the event loop.
 
     - `room`: returns how many entries may wait; the audit log has as many places for their lines
-    - `_kinds`: what becomes of an event, by its type; `_read`: those that have a reader
+    - `_kinds`: what becomes of an event, by its type; `_read`: those that have a
+      reader, and requests, whose large messages are released
     - `_folded_at`: the time of day at the last fold, less the monotonic time, in seconds
     - `_limit`: the number of entries at which they are folded at once
     - `_timer`: the one timer of all entries, while one waits that needs it

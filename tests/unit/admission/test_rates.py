@@ -193,10 +193,10 @@ async def test_a_head_remembers_what_is_checked_for_its_own_caller_alone() -> No
     at, host = LimiterDesk(policy("calls", 2)), Asked()
     recognize(host, ALICE)
 
-    async def asks(caller: AuthContext) -> bool:
+    def asks(caller: AuthContext) -> bool:
         return at.limiter.admits(caller, host, "reports", "tools/call", None, at.clock.elapsed())
 
-    assert [await asks(each) for each in (ALICE, BOB, ALICE, BOB, ALICE, BOB)] == [True, True, True, True, False, False]
+    assert [asks(each) for each in (ALICE, BOB, ALICE, BOB, ALICE, BOB)] == [True, True, True, True, False, False]
 
 
 async def test_what_a_head_remembers_is_of_the_caller_that_it_has_now() -> None:

@@ -83,36 +83,48 @@ class _Recoveries:
 
     holder = "next"
 
-    def __init__(self, *failing: str) -> None:
-        self.failing = set(failing)
+    def __init__(self, failing: dict[str, Exception]) -> None:
+        self.failing = failing
         self.recovered: list[str] = []
 
     async def recover(self, record: TaskRecord, _: object) -> None:
         if record.id in self.failing:
-            self.failing.remove(record.id)
-            raise StoreUnavailable("the store is not there")
+            raise self.failing.pop(record.id)
         for _turn in range(5):
             await asyncio.sleep(0)
         self.recovered.append(record.id)
 
 
-async def test_a_task_whose_recovery_failed_is_recovered_by_the_next_call_and_the_others_once() -> None:
-    store, clock, nothing = await open_store("memory", None), ManualClock(), None
+async def recovering(failing: dict[int, Exception]) -> tuple[Sweeper, _Recoveries, list[str]]:
+    """A sweeper that finds three tasks, of which some fail; the runner, and the ids."""
+    store, nothing = await open_store("memory", None), None
     records = [new_record(), new_record(), new_record()]
     await keep(store, *records)
-    runner = _Recoveries(records[1].id)
+    runner = _Recoveries({records[number].id: failure for number, failure in failing.items()})
     sweeper = Sweeper(
         store=store,
         runner=runner,  # type: ignore[arg-type]
         waiting=nothing,  # type: ignore[arg-type]
         mounts={},
         event_sink=RecordedEvents(),
-        clock=clock,
+        clock=ManualClock(),
         interval=HOUR,
     )
+    return sweeper, runner, [record.id for record in records]
+
+
+async def test_a_task_whose_recovery_failed_is_recovered_by_the_next_call_and_the_others_once() -> None:
+    sweeper, runner, (first, second, third) = await recovering({1: StoreUnavailable("the store is not there")})
     with pytest.raises(StoreUnavailable):
         await sweeper.recover()
-    assert runner.recovered == [records[0].id, records[2].id], "all end before the failure is raised"
+    assert runner.recovered == [first, third], "all end before the failure is raised"
     assert await sweeper.recover() == 1
-    assert runner.recovered == [records[0].id, records[2].id, records[1].id]
+    assert runner.recovered == [first, third, second]
     assert await sweeper.recover() == 0
+
+
+async def test_a_fault_in_a_recovery_is_raised_though_the_store_failed_in_another() -> None:
+    sweeper, _, _ = await recovering({0: StoreUnavailable("the store is not there"), 1: KeyError("a fault")})
+    with pytest.raises(KeyError):
+        await sweeper.recover()
+    assert await sweeper.recover() == 1

@@ -5,6 +5,9 @@ from collections.abc import Coroutine
 from contextvars import Context, ContextVar
 from functools import partial
 from typing import Any
+from weakref import ref
+
+import pytest
 
 from taskgate.system.timer_wheel import TimerWheel
 
@@ -175,16 +178,24 @@ def test_a_callback_that_raises_does_not_end_the_timers_of_others() -> None:
     run(scenario())
 
 
-def test_the_shared_timer_of_the_loop_has_no_context_variables_of_a_caller() -> None:
+@pytest.mark.parametrize("starts", [False, True], ids=["call_later", "start"])
+def test_the_shared_timer_of_the_loop_has_no_context_variables_of_a_caller(starts: bool) -> None:
     whose = ContextVar("whose", default="nobody's")
     expired: list[str] = []
+
+    class Asking:
+        def on_alarm(self) -> None:
+            expired.append(whose.get())
 
     async def scenario() -> None:
         wheel = TimerWheel(USUAL)
         whose.set("Alice's")
-        wheel.call_later(USUAL, lambda: expired.append(whose.get()))
+        if starts:
+            wheel.start(Asking(), USUAL, by_hand().time())
+        else:
+            wheel.call_later(USUAL, Asking().on_alarm)
         whose.set("Bob's")
-        wheel.call_later(USUAL, lambda: expired.append(whose.get()))
+        wheel.call_later(USUAL, Asking().on_alarm)
         await by_hand().at(USUAL)
 
     run(scenario())
@@ -207,11 +218,16 @@ def test_what_has_a_timer_is_told_once_and_not_after_a_stop() -> None:
         kept, stopped, short, given_up = (Alarm() for _ in range(4))
         for alarm, seconds in ((kept, USUAL), (stopped, USUAL), (short, 2.0), (given_up, 3.0)):
             wheel.start(alarm, seconds, loop.time())
+        assert len(loop.timers) == 3, "one for all of the usual length"
         for alarm in (stopped, given_up, given_up, Alarm()):
             wheel.stop(alarm)
         for hour in (1.9, 2, 3, 9.9, 10, 30):
             await loop.at(hour)
         assert [alarm.rang for alarm in (kept, stopped, short, given_up)] == [[10], [], [2], []]
+        held = [ref(each) for each in (kept, stopped, short, given_up)]
+        del kept, stopped, short, given_up, alarm
+        loop.timers.clear()
+        assert [each() for each in held] == [None] * 4
 
     run(scenario())
 

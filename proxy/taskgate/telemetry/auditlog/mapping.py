@@ -66,7 +66,7 @@ class RequestMapper:
             refusal is not None
             or not self._keep_arguments
             or (agent is not None and len(agent) > MAX_TEXT)
-            or (message is not None and len(message.text) > MAX_SHORT_MESSAGE)
+            or (message is not None and len(message.text) > _MAX_SHORT_MESSAGE)
         ):
             origin = origin_of(request_context, keep_arguments=self._keep_arguments, final=True)
             weight = weight_of(origin)
@@ -182,7 +182,7 @@ _SEVERITIES: Final = {
 }
 _HOST_GONE: Final = "gone"
 """The host disconnected before the answer."""
-MAX_SHORT_MESSAGE: Final = 1024
+_MAX_SHORT_MESSAGE: Final = 1024
 """Length up to which a message is kept whole until the event is rendered."""
 _EMPTY_STRING_BYTES: Final = getsizeof("")
 

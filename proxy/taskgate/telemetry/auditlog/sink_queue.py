@@ -189,7 +189,7 @@ class SinkQueue:
         self._wake.set()
         if self._task is not None:
             await self._task
-        self._silence()
+        self._cancel_alarm()
         self._report_losses()
         await self._write_all()
 
@@ -204,7 +204,7 @@ class SinkQueue:
         """Give up a blocked sink and drop the events that it did not take. Does not wait."""
         if self._task is not None:
             self._task.cancel()
-        self._silence()
+        self._cancel_alarm()
         self.buffer.close()
         log.error("the audit log was closed with unwritten lines", extra={"sink": self.name})
         self._thread.submit(self._writer.close)
@@ -250,7 +250,7 @@ class SinkQueue:
         if due is None or (self._checkpoint_at is not None and self._checkpoint_at < due):
             due = self._checkpoint_at
         if due is not None and (self._alarm is None or due < self._alarm.when()):
-            self._silence()
+            self._cancel_alarm()
             self._alarm = self._loop.call_at(due, self._on_due)
         await self._wake.wait()
 
@@ -258,7 +258,7 @@ class SinkQueue:
         self._alarm = None
         self._wake.set()
 
-    def _silence(self) -> None:
+    def _cancel_alarm(self) -> None:
         """Cancel the alarm."""
         if self._alarm is not None:
             self._alarm.cancel()

@@ -14,8 +14,8 @@ import pytest
 from helpers.manual_clock import EPOCH
 from helpers.records import HOLDER, OWNER, after, keep, new_lease, new_record
 from helpers.waiting import bounded
-from taskgate.domain.events import CallSucceeded, Dispatched, Progressed
-from taskgate.domain.record import TaskRecord
+from taskgate.domain.events import CallFaulted, CallSucceeded, Dispatched, Progressed
+from taskgate.domain.record import FaultReason, TaskRecord
 from taskgate.stores.base import HolderWatch, TaskWatch
 from taskgate.stores.codec import as_head
 from taskgate.stores.sqlite import store as sqlite_store
@@ -105,7 +105,7 @@ async def test_an_end_that_waits_behind_a_takeover_ends_the_task_of_the_next_hol
 
 
 @pytest.mark.parametrize("key", [None, "key"])
-async def test_an_ended_task_takes_no_row_to_be_searched_and_keeps_its_key(polls: Polls, key: str | None) -> None:
+async def test_a_task_ends_once_and_keeps_its_result_and_its_key(polls: Polls, key: str | None) -> None:
     record = new_record(lease=new_lease(), dispatched=True, idempotency_digest=key)
     await keep(polls.store, record)
     assert await polls.store.swap(ended := after(record, ENDED), expected=0)
@@ -115,6 +115,14 @@ async def test_an_ended_task_takes_no_row_to_be_searched_and_keeps_its_key(polls
     assert whole is not None
     assert whole.outcome == ended.outcome
     assert await polls.store.repeated(OWNER, "key", now=EPOCH) == (record.id if key else None)
+
+
+async def test_an_end_unsent_releases_the_key_of_a_row_that_is_cached(polls: Polls) -> None:
+    record = new_record(lease=new_lease(), dispatched=True, idempotency_digest="key")
+    await keep(polls.store, record)
+    unsent = CallFaulted(error="{}", reason=FaultReason.SHUTDOWN, message="no", unsent=True)
+    assert await polls.store.swap(after(record, unsent), expected=0)
+    assert await polls.store.repeated(OWNER, "key", now=EPOCH) is None
 
 
 async def test_what_is_remembered_of_a_swap_is_a_head_with_the_lease_that_lies_in_the_file(polls: Polls) -> None:

@@ -165,7 +165,7 @@ def _unreadable() -> StoreUnavailable:
     return StoreUnavailable("A stored record cannot be read")
 
 
-def unpack_bodies(head: TaskRecord, params: bytes | None, kind: bytes | None, outcome: bytes | None) -> TaskRecord:
+def unpack_row_bodies(head: TaskRecord, params: bytes | None, kind: bytes | None, outcome: bytes | None) -> TaskRecord:
     """The record with the bodies of its row."""
     return with_bodies(head, _text(params), None if kind is None else _unpack_outcome(kind, outcome))
 

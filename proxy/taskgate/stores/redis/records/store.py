@@ -239,7 +239,7 @@ class RedisStore:
         record = self._heads.unpack(id, head, rows.unpack_lease(holder, until))
         if record.expires_at <= now:
             return None
-        return rows.unpack_bodies(record, *rest) if bodies else record
+        return rows.unpack_row_bodies(record, *rest) if bodies else record
 
     async def owner_of(self, id: TaskId) -> OwnerKey | None:
         (head,) = await self._fields(id, ("head",))

@@ -165,7 +165,7 @@ class LineTemplates:
             prev,
             seq,
             context_ref(subject.owner).encode(),
-            native.task_ref(subject.id).encode(),
+            native.digests.task(subject.id).encode(),
             orjson.dumps(time, option=orjson.OPT_UTC_Z),
         )
         return template % tuple(values)

@@ -150,15 +150,11 @@ class NativeRenderer:
                 return None
             subject = TaskSubject(task, None, None, None, None, None)
         return {
-            "ref": self.task_ref(subject.id),
+            "ref": self.digests.task(subject.id),
             "status": subject.status,
             "owner_ctx": None if subject.owner is None else context_ref(subject.owner),
             "ttl_ms": None if subject.ttl is None else subject.ttl // _MILLISECOND,
         }
-
-    def task_ref(self, id: str) -> str:
-        """The reference to a task, in place of its id."""
-        return self.digests.task(id)
 
     def _arguments(self, arguments: CallArguments) -> dict[str, Any]:
         keys = arguments.first_keys()
