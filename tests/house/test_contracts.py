@@ -17,7 +17,7 @@ ERAS = "The eras know nothing of each other"
 NEUTRAL = "What serves both eras names neither"
 LEGACY = "The legacy era is spoken by its own code"
 MODERN = "The modern era is spoken by its own code"
-SDK = "Only the setup of tracing names the OpenTelemetry SDK"
+SDK = "Only the composition root names the OpenTelemetry SDK"
 STORES = "Only the opener names stores"
 PURE = "Pure floors do no I/O and know no time"
 SPEAKERS = "Whoever speaks to a server does not know what moves the messages"
@@ -49,7 +49,7 @@ MISTAKES: dict[str, tuple[str, ...]] = {
         "import taskgate.protocol.modern.tasks",
         ERAS,
     ),
-    "the SDK of tracing named": ("wiring/observability.py", "import taskgate.telemetry.opentelemetry.sdk", SDK),
+    "the SDK of tracing named": ("wiring/app.py", "import taskgate.telemetry.opentelemetry.sdk", SDK),
     "a store named": ("gateway/pipeline.py", "import taskgate.stores.memory", STORES),
     "time on a pure floor": ("domain/policy.py", "import time", PURE),
     "a file opened by a codec": ("stores/codec.py", "import sqlite3", PURE),

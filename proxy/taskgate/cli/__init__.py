@@ -1,8 +1,8 @@
 """The command line: `main`, with one command for each task of an operator.
 
 `serve` runs the gateway. `configuration` has the commands that read a configuration and print:
-`check`, `schema`, `explain` and `metrics`. `audit` verifies an audit log. `exits` has the exit
-codes. Commands parse options and print; `explain` and `wiring` do the work.
+`check`, `schema`, `explain` and `metrics`. `audit` verifies an audit log. Commands parse options
+and print; `explain` and `wiring` do the work.
 """
 
 import click

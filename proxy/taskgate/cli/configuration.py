@@ -1,24 +1,45 @@
-"""The commands that read a configuration and print: `check`, `schema`, `explain` and `metrics`."""
+"""The commands that read a configuration and print: `check`, `schema`, `explain` and `metrics`.
+
+`serve` uses the exit codes, `load` and `fail` too.
+"""
 
 import asyncio
 import os
+import sys
 from pathlib import Path
+from typing import Final, NoReturn
 
 import click
 import orjson
 
 from taskgate import config as settings
 from taskgate.auth.key_file import KeyFileRefused
-from taskgate.cli.exits import FAILED, WRONG_USE, AnyFile, fail, load
-from taskgate.config import ConfigurationError
+from taskgate.config import ConfigurationError, GatewayConfig
 from taskgate.explain.checks import expect_key_files, metrics_text, missing_programs, series_warnings
 from taskgate.explain.evaluate import explanation
 from taskgate.explain.inputs import ServerNotAsked, TokenRefused, ask_server, identify, read_hints, read_token
 from taskgate.explain.render import render
 from taskgate.listener.tls import TlsRefused
-from taskgate.telemetry.opentelemetry.settings import Exporter, TracingUnavailable
-from taskgate.telemetry.opentelemetry.setup import require_exporter
+from taskgate.telemetry.opentelemetry.settings import Exporter, TracingUnavailable, require_exporter
 from taskgate.upstream.wire.trust import TlsFileRefused
+
+FAILED: Final = 1
+"""Exit code: the gateway could not start, or a token was refused."""
+WRONG_USE: Final = 2
+"""Exit code: the command line or the configuration is wrong."""
+
+AnyFile: Final = click.Path(path_type=Path)
+
+
+def load(file: Path) -> GatewayConfig:
+    """Load a configuration file with the environment of this process; raises ConfigurationError."""
+    return settings.load(file, os.environ)
+
+
+def fail(error: Exception, status: int) -> NoReturn:
+    """Print an error, and exit."""
+    click.echo(f"taskgate: {error}" if status == FAILED else str(error), err=True)
+    sys.exit(status)
 
 
 @click.command()

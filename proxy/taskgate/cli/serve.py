@@ -19,7 +19,7 @@ import click
 
 from taskgate import config as settings
 from taskgate.auth.key_file import KeyFileRefused
-from taskgate.cli.exits import FAILED, WRONG_USE, AnyFile, fail, load
+from taskgate.cli.configuration import FAILED, WRONG_USE, AnyFile, fail, load
 from taskgate.config import ConfigurationError, GatewayConfig, Problem
 from taskgate.errors import StoreUnavailable
 from taskgate.explain.checks import missing_programs

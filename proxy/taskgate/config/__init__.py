@@ -1,17 +1,16 @@
 """The configuration: its keys, how a file is read, and what is wrong with it.
 
-`model` has `GatewayConfig`; `sections` its sections, each with its rules and settings. `load` reads
-a file by `document` (YAML and references such as `${NAME}`). `fields` and `addresses` are the types
-of values; `problems` serves the rules. `reload` compares two configurations, `schema` is the JSON
-Schema. The users are the command line, `explain` and `wiring`; lower folders get settings of their
-own.
+`model` has `GatewayConfig` and its JSON Schema; `sections` its sections, each with its rules and
+settings. `load` reads a file by `document` (YAML and references such as `${NAME}`). `fields` and
+`addresses` are the types of values; `problems` serves the rules. `reload` compares two
+configurations. The users are the command line, `explain` and `wiring`; lower folders get settings
+of their own.
 """
 
 from taskgate.config.addresses import BindAddress
 from taskgate.config.load import effective, for_command, for_upstream, load, open_data_directory
-from taskgate.config.model import GatewayConfig
+from taskgate.config.model import GatewayConfig, json_schema
 from taskgate.config.problems import ConfigurationError, Problem
-from taskgate.config.schema import json_schema
 
 __all__ = [
     "BindAddress",

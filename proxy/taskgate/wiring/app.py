@@ -32,6 +32,7 @@ from taskgate.telemetry.metrics.gateway import LoopLag
 from taskgate.telemetry.metrics.requests import ACTIVE_REQUESTS
 from taskgate.telemetry.metrics.upstreams import IN_FLIGHT
 from taskgate.wiring.authentication import (
+    ReloadableAuthenticator,
     build_authenticator,
     deployment_keys,
     metadata_documents,
@@ -41,7 +42,6 @@ from taskgate.wiring.build import Cluster, Environment, Runtime, build_runtime, 
 from taskgate.wiring.measured_stores import MeasuredStore
 from taskgate.wiring.observability import TelemetryPipeline
 from taskgate.wiring.reload import Reload, Reloaded
-from taskgate.wiring.reloadable_authenticator import ReloadableAuthenticator
 from taskgate.wiring.shutdown import Closers, drain
 
 NOT_NOW: Final = Reloaded(result="invalid", problems=("the gateway is starting or shutting down",))
@@ -236,7 +236,7 @@ class Service:
             documents=metadata_documents(config, port),
             paths=runtime.upstreams.mounts.paths,
             event_sink=telemetry.event_sink,
-            trail=telemetry.trail,
+            trail=telemetry.audit_capacity,
             clock=clock,
             entropy=entropy,
         )

@@ -64,16 +64,16 @@ from taskgate.streams.handover import SharedResumableStreams
 from taskgate.telemetry.events import EventSink
 from taskgate.telemetry.tracing import NO_TRACING
 from taskgate.upstream.stdio.supervisor_client import Supervisor
-from taskgate.wiring.authentication import build_penalties
-from taskgate.wiring.measured_stores import MeasuredLeases, MeasuredRates
-from taskgate.wiring.observability import TelemetryPipeline
-from taskgate.wiring.reloadable_authenticator import (
+from taskgate.wiring.authentication import (
     ReloadableAuthenticator,
     SealedCheckpoints,
     SealedCursors,
     SealedMessages,
     SealedStates,
+    build_penalties,
 )
+from taskgate.wiring.measured_stores import MeasuredLeases, MeasuredRates
+from taskgate.wiring.observability import TelemetryPipeline
 from taskgate.wiring.upstreams import MakeUpstream, UpstreamRegistry, upstream_maker
 
 

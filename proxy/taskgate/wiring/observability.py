@@ -9,6 +9,7 @@ of the audit log; the command that checks a configuration uses `expect_keys`.
 import asyncio
 import os
 import socket
+from collections.abc import Callable, Collection
 from logging import getLogger
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -28,7 +29,7 @@ from taskgate.telemetry.auditlog.settings import AuditSettings, ChainSettings, L
 from taskgate.telemetry.events import AuditCapacity, GatewayPhaseChanged
 from taskgate.telemetry.metrics.prometheus import PrometheusRecorder
 from taskgate.telemetry.metrics.storage import AUDIT_QUEUE_DEPTH, AUDIT_SEQUENCE
-from taskgate.telemetry.opentelemetry.setup import open_tracing
+from taskgate.telemetry.opentelemetry.settings import TracingSettings, require_exporter
 from taskgate.telemetry.ring import EventRing
 from taskgate.telemetry.span_annotations import ANNOTATIONS
 from taskgate.telemetry.tracing import NO_TRACING, Tracing
@@ -74,7 +75,7 @@ class TelemetryPipeline:
         self.tracing: Tracing = NO_TRACING
 
     @property
-    def trail(self) -> AuditCapacity | None:
+    def audit_capacity(self) -> AuditCapacity | None:
         """The room for requests in the audit log; None before `open`."""
         return None if self._log is None else self._log.capacity
 
@@ -292,3 +293,26 @@ def _chain(section: AuditSection) -> ChainSettings:
         checkpoint_interval=chain.checkpoint_interval,
         signing_key=pem,
     )
+
+
+def open_tracing(
+    settings: TracingSettings | None,
+    *,
+    version: str,
+    clock: Clock,
+    entropy: Entropy,
+    task_ref: Callable[[str], str] | None = None,
+    methods: Callable[[], Collection[str]] = frozenset,
+) -> Tracing:
+    """Tracing with these settings, which the caller closes; `NO_TRACING` without settings.
+
+    `task_ref` turns a task id into the reference that spans show; without it, spans name no task.
+    `methods` returns the methods of the configured extensions at present. A span names these and
+    the methods of MCP, and no other method that a host sends. Raises TracingUnavailable.
+    """
+    if settings is None:
+        return NO_TRACING
+    require_exporter(settings.exporter)
+    from taskgate.telemetry.opentelemetry.sdk import build_tracing  # noqa: PLC0415 - it loads the SDK
+
+    return build_tracing(settings, version=version, clock=clock, entropy=entropy, task_ref=task_ref, methods=methods)

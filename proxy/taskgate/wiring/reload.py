@@ -21,10 +21,15 @@ from taskgate.listener.listener import PublicListener
 from taskgate.telemetry.auditlog.settings import AuditUnavailable
 from taskgate.telemetry.events import ConfigReloaded
 from taskgate.upstream.wire.trust import TlsFileRefused
-from taskgate.wiring.authentication import Authenticator, build_authenticator, deployment_keys, metadata_documents
+from taskgate.wiring.authentication import (
+    Authenticator,
+    build_authenticator,
+    deployment_keys,
+    metadata_documents,
+    opened,
+)
 from taskgate.wiring.build import Environment, Runtime
 from taskgate.wiring.observability import TelemetryPipeline
-from taskgate.wiring.reloadable_authenticator import opened
 
 SUCCESS: Final = "success"
 INVALID: Final = "invalid"

@@ -17,8 +17,14 @@ from taskgate.cluster.message_auth import SealKeys
 from taskgate.domain.cursors import CursorKeys
 from taskgate.domain.listing import Position
 from taskgate.domain.request_state import PassThroughState, RequestStateKeys
-from taskgate.wiring.authentication import Authenticator, Issuer
-from taskgate.wiring.reloadable_authenticator import ReloadableAuthenticator, SealedCursors, SealedStates, opened
+from taskgate.wiring.authentication import (
+    Authenticator,
+    Issuer,
+    ReloadableAuthenticator,
+    SealedCursors,
+    SealedStates,
+    opened,
+)
 from unit.admission.test_callers import MOUNT
 from unit.lifecycle.asked import Asked
 

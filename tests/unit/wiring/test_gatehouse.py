@@ -22,6 +22,7 @@ from taskgate.telemetry.events import KeysFetched, TokenChecked, TokenRecognized
 from taskgate.wiring.authentication import (
     KEY_FILE,
     Authenticator,
+    ReloadableAuthenticator,
     base_url,
     build_authenticator,
     build_penalties,
@@ -30,7 +31,6 @@ from taskgate.wiring.authentication import (
     metadata_url,
     resource_of,
 )
-from taskgate.wiring.reloadable_authenticator import ReloadableAuthenticator
 from unit.admission.test_callers import MOUNT, RESOURCE
 from unit.lifecycle.asked import Asked
 from unit.lifecycle.recorded_events import RecordedEvents

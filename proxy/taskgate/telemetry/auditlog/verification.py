@@ -6,7 +6,7 @@ It finds lines that were changed, removed, inserted or reordered. A *finding* is
 
 A chain has one sequence of numbers, from 1. The gateway writes `audit.chain_started` at each start,
 in each new file and after lost lines. Such a line continues the chain: only the very first one has
-number 1. `explain.audit` reads the files of one log in order, then asks for the verdict.
+number 1. `cli.audit` reads the files of one log in order, then asks for the verdict.
 """
 
 from collections import Counter

@@ -1,7 +1,8 @@
-"""The values of the configuration section `tracing`: `TracingSettings`."""
+"""The values of the configuration section `tracing`, `TracingSettings`, and the packages that they need."""
 
 from dataclasses import dataclass
 from enum import StrEnum
+from importlib import import_module
 
 
 class Exporter(StrEnum):
@@ -39,3 +40,13 @@ class TracingSettings:
 
 class TracingUnavailable(Exception):
     """Spans cannot be exported as configured; the text is for the operator."""
+
+
+def require_exporter(exporter: Exporter) -> None:
+    """Raise TracingUnavailable if the packages of that exporter cannot be imported."""
+    try:
+        import_module(EXPORTER_MODULES[exporter])
+    except ImportError:
+        raise TracingUnavailable(
+            f"tracing.exporter: {exporter} needs packages that are not installed: pip install 'taskgate[tracing]'"
+        ) from None

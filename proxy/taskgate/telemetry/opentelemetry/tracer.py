@@ -30,8 +30,32 @@ from taskgate.protocol.messages import Request
 from taskgate.protocol.meta import TraceKeys, read_trace_keys
 from taskgate.protocol.vocabulary import METHODS_OF_HOSTS, TOOLS_CALL, TRACEPARENT, TRACESTATE
 from taskgate.telemetry import request_context
-from taskgate.telemetry.opentelemetry import attributes
 from taskgate.telemetry.tracing import Span, Tracing
+
+METHOD: Final = "mcp.method.name"
+REVISION: Final = "mcp.protocol.version"
+REQUEST_ID: Final = "jsonrpc.request.id"
+STATUS_CODE: Final = "rpc.response.status_code"
+ERROR_TYPE: Final = "error.type"
+OPERATION: Final = "gen_ai.operation.name"
+EXECUTE_TOOL: Final = "execute_tool"
+"""The value of `OPERATION` for `tools/call`."""
+TOOL: Final = "gen_ai.tool.name"
+ARGUMENTS: Final = "gen_ai.tool.call.arguments"
+TRANSPORT: Final = "network.transport"
+PROTOCOL: Final = "network.protocol.name"
+
+UPSTREAM: Final = "taskgate.upstream"
+"""The name of the server in the configuration."""
+REQUEST_CONTEXT: Final = "taskgate.request.id"
+"""The id of the request in the audit log and in log lines."""
+CONTEXT: Final = "taskgate.context"
+"""The caller, as in the audit log."""
+TASK: Final = "taskgate.task.ref"
+"""The public reference of the task, as in the audit log."""
+REFUSAL: Final = "taskgate.refusal"
+"""Why the request was refused."""
+
 
 OTHER: Final = "_OTHER"
 """The name of a method that is neither in a revision nor in an extension."""
@@ -73,22 +97,22 @@ class OpenTelemetryTracing:
         contexts = (span_context(read_trace_keys(request.params)), span_context(trace_keys_of_headers(fields)))
         links = [context for context in contexts if context is not None]
         parent = links.pop(0) if links and self._trusts else None
-        start = {attributes.REQUEST_ID: str(request.id), attributes.TRANSPORT: "tcp", attributes.PROTOCOL: "http"}
+        start = {REQUEST_ID: str(request.id), TRANSPORT: "tcp", PROTOCOL: "http"}
         known = known_revision(revision)
         if known is not None:
-            start[attributes.REVISION] = known
+            start[REVISION] = known
         here = request_context.current()
         if here is not None:
-            start[attributes.REQUEST_CONTEXT] = here.id
+            start[REQUEST_CONTEXT] = here.id
             if here.caller is not None:
-                start[attributes.CONTEXT] = f"c_{here.caller.key}"
+                start[CONTEXT] = f"c_{here.caller.key}"
         method = request.method if request.method in METHODS_OF_HOSTS or request.method in self._methods() else OTHER
         span = self._start(SpanKind.SERVER, method, mount, start, parent, links)
         if self._records_arguments and span is not None and method == TOOLS_CALL:
             arguments = request.params.get("arguments")
             if arguments is not None:
                 text = request.text[arguments.start : arguments.end]
-                span.set_attribute(attributes.ARGUMENTS, text[:MAX_ARGUMENTS])
+                span.set_attribute(ARGUMENTS, text[:MAX_ARGUMENTS])
         return span
 
     def start_client_span(
@@ -112,9 +136,9 @@ class OpenTelemetryTracing:
         parent: SpanContext | None,
         links: Collection[SpanContext],
     ) -> "LiveSpan | None":
-        start |= {attributes.METHOD: method, attributes.UPSTREAM: mount}
+        start |= {METHOD: method, UPSTREAM: mount}
         if method == TOOLS_CALL:
-            start[attributes.OPERATION] = attributes.EXECUTE_TOOL
+            start[OPERATION] = EXECUTE_TOOL
         started = nanoseconds_since_epoch(self.clock.now())
         span = self._tracer.start_span(
             method,
@@ -181,20 +205,20 @@ class LiveSpan:
     def set_task(self, task: str) -> None:
         task_ref = self._tracing.task_ref
         if task_ref is not None and self._is_recording:
-            self._span.set_attribute(attributes.TASK, task_ref(task))
+            self._span.set_attribute(TASK, task_ref(task))
 
     def set_tool(self, tool: str) -> None:
         if self._is_recording:
             self._span.update_name(f"{self._method} {tool}")
-            self._span.set_attribute(attributes.TOOL, tool)
+            self._span.set_attribute(TOOL, tool)
 
     def end(self, error: str | None = None) -> None:
         if self._is_ended:
             return
         if error is not None and self.is_sampled:
-            self._span.set_attribute(attributes.ERROR_TYPE, error)
+            self._span.set_attribute(ERROR_TYPE, error)
             if error.removeprefix("-").isdecimal():
-                self._span.set_attribute(attributes.STATUS_CODE, error)
+                self._span.set_attribute(STATUS_CODE, error)
             self._span.set_status(Status(StatusCode.ERROR))
         self._is_ended = True
         # The monotonic clock, so that a change of the wall clock does not change the duration.
@@ -216,9 +240,9 @@ class ServerSpan(LiveSpan):
         if here is not None and here.span is self:
             revision = known_revision(here.revision)
             if revision is not None:
-                self.set_attribute(attributes.REVISION, revision)
+                self.set_attribute(REVISION, revision)
             if here.refusal is not None:
-                self.set_attribute(attributes.REFUSAL, here.refusal)
+                self.set_attribute(REFUSAL, here.refusal)
         super().end(error)
 
 

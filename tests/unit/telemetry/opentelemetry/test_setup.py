@@ -8,10 +8,15 @@ import pytest
 
 import taskgate
 from helpers.manual_clock import ManualClock, SeededEntropy
-from taskgate.telemetry.opentelemetry.settings import Exporter, TracingSettings, TracingUnavailable
-from taskgate.telemetry.opentelemetry.setup import open_tracing, require_exporter
+from taskgate.telemetry.opentelemetry.settings import (
+    Exporter,
+    TracingSettings,
+    TracingUnavailable,
+    require_exporter,
+)
 from taskgate.telemetry.opentelemetry.tracer import OpenTelemetryTracing
 from taskgate.telemetry.tracing import NO_TRACING, Tracing
+from taskgate.wiring.observability import open_tracing
 
 PACKAGES = Path(taskgate.__file__).parents[1]
 
@@ -56,7 +61,7 @@ def test_what_is_not_installed_is_told_with_how_to_get_it(
 def test_nothing_of_it_is_loaded_where_none_is_wanted() -> None:
     """Neither its memory nor its time at the start is to be paid for by who does not want it."""
     code = (
-        "import sys, taskgate.wiring.app, taskgate.telemetry.opentelemetry.setup\n"
+        "import sys, taskgate.wiring.app, taskgate.telemetry.opentelemetry.settings\n"
         "print([name for name in sys.modules if name.split('.')[0] == 'opentelemetry'])"
     )
     found = subprocess.run(
