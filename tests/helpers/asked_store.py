@@ -6,13 +6,13 @@ from typing import Any, Final, Self
 import redis
 
 from helpers.shared_store import SharedServer
-from taskgate.stores.redis import leases, rates, sessions
+from taskgate.stores.redis import rates
 from taskgate.stores.redis.client import Script
-from taskgate.stores.redis.records import rows
+from taskgate.stores.redis.records import rows, store
 
 _SCRIPTS: Final = {
     value.sha: f"{module.__name__.rpartition('.')[2]}.{name.strip('_')}".lower()
-    for module in (leases, rates, rows, sessions)
+    for module in (rates, rows, store)
     for name, value in vars(module).items()
     if isinstance(value, Script)
 }
@@ -20,11 +20,11 @@ ROUNDS: Final = {
     "PING",
     "XREAD",
     "XREVRANGE",
-    "leases.beat",
+    "store.beat",
     "rows.lapsed",
     "rows.purge",
     "rows.count",
-    "sessions.touch",
+    "store.touch_sessions",
 }
 """What is asked now and then, whether hosts ask anything or not."""
 

@@ -12,7 +12,6 @@ from taskgate.stores.redis.connector import RedisConnector
 from taskgate.stores.redis.options import KeyNames, RedisOptions
 from taskgate.stores.redis.records.change_subscriber import ChangeSubscriber
 from taskgate.stores.redis.records.store import RedisStore
-from taskgate.stores.redis.sessions import RedisSessionStore
 
 _numbers = count(1)
 
@@ -73,7 +72,6 @@ async def store_over(connection: RedisClient, options: RedisOptions, *, within: 
     store = RedisStore(
         connection,
         keys,
-        sessions=RedisSessionStore(connection, keys),
         changes=changes,
         on_close=connection.close,
         within=within,

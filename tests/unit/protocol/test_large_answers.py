@@ -17,9 +17,9 @@ from taskgate.jsontext.spans import LargeMember, Member
 from taskgate.protocol.jsonrpc import parse
 from taskgate.protocol.legacy import results as legacy_results
 from taskgate.protocol.legacy.questions import url_questions
-from taskgate.protocol.legacy.server_tasks import LegacyServerTasks
+from taskgate.protocol.legacy.upstream import LegacyServerTasks
 from taskgate.protocol.messages import Response
-from taskgate.protocol.modern import rounds, server_tasks
+from taskgate.protocol.modern import rounds, upstream
 from taskgate.protocol.modern.results import convert_error
 from taskgate.protocol.modern.rounds import missing_capabilities, round_of
 from taskgate.protocol.server_messages import call_outcome
@@ -66,7 +66,7 @@ def questions(one: str, number: int) -> Response:
     [
         lambda: call_outcome(error(-32603, HUGE)),
         lambda: failures.said_in(error(-32022, HUGE)),
-        lambda: server_tasks.needs_tasks(error(-32003, HUGE)),
+        lambda: upstream.needs_tasks(error(-32003, HUGE)),
         lambda: url_questions(error(-32042, f'{{"elicitations":{HUGE}}}'), HOST),
         lambda: legacy_results.convert_error(text_of_error(-32602, HUGE), "resources/read"),
         lambda: legacy_results.convert_error(text_of_error(-32022, f'{{"a":{HUGE}}}'), "tools/call"),
@@ -120,7 +120,7 @@ def asked_in(response: Response) -> tuple[str, Member]:
 @covers("T43")
 def test_a_task_is_known_by_its_own_members() -> None:
     shown = result(f'{WORKING},"more":{HUGE}')
-    assert server_tasks.read_state(1, "t", shown) is not None
+    assert upstream.read_state(1, "t", shown) is not None
     assert LegacyServerTasks().read_state("t", shown) is not None
     told = task_shown_in(shown.text.encode())
     assert told is not None
@@ -129,7 +129,7 @@ def test_a_task_is_known_by_its_own_members() -> None:
 
 @covers("T43")
 def test_what_came_of_a_task_is_passed_on_as_it_is() -> None:
-    came = server_tasks.read_state(
+    came = upstream.read_state(
         1, "t", result(f'{WORKING.replace("working", "completed")},"result":{{"content":{HUGE}}}')
     )
     assert came is not None

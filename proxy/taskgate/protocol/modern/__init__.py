@@ -2,6 +2,5 @@
 
 `downstream` is the dialect for hosts, `upstream` the dialect for servers. `requests` prepares
 requests on both sides, `results` converts responses. `rounds` has questions and answers, `tasks`
-the gateway's tasks, `server_tasks` those of servers, `capabilities` what each side can do. The
-composition root is the only user.
+the gateway's tasks, `capabilities` what each side can do. The composition root is the only user.
 """

@@ -18,12 +18,10 @@ from taskgate.stores.redis.bus import RedisMessageLog
 from taskgate.stores.redis.client import RedisClient
 from taskgate.stores.redis.connector import RedisConnector
 from taskgate.stores.redis.health import UnfitServerError
-from taskgate.stores.redis.leases import RedisLeaseStore
 from taskgate.stores.redis.options import KeyNames, RedisOptions
 from taskgate.stores.redis.rates import RedisRateStore
 from taskgate.stores.redis.records.change_subscriber import ChangeSubscriber
-from taskgate.stores.redis.records.store import RedisStore
-from taskgate.stores.redis.sessions import RedisSessionStore
+from taskgate.stores.redis.records.store import RedisLeaseStore, RedisStore
 from taskgate.stores.redis.streams import RedisStreamLog
 from taskgate.stores.shared import LeaseStore, SharedBackend
 
@@ -67,7 +65,6 @@ async def _open(options: RedisOptions, client: RedisClient, keys: KeyNames, *, i
     store = RedisStore(
         client,
         keys,
-        sessions=RedisSessionStore(client, keys),
         changes=changes,
         on_close=on_close,
         # After that time the caller may have been told that the insert failed.

@@ -13,8 +13,7 @@ from taskgate.domain.versions import LEGACY, Revision
 from taskgate.errors import UpstreamFailed
 from taskgate.jsontext.spans import members
 from taskgate.protocol.extensions import ExtensionPolicy
-from taskgate.protocol.legacy.server_tasks import MAX_TTL, LegacyServerTasks
-from taskgate.protocol.legacy.upstream import LegacyUpstream
+from taskgate.protocol.legacy.upstream import MAX_TTL, LegacyServerTasks, LegacyUpstream
 from taskgate.protocol.messages import Params, Response
 from taskgate.protocol.meta import related_task
 from taskgate.protocol.server_messages import MAX_SERVER_TASK_ID, MAX_SUMMARY, ServerTask, TaskStatusNotification

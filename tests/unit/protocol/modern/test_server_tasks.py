@@ -11,7 +11,7 @@ from taskgate.domain.versions import Peer, Revision
 from taskgate.errors import UpstreamFailed
 from taskgate.protocol.jsonrpc import parse
 from taskgate.protocol.messages import Notification, Response
-from taskgate.protocol.modern import server_tasks
+from taskgate.protocol.modern import upstream
 from taskgate.protocol.server_messages import Question, ServerTask
 from unit.protocol.modern.judge import check_task
 
@@ -34,13 +34,13 @@ def refusal() -> Response:
 
 
 def created(result: Any, method: str = "tools/call") -> ServerTask | None:
-    return server_tasks.read_created(method, response(result))
+    return upstream.read_created(method, response(result))
 
 
 def shown(status: str, text: str = "", **more: Any) -> ServerTask:
     """What is read of a task in that state; `text` are members as they are written."""
     said = json.dumps({"resultType": "complete", **TASK, "status": status, **more})
-    found = server_tasks.read_state(3, "native-1", response(text=f"{said[:-1]}{text}}}"))
+    found = upstream.read_state(3, "native-1", response(text=f"{said[:-1]}{text}}}"))
     assert found is not None
     return found
 
@@ -63,7 +63,7 @@ def shown(status: str, text: str = "", **more: Any) -> ServerTask:
 )
 def test_a_server_serves_tasks_where_it_names_the_extension(capabilities: Any, serves: bool) -> None:
     peer = Peer(revision=Revision.R2026_07_28, capabilities=capabilities, info={})
-    assert server_tasks.declares_tasks(peer) is serves
+    assert upstream.declares_tasks(peer) is serves
 
 
 @pytest.mark.parametrize(
@@ -81,24 +81,24 @@ def test_a_refusal_for_want_of_the_extension_is_known(error: str, needs: bool) -
     text = '{"jsonrpc":"2.0","id":1,"error":' + error % "io.modelcontextprotocol/tasks" + "}"
     response = parse(text.encode(), max_depth=64)
     assert isinstance(response, Response)
-    assert server_tasks.needs_tasks(response) is needs
+    assert upstream.needs_tasks(response) is needs
 
 
 def test_a_result_refuses_nothing() -> None:
     response = parse(b'{"jsonrpc":"2.0","id":1,"result":{}}', max_depth=64)
     assert isinstance(response, Response)
-    assert server_tasks.needs_tasks(response) is False
+    assert upstream.needs_tasks(response) is False
 
 
 # --- what it is asked
 
 
 def test_a_task_is_named_by_its_servers_own_id() -> None:
-    assert json.loads(server_tasks.task_params('n"1')) == {"taskId": 'n"1'}
+    assert json.loads(upstream.task_params('n"1')) == {"taskId": 'n"1'}
 
 
 def test_answers_go_under_the_servers_keys_as_they_are_written() -> None:
-    assert server_tasks.update_params("n1", '{"k":{"action": "accept"}}') == (
+    assert upstream.update_params("n1", '{"k":{"action": "accept"}}') == (
         '{"taskId":"n1","inputResponses":{"k":{"action": "accept"}}}'
     )
 
@@ -116,7 +116,7 @@ def test_a_call_may_be_answered_with_a_task() -> None:
 @pytest.mark.parametrize("result", [{"content": []}, {"resultType": "complete"}, {"resultType": "input_required"}, []])
 def test_any_other_answer_is_no_task(result: Any) -> None:
     assert created(result) is None
-    assert server_tasks.read_created("tools/call", refusal()) is None
+    assert upstream.read_created("tools/call", refusal()) is None
 
 
 @pytest.mark.parametrize("method", ["prompts/get", "resources/read", "tools/list"])
@@ -151,7 +151,7 @@ def test_a_state_that_there_is_not_breaks_the_protocol_once_it_is_asked_for(stat
     found = created({**CREATED, "status": status})
     assert found == ServerTask("native-1", TaskStatus.WORKING, updated=TIMES["lastUpdatedAt"])
     with pytest.raises(UpstreamFailed, match="unknown status") as failed:
-        server_tasks.read_state(3, "native-1", response({**CREATED, "status": status}))
+        upstream.read_state(3, "native-1", response({**CREATED, "status": status}))
     assert failed.value.reason == "malformed"
 
 
@@ -254,16 +254,16 @@ def test_a_task_that_is_over_shows_what_came_of_it(status: str, text: str) -> No
 
 def test_a_task_that_is_over_and_shows_a_list_of_results_breaks_the_protocol() -> None:
     with pytest.raises(UpstreamFailed, match="no valid taskId"):
-        server_tasks.read_state(3, "native-1", response([]))
+        upstream.read_state(3, "native-1", response([]))
 
 
 def test_another_task_than_the_one_that_was_asked_for_breaks_the_protocol() -> None:
     with pytest.raises(UpstreamFailed, match="another task"):
-        server_tasks.read_state(3, "native-2", response(TASK))
+        upstream.read_state(3, "native-2", response(TASK))
 
 
 def test_an_error_shows_nothing_of_a_task() -> None:
-    assert server_tasks.read_state(3, "native-1", refusal()) is None
+    assert upstream.read_state(3, "native-1", refusal()) is None
 
 
 # --- news
@@ -274,4 +274,4 @@ def test_news_name_the_task_they_are_about(params: Any, task: str | None) -> Non
     text = json.dumps({"jsonrpc": "2.0", "method": "notifications/tasks", "params": params})
     found = parse(text.encode(), max_depth=64)
     assert isinstance(found, Notification)
-    assert server_tasks.read_notification(found.params) == task
+    assert upstream.read_notification(found.params) == task

@@ -1,5 +1,5 @@
 """The task records in Redis or Valkey: `store.RedisStore`, the whole Store of a shared deployment.
 
-`rows` has the layout of keys and the scripts over them, `pages` reads lists, and
+`rows` has the layout of tasks and the scripts over them, `pages` reads lists, and
 `change_subscriber` receives the changes of other processes.
 """

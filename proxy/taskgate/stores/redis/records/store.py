@@ -1,18 +1,24 @@
-"""The store in Redis or Valkey that several processes share: `RedisStore`, which delegates host
-sessions.
+"""The store in Redis or Valkey that several processes share: `RedisStore`, and its `RedisLeaseStore`.
 
-`base` defines what the methods do, and what a head and bodies are. Each operation is one round trip,
-except a page that skips many records. The process learns of its own changes at once, and of those of
-others through `change_subscriber`.
+`base` defines what the methods do, and what a head and bodies are; `rows` has the layout of tasks.
+Each operation is one round trip, except a page that skips many records. The process learns of its
+own changes at once, and of those of others through `change_subscriber`.
+
+    session:NAME    HASH  owner (a digest), peer, expires; a name is the digest of an id
+    sessions        ZSET  names of host sessions by expiry
+    lives           ZSET  holders, each by the time until which it counts as alive
 
 Each change has a *mark*, unique to it, which the row keeps until its next change. If a change got no
 answer, it is sent once more: by the mark, the script sees whether the first run did it. An insert
 without an answer is withdrawn in the background (`Withdrawals`).
+
+A *holder* is the name of a process. `lifecycle/leases` sends a heartbeat every few seconds. It
+restores the records that the reply calls `behind`.
 """
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextvars import Context
 from datetime import datetime, timedelta
 from typing import Any, Final
@@ -21,15 +27,28 @@ from taskgate.domain.limits import Cap, CapScope
 from taskgate.domain.listing import STATES, Page, Position, TaskFilter, TaskOrder
 from taskgate.domain.record import Lease, OwnerKey, TaskId, TaskRecord, TaskStatus, evolve
 from taskgate.errors import StoreUnavailable, TooManyBytes, TooManyTasks
-from taskgate.stores.base import ChangeBatch, SessionRecord, SessionStore, Store, StoreCensus, Watch
+from taskgate.stores.base import ChangeBatch, SessionRecord, Store, StoreCensus, Watch
 from taskgate.stores.capacity import TOO_MANY
 from taskgate.stores.change_feed import GONE
-from taskgate.stores.codec import as_head, pack_head, pack_text, pack_time, unpack_head, unpack_text, with_bodies
-from taskgate.stores.redis.client import RedisClient, Script, Value
-from taskgate.stores.redis.options import KeyNames
+from taskgate.stores.codec import (
+    MICROSECOND,
+    as_head,
+    pack_head,
+    pack_peer,
+    pack_text,
+    pack_time,
+    unpack_head,
+    unpack_peer,
+    unpack_text,
+    unpack_time,
+    with_bodies,
+)
+from taskgate.stores.redis.client import RedisClient, Script, Value, read_script
+from taskgate.stores.redis.options import KeyNames, digest
 from taskgate.stores.redis.records import rows
 from taskgate.stores.redis.records.change_subscriber import ChangeSubscriber
 from taskgate.stores.redis.records.pages import PageReader
+from taskgate.stores.shared import HeartbeatReply
 
 _PAUSE: Final = 0.5
 """Seconds between two attempts."""
@@ -164,6 +183,16 @@ NOT_KNOWN: Final = GONE - 1
 CHECK_MS: Final = 1000
 """Milliseconds until the value of a check expires."""
 
+_PUT_SESSION: Final = read_script("session_put.lua")
+_TOUCH_SESSIONS: Final = read_script("session_touch.lua")
+_DROP_SESSION: Final = read_script("session_drop.lua")
+_PURGE_SESSIONS: Final = read_script("session_purge.lua")
+
+_SLACK: Final = 24 * 3600 * 1000
+"""Milliseconds that a row outlives its session, so that a purge removes and counts it."""
+_SESSIONS_AT_ONCE: Final = 1000
+"""Sessions that a purge removes in one step."""
+
 _REFUSED: Final = {-1: "A task of that id is stored already", -2: "The task reached the store too late"}
 
 
@@ -180,7 +209,6 @@ class RedisStore:
         client: RedisClient,
         keys: KeyNames,
         *,
-        sessions: SessionStore,
         changes: ChangeSubscriber,
         on_close: Callable[[], Awaitable[None]],
         within: timedelta | None = None,
@@ -188,7 +216,8 @@ class RedisStore:
         self._client = client
         self._within = within
         self._root = keys.of("")
-        self._sessions = sessions
+        self._keys = keys
+        self._session_index = keys.of("sessions")
         self._changes = changes
         self._on_close = on_close
         self._pages = PageReader(client, self._root)
@@ -312,23 +341,46 @@ class RedisStore:
 
     async def put(self, record: SessionRecord) -> None:
         self._check()
-        await self._sessions.put(record)
+        name = digest(record.id)
+        values = (digest(*record.owner), pack_peer(record.peer), pack_time(record.expires_at), name, _SLACK)
+        if not await self._client.run(
+            _PUT_SESSION, (self._session_row(record.id), self._session_index), values, durable=True
+        ):
+            raise StoreUnavailable("A session of that id is stored already")
 
     async def find(self, owner: OwnerKey, id: str, *, now: datetime) -> SessionRecord | None:
         self._check()
-        return await self._sessions.find(owner, id, now=now)
+        stored_owner, peer, expires = await self._client.do("HMGET", self._session_row(id), "owner", "peer", "expires")
+        if stored_owner != digest(*owner).encode():
+            return None
+        ends = rows.unpack_moment(expires)
+        return SessionRecord(id=id, owner=owner, peer=unpack_peer(peer or b""), expires_at=ends) if ends > now else None
 
     async def touch(self, ids: frozenset[str], *, until: datetime) -> None:
         self._check()
-        await self._sessions.touch(ids, until=until)
+        if ids:
+            keys, names = [self._session_row(id) for id in ids], [digest(id) for id in ids]
+            await self._client.run(_TOUCH_SESSIONS, (self._session_index, *keys), (pack_time(until), _SLACK, *names))
 
     async def drop(self, owner: OwnerKey, id: str) -> bool:
         self._check()
-        return await self._sessions.drop(owner, id)
+        whose = (digest(*owner), digest(id))
+        return bool(
+            await self._client.run(_DROP_SESSION, (self._session_row(id), self._session_index), whose, durable=True)
+        )
 
     async def purge_sessions(self, *, now: datetime) -> int:
         self._check()
-        return await self._sessions.purge_sessions(now=now)
+        total = 0
+        while True:
+            limits = (pack_time(now), self._keys.of("session:"), _SESSIONS_AT_ONCE)
+            removed: int = await self._client.run(_PURGE_SESSIONS, (self._session_index,), limits)
+            total += removed
+            if removed < _SESSIONS_AT_ONCE:
+                return total
+
+    def _session_row(self, id: str) -> str:
+        return self._keys.of("session", id)
 
     # --- the whole -----------------------------------------------------------------------------------------------
 
@@ -425,6 +477,53 @@ def _refusal(cap: Cap) -> TooManyTasks | TooManyBytes:
     if cap.bytes:
         return TooManyBytes(cap.limit, scope=cap.scope.value)
     return TooManyTasks(cap.limit, TOO_MANY[cap.scope], scope=cap.scope.value)
+
+
+_BEAT: Final = read_script("beat.lua")
+_NO_MARK: Final = ""
+"""The mark of a restored record. A mark says which process made a change, and that process ignores
+the change's message. No process ignores the message of a restoration."""
+
+
+class RedisLeaseStore:
+    """The LeaseStore over the rows of tasks; the Lua scripts do the work, each in one round trip."""
+
+    def __init__(self, client: RedisClient, keys: KeyNames) -> None:
+        self._client = client
+        self._root = keys.of("")
+        self._lives = keys.of("lives")
+
+    async def beat(self, holder: str, held: Mapping[TaskId, int], *, lease: timedelta) -> HeartbeatReply:
+        arguments: list[Value] = [self._root, pack_text(holder), lease // MICROSECOND]
+        for id, revision in held.items():
+            arguments += (id, revision)
+        reply = await self._client.run(_BEAT, (self._lives, f"{self._root}open"), arguments)
+        # The time of the server in two parts, then the fields of HeartbeatReply, in its order.
+        seconds, microseconds, ended, lost, behind, alive, before, full = reply
+        return HeartbeatReply(
+            time=unpack_time(int(seconds) * 1_000_000 + int(microseconds)),
+            ended=_ids(ended),
+            lost=_ids(lost),
+            behind=_ids(behind),
+            alive=frozenset(unpack_text(name) for name in alive),
+            # Empty if the server did not know this holder, or no longer.
+            before=unpack_time(int(before)) if before else None,
+            full=bool(full),
+        )
+
+    async def restore(self, record: TaskRecord) -> bool:
+        # No caps: the task was admitted when it was created.
+        arguments = rows.insert_arguments(self._root, _NO_MARK, record, ())
+        row = f"{self._root}task:{record.id}"
+        return bool(await self._client.run(rows.RESTORE, (row,), arguments, durable=True))
+
+    # Rows stay as they are: the leases of the process lapse, then others take its tasks over.
+    async def part(self, holder: str) -> None:
+        await self._client.do("ZREM", self._lives, pack_text(holder))
+
+
+def _ids(names: list[bytes]) -> frozenset[TaskId]:
+    return frozenset(unpack_text(name) for name in names)
 
 
 _: type[Store] = RedisStore
