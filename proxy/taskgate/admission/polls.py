@@ -19,9 +19,9 @@ from taskgate.clock import Clock, Entropy
 from taskgate.domain.listing import ListedTask
 from taskgate.domain.polling import advised_interval
 from taskgate.domain.rates import RateLimit, gcra
-from taskgate.domain.record import TaskId, TaskRecord, evolve
+from taskgate.domain.record import TaskId, TaskRecord
 from taskgate.errors import RateLimited
-from taskgate.telemetry.events import EventSink, PollAdvised, PollsCounted, TaskPolled
+from taskgate.telemetry.events import EventSink, PollsCounted, TaskPolled
 
 POLICY: Final = "polling"
 """The policy that a refused host is told; no configured rate has this name."""
@@ -34,12 +34,6 @@ REMEMBERED: Final = 20_000
 
 _polled: Final = lru_cache(maxsize=1024)(TaskPolled)
 """Cached: there is one of these events for each mount and result."""
-
-
-@lru_cache(maxsize=4096)
-def _advised(mount: str, interval: int) -> PollAdvised:
-    """The event of an interval in milliseconds. Cached: near its base an interval is one of some hundred."""
-    return PollAdvised(mount, timedelta(0, 0, interval * 1000))
 
 
 _MILLISECOND: Final = timedelta(milliseconds=1)
@@ -90,17 +84,21 @@ class PollLimiter:
         self._size = size
         # The one used longest ago first. A plain dict would have to search for its first entry.
         self._states: OrderedDict[TaskId, _PollState] = OrderedDict()
+        self._newest: dict[str, int] = {}
+        """The interval that was advised last, in milliseconds, by mount."""
         self._random_numbers: list[float] = []
 
-    def advise(self, record: TaskRecord) -> TaskRecord:
-        """The record with the interval to tell its host now; unchanged if it has ended."""
+    def advise(self, record: TaskRecord) -> int | None:
+        """The interval to tell the host of a task now, in milliseconds; None if the task has ended."""
         if record.status.is_terminal:
-            return record
+            return None
         mount = record.owner.mount
-        advised = self._advise(self._state(record.id), record, mount, self._clock.elapsed())
-        interval = timedelta(0, 0, advised * 1000)
-        self._event_sink.emit(PollAdvised(mount, interval))
-        return record if interval == record.poll_interval else evolve(record, poll_interval=interval)
+        advised = self._newest[mount] = self._advise(self._state(record.id), record, mount, self._clock.elapsed())
+        return advised
+
+    def newest(self) -> dict[tuple[str], float]:
+        """The interval that the newest answer about one task advised, in seconds, by mount."""
+        return {(mount,): advised / 1000 for mount, advised in self._newest.items()}
 
     def last_interval(self, task: TaskId) -> timedelta:
         """The interval that the host of a task was told last; the usual one if that is unknown."""
@@ -153,8 +151,7 @@ class PollLimiter:
         if state.polls is not None:
             state.polls += 1
         if not has_ended:
-            advised = self._advise(state, record, mount, now)
-            emit(_advised(mount, advised))
+            advised = self._newest[mount] = self._advise(state, record, mount, now)
             return advised
         if state.polls is not None:
             # The poll that finds the task ended reports how many it took.

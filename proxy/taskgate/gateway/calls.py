@@ -25,6 +25,7 @@ from typing import Any, Final
 from taskgate.admission.callers import principal_of
 from taskgate.admission.coalescing import CoalesceKey, RequestCoalescer
 from taskgate.admission.concurrency import Permit
+from taskgate.admission.polls import PollLimiter
 from taskgate.admission.rules import RuntimeConfig
 from taskgate.clock import Clock
 from taskgate.domain.policy import PromotionDecision, PromotionMode
@@ -71,6 +72,7 @@ class Calls:
         self,
         *,
         tasks: TaskService,
+        polls: PollLimiter,
         coalescer: RequestCoalescer,
         extensions: ExtensionRequests,
         live: RuntimeConfig,
@@ -79,6 +81,7 @@ class Calls:
         patience: timedelta,
     ) -> None:
         self._tasks = tasks
+        self._polls = polls
         self._coalescer = coalescer
         self._extensions = extensions
         self._live = live
@@ -308,7 +311,9 @@ class Calls:
         return self._task_reply(call, record, decision.immediate_response)
 
     def _task_reply(self, call: Call, record: TaskRecord, response: str | None = None) -> HttpReply:
-        return HttpReply(body=call.adapter.dialect.task_created(call.id, record, response))
+        """Answer with the handle of a task, and advise when to poll it."""
+        interval = self._polls.advise(record)
+        return HttpReply(body=call.adapter.dialect.task_created(call.id, record, response, interval))
 
     # --- permits and equal calls --------------------------------------------------------------------------------------
 
@@ -359,7 +364,8 @@ class Calls:
             record = await self._promotion.find_equal_task(call)
             if record is not None:
                 self.count(call, "task")
-                return self._task_reply(call, record)
+                # The interval is that of the record: the advice is for the call that made the task.
+                return HttpReply(body=call.adapter.dialect.task_created(call.id, record, None))
             inflight.start(call.session, self._background, partial(self._send_joined, call, call.coalesce_key))
             return await self.follow(call, inflight)
         permit = self._acquire(call)

@@ -304,6 +304,10 @@ class Runner:
         run = self._runs.get(task)
         return run.listener.find_question(key) if run is not None and run.owner in owners else None
 
+    def calls_running(self) -> dict[tuple[str], int]:
+        """The calls of tasks that count as sent and are not over, by mount."""
+        return {(mount,): count for mount, count in self._services.counts.items()}
+
     async def idle(self) -> None:
         """Wait until no call runs and no task is being created."""
         while self._runs or self._expected:

@@ -187,7 +187,7 @@ class StatusNotifier:
             # A claim of a question is no change for a host: only visible changes move the time of
             # the update.
             if not is_new and sent.get(task) != record.updated_at:
-                status = self._dialect.task_status(self._polls.advise(record))
+                status = self._dialect.task_status(record, self._polls.advise(record))
                 self._streams.send_to_session(origin_of(record), status)
             sent[task] = record.updated_at
             if record.status.is_terminal:

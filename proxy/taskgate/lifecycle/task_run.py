@@ -46,7 +46,7 @@ from taskgate.protocol.faults import CUT_OFF, call_ended, call_failed
 from taskgate.protocol.messages import Params, Response
 from taskgate.protocol.vocabulary import TOOLS_CALL
 from taskgate.system.cancel_scope import CancelScope, ScopeCancelled
-from taskgate.telemetry.events import CallsRunning, EventSink, TaskDispatched
+from taskgate.telemetry.events import EventSink, TaskDispatched
 from taskgate.upstream import failures
 from taskgate.upstream.base import UpstreamSession
 from taskgate.upstream.calls import NextRound, Principal, Resumed, UpstreamCall
@@ -296,8 +296,8 @@ class TaskRun:
         It is released here on every path, once the call is over: the time to store the event does
         not occupy the server.
         """
-        services = self._services
-        self._count(1)
+        services, mount = self._services, self.owner.mount
+        services.counts[mount] += 1
         event: CallSucceeded | CallFaulted | None
         try:
             # A stop before the scope was entered has cancelled nothing, so it is checked here. Then
@@ -315,7 +315,7 @@ class TaskRun:
         finally:
             if ticket is not None:
                 ticket.release()
-            self._count(-1)
+            services.counts[mount] -= 1
         if event is None and self.is_left:
             # Another replica resumes it after its lease has lapsed, or the next process that starts
             # here.
@@ -355,11 +355,6 @@ class TaskRun:
         # Whatever the error is, the task must not stay unfinished.
         log.error("Unexpected error in a call", exc_info=error)
         return call_ended(FaultReason.INTERNAL, UNFORESEEN, dispatched=True)
-
-    def _count(self, change: int) -> None:
-        mount, counts = self.owner.mount, self._services.counts
-        counts[mount] += change
-        self._services.event_sink.emit(CallsRunning(mount, counts[mount]))
 
     # --- dispatch -----------------------------------------------------------------------------------------------------
 

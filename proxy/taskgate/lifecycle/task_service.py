@@ -28,7 +28,6 @@ from typing import Any, Final
 from taskgate.admission.coalescing import CoalesceKey, RequestCoalescer, check_same_call
 from taskgate.admission.concurrency import Permit, queue_status
 from taskgate.admission.lookups import Lookups
-from taskgate.admission.polls import PollLimiter
 from taskgate.admission.rates import QuotaSubjects
 from taskgate.admission.rules import RuntimeConfig
 from taskgate.auth.context import AuthContext
@@ -87,7 +86,6 @@ class TaskService:
 
     - `live`: the operator's rules, as they are at each call.
     - `runner`: runs the calls of new tasks.
-    - `polls`: sets the poll interval in each record that is returned for a host.
     - `joining`: the calls of this process that others may join. Tasks of other processes are joined
       through the store, by idempotency key only.
     - `lease`: how long a new task belongs to its process without a heartbeat. None means for the
@@ -103,7 +101,6 @@ class TaskService:
         runner: Runner,
         live: RuntimeConfig,
         standings: QuotaSubjects,
-        polls: PollLimiter,
         joining: RequestCoalescer,
         event_sink: EventSink,
         clock: Clock,
@@ -116,7 +113,6 @@ class TaskService:
         self._runner = runner
         self._live = live
         self._standings = standings
-        self._polls = polls
         self._joining = joining
         self._event_sink = event_sink
         self._clock = clock
@@ -183,7 +179,7 @@ class TaskService:
                 is_new = _is_made(new, record)
         if ticket is not None and not is_new:
             ticket.release()
-        return self._polls.advise(record)
+        return record
 
     async def promote(
         self, caller: AuthContext, place: CallSite, intent: CallTool, underway: OngoingCall
@@ -207,7 +203,7 @@ class TaskService:
                 record = await self._once(new, window, partial(self._adopt, new, underway))
         if not _is_made(new, record):
             underway.close()
-        return self._polls.advise(record)
+        return record
 
     async def earlier(self, caller: AuthContext, place: CallSite, intent: CallTool) -> TaskRecord | None:
         """Return the task of an earlier call with the same idempotency key; None if there is none,
@@ -216,8 +212,7 @@ class TaskService:
         Raises InvalidParams if the key is of another call, and StoreUnavailable.
         """
         key = intent.idempotency_key
-        record = None if key is None else await self._earlier(caller, place, intent, key)
-        return None if record is None else self._polls.advise(record)
+        return None if key is None else await self._earlier(caller, place, intent, key)
 
     def abandon(self, owner: OwnerKey, task: TaskId) -> None:
         """Cancel a task in the background, because its host disconnected before it got the id.

@@ -337,13 +337,6 @@ class TaskPolled(NamedTuple):
     result: str
 
 
-class PollAdvised(NamedTuple):
-    """The poll interval in the newest answer about a task of this mount."""
-
-    mount: str
-    interval: timedelta
-
-
 @dataclass(frozen=True, slots=True)
 class PollsCounted:
     """The number of polls of one task until the host saw that it had ended."""
@@ -388,14 +381,6 @@ class LeaseLost:
     """Another replica took over what this one had leased; `kind` is `task`: its call is aborted."""
 
     kind: str
-
-
-@dataclass(frozen=True, slots=True)
-class CallsRunning:
-    """The number of task calls in flight to the upstream of one mount."""
-
-    mount: str
-    count: int
 
 
 # --- upstreams -------------------------------------------------------------------------------------------------------
@@ -596,8 +581,8 @@ Event = (
     | TokenRecognized | TokenChecked | KeysFetched | AccessRefused | SuspicionRaised | OperatorRequestAnswered
     | RateLimitAllowed | RateLimitChecked | RateFallbackUsed | CapRefused | ConcurrencyChanged | QueueRefused
     | TaskCreated | TaskDispatched | TaskTransitioned | TaskFinished | TaskExpired | TaskPurged | TaskCancelRequested
-    | TaskRecovered | TaskRetrieved | TaskDenied | TaskPolled | PollAdvised | PollsCounted | InputRequestOpened
-    | InputSettled | InputWaited | LeaseLost | CallsRunning | UpstreamAnswered | UpstreamAdded | UpstreamRetried
+    | TaskRecovered | TaskRetrieved | TaskDenied | TaskPolled | PollsCounted | InputRequestOpened
+    | InputSettled | InputWaited | LeaseLost | UpstreamAnswered | UpstreamAdded | UpstreamRetried
     | CircuitChanged | HealthChecked | ProgramRestarted | ProgramsCounted | ProgramAvailabilityChanged | SessionLost
     | LateAnswerDropped | ExtensionDenied | CredentialsFetched | StoreUsed | StoreFaulted | StoreCounted
     | GatewayPhaseChanged | ConfigReloaded | AuditEventRecorded | AuditLinesWritten | AuditLinesDropped

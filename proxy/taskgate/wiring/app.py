@@ -30,6 +30,7 @@ from taskgate.stores.shared import SharedBackend
 from taskgate.telemetry.metrics.admission import PENALIZED
 from taskgate.telemetry.metrics.gateway import LoopLag
 from taskgate.telemetry.metrics.requests import ACTIVE_REQUESTS
+from taskgate.telemetry.metrics.tasks import POLL_INTERVAL, RUNNING
 from taskgate.telemetry.metrics.upstreams import IN_FLIGHT
 from taskgate.wiring.authentication import (
     ReloadableAuthenticator,
@@ -269,6 +270,8 @@ class Service:
         metrics, clock = self._telemetry.metrics, self._environment.clock
         metrics.watch(ACTIVE_REQUESTS, listener.active)
         metrics.watch(IN_FLIGHT, runtime.upstreams.requests.read)
+        metrics.watch(RUNNING, runtime.runner.calls_running)
+        metrics.watch(POLL_INTERVAL, runtime.poll_limiter.newest)
         if (penalties := runtime.penalties) is not None:
             metrics.watch(PENALIZED, lambda: {(): penalties.count(clock.elapsed())})
 

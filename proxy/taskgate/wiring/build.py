@@ -276,7 +276,6 @@ async def build_runtime(
         runner=runner,
         live=live,
         standings=quota_subjects,
-        polls=poll_limiter,
         joining=coalescer,
         event_sink=event_sink,
         clock=clock,
@@ -297,6 +296,7 @@ async def build_runtime(
     )
     calls = Calls(
         tasks=tasks,
+        polls=poll_limiter,
         coalescer=coalescer,
         extensions=ExtensionRequests(streams=open_streams, clock=clock),
         live=live,

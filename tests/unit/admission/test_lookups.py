@@ -12,7 +12,7 @@ from taskgate.domain.record import TaskRecord
 from taskgate.errors import InsufficientScope, Penalized, RateLimited, TaskNotFound
 from taskgate.stores.base import Store
 from taskgate.stores.open import SqliteOptions, open_store
-from taskgate.telemetry.events import AccessRefused, PollAdvised, SuspicionRaised, TaskDenied, TaskPolled
+from taskgate.telemetry.events import AccessRefused, SuspicionRaised, TaskDenied, TaskPolled
 from unit.admission.lookup_desk import ADMIN_ONLY, ALICE, BOB, ROTATED, Desk
 from unit.lifecycle.asked import Asked
 
@@ -107,7 +107,7 @@ async def test_to_get_a_task_is_a_poll_that_is_advised_and_may_be_refused(store:
     desk = Desk(store)
     (task,) = await desk.add("alice")
     assert await desk.poll(ALICE, task.id) == 2000
-    assert desk.polled.all == [TaskPolled("reports", "changed"), PollAdvised("reports", timedelta(seconds=2))]
+    assert desk.polled.all == [TaskPolled("reports", "changed")]
     for _ in range(BURST - 1):
         await desk.poll(ALICE, task.id)
     for _ in range(3):

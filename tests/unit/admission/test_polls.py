@@ -12,7 +12,7 @@ from taskgate.domain.events import CallSucceeded, Progressed
 from taskgate.domain.listing import listed_task
 from taskgate.domain.record import OwnerKey, TaskRecord
 from taskgate.errors import RateLimited
-from taskgate.telemetry.events import PollAdvised, PollsCounted, TaskPolled
+from taskgate.telemetry.events import PollsCounted, TaskPolled
 from unit.admission.live_rules import live
 from unit.lifecycle.guarding import Guard, new_polls
 from unit.lifecycle.recorded_events import RecordedEvents
@@ -32,7 +32,9 @@ class Desk:
         self.polls: PollLimiter = new_polls(self.live, self.clock, self.emitted, self.busy, size=size)
 
     def advised(self, record: TaskRecord) -> float:
-        return self.polls.advise(record).poll_interval.total_seconds()
+        interval = self.polls.advise(record)
+        assert interval is not None
+        return interval / 1000
 
     def listed(self, *records: TaskRecord) -> list[float]:
         tasks = self.polls.advise_page("reports", [listed_task(record) for record in records])
@@ -43,13 +45,13 @@ class Desk:
         self.clock.advance(timedelta(seconds=after))
         before = len(self.emitted.all)
         interval = self.polls.on_poll(record)
-        event, *others = [event for event in self.emitted.all[before:] if not isinstance(event, PollsCounted)]
+        (event,) = [event for event in self.emitted.all[before:] if not isinstance(event, PollsCounted)]
         assert isinstance(event, TaskPolled)
         assert event.mount == "reports"
         if record.status.is_terminal:
-            assert (interval * MILLISECOND, others) == (record.poll_interval, [])
+            assert interval * MILLISECOND == record.poll_interval
         else:
-            assert others == [PollAdvised("reports", interval * MILLISECOND)]
+            assert self.polls.newest() == {("reports",): interval / 1000}
         return event.result
 
     @property
@@ -63,8 +65,9 @@ class Desk:
 
 def test_an_answer_advises_what_the_operator_wants_of_an_idle_server() -> None:
     desk = Desk()
+    assert desk.polls.newest() == {}
     assert desk.advised(new_record()) == 2.0
-    assert desk.emitted.all == [PollAdvised("reports", 2 * SECOND)]
+    assert desk.polls.newest() == {("reports",): 2.0}
 
 
 def test_under_load_the_advice_grows_for_the_tasks_of_that_server_and_shrinks_again_step_by_step() -> None:
@@ -98,14 +101,9 @@ def test_what_is_advised_by_rote_needs_no_chance() -> None:
 
 def test_a_task_that_has_ended_is_told_as_it_is() -> None:
     desk, record = Desk(), after(new_record(), DONE)
-    assert desk.polls.advise(record) is record
+    assert desk.polls.advise(record) is None
     assert desk.listed(record) == [1.0]
-    assert desk.emitted.all == []
-
-
-def test_a_record_that_says_so_already_is_told_as_it_is() -> None:
-    record = new_record(poll_interval=2 * SECOND)
-    assert Desk().polls.advise(record) is record
+    assert (desk.emitted.all, desk.polls.newest()) == ([], {})
 
 
 def test_new_rules_of_the_operator_are_told_at_once() -> None:

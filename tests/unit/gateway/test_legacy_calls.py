@@ -47,6 +47,7 @@ def new_calls() -> Calls:
     nothing: Any = None
     return Calls(
         tasks=nothing,
+        polls=nothing,
         coalescer=nothing,
         extensions=nothing,
         live=nothing,

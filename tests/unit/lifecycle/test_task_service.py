@@ -63,7 +63,6 @@ class House:
             runner=runner,  # type: ignore[arg-type]
             live=self.live,
             standings=QuotaSubjects(self.live),
-            polls=SimpleNamespace(advise=lambda record: record),  # type: ignore[arg-type]
             joining=self.joining,
             event_sink=self.emitted,
             clock=self.clock,

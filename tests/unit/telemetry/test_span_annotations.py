@@ -5,7 +5,7 @@ from datetime import timedelta
 
 from helpers.noted_spans import NotedSpan
 from helpers.records import new_record
-from taskgate.telemetry.events import CallsRunning, Event, TaskCreated, TaskDispatched, ToolCalled
+from taskgate.telemetry.events import ConcurrencyChanged, Event, TaskCreated, TaskDispatched, ToolCalled
 from taskgate.telemetry.request_context import RequestContext, in_request
 from taskgate.telemetry.ring import EventRing
 from taskgate.telemetry.span_annotations import ANNOTATIONS, annotate_task, queue_wait
@@ -53,7 +53,7 @@ def test_what_is_nobodys_is_told_to_nobody() -> None:
         with in_request(request_context):
             annotate(ToolCalled("reports", "add", "direct"))
             annotate(TaskCreated(new_record(), None))
-            annotate(CallsRunning("reports", 1))
+            annotate(ConcurrencyChanged("reports", 1, 32, 0))
 
 
 async def test_a_call_knows_how_long_it_waited_and_no_other_call_does() -> None:

@@ -276,7 +276,7 @@ class Subscriptions:
     async def _send_task(self, stream: ListenStream, id: RequestId, record: TaskRecord) -> None:
         """Send the state of a task, and note that its host has seen it."""
         await stream.wait_for_room()
-        stream.send(self._dialect.task_notification(id, self._polls.advise(record)))
+        stream.send(self._dialect.task_notification(id, record, self._polls.advise(record)))
         self._retrievals.note(record)
 
 

@@ -205,9 +205,12 @@ class LegacyDownstream:
         """An input request of a task, under its `input_id`."""
         return questions.encode_input_request(record.id, request)
 
-    def task_created(self, id: RequestId, record: TaskRecord, response: str | None) -> str:
-        """The handle of a new task; `response` is a text for the model meanwhile, None for none."""
-        return result_text(id, create_result(record, response))
+    def task_created(self, id: RequestId, record: TaskRecord, response: str | None, interval: int | None = None) -> str:
+        """The handle of a new task; `response` is a text for the model meanwhile, None for none.
+
+        `interval` as in `task_object`.
+        """
+        return result_text(id, create_result(record, response, interval))
 
     def task_state(self, id: RequestId, record: TaskRecord, interval: int | None = None) -> str:
         """The answer to `tasks/get`; `interval` is the poll interval in milliseconds, None for that of the record."""
@@ -237,9 +240,9 @@ class LegacyDownstream:
                 return error_text(id, results.convert_error(error, names.TOOLS_CALL))
         return error_text(id, faults.CANCELLED)
 
-    def task_status(self, record: TaskRecord) -> str:
-        """The notification of a task's state."""
-        return notification_text(names.NOTE_TASK_STATUS, task_object(record))
+    def task_status(self, record: TaskRecord, interval: int | None = None) -> str:
+        """The notification of a task's state; `interval` as in `task_object`."""
+        return notification_text(names.NOTE_TASK_STATUS, task_object(record, interval))
 
 
 def _open_session(request: Request) -> OpenSession:

@@ -7,7 +7,6 @@ names the task of a message.
 from collections.abc import Sequence
 from datetime import timedelta
 from functools import lru_cache
-from typing import Any
 
 from taskgate.domain.listing import ListedTask, TaskState
 from taskgate.domain.record import RequestId, TaskId, TaskRecord, TaskStatus
@@ -31,22 +30,25 @@ def task_object(record: TaskRecord | ListedTask, interval: int | None = None) ->
     message = "" if record.status_message is None else f',"statusMessage":{dump(record.status_message)}'
     if interval is None:
         interval = record.poll_interval // MILLISECOND
+    created = timestamp(record.created_at)
+    # A new task has one object for both times.
+    updated = created if record.updated_at is record.created_at else timestamp(record.updated_at)
     return (
         f'{{"taskId":"{record.id}","status":"{presented_status(record)}",'
-        f'"createdAt":"{timestamp(record.created_at)}","lastUpdatedAt":"{timestamp(record.updated_at)}",'
+        f'"createdAt":"{created}","lastUpdatedAt":"{updated}",'
         f'"ttl":{record.ttl // MILLISECOND},"pollInterval":{interval}{message}}}'
     )
 
 
-def create_result(record: TaskRecord, response: str | None = None) -> RawJson:
+def create_result(record: TaskRecord, response: str | None = None, interval: int | None = None) -> RawJson:
     """A CreateTaskResult, with the related-task key that examples leave out (AMB-3).
 
     `response` is a text that a host may give its model meanwhile (L-CREATE-4); None for none.
+    `interval` as in `task_object`.
     """
-    meta: dict[str, Any] = {RELATED_TASK: {"taskId": record.id}}
-    if response is not None:
-        meta[IMMEDIATE_RESPONSE] = response
-    return f'{{"task":{task_object(record)},"_meta":{dump(meta)}}}'
+    hint = "" if response is None else f',"{IMMEDIATE_RESPONSE}":{dump(response)}'
+    related = f'"{RELATED_TASK}":{{"taskId":"{record.id}"}}'
+    return f'{{"task":{task_object(record, interval)},"_meta":{{{related}{hint}}}}}'
 
 
 def list_result(tasks: Sequence[ListedTask], cursor: str | None) -> RawJson:

@@ -181,9 +181,14 @@ class ModernDownstream:
             return False
         return names.LOG_LEVELS.index(found.value) >= names.LOG_LEVELS.index(level)
 
-    def task_created(self, id: RequestId, record: TaskRecord, response: str | None = None) -> str:
-        """The handle of a new task. This era has no place for a `response` to the model."""
-        return result_text(id, tasks.create_result(record, self.info))
+    def task_created(
+        self, id: RequestId, record: TaskRecord, response: str | None = None, interval: int | None = None
+    ) -> str:
+        """The handle of a new task; `interval` as in `task_state`.
+
+        This era has no place for a `response` to the model.
+        """
+        return result_text(id, tasks.create_result(record, self.info, interval))
 
     def task_state(self, id: RequestId, record: TaskRecord, interval: int | None = None) -> MessageText:
         """The answer to `tasks/get`; a terminal record must be loaded with its bodies.
@@ -230,12 +235,13 @@ class ModernDownstream:
         """A server's notification, on the stream of the listen request `id`."""
         return _edit_notification(notification, ObjectEdit(meta_put={names.SUBSCRIPTION_ID: dump(id)}))
 
-    def task_notification(self, id: RequestId, record: TaskRecord) -> MessageText:
-        """The content of `tasks/get` as a notification (M-NOTIF-4).
+    def task_notification(self, id: RequestId, record: TaskRecord, interval: int | None = None) -> MessageText:
+        """The content of `tasks/get` as a notification (M-NOTIF-4); `interval` as in `task_state`.
 
         A terminal record must be loaded with its bodies.
         """
-        return tasks.task_notification(record, id, names_server=self._names_server(record.owner.mount))
+        names_server = self._names_server(record.owner.mount)
+        return tasks.task_notification(record, id, names_server=names_server, interval=interval)
 
     def subscription_ended(self, id: RequestId) -> str:
         """The result that ends the stream (M-NOTIF-6)."""

@@ -20,9 +20,12 @@ from taskgate.protocol.vocabulary import NOTE_TASKS, SERVER_INFO, SUBSCRIPTION_I
 _MILLISECOND = timedelta(milliseconds=1)
 
 
-def create_result(record: TaskRecord, info: RawJson) -> RawJson:
-    """A CreateTaskResult: flat, and without the outcome even if there is one (M-CREATE-2)."""
-    return f'{{"resultType":"task",{_task_members(record)},{_meta(SERVER_INFO, info)}}}'
+def create_result(record: TaskRecord, info: RawJson, interval: int | None = None) -> RawJson:
+    """A CreateTaskResult: flat, and without the outcome even if there is one (M-CREATE-2).
+
+    `interval` as in `get_result`.
+    """
+    return f'{{"resultType":"task",{_task_members(record, interval)},{_meta(SERVER_INFO, info)}}}'
 
 
 def get_result(
@@ -46,14 +49,17 @@ def acknowledgement(info: RawJson) -> RawJson:
     return f'{{"resultType":"complete",{_meta(SERVER_INFO, info)}}}'
 
 
-def task_notification(record: TaskRecord, subscription: RequestId, *, names_server: bool = True) -> MessageText:
+def task_notification(
+    record: TaskRecord, subscription: RequestId, *, names_server: bool = True, interval: int | None = None
+) -> MessageText:
     """The notification with the content of `tasks/get` (M-NOTIF-3, M-NOTIF-4).
 
-    `subscription` is the id of the listen request whose stream it is for.
+    `subscription` is the id of the listen request whose stream it is for. `interval` as in
+    `get_result`.
     """
     tail = f",{_meta(SUBSCRIPTION_ID, dump(subscription))}}}"
     detail = _detail(record, names_server=names_server)
-    return wrap(f"{notification_text(NOTE_TASKS, '')[:-1]}{{{_task_members(record)}", detail, f"{tail}}}")
+    return wrap(f"{notification_text(NOTE_TASKS, '')[:-1]}{{{_task_members(record, interval)}", detail, f"{tail}}}")
 
 
 def presented_status(record: TaskRecord) -> TaskStatus:
@@ -81,9 +87,12 @@ def _task_members(record: TaskRecord, interval: int | None = None) -> str:
     status = presented_status(record) if record.inputs else record.status
     if interval is None:
         interval = record.poll_interval // _MILLISECOND
+    created = timestamp(record.created_at)
+    # A new task has one object for both times.
+    updated = created if record.updated_at is record.created_at else timestamp(record.updated_at)
     return (
         f'"taskId":"{record.id}","status":"{status}",'
-        f'"createdAt":"{timestamp(record.created_at)}","lastUpdatedAt":"{timestamp(record.updated_at)}",'
+        f'"createdAt":"{created}","lastUpdatedAt":"{updated}",'
         f'"ttlMs":{record.ttl // _MILLISECOND},"pollIntervalMs":{interval}{message}'
     )
 

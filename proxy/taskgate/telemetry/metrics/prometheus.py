@@ -29,7 +29,6 @@ _STATES: Final = frozenset(
     {
         events.StreamOpened,
         events.StreamEnded,
-        events.CallsRunning,
         events.ConcurrencyChanged,
         events.UpstreamAdded,
         events.CircuitChanged,
@@ -40,7 +39,6 @@ _STATES: Final = frozenset(
         events.StoreCounted,
         events.StoreFaulted,
         events.ConfigReloaded,
-        events.PollAdvised,
     }
 )
 """Events with a present state. They count while metrics are off as well, since they come only once."""
@@ -58,6 +56,8 @@ _COUNTED: Final = frozenset(
 
 _WATCHED: Final = (
     requests.ACTIVE_REQUESTS,
+    tasks.RUNNING,
+    tasks.POLL_INTERVAL,
     upstreams.IN_FLIGHT,
     admission.PENALIZED,
     storage.AUDIT_QUEUE_DEPTH,

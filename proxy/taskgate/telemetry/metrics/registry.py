@@ -128,7 +128,8 @@ class Registry:
     def watch(self, family: Family, read: ReadGauge) -> None:
         """Let a gauge family show what `read` returns at each scrape; opens the family if needed.
 
-        A series that `read` does not return is removed. A second call replaces `read`.
+        A series that `read` does not return is removed, or is 0 if it is an initial one. A second
+        call replaces `read`.
         """
         if family not in self._families:
             self.gauge(family)
@@ -141,7 +142,9 @@ class Registry:
         """
         for family, read in self._reads.items():
             try:
-                self._families[family].replace(read())
+                children = self._families[family]
+                children.replace(read())
+                self._add_initial(family, children)
             except Exception:
                 _log.exception("a gauge was not read", extra={"family": family.name})
 

@@ -195,7 +195,6 @@ def task_recorders(registry: Registry) -> Recorders:
     transitions = registry.counter(TRANSITIONS)
     cancels = registry.counter(CANCELS)
     recoveries = registry.counter(RECOVERIES)
-    running = registry.gauge(RUNNING)
     shadow_promotions = registry.counter(SHADOW_PROMOTIONS)
     tenants = registry.tenants
 
@@ -222,9 +221,6 @@ def task_recorders(registry: Registry) -> Recorders:
     def shadow_promotion(event: events.ShadowPromotion) -> None:
         shadow_promotions[event.mount,].value += 1
 
-    def calls_running(event: events.CallsRunning) -> None:
-        running[event.mount,].value = event.count
-
     return {
         events.TaskCreated: task_created,
         events.TaskDispatched: task_dispatched,
@@ -232,7 +228,6 @@ def task_recorders(registry: Registry) -> Recorders:
         events.TaskCancelRequested: task_cancel_requested,
         events.TaskRecovered: task_recovered,
         events.ShadowPromotion: shadow_promotion,
-        events.CallsRunning: calls_running,
     }
 
 
@@ -282,7 +277,6 @@ def poll_recorders(registry: Registry) -> Recorders:
     """The recorders of what hosts do with tasks: poll them, answer input requests, fetch outcomes."""
     polls = registry.counter(POLLS)
     polls_per_task = registry.histogram(POLLS_PER_TASK)
-    intervals = registry.gauge(POLL_INTERVAL)
     denials = registry.counter(DENIALS)
     delays = registry.histogram(DELIVERY)
     inputs = registry.counter(INPUTS)
@@ -294,9 +288,6 @@ def poll_recorders(registry: Registry) -> Recorders:
 
     def polls_counted(event: events.PollsCounted) -> None:
         polls_per_task[event.mount,].observe(event.polls)
-
-    def poll_advised(event: events.PollAdvised) -> None:
-        intervals[event.mount,].value = event.interval.total_seconds()
 
     def task_denied(event: events.TaskDenied) -> None:
         denials[event.mount, event.method, event.reason].value += 1
@@ -318,7 +309,6 @@ def poll_recorders(registry: Registry) -> Recorders:
     return {
         events.TaskPolled: task_polled,
         events.PollsCounted: polls_counted,
-        events.PollAdvised: poll_advised,
         events.TaskDenied: task_denied,
         events.TaskRetrieved: task_retrieved,
         events.InputSettled: input_settled,

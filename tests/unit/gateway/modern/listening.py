@@ -176,7 +176,7 @@ class World:
     def __init__(self, store: Any, *rules: AccessRule, threshold: int | None = None) -> None:
         self.store, self.clock, self.emitted, self.server = store, ManualClock(), RecordedEvents(), Counterpart()
         guard = Guard(store, self.clock, self.emitted, *rules, threshold=threshold)
-        self.lookups, self.polled = guard.lookups, guard.polled
+        self.lookups, self.polled, self.polls = guard.lookups, guard.polled, guard.polls
         self.changes = Transitions(store=store, event_sink=self.emitted, clock=self.clock)
         self.retrievals = Retrievals(transitions=self.changes, event_sink=self.emitted, clock=self.clock)
         self.subscriptions = Subscriptions(

@@ -91,7 +91,6 @@ class World:
             runner=runner,
             live=nothing,
             standings=nothing,
-            polls=self.guard.polls,
             joining=nothing,
             event_sink=self.emitted,
             clock=self.clock,

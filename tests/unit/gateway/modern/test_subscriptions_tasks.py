@@ -15,7 +15,6 @@ from helpers.waiting import bounded, eventually
 from taskgate.domain.events import Dispatched, InputAnswered, InputClaimed, InputDeferred, InputRequested, Progressed
 from taskgate.gateway.modern import subscriptions
 from taskgate.stores.open import open_store
-from taskgate.telemetry.events import PollAdvised
 from unit.gateway.modern.listening import DONE, RESULT, World, said, told_all, waiters
 
 
@@ -214,4 +213,4 @@ async def test_what_is_told_of_a_task_advises_how_soon_to_ask_for_it_and_is_no_p
     listener = world.listen(tasks=(record.id,))
     _, told = await listener.hears(2)
     assert told["params"]["pollIntervalMs"] == 2000
-    assert world.polled.all == [PollAdvised("reports", timedelta(seconds=2))]
+    assert (world.polls.newest(), world.polled.all) == ({("reports",): 2.0}, [])

@@ -288,7 +288,6 @@ EVENTS: list[tuple[events.Event, dict[str, float]]] = [
         },
     ),
     (events.StoreCounted({TaskStatus.FAILED: 1}, None), {"taskgate_store_tasks{status=failed}": 1}),
-    (events.CallsRunning("m", 7), {f"taskgate_tasks_running{{{UP}}}": 7}),
     *(
         (events.HttpRefused(reason), {f"taskgate_http_rejections_total{{reason={reason}}}": 1.0})
         for reason in ("rate", "concurrency", "queue", "bytes", "penalty")
@@ -334,7 +333,6 @@ EVENTS: list[tuple[events.Event, dict[str, float]]] = [
     ),
     (events.QueueRefused("m", "timeout"), {f"taskgate_queue_rejections_total{{reason=timeout,{UP}}}": 1}),
     (events.TaskPolled("m", "early"), {f"taskgate_task_polls_total{{result=early,{UP}}}": 1}),
-    (events.PollAdvised("m", seconds(2.5)), {f"taskgate_poll_interval_seconds{{{UP}}}": 2.5}),
     (events.UpstreamAdded("m"), {}),
     (events.UpstreamRetried("m", "connect"), {f"taskgate_upstream_retries_total{{reason=connect,{UP}}}": 1}),
     (events.CircuitChanged("m", "open"), {f"taskgate_upstream_circuit_open{{{UP}}}": 1}),

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import timedelta
 
 import pytest
 
@@ -12,12 +11,10 @@ from taskgate.telemetry.metrics.settings import MetricsConfig
 
 Page = Callable[[], dict[tuple[str, tuple[tuple[str, str], ...]], float]]
 
-GAUGES = [events.ConcurrencyChanged("m", 3, 32, 5), events.CallsRunning("m", 7), events.HealthChecked("m", True, True),
-          events.PollAdvised("m", timedelta(seconds=2)), events.CircuitChanged("m", "open"),
-          events.ProgramsCounted("m", 3)]  # fmt: skip
+GAUGES = [events.ConcurrencyChanged("m", 3, 32, 5), events.HealthChecked("m", True, True),
+          events.CircuitChanged("m", "open"), events.ProgramsCounted("m", 3)]  # fmt: skip
 SHOWN = {"taskgate_concurrency_in_use": 3, "taskgate_concurrency_limit": 32, "taskgate_queue_depth": 5,
-         "taskgate_tasks_running": 7, "taskgate_upstream_up": 1, "taskgate_poll_interval_seconds": 2,
-         "taskgate_upstream_circuit_open": 1, "taskgate_upstream_processes": 3}  # fmt: skip
+         "taskgate_upstream_up": 1, "taskgate_upstream_circuit_open": 1, "taskgate_upstream_processes": 3}  # fmt: skip
 
 
 def adopt(metrics: EmittingMetrics, *upstreams: str, issuers: str = "corp", policies: str = "calls") -> None:

@@ -14,6 +14,7 @@ from taskgate.telemetry.metrics.admission import PENALIZED
 from taskgate.telemetry.metrics.catalogue import FAMILIES, Family, FamilyKind
 from taskgate.telemetry.metrics.labels import LABEL
 from taskgate.telemetry.metrics.settings import MetricsConfig
+from taskgate.telemetry.metrics.tasks import RUNNING
 from taskgate.telemetry.metrics.upstreams import IN_FLIGHT
 from unit.telemetry.metrics.event_table import SUSPICIONS
 
@@ -123,6 +124,18 @@ def test_of_what_is_asked_for_only_what_was_told_is_shown(metrics: EmittingMetri
     told = [{("m",): 5, ("gone",): 1}, {("n",): 2}, {}]
     metrics.watch(IN_FLIGHT, lambda: told.pop(0))
     assert [shown() for _ in range(3)] == [{(("upstream", "reports"),): 5}, {(("upstream", "search"),): 2}, {}]
+
+
+def test_of_what_is_asked_for_the_series_that_are_there_from_the_start_stay(
+    metrics: EmittingMetrics, samples: Page
+) -> None:
+    def shown() -> dict[tuple[tuple[str, str], ...], float]:
+        return {labels: value for (name, labels), value in samples().items() if name == RUNNING.name}
+
+    told = [{("m",): 5, ("gone",): 1}, {("n",): 2}]
+    metrics.watch(RUNNING, lambda: told.pop(0))
+    reports, search = (("upstream", "reports"),), (("upstream", "search"),)
+    assert [shown() for _ in range(2)] == [{reports: 5, search: 0}, {reports: 0, search: 2}]
 
 
 def test_what_cannot_be_asked_for_leaves_the_rest_of_the_page(

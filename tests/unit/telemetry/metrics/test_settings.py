@@ -271,13 +271,11 @@ def test_switched_off_only_what_is_so_at_the_moment_is_kept(
     metrics.adopt(wanted(configured, enabled=False))
     assert metrics.path is None
     metrics.emit(events.StreamOpened("upstream", "get"))
-    metrics.emit(events.CallsRunning("m", 3))
     call(metrics, visited("sum"), "sum")
     metrics.adopt(configured)
     assert metrics.path == "/metrics"
     shown = samples()
     assert shown["taskgate_streams", (("kind", "get"), ("side", "upstream"))] == 1
-    assert shown["taskgate_tasks_running", (("upstream", "reports"),)] == 3
     assert (calls(samples), timed(samples)) == ({}, {})
     call(metrics, visited("sum"), "sum")
     assert calls(samples) == {("sum", ""): 1}
