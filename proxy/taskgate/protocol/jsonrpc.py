@@ -37,7 +37,16 @@ from taskgate.jsontext.spans import (
     walk,
 )
 from taskgate.protocol import vocabulary as names
-from taskgate.protocol.messages import ENVELOPE, Message, Notification, Request, Response, is_unicode, value_of
+from taskgate.protocol.messages import (
+    ENVELOPE,
+    TASK_ID,
+    Message,
+    Notification,
+    Request,
+    Response,
+    is_unicode,
+    value_of,
+)
 
 MAX_ID_BYTES: Final = 256
 """Longest id or progress token that is a string, in bytes."""
@@ -203,35 +212,41 @@ def fast_parse(text: str, limit: int = MAX_MEMBERS) -> Message | None:
     A large text that is no message is not read twice: it raises UnparsableMessage or
     MalformedMessage at once.
     """
-    begin = _BEGIN.match(text)
+    begin = _BEGIN(text)
     if begin is None:
         return None
-    leads, method, at = begin[1] is not None, begin["method"], begin.end()
-    try:
-        found, end = walk(text, at, _RESULT if method is None else _PARAMS, limit)
-    except (*PARSE_ERRORS, MalformedMessage) as refusal:
-        if len(text) <= LARGE or begin["id"] is None or isinstance(refusal, NumberTooLarge):
-            return None
-        # The full parse would come to the same refusal.
-        if isinstance(refusal, MalformedMessage):
-            written = begin["id"]
-            id_ = written[1:-1] if written[0] == '"' else int(written)
-            raise MalformedMessage(str(refusal), id=id_) from None
-        raise UnparsableMessage("The body is not JSON") from None
+    leads, written, method, task = begin.group(1, 2, 3, 5)
+    end = begin.end()
+    if task is not None:
+        # Nearly every poll has the id of its task and nothing else, so the match has read all.
+        start = begin.start(5) - 1
+        key_at = start - 9 - (text[start - 1] == " ")
+        at, found = key_at - 1, {"taskId": _NEW(Member, (task, key_at, start, end - 1, None))}
+    else:
+        at = end
+        try:
+            found, end = walk(text, at, _RESULT if method is None else _PARAMS, limit)
+        except (*PARSE_ERRORS, MalformedMessage) as refusal:
+            if len(text) <= LARGE or written is None or isinstance(refusal, NumberTooLarge):
+                return None
+            # The full parse would come to the same refusal.
+            if isinstance(refusal, MalformedMessage):
+                id_ = written[1:-1] if written[0] == '"' else int(written)
+                raise MalformedMessage(str(refusal), id=id_) from None
+            raise UnparsableMessage("The body is not JSON") from None
     place = begin
-    if not leads or len(text) - end != 1 or text[end] != "}":
-        rest = (_CLOSE if leads else _ENVELOPE_AND_CLOSE).match(text, end)
+    if leads is None or len(text) - end != 1 or text[end] != "}":
+        rest = (_CLOSE if leads is not None else _ENVELOPE_AND_CLOSE)(text, end)
         if rest is None:
             return None
-        if not leads:
-            place = rest
-    written = place["id"]
+        if leads is None:
+            place, written = rest, rest["id"]
     if written is None:
         return None if method is None else Notification(method, found, text, text[at:end], at)
     id_ = written[1:-1] if written[0] == '"' else int(written)
     if method is not None:
         return _NEW(Request, (id_, method, found, text, text[at:end], at))
-    result = _NEW(WalkedMember, (None, begin.start("result"), at, end, found))
+    result = _NEW(WalkedMember, (None, begin.start(4), at, end, found))
     return _NEW(Response, (id_, result, None, text, place.span("id"), None))
 
 
@@ -276,10 +291,11 @@ _PLAIN: Final = r'[^"\\\x00-\x1f]'
 _ID: Final = rf'"id": ?(?P<id>-?(?:0|[1-9][0-9]{{0,17}})|"{_PLAIN}{{0,64}}")'
 _VERSION: Final = r'"jsonrpc": ?"2\.0"'
 _BEGIN: Final = re.compile(
-    rf'\{{({_VERSION}, ?(?:{_ID}, ?)?)?(?:"method": ?"(?P<method>{_PLAIN}*)", ?"params"|(?P<result>"result")): ?(?=\{{)'
-)
-_CLOSE: Final = re.compile(r"[ \t\n\r]*\}[ \t\n\r]*\Z")
-_ENVELOPE_AND_CLOSE: Final = re.compile(rf", ?{_VERSION}(?:, ?{_ID})?[ \t\n\r]*\}}[ \t\n\r]*\Z")
+    rf'\{{({_VERSION}, ?(?:{_ID}, ?)?)?(?:"method": ?"({_PLAIN}*)", ?"params"|("result")): ?'
+    rf'(?=\{{)(?:\{{"taskId": ?"({TASK_ID})"\}})?'
+).match
+_CLOSE: Final = re.compile(r"[ \t\n\r]*\}[ \t\n\r]*\Z").match
+_ENVELOPE_AND_CLOSE: Final = re.compile(rf", ?{_VERSION}(?:, ?{_ID})?[ \t\n\r]*\}}[ \t\n\r]*\Z").match
 _STRING: Final = r'"(?:[^"\\\x00-\x1f]++|\\["\\/bfnrt])*+"'
 # As many digits as the gateway's own ids and tokens have, which begin with 52 random bits.
 _OWN: Final = "[1-9][0-9]{0,15}"

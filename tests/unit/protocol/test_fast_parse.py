@@ -28,6 +28,7 @@ def walked(text: str) -> Message | None:
 
 CALL = '{"name":"echo","arguments":{"text":"a \\"b\\" {"},"_meta":{"progressToken":3}}'
 RESULT = '{"content":[{"type":"text","text":"}}"}],"isError":false,"_meta":{}}'
+TASK = "0123456789_abcdef-ABCDEF01234567"
 USUAL: dict[str, tuple[str, type[Message]]] = {
     "a call": (f'{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{CALL}}}', Request),
     "with spaces": (f'{{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {CALL}}}', Request),
@@ -41,6 +42,23 @@ USUAL: dict[str, tuple[str, type[Message]]] = {
     "a notification": (f'{{"jsonrpc":"2.0","method":"m","params":{CALL}}}', Notification),
     "a notification, the envelope behind": (f'{{"method":"m","params":{CALL},"jsonrpc":"2.0"}} ', Notification),
     "a result": (f'{{"jsonrpc":"2.0","id":1,"result":{RESULT}}}', Response),
+    "a poll": (f'{{"jsonrpc":"2.0","id":1,"method":"tasks/get","params":{{"taskId":"{TASK}"}}}}', Request),
+    "a poll, with spaces": (
+        f'{{"jsonrpc": "2.0", "id": 1, "method": "tasks/get", "params": {{"taskId": "{TASK}"}}}}',
+        Request,
+    ),
+    "a poll, the envelope behind": (
+        f'{{"method":"tasks/get","params":{{"taskId":"{TASK}"}},"jsonrpc":"2.0","id":1}}\n',
+        Request,
+    ),
+    "a poll with more": (
+        f'{{"jsonrpc":"2.0","id":1,"method":"tasks/get","params":{{"taskId":"{TASK}","_meta":{{}}}}}}',
+        Request,
+    ),
+    "a result that looks like the parameters of a poll": (
+        f'{{"jsonrpc":"2.0","id":1,"result":{{"taskId":"{TASK}"}}}}',
+        Response,
+    ),
     "an empty result": ('{"jsonrpc":"2.0","id":1,"result":{}}', Response),
     "a result, the envelope behind": (f'{{"result":{RESULT},"jsonrpc":"2.0","id":"1"}}', Response),
 }
@@ -51,6 +69,12 @@ def test_a_usual_message_is_read_as_the_walk_reads_it(text: str, kind: type[Mess
     read = fast_parse(text)
     assert read == walked(text)
     assert type(read) is kind
+
+
+def test_a_usual_poll_is_not_walked_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("taskgate.protocol.jsonrpc.walk", lambda *_: pytest.fail("walked"))
+    for name in ("a poll", "a poll, with spaces", "a poll, the envelope behind"):
+        assert isinstance(fast_parse(USUAL[name][0]), Request)
 
 
 @pytest.mark.parametrize(("text", "kind"), USUAL.values(), ids=USUAL)
@@ -167,7 +191,8 @@ def usual_texts(draw: st.DrawFn) -> str:
     """Texts in the usual orders or nearly so, with anything in them."""
     inside = draw(objects(texts, repeats=draw(st.booleans())))
     meta = draw(objects(scalars))
-    inside = inside if draw(st.booleans()) else f'{{"_meta":{meta}}}'
+    task = draw(st.sampled_from([TASK, TASK[:-1], TASK + "a", TASK[:-1] + "é"]))
+    inside = draw(st.sampled_from([inside, f'{{"_meta":{meta}}}', f'{{"taskId":"{task}"}}', f'{{"taskId": "{task}"}}']))
     method = draw(strings() | st.just('"tools/call"'))
     call = f'"method":{method},"params":{inside}'
     core = call if draw(st.booleans()) else f'"result":{inside}'
