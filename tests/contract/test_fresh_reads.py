@@ -77,12 +77,15 @@ async def test_a_head_is_gone_with_a_purge_and_its_id_starts_anew(store: Store) 
 )
 async def test_a_head_that_its_owner_has_read_is_not_found_by_another(store: Store, owner: OwnerKey) -> None:
     record = await polled(store)
+    assert store.recall(owner, record.id, now=EPOCH) is None
     assert await store.load(owner, record.id, now=EPOCH) is None
+    assert store.recall(OWNER, record.id, now=EPOCH) in (None, as_head(record))
     assert await store.load(OWNER, record.id, now=EPOCH) == as_head(record)
 
 
 async def test_a_head_that_was_read_is_not_found_from_the_moment_it_expires(store: Store) -> None:
     record = await polled(store)
+    assert store.recall(OWNER, record.id, now=record.expires_at) is None
     assert await store.load(OWNER, record.id, now=record.expires_at) is None
     assert await store.load(OWNER, record.id, now=record.expires_at - timedelta(microseconds=1)) == as_head(record)
 

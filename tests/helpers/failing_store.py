@@ -23,6 +23,9 @@ class FailingStore:
         self.refused: list[str] = []
         """The operations that were refused, in order."""
 
+    def recall(self, *_: object, **__: object) -> None:
+        """Nothing, so that each look-up is a `load`."""
+
     def __getattr__(self, name: str) -> Any:
         operation = getattr(self._inner, name)
 
@@ -63,6 +66,9 @@ class HoldingStore:
         finally:
             del held[name]
             released.set()
+
+    def recall(self, *_: object, **__: object) -> None:
+        """Nothing, so that each look-up is a `load`."""
 
     def __getattr__(self, name: str) -> Any:
         operation = getattr(self._inner, name)

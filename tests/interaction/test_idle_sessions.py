@@ -112,6 +112,22 @@ async def test_a_session_is_not_idle_right_after_a_long_call(
     assert (await host.ask("ping")).status == 200
 
 
+async def test_a_session_is_not_idle_right_after_a_poll(server: ScriptedServer, clock: ManualClock) -> None:
+    hold = server.script["report"] = Hold()
+    config = configuration({"reports": server.url}, server={"session_idle": "10m"})
+    async with running(config, Environment(clock=clock)) as gateway:
+        host, other, idle = [await gateway.greeted() for _ in range(3)]
+        task = await host.start("report")
+        async with bounded():
+            await hold.begun.wait()
+        clock.advance(timedelta(minutes=8))
+        assert (await other.ask("tasks/get", {"taskId": task["taskId"]})).status == 200
+        clock.advance(timedelta(minutes=8))
+        await sweep(server)
+        assert [(await each.ask("ping")).status for each in (other, idle)] == [200, 404]
+        hold.release(DONE)
+
+
 async def test_a_session_is_not_idle_while_it_listens_nor_right_after(
     server: ScriptedServer, gateway: WholeGateway, host: McpHost, clock: ManualClock
 ) -> None:

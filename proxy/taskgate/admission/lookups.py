@@ -78,6 +78,19 @@ class Lookups:
         self._clock = clock
         self._held_questions = held_questions
 
+    def recall(self, caller: AuthContext, mount: str, task: TaskId, method: str) -> TaskRecord | None:
+        """The head of a task of the caller, as `find` returns it, if that is in memory; None if `find` has to tell.
+
+        Raises Forbidden or InsufficientScope as `find` does.
+        """
+        penalties = self._guard.penalties
+        if penalties is not None and caller.key in penalties.ends:
+            return None
+        record = self._store.recall(caller.owners(mount)[0], task, now=self._clock.now())
+        if record is not None:
+            self._on_found(caller, mount, method, record)
+        return record
+
     async def find(self, exchange: Exchange, caller: AuthContext, mount: str, task: TaskId, method: str) -> TaskRecord:
         """The head of a task of the caller. `method` is the one whose access rules apply.
 
@@ -92,24 +105,28 @@ class Lookups:
         for owner in caller.owners(mount):
             record = await self._store.load(owner, task, now=self._clock.now())
             if record is not None:
-                if not self._access.live.current.access.allows_all:
-                    self._access.check(caller, mount, method, record.call.tool)
-                if self._held_questions is not None and task in self._held_questions.held:
-                    self._held_questions.met(task)
-                request_context = current()
-                if request_context is not None and request_context.span is not None:
-                    annotate_task(request_context.span, record)
+                self._on_found(caller, mount, method, record)
                 return record
         await self._guard.on_miss(exchange, caller, Miss(mount, method, task, self._store.owner_of))
         raise TaskNotFound
 
-    def poll(self, caller: AuthContext, record: TaskRecord) -> int:
+    def _on_found(self, caller: AuthContext, mount: str, method: str, record: TaskRecord) -> None:
+        """Apply the access rules to a task that was found, and note that its host knows it."""
+        if not self._access.live.current.access.allows_all:
+            self._access.check(caller, mount, method, record.call.tool)
+        if self._held_questions is not None and record.id in self._held_questions.held:
+            self._held_questions.met(record.id)
+        request_context = current()
+        if request_context is not None and request_context.span is not None:
+            annotate_task(request_context.span, record)
+
+    def poll(self, caller: AuthContext, record: TaskRecord, now: float | None = None) -> int:
         """Count a poll of a task that was found; return the interval to tell its host, in milliseconds.
 
-        Raises RateLimited if the caller polls far too often.
+        `now` is the monotonic time; None reads the clock. Raises RateLimited if the caller polls far too often.
         """
         try:
-            return self._polls.on_poll(record)
+            return self._polls.on_poll(record, now)
         except RateLimited:
             self._guard.on_excessive_polling(caller, record.owner.mount)
             raise

@@ -114,12 +114,15 @@ class PollLimiter:
         now = self._clock.elapsed()
         return tuple(task if task.status.is_terminal else self._advise_listed(task, mount, now) for task in tasks)
 
-    def on_poll(self, record: TaskRecord) -> int:
+    def on_poll(self, record: TaskRecord, now: float | None = None) -> int:
         """Count a poll of a task, and return the interval to tell its host, in milliseconds.
 
-        Raises RateLimited if its host keeps polling far above the advice.
+        `now` is the monotonic time; None reads the clock. Raises RateLimited if its host keeps polling far
+        above the advice.
         """
-        polling, now, task = self._live.current.polling, self._clock.elapsed(), record.id
+        if now is None:
+            now = self._clock.elapsed()
+        polling, task = self._live.current.polling, record.id
         state = self._states.get(task)
         if state is None:
             state = self._new_state(task)

@@ -5,7 +5,7 @@ server answers. It makes the reply. `legacy` and `modern.adapter` implement it. 
 handles a request by these values, and asks for no era.
 """
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import Enum
@@ -32,7 +32,7 @@ from taskgate.system.cancel_scope import CancelScope
 from taskgate.telemetry.request_context import RequestContext
 
 
-@dataclass(slots=True, kw_only=True, eq=False)
+@dataclass(slots=True, eq=False)
 class DecodedMessage:
     """A message of a host, as its adapter decoded it.
 
@@ -141,7 +141,7 @@ class EraAdapter(Protocol):
         """The dialect towards hosts of the era."""
         ...
 
-    async def decode(
+    def decode(
         self,
         exchange: Exchange,
         context: RequestContext,
@@ -149,8 +149,11 @@ class EraAdapter(Protocol):
         caller: AuthContext,
         message: Message,
         route: Route,
-    ) -> DecodedMessage:
-        """Return what the host wants, and note the host in `context`; `route` is from `classify`."""
+    ) -> DecodedMessage | Awaitable[DecodedMessage]:
+        """Return what the host wants, and note the host in `context`; `route` is from `classify`.
+
+        It waits only for a session that is not in memory.
+        """
         ...
 
     async def handle(self, request: DecodedMessage) -> HttpReply:

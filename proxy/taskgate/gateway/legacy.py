@@ -7,7 +7,7 @@ GET and DELETE requests have no message: `serve` answers them. What both eras ha
 elsewhere: calls by `Calls`, tasks by `TaskRequests`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
@@ -32,7 +32,7 @@ from taskgate.jsontext.large import to_string
 from taskgate.lifecycle.result_wait import ResultWaiter
 from taskgate.protocol import vocabulary as words
 from taskgate.protocol.classify import Route
-from taskgate.protocol.host_requests import AnswerPing, AwaitTask, CallTool, OpenSession, Relay
+from taskgate.protocol.host_requests import AnswerPing, AwaitTask, CallTool, GetTask, OpenSession, Relay
 from taskgate.protocol.jsonrpc import UsualProgress
 from taskgate.protocol.legacy.downstream import LegacyDownstream
 from taskgate.protocol.legacy.results import EraCrossing
@@ -108,7 +108,46 @@ class LegacyAdapter:
         await self._sessions.end(host_session)
         return HttpReply(status=200)
 
-    async def decode(
+    def decode(
+        self,
+        exchange: Exchange,
+        context: RequestContext,
+        mount: Mount,
+        caller: AuthContext,
+        message: Message,
+        route: Route,
+        host_session: HostSession | None = None,
+    ) -> DecodedMessage | Awaitable[DecodedMessage]:
+        # The session comes first: it has the revision by which the message is read.
+        peer = None
+        if not (isinstance(message, Request) and message.method == words.INITIALIZE):
+            if host_session is None:
+                id_ = exchange.head.host_session
+                host_session = None if id_ is None else self._sessions.recall(mount, caller, id_)
+                if host_session is None:
+                    return self._find_and_decode(exchange, context, mount, caller, message, route)
+            peer = host_session.peer
+            context.revision, context.client = peer.revision, host_session.client
+        intent = self.dialect.decode(message, peer, offers_tasks=mount.offers_tasks, extensions=mount.extensions)
+        # Whatever stream answers the request will have event ids, if the revision of the session has
+        # resumption. Another replica can continue the stream of a wait for a task, so the task is
+        # named. Of another request the id is enough. No stream answers a poll.
+        if (
+            host_session is not None
+            and host_session.resumable is not None
+            and isinstance(message, Request)
+            and not isinstance(intent, GetTask)
+        ):
+            task = intent.task if isinstance(intent, AwaitTask) else None
+            exchange.opener = partial(host_session.resumable.open_for, message.id, task)
+        if isinstance(intent, OpenSession):
+            peer = intent.peer
+            context.revision, context.client = peer.revision, client_of(peer.info)
+        assert peer is not None, "a message has a session, or opens one"
+        tool = intent.tool if isinstance(intent, CallTool) else None
+        return DecodedMessage(self, exchange, mount, caller, message, intent, peer.revision, tool, host_session)
+
+    async def _find_and_decode(
         self,
         exchange: Exchange,
         context: RequestContext,
@@ -117,37 +156,11 @@ class LegacyAdapter:
         message: Message,
         route: Route,
     ) -> DecodedMessage:
-        # The session comes first: it has the revision by which the message is read.
-        host_session, peer = None, None
-        if not (isinstance(message, Request) and message.method == words.INITIALIZE):
-            id_ = exchange.head.host_session
-            host_session = None if id_ is None else self._sessions.recall(mount, caller, id_)
-            if host_session is None:
-                host_session = await self._session(exchange.head, context, mount, caller)
-            peer = host_session.peer
-            context.revision, context.client = peer.revision, host_session.client
-        intent = self.dialect.decode(message, peer, offers_tasks=mount.offers_tasks, extensions=mount.extensions)
-        # Whatever stream answers the request will have event ids, if the revision of the session has
-        # resumption. Another replica can continue the stream of a wait for a task, so the task is
-        # named. Of another request the id is enough.
-        if host_session is not None and host_session.resumable is not None and isinstance(message, Request):
-            task = intent.task if isinstance(intent, AwaitTask) else None
-            exchange.opener = partial(host_session.resumable.open_for, message.id, task)
-        if isinstance(intent, OpenSession):
-            peer = intent.peer
-            context.revision, context.client = peer.revision, client_of(peer.info)
-        assert peer is not None, "a message has a session, or opens one"
-        return DecodedMessage(
-            adapter=self,
-            exchange=exchange,
-            mount=mount,
-            caller=caller,
-            message=message,
-            intent=intent,
-            revision=peer.revision,
-            tool=intent.tool if isinstance(intent, CallTool) else None,
-            session=host_session,
-        )
+        """Decode a message whose session is not in memory."""
+        host_session = await self._session(exchange.head, context, mount, caller)
+        decoded = self.decode(exchange, context, mount, caller, message, route, host_session)
+        assert isinstance(decoded, DecodedMessage), "the session is known"
+        return decoded
 
     async def handle(self, request: DecodedMessage) -> HttpReply:
         intent, host_session = request.intent, request.session

@@ -45,12 +45,13 @@ from taskgate.gateway.eras import DecodedMessage, EraAdapter
 from taskgate.gateway.legacy import LegacyAdapter
 from taskgate.gateway.modern.adapter import ModernAdapter
 from taskgate.gateway.refusals import RejectionRenderer, refusal, refused_for
-from taskgate.gateway.task_requests import ABOUT_A_TASK
+from taskgate.gateway.task_requests import ABOUT_A_TASK, TaskRequests
 from taskgate.jsontext.large import to_string
 from taskgate.protocol import vocabulary as words
 from taskgate.protocol.classify import check_verb, classify
 from taskgate.protocol.faults import RETRY_AFTER
 from taskgate.protocol.headers import read_headers
+from taskgate.protocol.host_requests import GetTask
 from taskgate.protocol.jsonrpc import is_batch, parse
 from taskgate.protocol.messages import TOOL_ERROR, Message, Notification, Request, Response, is_task_id, value_of
 from taskgate.streams.bytes_in_flight import SMALL, BytesInFlight
@@ -88,7 +89,7 @@ class Gateway:
     """The handler of every exchange that the public listener accepts.
 
     `callers` authenticates, and `gate` has the rate limits. `legacy` and `modern` are the adapters
-    of the eras.
+    of the eras, and `task_requests` answers polls.
     """
 
     def __init__(
@@ -100,6 +101,7 @@ class Gateway:
         rules: GatewayRules,
         legacy: LegacyAdapter,
         modern: ModernAdapter,
+        task_requests: TaskRequests,
         event_sink: EventSink,
         clock: Clock,
     ) -> None:
@@ -110,6 +112,7 @@ class Gateway:
         self._rules = rules
         self._legacy = legacy
         self._modern = modern
+        self._task_requests = task_requests
         self._rejections = RejectionRenderer(rules.live, modern.dialect)
         self._event_sink = event_sink
         self._clock = clock
@@ -226,14 +229,16 @@ class Gateway:
             )
             adapter = self._modern if route is not None else self._legacy
             # 7. Decode: what the host wants; its parameters are checked here.
-            wanted = await adapter.decode(exchange, context, mount, caller, message, route)
-            quota: QuotaFields = ()
+            decoded = adapter.decode(exchange, context, mount, caller, message, route)
+            wanted = decoded if isinstance(decoded, DecodedMessage) else await decoded
             try:
                 # 8. The caller's rate limit. Answers to questions that the host was asked are exempt.
-                if not isinstance(message, Response) and not self._gate.admits(
-                    caller, exchange, mount.name, message.method, wanted.tool, begun
-                ):
-                    quota = await self._gate.on_request(caller, exchange, mount.name, message.method, wanted.tool)
+                quota: QuotaFields = (
+                    ()
+                    if isinstance(message, Response)
+                    or self._gate.admits(caller, exchange, mount.name, message.method, wanted.tool, begun)
+                    else await self._gate.on_request(caller, exchange, mount.name, message.method, wanted.tool)
+                )
                 # 9. The operator's access rules. For a request about a task, they apply to the
                 # task's tool, when the task is found.
                 if (
@@ -247,8 +252,13 @@ class Gateway:
                     self._event_sink.emit(ToolCalled(mount.name, adapter.listed_tool(wanted), "rejected"))
                 raise
             # 10. Handle: a call of a server (`calls`), a request about tasks (`task_requests`), or
-            # what only this era has.
-            reply = await adapter.handle(wanted)
+            # what only this era has. A poll of a task in memory waits for nothing.
+            answered = (
+                self._task_requests.poll(wanted, begun)
+                if isinstance(wanted.intent, GetTask)
+                else adapter.handle(wanted)
+            )
+            reply = answered if isinstance(answered, HttpReply) else await answered
             # 11. The quota headers of an answer.
             if quota and reply.body is not None:
                 reply.headers += quota

@@ -12,6 +12,7 @@ A caller reaches only its own tasks, whichever era created them. The eras see ta
 The dialect of the host says which it is. Only `tasks/result` waits for the task.
 """
 
+from collections.abc import Awaitable
 from functools import partial
 from typing import Final
 
@@ -70,6 +71,26 @@ class TaskRequests:
         self._retrievals = retrievals
         self._runner = runner
 
+    def poll(self, request: DecodedMessage, now: float) -> HttpReply | Awaitable[HttpReply]:
+        """Answer a poll that came at this monotonic time, at once if what it wants is in memory.
+
+        Raises what `answer` does.
+        """
+        caller, session, intent, dialect = request.caller, request.session, request.intent, request.adapter.dialect
+        assert isinstance(intent, GetTask), "a poll"
+        # Its session is used, and needed for no time.
+        if session is not None and session.last_used < now:
+            session.last_used = now
+        record = self._lookups.recall(caller, request.mount.name, intent.task, TASKS_GET)
+        if record is None:
+            return request.adapter.handle(request)
+        interval = self._lookups.poll(caller, record, now)
+        # Nearly always a polled task is still running. Then the record without its bodies is enough, as it always is
+        # for a state without the result.
+        if record.status.is_terminal and dialect.state_has_result:
+            return self._ended_state(record, caller, intent)
+        return HttpReply(200, dialect.task_state(intent.id, record, interval))
+
     async def answer(self, request: DecodedMessage) -> HttpReply:
         """Answer a request about tasks.
 
@@ -82,8 +103,6 @@ class TaskRequests:
                 record = await self._lookups.find(exchange, caller, mount, task, TASKS_GET)
                 interval = self._lookups.poll(caller, record)
                 dialect = request.adapter.dialect
-                # Nearly always a polled task is still running. Then the record without its bodies
-                # is enough, as it always is for a state without the result.
                 if record.status.is_terminal and dialect.state_has_result:
                     return await self._ended_state(record, caller, intent)
                 return HttpReply(200, dialect.task_state(id_, record, interval))

@@ -60,6 +60,7 @@ class IgnoredNotification(NamedTuple):
 
 Route = RequestMeta | IgnoredNotification | None
 """The way that a message takes: RequestMeta is for a modern request, None for the legacy era."""
+_LEGACY: Final = frozenset(revision.value for revision in LEGACY)
 
 
 def classify(
@@ -89,7 +90,7 @@ def classify(
     meta = (member and member.members) or {}
     if PROTOCOL_VERSION not in meta:
         is_handshake = isinstance(message, Request) and message.method == INITIALIZE
-        if is_handshake or revision is None or revision in LEGACY:
+        if is_handshake or revision is None or revision in _LEGACY:
             return None
     if isinstance(message, Response):
         raise MalformedMessage("No host is asked anything, so none has anything to answer")

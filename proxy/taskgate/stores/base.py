@@ -111,6 +111,10 @@ class TaskStore(Protocol):
         """
         ...
 
+    def recall(self, owner: OwnerKey, id: TaskId, *, now: datetime) -> TaskRecord | None:
+        """The head of a record, as `load` returns it, if that is in memory; None if `load` has to tell."""
+        ...
+
     async def owner_of(self, id: TaskId) -> OwnerKey | None:
         """The owner of a stored record, expired or not; None if there is no record.
 

@@ -193,6 +193,12 @@ class MemoryStore:
             return None
         return stored.whole() if bodies else stored.head
 
+    def recall(self, owner: OwnerKey, id: TaskId, *, now: datetime) -> TaskRecord | None:
+        stored = self._tasks.get(id)
+        if stored is None or stored.head.owner != owner or stored.head.expires_at <= now or self._closed:
+            return None
+        return stored.head
+
     async def owner_of(self, id: TaskId) -> OwnerKey | None:
         self._check()
         stored = self._tasks.get(id)

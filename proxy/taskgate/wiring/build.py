@@ -389,6 +389,7 @@ async def build_runtime(
         ),
         legacy=legacy,
         modern=modern,
+        task_requests=task_requests,
         event_sink=event_sink,
         clock=clock,
     )

@@ -137,6 +137,14 @@ class MeasuredStore:
         self._emit(StoreUsed("load", self._elapsed() - begun, True))
         return found
 
+    def recall(self, owner: OwnerKey, id: TaskId, *, now: datetime) -> TaskRecord | None:
+        begun = self._elapsed()
+        found = self._inner.recall(owner, id, now=now)
+        # Otherwise `load` follows.
+        if found is not None:
+            self._emit(StoreUsed("load", self._elapsed() - begun, True))
+        return found
+
     async def swap(self, record: TaskRecord, *, expected: int) -> bool:
         begun = self._elapsed()
         try:

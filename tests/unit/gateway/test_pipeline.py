@@ -55,6 +55,7 @@ async def test_the_address_of_a_request_is_found_out_before_its_caller_only_wher
         ),
         legacy=cast("Any", None),
         modern=cast("Any", Modern()),
+        task_requests=cast("Any", None),
         event_sink=at.emitted,
         clock=at.clock,
     )

@@ -100,7 +100,7 @@ class ModernAdapter:
         """Connect to the other replicas over `bus`; called once at start, if there are some."""
         self._retries.correspond(bus, entropy, self.new_call)
 
-    async def decode(
+    def decode(
         self,
         exchange: Exchange,
         context: RequestContext,
@@ -111,24 +111,13 @@ class ModernAdapter:
     ) -> DecodedMessage:
         if not isinstance(message, Request):
             # The era has no notifications of hosts: they are accepted without effect (H-MOD-12).
-            return DecodedMessage(
-                adapter=self, exchange=exchange, mount=mount, caller=caller, message=message, intent=Ignore()
-            )
+            return DecodedMessage(self, exchange, mount, caller, message, Ignore())
         assert isinstance(route, RequestMeta), "a request is routed by what it declares"
         context.revision, context.client = route.peer.revision, route.client
         intent = self.dialect.decode(message, route, offers_tasks=mount.offers_tasks, extensions=mount.extensions)
         asked = intent.request if isinstance(intent, Retry) else intent
-        return DecodedMessage(
-            adapter=self,
-            exchange=exchange,
-            mount=mount,
-            caller=caller,
-            message=message,
-            intent=intent,
-            revision=route.peer.revision,
-            tool=asked.tool if isinstance(asked, CallTool) else None,
-            meta=route,
-        )
+        tool = asked.tool if isinstance(asked, CallTool) else None
+        return DecodedMessage(self, exchange, mount, caller, message, intent, route.peer.revision, tool, None, route)
 
     async def handle(self, request: DecodedMessage) -> HttpReply:
         intent, meta, exchange, caller = request.intent, request.meta, request.exchange, request.caller

@@ -270,6 +270,10 @@ class RedisStore:
             return None
         return rows.unpack_row_bodies(record, *rest) if bodies else record
 
+    def recall(self, owner: OwnerKey, id: TaskId, *, now: datetime) -> TaskRecord | None:
+        # Another replica may have changed it.
+        return None
+
     async def owner_of(self, id: TaskId) -> OwnerKey | None:
         (head,) = await self._fields(id, ("head",))
         return None if head is None else unpack_head(head, None).owner
