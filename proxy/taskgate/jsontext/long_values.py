@@ -44,11 +44,26 @@ def end_of_long_string(text: str, at: int) -> int | None:
 
     The place of its quote tells it, which is many times faster than a parser that reads letters.
     """
-    end = text.find('"', at + 1)
-    if end - at < FIRST_PIECE or text.find("\\", at, end) >= 0:
+    return _end_at_quote(text, at, text.find('"', at + 1))
+
+
+def _end_at_quote(text: str, at: int, quote: int) -> int | None:
+    """As `end_of_long_string`; `quote` is the place of the next quote, -1 without one."""
+    if quote - at < FIRST_PIECE:
         return None
-    # A control character is no JSON.
-    return None if _problem_of(text[at : end + 1])[0] is not None else end + 1
+    # To write a string as JSON is many times faster than to parse it. It grows by each escape: also
+    # of a control character, which is no JSON as it stands.
+    for start in range(at + 1, quote, WINDOW):
+        piece = text[start : min(start + WINDOW, quote)]
+        try:
+            # The bytes are dropped at once: the next ones take their place.
+            size = len(orjson.dumps(piece)) - 2
+        except TypeError:
+            # A lone surrogate.
+            return None
+        if size != (len(piece) if piece.isascii() else len(piece.encode())):
+            return None
+    return quote + 1
 
 
 def _end_behind_long_strings(text: str, at: int) -> int | None:
@@ -64,9 +79,10 @@ def _end_behind_long_strings(text: str, at: int) -> int | None:
         quote = marks.rfind('"')
         start = at + left_out + quote
         # Not for the smaller part of a text, which would be parsed once more together with the rest.
-        if len(text) - start > 2 * (text.find('"', start + 1) - start):
+        closing = text.find('"', start + 1)
+        if len(text) - start > 2 * (closing - start):
             return None
-        end = end_of_long_string(text, start)
+        end = _end_at_quote(text, start, closing)
         if end is None:
             return None
         short = f'{short[:quote]}""{text[end : end + FIRST_PIECE]}'

@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple, NoReturn
 import orjson
 
 from taskgate.errors import MalformedMessage, UnparsableMessage
-from taskgate.jsontext.depth import ALWAYS_ALLOWED, has_too_many_containers, is_deeper
+from taskgate.jsontext.depth import ALWAYS_ALLOWED, has_at_most, has_too_many_containers, is_deeper
 from taskgate.jsontext.long_values import NumberTooLarge, end_of_long_string, find_end
 
 MAX_MEMBERS: Final = 4096
@@ -126,7 +126,10 @@ def decode(body: bytes, max_depth: int, *, counted: bool = False) -> str:
     With `counted`, also if it has too many arrays and objects. That limit is for hosts only:
     servers have reasons for many, such as coordinates.
     """
-    if counted and len(body) > ALWAYS_ALLOWED and has_too_many_containers(body):
+    is_long = len(body) > ALWAYS_ALLOWED
+    # One search for both limits: nearly every long text has few brackets, and long strings.
+    has_few = is_long and has_at_most(body, min(max_depth, ALWAYS_ALLOWED))
+    if counted and is_long and not has_few and has_too_many_containers(body):
         raise UnparsableMessage("The body has too many arrays and objects for its size")
     try:
         text = body.decode()
@@ -135,7 +138,11 @@ def decode(body: bytes, max_depth: int, *, counted: bool = False) -> str:
     if text[:1] == "\ufeff":
         raise UnparsableMessage("The body starts with a byte order mark")
     # A short text that has no more brackets than levels cannot nest deeper: nearly all are such texts.
-    if (len(body) > LARGE or body.count(b"{") + body.count(b"[") > max_depth) and is_deeper(body, max_depth):
+    if (
+        not has_few
+        and (len(body) > LARGE or body.count(b"{") + body.count(b"[") > max_depth)
+        and is_deeper(body, max_depth)
+    ):
         raise UnparsableMessage(f"The body is nested deeper than {max_depth} levels")
     return text
 

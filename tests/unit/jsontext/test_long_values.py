@@ -91,15 +91,20 @@ def test_a_number_beyond_a_double_is_told(number: str) -> None:
 
 
 def looks(text: str, monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The letters of each piece that is handed to the parser for a value at the start of a text."""
+    """The letters of each piece that is parsed, or written, for a value at the start of a text."""
     looked: list[int] = []
 
     def loads(piece: str) -> Any:
         looked.append(len(piece))
         return orjson.loads(piece)
 
+    def dumps(piece: str) -> bytes:
+        looked.append(len(piece))
+        return orjson.dumps(piece)
+
     with monkeypatch.context() as patch, suppress(ValueError):
-        patch.setattr(long_values, "orjson", SimpleNamespace(loads=loads, JSONDecodeError=orjson.JSONDecodeError))
+        counting = SimpleNamespace(loads=loads, dumps=dumps, JSONDecodeError=orjson.JSONDecodeError)
+        patch.setattr(long_values, "orjson", counting)
         find_end(text, 0)
     return looked
 
