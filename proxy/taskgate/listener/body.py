@@ -36,11 +36,12 @@ class ArrivingBody:
     The connection calls `feed` and `end`, or `fail`. The gateway calls `receive`, once.
 
     - `_is_ended`: the body has arrived whole.
+    - `_is_counted`: its size is known and counted, so that its reader waits for the end.
     - `_refusal` is why it does not arrive: it is broken or too slow, or the host has disconnected.
     - `_size` is that of the `_pieces`, which wait for their reader.
     """
 
-    __slots__ = ("_is_ended", "_is_read", "_pieces", "_refusal", "_size", "_source", "_waiter")
+    __slots__ = ("_is_counted", "_is_ended", "_is_read", "_pieces", "_refusal", "_size", "_source", "_waiter")
 
     def __init__(self, source: Source) -> None:
         self._source = source
@@ -48,11 +49,13 @@ class ArrivingBody:
         self._size = 0
         self._waiter: asyncio.Future[None] | None = None
         self._refusal: Rejection | None = None
-        self._is_read = self._is_ended = False
+        self._is_read = self._is_ended = self._is_counted = False
 
     def feed(self, piece: bytes) -> None:
         """Add a piece. The connection is not read while much of the body waits for its reader."""
         self._pieces.append(piece)
+        if self._is_counted:
+            return
         self._size += len(piece)
         self._wake()
         if self._size > 2 * READ_AHEAD:
@@ -100,6 +103,9 @@ class ArrivingBody:
                 in_flight, counted = budget.incoming_body(caller), declared
                 if not in_flight.grow(counted):
                     raise RequestRejected(NO_BYTES)
+            if declared:
+                self._is_counted = True
+                self._source.resume_reading()
             while piece := await self._next():
                 received += len(piece)
                 if received > max_body:
@@ -121,8 +127,11 @@ class ArrivingBody:
         return b"".join(pieces)
 
     async def _next(self) -> bytes:
-        """Return what has arrived since the last call, once there is anything; nothing at the end."""
-        if self._refusal is None and not self._pieces and not self._is_ended:
+        """Return what has arrived since the last call, once there is anything; nothing at the end.
+
+        Of a body that is counted, return all at once.
+        """
+        if self._refusal is None and not self._is_ended and (self._is_counted or not self._pieces):
             self._waiter = asyncio.get_running_loop().create_future()
             try:
                 await self._waiter

@@ -133,6 +133,7 @@ class Connection(asyncio.Protocol):
         "_broken",
         "_came",
         "_chunks",
+        "_enough",
         "_has_answer",
         "_head",
         "_head_tail",
@@ -148,6 +149,7 @@ class Connection(asyncio.Protocol):
         "_taken",
         "_unsent",
         "_until",
+        "_within",
         "_writes",
         "has_ended",
         "length",
@@ -175,8 +177,11 @@ class Connection(asyncio.Protocol):
         self._chunks: ChunkDecoder | None = None
         # Makes the failure of a body that will not come to its end.
         self._broken: Callable[[], UpstreamFailed] | None = None
-        # While the reader waits for more of the body.
+        # While the reader waits for more of the body. Up to `_enough` bytes of it do not wake it, and
+        # silence may last `_within` seconds.
         self._more: asyncio.Future[None] | None = None
+        self._enough = 0
+        self._within: float | None = None
         # The loop time at which a wait ends, and one timer for all waits. It runs on when a wait ends
         # in time, and is set anew when it fires.
         self._until = math.inf
@@ -244,13 +249,14 @@ class Connection(asyncio.Protocol):
                 Context().run(self.transport.resume_reading)
         return taken
 
-    def more(self, within: float | None) -> "asyncio.Future[None]":
+    def more(self, within: float | None, above: int = 0) -> "asyncio.Future[None]":
         """Return a future that is done when more of the body has come, its end, or its failure.
 
-        Silence of `within` seconds is a failure. Only for a body that has not ended and of which
-        nothing waits to be taken.
+        More is any byte, or so many that the body has more than `above`. Silence of `within` seconds
+        is a failure. Only for a body that has not ended and of which nothing waits to be taken.
         """
         self._more = waiter = self._loop.create_future()
+        self._enough, self._within = max(above, self._taken), within
         if self._broken is not None:
             self._wake()
         elif within is not None:
@@ -368,10 +374,13 @@ class Connection(asyncio.Protocol):
                 self.drop()
                 return
             elif not self.has_ended:
+                before = self.received
                 self._read_body(data, 0)
                 # Framing alone does not wake the reader: it is silence.
-                if self._pieces or self.has_ended:
+                if self.received > self._enough or self.has_ended:
                     self._wake()
+                elif self.received > before and self._within is not None:
+                    self._wait_until(self._loop.time() + self._within)
             else:
                 self._read_surplus(data)
         except Exception:  # whatever the parser chokes on
@@ -411,7 +420,7 @@ class Connection(asyncio.Protocol):
         else:
             self.length = head.length if length is None or not head.has_length else length
         self._parser = None
-        self.received = self._taken = 0
+        self.received = self._taken = self._enough = 0
         self.has_ended, self._broken = False, None
         self._chunks = ChunkDecoder() if self.length == CHUNKED else None
         if head.closes:
@@ -484,7 +493,12 @@ class Connection(asyncio.Protocol):
         if self.has_ended:
             if stop < size:
                 self._read_surplus(data[stop:])
-        elif self.received - self._taken > _READ_AHEAD and not self._is_paused and self.transport is not None:
+        elif (
+            self.received - self._taken > _READ_AHEAD
+            and self.received > self._enough
+            and not self._is_paused
+            and self.transport is not None
+        ):
             self._is_paused = True
             self.transport.pause_reading()
 

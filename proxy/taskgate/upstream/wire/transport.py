@@ -482,8 +482,9 @@ class HttpIncoming:
             if connection.has_ended:
                 # Nearly always at once: all of it came with the head.
                 return b"".join((*pieces, piece)) if pieces else piece
-            pieces.append(piece)
-            await connection.more(self._idle)
+            if piece:
+                pieces.append(piece)
+            await connection.more(self._idle, above=limit)
             connection = self._reads_from()
 
     def _reads_from(self) -> Connection:
