@@ -42,7 +42,7 @@ from taskgate.sessions.host_session import HostSession
 from taskgate.sessions.questions import QuestionStream
 from taskgate.sessions.registry import HostSessions
 from taskgate.streams.exchange import Admission, Exchange, HttpMethod, HttpReply
-from taskgate.system.offload import LARGE, in_thread
+from taskgate.system.offload import COPIED, LARGE, in_thread, offload
 from taskgate.telemetry.request_context import RequestContext
 from taskgate.upstream.calls import ServerQuestion
 
@@ -244,14 +244,16 @@ class LegacyAdapter:
         session, crossing = call.session, None
         if session.upstream.era is not Era.LEGACY:
             crossing = EraCrossing(call.method, session.peer.revision, call.extension)
+        size = len(response.text)
         if call.method == words.TOOLS_LIST:
             has_tasks = session.mount.offers_tasks and session.peer.revision.has_tasks
             support = session.mount.support if has_tasks else None
             shows = self._access.tool_filter(call.caller, session.mount.name)
-            encode = partial(self.dialect.tools, call.id, response, support, shows, crossing)
+            text = await offload(size, partial(self.dialect.tools, call.id, response, support, shows, crossing))
+        elif size <= LARGE or (crossing is None and size <= COPIED):
+            text = self.dialect.answer(call.id, response, crossing)
         else:
-            encode = partial(self.dialect.answer, call.id, response, crossing)
-        text = encode() if len(response.text) <= LARGE else await in_thread(encode)
+            text = await in_thread(partial(self.dialect.answer, call.id, response, crossing))
         return HttpReply(200, text, (), error_of(response))
 
     async def answer_repeated(self, call: Call, task: TaskRecord) -> HttpReply:

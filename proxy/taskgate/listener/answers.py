@@ -11,7 +11,6 @@ import re
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from http import HTTPStatus
-from itertools import chain
 from typing import ClassVar, Final
 
 from aiohttp import hdrs
@@ -145,12 +144,14 @@ class JsonDocument:
 
 async def _send_pieces(connection: HostConnection, head: bytes, text: MessageText) -> None:
     """Write a large document in pieces, and wait for a slow host after each."""
-    piece: bytes | memoryview = head
+    piece: bytes | memoryview = b""
     try:
-        for piece in chain((head,), _pieces(text)):
+        for piece in _pieces(text):
             if connection.transport.is_closing():
                 raise ConnectionResetError
-            connection.transport.write(piece)
+            # The head goes with the first piece.
+            connection.transport.write(b"".join((head, piece)) if head else piece)
+            head = b""
             if connection.writing_paused:
                 await connection.drain()
             # A fast host must not make the others wait.

@@ -25,5 +25,7 @@ def in_thread(work: Callable[[], Value]) -> "asyncio.Future[Value]":
 
 LARGE: Final = 256 * 1024
 """Characters up to which parsing or changing a message takes a few milliseconds."""
+COPIED: Final = 4 * 2**20
+"""Characters up to which copying a message does: less than a thread costs."""
 _THREAD: Final = ThreadPoolExecutor(1, thread_name_prefix="taskgate-reader")
 """The thread for work with large inputs."""

@@ -221,8 +221,9 @@ class Connection(asyncio.Protocol):
         if body is None or len(body) <= _ONE_PIECE:
             transport.write(head + body if body else head)
         else:
-            transport.write(head)
-            self._unsent = memoryview(body)
+            # One copy of the first piece costs less than a write of the head alone.
+            self._unsent = memoryview(body)[_ONE_PIECE:]
+            transport.write(head + body[:_ONE_PIECE])
             self._send_more()
         if until is not None:
             self._wait_until(until)
