@@ -20,6 +20,8 @@ ALL_RECORDS: Final = b""
 """The key of all records, for global caps."""
 FREE_PEER_SIZE: Final = 1024
 """Bytes of a host's declaration that do not count; real hosts declare some hundreds."""
+MOST_UNUSED: Final = 1024
+"""The number of keys without an unfinished task that are kept, as they soon have one again."""
 TOO_MANY: Final = {
     CapScope.CONTEXT: "unfinished tasks",
     CapScope.TENANT: "unfinished tasks of the tenant",
@@ -40,53 +42,58 @@ class CapKeys(NamedTuple):
     all_records: Hashable = ALL_RECORDS
 
 
+class _Counts:
+    """The expiry times of the unfinished tasks under each key of a record, sorted: by scope, None where
+    it has no key, and without those. Records of other keys may share a list.
+    """
+
+    __slots__ = ("by_scope", "lists")
+
+    def __init__(self, by_scope: tuple[list[int] | None, ...]) -> None:
+        self.by_scope = by_scope
+        self.lists = tuple([ends for ends in by_scope if ends is not None])
+
+
 class StoreUsage:
     """The unfinished tasks and stored bytes of a store, by key. Times are microseconds since 1970."""
 
     def __init__(self) -> None:
-        # By scope and key: the expiry times, sorted. A new one nearly always goes to the end.
-        self._unfinished: tuple[dict[Hashable, list[int]], ...] = tuple({} for _ in CapScope)
+        self._counts: dict[CapKeys, _Counts] = {}
+        self._most = MOST_UNUSED
+        # By scope and key: the same lists.
+        self._lists: tuple[dict[Hashable, list[int]], ...] = tuple({} for _ in CapScope)
         self._bytes: dict[Hashable, int] = {}
 
     def refusal(self, keys: CapKeys, caps: tuple[Cap, ...], now: int) -> TooManyTasks | TooManyBytes | None:
         """The refusal of the first cap that has no room for one more at the time `now`."""
+        by_scope = (self._counts.get(keys) or self._count(keys)).by_scope
         for cap in caps:
-            place, limit = cap.place, cap.limit
-            key = keys[place]
+            limit = cap.limit
             if cap.bytes:
-                if self._bytes.get(key, 0) >= limit:
+                if self._bytes.get(keys[cap.place], 0) >= limit:
                     return TooManyBytes(limit, scope=cap.scope.value)
-            elif key is not None:
-                ends = self._unfinished[place].get(key, ())
-                # Usually there is room for all of them, expired or not.
-                if len(ends) >= limit and len(ends) - bisect_right(ends, now) >= limit:
-                    return TooManyTasks(limit, TOO_MANY[cap.scope], scope=cap.scope.value)
+                continue
+            ends = by_scope[cap.place]
+            # Usually there is room for all of them, expired or not.
+            if ends is not None and len(ends) >= limit and len(ends) - bisect_right(ends, now) >= limit:
+                return TooManyTasks(limit, TOO_MANY[cap.scope], scope=cap.scope.value)
         return None
 
     def add_task(self, keys: CapKeys, expires: int) -> None:
         """Count one more unfinished task."""
-        for unfinished, key in zip(self._unfinished, keys, strict=True):
-            if key is None:
-                continue
-            ends = unfinished.get(key)
-            if ends is None:
-                unfinished[key] = [expires]
-            elif ends[-1] <= expires:
+        for ends in (self._counts.get(keys) or self._count(keys)).lists:
+            # A new one nearly always goes to the end.
+            if not ends or ends[-1] <= expires:
                 ends.append(expires)
             else:
                 insort(ends, expires)
 
     def remove_task(self, keys: CapKeys, expires: int) -> None:
         """Count one unfinished task less; ignores a task that was not counted."""
-        for unfinished, key in zip(self._unfinished, keys, strict=True):
-            ends = unfinished.get(key)
-            if ends is None:
-                continue
+        for ends in (self._counts.get(keys) or self._count(keys)).lists:
             place = bisect_left(ends, expires)
             if place < len(ends) and ends[place] == expires:
                 del ends[place]
-                if not ends:
-                    del unfinished[key]
 
     def add_bytes(self, context: Hashable, size: int) -> None:
         """Count more stored bytes of a context; fewer if `size` is negative."""
@@ -96,6 +103,25 @@ class StoreUsage:
             # Only contexts with stored bytes take memory.
             del kept[context]
         kept[ALL_RECORDS] = kept.get(ALL_RECORDS, 0) + size
+
+    def _count(self, keys: CapKeys) -> _Counts:
+        """Begin to count under keys that had no task lately."""
+        if len(self._counts) >= self._most:
+            self._forget_unused()
+        by_scope = [
+            None if key is None else lists.setdefault(key, []) for lists, key in zip(self._lists, keys, strict=True)
+        ]
+        counts = self._counts[keys] = _Counts(tuple(by_scope))
+        return counts
+
+    def _forget_unused(self) -> None:
+        """Forget keys without a task: only others take memory for longer."""
+        # A task is in each list of its keys.
+        self._counts = {keys: counts for keys, counts in self._counts.items() if all(counts.lists)}
+        self._most = 2 * len(self._counts) + MOST_UNUSED
+        for lists in self._lists:
+            for key in [key for key, ends in lists.items() if not ends]:
+                del lists[key]
 
 
 def record_size(record: TaskRecord) -> int:

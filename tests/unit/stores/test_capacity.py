@@ -4,10 +4,11 @@ from typing import Any
 
 import pytest
 
+from helpers.memory_kept import memory_kept
 from taskgate.domain.limits import Cap, CapScope
 from taskgate.domain.record import Faulted, FaultReason, Outcome, Succeeded
 from taskgate.errors import TooManyBytes, TooManyTasks
-from taskgate.stores.capacity import CapKeys, StoreUsage, stored_size
+from taskgate.stores.capacity import MOST_UNUSED, CapKeys, StoreUsage, stored_size
 
 MINE = CapKeys("context", "tenant", "tool", "upstream")
 
@@ -158,3 +159,35 @@ def test_what_was_never_added_is_passed_over(context: bytes, expires: int) -> No
     usage = unfinished((b"a", 10), (b"a", 20))
     usage.remove_task(of(context), expires)
     assert count(usage, b"a", 0) == 2
+
+
+def test_a_task_is_counted_however_many_others_come_and_go() -> None:
+    """Keys without a task are forgotten some day; those that it shares with them are not."""
+    usage = StoreUsage()
+    usage.add_task(MINE, 10)
+    for number in range(2 * MOST_UNUSED):
+        others = MINE._replace(context=f"other {number}")
+        usage.add_task(others, 20)
+        assert isinstance(usage.refusal(MINE, at_most(2, CapScope.TOOL), 0), TooManyTasks)
+        usage.remove_task(others, 20)
+        assert usage.refusal(MINE, at_most(2, CapScope.TOOL), 0) is None
+    first = MINE._replace(context="other 0")
+    usage.add_task(first, 20)
+    assert isinstance(usage.refusal(first._replace(tool="another"), at_most(1), 0), TooManyTasks)
+    assert usage.refusal(MINE, at_most(2), 0) is None
+    assert isinstance(usage.refusal(MINE, at_most(1), 0), TooManyTasks)
+    usage.remove_task(MINE, 10)
+    assert usage.refusal(MINE, at_most(1), 0) is None
+
+
+def test_only_keys_with_tasks_take_memory() -> None:
+    kept = []
+
+    def others(count: int) -> None:
+        kept.append(usage := StoreUsage())
+        for number in range(count):
+            keys = MINE._replace(context=f"other {number}", tool=f"tool {number}")
+            usage.add_task(keys, 20)
+            usage.remove_task(keys, 20)
+
+    assert memory_kept(lambda: others(20 * MOST_UNUSED)) < 2 * memory_kept(lambda: others(MOST_UNUSED))
