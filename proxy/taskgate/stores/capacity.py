@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 
 from taskgate.domain.limits import Cap, CapScope
 from taskgate.domain.record import Outcome, Succeeded, TaskRecord
+from taskgate.domain.versions import Peer
 from taskgate.errors import TooManyBytes, TooManyTasks
 from taskgate.jsontext.large import LargeJson
 from taskgate.jsontext.spans import RawJson
@@ -128,8 +129,13 @@ def record_size(record: TaskRecord) -> int:
     """The bytes of a new record that count: its bodies, and the host's declaration beyond
     FREE_PEER_SIZE.
     """
-    size, peer = stored_size(record.call.params, record.outcome), record.call.peer
-    return size + max(0, len(pack_peer(peer)) - FREE_PEER_SIZE) if peer.capabilities else size
+    peer = record.call.peer
+    return stored_size(record.call.params, record.outcome) + (peer_size(peer) if peer.capabilities else 0)
+
+
+def peer_size(peer: Peer) -> int:
+    """The bytes of a host's declaration that count."""
+    return max(0, len(pack_peer(peer)) - FREE_PEER_SIZE)
 
 
 def stored_size(params: RawJson | None, outcome: Outcome | None) -> int:

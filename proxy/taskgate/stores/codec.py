@@ -65,15 +65,16 @@ def pack_head(record: TaskRecord, times: tuple[int, int] | None = None) -> bytes
         record.owner.context,
         record.owner.mount,
         call.tool,
-        [peer.revision, peer.capabilities, peer.info],
+        # The encoder would ask an enumeration for its value, which is a property of Python.
+        [peer.revision._value_, peer.capabilities, peer.info],
         call.host_session,
         call.progress_token,
-        record.status,
+        record.status._value_,
         record.status_message,
         created,
         updated,
-        _microseconds(record.ttl),
-        _microseconds(record.poll_interval),
+        pack_span(record.ttl),
+        pack_span(record.poll_interval),
         record.revision,
         record.dispatched,
         [[asked.key, asked.method, asked.params, asked.claimed_by, asked.deferred_to] for asked in record.inputs]
@@ -230,6 +231,12 @@ def pack_time(moment: datetime) -> int:
     return (span.days * 86_400 + span.seconds) * 1_000_000 + span.microseconds
 
 
+@lru_cache(maxsize=256)
+def pack_span(span: timedelta) -> int:
+    """A span in microseconds; many tasks share few spans."""
+    return span // MICROSECOND
+
+
 def unpack_time(microseconds: int) -> datetime:
     """The time in UTC."""
     return _EPOCH + timedelta(0, 0, microseconds)
@@ -308,11 +315,6 @@ def _unpack_listed(head: bytes) -> ListedTask:
 
 
 _cached_listed = lru_cache(maxsize=4096)(_unpack_listed)
-
-
-@lru_cache(maxsize=256)
-def _microseconds(span: timedelta) -> int:
-    return span // MICROSECOND
 
 
 @lru_cache(maxsize=256)

@@ -23,7 +23,7 @@ KEPT: Final = "SELECT context, sum(body_size) FROM tasks GROUP BY context"
 INSERT_TASK: Final = """
     INSERT INTO tasks (id, owner, context, tenant, tool, upstream, repeat, created, updated, expires, unfinished,
                        status, tool_error, revision, holder, lease_until, body_size, head)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+    VALUES (?, ?, ?, nullif(?, x''), ?, ?, nullif(?, x''), ?, ?, ?, ?, ?, ?, ?, nullif(?, ''), ?, ?, ?)
 """
 INSERT_PARAMS: Final = "INSERT INTO params (task, body) VALUES (?, ?)"
 PUT_OUTCOME: Final = "INSERT OR REPLACE INTO outcomes (task, kind, body) VALUES (?, ?, ?)"

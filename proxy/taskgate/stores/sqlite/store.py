@@ -11,22 +11,18 @@ name to it. Heads are cached, and counts for caps are in memory; both change whe
 
 import asyncio
 import logging
-from collections.abc import Iterable
 from contextlib import suppress
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Final
 
 from taskgate.domain.limits import Cap
 from taskgate.domain.listing import Page, Position, TaskFilter, TaskOrder
-from taskgate.domain.record import Lease, OwnerKey, TaskId, TaskRecord, evolve, outcome_text
+from taskgate.domain.record import Lease, OwnerKey, TaskId, TaskRecord
 from taskgate.errors import StoreFault, StoreUnavailable
 from taskgate.stores.base import ChangeBatch, SessionRecord, Store, StoreCensus, Watch
-from taskgate.stores.capacity import record_size
-from taskgate.stores.change_feed import GONE, ChangeFeed
+from taskgate.stores.change_feed import GONE
 from taskgate.stores.codec import (
     LARGE,
-    as_head,
     pack_name,
     pack_peer,
     pack_time,
@@ -39,47 +35,9 @@ from taskgate.stores.sqlite import statements as sql
 from taskgate.stores.sqlite import writes
 from taskgate.stores.sqlite.file import OpenFile
 from taskgate.stores.sqlite.reader import SqliteReader, census, find_owner, load_large, load_page, page_statement
+from taskgate.stores.sqlite.state import KnownRow, StoreState
+from taskgate.stores.sqlite.task_writes import InsertTask, SwapTask, keys_of
 from taskgate.stores.sqlite.writer import SqliteWriter
-
-# --- idempotency keys of inserts -------------------------------------------------------------------------------------
-
-
-class PendingKeys:
-    """The idempotency keys of records that are on their way into the file.
-
-    A second call with the same key waits until it is known whether the first was stored. The keys
-    are digests (`statements.repeat_digest`). It belongs to one event loop.
-    """
-
-    def __init__(self) -> None:
-        self._pending: dict[bytes, asyncio.Future[None]] = {}
-
-    def begin(self, name: bytes) -> None:
-        """Note that a record with that key is being written."""
-        self._pending[name] = asyncio.get_running_loop().create_future()
-
-    def end(self, name: bytes) -> None:
-        """Note that the write has ended, with success or not; the waiters continue."""
-        self._pending.pop(name).set_result(None)
-
-    async def wait(self, name: bytes) -> None:
-        """Wait until no record with that key is being written.
-
-        Nothing else runs between that moment and the return.
-        """
-        while (pending := self._pending.get(name)) is not None:
-            # Others wait for it too.
-            await asyncio.shield(pending)
-
-
-# --- the store -------------------------------------------------------------------------------------------------------
-
-
-BRIEF: Final = 8 * 1024
-"""Bytes up to which a body is written on the event loop. Larger ones are written on the thread."""
-
-SEEN: Final = 4096
-"""The limit of cached heads: of tasks that run here, and of unchanged tasks that hosts poll."""
 
 log = logging.getLogger("taskgate.stores")
 
@@ -94,11 +52,10 @@ class SqliteStore:
         self._file = file
         self._writer = SqliteWriter(file.writer, asyncio.get_running_loop())
         self._reader = SqliteReader(file.near, file.far)
-        self._changes = ChangeFeed()
-        self._usage = file.usage
-        self._pending_keys = PendingKeys()
-        # The cached rows, each valid until its record changes: only this process writes the file.
-        self._known: dict[TaskId, writes.KnownRow] = {}
+        self._state = StoreState(file.usage)
+        self._usage = self._state.usage
+        self._changes = self._state.changes
+        self._known = self._state.rows
         self._is_gone = False
         self._closing: asyncio.Task[None] | None = None
 
@@ -119,39 +76,14 @@ class SqliteStore:
                 return earlier
         if self._is_gone:
             raise _gone()
-        # No await between here and the submit, so that check and insert are one step.
-        record_keys = writes.keys_of(record.owner, record.tenant, record.call.tool)
-        keys = record_keys.caps
-        refusal = self._usage.refusal(keys, caps, created)
+        # No await between here and `begin`, so that check and insert are one step.
+        keys = keys_of(record.owner, record.tenant, record.call.tool)
+        refusal = self._usage.refusal(keys.caps, caps, created)
         if refusal is not None:
             raise refusal
-        size = record_size(record)
-        expires, is_unfinished = pack_time(record.expires_at), not record.status.is_terminal
-
-        def on_commit(seq: int) -> None:
-            if repeat is not None:
-                self._pending_keys.end(repeat)
-            if record.dispatched and is_unfinished:
-                # Its call is sent now, and it is read again when that has ended.
-                self._cache(record.id, writes.KnownRow(as_head(record), seq, keys, expires))
-            self._changes.add_committed(record)
-
-        def on_failure() -> None:
-            if repeat is not None:
-                self._pending_keys.end(repeat)
-            self._usage.add_bytes(keys.context, -size)
-            if is_unfinished:
-                self._usage.remove_task(keys, expires)
-
-        params, outcome = record.call.params, record.outcome
-        is_brief = (params is None or len(params) <= BRIEF) and (outcome is None or len(outcome_text(outcome)) <= BRIEF)
-        work = writes.insert(record, record_keys, size, created, expires)
-        inserted = self._writer.submit(work, on_commit, on_failure=on_failure, is_brief=is_brief)
-        self._usage.add_bytes(keys.context, size)
-        if is_unfinished:
-            self._usage.add_task(keys, expires)
-        if repeat is not None:
-            self._pending_keys.begin(repeat)
+        insert = InsertTask(self._state, record, keys, created, repeat)
+        inserted = self._writer.add(insert)
+        insert.begin()
         await inserted
         return record.id
 
@@ -177,7 +109,7 @@ class SqliteStore:
                 return None
             packed, holder, until = row
             head = unpack_head(packed, writes.unpack_lease(holder, until))
-            self._cache(id, writes.KnownRow(head))
+            self._state.cache(id, KnownRow(head))
             return head
         row = self._reader.row(sql.LOAD_WHOLE, (*values, LARGE))
         if row is None:
@@ -197,11 +129,7 @@ class SqliteStore:
         return await self._reader.look(partial(find_owner, id=id))
 
     async def swap(self, record: TaskRecord, *, expected: int) -> bool:
-        outcome = record.outcome
-        is_brief = outcome is None or len(outcome_text(outcome)) <= BRIEF
-        known = self._known.get(record.id)
-        work, on_commit = writes.swap(record, expected, known), partial(self._on_swapped, record, known)
-        return await self._writer.submit(work, on_commit, is_brief=is_brief) is not None
+        return await self._writer.add(SwapTask(self._state, record, expected))
 
     async def page(
         self,
@@ -222,18 +150,18 @@ class SqliteStore:
 
     async def renew(self, holder: str, ids: frozenset[TaskId], until: datetime) -> None:
         values = (pack_time(until), holder, sql.names(ids))
-        await self._writer.submit(writes.count_changed(sql.RENEW, values), lambda _: self._forget(ids))
+        await self._writer.submit(writes.count_changed(sql.RENEW, values), lambda _: self._state.forget(ids))
 
     # A write: it puts a new lease on the records that it returns.
     async def lapsed(self, *, holder: str, until: datetime, now: datetime, limit: int) -> tuple[TaskRecord, ...]:
         taking = writes.take_lapsed(Lease(holder=holder, until=until), now, limit)
-        rows = await self._writer.submit(taking, lambda rows: self._forget(one.id for one in rows))
+        rows = await self._writer.submit(taking, lambda rows: self._state.forget(one.id for one in rows))
         return _records_of(rows, "taken over")
 
     async def purge(self, *, now: datetime, limit: int) -> tuple[TaskRecord, ...]:
 
         def on_commit(removed: tuple[writes.PurgedRow, ...]) -> None:
-            self._forget(one.id for one in removed)
+            self._state.forget(one.id for one in removed)
             for id, holder, head, keys, size, expires in removed:
                 self._usage.add_bytes(keys.context, -size)
                 if expires is not None:
@@ -301,48 +229,9 @@ class SqliteStore:
 
     async def _id_of_key(self, repeat: bytes, now: int) -> TaskId | None:
         """The id of the record with that idempotency key, after any write under way of such a one."""
-        await self._pending_keys.wait(repeat)
+        await self._state.pending_keys.wait(repeat)
         row = self._reader.row(sql.REPEATED, (repeat, now))
         return None if row is None else str(row[0])
-
-    def _on_swapped(
-        self, record: TaskRecord, before: writes.KnownRow | None, swapped: writes.SwapResult | None
-    ) -> None:
-        """Cache a swapped record as it is in the file now, update the counts for caps, and notify
-        the watches.
-
-        `before` is its row before, if that was cached. `swapped` is None if another swap was first.
-        `swapped.size` is the number of bytes that the swap added.
-        """
-        if swapped is None:
-            return
-        is_unfinished = not record.status.is_terminal
-        seq, keys, expires = (0, None, 0) if before is None else (before.seq, before.keys, before.expires)
-        if keys is None:
-            keys = writes.keys_of(record.owner, record.tenant, record.call.tool).caps
-            expires = pack_time(record.expires_at)
-        if swapped.size:
-            self._usage.add_bytes(keys.context, swapped.size)
-        if is_unfinished is not swapped.was_unfinished:
-            (self._usage.add_task if is_unfinished else self._usage.remove_task)(keys, expires)
-        if is_unfinished:
-            # It is read again before its next swap, if only to end it.
-            head = as_head(record)
-            head = head if swapped.lease is head.lease else evolve(head, lease=swapped.lease)
-            self._cache(record.id, writes.KnownRow(head, seq, keys, expires))
-        else:
-            self._known.pop(record.id, None)
-        if swapped.was_unfinished:
-            self._changes.add_committed(record, held_by=swapped.held_by)
-
-    def _cache(self, id: TaskId, row: writes.KnownRow) -> None:
-        if len(self._known) >= SEEN and id not in self._known:
-            del self._known[next(iter(self._known))]
-        self._known[id] = row
-
-    def _forget(self, ids: Iterable[TaskId]) -> None:
-        for id in ids:
-            self._known.pop(id, None)
 
     def _revision(self, id: TaskId) -> int:
         # The revision that `load` would return. A commit that this loop does not know yet must not

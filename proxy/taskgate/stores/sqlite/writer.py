@@ -14,10 +14,9 @@ import sqlite3
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from logging import getLogger
 from operator import attrgetter
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from taskgate.errors import StoreUnavailable
 from taskgate.stores.sqlite.file import unavailable
@@ -25,10 +24,7 @@ from taskgate.stores.sqlite.file import unavailable
 _Value = TypeVar("_Value")
 
 Work = Callable[[sqlite3.Cursor], _Value]
-"""The statements of one operation, run in a transaction.
-
-They may run twice, the first time rolled back.
-"""
+"""The statements of one operation, as `Write.run`."""
 
 _LARGEST_BATCH: Final = 256
 """Jobs that share a commit at most: bounds how long they and their callbacks block the loop."""
@@ -38,21 +34,66 @@ _IS_BRIEF: Final = attrgetter("is_brief")
 log = getLogger("taskgate.stores")
 
 
-@dataclass(slots=True)
-class _WriteJob:
-    work: Work[Any]
-    on_commit: Callable[[Any], None] | None
-    on_failure: Callable[[], None] | None
+class Write(Generic[_Value]):
+    """One operation of a store on its way into the file.
+
+    A subclass sets `is_brief`: it finds a few rows by an index and writes little. The others are the
+    writer's: the future that its caller awaits, and the value of the operation or its error.
+    """
+
+    __slots__ = ("error", "future", "is_brief", "value")
     is_brief: bool
-    future: "asyncio.Future[Any]"
-    value: Any = None
-    error: StoreUnavailable | None = None
+    future: "asyncio.Future[_Value]"
+    value: _Value
+    error: StoreUnavailable | None
+
+    def run(self, cursor: sqlite3.Cursor) -> _Value:
+        """Run the statements of the operation, in a transaction.
+
+        They may run twice, the first time rolled back.
+        """
+        raise NotImplementedError
+
+    def committed(self, value: _Value) -> None:
+        """Handle the commit, on the loop, even if the future was cancelled."""
+
+    def failed(self) -> None:
+        """Handle that nothing was written, as `committed`."""
+
+
+class _Operation(Write[_Value]):
+    """A write of three functions."""
+
+    __slots__ = ("_on_commit", "_on_failure", "_work")
+
+    def __init__(
+        self,
+        work: Work[_Value],
+        on_commit: Callable[[_Value], None] | None,
+        on_failure: Callable[[], None] | None,
+        is_brief: bool,
+    ) -> None:
+        self.is_brief = is_brief
+        self._work = work
+        self._on_commit = on_commit
+        self._on_failure = on_failure
+
+    def run(self, cursor: sqlite3.Cursor) -> _Value:
+        return self._work(cursor)
+
+    def committed(self, value: _Value) -> None:
+        if self._on_commit is not None:
+            self._on_commit(value)
+
+    def failed(self) -> None:
+        if self._on_failure is not None:
+            self._on_failure()
 
 
 class _Batch(NamedTuple):
     """Jobs that share a commit; with `is_done` only the commit is left."""
 
-    jobs: list[_WriteJob]
+    jobs: list[Write[Any]]
     is_done: bool
 
 
@@ -73,7 +114,7 @@ class SqliteWriter:
         ((self._lock_timeout,),) = connection.execute("PRAGMA busy_timeout").fetchall()
         self._wait_for_locks(0)
         self._loop = loop
-        self._waiting: list[_WriteJob] = []
+        self._waiting: list[Write[Any]] = []
         self._is_busy = False
         self._closed = False
         self._ended: asyncio.Future[None] = loop.create_future()
@@ -91,15 +132,21 @@ class SqliteWriter:
         on_failure: Callable[[], None] | None = None,
         is_brief: bool = False,
     ) -> "asyncio.Future[_Value]":
-        """Run work and commit it. Brief work finds a few rows by an index and writes little.
+        """Run work and commit it, as `add`; the loop calls `on_commit` with the value, or
+        `on_failure`.
+        """
+        return self.add(_Operation(work, on_commit, on_failure, is_brief))
 
-        The loop calls `on_commit` with the value, or `on_failure`, even if the future was
-        cancelled. Their errors are logged and change nothing. The future raises StoreUnavailable.
+    def add(self, job: Write[_Value]) -> "asyncio.Future[_Value]":
+        """Run a write and commit it.
+
+        Errors of its handlers are logged and change nothing. The future raises StoreUnavailable.
         """
         if self._closed:
             raise StoreUnavailable("The store is closed")
-        future: asyncio.Future[_Value] = self._loop.create_future()
-        self._waiting.append(_WriteJob(work, on_commit, on_failure, is_brief, future))
+        future = job.future = self._loop.create_future()
+        job.error = None
+        self._waiting.append(job)
         if not self._is_busy:
             self._is_busy = True
             # Not at once: other work of this turn of the loop shares the commit.
@@ -142,11 +189,10 @@ class SqliteWriter:
         for job in batch.jobs:
             future, error = job.future, job.error
             try:
-                if error is not None:
-                    if job.on_failure is not None:
-                        job.on_failure()
-                elif job.on_commit is not None:
-                    job.on_commit(job.value)
+                if error is None:
+                    job.committed(job.value)
+                else:
+                    job.failed()
             except Exception as failure:
                 # The commit is done, and the rest of the batch is not affected.
                 log.error("A callback failed after a write to the store", exc_info=failure)
@@ -178,7 +224,7 @@ class SqliteWriter:
             for job in batch.jobs:
                 job.error = self._unavailable(error)
 
-    def _write_alone(self, job: _WriteJob) -> None:
+    def _write_alone(self, job: Write[Any]) -> None:
         try:
             self._commit([job], False)
         except _WorkFailed as spoiled:
@@ -186,7 +232,7 @@ class SqliteWriter:
         except Exception as error:
             job.error = self._unavailable(error)
 
-    def _commit(self, jobs: list[_WriteJob], is_done: bool) -> None:
+    def _commit(self, jobs: list[Write[Any]], is_done: bool) -> None:
         try:
             if not is_done:
                 self._wait_for_locks(self._lock_timeout)
@@ -204,12 +250,12 @@ class SqliteWriter:
 
     # --- on either -----------------------------------------------------------------------------------------------
 
-    def _perform(self, jobs: list[_WriteJob]) -> None:
+    def _perform(self, jobs: list[Write[Any]]) -> None:
         cursor = self._cursor
         cursor.execute("BEGIN IMMEDIATE")
         for job in jobs:
             try:
-                job.value = job.work(cursor)
+                job.value = job.run(cursor)
             except Exception as error:
                 raise _WorkFailed from error
 

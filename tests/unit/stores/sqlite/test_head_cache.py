@@ -18,7 +18,7 @@ from taskgate.domain.events import CallFaulted, CallSucceeded, Dispatched, Progr
 from taskgate.domain.record import FaultReason, TaskRecord
 from taskgate.stores.base import HolderWatch, TaskWatch
 from taskgate.stores.codec import as_head
-from taskgate.stores.sqlite import store as sqlite_store
+from taskgate.stores.sqlite import state
 from taskgate.stores.sqlite.file import SqliteOptions, open_file
 from taskgate.stores.sqlite.store import SqliteStore
 
@@ -80,7 +80,7 @@ async def test_a_task_that_moves_on_is_not_read_at_all(polls: Polls) -> None:
 async def test_a_task_that_moves_on_does_not_make_another_forgotten_for_itself(
     polls: Polls, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sqlite_store, "SEEN", 2)
+    monkeypatch.setattr(state, "SEEN", 2)
     records = [new_record() for _ in range(2)]
     await keep(polls.store, *records)
     assert [await polls.poll(record) for record in records] == [1, 1]
@@ -139,7 +139,7 @@ async def test_what_is_remembered_of_a_swap_is_a_head_with_the_lease_that_lies_i
 async def test_the_head_that_was_read_first_is_forgotten_when_there_are_too_many(
     polls: Polls, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sqlite_store, "SEEN", 3)
+    monkeypatch.setattr(state, "SEEN", 3)
     records = [new_record() for _ in range(4)]
     await keep(polls.store, *records)
     assert [await polls.poll(record) for record in records] == [1, 1, 1, 1]

@@ -6,7 +6,7 @@ from helpers.records import keep, new_record
 from helpers.waiting import bounded
 from taskgate.domain.record import TaskRecord
 from taskgate.errors import StoreUnavailable
-from taskgate.stores.sqlite.store import PendingKeys
+from taskgate.stores.sqlite.state import PendingKeys
 from unit.stores.sqlite.conftest import Place
 
 

@@ -18,7 +18,8 @@ from taskgate.domain.limits import Cap, CapScope
 from taskgate.domain.listing import TaskFilter, TaskOrder
 from taskgate.domain.record import FaultReason, TaskStatus
 from taskgate.errors import StoreUnavailable
-from taskgate.stores.sqlite.store import BRIEF, LARGE
+from taskgate.stores.codec import LARGE
+from taskgate.stores.sqlite.task_writes import BRIEF
 from unit.stores.sqlite.conftest import Place
 
 FAR_OFF = EPOCH + timedelta(days=365)
