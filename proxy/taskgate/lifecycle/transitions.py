@@ -206,48 +206,45 @@ class Transitions:
         If the results that wait for the store are too large together, a failure is written in place
         of this one.
         """
-        try:
-            if (was_written := await self._try_settle(owner, task, event, run)) is not None:
-                return was_written
-        except StoreUnavailable:
-            # Tried again below.
-            pass
-        size, pause = len(event.result) if isinstance(event, CallSucceeded) else 0, RETRY_FIRST
-        if self._waiting_size + size > MAX_WAITING:
-            event, size = call_ended(FaultReason.INTERNAL, NOT_KEPT, dispatched=True), 0
-        self._waiting_size += size
+        size, pause = -1, RETRY_FIRST
         try:
             while True:
-                # Only a failure of the store needs a pause.
+                is_available = True
                 try:
-                    if (was_written := await self._try_settle(owner, task, event, run)) is not None:
-                        return was_written
+                    now = self._clock.now()
+                    record = await self._store.load(owner, task, now=now)
+                    if self._hold is None or not await self._hold.restored(task, record):
+                        if record is None:
+                            # Expired: the sweeper reports it when it removes the record.
+                            return True
+                        if self._hold is not None and not _may_end(self._hold, record, event):
+                            raise IllegalTransition("another process has the task")
+                        changed = advance(record, event, now)
+                        if run is not None:
+                            # Before the write, because the change notification may arrive first.
+                            run.revision = changed.revision
+                        if await self._store.swap(changed, expected=record.revision):
+                            if self._hold is not None:
+                                self._hold.on_stored(changed)
+                            report(self._event_sink, record, event, changed)
+                            return True
+                    # Else the record was changed meanwhile, or was just restored: load it anew.
+                except IllegalTransition:
+                    self._event_sink.emit(LateAnswerDropped(owner.mount))
+                    return False
                 except StoreUnavailable:
+                    is_available = False
+                if size < 0:
+                    # The first attempt. It is repeated at once, and from now on the result waits.
+                    size = len(event.result) if isinstance(event, CallSucceeded) else 0
+                    if self._waiting_size + size > MAX_WAITING:
+                        event, size = call_ended(FaultReason.INTERNAL, NOT_KEPT, dispatched=True), 0
+                    self._waiting_size += size
+                elif not is_available:
                     await asyncio.sleep(pause)
                     pause = min(pause * 2, RETRY_MOST)
         finally:
-            self._waiting_size -= size
-
-    async def _try_settle(self, owner: OwnerKey, task: TaskId, event: TaskEvent, run: OwnWrites | None) -> bool | None:
-        """Try `settle` once; return None if it must be tried again.
-
-        That is so if the record was changed meanwhile, or was just restored to the store.
-        """
-        now = self._clock.now()
-        record = await self._store.load(owner, task, now=now)
-        if self._hold is not None and await self._hold.restored(task, record):
-            # The store had lost the record, and has it again: load it anew.
-            return None
-        if record is None:
-            # Expired: the sweeper reports it when it removes the record.
-            return True
-        try:
-            if self._hold is not None and not _may_end(self._hold, record, event):
-                raise IllegalTransition("another process has the task")
-            return None if await self.apply(record, event, now, run=run) is None else True
-        except IllegalTransition:
-            self._event_sink.emit(LateAnswerDropped(owner.mount))
-            return False
+            self._waiting_size -= max(size, 0)
 
     def unasked(self, owner: OwnerKey) -> None:
         """Report an answer to a question that was never asked, as a security event."""
