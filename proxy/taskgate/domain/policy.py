@@ -172,9 +172,10 @@ class PromotionPolicy:
         """
         known = _NO_HINTS
         if hints:
-            known = (
-                frozenset(hints.items()) if self.needs_hints(upstream) else _APP_ONLY_HINT.intersection(hints.items())
-            )
+            if self.hinted and self.needs_hints(upstream):
+                known = frozenset(hints.items())
+            elif hints.get(APP_ONLY):
+                known = _APP_ONLY_HINT
         key = (upstream, tool, known)
         decision = self._cache.get(key)
         if decision is None:

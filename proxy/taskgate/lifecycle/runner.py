@@ -169,13 +169,9 @@ class Runner:
             return
         place.acquire()
         run = self._new_run(record)
-
-        def release() -> None:
-            ticket.release()
-            place.release()
-
-        route = CallRoute(place.upstream, principal_of(caller), ticket)
-        self._launch(run, record, run.send(record, route), release)
+        # Another request may have brought a newer token while the record was stored.
+        principal = place.principal if place.caller is caller else principal_of(caller)
+        self._launch(run, record, run.send(record, CallRoute(place.upstream, principal, ticket)), place.release, ticket)
 
     def adopt(self, record: TaskRecord, underway: OngoingCall, place: CallSite) -> None:
         """Make `underway`, a call that was sent, the call of a task; await it in the background.
@@ -363,10 +359,15 @@ class Runner:
         return run
 
     def _launch(
-        self, run: TaskRun, record: TaskRecord, work: Coroutine[Any, Any, None], release: Callable[[], None]
+        self,
+        run: TaskRun,
+        record: TaskRecord,
+        work: Coroutine[Any, Any, None],
+        release: Callable[[], None],
+        ticket: Permit | None = None,
     ) -> None:
         """Start `work`, one of the methods of a run. When it ends in any way, the run is forgotten,
-        and `release` is called once.
+        `ticket` is released, and `release` is called once.
 
         It runs in the context of the present request without its message, or in a new one.
         """
@@ -381,11 +382,13 @@ class Runner:
         token = attach(request_context)
         try:
             run.task = asyncio.get_running_loop().create_task(work)
-            run.task.add_done_callback(partial(self._forget, run, release))
+            run.task.add_done_callback(partial(self._forget, run, release, ticket))
         finally:
             detach(token)
 
-    def _forget(self, run: TaskRun, release: Callable[[], None], _: "asyncio.Task[None]") -> None:
+    def _forget(
+        self, run: TaskRun, release: Callable[[], None], ticket: Permit | None, _: "asyncio.Task[None]"
+    ) -> None:
         """Handle the end of a run."""
         if run.is_left:
             self.left.add(run.id)
@@ -399,6 +402,8 @@ class Runner:
         finally:
             del self._runs[run.id]
             self._change.set()
+            if ticket is not None:
+                ticket.release()
             release()
 
     # --- changes that others make -------------------------------------------------------------------------------------

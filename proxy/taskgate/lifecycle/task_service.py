@@ -34,7 +34,7 @@ from taskgate.auth.context import AuthContext
 from taskgate.clock import Clock, Entropy
 from taskgate.domain.events import CancelRequested
 from taskgate.domain.limits import Cap
-from taskgate.domain.policy import OnLost, PromotionDecision, TaskSupport, task_support
+from taskgate.domain.policy import OnLost, PromotionDecision, PromotionMode
 from taskgate.domain.record import Lease, OwnerKey, TaskId, TaskRecord, TaskStatus, ToolCall, evolve
 from taskgate.domain.versions import Era
 from taskgate.errors import (
@@ -48,6 +48,7 @@ from taskgate.errors import (
 )
 from taskgate.lifecycle.runner import Expected, Runner
 from taskgate.lifecycle.transitions import Transitions
+from taskgate.protocol.discovery import ListedTool
 from taskgate.protocol.host_requests import CallTool, key_digest
 from taskgate.sessions.binding import CallSite, OngoingCall, client_features
 from taskgate.stores.base import TaskStore
@@ -158,7 +159,8 @@ class TaskService:
         cannot be read.
         """
         with self._runner.expecting(place):
-            decision = await self._admit(place, intent)
+            listed = place.upstream.listed(intent.tool) or (await place.upstream.tools()).get(intent.tool)
+            decision = self._admit(place, intent, listed)
             record, is_new, key = None, False, intent.idempotency_key
             if key is not None:
                 # Asked before a permit is acquired, and under all owner keys of the caller. `_insert`
@@ -194,7 +196,8 @@ class TaskService:
         # A call with an idempotency key becomes a task before it is sent (`create`), so no earlier
         # use of a key is looked up here.
         with self._runner.expecting(place):
-            decision = await self._admit(place, intent)
+            listed = place.upstream.listed(intent.tool) or (await place.upstream.tools()).get(intent.tool)
+            decision = self._admit(place, intent, listed)
             new = self._new_task(caller, place, intent, decision, dispatched=True)
             window = decision.join_retries if intent.idempotency_key is None else None
             if window is None:
@@ -241,17 +244,16 @@ class TaskService:
                 return cancelled
             # The record has changed since it was read, so it is read again.
 
-    async def _admit(self, place: CallSite, intent: CallTool) -> PromotionDecision:
-        """Return the decision for a call that is to be a task.
+    def _admit(self, place: CallSite, intent: CallTool, listed: ListedTool | None) -> PromotionDecision:
+        """Return the decision for a call that is to be a task; `listed` is its tool in the catalogue.
 
         Raises InvalidParams for a tool that the server does not list, and TaskSupportMismatch for
-        one that cannot be a task. Raises UpstreamFailed if the catalogue cannot be read.
+        one that cannot be a task.
         """
-        listed = place.upstream.listed(intent.tool) or (await place.upstream.tools()).get(intent.tool)
         if listed is None:
             raise InvalidParams("Unknown tool")
         decision = self._live.current.policy.decide(place.mount.name, intent.tool, listed.hints)
-        if task_support(decision.mode) is TaskSupport.FORBIDDEN:
+        if decision.mode is PromotionMode.SYNC:
             raise TaskSupportMismatch("The tool cannot run as a task")
         return decision
 
@@ -272,7 +274,7 @@ class TaskService:
         ttl = decision.clamp_ttl(intent.ttl, None if override is None else override.ttl_max)
         record = TaskRecord(
             id=urlsafe_b64encode(self._entropy.token(ID_BYTES)).decode(),
-            owner=caller.owner(place.mount.name),
+            owner=caller.owners(place.mount.name)[0],
             call=ToolCall(
                 tool=intent.tool,
                 peer=place.peer,

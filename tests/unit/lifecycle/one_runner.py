@@ -13,6 +13,7 @@ from helpers.manual_clock import ManualClock
 from helpers.records import HOLDER, keep, new_lease, new_record
 from helpers.waiting import bounded, eventually
 from taskgate.admission import concurrency as turns
+from taskgate.admission.callers import principal_of
 from taskgate.admission.concurrency import Bulkhead, BulkheadSettings, Permit
 from taskgate.admission.rules import QuestionBounds
 from taskgate.auth.context import ANONYMOUS
@@ -38,6 +39,7 @@ class Server:
 
     def __init__(self) -> None:
         self.mount: Any = self
+        self.caller, self.principal = ANONYMOUS, principal_of(ANONYMOUS)
         self.upstream: Any = self
         self.called: list[str] = []
         self.given_up = 0

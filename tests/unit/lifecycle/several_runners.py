@@ -13,6 +13,7 @@ from typing import Any, Final
 from helpers.manual_clock import ManualClock
 from helpers.records import new_record
 from helpers.shared_memory import ForgetfulStore, LeasesInMemory
+from taskgate.admission.callers import principal_of
 from taskgate.admission.concurrency import Bulkhead, BulkheadSettings
 from taskgate.admission.rules import QuestionBounds
 from taskgate.auth.context import ANONYMOUS
@@ -89,7 +90,14 @@ class World:
             interval=timedelta(hours=1),
             leasing=leasing,
         )
-        place = SimpleNamespace(acquire=lambda: None, release=lambda: None, upstream=self.server, mount=mount)
+        place = SimpleNamespace(
+            acquire=lambda: None,
+            release=lambda: None,
+            upstream=self.server,
+            mount=mount,
+            caller=ANONYMOUS,
+            principal=principal_of(ANONYMOUS),
+        )
         return Replica(name, store, runner, leasing, sweeper, place, emitted)
 
     # --- what may happen --------------------------------------------------------------------------------------------

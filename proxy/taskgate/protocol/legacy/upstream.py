@@ -18,7 +18,7 @@ from taskgate.domain.record import RequestId, TaskStatus
 from taskgate.domain.versions import NEWEST_LEGACY, Era, Peer, Revision, era_of, find_revision
 from taskgate.errors import MalformedMessage, UpstreamFailed, UpstreamReason
 from taskgate.jsontext.edits import dump, splice
-from taskgate.jsontext.spans import Members, RawJson, members, skip_space
+from taskgate.jsontext.spans import Members, RawJson, may_have_key, members, skip_space
 from taskgate.protocol import vocabulary as names
 from taskgate.protocol.discovery import (
     MAX_WELCOME,
@@ -299,8 +299,12 @@ class LegacyUpstream:
     def with_token_slot(self, params: RawJson) -> Params:
         """The parameters of a call, split where a progress token belongs; `call` puts it there.
 
-        Parameters that are no object or repeat a key stay whole, and the call gets no progress.
+        Parameters that are no object, or have a `_meta` and repeat a key, stay whole, and the call
+        gets no progress.
         """
+        if params.startswith('{"') and not may_have_key(params, "_meta"):
+            # The usual case needs no look at the members: there is one, and none is `_meta`.
+            return Params('{"_meta":{"progressToken":', f"}},{params[1:]}")
         try:
             found = members(params, {"_meta": {}})
         except MalformedMessage:
