@@ -57,7 +57,7 @@ class Relay:
     progress_token: RequestId | None
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True)
 class GetTask:
     """`tasks/get`."""
 

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from taskgate.domain.listing import ListedTask
 from taskgate.domain.policy import SupportOf
-from taskgate.domain.record import Faulted, InputRequest, RequestId, Succeeded, TaskRecord
+from taskgate.domain.record import Faulted, InputRequest, RequestId, Succeeded, TaskId, TaskRecord
 from taskgate.domain.versions import NEWEST_LEGACY, Era, Peer, era_of, find_revision
 from taskgate.errors import InvalidParams, SessionRequired, UnknownMethod
 from taskgate.jsontext.edits import Edits, dump, insertion, removals, splice
@@ -39,7 +39,7 @@ from taskgate.protocol.jsonrpc import UsualProgress, error_text, is_id, notifica
 from taskgate.protocol.legacy import capabilities, questions, results
 from taskgate.protocol.legacy.listing import FILTER_CAPABILITY, read_cursor, read_listing
 from taskgate.protocol.legacy.results import WITHOUT_TASK, EraCrossing, convert_tools, with_task_support
-from taskgate.protocol.legacy.tasks import create_result, list_result, related_result, task_object
+from taskgate.protocol.legacy.tasks import create_result, list_result, related_result, task_object, task_parts
 from taskgate.protocol.messages import (
     Message,
     Notification,
@@ -64,6 +64,10 @@ LISTING_CAPABILITY = f'{{"cancel":{{}},"list":{{"filter":{FILTER_CAPABILITY}}},"
 
 MAX_TTL: Final = timedelta(days=36_500)
 """Longest TTL; anything longer is cut to it, so that no date overflows."""
+
+
+MOST_POLLED: Final = 1024
+"""Tasks whose text is kept for the next poll. Then all are forgotten."""
 
 
 class TaskOptions(NamedTuple):
@@ -100,6 +104,9 @@ class LegacyDownstream:
         self._lists = lists
         self._tasks = LISTING_CAPABILITY if lists else TASK_CAPABILITY
         self._version = version
+        self._polled: dict[TaskId, tuple[TaskRecord, str, str]] = {}
+        """The records that were polled last, with their text before and behind the poll interval. Nearly every poll
+        finds the record of the poll before."""
 
     def decode(
         self, message: Message, peer: Peer | None, *, offers_tasks: bool, extensions: ExtensionPolicy
@@ -127,7 +134,7 @@ class LegacyDownstream:
             case names.PING:
                 return AnswerPing(id=message.id)
             case names.TASKS_GET if has_tasks:
-                return GetTask(id=message.id, task=task_id(message.params))
+                return GetTask(message.id, task_id(message.params))
             case names.TASKS_RESULT if has_tasks:
                 return AwaitTask(id=message.id, task=task_id(message.params))
             case names.TASKS_CANCEL if has_tasks:
@@ -214,7 +221,15 @@ class LegacyDownstream:
 
     def task_state(self, id: RequestId, record: TaskRecord, interval: int | None = None) -> str:
         """The answer to `tasks/get`; `interval` is the poll interval in milliseconds, None for that of the record."""
-        return result_text(id, task_object(record, interval))
+        polled = self._polled.get(record.id)
+        if polled is None or polled[0] is not record:
+            if len(self._polled) >= MOST_POLLED:
+                self._polled.clear()
+            polled = self._polled[record.id] = (record, *task_parts(record))
+        if interval is None:
+            interval = record.poll_interval // _MILLISECOND
+        _, before, behind = polled
+        return result_text(id, f"{before}{interval}{behind}")
 
     def task_cancelled(self, id: RequestId, record: TaskRecord | None) -> str:
         """The answer to a successful `tasks/cancel`, with the cancelled record."""

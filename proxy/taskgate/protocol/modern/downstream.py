@@ -91,7 +91,7 @@ class ModernDownstream:
             case names.TOOLS_CALL:
                 return _call_tool(request, meta, may_be_task=offers_tasks and meta.declares_tasks)
             case names.TASKS_GET:
-                get = GetTask(id=request.id, task=task_id(request.params))
+                get = GetTask(request.id, task_id(request.params))
                 # Without the extension, only legacy tasks are served (AMB-19).
                 return get if meta.declares_tasks else LegacyTaskRequest(request=get)
             case names.TASKS_CANCEL:

@@ -138,7 +138,7 @@ class World:
         return shown(await self.requests.answer(request))
 
     async def get(self, task: str, caller: AuthContext = ANONYMOUS, mount: str = AT) -> dict[str, Any]:
-        return await self.answer(GetTask(id=7, task=task), caller, mount)
+        return await self.answer(GetTask(7, task), caller, mount)
 
     async def update(
         self, task: str, caller: AuthContext = ANONYMOUS, mount: str = AT, **answers: str

@@ -71,7 +71,7 @@ async def test_a_look_at_what_goes_on_or_was_cancelled_is_none_at_an_outcome(wor
 
 async def test_a_look_of_a_host_that_declares_no_tasks_at_one_of_the_other_era_counts_as_well(world: World) -> None:
     record = await world.keep(after(new_record(call=new_call(peer=new_peer())), DONE))
-    await world.of_legacy(GetTask(id=7, task=record.id))
+    await world.of_legacy(GetTask(7, record.id))
     assert await retrieved(world, record)
 
 

@@ -56,9 +56,9 @@ async def test_a_legacy_host_is_told_the_interval_too(world: World) -> None:
 async def test_to_get_a_task_without_the_extension_is_a_poll_too(world: World) -> None:
     record = await world.keep(new_record(call=new_call(peer=new_peer())))
     for _ in range(BURST):
-        assert (await world.of_legacy(GetTask(id=7, task=record.id)))["pollIntervalMs"] == 2000
+        assert (await world.of_legacy(GetTask(7, record.id)))["pollIntervalMs"] == 2000
     with pytest.raises(RateLimited):
-        await world.of_legacy(GetTask(id=7, task=record.id))
+        await world.of_legacy(GetTask(7, record.id))
 
 
 async def test_a_task_that_has_ended_shows_what_came_of_it(world: World) -> None:
@@ -186,7 +186,7 @@ async def test_without_the_extension_every_other_task_is_the_same_refusal(
 
 async def test_a_task_of_the_legacy_era_is_read_without_the_extension(world: World) -> None:
     record = await world.keep(after(new_record(), DONE))
-    result = await world.of_legacy(GetTask(id=7, task=record.id))
+    result = await world.of_legacy(GetTask(7, record.id))
     assert (result["status"], result["resultType"]) == ("completed", "complete")
     assert "result" in result
 

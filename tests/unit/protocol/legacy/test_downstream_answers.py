@@ -15,8 +15,9 @@ from taskgate.domain.record import Faulted, FaultReason, InputRequest, Succeeded
 from taskgate.domain.versions import Peer, Revision
 from taskgate.jsontext.large import LargeJson, to_string
 from taskgate.protocol.jsonrpc import parse
-from taskgate.protocol.legacy.downstream import LegacyDownstream
+from taskgate.protocol.legacy.downstream import MOST_POLLED, LegacyDownstream
 from taskgate.protocol.legacy.results import EraCrossing
+from taskgate.protocol.legacy.tasks import MILLISECOND
 from taskgate.protocol.messages import Notification, Response
 from unit.protocol.legacy.judge import EVERY_HOST, check
 
@@ -221,6 +222,27 @@ def test_a_state_is_the_flat_task(make_record: RecordMaker, changes: dict[str, A
         )
         assert "_meta" not in result
         check_server_message(text, request_method=method)
+
+
+@pytest.mark.parametrize("message", [None, '"pollInterval":0', 'é"}'])
+def test_a_poll_shows_the_record_and_the_interval_of_this_poll(make_record: RecordMaker, message: str | None) -> None:
+    polled = make_record(status_message=message)
+    changed = replace(polled, status=TaskStatus.CANCELLED, status_message="over")
+    shown = []
+    for record, interval in ((polled, None), (polled, 70), (polled, 5000), (changed, 70), (polled, 0)):
+        result = json.loads(DIALECT.task_state(1, record, interval))["result"]
+        shown.append((result["status"], result.get("statusMessage"), result["pollInterval"]))
+    usual = polled.poll_interval // MILLISECOND
+    here = [("working", message, each) for each in (usual, 70, 5000, 0)]
+    assert shown == [*here[:3], ("cancelled", "over", 70), here[3]]
+
+
+def test_a_poll_shows_its_own_task_among_more_than_are_kept(make_record: RecordMaker) -> None:
+    dialect = LegacyDownstream("1")
+    records = [make_record(id=f"{number:032}") for number in range(MOST_POLLED + 2)]
+    for _ in range(2):
+        shown = [json.loads(dialect.task_state(1, record))["result"]["taskId"] for record in records]
+        assert shown == [record.id for record in records]
 
 
 def test_a_cancelled_task_is_shown_as_its_state(make_record: RecordMaker) -> None:
