@@ -133,10 +133,10 @@ class LegacyAdapter:
         # resumption. Another replica can continue the stream of a wait for a task, so the task is
         # named. Of another request the id is enough. No stream answers a poll.
         if (
-            host_session is not None
+            not isinstance(intent, GetTask)
+            and host_session is not None
             and host_session.resumable is not None
             and isinstance(message, Request)
-            and not isinstance(intent, GetTask)
         ):
             task = intent.task if isinstance(intent, AwaitTask) else None
             exchange.opener = partial(host_session.resumable.open_for, message.id, task)

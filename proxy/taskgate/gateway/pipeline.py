@@ -160,7 +160,8 @@ class Gateway:
                 if caller is None or (head.token is not None and not head.token.recall()):
                     caller = await self._identify(exchange, mount)
                 context.caller = caller
-                body = await exchange.body(self._in_flight, caller.key)
+                received = exchange.body(self._in_flight, caller.key)
+                body = received if isinstance(received, bytes) else await received
                 # The time in which a host sends its body does not count as the gateway's.
                 begun = self._clock.elapsed()
                 if len(body) > SMALL:
@@ -171,8 +172,11 @@ class Gateway:
                     return await self._legacy.serve(exchange, context, mount, caller)
                 # 4. The body, parsed once: JSON, then one JSON-RPC message, or a batch of an older
                 # revision.
-                is_array = body[:1] != b"{" and is_batch(body)
-                if is_array and await self._legacy.takes_batches(exchange, context, mount, caller):
+                if (
+                    body[:1] != b"{"
+                    and is_batch(body)
+                    and await self._legacy.takes_batches(exchange, context, mount, caller)
+                ):
                     return await self._answer_batch(exchange, context, mount, caller, body, begun, refused)
                 if len(body) > offload.LARGE:
                     message = await self._parse_in_thread(head.host_session, body)
@@ -185,7 +189,7 @@ class Gateway:
             except Exception as error:
                 return self._refuse(error, mount, exchange, context, None, begun)
             # From here on only the text of the message is needed.
-            del body
+            del body, received
             context.message = message
             if refused is not None:
                 return self._refuse(refused, mount, exchange, context, message, begun)

@@ -27,7 +27,7 @@ The module stays whole because each end of an exchange concerns its stream and i
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import ClassVar, Final
@@ -235,31 +235,38 @@ class HostExchange:
         self.held = 0
         """Bytes that `count_answer` has counted and `release` has not yet."""
 
-    async def body(self, budget: BytesInFlight, caller: str) -> bytes:
-        """Receive the whole body, counted for `caller` in `budget`. Called at most once.
+    def body(self, budget: BytesInFlight, caller: str) -> bytes | Awaitable[bytes]:
+        """Return the whole body, counted for `caller` in `budget`; the wait for it, if it has not all arrived.
 
-        Raises RequestRejected if it is too large, too slow or incomplete, or if the budget is used
-        up. The gateway lets that pass: `Endpoint` then sends the rejection.
+        Called at most once. Raises RequestRejected if it is too large, too slow or incomplete, or if the
+        budget is used up. The gateway lets that pass: `Endpoint` then sends the rejection.
         """
         self.asked = True
         self._budget, self._caller = budget, caller
-        request, terms = self._request, self._terms
+        request = self._request
         received = request.body
         if received is None:
-            assert request.rest is not None
-            received = await request.rest.receive(
-                request.head,
-                request.length,
-                budget,
-                caller,
-                max_body=terms.max_body,
-                read_timeout=terms.read_timeout,
-            )
-        elif request.is_lost and received:
+            return self._receive()
+        if request.is_lost and received:
             # Without a body the request is served: a host that ends its session may leave at once.
             raise RequestRejected(BAD_REQUEST)
-        else:
-            request.body = b""
+        request.body = b""
+        if len(received) > self._terms.max_body:
+            raise RequestRejected(BODY_TOO_LARGE)
+        return received
+
+    async def _receive(self) -> bytes:
+        """Receive the rest of the body, and return the whole."""
+        request, terms = self._request, self._terms
+        assert request.rest is not None
+        received = await request.rest.receive(
+            request.head,
+            request.length,
+            self._budget,
+            self._caller,
+            max_body=terms.max_body,
+            read_timeout=terms.read_timeout,
+        )
         if len(received) > terms.max_body:
             raise RequestRejected(BODY_TOO_LARGE)
         return received

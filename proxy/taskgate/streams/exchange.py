@@ -104,8 +104,10 @@ class Exchange(Protocol):
     opener: StreamOpener | None
     """Set by a handler whose host can resume: a later `stream` opens its stream with it."""
 
-    async def body(self, budget: BytesInFlight, caller: str) -> bytes:
-        """Receive the whole body, within bounds. May be called once, after authentication.
+    def body(self, budget: BytesInFlight, caller: str) -> bytes | Awaitable[bytes]:
+        """Return the whole body, within bounds; the wait for it, if it has not all arrived.
+
+        May be called once, after authentication.
 
         A large body counts for `caller` in `budget` while it arrives. A host that sent `Expect:
         100-continue` is told to continue. Raises ListenerRefused. If a handler replies without this

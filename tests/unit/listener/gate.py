@@ -77,7 +77,8 @@ class ScriptedEngine:
     async def answer(self, exchange: Exchange) -> HttpReply:
         if self.turn_away is not None and (reply := await self.turn_away(exchange)) is not None:
             return reply
-        self.bodies.append(await exchange.body(self.in_flight, "caller"))
+        body = exchange.body(self.in_flight, "caller")
+        self.bodies.append(body if isinstance(body, bytes) else await body)
         self.seen.append(exchange.head)
         if self.script is None:
             return HttpReply(body=f'{{"answer":{len(self.seen)}}}')
