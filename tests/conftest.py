@@ -15,7 +15,7 @@ from helpers.leaks import no_task_left_behind, nothing_left_behind
 from helpers.manual_clock import ManualClock, SeededEntropy
 from helpers.shared_store import redis_server, shared_options, shared_server, valkey_server
 from helpers.told import MARKER, told
-from taskgate.config import reload
+from taskgate.wiring import reload
 
 __all__ = [
     "clock",

@@ -13,7 +13,7 @@ TESTS = Path(__file__).resolve().parents[1]
 SUITES = TESTS / "interaction"
 EVERYWHERE = TESTS / "conftest.py"
 FOR_EVERY_TEST = {
-    "taskgate.config.reload": "what fingerprints cost, of which tests do not pay the usual",
+    "taskgate.wiring.reload": "what fingerprints cost, of which tests do not pay the usual",
     "taskgate.stores.redis.options": "where the stores are that fixtures start",
     "taskgate.telemetry.auditlog.chain": "ears for secrets in lines of audit logs",
     "taskgate.telemetry.ring": "ears for secrets in events",

@@ -18,7 +18,7 @@ from taskgate.admission.memory_pressure import MemoryPressure
 from taskgate.admission.polls import PollLimiter
 from taskgate.auth.context import AuthContext
 from taskgate.clock import Clock
-from taskgate.domain.cursors import Cursors
+from taskgate.domain.cursors import CursorKeys
 from taskgate.domain.listing import ListedTask, Position, TaskFilter, TaskOrder, fingerprint, merge_pages
 from taskgate.domain.record import OwnerKey, TaskId, TaskRecord, outcome_text
 from taskgate.errors import InvalidParams, Overloaded, RateLimited, StoreUnavailable, TaskNotFound
@@ -62,7 +62,7 @@ class Lookups:
         store: TaskStore,
         results: "ResultReader",
         access: AccessControl,
-        cursors: Cursors,
+        cursors: CursorKeys,
         guard: LookupGuard,
         polls: PollLimiter,
         clock: Clock,

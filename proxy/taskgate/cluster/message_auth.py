@@ -52,9 +52,12 @@ class Seals(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class SealKeys:
-    """The keys of seals: `current` seals, and either opens. None as `current` seals nothing."""
+    """The keys of seals: `current` seals, and either opens. None as `current` seals nothing.
+
+    A reload of the configuration sets both.
+    """
 
     current: bytes | None = field(default=None, repr=False)
     previous: bytes | None = field(default=None, repr=False)

@@ -108,15 +108,14 @@ class DurationIn:
 
     least: timedelta = MILLISECOND
     most: timedelta = YEAR
-    reason: str = ""
 
     def read(self, written: object) -> timedelta:
-        """Read a duration; ValueError names the bound and, for the upper one, its reason."""
+        """Read a duration; ValueError names the bound."""
         duration = read_duration(written)
         if duration < self.least:
             raise ValueError(f"must be at least {write_duration(self.least)}")
         if duration > self.most:
-            raise ValueError(f"must be at most {write_duration(self.most)}{self.reason and ' ' + self.reason}")
+            raise ValueError(f"must be at most {write_duration(self.most)}")
         return duration
 
     def __get_pydantic_core_schema__(self, source: object, handler: GetCoreSchemaHandler) -> CoreSchema:

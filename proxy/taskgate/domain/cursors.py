@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from hmac import compare_digest, digest
-from typing import Protocol
 
 from taskgate.domain.listing import Position
 from taskgate.errors import InvalidParams
@@ -26,27 +25,12 @@ _TICK = timedelta(microseconds=1)
 _TAG_SIZE, _TIME_SIZE = 16, 8
 
 
-class Cursors(Protocol):
-    """The seals of cursors with the current keys, as `CursorKeys` has them."""
-
-    def seal(self, position: Position, *, context: str, mount: str, listing: str = "") -> str:
-        """Return the cursor of a position in one list of a caller (`context`) at a mount.
-
-        `listing` is the fingerprint of the list's filter and order.
-        """
-        ...
-
-    def open(self, cursor: str, *, context: str, mount: str, listing: str = "") -> Position:
-        """Return the position that `seal` sealed for this list.
-
-        Raises InvalidParams for any other text.
-        """
-        ...
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class CursorKeys:
-    """Keys that seal with `current` and open with either, so that a key can be replaced under load."""
+    """Keys that seal with `current` and open with either, so that a key can be replaced under load.
+
+    A reload of the configuration sets both.
+    """
 
     current: bytes = field(repr=False)
     previous: bytes | None = field(default=None, repr=False)

@@ -21,7 +21,7 @@ from hashlib import sha256
 from hmac import compare_digest
 from hmac import digest as authenticate
 from itertools import product
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 from taskgate.errors import InvalidParams
 
@@ -52,31 +52,12 @@ class PassThroughState(NamedTuple):
     state: str | None
 
 
-class RequestStates(Protocol):
-    """The seals of states with the current keys, as `RequestStateKeys` has them."""
-
-    def seal(
-        self, state: HeldCallState | PassThroughState, *, context: str, mount: str, digest: str, until: datetime
-    ) -> str:
-        """Return the text of a state that is valid before `until`.
-
-        `context` is the key of the caller and `digest` that of the request: it opens for no other.
-        """
-        ...
-
-    def open(
-        self, text: str, *, contexts: Sequence[str], mount: str, digest: str, now: datetime
-    ) -> HeldCallState | PassThroughState:
-        """Return the state that `seal` sealed for this request in one of these contexts.
-
-        Raises InvalidParams for any other text, and once the time of the state is over.
-        """
-        ...
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class RequestStateKeys:
-    """Keys that seal with `current` and open with either, so that a key can be replaced under load."""
+    """Keys that seal with `current` and open with either, so that a key can be replaced under load.
+
+    A reload of the configuration sets both.
+    """
 
     current: bytes = field(repr=False)
     previous: bytes | None = field(default=None, repr=False)

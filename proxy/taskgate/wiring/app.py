@@ -20,7 +20,6 @@ from typing import Any, Final
 
 from taskgate.clock import SharedClock, SteadyClock
 from taskgate.config import BindAddress, GatewayConfig
-from taskgate.config.reload import fingerprint
 from taskgate.domain.record import OwnerKey
 from taskgate.errors import StoreUnavailable
 from taskgate.listener.connection_limits import BoundedSocket, ConnectionBounds, ConnectionCounts
@@ -42,7 +41,7 @@ from taskgate.wiring.authentication import (
 from taskgate.wiring.build import Cluster, Environment, Runtime, build_runtime, open_configured_store
 from taskgate.wiring.measured_stores import MeasuredStore
 from taskgate.wiring.observability import TelemetryPipeline
-from taskgate.wiring.reload import Reload, Reloaded
+from taskgate.wiring.reload import Reload, Reloaded, fingerprint
 from taskgate.wiring.shutdown import Closers, drain
 
 NOT_NOW: Final = Reloaded(result="invalid", problems=("the gateway is starting or shutting down",))

@@ -7,18 +7,16 @@ it. The module also makes the documents by which hosts find the authorization se
 
 The pipeline identifies callers with the `ReloadableAuthenticator`, which has the present one. A reload
 calls `opened` for another authenticator, then `switch`. A replaced one still identifies the callers of
-requests that had begun, and is then closed. `SealedCursors`, `SealedStates`, `SealedMessages` and
-`SealedCheckpoints` seal and open texts with the keys of the present authenticator, each in the form
-that its user expects.
+requests that had begun, and is then closed.
 """
 
 import asyncio
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 from functools import partial
 from hashlib import sha256
 from hmac import digest
@@ -41,8 +39,7 @@ from taskgate.clock import Clock, Entropy
 from taskgate.cluster.message_auth import SealKeys
 from taskgate.config import GatewayConfig
 from taskgate.domain.cursors import CursorKeys
-from taskgate.domain.listing import Position
-from taskgate.domain.request_state import HeldCallState, PassThroughState, RequestStateKeys
+from taskgate.domain.request_state import RequestStateKeys
 from taskgate.streams.exchange import Exchange
 from taskgate.system.background import Background
 from taskgate.system.secret_files import ADVICE, read_secret
@@ -72,7 +69,7 @@ class Authenticator:
     A reloaded one takes over the issuers whose settings are unchanged: their keys stay, also while
     an issuer is unavailable.
 
-    - `cursors`, `states`, `words` and `checkpoints` seal cursors of `tasks/list`, `requestState`
+    - `cursors`, `states`, `messages` and `checkpoints` seal cursors of `tasks/list`, `requestState`
       texts, messages of the cluster bus, and checkpoints in task records.
     - `deployment` are the secret keys from which those are derived, and that bind tasks to callers.
       None without authentication and a key file.
@@ -82,7 +79,7 @@ class Authenticator:
     callers: Callers | None
     cursors: CursorKeys
     states: RequestStateKeys
-    words: SealKeys
+    messages: SealKeys
     checkpoints: SealKeys = field(default_factory=SealKeys)
     deployment: DeploymentKeys | None = None
     issuers: tuple[Issuer, ...] = ()
@@ -157,7 +154,7 @@ def build_authenticator(
         callers=None,
         cursors=CursorKeys(*_keys_for(_CURSORS, keys)),
         states=RequestStateKeys(*_keys_for(_STATES, keys)),
-        words=SealKeys(*_keys_for(_MESSAGES, keys)),
+        messages=SealKeys(*_keys_for(_MESSAGES, keys)),
         checkpoints=SealKeys() if deployment is None else SealKeys(*_keys_for(_CHECKPOINTS, keys)),
         deployment=deployment,
     )
@@ -307,10 +304,16 @@ KEYS_WITHIN: Final = timedelta(seconds=5)
 
 
 class ReloadableAuthenticator:
-    """The present authenticator, as `Callers`, and replaced ones that still identify callers."""
+    """The present authenticator, as `Callers`, and replaced ones that still identify callers.
+
+    `cursors`, `states`, `messages` and `checkpoints` have the keys of the present one.
+    """
 
     def __init__(self, authenticator: Authenticator) -> None:
         self._present = _InUse(authenticator)
+        # Copies: their users keep them, so a reload sets the keys in them.
+        self.cursors, self.states = replace(authenticator.cursors), replace(authenticator.states)
+        self.messages, self.checkpoints = replace(authenticator.messages), replace(authenticator.checkpoints)
         # Replaced ones with their successors: issuers that both share must not be closed.
         self._replaced: dict[_InUse, Authenticator] = {}
         self._background = Background()
@@ -356,6 +359,12 @@ class ReloadableAuthenticator:
     def switch(self, authenticator: Authenticator) -> None:
         """Replace the authenticator by an open one. The old one closes when it is idle."""
         before, self._present = self._present, _InUse(authenticator)
+        messages, checkpoints = authenticator.messages, authenticator.checkpoints
+        cursors, states = authenticator.cursors, authenticator.states
+        self.messages.current, self.messages.previous = messages.current, messages.previous
+        self.checkpoints.current, self.checkpoints.previous = checkpoints.current, checkpoints.previous
+        self.cursors.current, self.cursors.previous = cursors.current, cursors.previous
+        self.states.current, self.states.previous = states.current, states.previous
         self._replaced[before] = authenticator
         self._background.run(lambda: self._close_when_idle(before))
 
@@ -386,74 +395,6 @@ class _InUse:
         self.authenticator = authenticator
         self.requests = 0
         self.is_idle = asyncio.Event()
-
-
-class SealedCursors:
-    """The seals of `tasks/list` cursors, with the present keys."""
-
-    __slots__ = ("_authenticator",)
-
-    def __init__(self, authenticator: ReloadableAuthenticator) -> None:
-        self._authenticator = authenticator
-
-    def seal(self, place: Position, *, context: str, mount: str, listing: str = "") -> str:
-        return self._authenticator.authenticator.cursors.seal(place, context=context, mount=mount, listing=listing)
-
-    def open(self, cursor: str, *, context: str, mount: str, listing: str = "") -> Position:
-        return self._authenticator.authenticator.cursors.open(cursor, context=context, mount=mount, listing=listing)
-
-
-class SealedStates:
-    """The seals of `requestState`, with the present keys."""
-
-    __slots__ = ("_authenticator",)
-
-    def __init__(self, authenticator: ReloadableAuthenticator) -> None:
-        self._authenticator = authenticator
-
-    def seal(
-        self, what: HeldCallState | PassThroughState, *, context: str, mount: str, digest: str, until: datetime
-    ) -> str:
-        return self._authenticator.authenticator.states.seal(
-            what, context=context, mount=mount, digest=digest, until=until
-        )
-
-    def open(
-        self, text: str, *, contexts: Sequence[str], mount: str, digest: str, now: datetime
-    ) -> HeldCallState | PassThroughState:
-        return self._authenticator.authenticator.states.open(
-            text, contexts=contexts, mount=mount, digest=digest, now=now
-        )
-
-
-class SealedMessages:
-    """The seals of bus messages, with the present keys."""
-
-    __slots__ = ("_authenticator",)
-
-    def __init__(self, authenticator: ReloadableAuthenticator) -> None:
-        self._authenticator = authenticator
-
-    def seal(self, text: bytes) -> bytes:
-        return self._authenticator.authenticator.words.seal(text)
-
-    def open(self, sealed: bytes) -> bytes | None:
-        return self._authenticator.authenticator.words.open(sealed)
-
-
-class SealedCheckpoints:
-    """The seals of checkpoints in task records, with the present keys."""
-
-    __slots__ = ("_authenticator",)
-
-    def __init__(self, authenticator: ReloadableAuthenticator) -> None:
-        self._authenticator = authenticator
-
-    def seal(self, text: bytes) -> bytes:
-        return self._authenticator.authenticator.checkpoints.seal(text)
-
-    def open(self, sealed: bytes) -> bytes | None:
-        return self._authenticator.authenticator.checkpoints.open(sealed)
 
 
 async def opened(authenticator: Authenticator, before: Authenticator, within: timedelta = KEYS_WITHIN) -> None:

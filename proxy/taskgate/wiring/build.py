@@ -64,31 +64,22 @@ from taskgate.streams.handover import SharedResumableStreams
 from taskgate.telemetry.events import EventSink
 from taskgate.telemetry.tracing import NO_TRACING
 from taskgate.upstream.stdio.supervisor_client import Supervisor
-from taskgate.wiring.authentication import (
-    ReloadableAuthenticator,
-    SealedCheckpoints,
-    SealedCursors,
-    SealedMessages,
-    SealedStates,
-    build_penalties,
-)
+from taskgate.wiring.authentication import ReloadableAuthenticator, build_penalties
 from taskgate.wiring.measured_stores import MeasuredLeases, MeasuredRates
 from taskgate.wiring.observability import TelemetryPipeline
-from taskgate.wiring.upstreams import MakeUpstream, UpstreamRegistry, upstream_maker
+from taskgate.wiring.upstreams import UpstreamRegistry, upstream_maker
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Environment:
     """The parts that the creator of a gateway may supply in place of the usual ones.
 
-    A supplied store is closed with the gateway. Without `store` and `make_upstream`, those of the
-    configuration are used.
+    A supplied store is closed with the gateway. Without one, that of the configuration is used.
     """
 
     clock: Clock = field(default_factory=SystemClock)
     entropy: Entropy = field(default_factory=SystemEntropy)
     store: Store | SharedBackend | None = None
-    make_upstream: MakeUpstream | None = None
     pressure: MemoryPressure = field(default_factory=lambda: MemoryPressure(limit=memory_limit(), resident=resident))
 
 
@@ -182,8 +173,8 @@ async def build_runtime(
     supervisor, quota_subjects = Supervisor(), QuotaSubjects(live)
     upstreams = UpstreamRegistry(
         live=live,
-        standings=quota_subjects,
-        make=environment.make_upstream or upstream_maker(supervisor, entropy),
+        quota_subjects=quota_subjects,
+        make=upstream_maker(supervisor, entropy),
         tracing=telemetry.tracing,
         event_sink=event_sink,
         clock=clock,
@@ -198,7 +189,7 @@ async def build_runtime(
 
     # Limits of callers and of the process.
     rate_limiter = build_rate_limiter(
-        live=live, standings=quota_subjects, shared=shared, cluster=cluster, event_sink=event_sink, clock=clock
+        live=live, quota_subjects=quota_subjects, shared=shared, cluster=cluster, event_sink=event_sink, clock=clock
     )
     access, penalties = AccessControl(live, event_sink), build_penalties(config)
     in_flight = BytesInFlight(lambda: live.current.in_flight)
@@ -246,7 +237,7 @@ async def build_runtime(
             streams=streams,
             dialect=dialect,
             live=live,
-            checkpoints=CheckpointSeals(SealedCheckpoints(callers)),
+            checkpoints=CheckpointSeals(callers.checkpoints),
             # Whether records outlive this process, so that checkpoints in them are of use.
             outlives=shared is not None or config.store.backend != "memory",
         ),
@@ -261,7 +252,7 @@ async def build_runtime(
         store=store,
         results=ResultReader(store=store, clock=clock, in_flight=in_flight, pressure=pressure),
         access=access,
-        cursors=SealedCursors(callers),
+        cursors=callers.cursors,
         guard=LookupGuard(
             penalties=penalties, rates=rate_limiter, security_log=SecurityLog(clock), event_sink=event_sink, clock=clock
         ),
@@ -341,7 +332,7 @@ async def build_runtime(
     retries = HostRetries(
         dialect=modern_dialect,
         calls=calls,
-        states=SealedStates(callers),
+        states=callers.states,
         live=live,
         clock=clock,
         entropy=entropy,
@@ -454,7 +445,7 @@ def build_cluster(
     )
     bus = ClusterBus(
         log=shared.bus,
-        seals=LoggedSeals(SealedMessages(callers), clock.elapsed),
+        seals=LoggedSeals(callers.messages, clock.elapsed),
         holder=holder,
         entropy=entropy,
         now=clock.now,
@@ -466,7 +457,7 @@ def build_cluster(
 def build_rate_limiter(
     *,
     live: RuntimeConfig,
-    standings: QuotaSubjects,
+    quota_subjects: QuotaSubjects,
     shared: SharedBackend | None,
     cluster: Cluster,
     event_sink: EventSink,
@@ -474,7 +465,9 @@ def build_rate_limiter(
 ) -> RateLimiter:
     """Create the rate limits. Those of a shared store fall back to local ones when it fails."""
     if shared is None:
-        return RateLimiter(live=live, subjects=standings, store=MemoryRateStore(), event_sink=event_sink, clock=clock)
+        return RateLimiter(
+            live=live, subjects=quota_subjects, store=MemoryRateStore(), event_sink=event_sink, clock=clock
+        )
     rates = FallbackRateStore(
         MeasuredRates(shared.rates, event_sink=event_sink, clock=clock),
         live=live,
@@ -483,5 +476,10 @@ def build_rate_limiter(
         clock=clock,
     )
     return RateLimiter(
-        live=live, subjects=standings, store=rates, event_sink=event_sink, clock=clock, local_cache=LocalRateCache()
+        live=live,
+        subjects=quota_subjects,
+        store=rates,
+        event_sink=event_sink,
+        clock=clock,
+        local_cache=LocalRateCache(),
     )

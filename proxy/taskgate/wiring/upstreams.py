@@ -145,7 +145,7 @@ class UpstreamRegistry:
         self,
         *,
         live: RuntimeConfig,
-        standings: QuotaSubjects,
+        quota_subjects: QuotaSubjects,
         make: MakeUpstream,
         tracing: Tracing,
         event_sink: EventSink,
@@ -156,7 +156,7 @@ class UpstreamRegistry:
         self.mounts = Mounts()
         self.requests = RequestCounter()
         self._live = live
-        self._standings = standings
+        self._quota_subjects = quota_subjects
         self._make = make
         self._tracing = tracing
         self._event_sink = event_sink
@@ -253,7 +253,7 @@ class UpstreamRegistry:
             report = UpstreamReport(self._event_sink)
             settings = bulkhead_settings(config, name)
             limit = _Limit(
-                place, Bulkhead(name, settings, event_sink=report, share=self._standings.concurrency_share), report
+                place, Bulkhead(name, settings, event_sink=report, share=self._quota_subjects.concurrency_share), report
             )
         resource = resource_of(config, self._port, section.path)
         mount = Mount(

@@ -6,8 +6,8 @@ import pytest
 
 from taskgate.config import GatewayConfig
 from taskgate.config.model import metrics_config
-from taskgate.config.reload import restart_needed
 from taskgate.telemetry.metrics.settings import MetricsConfig, MetricsSettings
+from taskgate.wiring.reload import restart_needed
 
 Tells = Callable[..., list[str]]
 Loads = Callable[..., GatewayConfig]

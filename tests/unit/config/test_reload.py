@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from taskgate.config import ConfigurationError, GatewayConfig
-from taskgate.config.reload import fingerprint, restart_needed, without_restart
+from taskgate.wiring.reload import fingerprint, restart_needed, without_restart
 
 Loads = Callable[..., GatewayConfig]
 

@@ -12,7 +12,7 @@ from taskgate.admission.rates import QuotaSubjects, RateLimiter
 from taskgate.admission.rules import RuntimeConfig
 from taskgate.admission.security_alerts import SecurityLog
 from taskgate.auth.authorization import AccessPolicy, AccessRule
-from taskgate.domain.cursors import CursorKeys, Cursors
+from taskgate.domain.cursors import CursorKeys
 from taskgate.domain.polling import PollPolicy
 from taskgate.stores.rates import MemoryRateStore
 from taskgate.streams.bytes_in_flight import BytesInFlight
@@ -35,7 +35,7 @@ class Guard:
         emitted: RecordedEvents,
         *rules: AccessRule,
         threshold: int | None = None,
-        cursors: Cursors = CURSORS,
+        cursors: CursorKeys = CURSORS,
         **changes: Any,
     ) -> None:
         self.live = live(access=AccessPolicy(rules=rules), **{"polling": self.polling(), **changes})

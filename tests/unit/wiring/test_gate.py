@@ -21,8 +21,6 @@ from taskgate.wiring.authentication import (
     Authenticator,
     Issuer,
     ReloadableAuthenticator,
-    SealedCursors,
-    SealedStates,
     opened,
 )
 from unit.admission.test_callers import MOUNT
@@ -68,7 +66,8 @@ def authenticator(callers: Any, key: bytes = b"a", keys: Keys | None = None) -> 
         callers=cast("Callers", callers),
         cursors=CursorKeys(key * 32),
         states=RequestStateKeys(key * 32),
-        words=SealKeys(key * 32),
+        messages=SealKeys(key * 32),
+        checkpoints=SealKeys(key * 32),
         issuers=() if keys is None else (issuer(keys),),
     )
 
@@ -140,12 +139,14 @@ async def test_one_that_is_ending_when_all_do_ends_wholly() -> None:
 
 async def test_what_is_sealed_is_sealed_with_the_keys_of_now() -> None:
     gate = ReloadableAuthenticator(authenticator(SlowCallers()))
-    cursors, states, place = SealedCursors(gate), SealedStates(gate), Position(NOW, "task")
+    cursors, states, place = gate.cursors, gate.states, Position(NOW, "task")
     before, after = (authenticator(None, key) for key in (b"a", b"b"))
     for house in (before, after):
         cursor = cursors.seal(place, context="c", mount="m")
         assert cursor == house.cursors.seal(place, context="c", mount="m")
         assert cursors.open(cursor, context="c", mount="m") == place
+        assert gate.messages.open(house.messages.seal(b"text")) == b"text"
+        assert gate.checkpoints.open(house.checkpoints.seal(b"text")) == b"text"
         sealed = states.seal(PassThroughState("s"), context="c", mount="m", digest="d", until=NOW.replace(year=2027))
         assert house.states.open(sealed, contexts=["c"], mount="m", digest="d", now=NOW) == PassThroughState("s")
         assert states.open(sealed, contexts=["c"], mount="m", digest="d", now=NOW) == PassThroughState("s")

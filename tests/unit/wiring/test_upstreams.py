@@ -53,7 +53,7 @@ class Yard:
         self.live = RuntimeConfig(admission_rules(first))
         self.upstreams = UpstreamRegistry(
             live=self.live,
-            standings=QuotaSubjects(self.live),
+            quota_subjects=QuotaSubjects(self.live),
             make=self._make,
             tracing=NO_TRACING,
             event_sink=self.emitted,

@@ -26,7 +26,7 @@ from taskgate.admission.rules import RuntimeConfig
 from taskgate.clock import Clock, Entropy
 from taskgate.cluster.bus import ClusterBus
 from taskgate.domain.record import OwnerKey
-from taskgate.domain.request_state import HeldCallState, PassThroughState, RequestStates
+from taskgate.domain.request_state import HeldCallState, PassThroughState, RequestStateKeys
 from taskgate.domain.versions import Era
 from taskgate.errors import InvalidParams, MissingCapability, TooManyTasks
 from taskgate.gateway.calls import Calls
@@ -62,7 +62,7 @@ class HostRetries:
         *,
         dialect: ModernDownstream,
         calls: Calls,
-        states: RequestStates,
+        states: RequestStateKeys,
         live: RuntimeConfig,
         clock: Clock,
         entropy: Entropy,
