@@ -9,9 +9,12 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 from chaos.history import History, Kind, Operation, Seen
+from taskgate.lifecycle.recovery import NEVER_SENT
+from taskgate.lifecycle.runner import NOT_MADE
+from taskgate.lifecycle.task_run import NO_STORE, SHUT_DOWN_UNSENT
 
-LOST: Final = "may or may not have completed"
-UNSENT: Final = ("stopped before the call was sent", "not created", "shut down", "was not sent")
+UNSENT: Final = (NEVER_SENT, NOT_MADE, SHUT_DOWN_UNSENT, NO_STORE)
+"""What a task says whose call was not sent."""
 
 
 def complaints(history: History) -> list[str]:

@@ -4,9 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from chaos.checker import CHECKS, complaints, told
+from chaos.checker import CHECKS, UNSENT, complaints, told
 from chaos.history import Execution, History, Kind, Operation, Seen
 from chaos.schedule import plan
+from taskgate.lifecycle.recovery import OUTCOME_UNKNOWN
+from taskgate.protocol.faults import CUT_OFF
 
 MADE = Operation(kind=Kind.CREATE, caller="a", begun=0, ended=1, seen=Seen.WORKING, task="t", call=1)
 RAN = Execution(call=1, caller="a", begun=1.5)
@@ -30,6 +32,11 @@ def test_nothing_is_found_in_what_is_right() -> None:
     assert complaints(history(*FINE, late, lost, refused, ran=(RAN, replace(RAN, call=2)))) == []
 
 
+@pytest.mark.parametrize("text", [OUTCOME_UNKNOWN, CUT_OFF])
+def test_a_call_may_have_run_that_nobody_knows_the_outcome_of(text: str) -> None:
+    assert complaints(history(MADE, replace(ENDED, seen=Seen.FAILED, text=text))) == []
+
+
 WRONG = {
     "a wrong answer": ("I15", history(*FINE, replace(ALIVE, seen=Seen.WRONG, text="HTTP 500"))),
     "not found": ("I7", history(*FINE, replace(ALIVE, seen=Seen.UNKNOWN))),
@@ -45,10 +52,10 @@ WRONG = {
     "cancelled by nobody": ("I8", history(MADE, replace(ENDED, seen=Seen.CANCELLED))),
     "ran twice": ("I11", history(*FINE, ran=(RAN, RAN))),
     "ran though refused": ("I11", history(replace(MADE, task=None, seen=Seen.REFUSED))),
-    "ran though not sent": (
-        "I11",
-        history(MADE, replace(ENDED, seen=Seen.FAILED, text="The gateway stopped before the call was sent")),
-    ),
+    **{
+        f"ran though not sent: {text}": ("I11", history(MADE, replace(ENDED, seen=Seen.FAILED, text=text)))
+        for text in UNSENT
+    },
     "completed though it never ran": ("I6", history(*FINE, ran=())),
     "the outcome of another": ("I6", history(*FINE[:-1], replace(GOT, text=told("b", 1)))),
     "seen by another": ("I9", history(*FINE, replace(FOREIGN, seen=Seen.WORKING))),

@@ -182,8 +182,8 @@ class TaskRun:
         services = self._services
         dispatched: TaskRecord | CallFaulted
         dispatched = record
-        # A record that was marked when it was created needs no step. Nothing else can have changed it
-        # since: its run starts in the step in which its insert returns.
+        # A record that was marked when it was created needs no step. While its lease lasts nothing else
+        # can have changed it: its run starts in the step in which its insert returns.
         if not record.dispatched or self._ran or self.is_shut_down or not route.ticket.is_granted:
             try:
                 dispatched = await self._dispatch(record, route.ticket)
@@ -195,6 +195,10 @@ class TaskRun:
                 await services.transitions.settle(self.owner, self.id, dispatched, run=self)
                 return
         now = services.clock.now()
+        lease = record.lease
+        if dispatched is record and services.hold is not None and lease is not None and lease.until <= now:
+            # The process was suspended since the insert, as in `_dispatch`.
+            return
         services.event_sink.emit(TaskDispatched(dispatched, now - record.created_at))
         left = _time_left(record, now)
         # As the caller of the task, not the last user of the session: their token may be valid for
@@ -372,7 +376,7 @@ class TaskRun:
             if not ticket.is_granted:
                 await self._wait(record, ticket)
             if self.is_shut_down:
-                if hold is not None and not self._ran:
+                if hold is not None and not record.dispatched:
                     # Another replica sends it, after its lease has lapsed.
                     raise ScopeCancelled
                 return unsent(FaultReason.SHUTDOWN, SHUT_DOWN_UNSENT)

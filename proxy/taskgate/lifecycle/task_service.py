@@ -170,9 +170,8 @@ class TaskService:
                     # A call that runs without a task has no task to join.
                     self._joining.check_key_unused(caller.owners(place.mount.name), key)
             if record is None:
-                # The call leaves right after this write, which has the mark of its dispatch too. Replicas
-                # need a write of its own: it fails if another one has the task meanwhile.
-                new = self._new_task(caller, place, intent, decision, dispatched=self._lease is None)
+                # The call leaves right after this write, which has the mark of its dispatch too.
+                new = self._new_task(caller, place, intent, decision)
                 window = decision.join_retries if key is None else None
                 if window is None:
                     record = await self._start(new, ticket)
@@ -198,7 +197,7 @@ class TaskService:
         with self._runner.expecting(place):
             listed = place.upstream.listed(intent.tool) or (await place.upstream.tools()).get(intent.tool)
             decision = self._admit(place, intent, listed)
-            new = self._new_task(caller, place, intent, decision, dispatched=True)
+            new = self._new_task(caller, place, intent, decision)
             window = decision.join_retries if intent.idempotency_key is None else None
             if window is None:
                 record = await self._adopt(new, underway)
@@ -263,12 +262,8 @@ class TaskService:
         place: CallSite,
         intent: CallTool,
         decision: PromotionDecision,
-        *,
-        dispatched: bool,
     ) -> _NewTask:
-        """Make the record of a new task that this process is to run, with or without the mark of its
-        dispatch.
-        """
+        """Make the record of a new task that this process is to run, with the mark of its dispatch."""
         now, rules, standing = self._clock.now(), self._live.current, self._standings.of(caller)
         override, request, host_session = standing.override, current(), place.host_session
         ttl = decision.clamp_ttl(intent.ttl, None if override is None else override.ttl_max)
@@ -288,7 +283,7 @@ class TaskService:
             updated_at=now,
             ttl=ttl,
             poll_interval=rules.polling.base,
-            dispatched=dispatched,
+            dispatched=True,
             lease=Lease(holder=self._runner.holder, until=now + (self._lease or ttl)),
             tenant=standing.tenant,
             deadline=decision.deadline,

@@ -14,7 +14,7 @@ from helpers.manual_clock import ManualClock
 from helpers.records import new_record
 from helpers.shared_memory import ForgetfulStore, LeasesInMemory
 from taskgate.admission.callers import principal_of
-from taskgate.admission.concurrency import Bulkhead, BulkheadSettings
+from taskgate.admission.concurrency import Bulkhead, BulkheadSettings, queue_status
 from taskgate.admission.rules import QuestionBounds
 from taskgate.auth.context import ANONYMOUS
 from taskgate.clock import SharedClock
@@ -49,6 +49,7 @@ class World:
         self.is_down = False
         self.replicas = [self._replica(name) for name in names]
         self.acknowledged: dict[TaskId, TaskRecord] = {}
+        self.refused: dict[TaskId, TaskRecord] = {}
         self.ended: dict[TaskId, TaskRecord] = {}
         self.cancelled: set[TaskId] = set()
         self.owners: dict[TaskId, str] = {}
@@ -103,22 +104,25 @@ class World:
     # --- what may happen --------------------------------------------------------------------------------------------
 
     def create(self, replica: Replica, **changes: Any) -> TaskRecord:
-        """A host makes a task there; it counts once it was acknowledged."""
+        """A host makes a task there; it counts once it was acknowledged. One that need not wait has its mark."""
         lease = Lease(holder=replica.name, until=self.clock.now() + RULES.length)
+        ticket = replica.place.mount.bulkhead.acquire("a")
         record = new_record(
             params=f'{{"n":{self.random.getrandbits(64)}}}',
             lease=lease,
             created_at=self.clock.now(),
             ttl=timedelta(days=30),
+            dispatched=ticket.is_granted,
+            status_message=None if ticket.is_granted else queue_status(ticket.ahead),
             **changes,
         )
 
         async def make() -> None:
-            ticket = replica.place.mount.bulkhead.acquire("a")
             try:
                 await replica.store.insert(record, caps=())
             except StoreUnavailable:
                 ticket.release()
+                self.refused[record.id] = record
                 replica.runner.disown(record.owner, record.id, dispatched=False)
                 return
             self.acknowledged[record.id] = record

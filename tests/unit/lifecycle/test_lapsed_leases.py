@@ -86,10 +86,46 @@ async def test_a_call_that_runs_elsewhere_again_is_given_up_here(world: World) -
     assert world.head(record).status is TaskStatus.COMPLETED
 
 
-async def test_a_call_does_not_leave_whose_mark_took_longer_to_be_answered_than_a_lease(world: World) -> None:
+async def test_a_call_does_not_leave_whose_insert_took_longer_to_be_answered_than_a_lease(world: World) -> None:
     first = world.replicas[0]
     record = world.create(first)
-    while not world.acknowledged or not world.head(record).dispatched:
+    assert record.dispatched
+    while await world.store.load(record.owner, record.id, now=world.clock.now()) is None:
+        await world.step()
+    first.stopped = True
+    world.clock.advance(RULES.length)
+    first.stopped = False
+    await world.rest()
+    assert record.id in world.acknowledged
+    assert world.server.sent == {}
+    while not world.head(record).status.is_terminal:
+        await world.tick()
+    assert world.head(record).status is TaskStatus.FAILED
+
+
+async def test_a_call_whose_task_was_refused_is_sent_by_nobody(world: World) -> None:
+    """The store has it, the replica that was not told so is gone, and its host was told that there is no task."""
+    first = world.replicas[0]
+    record = world.create(first)
+    while await world.store.load(record.owner, record.id, now=world.clock.now()) is None:
+        await world.step()
+    world.is_down = True
+    while not world.refused:
+        await world.step()
+    first.kill()
+    world.is_down = False
+    while not world.head(record).status.is_terminal:
+        await world.tick()
+    assert (world.head(record).status, world.server.sent) == (TaskStatus.FAILED, {})
+
+
+async def test_a_call_does_not_leave_whose_mark_took_longer_to_be_answered_than_a_lease(world: World) -> None:
+    first = world.replicas[0]
+    held = [first.place.mount.bulkhead.acquire(name) for name in ("another", "a third")]
+    record = world.create(first)
+    await world.rest()
+    held[0].release()
+    while not world.head(record).dispatched:
         await world.step()
     first.stopped = True
     world.clock.advance(RULES.length)

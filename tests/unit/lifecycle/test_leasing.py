@@ -104,6 +104,7 @@ async def test_an_answer_that_comes_after_the_lease_was_lost_is_dropped_and_coun
 
 async def test_what_was_not_sent_is_sent_by_another_and_not_by_who_wakes_too_late(world: World) -> None:
     first = world.replicas[0]
+    held = [first.place.mount.bulkhead.acquire(name) for name in ("another", "a third")]
     record = world.create(first)
     while not world.acknowledged:
         await world.step()
@@ -111,6 +112,7 @@ async def test_what_was_not_sent_is_sent_by_another_and_not_by_who_wakes_too_lat
     assert not world.head(record).dispatched
     while not world.server.open:
         await world.tick()
+    held[0].release()
     first.stopped = False
     for _ in range(3):
         await world.tick()

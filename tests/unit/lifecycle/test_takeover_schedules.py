@@ -85,6 +85,9 @@ def _judge(world: World, most: int = 1) -> None:
             assert head.status is TaskStatus.CANCELLED
         if head.status is TaskStatus.COMPLETED:
             assert world.server.sent[record.call.params] >= 1
+    for record in world.refused.values():
+        # Who may send a call again may do so even then.
+        assert not record.dispatched or record.reruns or record.call.params not in world.server.sent
     for params, times in world.server.sent.items():
         assert times <= most, params
 

@@ -58,7 +58,8 @@ _ATTEMPTS: Final = 10
 still be on its way to the server, so one such answer is not enough."""
 
 _MOST: Final = 4096
-"""Records that are remembered. Further ones are not removed, and run when their leases lapse."""
+"""Records that are remembered. Further ones are not removed. When their leases lapse, they end or, where
+they wait for a permit, run."""
 
 
 class Withdrawals:
