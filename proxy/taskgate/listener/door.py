@@ -14,7 +14,7 @@ set is complete and in lower case, because the door looks headers up in it. Pure
 """
 
 import re
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from ipaddress import ip_address
 from itertools import repeat
@@ -243,7 +243,7 @@ class HostHead:
     Two heads are the same if all their bytes are, but for the digits of Content-Length. Its value
     belongs to one request, so it is left out here (`HostRequest.length`).
 
-    - `target` is the path with the query, as it came.
+    - `target` is the path with the query, as it came. `fields` are those of `headers`.
     - `keep_alive`: the host wants to send another request on the connection.
     - `raw` are the bytes of a head that is not remembered. `before` and `after` are those of a
       remembered one, around the digits of Content-Length. Without Content-Length, `before` has all.
@@ -267,6 +267,7 @@ class HostHead:
     address: str = ""
     agent: str | None = None
     values: Fields | None = None
+    fields: Collection[tuple[str, str]] = ()
 
 
 def admission_fields(head: HostHead) -> Fields:

@@ -581,6 +581,7 @@ class HostConnection(asyncio.Protocol):
                 is_chunked=parsed.chunked,
                 is_too_large=is_too_large,
                 raw=raw,
+                fields=headers.items(),
             )
         return head, int(digits) if len(digits) <= LONGEST_LENGTH else declared_length(digits)
 

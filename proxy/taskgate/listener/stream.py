@@ -221,14 +221,14 @@ class HostExchange:
 
     def __init__(self, request: HostRequest, inbound: Admission, terms: ExchangeTerms, context: RequestContext) -> None:
         self.head = inbound
-        self.fields = request.head.headers.items()
+        self.fields = request.head.fields
         self.address = context.address
         self.opener: StreamOpener | None = None
         self.is_streaming = self.asked = self._is_gone = self._is_document = False
         self._request_context = context
         self._request = request
         self._terms = terms
-        self._callbacks: list[Callable[[], None]] = []
+        self._callbacks: tuple[Callable[[], None], ...] = ()
         self._stream: EventStream | None = None
         self._sse_connection: SseConnection | None = None
         self._answer: EventStreamAnswer | None = None
@@ -324,7 +324,7 @@ class HostExchange:
         one, it is the moment when the stream is discarded. An answer that was sent calls nothing.
         """
         if not self._is_gone:
-            self._callbacks.append(callback)
+            self._callbacks += (callback,)
         elif isinstance(self._stream, ResumableEventStream):
             self._stream.on_discard(callback)
         else:
@@ -339,7 +339,7 @@ class HostExchange:
         self._is_gone = True
         with request_context.in_request(self._request_context):
             self._detach()
-            callbacks, self._callbacks = self._callbacks, []
+            callbacks, self._callbacks = self._callbacks, ()
             for callback in () if self._answer is not None and self._answer.was_last_sent else callbacks:
                 # Now that `_is_gone` is set, this calls it or passes it to the resumable stream.
                 self.on_disconnect(callback)

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from taskgate.domain.listing import ListedTask
 from taskgate.domain.policy import SupportOf
-from taskgate.domain.record import Faulted, InputRequest, RequestId, Succeeded, TaskId, TaskRecord
+from taskgate.domain.record import Faulted, InputRequest, RequestId, Succeeded, TaskRecord
 from taskgate.domain.versions import NEWEST_LEGACY, Era, Peer, era_of, find_revision
 from taskgate.errors import InvalidParams, SessionRequired, UnknownMethod
 from taskgate.jsontext.edits import Edits, dump, insertion, removals, splice
@@ -39,7 +39,7 @@ from taskgate.protocol.jsonrpc import UsualProgress, error_text, is_id, notifica
 from taskgate.protocol.legacy import capabilities, questions, results
 from taskgate.protocol.legacy.listing import FILTER_CAPABILITY, read_cursor, read_listing
 from taskgate.protocol.legacy.results import WITHOUT_TASK, EraCrossing, convert_tools, with_task_support
-from taskgate.protocol.legacy.tasks import create_result, list_result, related_result, task_object, task_parts
+from taskgate.protocol.legacy.tasks import INTERVAL_KEY, create_result, list_result, related_result, task_object
 from taskgate.protocol.messages import (
     Message,
     Notification,
@@ -56,6 +56,7 @@ from taskgate.protocol.messages import (
     value_of,
 )
 from taskgate.protocol.meta import OWN_PREFIX, edit_object, edits_for, legacy_hop_keys
+from taskgate.protocol.polled_tasks import PolledTasks
 
 TASK_CAPABILITY = '{"cancel":{},"requests":{"tools":{"call":{}}}}'
 LISTING_CAPABILITY = f'{{"cancel":{{}},"list":{{"filter":{FILTER_CAPABILITY}}},"requests":{{"tools":{{"call":{{}}}}}}}}'
@@ -64,10 +65,6 @@ LISTING_CAPABILITY = f'{{"cancel":{{}},"list":{{"filter":{FILTER_CAPABILITY}}},"
 
 MAX_TTL: Final = timedelta(days=36_500)
 """Longest TTL; anything longer is cut to it, so that no date overflows."""
-
-
-MOST_POLLED: Final = 1024
-"""Tasks whose text is kept for the next poll. Then all are forgotten."""
 
 
 class TaskOptions(NamedTuple):
@@ -104,9 +101,7 @@ class LegacyDownstream:
         self._lists = lists
         self._tasks = LISTING_CAPABILITY if lists else TASK_CAPABILITY
         self._version = version
-        self._polled: dict[TaskId, tuple[TaskRecord, str, str]] = {}
-        """The records that were polled last, with their text before and behind the poll interval. Nearly every poll
-        finds the record of the poll before."""
+        self._polled = PolledTasks()
 
     def decode(
         self, message: Message, peer: Peer | None, *, offers_tasks: bool, extensions: ExtensionPolicy
@@ -223,9 +218,7 @@ class LegacyDownstream:
         """The answer to `tasks/get`; `interval` is the poll interval in milliseconds, None for that of the record."""
         polled = self._polled.get(record.id)
         if polled is None or polled[0] is not record:
-            if len(self._polled) >= MOST_POLLED:
-                self._polled.clear()
-            polled = self._polled[record.id] = (record, *task_parts(record))
+            polled = self._polled.add(record, task_object(record, 0), INTERVAL_KEY)
         if interval is None:
             interval = record.poll_interval // _MILLISECOND
         _, before, behind = polled

@@ -19,7 +19,8 @@ from taskgate.protocol.meta import edits_for
 from taskgate.protocol.vocabulary import IMMEDIATE_RESPONSE, RELATED_TASK
 
 MILLISECOND = timedelta(milliseconds=1)
-_INTERVAL = '"pollInterval":'
+INTERVAL_KEY = '"pollInterval":'
+"""What stands before the poll interval of a Task."""
 
 
 def task_object(record: TaskRecord | ListedTask, interval: int | None = None) -> RawJson:
@@ -39,12 +40,6 @@ def task_object(record: TaskRecord | ListedTask, interval: int | None = None) ->
         f'"createdAt":"{created}","lastUpdatedAt":"{updated}",'
         f'"ttl":{record.ttl // MILLISECOND},"pollInterval":{interval}{message}}}'
     )
-
-
-def task_parts(record: TaskRecord) -> tuple[str, str]:
-    """The text of a Task before and behind its poll interval."""
-    before, key, behind = task_object(record, 0).partition(_INTERVAL)
-    return before + key, behind.removeprefix("0")
 
 
 def create_result(record: TaskRecord, response: str | None = None, interval: int | None = None) -> RawJson:

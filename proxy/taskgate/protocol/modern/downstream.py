@@ -38,6 +38,7 @@ from taskgate.protocol.messages import Notification, Request, Response, meta_of,
 from taskgate.protocol.meta import ObjectEdit, edit_object
 from taskgate.protocol.modern import requests, results, rounds, tasks
 from taskgate.protocol.modern.capabilities import discover_result
+from taskgate.protocol.polled_tasks import PolledTasks
 from taskgate.protocol.server_messages import Question
 
 _RETRY_MEMBERS = ("inputResponses", "requestState")
@@ -76,6 +77,7 @@ class ModernDownstream:
         self._version = version
         self._names_server = names_server
         self.info = gateway_info(version)
+        self._polled = PolledTasks()
 
     def decode(
         self, request: Request, meta: RequestMeta, *, offers_tasks: bool, extensions: ExtensionPolicy
@@ -195,6 +197,14 @@ class ModernDownstream:
 
         `interval` is the poll interval in milliseconds; None for that of the record.
         """
+        if record.outcome is None and interval is not None:
+            polled = self._polled.get(record.id)
+            if polled is None or polled[0] is not record:
+                text = tasks.get_result(record, self.info, interval=0)
+                assert isinstance(text, str), "only a result is long"
+                polled = self._polled.add(record, text, tasks.INTERVAL_KEY)
+            _, before, behind = polled
+            return result_text(id, f"{before}{interval}{behind}")
         # Only a result has the name of its server.
         names_server = record.outcome is not None and self._names_server(record.owner.mount)
         result = tasks.get_result(record, self.info, names_server=names_server, interval=interval)

@@ -17,6 +17,8 @@ from taskgate.protocol.modern.results import convert_error, convert_large_error,
 from taskgate.protocol.modern.rounds import ALLOWED_QUESTIONS, input_request, input_requests
 from taskgate.protocol.vocabulary import NOTE_TASKS, SERVER_INFO, SUBSCRIPTION_ID
 
+INTERVAL_KEY = '"pollIntervalMs":'
+"""What stands before the poll interval of a Task."""
 _MILLISECOND = timedelta(milliseconds=1)
 
 

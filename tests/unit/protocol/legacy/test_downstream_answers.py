@@ -15,10 +15,11 @@ from taskgate.domain.record import Faulted, FaultReason, InputRequest, Succeeded
 from taskgate.domain.versions import Peer, Revision
 from taskgate.jsontext.large import LargeJson, to_string
 from taskgate.protocol.jsonrpc import parse
-from taskgate.protocol.legacy.downstream import MOST_POLLED, LegacyDownstream
+from taskgate.protocol.legacy.downstream import LegacyDownstream
 from taskgate.protocol.legacy.results import EraCrossing
 from taskgate.protocol.legacy.tasks import MILLISECOND
 from taskgate.protocol.messages import Notification, Response
+from taskgate.protocol.polled_tasks import MOST
 from unit.protocol.legacy.judge import EVERY_HOST, check
 
 # --- legacy servers ---------------------------------------------------------------------------------------------------
@@ -239,7 +240,7 @@ def test_a_poll_shows_the_record_and_the_interval_of_this_poll(make_record: Reco
 
 def test_a_poll_shows_its_own_task_among_more_than_are_kept(make_record: RecordMaker) -> None:
     dialect = LegacyDownstream("1")
-    records = [make_record(id=f"{number:032}") for number in range(MOST_POLLED + 2)]
+    records = [make_record(id=f"{number:032}") for number in range(MOST + 2)]
     for _ in range(2):
         shown = [json.loads(dialect.task_state(1, record))["result"]["taskId"] for record in records]
         assert shown == [record.id for record in records]
