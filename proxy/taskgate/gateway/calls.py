@@ -208,7 +208,7 @@ class Calls:
         exchange, cancellable, permit = call.exchange, call.cancellable, None
         waits = self.waiter.waits if cancellable is None else self._session_waits
         # `scope` covers only this request. A call that equal requests share runs while one waits.
-        scope = CancelScope()
+        scope = CancelScope(self.keepalives.wheel.known_loop)
         waits.scopes.add(scope)
         if cancellable is not None:
             cancellable[scope] = call.id

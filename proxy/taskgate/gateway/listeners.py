@@ -34,7 +34,7 @@ from taskgate.streams.event_stream import EventStream
 from taskgate.streams.exchange import Exchange
 from taskgate.system.background import Background
 from taskgate.system.cancel_scope import CancelScope, ScopeCancelled
-from taskgate.system.timer_wheel import Cancel, TimerWheel
+from taskgate.system.timer_wheel import TimerWheel
 from taskgate.telemetry.request_context import RequestContext, current, in_request
 from taskgate.upstream.calls import (
     Between,
@@ -92,7 +92,6 @@ class HostListener(UnsavedCallListener):
     _has_sent: bool = field(default=False, init=False)
     _feed: EventStream | None = field(default=None, init=False)
     _written_token: bytes = field(default=b"", init=False)
-    _cancel_alarm: Cancel | None = field(default=None, init=False)
 
     def __enter__(self) -> Self:
         head = self.exchange.head
@@ -100,13 +99,12 @@ class HostListener(UnsavedCallListener):
             if not head.accepts_json:
                 # This host can read an answer only as an event.
                 self.feed()
-            self._cancel_alarm = self.keepalives.wheel.call_later(self.keepalives.interval, self._on_alarm)
+            wheel, interval = self.keepalives
+            wheel.start(self, interval)
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._cancel_alarm is not None:
-            self._cancel_alarm()
-            self._cancel_alarm = None
+        self.keepalives.wheel.stop(self)
 
     def live(self) -> None:
         """Keep the host waiting: called once in each keep-alive interval.
@@ -167,9 +165,11 @@ class HostListener(UnsavedCallListener):
         if self._unread is not None:
             self._last_progress, self._unread = self._unread.done, None
 
-    def _on_alarm(self) -> None:
+    def on_alarm(self) -> None:
+        """Send a keep-alive, and start the next interval. The wheel of the keep-alives calls this."""
         self.live()
-        self._cancel_alarm = self.keepalives.wheel.call_later(self.keepalives.interval, self._on_alarm)
+        wheel, interval = self.keepalives
+        wheel.start(self, interval)
 
 
 class ResponseWaiter:

@@ -47,6 +47,7 @@ from taskgate.listener.door import (
 from taskgate.listener.patience import ConnectionSettings, HeadWatch, WriteWatch
 from taskgate.listener.tls import hang_up
 from taskgate.system.arrival import Arrival
+from taskgate.system.current_task import current_task
 from taskgate.system.timer_wheel import Cancel, TimerWheel
 from taskgate.telemetry.request_context import no_request
 
@@ -487,7 +488,7 @@ class HostConnection(asyncio.Protocol):
             self._is_idle = False
             if not self._was_used:
                 self._start()
-            elif asyncio.current_task(self._loop) is None:
+            elif current_task(self._loop) is None:
                 self._arrival.wake_up()
             else:
                 self._loop.call_soon(self._arrival.notify)

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from taskgate.system.current_task import current_task
+
 
 def _nothing() -> None:
     """Continue no task, because none waits."""
@@ -32,7 +34,7 @@ class Arrival:
 
     def notify(self) -> None:
         """Continue the task, if it waits."""
-        if asyncio.current_task(self._loop) is None:
+        if current_task(self._loop) is None:
             self.wake_up()
         else:
             # A task cannot continue within another one.

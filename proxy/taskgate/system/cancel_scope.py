@@ -6,6 +6,7 @@ import asyncio
 from types import TracebackType
 from typing import Final, Self
 
+from taskgate.system.current_task import current_task
 from taskgate.system.timer_wheel import TimerWheel
 
 END_WITHIN: Final = 0.1
@@ -25,18 +26,18 @@ class CancelScope:
 
     __slots__ = ("_alarms", "_cancelling", "_exit", "_is_cancelled", "_loop", "_task")
 
-    def __init__(self) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop | None = None) -> None:
         # The timers, if one of them is that of the block. It is stopped at the end of the block.
         self._alarms: TimerWheel | None = None
-        # The running loop, if the subclass has it at hand.
-        self._loop: asyncio.AbstractEventLoop | None = None
+        # The running loop, if it is at hand: to ask for it is a system call in Python 3.11.
+        self._loop = loop
         self._task: asyncio.Task[object] | None = None
         self._cancelling = 0
         self._is_cancelled = False
         self._exit: asyncio.Future[None] | None = None
 
     def __enter__(self) -> Self:
-        self._task = task = asyncio.current_task(self._loop)
+        self._task = task = current_task(self._loop or asyncio.get_running_loop())
         assert task is not None, "a cancel scope needs a task"
         self._cancelling = task.cancelling()
         return self
@@ -61,6 +62,10 @@ class CancelScope:
         # Not at once: a block that cancels itself may end before it awaits anything again.
         if self._task is not None:
             asyncio.get_running_loop().call_soon(self._cancel_task)
+
+    def on_alarm(self) -> None:
+        """Handle that the time of the block is up."""
+        self.cancel()
 
     async def end(self) -> None:
         """Cancel the block, and wait until it has ended, at most END_WITHIN seconds.

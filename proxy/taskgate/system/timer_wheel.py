@@ -8,7 +8,6 @@ import asyncio
 from collections.abc import Callable
 from contextvars import Context
 from functools import partial
-from itertools import count
 from typing import Protocol
 
 Cancel = Callable[[], object]
@@ -18,9 +17,18 @@ Cancel = Callable[[], object]
 class Timed(Protocol):
     """An object with one timer at a time. The wheel has it until the timer expires or is stopped."""
 
-    def on_alarm(self) -> None:
-        """Handle that the time is up. Must not raise."""
+    @property
+    def on_alarm(self) -> Callable[[], object]:
+        """The function that is called when the time is up. Must not raise."""
         ...
+
+
+class _Alarm:
+    """A timer that is no object of its owner's."""
+
+    __slots__ = ("on_alarm",)
+
+    on_alarm: Callable[[], object]
 
 
 class TimerWheel:
@@ -31,21 +39,20 @@ class TimerWheel:
 
     def __init__(self, usual: float) -> None:
         self._usual = usual
-        # The loop time at which each is due, and its callback. In the order in which they are due,
-        # because all have the same length. A key is a number, or a `Timed`.
-        self._pending: dict[object, tuple[float, Callable[[], object]]] = {}
+        # The loop time at which each is due. In the order in which they are due, because all have the
+        # same length.
+        self._pending: dict[Timed, float] = {}
         # The timers of other lengths that `start` has set.
         self._others: dict[object, asyncio.TimerHandle] = {}
-        self._numbers = count()
         self._handle: asyncio.TimerHandle | None = None
-        # Kept: to ask for the running loop is a system call in Python 3.11.
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self.known_loop: asyncio.AbstractEventLoop | None = None
+        """The loop that `loop` has returned: to ask for the running one is a system call in Python 3.11."""
 
     def loop(self) -> asyncio.AbstractEventLoop:
         """Return the event loop of the thread, which must run at the first call."""
-        loop = self._loop
+        loop = self.known_loop
         if loop is None:
-            loop = self._loop = asyncio.get_running_loop()
+            loop = self.known_loop = asyncio.get_running_loop()
         return loop
 
     def call_later(self, seconds: float, callback: Callable[[], object]) -> Cancel:
@@ -53,29 +60,30 @@ class TimerWheel:
 
         It must not raise.
         """
-        loop = self._loop or self.loop()
+        loop = self.known_loop or self.loop()
         if seconds != self._usual:
             return loop.call_later(seconds, callback).cancel
-        number, due = next(self._numbers), loop.time() + seconds
-        self._pending[number] = (due, callback)
+        alarm = _Alarm()
+        alarm.on_alarm = callback
+        self._pending[alarm] = due = loop.time() + seconds
         if self._handle is None:
             # An empty context, because the tick serves other timers too.
             self._handle = loop.call_at(due, self._tick, loop, context=Context())
-        return partial(self._pending.pop, number, None)
+        return partial(self._pending.pop, alarm, None)
 
-    def start(self, timed: Timed, seconds: float, now: float) -> None:
+    def start(self, timed: Timed, seconds: float, now: float | None = None) -> None:
         """Call `timed.on_alarm` once, `seconds` after the loop time `now`, unless it is stopped
-        before."""
+        before. Without `now`, from this moment on."""
+        loop = self.known_loop or self.loop()
+        due = (loop.time() if now is None else now) + seconds
         if seconds != self._usual:
-            self._others[timed] = self.loop().call_at(now + seconds, self._expire, timed)
+            self._others[timed] = loop.call_at(due, self._expire, timed)
             return
-        due = now + seconds
-        self._pending[timed] = (due, timed.on_alarm)
+        self._pending[timed] = due
         if self._handle is None:
-            loop = self.loop()
             self._handle = loop.call_at(due, self._tick, loop, context=Context())
 
-    def stop(self, timed: object) -> None:
+    def stop(self, timed: Timed) -> None:
         """Stop the timer of `timed`, if it has one."""
         if self._pending.pop(timed, None) is None and timed in self._others:
             self._others.pop(timed).cancel()
@@ -96,12 +104,12 @@ class TimerWheel:
         now = loop.time()
         try:
             while self._pending:
-                number, (due, callback) = next(iter(self._pending.items()))
+                timed, due = next(iter(self._pending.items()))
                 if due > now:
                     break
-                del self._pending[number]
-                callback()
+                del self._pending[timed]
+                timed.on_alarm()
         finally:
             # Also after a callback that raised, which must not end the timers of others.
             first = next(iter(self._pending.values()), None)
-            self._handle = None if first is None else loop.call_at(first[0], self._tick, loop)
+            self._handle = None if first is None else loop.call_at(first, self._tick, loop)

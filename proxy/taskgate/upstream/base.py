@@ -7,9 +7,10 @@ implements it, and `duplex` for modern requests over message channels. `SessionT
 credentials and the circuit breaker.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass
 from datetime import timedelta
-from typing import Final, NamedTuple, Protocol, Self
+from typing import Any, Final, NamedTuple, Protocol, Self
 
 from taskgate.domain.events import CallFaulted, CallSucceeded
 from taskgate.domain.versions import Era, Peer
@@ -151,7 +152,8 @@ class Sendable(Protocol):
     sent: bool
 
 
-class Outgoing(NamedTuple):
+@dataclass(slots=True)
+class Outgoing:
     """One request to a server, in the terms of HTTP; the transport knows the address.
 
     Message channels take it too and treat it as one message.
@@ -166,8 +168,6 @@ class Outgoing(NamedTuple):
     - `follows`: the request belongs to something that the server has begun, such as a call or a
       session. It answers, notifies or ends it. The circuit breaker does not refuse it.
     - `checks`: the request is a health check; its retries are not reported.
-    - `placed` is called with the id of the newest whole event of the answer, whenever it changes.
-      It is called only after all messages that arrived with that event were taken.
     """
 
     verb: str
@@ -180,7 +180,6 @@ class Outgoing(NamedTuple):
     only_listens: bool = False
     follows: bool = False
     checks: bool = False
-    placed: Callable[[str], None] | None = None
 
 
 class Messages(Protocol):
@@ -205,6 +204,9 @@ class Incoming(Protocol):
     """The session id that the answer gives, if any."""
     streams: bool
     """Whether the body is an event stream."""
+    placed: Callable[[str], None] | None
+    """Called with the id of the newest whole event of a stream, whenever it changes, and only after all
+    messages that arrived with that event were taken. Its reader sets it before it reads."""
 
     @property
     def last_event(self) -> str | None:
@@ -222,10 +224,12 @@ class Incoming(Protocol):
         """The pause that the server asked for before the stream is reopened; None if it did not."""
         ...
 
-    async def document(self) -> bytes | None:
-        """Return the body of an answer that is no event stream; None if it has none.
+    def document(self) -> bytes | Coroutine[Any, Any, bytes | None]:
+        """Return the body of an answer that is no event stream, or what returns it when it has come:
+        None if there is none.
 
-        Raises UpstreamFailed as `messages` does. It is called once, or `messages` is.
+        Raises UpstreamFailed as `messages` does, and so does what is awaited. It is called once, or
+        `messages` is.
         """
         ...
 

@@ -424,7 +424,7 @@ class RunningCall(CancelScope):
     def begin(self, alarms: TimerWheel) -> None:
         """Start the timers; the block must follow, and stops them at its end."""
         self._alarms = alarms
-        self._loop = loop = alarms.loop()
+        self._loop = loop = alarms.known_loop or alarms.loop()
         self.began_at = self._progressed_at = now = loop.time()
         # No subtraction in the usual case: it is on the way of every call.
         first = self.bounds.first

@@ -20,7 +20,7 @@ health checks too.
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import partial
 from typing import Any, Final, Protocol, TypeVar, overload
@@ -447,17 +447,18 @@ class SessionTransport:
     ) -> Any:
         """Send a request, by a message channel if `by` is the function that does so."""
         send: Callable[[Outgoing], Coroutine[Any, Any, Any]] = by or self._transport.send
-        asked, watch, credentials, token = outgoing, self._watch, self._credentials, None
-        principal = outgoing.principal
-        if principal is None and (self._asks_whose or credentials is not None):
-            principal = self._principal_source()
-        if self._asks_whose:
-            outgoing = outgoing._replace(principal=principal)
-        if self._checks:
-            outgoing = outgoing._replace(checks=True)
-        if credentials is not None and principal is not None:
-            token = await credentials.token(principal)
-            outgoing = outgoing._replace(headers={**outgoing.headers, **credentials.fields(principal, token)})
+        asked, watch, credentials, token, principal = outgoing, self._watch, self._credentials, None, None
+        if credentials is not None or self._asks_whose or self._checks:
+            # A copy, because its sender may send it again.
+            outgoing = replace(outgoing, checks=outgoing.checks or self._checks)
+            principal = outgoing.principal
+            if principal is None and (self._asks_whose or credentials is not None):
+                principal = self._principal_source()
+            if self._asks_whose:
+                outgoing.principal = principal
+            if credentials is not None and principal is not None:
+                token = await credentials.token(principal)
+                outgoing.headers = {**outgoing.headers, **credentials.fields(principal, token)}
         if watch is None or outgoing.only_listens or outgoing.follows:
             incoming = await send(outgoing)
         else:

@@ -31,6 +31,7 @@ class Bells:
     asked: list[float] = field(default_factory=list)
     rings: list[Callable[[], object]] = field(default_factory=list)
     cancelled: int = 0
+    known_loop: asyncio.AbstractEventLoop | None = None
 
     def loop(self) -> asyncio.AbstractEventLoop:
         return asyncio.get_running_loop()

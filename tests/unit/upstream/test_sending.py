@@ -1,5 +1,6 @@
 """Whose whatever is sent is."""
 
+from dataclasses import replace
 from typing import Any, cast
 
 from taskgate.upstream.base import Incoming, Outgoing
@@ -31,7 +32,7 @@ async def test_what_is_nobodys_is_of_whom_the_session_speaks_for_now() -> None:
     assert cast("Any", await transport.send(outgoing)) == "answered"
     speaking.append(BOB)
     await transport.send(outgoing)
-    assert inner.sent == [outgoing._replace(principal=ALICE), outgoing._replace(principal=BOB)]
+    assert inner.sent == [replace(outgoing, principal=ALICE), replace(outgoing, principal=BOB)]
 
 
 async def test_what_is_somebodys_stays_theirs() -> None:

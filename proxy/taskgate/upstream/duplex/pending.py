@@ -7,6 +7,7 @@ arrived before a failure are read before it. `UnreadBytes` limits what waits for
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Final, NamedTuple, Protocol, Self
 
@@ -99,6 +100,7 @@ class PendingRequest:
     )
 
     session: str | None = None
+    placed: Callable[[str], None] | None = None
     # No stream of a channel can be resumed.
     last_event: Final = None
     retry: Final = None

@@ -19,7 +19,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 from taskgate.clock import Clock
 from taskgate.domain.versions import Peer, Revision
@@ -115,39 +115,37 @@ class LegacyExchanges:
         """Send a request, and return its answer, for `read`, when its head has arrived. Raises
         UpstreamFailed."""
         return self._upstream_context.transport.send(
-            Outgoing(
-                verb="POST",
-                headers=self._post_headers,
-                body=message.encode(),
-                first_byte=first_byte,
-                idle=call.bounds.idle,
-                principal=call.principal,
-                call=call,
-                placed=None if call.listener is None else partial(self._on_event, call),
-            )
+            # By place: it is on the way of every call.
+            Outgoing("POST", self._post_headers, message.encode(), first_byte, call.bounds.idle, call.principal, call)
         )
 
-    async def read(self, call: RunningCall, incoming: Incoming) -> Response:
-        """Return the response that an answer has. Raises UpstreamFailed."""
+    def read(self, call: RunningCall, incoming: Incoming) -> Response | Coroutine[Any, Any, Response]:
+        """Return the response that an answer has, or what returns it. Either raises UpstreamFailed."""
         if not 200 <= incoming.status < 300:
-            return await self._refusal(call, incoming)
+            return self._refusal(call, incoming)
         if not self.is_open:
             self._take_session(incoming.session)
         if incoming.streams:
-            return await self._streamed(call, incoming)
-        document, dialect = await incoming.document(), self._upstream_context.dialect
-        response: Response | None
-        if document is None:
-            response = None
-        elif len(document) <= LARGE:
-            response = dialect.response_to(call.id, document)
-        else:
-            response = await response_in(dialect, document, call)
-        if response is None:
-            # It may be the answer to an earlier request, and the next one that to this.
-            incoming.drop()
-            raise protocol_violation("its answer matches no request of the gateway")
-        return response
+            return self._streamed(call, incoming)
+        document = incoming.document()
+        if not isinstance(document, bytes) or len(document) > LARGE:
+            return self._read_late(call, incoming, document)
+        response = self._upstream_context.dialect.response_to(call.id, document)
+        return self._no_answer(incoming) if response is None else response
+
+    async def _read_late(
+        self, call: RunningCall, incoming: Incoming, document: bytes | Coroutine[Any, Any, bytes | None]
+    ) -> Response:
+        """Return the response from a document that has not come, or is large."""
+        whole = document if isinstance(document, bytes) else await document
+        response = None if whole is None else await response_in(self._upstream_context.dialect, whole, call)
+        return self._no_answer(incoming) if response is None else response
+
+    def _no_answer(self, incoming: Incoming) -> NoReturn:
+        """Raise UpstreamFailed for an answer that is not that to the request."""
+        # It may be the answer to an earlier request, and the next one that to this.
+        incoming.drop()
+        raise protocol_violation("its answer matches no request of the gateway")
 
     async def say(self, message: str, principal: Principal | None = None) -> int:
         """Send a message that gets no response; return the HTTP status. Raises UpstreamFailed."""
@@ -185,6 +183,7 @@ class LegacyExchanges:
 
     async def _streamed(self, call: RunningCall, incoming: Incoming) -> Response:
         """Return the response from an event stream, and from those that continue it."""
+        incoming.placed = self._places_of(call)
         response = await self._read(call, incoming.messages())
         if response is not None:
             return response
@@ -209,9 +208,13 @@ class LegacyExchanges:
             idle=call.bounds.idle,
             principal=call.principal,
             only_listens=True,
-            placed=None if call.listener is None else partial(self._on_event, call),
         )
-        return go_on(self._upstream_context.transport, reopening, place, partial(self._read, call), gone=gone)
+        transport, placed = self._upstream_context.transport, self._places_of(call)
+        return go_on(transport, reopening, place, partial(self._read, call), gone=gone, placed=placed)
+
+    def _places_of(self, call: RunningCall) -> Callable[[str], None] | None:
+        """Return what takes the event ids of a call's stream, if it has a listener."""
+        return None if call.listener is None else partial(self._on_event, call)
 
     def _read(self, call: RunningCall, messages: Messages) -> Coroutine[Any, Any, Response | None]:
         return read_stream(self._upstream_context.observer, self._hear, call, messages)
@@ -369,7 +372,9 @@ class Conversation:
                 # Either kind of exchanges reads what itself has sent.
                 incoming: Any = await exchanges.send(call, request, first_byte)
                 try:
-                    response = await exchanges.read(call, incoming)
+                    read = exchanges.read(call, incoming)
+                    # Nearly always it has come whole, and there is nothing to wait for.
+                    response = read if type(read) is Response else await read
                     is_read = True
                 finally:
                     incoming.release(answered=is_read)

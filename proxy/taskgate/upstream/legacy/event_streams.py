@@ -12,6 +12,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from contextvars import Context
+from dataclasses import replace
 from functools import partial
 from itertools import count
 from typing import Final, NamedTuple, Self, TypeVar
@@ -140,6 +141,7 @@ async def go_on(
     read: Callable[[Messages], Awaitable[_Found | None]],
     *,
     gone: Callable[[], UpstreamFailed] = failures.broke_off,
+    placed: Callable[[str], None] | None = None,
 ) -> _Found:
     """Reopen a stream until `read` returns something other than None; return that.
 
@@ -157,7 +159,7 @@ async def go_on(
         failures_in_a_row += 1
         wait = min(pause * 2 ** (failures_in_a_row - 1), PAUSE_GROWN) if is_patient else pause
         try:
-            incoming = await transport.send(outgoing._replace(headers=takes_up(outgoing.headers, last_event)))
+            incoming = await transport.send(replace(outgoing, headers=takes_up(outgoing.headers, last_event)))
         except UpstreamFailed as failure:
             if failure.reason in _FOR_GOOD:
                 break
@@ -173,6 +175,7 @@ async def go_on(
                 continue
             if incoming.status != 200 or not incoming.streams:
                 raise gone()
+            incoming.placed = placed
             heard = UntilSilent(incoming, silence)
             found = await read(heard)
             if found is not None:

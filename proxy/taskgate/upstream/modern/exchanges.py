@@ -142,7 +142,8 @@ class ModernExchanges:
             elif incoming.streams:
                 response = await self._read(call, incoming)
             else:
-                document = await incoming.document()
+                come = incoming.document()
+                document = come if isinstance(come, bytes) else await come
                 response = None if document is None else await self._response_in(document, call)
                 if response is None:
                     # It may be the answer to an earlier request, and the next one that to this.

@@ -283,13 +283,8 @@ class Connection(asyncio.Protocol):
             self._lingering.cancel()
             self._lingering = None
         transport = self.transport
-        if (
-            not self._reusable
-            or transport is None
-            or transport.is_closing()
-            or self._unsent
-            or transport.get_write_buffer_size()
-        ):
+        # One that is about to close is passed over when it is taken.
+        if not self._reusable or transport is None or self._unsent or transport.get_write_buffer_size():
             self.drop()
         else:
             self._keeper.keep(self)

@@ -20,12 +20,12 @@ in any case. Limits on size, rate and noise apply while it is read and end in Up
 import asyncio
 import math
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import suppress
 from contextvars import Context
 from datetime import timedelta
 from itertools import count
-from typing import Final, Self
+from typing import Any, Final, Self
 
 from yarl import URL
 
@@ -277,8 +277,8 @@ class HttpIncoming:
 
     `limit` is the largest message in bytes. All bytes of an event stream count towards its limit,
     except answers, which its reader reports by `answered`. `idle` is the allowed silence in
-    seconds. `left_out` logs messages that are dropped. `placed` is called with the newest event id,
-    after the messages before it were taken. `target` is what gave the answer, as its user names it.
+    seconds. `left_out` logs messages that are dropped. `target` is what gave the answer, as its user
+    names it.
     `has_valid_type`: the Content-Type, if any, is valid.
     """
 
@@ -293,7 +293,6 @@ class HttpIncoming:
         "_limit",
         "_noise_from",
         "_place",
-        "_placed",
         "_ready",
         "_rest",
         "_unreadable",
@@ -301,6 +300,7 @@ class HttpIncoming:
         "_was_read",
         "has_more",
         "has_valid_type",
+        "placed",
         "session",
         "status",
         "streams",
@@ -315,12 +315,11 @@ class HttpIncoming:
         limit: int,
         idle: float | None,
         left_out: LeftOut,
-        placed: Callable[[str], None] | None = None,
     ) -> None:
         self._connection: Connection | None = connection
         self._limit = limit
         self._idle = idle
-        self._placed = placed
+        self.placed: Callable[[str], None] | None = None
         self._left_out = left_out
         # None before `messages`, as the messages to deliver.
         self._decoder: EventDecoder | None = None
@@ -367,12 +366,13 @@ class HttpIncoming:
         if self._decoder is None:
             if self._was_read:
                 raise StopAsyncIteration
-            return await self.document()
+            document = self.document()
+            return document if isinstance(document, bytes) else await document
         while not self._ready:
             place = self._decoder.last_id
-            if place != self._place and place is not None and self._placed is not None:
+            if place != self._place and place is not None and self.placed is not None:
                 self._place = place
-                self._placed(place)
+                self.placed(place)
             if self._wait:
                 await asyncio.sleep(self._wait)
                 self._wait = 0.0
@@ -459,7 +459,7 @@ class HttpIncoming:
     def release(self, *, answered: bool = False) -> None:
         connection, self._connection = self._connection, None
         # A body that broke off may stay in a reference cycle, which must not keep the call alive.
-        self._placed = None
+        self.placed = None
         if connection is not None:
             connection.release(linger=answered)
 
@@ -468,24 +468,30 @@ class HttpIncoming:
         if self._connection is not None:
             self._connection.drop()
 
-    async def document(self) -> bytes:
+    def document(self) -> bytes | Coroutine[Any, Any, bytes]:
         if self._unreadable is not None:
             raise protocol_violation(self._unreadable)
         self._was_read = True
-        connection, limit, pieces = self._connection or self._reads_from(), self._limit, list[bytes]()
+        connection, limit = self._connection or self._reads_from(), self._limit
         if connection.length > limit:
             raise failures.too_large()
+        piece = connection.take()
+        if connection.received > limit:
+            raise failures.too_large()
+        # Nearly always: all of it came with the head.
+        return piece if connection.has_ended else self._rest_of_document(piece)
+
+    async def _rest_of_document(self, piece: bytes) -> bytes:
+        """Return the document that begins with `piece` when all of it has come."""
+        pieces = [piece]
         while True:
-            piece = connection.take()
-            if connection.received > limit:
+            await self._reads_from().more(self._idle, above=self._limit)
+            connection = self._reads_from()
+            pieces.append(connection.take())
+            if connection.received > self._limit:
                 raise failures.too_large()
             if connection.has_ended:
-                # Nearly always at once: all of it came with the head.
-                return b"".join((*pieces, piece)) if pieces else piece
-            if piece:
-                pieces.append(piece)
-            await connection.more(self._idle, above=limit)
-            connection = self._reads_from()
+                return b"".join(pieces)
 
     def _reads_from(self) -> Connection:
         """Return the connection. Raises UpstreamFailed after `release`: it may have another request."""
@@ -565,7 +571,7 @@ class HttpTransport:
             connection.release()
             target, was_redirected, pauses = self._led_to(answer, None if was_redirected else target), True, None
         idle = None if outgoing.idle is None else outgoing.idle.total_seconds()
-        incoming = HttpIncoming(connection, answer, target, self._limit, idle, self._left_out, outgoing.placed)
+        incoming = HttpIncoming(connection, answer, target, self._limit, idle, self._left_out)
         if to is not None:
             return incoming
         if answer.status == UNKNOWN:

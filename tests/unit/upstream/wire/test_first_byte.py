@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import pytest
 
@@ -60,7 +61,7 @@ class _Watched:
 
 
 async def send(transport: HttpTransport, told: Told) -> None:
-    incoming = await transport.send(outgoing()._replace(call=Departing(told)))
+    incoming = await transport.send(replace(outgoing(), call=Departing(told)))
     assert [message async for message in incoming.messages()] == [b"{}"]
     incoming.release()
 

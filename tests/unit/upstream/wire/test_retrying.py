@@ -3,6 +3,7 @@
 import asyncio
 import socket
 from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
 from datetime import timedelta
 from itertools import pairwise
 
@@ -113,7 +114,7 @@ async def test_a_request_with_a_control_character_in_a_header_is_not_tried_again
 ) -> None:
     told: list[str] = []
     transport = transport_to(nobody, retries=retries(3), retried=told.append)
-    asking = asyncio.create_task(transport.send(outgoing()._replace(headers={"X-Name": "a\nb"})))
+    asking = asyncio.create_task(transport.send(replace(outgoing(), headers={"X-Name": "a\nb"})))
     assert await failure_of(asking) == ("unreachable", False)
     assert told == []
 
@@ -214,7 +215,7 @@ async def test_a_stream_is_not_tried_again_here_for_it_comes_back_by_itself(
 ) -> None:
     transport = transport_to(nobody, retries=retries(5))
     ways = count_ways(transport, monkeypatch)
-    listening = asyncio.ensure_future(transport.send(outgoing(None)._replace(verb="GET", only_listens=True)))
+    listening = asyncio.ensure_future(transport.send(replace(outgoing(None), verb="GET", only_listens=True)))
     assert await failure_of(listening) == ("unreachable", False)
     assert len(ways) == 1
 
