@@ -301,13 +301,12 @@ class Calls:
         """Answer with the handle of a task that the host asked for."""
         session, tool = call.session, request.tool
         try:
-            record = await self._tasks.create(call.caller, session, request)
+            record, decision = await self._tasks.create(call.caller, session, request)
         except GatewayError:
             self.count(call, "rejected")
             raise
         # The tool is listed: a task of another one is refused.
         self._event_sink.emit(_tool_called(session.mount.name, tool, "task"))
-        decision = self._decide_by_rules(session.mount.name, tool) or await self._tasks.decide(session, tool)
         return self._task_reply(call, record, decision.immediate_response)
 
     def _task_reply(self, call: Call, record: TaskRecord, response: str | None = None) -> HttpReply:

@@ -75,7 +75,7 @@ class Promotion:
             # While the session with the server opens, the host may still disconnect without a task.
             tools = call.session.upstream.tools()
             await self._waiter.wait_for_session(call.exchange, call.adapter.dialect, tools)
-            record = await self._tasks.create(call.caller, call.session, request)
+            record, _ = await self._tasks.create(call.caller, call.session, request)
         except (TaskSupportMismatch, InvalidParams) as refusal:
             if str(refusal) != KEY_REUSED:
                 # The host did not ask for a task, so this is no refusal: the server gives its own
@@ -169,7 +169,7 @@ class Promotion:
         The task takes over the permit with its place in the queue.
         """
         try:
-            record = await self._tasks.create(call.caller, call.session, request, ticket=permit)
+            record, _ = await self._tasks.create(call.caller, call.session, request, ticket=permit)
         except GatewayError as refusal:
             log.debug("a queued call is not promoted to a task", extra={"reason": refusal.reason})
             return None

@@ -139,7 +139,8 @@ class Runner:
         self.left: set[TaskId] = set()
         """Tasks whose calls a shutdown left to another process; filled as their runs end."""
         self._expected = 0
-        self._change = asyncio.Event()
+        self._change: asyncio.Event | None = None
+        """Set when a run ends or a task is no longer expected; None until `idle` waits."""
 
     def open(self) -> None:
         """Start to watch for changes that others make to running tasks."""
@@ -152,7 +153,7 @@ class Runner:
     def expect(self, change: int) -> None:
         """Count a task that is being created, or one less."""
         self._expected += change
-        if change < 0:
+        if change < 0 and self._change is not None:
             self._change.set()
 
     def start(self, record: TaskRecord, place: CallSite, caller: AuthContext, ticket: Permit) -> None:
@@ -306,9 +307,10 @@ class Runner:
 
     async def idle(self) -> None:
         """Wait until no call runs and no task is being created."""
+        self._change = change = self._change or asyncio.Event()
         while self._runs or self._expected:
-            self._change.clear()
-            await self._change.wait()
+            change.clear()
+            await change.wait()
 
     async def stop(self) -> None:
         """Stop all runs because the gateway ends, and stop watching. A run that begins later is
@@ -378,17 +380,27 @@ class Runner:
             request_context = RequestContext("", "", "", "")
             request_context.span = stored_span(record.trace)
         request_context.mount, request_context.task, request_context.background = run.owner.mount, run.id, True
-        # The callback too: a context holds its RequestContext, and that its message.
         token = attach(request_context)
         try:
-            run.task = asyncio.get_running_loop().create_task(work)
-            run.task.add_done_callback(partial(self._forget, run, release, ticket))
+            run.task = asyncio.get_running_loop().create_task(self._follow(run, work, release, ticket))
         finally:
             detach(token)
 
-    def _forget(
-        self, run: TaskRun, release: Callable[[], None], ticket: Permit | None, _: "asyncio.Task[None]"
+    async def _follow(
+        self, run: TaskRun, work: Coroutine[Any, Any, None], release: Callable[[], None], ticket: Permit | None
     ) -> None:
+        # No callback of the asyncio task: that would be one more step of the event loop for each task.
+        try:
+            await work
+        finally:
+            try:
+                self._forget(run, release, ticket)
+            except Exception as error:
+                # Reported at once, as that of a callback: the run and its error refer to each other.
+                about = {"message": "a run did not end as it should", "exception": error}
+                asyncio.get_running_loop().call_exception_handler(about)
+
+    def _forget(self, run: TaskRun, release: Callable[[], None], ticket: Permit | None) -> None:
         """Handle the end of a run."""
         if run.is_left:
             self.left.add(run.id)
@@ -401,7 +413,8 @@ class Runner:
                 self._leasing.end(run)
         finally:
             del self._runs[run.id]
-            self._change.set()
+            if self._change is not None:
+                self._change.set()
             if ticket is not None:
                 ticket.release()
             release()

@@ -93,8 +93,10 @@ class RunServices:
     counts: Counter[str] = field(default_factory=Counter)
 
 
-class TaskRun:
-    """One call of a task in this process. It is stopped early in three ways:
+class TaskRun(CancelScope):
+    """One call of a task in this process, and the block in which the call is awaited.
+
+    It is stopped early in three ways:
 
     - `stop`: the task was ended elsewhere, for example by a host's cancellation;
     - `shut_down`: the gateway ends;
@@ -105,21 +107,19 @@ class TaskRun:
     - `revision`: the revision of the run's own last write: creation, queue position, dispatch, end.
       It is set before the write, and `Runner` ignores the notification of it.
     - `_ran`: whether an earlier process may have sent the call.
-    - `_stopped`: whether the run was stopped in any way. It is checked before the scope is entered.
+    - `_stopped`: whether the run was stopped in any way. It is checked before the block is entered.
     - `is_shut_down`: whether it was stopped because the gateway ends.
     - `is_left`: whether another process will resume the call. It goes on at its server, and this
       process writes no final state. `shut_down` sets it.
     - `is_lost`: whether another process has taken the task over; this one writes nothing more.
     - `task`: the asyncio task of the run, None until `Runner` has started it.
     - `begun`: the start, in seconds of the monotonic clock; set if replicas share the store.
-    - `_scope`: the block in which the call is awaited; cancelling it cancels the call.
     - `_may_be_sent_again`: whether it is sent again if its server no longer has it.
     """
 
     __slots__ = (
         "_may_be_sent_again",
         "_ran",
-        "_scope",
         "_services",
         "_stopped",
         "begun",
@@ -134,6 +134,9 @@ class TaskRun:
     )
 
     def __init__(self, record: TaskRecord, listener: TaskListener, services: RunServices, *, ran: bool = False) -> None:
+        # As in CancelScope; one is made for every task.
+        self._alarms = self._loop = self._task = self._exit = None
+        self._cancelling, self._is_cancelled = 0, False
         self.id: TaskId = record.id
         self.owner: OwnerKey = record.owner
         self.listener = listener
@@ -146,18 +149,17 @@ class TaskRun:
         self._services = services
         self._ran = ran
         self._stopped = False
-        self._scope = CancelScope()
         self._may_be_sent_again = False
 
     def stop(self) -> None:
         """Cancel the call, now or before it is sent. Writes to the store that run are completed."""
         self._stopped = True
-        self._scope.cancel()
+        self.cancel()
 
     async def give_up(self) -> None:
         """Do as `stop`, and wait a moment until the call is over."""
         self._stopped = True
-        await self._scope.end()
+        await self.end()
 
     def shut_down(self) -> None:
         """Stop the run because the gateway ends.
@@ -304,9 +306,9 @@ class TaskRun:
         services.counts[mount] += 1
         event: CallSucceeded | CallFaulted | None
         try:
-            # A stop before the scope was entered has cancelled nothing, so it is checked here. Then
+            # A stop before the block was entered has cancelled nothing, so it is checked here. Then
             # the call is not made.
-            with self._scope:
+            with self:
                 if self._stopped:
                     raise ScopeCancelled
                 event = outcome(await call())
@@ -404,7 +406,7 @@ class TaskRun:
         """Wait for the permit. Returns early at a shutdown; raises ScopeCancelled at another stop."""
         left = _time_left(record, self._services.clock.now())
         try:
-            with self._scope:
+            with self:
                 if self._stopped:
                     raise ScopeCancelled
                 if record.status_message != queue_status(ticket.ahead):

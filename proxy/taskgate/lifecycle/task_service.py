@@ -144,10 +144,11 @@ class TaskService:
 
     async def create(
         self, caller: AuthContext, place: CallSite, intent: CallTool, *, ticket: Permit | None = None
-    ) -> TaskRecord:
+    ) -> tuple[TaskRecord, PromotionDecision]:
         """Create a task of the caller, and start its call.
 
-        Returns the record of the new task, or of an earlier one that the call joins.
+        Returns the record of the new task, or of an earlier one that the call joins, and the
+        decision for the call.
 
         `ticket` is the permit that the call already has or waits for; without it one is acquired
         here. The run of a new task takes the ticket over, and releases it. The ticket is released
@@ -180,7 +181,7 @@ class TaskService:
                 is_new = _is_made(new, record)
         if ticket is not None and not is_new:
             ticket.release()
-        return record
+        return record, decision
 
     async def promote(
         self, caller: AuthContext, place: CallSite, intent: CallTool, underway: OngoingCall

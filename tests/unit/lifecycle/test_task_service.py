@@ -92,7 +92,8 @@ class House:
 
     async def create(self, intent: CallTool | None = None, **more: Any) -> TaskRecord:
         async with bounded():
-            return await self.tasks.create(CALLER, self.place, intent or call(), **more)
+            record, _ = await self.tasks.create(CALLER, self.place, intent or call(), **more)
+            return record
 
     def of(self, *kinds: type[Any]) -> list[Any]:
         return [event for event in self.emitted.all if isinstance(event, kinds)]
