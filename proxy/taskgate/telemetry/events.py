@@ -6,8 +6,9 @@ and results are in it only as parts of a task's record. The `request_context` sa
 event belongs to. It is itself the event of a request that is over, the last one of its request.
 `ring` has the sink of a gateway.
 
-A `NamedTuple` is used where an event is emitted for nearly every request, since it is the cheapest
-to make. What nearly every request passes has an event of its own, so that the audit log need not
+No event is changed after it was emitted. Those of nearly every task are not frozen, since that
+makes them slow to make. A `NamedTuple` is used where equal events are counted, or nearly every request
+emits one. What nearly every request passes has an event of its own, so that the audit log need not
 look at it. The module is long because it is one catalogue, in the order of the way of a request.
 """
 
@@ -32,7 +33,7 @@ class HttpRefused:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class StreamOpened:
     """An event stream began.
 
@@ -43,7 +44,7 @@ class StreamOpened:
     kind: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class StreamEnded:
     """An event stream ended; fields as in `StreamOpened`."""
 
@@ -225,7 +226,7 @@ class QueueRefused:
 # Each holds the task's record of that moment, with its owner, mount and id. Readers show no id.
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class TaskCreated:
     """A task is durable and acknowledged.
 
@@ -236,7 +237,7 @@ class TaskCreated:
     adjustment: str | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class TaskDispatched:
     """The call of a task was sent to the server, `waited` after the task was created."""
 
@@ -244,7 +245,7 @@ class TaskDispatched:
     waited: timedelta
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class TaskTransitioned:
     """A task changed its status; `task` is the record with the new one."""
 
@@ -252,7 +253,7 @@ class TaskTransitioned:
     before: TaskStatus
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class TaskFinished:
     """A task ended; `reason` is ok, tool_error, client (cancelled) or a `FaultReason`.
 
@@ -303,7 +304,7 @@ class TaskRecovered:
     outcome: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class TaskRetrieved:
     """The outcome of a task was sent to its owner; cancelled tasks have no outcome.
 
@@ -337,7 +338,7 @@ class TaskPolled(NamedTuple):
     result: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class PollsCounted:
     """The number of polls of one task until the host saw that it had ended."""
 

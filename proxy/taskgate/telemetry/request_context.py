@@ -111,10 +111,8 @@ class RequestContext:
     def snapshot(self) -> RequestContext:
         """A copy for an event that happens now, while the request goes on.
 
-        That of a task's call is complete from its start, so it is itself the copy.
+        Not for a task's call: its context is complete from its start.
         """
-        if self.background:
-            return self
         copy = RequestContext(self.id, self.address, self.verb, self.path, self.agent)
         copy.mount, copy.caller, copy.message, copy.client = self.mount, self.caller, self.message, self.client
         copy.revision, copy.task, copy.refusal, copy.span = self.revision, self.task, self.refusal, self.span

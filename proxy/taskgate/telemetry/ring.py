@@ -188,9 +188,9 @@ class EventRing:
                 # What a reader has to say belongs to the event that it reads.
                 entries.append((kind, event, context, self.elapsed))
                 return
-            if kind.is_timed and self._timer is None and self._loop is not None:
+            if self._timer is None and kind.is_timed and self._loop is not None:
                 self._timer = self._loop.call_later(FOLD_DELAY, self._on_time, context=self._timer_context)
-            if kind.is_recorded and context is not None and context is not event:
+            if kind.is_recorded and context is not None and not context.background and context is not event:
                 context = context.snapshot()
             entries.append((kind, event, context, self._elapsed()))
             if len(entries) >= self._limit:

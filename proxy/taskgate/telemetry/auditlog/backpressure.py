@@ -8,7 +8,7 @@ import asyncio
 from collections import Counter, deque
 from collections.abc import Callable, Iterable
 from datetime import timedelta
-from operator import attrgetter
+from operator import itemgetter
 from typing import Final
 
 from taskgate.telemetry.auditlog.events import AuditEvent, without_payload
@@ -18,7 +18,8 @@ from taskgate.telemetry.events import AuditCapacity
 MAX_WEIGHT: Final = 32 * 2**20
 """Bytes of arguments and results that a buffer holds at most; later events are stored without
 theirs."""
-_WEIGHT: Final = attrgetter("weight")
+_WEIGHT_AT: Final = AuditEvent._fields.index("weight")
+_WEIGHT: Final = itemgetter(_WEIGHT_AT)
 
 
 class EventBuffer:
@@ -67,8 +68,9 @@ class EventBuffer:
             self.losses[self.reason] += 1
             self._on_lost(self.reason, 1)
             return
-        weight = event.weight
-        if weight:
+        # The weight, by number: most events have none.
+        if event[_WEIGHT_AT]:
+            weight = event.weight
             if self._weight + weight > MAX_WEIGHT:
                 event, weight = without_payload(event), 0
             self._weight += weight

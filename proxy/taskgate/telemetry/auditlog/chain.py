@@ -246,18 +246,22 @@ class Chain:
         the lines made before stay.
         """
         is_linked, seq = self._signer is not None, self._seq
-        link = f'"{self._end()}"'.encode() if is_linked else b"null"
-        for item in items:
-            line = line_of(item, seq + 1, link)
-            if line is None:
-                return
-            lines.append(line)
-            self._seq = seq = seq + 1
-            if is_linked:
-                self._digest = end = sha256(line).hexdigest()
-                link = f'"{end}"'.encode()
-            else:
-                self._last = line
+        end = self._end() if is_linked else ""
+        link = b'"%b"' % end.encode() if is_linked else b"null"
+        try:
+            for item in items:
+                line = line_of(item, seq + 1, link)
+                if line is None:
+                    return
+                lines.append(line)
+                seq += 1
+                if is_linked:
+                    end = sha256(line).hexdigest()
+                    link = b'"%b"' % end.encode()
+        finally:
+            if seq > self._seq:
+                self._seq, self._digest = seq, end
+                self._last = None if is_linked else lines[-1]
 
     def add(self, document: dict[str, Any]) -> bytes:
         """Turn a rendered event into the next line, with its newline; changes the document.

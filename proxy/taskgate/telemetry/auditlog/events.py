@@ -87,6 +87,10 @@ class EventOrigin(NamedTuple):
     span: Span | None
 
 
+Origin = EventOrigin | RequestContext
+"""The request of an event; the context itself if that changes no more and holds nothing large."""
+
+
 class TaskSubject(NamedTuple):
     """The task that an event is about.
 
@@ -113,9 +117,9 @@ class AuditEvent(NamedTuple):
     """One event.
 
     `weight` is the number of bytes of arguments or results that it holds until it is rendered.
-    `origin` is the request context itself when this is the last event of the request and holds
-    nothing large. `caller` and `mount` apply when the origin has none; `method` overrides that of
-    the origin. `result` is a text to hash.
+    `origin` is the request context itself at the last event of a request, and for the call of a
+    task. What follows `weight` is set in few events. `caller` and `mount` apply when the origin has
+    none; `method` overrides that of the origin. `result` is a text to hash.
     """
 
     name: str
@@ -123,15 +127,15 @@ class AuditEvent(NamedTuple):
     reason: str | None
     severity: str
     time: datetime
-    origin: EventOrigin | RequestContext | None = None
+    origin: Origin | None = None
     subject: TaskSubject | None = None
-    limit: LimitHit | None = None
     data: Mapping[str, Any] | None = None
+    weight: int = 0
+    limit: LimitHit | None = None
     caller: Caller | None = None
     mount: str | None = None
     method: str | None = None
     result: str | None = None
-    weight: int = 0
 
 
 def internal_event(
@@ -163,15 +167,18 @@ def without_payload(event: AuditEvent) -> AuditEvent:
 
 def origin_of(
     request_context: RequestContext | None, *, keep_arguments: bool = False, final: bool = False
-) -> EventOrigin | None:
+) -> Origin | None:
     """The origin that a request context describes now; None without a request.
 
-    With `keep_arguments` the arguments stay until the event is rendered. Only the `final` event has
-    the status.
+    It is the context itself if that is of the call of a task, which has no message. With
+    `keep_arguments` the arguments stay until the event is rendered. Only the `final` event has the
+    status.
     """
     if request_context is None or not request_context.id:
         return None
     message, agent = request_context.message, request_context.agent
+    if request_context.background and (agent is None or len(agent) <= MAX_TEXT):
+        return request_context
     summary = _NO_REQUEST if message is None else summary_of(message, keep_arguments=keep_arguments)
     path = request_context.path if request_context.refusal != _UNKNOWN_PATH else None
     fields = (
@@ -192,7 +199,7 @@ def origin_of(
     return make_tuple(EventOrigin, fields)
 
 
-def summary_in(origin: EventOrigin | RequestContext | None) -> RequestSummary:
+def summary_in(origin: Origin | None) -> RequestSummary:
     """What a line shows of the message of an origin."""
     if type(origin) is RequestContext:
         return summary_of(origin.message, keep_arguments=True)
@@ -219,13 +226,13 @@ def summary_of(message: Message | None, *, keep_arguments: bool) -> RequestSumma
 
 def subject_of(task: TaskRecord) -> TaskSubject:
     """What a line shows of a task."""
-    context, mount = task.owner
-    return make_tuple(TaskSubject, (task.id, task.status.value, context, task.ttl, mount, task.call.tool[:MAX_TEXT]))
+    owner = task.owner
+    return make_tuple(TaskSubject, (task.id, task.status, owner[0], task.ttl, owner[1], task.call[0][:MAX_TEXT]))
 
 
-def weight_of(origin: EventOrigin | None) -> int:
+def weight_of(origin: Origin | None) -> int:
     """Bytes of a message that the origin holds: characters of some scripts take four bytes each."""
-    if origin is None or origin.summary.arguments is None or origin.summary.arguments.text is None:
+    if type(origin) is not EventOrigin or origin.summary.arguments is None or origin.summary.arguments.text is None:
         return 0
     return getsizeof(origin.summary.arguments.text)
 
@@ -243,7 +250,7 @@ def _arguments(message: Request, place: Member) -> CallArguments:
         # Events of a hostile host may wait in large numbers.
         keys = _truncated(keys)
     # The text of the parameters exists already, so nothing large is copied.
-    return CallArguments(text, place.start - at, place.end - at, keys)
+    return make_tuple(CallArguments, (text, place[2] - at, place[3] - at, keys))
 
 
 def _truncated(keys: tuple[str, ...] | None) -> tuple[str, ...] | None:

@@ -114,13 +114,16 @@ class AuditLog:
 
         Does not wait: a queue without room drops its copy and counts it.
         """
-        for audit_event in map_event(event, request_context.current(), self._event_sink.now):
-            queues = self._routes.get(audit_event.name)
-            if queues and audit_event.reason == AUDIT_FULL:
+        ring = self._event_sink
+        for audit_event in map_event(event, request_context.current(), ring.now):
+            # By number: name, outcome and reason.
+            name = audit_event[0]
+            queues = self._routes.get(name)
+            if queues and audit_event[2] == AUDIT_FULL:
                 # A request that was refused for lack of room must not use the rest of the room.
                 queues = tuple(queue for queue in queues if not queue.buffer.is_crowded)
             if queues:
-                self._event_sink.emit(_noted_event(audit_event.name, audit_event.outcome))
+                ring.emit(_noted_event(name, audit_event[1]))
                 for queue in queues:
                     queue.buffer.add(audit_event)
 

@@ -13,12 +13,13 @@ from taskgate.domain.record import Faulted, FaultReason, TaskRecord, TaskStatus
 from taskgate.protocol import vocabulary as words
 from taskgate.protocol.messages import Notification, Request
 from taskgate.telemetry import events
-from taskgate.telemetry.auditlog.catalogue import DENIED, EVENTS, FAILURE, SUCCESS
+from taskgate.telemetry.auditlog.catalogue import DENIED, EVENTS, FAILURE, INFO, SUCCESS
 from taskgate.telemetry.auditlog.events import (
     MAX_TEXT,
     AuditEvent,
     EventOrigin,
     LimitHit,
+    Origin,
     RequestSummary,
     TaskSubject,
     make_tuple,
@@ -39,7 +40,7 @@ NO_EVENTS: Final[AuditEvents] = ()
 
 
 def _event(
-    name: str, outcome: str, reason: str | None, now: datetime, origin: EventOrigin | None, **rest: Any
+    name: str, outcome: str, reason: str | None, now: datetime, origin: Origin | None, **rest: Any
 ) -> AuditEvents:
     """One event, with its severity from the catalogue."""
     return (AuditEvent(name, outcome, reason, EVENTS[name].severities[outcome], now, origin, **rest),)
@@ -60,7 +61,7 @@ class RequestMapper:
         if not request_context.id:
             return NO_EVENTS
         message, agent, refusal = request_context.message, request_context.agent, request_context.refusal
-        origin: RequestContext | EventOrigin | None = request_context
+        origin: Origin | None = request_context
         weight = 0
         if (
             refusal is not None
@@ -96,7 +97,7 @@ class RequestMapper:
             if request_context.parts:
                 data["messages"] = request_context.parts
         severity = _SEVERITIES[name, outcome]
-        fields = (name, outcome, reason, severity, now, origin, None, None, data, None, None, None, None, weight)
+        fields = (name, outcome, reason, severity, now, origin, None, data, weight, None, None, None, None, None)
         return (make_tuple(AuditEvent, fields),)
 
 
@@ -201,12 +202,17 @@ class TaskMapper:
     def created(self, source: events.TaskCreated, request_context: RequestContext | None, now: datetime) -> AuditEvents:
         """A new task, and a second event when its requested TTL was changed."""
         origin, subject = origin_of(request_context, keep_arguments=self._keep_arguments), subject_of(source.task)
-        data, weight = {"adjustment": source.adjustment}, weight_of(origin)
-        event = AuditEvent("task.created", SUCCESS, None, "info", now, origin, subject, data=data, weight=weight)
-        if source.adjustment not in _TTL_CLAMPED:
+        adjustment, weight = source.adjustment, weight_of(origin)
+        data = {"adjustment": adjustment}
+        fields = ("task.created", SUCCESS, None, INFO, now, origin, subject, data, weight, None, None, None, None, None)
+        event = make_tuple(AuditEvent, fields)
+        if adjustment is None or adjustment not in _TTL_CLAMPED:
             return (event,)
         bare, limit = origin_of(request_context), LimitHit("ttl")
-        return (event, AuditEvent("limit.ttl_clamped", SUCCESS, source.adjustment, "info", now, bare, subject, limit))
+        return (
+            event,
+            AuditEvent("limit.ttl_clamped", SUCCESS, source.adjustment, "info", now, bare, subject, limit=limit),
+        )
 
     def finished(
         self, source: events.TaskFinished, request_context: RequestContext | None, now: datetime
@@ -214,22 +220,21 @@ class TaskMapper:
         """The end of a task; an expired one has `task.expired` instead."""
         if source.reason == FaultReason.EXPIRED:
             return NO_EVENTS
-        name = _FINAL_EVENTS[source.status]
-        wrong = source.status is TaskStatus.FAILED or source.reason == "tool_error"
+        task, status = source.task, source.status
+        name = _FINAL_EVENTS[status]
+        wrong = status is TaskStatus.FAILED or source.reason == "tool_error"
         outcome = FAILURE if wrong else SUCCESS
         data: dict[str, Any] = {"age_seconds": source.age.total_seconds()}
         result = None
-        if name == "task.completed" and self._show_results:
+        if status is TaskStatus.COMPLETED and self._show_results:
             data["result"] = {"bytes": source.result_bytes}
-            result = _result_text(source.task) if self._hash_results else None
-        severity, subject = EVENTS[name].severities[outcome], subject_of(source.task)
+            result = _result_text(task) if self._hash_results else None
+        severity, origin, subject = EVENTS[name].severities[outcome], origin_of(request_context), subject_of(task)
         weight = 0 if result is None else getsizeof(result)
-        return (
-            AuditEvent(
-                name, outcome, source.reason, severity, now, origin_of(request_context), subject,
-                data=data, result=result, weight=weight,
-            ),
+        fields = (
+            name, outcome, source.reason, severity, now, origin, subject, data, weight, None, None, None, None, result,
         )  # fmt: skip
+        return (make_tuple(AuditEvent, fields),)
 
 
 def dispatched(source: events.TaskDispatched, request_context: RequestContext | None, now: datetime) -> AuditEvents:
@@ -239,7 +244,7 @@ def dispatched(source: events.TaskDispatched, request_context: RequestContext | 
 
 
 def moved(source: events.TaskTransitioned, request_context: RequestContext | None, now: datetime) -> AuditEvents:
-    data = {"from": source.before.value, "to": source.task.status.value}
+    data = {"from": source.before, "to": source.task.status}
     return _task_event("task.transition", source.task, request_context, now, data=data)
 
 
@@ -302,7 +307,7 @@ def _task_event(
     data: Mapping[str, Any] | None = None,
 ) -> AuditEvents:
     severity, origin, subject = EVENTS[name].severities[outcome], origin_of(request_context), subject_of(task)
-    fields = (name, outcome, reason, severity, now, origin, subject, None, data, None, None, None, None, 0)
+    fields = (name, outcome, reason, severity, now, origin, subject, data, 0, None, None, None, None, None)
     return (make_tuple(AuditEvent, fields),)
 
 

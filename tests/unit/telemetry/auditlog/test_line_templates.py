@@ -20,7 +20,7 @@ from taskgate.telemetry.auditlog.formats import line_templates
 from taskgate.telemetry.auditlog.formats.native import NativeRenderer, rounded
 from taskgate.telemetry.auditlog.formats.renderer import Renderer
 from taskgate.telemetry.auditlog.settings import LineOptions
-from taskgate.telemetry.request_context import RequestContext
+from taskgate.telemetry.request_context import Caller, RequestContext
 from unit.telemetry.auditlog.audit_cases import (
     ANSWERED,
     CALLER,
@@ -230,18 +230,20 @@ def test_who_asks_is_told_of_each_request_anew() -> None:
 
 def test_templates_and_actors_are_remembered_up_to_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[str] = []
-    document, actor = NativeRenderer.document, line_templates.actor_of
+    document, actor = NativeRenderer.document, line_templates.actor_of_caller
+    # As with tokens, which are remembered.
+    callers = [replace(CALLER, key=f"caller-{number}") for number in range(5)]
 
     def count_document(renderer: NativeRenderer, event: AuditEvent) -> dict[str, Any]:
         made.append("template")
         return document(renderer, event)
 
-    def count_actor(event: AuditEvent, *, full: bool) -> dict[str, Any]:
+    def count_actor(caller: Caller, *, full: bool) -> dict[str, Any]:
         made.append("actor")
-        return actor(event, full=full)
+        return actor(caller, full=full)
 
     def made_for(number: int) -> list[str]:
-        event = last_of(new_context(path=f"/{number}", caller=replace(CALLER, key=f"caller-{number}")))
+        event = last_of(new_context(path=f"/{number}", caller=callers[number]))
         expected = written_of(reference, event)
         made.clear()
         assert render.template_line(event, 7, PREV) == expected
@@ -249,7 +251,7 @@ def test_templates_and_actors_are_remembered_up_to_a_number(monkeypatch: pytest.
 
     monkeypatch.setattr(line_templates, "MAX_TEMPLATES", 4)
     monkeypatch.setattr(NativeRenderer, "document", count_document)
-    monkeypatch.setattr(line_templates, "actor_of", count_actor)
+    monkeypatch.setattr(line_templates, "actor_of_caller", count_actor)
     render, reference = new_renderer(), new_renderer()
     for number in range(4):
         made_for(number)

@@ -5,8 +5,9 @@ the first becomes a template with placeholders for what differs, such as time, c
 a line has the same bytes as its document would, and only `native` decides what lines contain.
 
 `ChainWriter` asks for the line of each event, through `Renderer`, and renders a document if there is
-none. A template is found by everything that is constant in its lines (`key`). All else that can vary
-must have a placeholder, or the event must have no template.
+none. A template is found by everything that is constant in its lines (`key`); the severity follows
+from name, outcome and reason. All else that can vary must have a placeholder, or the event must have
+no template.
 """
 
 from collections.abc import Callable
@@ -15,31 +16,36 @@ from typing import Any, Final
 
 import orjson
 
+from taskgate.domain.record import RequestId
 from taskgate.jsontext.spans import Member
 from taskgate.protocol.messages import Request
 from taskgate.protocol.vocabulary import TOOLS_CALL
 from taskgate.telemetry.auditlog.events import TASK_METHODS, UNREAD, AuditEvent, EventOrigin, text_of
 from taskgate.telemetry.auditlog.formats.digests import encoded
-from taskgate.telemetry.auditlog.formats.native import NativeRenderer, actor_of, context_ref, rounded
+from taskgate.telemetry.auditlog.formats.native import NativeRenderer, actor_of_caller, rounded
 from taskgate.telemetry.auditlog.formats.redaction import scrubbed
-from taskgate.telemetry.request_context import Caller, CallerIdentity, RequestContext
+from taskgate.telemetry.request_context import Caller, RequestContext
 
 MAX_TEMPLATES: Final = 512
-"""Templates kept at most, and actors; when there are more, all are dropped."""
+"""Templates kept at most, and actors, and digests; when there are more, all are dropped."""
+_MAX_REMEMBERED: Final = 1024
+"""Bytes of arguments whose digest is remembered, at most."""
 
 
 class LineTemplates:
     """The writer of lines that equal, byte for byte, the canonical form of the native document.
 
-    `_templates` are found by the key in `line`. `_actors` are the rendered callers, each with its
-    identity. They are found by `Caller.key` and the `id` of the identity, since the same caller with
-    another token has other claims. Threads may share the object: at worst a template is made twice.
+    `_templates` are found by the key in `line`. `_actors` are the rendered callers, each with the
+    `Caller`, by the `id` of that: there is one for each token, because another token of the same
+    caller has other claims. `_digests` are those of arguments of new tasks, until the lines of their
+    requests have them too. Threads may share the object: at worst a template is made twice.
     """
 
     def __init__(self, native: NativeRenderer) -> None:
         self._native = native
         self._templates: dict[tuple[object, ...], bytes] = {}
-        self._actors: dict[tuple[str, int], tuple[CallerIdentity | None, bytes]] = {}
+        self._actors: dict[int, tuple[Caller, bytes]] = {}
+        self._digests: dict[bytes, bytes] = {}
 
     def line(self, event: AuditEvent, seq: int, prev: bytes) -> bytes | None:
         """The line with these `seq` and `prev` (JSON text).
@@ -54,22 +60,28 @@ class LineTemplates:
 
         `data` of such an event has `seconds`, perhaps `result` with `bytes`, and nothing else.
         """
-        request_context, data, time = event.origin, event.data, event.time
-        if type(request_context) is not RequestContext:
-            return self._task_line(event, seq, prev)
-        if data is None or request_context.span is not None or request_context.parts:
+        # Each request and each step of a task has a line: a Python call would cost as much as most of
+        # these steps. So fields of named tuples are read all at once, or by number.
+        fields: Any = event
+        name, outcome, reason, _, time, context, subject, data, _ = usual = fields[:_USUAL]
+        if context is None or context.span is not None or fields[_USUAL:] != _NOTHING_MORE:
             return None
         # A time in a whole second is written otherwise by orjson: `native` adds the zeros.
-        message, native = request_context.message, self._native
-        if type(message) is not Request or "seconds" not in data or time.tzinfo is not UTC or not time.microsecond:
+        if time.tzinfo is not UTC or not time.microsecond:
             return None
-        # Every request has a line: a Python call would cost as much as most of these steps. So fields
-        # of a Member are read by number: 0 is its value, 2 and 3 are its start and end in the text.
-        id, method, params = message.id, message.method, message.params
-        tool, arguments, task = None, None, request_context.task
+        if subject is not None:
+            return self._task_line(event, usual, seq, prev)
+        if type(context) is not RequestContext or data is None or context.parts:
+            return None
+        message, native = context.message, self._native
+        if type(message) is not Request or "seconds" not in data:
+            return None
+        id, method, params = message[0], message[1], message[2]
+        tool, arguments, task = None, None, context.task
         keys: tuple[str, ...] | bool | None = _NO_ARGUMENTS
         if method == TOOLS_CALL:
             name_member, arguments = params.get("name"), params.get("arguments")
+            # Of a Member, 0 is the value, 2 and 3 are its start and end in the text.
             tool = name_member[0] if name_member is not None and type(name_member[0]) is str else None
             if arguments is not None:
                 # Another type than Member is for large arguments, whose value was not parsed.
@@ -80,95 +92,72 @@ class LineTemplates:
             task = text_of(params.get("taskId"))
         result = data.get("result") if native.shows_results else None
         key = (
-            event.name,
-            event.outcome,
-            event.reason,
-            request_context.address,
-            request_context.verb,
-            request_context.path,
-            request_context.agent,
-            request_context.status,
-            request_context.mount,
-            request_context.revision,
-            request_context.client,
-            method,
-            tool,
-            keys,
-            task is None,
-            result is None,
-        )
+            name, outcome, reason, context.address, context.verb, context.path, context.agent, context.status,
+            context.mount, context.revision, context.client, method, tool, keys, task is None, result is None,
+        )  # fmt: skip
         template = self._templates.get(key) or self._new(key, event, _answer_places)
         # The values in the order of their placeholders in the sorted line: actor, args.bytes,
         # args.hmac, data.result.bytes, data.seconds, http.request_id, mcp.request_id, prev, seq,
         # task.ref, time.
-        values: list[Any] = [self._actor_of(event, request_context.caller)]
+        caller = context.caller
+        values: list[Any] = [b"null" if caller is None else self._actor_of(caller)]
         if arguments is not None:
             argument_bytes = message.text[arguments[2] : arguments[3]].encode("utf-8", "surrogatepass")
-            values += len(argument_bytes), native.digests.arguments(argument_bytes)
+            digest = self._digests.pop(argument_bytes, None) if self._digests else None
+            values += len(argument_bytes), digest or native.digests.arguments(argument_bytes)
         if result is not None:
             values.append(result["bytes"])
-        request_id = b'"%d"' % id if type(id) is int else orjson.dumps(scrubbed(id))
-        values += orjson.dumps(rounded(data["seconds"])), request_context.id.encode(), request_id, prev, seq
+        values += orjson.dumps(rounded(data["seconds"])), context.id.encode(), _request_id(id), prev, seq
         if task is not None:
             values.append(native.digests.task(task).encode())
         values.append(orjson.dumps(time, option=orjson.OPT_UTC_Z))
         return template % tuple(values)
 
-    def _task_line(self, event: AuditEvent, seq: int, prev: bytes) -> bytes | None:
-        """The line of an event of a task within an untraced request.
+    def _task_line(self, event: AuditEvent, usual: Any, seq: int, prev: bytes) -> bytes | None:
+        """The line of an event of a task within an untraced request; `usual` are its usual fields.
 
-        None unless it shows nothing else than the task, its request and `data`, and no more of
-        arguments than names, size and digest.
+        None unless the event has a caller, and shows no more of arguments than names, size and digest.
         """
-        origin, subject, time = event.origin, event.subject, event.time
-        if type(origin) is not EventOrigin or subject is None or subject.owner is None or event.limit is not None:
+        name, outcome, reason, _, time, origin, subject, data, _ = usual
+        task, status, owner, ttl, mount, task_tool = subject
+        caller, native = origin.caller, self._native
+        if owner is None or caller is None:
             return None
-        if origin.span is not None or origin.caller is None or time.tzinfo is not UTC or not time.microsecond:
-            return None
-        if event.caller is not None or event.mount is not None or event.method is not None:
-            return None
-        if event.result is not None:
-            # Its digest may take milliseconds, and lines from templates are made on the event loop.
-            return None
-        summary, native = origin.summary, self._native
-        arguments = summary.arguments
+        method = request_id = tool = arguments = text = None
+        start = end = 0
         keys: tuple[str, ...] | bool | None = _NO_ARGUMENTS
-        if arguments is not None:
-            keys = arguments.keys
-            if not native.only_digests or arguments.text is None or keys is UNREAD:
-                return None
+        if type(origin) is EventOrigin:
+            method, request_id, tool, _, arguments = origin.summary
+            if arguments is not None:
+                text, start, end, keys = arguments
+                if not native.only_digests or text is None or keys is UNREAD:
+                    return None
         key = (
-            *event[:4],
-            *origin[1:7],
-            origin.revision,
-            origin.client,
-            summary.method,
-            summary.tool,
-            keys,
-            subject.status,
-            subject.ttl,
-            subject.mount,
-            subject.tool,
-        )
+            name, outcome, reason, origin.address, origin.verb, origin.path, origin.agent, origin.mount,
+            origin.revision, origin.client, method, tool, keys, status, ttl, mount, task_tool,
+        )  # fmt: skip
         template = self._templates.get(key) or self._new(key, event, _task_places)
         # The values in the order of their placeholders in the sorted line: actor, args.bytes,
         # args.hmac, data, http.request_id, mcp.request_id, prev, seq, task.owner_ctx, task.ref, time.
-        values: list[Any] = [self._actor_of(event, origin.caller)]
-        if arguments is not None and arguments.text is not None:
-            argument_bytes = encoded(arguments.text[arguments.start : arguments.end])
-            values += len(argument_bytes), native.digests.arguments(argument_bytes)
-        id = summary.request_id
-        values += (
-            orjson.dumps(native.data(event), option=orjson.OPT_SORT_KEYS),
+        values: tuple[Any, ...] = (
+            orjson.dumps(native.data(data), option=orjson.OPT_SORT_KEYS),
             origin.id.encode(),
-            b"null" if id is None else b'"%d"' % id if type(id) is int else orjson.dumps(scrubbed(id)),
+            b"null" if request_id is None else _request_id(request_id),
             prev,
             seq,
-            context_ref(subject.owner).encode(),
-            native.digests.task(subject.id).encode(),
+            b"c_%b" % owner.encode(),
+            native.digests.task(task).encode(),
             orjson.dumps(time, option=orjson.OPT_UTC_Z),
         )
-        return template % tuple(values)
+        if text is not None:
+            argument_bytes = encoded(text[start:end])
+            digest = native.digests.arguments(argument_bytes)
+            if len(argument_bytes) <= _MAX_REMEMBERED:
+                if len(self._digests) >= MAX_TEMPLATES:
+                    self._digests.clear()
+                self._digests[argument_bytes] = digest
+            values = len(argument_bytes), digest, *values
+        return template % (self._actor_of(caller), *values)
 
     def _new(self, key: tuple[object, ...], event: AuditEvent, set_places: Callable[[dict[str, Any]], None]) -> bytes:
         """Make the template of an event's document, and remember it under the key."""
@@ -177,21 +166,21 @@ class LineTemplates:
         template = self._templates[key] = _template(self._native.document(event), set_places)
         return template
 
-    def _actor_of(self, event: AuditEvent, caller: Caller | None) -> bytes:
-        """The member `actor`, remembered for the caller."""
-        if caller is None:
-            return b"null"
-        identity = caller.identity
-        key = caller.key, id(identity)
-        cached = self._actors.get(key)
-        if cached is not None:
-            return cached[1]
+    def _actor_of(self, caller: Caller) -> bytes:
+        """The member `actor`, remembered for the caller with this token."""
+        known = self._actors.get(id(caller))
+        if known is not None:
+            return known[1]
         if len(self._actors) >= MAX_TEMPLATES:
             self._actors.clear()
-        text = orjson.dumps(actor_of(event, full=self._native.names_callers), option=orjson.OPT_SORT_KEYS)
-        # With the identity, so that no other one gets its `id`.
-        self._actors[key] = identity, text
+        text = orjson.dumps(actor_of_caller(caller, full=self._native.names_callers), option=orjson.OPT_SORT_KEYS)
+        # With the caller, so that no other one gets its `id`.
+        self._actors[id(caller)] = caller, text
         return text
+
+
+def _request_id(id: RequestId) -> bytes:
+    return b'"%d"' % id if type(id) is int else orjson.dumps(scrubbed(id))
 
 
 def _answer_places(document: dict[str, Any]) -> None:
@@ -225,6 +214,9 @@ def _template(document: dict[str, Any], set_places: Callable[[dict[str, Any]], N
     return text.replace(b"%", b"%%").replace(b"\0", b"%")
 
 
+_USUAL: Final = AuditEvent._fields.index("limit")
+"""The number of fields that usual events have; the others are None in them."""
+_NOTHING_MORE: Final = (None,) * (len(AuditEvent._fields) - _USUAL)
 _NO_ARGUMENTS: Final = False
 """The part `keys` of a template key without arguments. It is None for arguments that are no object,
 else the names of the arguments."""

@@ -51,12 +51,13 @@ def actor_of(event: AuditEvent, *, full: bool) -> dict[str, Any] | None:
     """
     caller = event.caller or (None if event.origin is None else event.origin.caller)
     if caller is not None:
-        return _actor_of_caller(caller, full=full)
+        return actor_of_caller(caller, full=full)
     owner = None if event.subject is None or event.name == _ACCESS_DENIED else event.subject.owner
     return None if owner is None else {"ctx": context_ref(owner), **_NO_IDENTITY}
 
 
-def _actor_of_caller(caller: Caller, *, full: bool) -> dict[str, Any]:
+def actor_of_caller(caller: Caller, *, full: bool) -> dict[str, Any]:
+    """The member `actor` of a caller."""
     identity = caller.identity
     if identity is None:
         return {"ctx": context_ref(caller.key), **_NO_IDENTITY, "method": "none"}
@@ -139,7 +140,7 @@ class NativeRenderer:
             "http": None if origin is None else _http(origin),
             "limit": None if event.limit is None else _limit(event.limit),
             "trace": None if origin is None or origin.span is None else _trace(origin.span),
-            "data": self.data(event),
+            "data": self.data(event.data, event.result),
         }
 
     def _task(self, event: AuditEvent, summary: RequestSummary) -> dict[str, Any] | None:
@@ -180,13 +181,16 @@ class NativeRenderer:
             # Unreadable arguments may contain what the paths must remove.
             return {"omitted": "unreadable"}
 
-    def data(self, event: AuditEvent) -> dict[str, Any]:
-        """The member `data`."""
-        fields = {} if event.data is None else {name: _cleaned(value) for name, value in event.data.items()}
-        if "stated_reason" in fields:
-            fields["stated_reason"] = scrubbed((event.data or {})["stated_reason"], MAX_SENTENCE)
-        if event.result is not None:
-            fields["result"] = {**fields.get("result", {}), "hmac": self.digests.result(event.result)}
+    def data(self, data: Mapping[str, Any] | None, result: str | None = None) -> dict[str, Any]:
+        """The member `data`; `result` is the result that an event has to be hashed."""
+        fields: dict[str, Any] = {}
+        if data is not None:
+            for name, value in data.items():
+                fields[name] = value if value is None else _cleaned(value)
+            if "stated_reason" in fields:
+                fields["stated_reason"] = scrubbed(data["stated_reason"], MAX_SENTENCE)
+        if result is not None:
+            fields["result"] = {**fields.get("result", {}), "hmac": self.digests.result(result)}
         if not self.shows_results:
             fields.pop("result", None)
         return fields
@@ -255,7 +259,7 @@ def _size(text: str) -> int:
 
 def _cleaned(value: Any) -> Any:
     """A value of `data`: texts without unprintable characters, numbers rounded."""
-    if isinstance(value, float):
+    if type(value) is float:
         return rounded(value)
     if isinstance(value, str):
         return printable(value, MAX_SENTENCE)
