@@ -13,7 +13,6 @@ from logging import getLogger
 from typing import Final, NamedTuple
 
 from taskgate.clock import Clock
-from taskgate.telemetry import request_context
 from taskgate.telemetry.auditlog.backpressure import Backpressure, EventBuffer
 from taskgate.telemetry.auditlog.catalogue import EVENTS, matching
 from taskgate.telemetry.auditlog.chain import CHECKPOINT, SIGNED_EVENTS, Signer, SigningKeyError, signer_of
@@ -25,6 +24,7 @@ from taskgate.telemetry.auditlog.settings import AuditFileInUse, AuditSettings, 
 from taskgate.telemetry.auditlog.sink_queue import SinkQueue, SinkQueueOptions
 from taskgate.telemetry.auditlog.sinks import STDOUT, FileSink, Sink, StreamSink
 from taskgate.telemetry.events import AUDIT_FULL, AuditEventRecorded, Event
+from taskgate.telemetry.request_context import current
 from taskgate.telemetry.ring import EventRing
 
 CLOSE_TIMEOUT: Final = 5.0
@@ -115,7 +115,7 @@ class AuditLog:
         Does not wait: a queue without room drops its copy and counts it.
         """
         ring = self._event_sink
-        for audit_event in map_event(event, request_context.current(), ring.now):
+        for audit_event in map_event(event, current(), ring.now):
             # By number: name, outcome and reason.
             name = audit_event[0]
             queues = self._routes.get(name)

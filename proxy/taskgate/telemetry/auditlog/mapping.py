@@ -76,19 +76,17 @@ class RequestMapper:
             # message and its parameters. `getsizeof` costs as much as the rest.
             text = message.text
             weight = 2 * (len(text) + _EMPTY_STRING_BYTES if text.isascii() else getsizeof(text))
-        seconds = request_context.seconds
+        seconds, reason = request_context.seconds, request_context.error
         data: dict[str, Any] = {} if seconds is None else {"seconds": seconds}
-        reason = refusal
-        if reason is not None:
-            name, outcome = _RPC_REJECTED, DENIED
+        if refusal is not None:
+            name, outcome, reason = _RPC_REJECTED, DENIED, refusal
         else:
             name = _RPC_REQUEST
             if type(message) is Request:
-                if message.method == words.TOOLS_CALL:
+                if message[1] == words.TOOLS_CALL:
                     name = _RPC_CALL
             elif type(message) is Notification and message.method == words.NOTE_CANCELLED:
                 data["stated_reason"] = text_of(message.params.get("reason"))
-            reason = request_context.error
             if reason is None and request_context.status is None and seconds is not None:
                 reason = _HOST_GONE
             outcome = SUCCESS if reason is None else FAILURE

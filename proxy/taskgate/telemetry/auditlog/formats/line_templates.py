@@ -36,9 +36,9 @@ class LineTemplates:
     """The writer of lines that equal, byte for byte, the canonical form of the native document.
 
     `_templates` are found by the key in `line`. `_actors` are the rendered callers, each with the
-    `Caller`, by the `id` of that: there is one for each token, because another token of the same
-    caller has other claims. `_digests` are those of arguments of new tasks, until the lines of their
-    requests have them too. Threads may share the object: at worst a template is made twice.
+    `Caller`, by the `id` of that. There is one for each token: another token of the same caller has
+    other claims. `_digests` are those of arguments of new tasks, until the lines of their requests
+    have them too. Threads may share the object: at worst a template is made twice.
     """
 
     def __init__(self, native: NativeRenderer) -> None:
@@ -63,20 +63,18 @@ class LineTemplates:
         # Each request and each step of a task has a line: a Python call would cost as much as most of
         # these steps. So fields of named tuples are read all at once, or by number.
         fields: Any = event
-        name, outcome, reason, _, time, context, subject, data, _ = usual = fields[:_USUAL]
-        if context is None or context.span is not None or fields[_USUAL:] != _NOTHING_MORE:
+        if fields[_SUBJECT] is not None:
+            return self._task_line(fields, seq, prev)
+        name, outcome, reason, _, time, context, _, data, _ = fields[:_USUAL]
+        if type(context) is not RequestContext or data is None or context.span is not None or context.parts:
             return None
         # A time in a whole second is written otherwise by orjson: `native` adds the zeros.
         if time.tzinfo is not UTC or not time.microsecond:
             return None
-        if subject is not None:
-            return self._task_line(event, usual, seq, prev)
-        if type(context) is not RequestContext or data is None or context.parts:
-            return None
         message, native = context.message, self._native
         if type(message) is not Request or "seconds" not in data:
             return None
-        id, method, params = message[0], message[1], message[2]
+        request_id, method, params = message[0], message[1], message[2]
         tool, arguments, task = None, None, context.task
         keys: tuple[str, ...] | bool | None = _NO_ARGUMENTS
         if method == TOOLS_CALL:
@@ -99,39 +97,49 @@ class LineTemplates:
         # The values in the order of their placeholders in the sorted line: actor, args.bytes,
         # args.hmac, data.result.bytes, data.seconds, http.request_id, mcp.request_id, prev, seq,
         # task.ref, time.
-        caller = context.caller
-        values: list[Any] = [b"null" if caller is None else self._actor_of(caller)]
+        caller, actor = context.caller, b"null"
+        if caller is not None:
+            actor = (self._actors.get(id(caller)) or self._new_actor(caller))[1]
+        seconds, now = orjson.dumps(rounded(data["seconds"])), orjson.dumps(time, option=orjson.OPT_UTC_Z)
+        values: tuple[Any, ...] = (seconds, context.id.encode(), _request_id(request_id), prev, seq)
+        if result is not None:
+            values = result["bytes"], *values
         if arguments is not None:
             argument_bytes = message.text[arguments[2] : arguments[3]].encode("utf-8", "surrogatepass")
             digest = self._digests.pop(argument_bytes, None) if self._digests else None
-            values += len(argument_bytes), digest or native.digests.arguments(argument_bytes)
-        if result is not None:
-            values.append(result["bytes"])
-        values += orjson.dumps(rounded(data["seconds"])), context.id.encode(), _request_id(id), prev, seq
-        if task is not None:
-            values.append(native.digests.task(task).encode())
-        values.append(orjson.dumps(time, option=orjson.OPT_UTC_Z))
-        return template % tuple(values)
+            values = len(argument_bytes), digest or native.digests.arguments(argument_bytes), *values
+        if task is None:
+            return template % (actor, *values, now)
+        return template % (actor, *values, native.digests.task(task).encode(), now)
 
-    def _task_line(self, event: AuditEvent, usual: Any, seq: int, prev: bytes) -> bytes | None:
-        """The line of an event of a task within an untraced request; `usual` are its usual fields.
+    def _task_line(self, event: Any, seq: int, prev: bytes) -> bytes | None:
+        """The line of an event of a task within an untraced request.
 
-        None unless the event has a caller, and shows no more of arguments than names, size and digest.
+        None unless it shows nothing else than the task, its request and `data`, and no more of
+        arguments than names, size and digest.
         """
-        name, outcome, reason, _, time, origin, subject, data, _ = usual
+        name, outcome, reason, _, time, origin, subject, data, _ = event[:_USUAL]
+        if origin is None or origin.span is not None or event[_USUAL:] != _NOTHING_MORE:
+            return None
+        if time.tzinfo is not UTC or not time.microsecond:
+            return None
         task, status, owner, ttl, mount, task_tool = subject
         caller, native = origin.caller, self._native
         if owner is None or caller is None:
             return None
-        method = request_id = tool = arguments = text = None
-        start = end = 0
+        method = tool = argument_bytes = None
+        request_id = b"null"
         keys: tuple[str, ...] | bool | None = _NO_ARGUMENTS
+        # The context of a task's call has no message.
         if type(origin) is EventOrigin:
-            method, request_id, tool, _, arguments = origin.summary
+            method, asked, tool, _, arguments = origin.summary
+            if asked is not None:
+                request_id = _request_id(asked)
             if arguments is not None:
                 text, start, end, keys = arguments
                 if not native.only_digests or text is None or keys is UNREAD:
                     return None
+                argument_bytes = encoded(text[start:end])
         key = (
             name, outcome, reason, origin.address, origin.verb, origin.path, origin.agent, origin.mount,
             origin.revision, origin.client, method, tool, keys, status, ttl, mount, task_tool,
@@ -142,22 +150,21 @@ class LineTemplates:
         values: tuple[Any, ...] = (
             orjson.dumps(native.data(data), option=orjson.OPT_SORT_KEYS),
             origin.id.encode(),
-            b"null" if request_id is None else _request_id(request_id),
+            request_id,
             prev,
             seq,
             b"c_%b" % owner.encode(),
             native.digests.task(task).encode(),
             orjson.dumps(time, option=orjson.OPT_UTC_Z),
         )
-        if text is not None:
-            argument_bytes = encoded(text[start:end])
+        if argument_bytes is not None:
             digest = native.digests.arguments(argument_bytes)
             if len(argument_bytes) <= _MAX_REMEMBERED:
                 if len(self._digests) >= MAX_TEMPLATES:
                     self._digests.clear()
                 self._digests[argument_bytes] = digest
             values = len(argument_bytes), digest, *values
-        return template % (self._actor_of(caller), *values)
+        return template % ((self._actors.get(id(caller)) or self._new_actor(caller))[1], *values)
 
     def _new(self, key: tuple[object, ...], event: AuditEvent, set_places: Callable[[dict[str, Any]], None]) -> bytes:
         """Make the template of an event's document, and remember it under the key."""
@@ -166,17 +173,14 @@ class LineTemplates:
         template = self._templates[key] = _template(self._native.document(event), set_places)
         return template
 
-    def _actor_of(self, caller: Caller) -> bytes:
-        """The member `actor`, remembered for the caller with this token."""
-        known = self._actors.get(id(caller))
-        if known is not None:
-            return known[1]
+    def _new_actor(self, caller: Caller) -> tuple[Caller, bytes]:
+        """Make the member `actor`, and remember it for the caller with this token."""
         if len(self._actors) >= MAX_TEMPLATES:
             self._actors.clear()
         text = orjson.dumps(actor_of_caller(caller, full=self._native.names_callers), option=orjson.OPT_SORT_KEYS)
         # With the caller, so that no other one gets its `id`.
-        self._actors[id(caller)] = caller, text
-        return text
+        made = self._actors[id(caller)] = caller, text
+        return made
 
 
 def _request_id(id: RequestId) -> bytes:
@@ -216,6 +220,7 @@ def _template(document: dict[str, Any], set_places: Callable[[dict[str, Any]], N
 
 _USUAL: Final = AuditEvent._fields.index("limit")
 """The number of fields that usual events have; the others are None in them."""
+_SUBJECT: Final = AuditEvent._fields.index("subject")
 _NOTHING_MORE: Final = (None,) * (len(AuditEvent._fields) - _USUAL)
 _NO_ARGUMENTS: Final = False
 """The part `keys` of a template key without arguments. It is None for arguments that are no object,

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import orjson
 
+from taskgate.domain.record import TaskStatus
 from taskgate.telemetry.auditlog.catalogue import VERSION
 from taskgate.telemetry.auditlog.events import (
     AuditEvent,
@@ -186,7 +187,12 @@ class NativeRenderer:
         fields: dict[str, Any] = {}
         if data is not None:
             for name, value in data.items():
-                fields[name] = value if value is None else _cleaned(value)
+                # Written out for what nearly every line has.
+                kind = type(value)
+                if kind is float and -_LARGE < value < _LARGE:
+                    fields[name] = round(value * 1e6) / 1e6
+                else:
+                    fields[name] = value if kind in _CLEAN else _cleaned(value)
             if "stated_reason" in fields:
                 fields["stated_reason"] = scrubbed(data["stated_reason"], MAX_SENTENCE)
         if result is not None:
@@ -274,6 +280,8 @@ def rounded(value: float) -> float:
 
 
 _LARGE: Final = 1e6
+_CLEAN: Final = frozenset({TaskStatus, bool, int, type(None), dict})
+"""The types of values of `data` that are shown as they are."""
 _MILLISECOND: Final = timedelta(milliseconds=1)
 _NO_MESSAGE: Final = {
     "method": None,
