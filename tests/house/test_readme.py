@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from taskgate.auth.bearer import MAX_TOKEN
+from taskgate.auth.claims import MAX_TOKEN
 from taskgate.auth.metadata import metadata_path
 from taskgate.cli import main
 from taskgate.config import load

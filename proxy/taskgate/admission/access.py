@@ -64,7 +64,7 @@ class AccessControl:
         line = self._lines.get(key)
         if line is None:
             line = self._lines[key] = ThrottledLog(
-                log, "request refused by an access rule", level=INFO, quiet=_LOG_PAUSE
+                log, "request refused by an access rule", level=INFO, pause=_LOG_PAUSE
             )
         line.emit(
             {

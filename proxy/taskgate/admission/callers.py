@@ -9,7 +9,7 @@ from typing import Protocol
 
 from taskgate.admission.mounts import Mount
 from taskgate.admission.security_alerts import SecurityLog
-from taskgate.auth.bearer import bearer_token
+from taskgate.auth.claims import bearer_token
 from taskgate.auth.context import AuthContext
 from taskgate.auth.jwt import VerifiedToken
 from taskgate.errors import AuthReason, KeysUnavailable, Unauthenticated

@@ -17,8 +17,14 @@ from typing import Final, Protocol
 
 from jwt import PyJWK
 
-from taskgate.auth.bearer import UnverifiedToken, parse_token
-from taskgate.auth.claims import ContextPartMissing, IssuerSettings, check_header, read_claims
+from taskgate.auth.claims import (
+    ContextPartMissing,
+    IssuerSettings,
+    UnverifiedToken,
+    check_header,
+    parse_token,
+    read_claims,
+)
 from taskgate.auth.context import CONTEXT_PARTS, AuthContext, Identity
 from taskgate.clock import Clock
 from taskgate.errors import AuthReason, KeysUnavailable, Unauthenticated

@@ -7,7 +7,7 @@ from logging import NullHandler, getLogger
 from pathlib import Path
 from typing import Final, get_args
 
-from taskgate.auth.bearer import MAX_TOKEN, bearer_token
+from taskgate.auth.claims import MAX_TOKEN, bearer_token
 from taskgate.auth.context import ContextKeys, Identity
 from taskgate.auth.fetch import HttpFetcher
 from taskgate.auth.jwks import IssuerKeys

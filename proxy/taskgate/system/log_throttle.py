@@ -5,18 +5,20 @@ from collections.abc import Mapping
 from time import monotonic
 from typing import Any, Final
 
-QUIET: Final = 60.0
+LOG_PAUSE: Final = 60.0
 """Seconds for which the same text is not logged again."""
 
 
 class ThrottledLog:
-    """One text for the operator, logged at most once in `quiet` seconds; for one thread."""
+    """One text for the operator, logged at most once in `pause` seconds; for one thread."""
 
-    def __init__(self, log: logging.Logger, text: str, *, level: int = logging.WARNING, quiet: float = QUIET) -> None:
+    def __init__(
+        self, log: logging.Logger, text: str, *, level: int = logging.WARNING, pause: float = LOG_PAUSE
+    ) -> None:
         self._log = log
         self._text = text
         self._level = level
-        self._quiet = quiet
+        self._pause = pause
         self._latest: float | None = None
         self._left_out = 0
 
@@ -26,7 +28,7 @@ class ThrottledLog:
         The field `left_out` counts the calls since the last line that logged nothing.
         """
         now = monotonic()
-        if self._latest is not None and now - self._latest < self._quiet:
+        if self._latest is not None and now - self._latest < self._pause:
             self._left_out += 1
             return
         fields = dict(extra or {})

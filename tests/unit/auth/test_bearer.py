@@ -6,8 +6,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taskgate.auth.bearer import MAX_DEPTH, MAX_NAME, MAX_TOKEN, bearer_token, is_name, parse_token
-from taskgate.auth.claims import IssuerSettings, TokenProfile, check_header
+from taskgate.auth.claims import (
+    MAX_DEPTH,
+    MAX_NAME,
+    MAX_TOKEN,
+    IssuerSettings,
+    TokenProfile,
+    bearer_token,
+    check_header,
+    is_name,
+    parse_token,
+)
 from taskgate.errors import AuthReason, Unauthenticated
 from unit.auth.tokens import ISSUER, base64url, claims, dumped, header, unsigned
 

@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from helpers.manual_clock import EPOCH
-from taskgate.auth.bearer import MAX_NAME
-from taskgate.auth.claims import ContextPartMissing, IssuerSettings, TokenProfile, read_claims
+from taskgate.auth.claims import MAX_NAME, ContextPartMissing, IssuerSettings, TokenProfile, read_claims
 from taskgate.auth.context import CONTEXT_PARTS, Identity
 from taskgate.errors import AuthReason, Unauthenticated
 from unit.auth.tokens import ISSUER, MOUNT, NOW, claims

@@ -45,16 +45,16 @@ class RedisClient:
     """The runner of commands, each in one round trip. It belongs to one event loop.
 
     `limit` is the number of connections, `wait` how long a command waits for one. `replicas` is how
-    many replicas must confirm a durable command. `quiet` is that of RedisHealth.
+    many replicas must confirm a durable command. `debug_only` is that of RedisHealth.
     """
 
     def __init__(
-        self, connector: RedisConnector, *, limit: int, wait: timedelta, replicas: int = 0, quiet: bool = False
+        self, connector: RedisConnector, *, limit: int, wait: timedelta, replicas: int = 0, debug_only: bool = False
     ) -> None:
         self._connector = connector
         self._pool = RedisPool(connector.make, limit=limit, wait=wait)
         self._replicas = replicas
-        self.health = RedisHealth(connector.check, quiet=quiet)
+        self.health = RedisHealth(connector.check, debug_only=debug_only)
         """The health of the server; the opener and subscribers also mark it down."""
         self._pipeline = CommandPipeline(self._pool, connector, self.health)
 

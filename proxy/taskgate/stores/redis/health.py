@@ -18,7 +18,7 @@ log = logging.getLogger("taskgate.stores")
 
 _PAUSE: Final = timedelta(milliseconds=500)
 """The time between two probes."""
-_QUIET: Final = 60.0
+_LOG_PAUSE: Final = 60.0
 """Seconds between two log lines about the same kind of refusal."""
 _CALM: Final = 5.0
 """Seconds without a refusal of a kind, after which a success of the same command ends that kind."""
@@ -45,13 +45,13 @@ class _Refusals:
 class RedisHealth:
     """Up, or down after a failure until a probe succeeds. It belongs to one event loop.
 
-    With `quiet` it logs for debugging only. That is for a second client of the same process, so
+    With `debug_only` it logs for debugging only. That is for a second client of the same process, so
     that the operator reads each line once. After `close` nothing changes any more.
     """
 
-    def __init__(self, probe: Callable[[], Awaitable[None]], *, quiet: bool = False) -> None:
+    def __init__(self, probe: Callable[[], Awaitable[None]], *, debug_only: bool = False) -> None:
         self._probe = probe
-        self._level = logging.DEBUG if quiet else logging.ERROR
+        self._level = logging.DEBUG if debug_only else logging.ERROR
         self._probing: asyncio.Task[None] | None = None
         self._refusals: dict[str, _Refusals] = {}
         self._closed = False
@@ -87,7 +87,7 @@ class RedisHealth:
         refusals = self._refusals.setdefault(f"{type(reason).__name__} {said.partition(' ')[0]}", _Refusals())
         refusals.commands.add(what)
         refusals.last, refusals.message = now, said
-        if now - refusals.logged >= _QUIET:
+        if now - refusals.logged >= _LOG_PAUSE:
             refusals.logged = now
             log.log(self._level, "The task store refuses a command: %s", said)
 

@@ -80,7 +80,7 @@ async def _open(options: RedisOptions, client: RedisClient, keys: KeyNames, *, i
 
     @asynccontextmanager
     async def open_leases() -> AsyncIterator[LeaseStore]:
-        own = _connect(options, RedisConnector(options), limit=_HEARTBEAT_CONNECTIONS, quiet=True)
+        own = _connect(options, RedisConnector(options), limit=_HEARTBEAT_CONNECTIONS, debug_only=True)
         try:
             yield RedisLeaseStore(own, keys)
         finally:
@@ -96,8 +96,10 @@ async def _open(options: RedisOptions, client: RedisClient, keys: KeyNames, *, i
     )
 
 
-def _connect(options: RedisOptions, connector: RedisConnector, *, limit: int, quiet: bool = False) -> RedisClient:
-    return RedisClient(connector, limit=limit, wait=options.pool_timeout, replicas=options.wait_replicas, quiet=quiet)
+def _connect(options: RedisOptions, connector: RedisConnector, *, limit: int, debug_only: bool = False) -> RedisClient:
+    return RedisClient(
+        connector, limit=limit, wait=options.pool_timeout, replicas=options.wait_replicas, debug_only=debug_only
+    )
 
 
 async def _begin_receiving(bus: RedisMessageLog) -> None:

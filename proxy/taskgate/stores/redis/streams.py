@@ -30,7 +30,7 @@ from taskgate.system.log_throttle import ThrottledLog
 # --- new events -------------------------------------------------------------------------------------------------------
 
 
-_QUIET: Final = 1.5
+_PING_AFTER: Final = 1.5
 """Seconds without a message before a PING."""
 _LINGER: Final = 10.0
 """Seconds that a channel without waiters stays subscribed: a reader usually returns."""
@@ -126,7 +126,7 @@ class StreamWatch:
 
     async def _listen_over(self, pubsub: Any) -> None:
         try:
-            async with asyncio.timeout(2 * _QUIET):
+            async with asyncio.timeout(2 * _PING_AFTER):
                 await pubsub.subscribe(*self._channels)
             self._pubsub = pubsub
             await self._subscribe_missing(pubsub)
@@ -144,10 +144,10 @@ class StreamWatch:
             await pubsub.subscribe(*missing)
 
     async def _receive(self, pubsub: Any) -> None:
-        message = await pubsub.get_message(timeout=_QUIET)
+        message = await pubsub.get_message(timeout=_PING_AFTER)
         if message is None:
             await pubsub.ping()
-            message = await pubsub.get_message(timeout=2 * _QUIET)
+            message = await pubsub.get_message(timeout=2 * _PING_AFTER)
             if message is None:
                 raise TimeoutError
         self._wake(message)

@@ -26,7 +26,7 @@ from taskgate.stores.codec import unpack_text
 from taskgate.stores.redis.records import rows
 from taskgate.system.log_throttle import ThrottledLog
 
-_QUIET: Final = 1.5
+_PING_AFTER: Final = 1.5
 """Seconds without a message before a PING, and before its answer counts as missing."""
 
 _AGAIN: Final = 0.5
@@ -143,11 +143,11 @@ class ChangeSubscriber:
 
     async def _receive(self, pubsub: PubSub) -> None:
         """Receive until the connection breaks, or does not answer a PING."""
-        async with asyncio.timeout(2 * _QUIET):
+        async with asyncio.timeout(2 * _PING_AFTER):
             await pubsub.subscribe(self._channel)
         pinged = False
         while True:
-            message = await pubsub.get_message(timeout=_QUIET)
+            message = await pubsub.get_message(timeout=_PING_AFTER)
             if message is None:
                 if pinged:
                     raise TimeoutError
