@@ -267,7 +267,6 @@ EXCEPTIONS = {
     "Outgoing": "what the transport sends, and sends again on another connection",
     "RequestDraft": "what a request to a modern server is made of; rounds change one field",
     "RequestHeaders": "the headers of a modern request, which are compared as a whole",
-    "StoreUsed": EVENT,
     "Succeeded": STORED,
     "TaskRetrieved": EVENT,
     "ToolCall": STORED,

@@ -212,7 +212,9 @@ class Transitions:
                 is_available = True
                 try:
                     now = self._clock.now()
-                    record = await self._store.load(owner, task, now=now)
+                    record = self._store.recall(owner, task, now=now)
+                    if record is None:
+                        record = await self._store.load(owner, task, now=now)
                     if self._hold is None or not await self._hold.restored(task, record):
                         if record is None:
                             # Expired: the sweeper reports it when it removes the record.

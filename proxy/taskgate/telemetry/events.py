@@ -492,7 +492,8 @@ class CredentialsFetched:
 # --- the store -------------------------------------------------------------------------------------------------------
 
 
-class StoreUsed(NamedTuple):
+@dataclass(slots=True)
+class StoreUsed:
     """One operation of the store ended; `ok` is whether it succeeded."""
 
     operation: str

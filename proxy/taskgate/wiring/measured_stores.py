@@ -142,8 +142,7 @@ class MeasuredStore:
         found = self._inner.recall(owner, id, now=now)
         # Otherwise `load` follows.
         if found is not None:
-            # Made without its constructor, which is Python: every poll has one.
-            self._emit(tuple.__new__(StoreUsed, ("load", self._elapsed() - begun, True)))
+            self._emit(StoreUsed("load", self._elapsed() - begun, True))
         return found
 
     async def swap(self, record: TaskRecord, *, expected: int) -> bool:

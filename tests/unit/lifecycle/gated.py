@@ -64,6 +64,9 @@ class Gated:
         self._world = world
         self._inner = inner
 
+    def recall(self, *_: object, **__: object) -> None:
+        """Nothing, so that each look-up is a `load`, which waits."""
+
     def __getattr__(self, name: str) -> Callable[..., Awaitable[Any]]:
         async def use(*args: Any, **named: Any) -> Any:
             await self._world.gates.pass_()

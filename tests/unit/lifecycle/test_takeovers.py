@@ -95,6 +95,7 @@ async def test_results_that_wait_for_a_store_take_no_more_room_than_there_is(mon
         return await load(*args, **named)
 
     monkeypatch.setattr(one.store, "load", loads)
+    monkeypatch.setattr(one.store, "recall", lambda *_, **__: None)
     records = [new_record(dispatched=True) for _ in range(2)]
     await keep(one.store, *records)
     writer = Transitions(store=one.store, event_sink=one.emitted, clock=one.clock)
