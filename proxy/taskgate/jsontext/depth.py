@@ -76,12 +76,18 @@ def has_at_most(body: bytes, limit: int) -> bool:
     """
     for bracket in (b"{", b"["):
         # With few brackets, `find` is many times faster than a pass over every byte.
-        at = body.find(bracket)
+        at, found = body.find(bracket), 0
         while at >= 0:
-            limit -= 1
-            if limit < 0:
+            found += 1
+            if found == _SEARCHED and len(body) <= _SHORT:
+                found += body.count(bracket, at + 1)
+                break
+            if found > limit:
                 return False
             at = body.find(bracket, at + 1)
+        limit -= found
+        if limit < 0:
+            return False
     return True
 
 
@@ -122,6 +128,9 @@ ROUND: Final = bytes.maketrans(b"[{]}", b"(())")
 """Translation of both kinds of brackets to round ones."""
 STEPS: Final = bytes.maketrans(b"()", b"\x01\xff")
 """Translation of round brackets to signed bytes: +1 level, -1 level."""
+_SEARCHED: Final = 16
+_SHORT: Final = 16 * 1024
+"""Brackets of a kind that are searched in a text of at most so many bytes; the others are counted."""
 _FEW: Final = 1000
 """Brackets up to which searching them is faster than counting all."""
 _NO_MARKS: Final = bytes(sorted(set(range(256)) - set(b'[]{}"')))

@@ -200,17 +200,19 @@ class RelayedTools:
         self.tools: Mapping[str, ListedTool] = {}
         """The tools of that list by name; none without one."""
 
-    async def note(self, params: Params | None, response: Response) -> None:
+    async def note(self, params: Params | None, response: Response, bounds: CatalogueBounds) -> None:
         """Store the tools in a response to the host; `params` are those of its request.
 
-        Pages of a longer list and invalid lists are ignored.
+        Pages of a longer list and invalid lists are ignored. Raises UpstreamFailed if the page exceeds
+        `bounds`.
         """
         result = response.result
-        if result is None or (params is not None and _CURSOR in params.with_token(0)):
+        digest = None if result is None else hash(response.text[result.start : result.end])
+        if digest is not None and digest == self._digest and 4 * len(response.text) <= bounds.max_bytes:
+            # The list is often unchanged, and a character has four bytes at most.
             return
-        digest = hash(response.text[result.start : result.end])
-        if digest == self._digest:
-            # The list is often unchanged.
+        what_is_left(bounds, response)
+        if result is None or (params is not None and _CURSOR in params.with_token(0)):
             return
         with suppress(UpstreamFailed):
             page = await offload(len(response.text), partial(self._dialect.read_tools, response))

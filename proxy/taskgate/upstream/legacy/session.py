@@ -25,7 +25,7 @@ from taskgate.system.single_flight import Abandoned, SingleFlight
 from taskgate.upstream import failures
 from taskgate.upstream.calls import CallBounds, CallListener, NextRound, Resumed, RunningCall, UpstreamCall
 from taskgate.upstream.context import LASTING, Lasting, UpstreamContext
-from taskgate.upstream.descriptions import RelayedTools, Welcome, read_catalogue, what_is_left
+from taskgate.upstream.descriptions import RelayedTools, Welcome, read_catalogue
 from taskgate.upstream.legacy.connection import ConnectionOpener, SessionConnection, is_strange
 from taskgate.upstream.legacy.conversation import Audience, Conversation
 from taskgate.upstream.legacy.resumption import AdoptedSessions, CallResumption
@@ -140,8 +140,7 @@ class LegacySession:
             if call.method in LASTING:
                 self._lasting.note(call.method, call.params)
             if call.method == TOOLS_LIST:
-                what_is_left(self._upstream_context.settings.catalogue, response)
-                await self._told.note(call.params, response)
+                await self._told.note(call.params, response, self._upstream_context.settings.catalogue)
         return response
 
     async def _call_of_task(self, call: UpstreamCall, listener: CallListener, text: RawJson) -> Response:
