@@ -6,7 +6,7 @@ reads the body and then calls `release`. `Pool` owns the connection and is its `
 only if its last answer was read to the end and nothing else arrived. Otherwise `release` drops it.
 
 The body is counted here, or taken out of its chunks (`ChunkDecoder`). Its reader takes what has come,
-and waits for more. Nothing of a usual answer outlives its reading but the connection.
+and waits for more. Of a usual answer only the connection outlives its reading, with the last head.
 """
 
 import asyncio
@@ -28,6 +28,7 @@ from taskgate.upstream.wire.heads import (
     CHUNKED,
     HEAD_END,
     LENGTH,
+    LONGEST_LENGTH,
     SWITCHED,
     UNTIL_CLOSE,
     AnswerHead,
@@ -140,6 +141,7 @@ class Connection(asyncio.Protocol):
         "_heads",
         "_is_paused",
         "_keeper",
+        "_last",
         "_lingering",
         "_loop",
         "_more",
@@ -168,6 +170,8 @@ class Connection(asyncio.Protocol):
         # The parser of a head that is not remembered, once some of it has come, with its last bytes.
         self._parser: HttpResponseParser | None = None
         self._head_tail = b""
+        # The last remembered head with a length: what is before and behind its digits.
+        self._last: tuple[bytes, bytes, AnswerHead] | None = None
         self.length = 0
         self.received = 0
         self.has_ended = False
@@ -392,29 +396,20 @@ class Connection(asyncio.Protocol):
 
     def _read_head(self, data: bytes) -> None:
         """Take the head of the answer, and what came of its body."""
-        head, length, known, key = None, None, self._heads.others, b""
-        end = data.find(_HEAD_END) if self._parser is None else -1
-        if end >= 0:
-            match = LENGTH(data, 0, end + 2)
-            if match is None:
-                key = data[:end]
-            else:
-                start, stop = match.span(1)
-                known, key, length = self._heads.counted, data[:start] + data[stop:end], int(match[1])
-            # Nearly always the head is remembered.
-            head = known.get(key)
-            end += len(_HEAD_END)
+        last, head, end = self._last, None, 0
+        if last is not None and self._parser is None and data.startswith(last[0]):
+            lead, tail, known = last
+            stop = data.find(tail, len(lead))
+            digits = data[len(lead) : stop]
+            if 0 <= stop <= len(lead) + LONGEST_LENGTH and digits.isdigit():
+                # Nearly always: the head of the last answer, but for its length.
+                head, end = known, stop + len(tail)
+                self.length = int(digits) if head.has_length else head.length
         if head is None:
-            found = self._parse(data)
+            found = self._find_head(data)
             if found is None:
                 return
-            head, ended = found
-            # What the parser took for the head has the bytes of the key, and no others.
-            if ended == end and (length is None or not head.has_length or head.length == length):
-                remember(known, key, head)
-            end, self.length = ended, head.length
-        else:
-            self.length = head.length if length is None or not head.has_length else length
+            head, end = found
         self._parser = None
         self.received = self._taken = self._enough = 0
         self.has_ended, self._broken = False, None
@@ -434,6 +429,36 @@ class Connection(asyncio.Protocol):
         self._has_answer, self._until = True, math.inf
         if answer is not None and not answer.done():
             answer.set_result(head)
+
+    def _find_head(self, data: bytes) -> tuple[AnswerHead, int] | None:
+        """Find a head by its bytes, else parse it. Return it, and the place where it ends; None if
+        that has not come. Sets the length of the body."""
+        head, length, known, key = None, None, self._heads.others, b""
+        end = data.find(_HEAD_END) if self._parser is None else -1
+        if end >= 0:
+            match = LENGTH(data, 0, end + 2)
+            if match is None:
+                key = data[:end]
+                head = known.get(key)
+            else:
+                start, stop = match.span(1)
+                known, key, length = self._heads.counted, data[:start] + data[stop:end], int(match[1])
+                head = known.get(key)
+                if head is not None:
+                    self._last = data[:start], data[stop : end + len(_HEAD_END)], head
+            end += len(_HEAD_END)
+        if head is not None:
+            self.length = head.length if length is None or not head.has_length else length
+            return head, end
+        found = self._parse(data)
+        if found is None:
+            return None
+        head, ended = found
+        # What the parser took for the head has the bytes of the key, and no others.
+        if ended == end and (length is None or not head.has_length or head.length == length):
+            remember(known, key, head)
+        self.length = head.length
+        return found
 
     def _parse(self, data: bytes) -> tuple[AnswerHead, int] | None:
         """Parse a head and the interim ones before it; return it and the place where it ends.

@@ -32,7 +32,9 @@ LONGEST: Final = 1024
 
 HEAD_END: Final = re.compile(rb"\n\r?\n").search
 """The end of a head: an empty line. aiohttp's parser accepts lines of answers that end in LF alone."""
-LENGTH: Final = re.compile(rb"\r\n[Cc]ontent-[Ll]ength: ([0-9]{1,15})(?=\r\n)").search
+LONGEST_LENGTH: Final = 15
+"""Digits of a Content-Length."""
+LENGTH: Final = re.compile(rb"\r\n[Cc]ontent-[Ll]ength: ([0-9]{1,%d})(?=\r\n)" % LONGEST_LENGTH).search
 
 
 class AnswerHead:

@@ -161,6 +161,15 @@ async def test_an_answer_cut_anywhere_is_read_as_aiohttp_reads_it_whole(answer: 
         assert [Exchange(heads).read(pieces) for _ in range(2)] == [expected] * 2, pieces
 
 
+@pytest.mark.parametrize("answer", ANSWERS.values(), ids=ANSWERS)
+async def test_an_answer_is_read_by_its_own_head_also_behind_others_on_its_connection(answer: bytes) -> None:
+    exchange = Exchange(AnswerHeads(asyncio.get_running_loop()))
+    for body in (b"{}", b"[1]", b"{}"):
+        assert exchange.read([JSON + b"Content-Length: %d\r\n\r\n%s" % (len(body), body)]) == (200, body, True)
+        exchange.connection.release()
+    assert exchange.read([answer]) == read_by_aiohttp(answer)
+
+
 def made_up(random: Random) -> bytes:
     """An answer that may be broken."""
     body = random.choice([b"", b"{}", b"data: {}\n\ndata: 1\n\n", b"x\r\n\r\ny"])
