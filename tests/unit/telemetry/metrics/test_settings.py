@@ -17,6 +17,7 @@ from taskgate.protocol.jsonrpc import parse
 from taskgate.protocol.vocabulary import METHODS_OF_HOSTS
 from taskgate.telemetry import events, request_context
 from taskgate.telemetry.metrics.settings import MetricsConfig
+from taskgate.telemetry.metrics.tasks import RUNNING
 
 Moved = Callable[[], dict[str, float]]
 Page = Callable[[], dict[tuple[str, tuple[tuple[str, str], ...]], float]]
@@ -271,11 +272,13 @@ def test_switched_off_only_what_is_so_at_the_moment_is_kept(
     metrics.adopt(wanted(configured, enabled=False))
     assert metrics.path is None
     metrics.emit(events.StreamOpened("upstream", "get"))
+    metrics.watch(RUNNING, lambda: {("m",): 3})
     call(metrics, visited("sum"), "sum")
     metrics.adopt(configured)
     assert metrics.path == "/metrics"
     shown = samples()
     assert shown["taskgate_streams", (("kind", "get"), ("side", "upstream"))] == 1
+    assert shown["taskgate_tasks_running", (("upstream", "reports"),)] == 3
     assert (calls(samples), timed(samples)) == ({}, {})
     call(metrics, visited("sum"), "sum")
     assert calls(samples) == {("sum", ""): 1}
