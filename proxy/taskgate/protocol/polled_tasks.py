@@ -7,6 +7,9 @@ from taskgate.domain.record import TaskId, TaskRecord
 MOST: Final = 1024
 """Tasks whose text is kept. Then all are forgotten."""
 
+LONGEST: Final = 4096
+"""Characters of a text that is kept. Nearly all have some 300."""
+
 PolledTask = tuple[TaskRecord, str, str]
 """A record, and its text before and behind the poll interval."""
 
@@ -18,9 +21,14 @@ class PolledTasks(dict[TaskId, PolledTask]):
     """
 
     def add(self, record: TaskRecord, text: str, key: str) -> PolledTask:
-        """Keep the text of a task whose poll interval, behind `key`, is written as 0."""
-        if len(self) >= MOST:
-            self.clear()
+        """Return the text of a task whose poll interval, behind `key`, is written as 0, and keep it.
+
+        A long text is not kept, and neither is a record that holds more than a head without questions.
+        """
         before, _, behind = text.partition(f"{key}0")
-        polled = self[record.id] = (record, before + key, behind)
+        polled = (record, before + key, behind)
+        if len(text) <= LONGEST and record.call.params is None and record.outcome is None and not record.inputs:
+            if len(self) >= MOST:
+                self.clear()
+            self[record.id] = polled
         return polled

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from helpers.json_texts import texts
 from taskgate.jsontext import long_values
-from taskgate.jsontext.long_values import NumberTooLarge, find_end
+from taskgate.jsontext.long_values import NumberTooLarge, end_of_long_string, find_end
 
 
 @pytest.fixture(
@@ -220,3 +220,23 @@ def test_a_value_of_many_long_strings_ends_where_the_standard_parser_ends_it() -
     strings = ",".join(f'"{"x" * (2 * long_values.FIRST_PIECE << halved)}"' for halved in range(10, 0, -1))
     text = f"[{strings},1]"
     assert find_end(text + "}}", 0) == len(text)
+
+
+LETTERS = ["a", "\x7f", "é", "\u2028", "\U0001f600"]
+NO_LETTERS = ["\n", "\x00", "\x1f", "\\n", "\\", "\ud800", "\udfff"]
+
+
+@pytest.mark.parametrize("letter", LETTERS)
+def test_the_quote_ends_a_long_string(letter: str) -> None:
+    for size in (long_values.FIRST_PIECE, long_values.WINDOW - 1, long_values.WINDOW, 2 * long_values.WINDOW + 1):
+        text = f'["{letter * size}","{"x" * size}"]'
+        assert end_of_long_string(text, 1) == size + 3
+    assert end_of_long_string(f'["{letter * (long_values.FIRST_PIECE - 2)}"]', 1) is None
+    assert end_of_long_string(f'["{letter * long_values.WINDOW}', 1) is None
+
+
+@pytest.mark.parametrize("wrong", NO_LETTERS)
+def test_a_long_string_with_escapes_or_without_json_has_its_end_told_by_a_parser(wrong: str) -> None:
+    size = 2 * long_values.WINDOW
+    for at in (0, 1, long_values.WINDOW - 1, long_values.WINDOW, size - 1, size):
+        assert end_of_long_string(f'"{"é" * at}{wrong}{"é" * (size - at)}"', 0) is None
