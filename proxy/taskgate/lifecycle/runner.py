@@ -138,6 +138,8 @@ class Runner:
         self._stopping = False
         self.left: set[TaskId] = set()
         """Tasks whose calls a shutdown left to another process; filled as their runs end."""
+        self.inserting: dict[TaskId, bool] = {}
+        """Whether another process changed a task whose insert waits for the store, if replicas share it."""
         self._expected = 0
         self._change: asyncio.Event | None = None
         """Set when a run ends or a task is no longer expected; None until `idle` waits."""
@@ -172,7 +174,10 @@ class Runner:
         run = self._new_run(record)
         # Another request may have brought a newer token while the record was stored.
         principal = place.principal if place.caller is caller else principal_of(caller)
-        self._launch(run, record, run.send(record, CallRoute(place.upstream, principal, ticket)), place.release, ticket)
+        sent = run.send(
+            record, CallRoute(place.upstream, principal, ticket), was_changed=self.inserting.get(run.id, False)
+        )
+        self._launch(run, record, sent, place.release, ticket)
 
     def adopt(self, record: TaskRecord, underway: OngoingCall, place: CallSite) -> None:
         """Make `underway`, a call that was sent, the call of a task; await it in the background.
@@ -196,6 +201,8 @@ class Runner:
 
         self._launch(run, record, run.finish(call, place.upstream.outcome), release)
         underway.attach_listener(run.listener)
+        if self.inserting.get(run.id, False):
+            self._ending.run(partial(self._handle_change, run.id))
 
     async def recover(self, record: TaskRecord, mount: Mount | None) -> None:
         """Continue a task whose lease has lapsed, in the background, or end it as lost.
@@ -389,7 +396,8 @@ class Runner:
     async def _follow(
         self, run: TaskRun, work: Coroutine[Any, Any, None], release: Callable[[], None], ticket: Permit | None
     ) -> None:
-        # No callback of the asyncio task: that would be one more step of the event loop for each task.
+        # No callback of the asyncio task: that would be one more step of the event loop for each task. Only
+        # the end of the loop cancels a run before its first step: `stop` waits before it cancels any.
         try:
             await work
         finally:
@@ -442,12 +450,15 @@ class Runner:
         """Return whether a change is of a task that runs here, and not the run's own last write.
 
         A change by others that arrives between the write which makes a task this process's and the
-        start of its run is passed over. The run meets it when it writes next. A new
-        task that is stored with its mark has no such time: `TaskService` starts its run in the step
-        in which the insert returns.
+        start of its run is passed over. The run meets it when it writes next. A new task that is
+        stored with its mark need not write, so such a change is noted in `inserting`.
         """
         run = self._runs.get(task)
-        return run is not None and run.revision != revision
+        if run is None:
+            if task in self.inserting and revision > 0:
+                self.inserting[task] = True
+            return False
+        return run.revision != revision
 
     async def _handle_change(self, task: TaskId) -> bool:
         """Read a changed task and act on it; return False if it could not be read.

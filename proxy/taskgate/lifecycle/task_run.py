@@ -35,7 +35,7 @@ from typing import Any, Final
 
 from taskgate.admission.concurrency import Permit, queue_status
 from taskgate.clock import Clock
-from taskgate.domain.events import CallFaulted, CallSucceeded, Dispatched, Progressed
+from taskgate.domain.events import CallFaulted, CallSucceeded, Dispatched, Progressed, TakenOver
 from taskgate.domain.record import FaultReason, OwnerKey, TaskId, TaskRecord
 from taskgate.errors import QueueFull, StoreUnavailable, UpstreamFailed, UpstreamReason
 from taskgate.lifecycle.checkpoints import CallCheckpoint, RoundCheckpoint
@@ -178,15 +178,26 @@ class TaskRun(CancelScope):
 
     # --- the four runs ------------------------------------------------------------------------------------------------
 
-    async def send(self, record: TaskRecord, route: CallRoute) -> None:
-        """Wait for the permit, dispatch a call, send it, and store its result."""
+    async def send(self, record: TaskRecord, route: CallRoute, *, was_changed: bool = False) -> None:
+        """Wait for the permit, dispatch a call, send it, and store its result.
+
+        `was_changed` is whether another process changed the task before its run began.
+        """
         assert record.call.params is not None, "a new or recovered record has its bodies"
         services = self._services
         dispatched: TaskRecord | CallFaulted
         dispatched = record
-        # A record that was marked when it was created needs no step. While its lease lasts nothing else
-        # can have changed it: its run starts in the step in which its insert returns.
-        if not record.dispatched or self._ran or self.is_shut_down or not route.ticket.is_granted:
+        now, hold = services.clock.now(), services.hold
+        # A record that was marked when it was created needs no step: its run starts in the step in which its
+        # insert returns. Only where replicas share the store can another have changed it, or have taken it over
+        # from a process that was suspended.
+        if (
+            not record.dispatched
+            or self._ran
+            or self.is_shut_down
+            or not route.ticket.is_granted
+            or (hold is not None and (was_changed or record.lease is None or record.lease.until <= now))
+        ):
             try:
                 dispatched = await self._dispatch(record, route.ticket)
             except ScopeCancelled:
@@ -196,11 +207,7 @@ class TaskRun(CancelScope):
                 route.ticket.release()
                 await services.transitions.settle(self.owner, self.id, dispatched, run=self)
                 return
-        now = services.clock.now()
-        lease = record.lease
-        if dispatched is record and services.hold is not None and lease is not None and lease.until <= now:
-            # The process was suspended since the insert, as in `_dispatch`.
-            return
+            now = services.clock.now()
         services.event_sink.emit(TaskDispatched(dispatched, now - record.created_at))
         left = _time_left(record, now)
         # As the caller of the task, not the last user of the session: their token may be valid for
@@ -383,13 +390,15 @@ class TaskRun(CancelScope):
                     raise ScopeCancelled
                 return unsent(FaultReason.SHUTDOWN, SHUT_DOWN_UNSENT)
             since, marked = clock.elapsed(), None
+            # A record that has the mark is written all the same: that fails if the task was ended or taken over.
+            event = TakenOver() if record.dispatched and not self._ran else Dispatched()
             # Usually the record is unchanged since it was created, and need not be loaded.
             if self.revision == record.revision:
-                marked = await transitions.apply(record, Dispatched(), clock.now(), run=self)
+                marked = await transitions.apply(record, event, clock.now(), run=self)
             if marked is None:
                 # The record has changed since: its position was written, a host answered a question of
                 # an earlier run, or it was ended. Only the last one prevents the mark.
-                marked = await transitions.make(self.owner, self.id, lambda _: Dispatched(), run=self)
+                marked = await transitions.make(self.owner, self.id, lambda _: event, run=self)
             if marked is None:
                 raise ScopeCancelled
         except QueueFull as full:
@@ -400,6 +409,8 @@ class TaskRun(CancelScope):
             # The process was suspended for longer than a lease. Another may have read the mark and
             # declared the call lost, so it must not be sent.
             raise ScopeCancelled
+        if hold is not None:
+            hold.on_stored(marked)
         return marked
 
     async def _wait(self, record: TaskRecord, ticket: Permit) -> None:

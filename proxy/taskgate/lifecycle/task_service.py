@@ -336,24 +336,35 @@ class TaskService:
         permit = place.mount.bulkhead.acquire(caller.key, caller) if ticket is None else ticket
         if not permit.is_granted:
             new.record = evolve(new.record, status_message=queue_status(permit.ahead), dispatched=False)
-        record = None
+        id, record = new.record.id, None
+        if self._lease is not None:
+            self._runner.inserting[id] = False
         try:
             record = await self._insert(new, is_sent=False)
+            if record.id == id:
+                self._runner.start(record, place, caller, permit)
         finally:
-            if ticket is None and (record is None or record.id != new.record.id):
+            if self._lease is not None:
+                del self._runner.inserting[id]
+            if ticket is None and (record is None or record.id != id):
                 permit.release()
-        if record.id == new.record.id:
-            self._runner.start(record, place, caller, permit)
         return record
 
     async def _adopt(self, new: _NewTask, underway: OngoingCall) -> TaskRecord:
         """Store the task of `promote` and give it the running call. Returns the new record, or the
         earlier task's that `_insert` found; then the call is unchanged.
         """
-        record = await self._insert(new, is_sent=True)
-        if record.id == new.record.id:
-            self._event_sink.emit(TaskDispatched(record, timedelta()))
-            self._runner.adopt(record, underway, new.place)
+        id = new.record.id
+        if self._lease is not None:
+            self._runner.inserting[id] = False
+        try:
+            record = await self._insert(new, is_sent=True)
+            if record.id == id:
+                self._event_sink.emit(TaskDispatched(record, timedelta()))
+                self._runner.adopt(record, underway, new.place)
+        finally:
+            if self._lease is not None:
+                del self._runner.inserting[id]
         return record
 
     async def _insert(self, new: _NewTask, *, is_sent: bool) -> TaskRecord:

@@ -118,22 +118,24 @@ class World:
         )
 
         async def make() -> None:
+            replica.runner.inserting[record.id] = False
             try:
                 await replica.store.insert(record, caps=())
+                self.acknowledged[record.id] = record
+                replica.runner.start(record, replica.place, ANONYMOUS, ticket)
             except StoreUnavailable:
                 ticket.release()
                 self.refused[record.id] = record
                 replica.runner.disown(record.owner, record.id, dispatched=False)
-                return
-            self.acknowledged[record.id] = record
-            replica.runner.start(record, replica.place, ANONYMOUS, ticket)
+            finally:
+                del replica.runner.inserting[record.id]
 
         replica.begin(make)
         return record
 
     def cancel(self, replica: Replica, task: TaskId) -> None:
-        """A host cancels a task there, wherever it runs."""
-        record = self.acknowledged[task]
+        """A host cancels a task there, wherever it runs. It may know the task from a list."""
+        record = self._head_of(task)
 
         async def ask() -> None:
             found = await replica.store.load(record.owner, task, now=self.clock.now())
@@ -239,7 +241,10 @@ class World:
 
     def head(self, record: TaskRecord) -> TaskRecord:
         """A task as it is stored."""
-        return self.store._tasks[record.id].head
+        return self._head_of(record.id)
+
+    def _head_of(self, task: TaskId) -> TaskRecord:
+        return self.store._tasks[task].head
 
     def note(self, found: Any) -> None:
         """Remember of what a replica reads at which revisions it had the lease."""

@@ -86,29 +86,65 @@ async def test_a_call_that_runs_elsewhere_again_is_given_up_here(world: World) -
     assert world.head(record).status is TaskStatus.COMPLETED
 
 
-async def test_a_call_does_not_leave_whose_insert_took_longer_to_be_answered_than_a_lease(world: World) -> None:
-    first = world.replicas[0]
-    record = world.create(first)
-    assert record.dispatched
+async def stored(world: World, record: TaskRecord) -> None:
+    """Let the replicas go on until the store has the task, and nobody was told."""
     while await world.store.load(record.owner, record.id, now=world.clock.now()) is None:
         await world.step()
+    assert record.dispatched
+    assert record.id not in world.acknowledged
+
+
+async def test_a_call_does_not_leave_whose_task_was_taken_over_before_its_insert_was_answered(world: World) -> None:
+    first = world.replicas[0]
+    record = world.create(first)
+    await stored(world, record)
     first.stopped = True
-    world.clock.advance(RULES.length)
+    while not world.head(record).status.is_terminal:
+        await world.tick()
     first.stopped = False
     await world.rest()
     assert record.id in world.acknowledged
-    assert world.server.sent == {}
-    while not world.head(record).status.is_terminal:
-        await world.tick()
-    assert world.head(record).status is TaskStatus.FAILED
+    assert (world.head(record).status, world.server.sent) == (TaskStatus.FAILED, {})
+
+
+async def test_a_call_leaves_whose_insert_took_longer_to_be_answered_than_a_lease_if_nobody_took_it(
+    world: World,
+) -> None:
+    first = world.replicas[0]
+    record = world.create(first)
+    await stored(world, record)
+    world.clock.advance(RULES.length)
+    await world.rest()
+    assert sum(world.server.sent.values()) == 1
+    world.beat(first)
+    await world.rest()
+    world.answer()
+    await world.rest()
+    assert world.head(record).status is TaskStatus.COMPLETED
+
+
+async def test_a_call_does_not_leave_whose_task_was_cancelled_elsewhere_before_its_insert_was_answered(
+    world: World,
+) -> None:
+    first, second, _ = world.replicas
+    for replica in world.replicas:
+        replica.open()
+    record = world.create(first)
+    await stored(world, record)
+    first.stopped = True
+    world.cancel(second, record.id)
+    await world.rest()
+    first.stopped = False
+    await world.rest()
+    assert record.id in world.acknowledged
+    assert (world.head(record).status, world.server.sent) == (TaskStatus.CANCELLED, {})
 
 
 async def test_a_call_whose_task_was_refused_is_sent_by_nobody(world: World) -> None:
     """The store has it, the replica that was not told so is gone, and its host was told that there is no task."""
     first = world.replicas[0]
     record = world.create(first)
-    while await world.store.load(record.owner, record.id, now=world.clock.now()) is None:
-        await world.step()
+    await stored(world, record)
     world.is_down = True
     while not world.refused:
         await world.step()

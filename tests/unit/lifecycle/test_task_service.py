@@ -51,6 +51,7 @@ class House:
         self.joining = RequestCoalescer(store=store, event_sink=self.emitted, clock=self.clock)  # type: ignore[arg-type]
         runner = SimpleNamespace(
             holder="p",
+            inserting={},
             expecting=lambda place: nullcontext(),
             start=lambda record, place, caller, ticket: self.started.append((record, ticket)),
             adopt=lambda record, underway, place: self.adopted.append(record),
