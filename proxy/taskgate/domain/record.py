@@ -156,6 +156,7 @@ class _NewRecord:
     """A record that is being made: its fields can be set, because it has no other user yet."""
 
     __slots__ = (
+        "__weakref__",
         "answers",
         "call",
         "checkpoint",

@@ -217,7 +217,7 @@ class LegacyDownstream:
     def task_state(self, id: RequestId, record: TaskRecord, interval: int | None = None) -> str:
         """The answer to `tasks/get`; `interval` is the poll interval in milliseconds, None for that of the record."""
         polled = self._polled.get(record.id)
-        if polled is None or polled[0] is not record:
+        if polled is None or polled[0]() is not record:
             polled = self._polled.add(record, task_object(record, 0), INTERVAL_KEY)
         if interval is None:
             interval = record.poll_interval // _MILLISECOND

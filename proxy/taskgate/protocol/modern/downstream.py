@@ -199,7 +199,7 @@ class ModernDownstream:
         """
         if record.outcome is None and interval is not None:
             polled = self._polled.get(record.id)
-            if polled is None or polled[0] is not record:
+            if polled is None or polled[0]() is not record:
                 text = tasks.get_result(record, self.info, interval=0)
                 assert isinstance(text, str), "only a result is long"
                 polled = self._polled.add(record, text, tasks.INTERVAL_KEY)
