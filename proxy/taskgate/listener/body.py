@@ -2,8 +2,9 @@
 
 The gateway asks for the body after authentication (`HostExchange.body`). Only then is
 `100 Continue` sent, and the time limit starts. The body must arrive whole, in time, and within
-bounds; otherwise RequestRejected is raised. What arrives before it is asked for is bounded by the
-connection's flow control.
+bounds; otherwise RequestRejected is raised, and nothing of the body is kept. What arrives before it
+is asked for is bounded by the connection's flow control. From then on, a body whose size is known is
+counted whole and read without a pause. Of any other, what waits for its reader stays bounded.
 """
 
 import asyncio
@@ -17,7 +18,7 @@ from taskgate.listener.door import BODY_TOO_LARGE, NO_BYTES, TOO_SLOW, HostHead,
 from taskgate.streams.bytes_in_flight import SMALL, BytesInFlight, IncomingBody
 
 READ_AHEAD: Final = 256 * 1024
-"""Bytes of a body that wait for their reader; reading stops at twice as many."""
+"""Bytes of a body that wait for their reader. Reading stops at twice as many of one that is not counted."""
 _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
@@ -52,7 +53,12 @@ class ArrivingBody:
         self._is_read = self._is_ended = self._is_counted = False
 
     def feed(self, piece: bytes) -> None:
-        """Add a piece. The connection is not read while much of the body waits for its reader."""
+        """Add a piece, unless the request is rejected.
+
+        The connection is not read while much of a body waits that is not counted.
+        """
+        if self._refusal is not None:
+            return
         self._pieces.append(piece)
         if self._is_counted:
             return
@@ -69,8 +75,9 @@ class ArrivingBody:
         return b"" if self._is_read else self._take()
 
     def fail(self, refusal: Rejection) -> None:
-        """Reject the request of a body that has not arrived whole."""
+        """Reject the request of a body that has not arrived whole, and drop what waits of it."""
         self._refusal = refusal
+        self._pieces = []
         self._wake()
 
     async def receive(
@@ -115,10 +122,11 @@ class ArrivingBody:
                     in_flight, counted = in_flight or budget.incoming_body(caller), received
                     if not in_flight.grow(counted):
                         raise RequestRejected(NO_BYTES)
-        except RequestRejected:
+        except RequestRejected as rejected:
             # The error lasts until its answer is sent, and its frames with it: they hold nothing more of
             # the body, which is no longer counted.
             pieces, piece = [], b""
+            self.fail(rejected.refusal)
             raise
         finally:
             overdue.cancel()

@@ -223,6 +223,17 @@ async def test_nothing_of_a_body_that_was_not_asked_for_is_kept_while_its_host_m
             tracemalloc.stop()
 
 
+async def test_nothing_of_a_body_that_came_too_slowly_is_kept_while_its_host_may_finish_sending() -> None:
+    async with opened(max_body=2**22, read_timeout=MOMENT) as gate, gate.host() as host:
+        tracemalloc.start()
+        try:
+            await host.send(post("", Content_Length=str(2**22)) + b"x" * 2**21)
+            assert refused(await host.answer(), 408)
+            assert tracemalloc.get_traced_memory()[0] < 2**20
+        finally:
+            tracemalloc.stop()
+
+
 async def test_nothing_of_a_body_that_is_cut_off_is_kept() -> None:
     gc.collect()
     gc.disable()
