@@ -72,7 +72,7 @@ def brackets(piece: bytes, *, is_inside: bool = False) -> tuple[bytes, bool]:
 def has_at_most(body: bytes, limit: int) -> bool:
     """Whether there are at most `limit` opening brackets, those in strings included.
 
-    The search stops at the first one beyond the limit.
+    In a text that is not short, the search stops at the first one beyond the limit.
     """
     for bracket in (b"{", b"["):
         # With few brackets, `find` is many times faster than a pass over every byte.
@@ -128,9 +128,10 @@ ROUND: Final = bytes.maketrans(b"[{]}", b"(())")
 """Translation of both kinds of brackets to round ones."""
 STEPS: Final = bytes.maketrans(b"()", b"\x01\xff")
 """Translation of round brackets to signed bytes: +1 level, -1 level."""
-_SEARCHED: Final = 16
 _SHORT: Final = 16 * 1024
-"""Brackets of a kind that are searched in a text of at most so many bytes; the others are counted."""
+"""Bytes of a text that one more pass takes little time for."""
+_SEARCHED: Final = 16
+"""Brackets of a kind that are searched in a short text; the others are counted."""
 _FEW: Final = 1000
 """Brackets up to which searching them is faster than counting all."""
 _NO_MARKS: Final = bytes(sorted(set(range(256)) - set(b'[]{}"')))

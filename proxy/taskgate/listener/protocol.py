@@ -19,6 +19,7 @@ The module stays whole because the class is one protocol with one state, and the
 
 import asyncio
 import logging
+import select
 import socket
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -45,7 +46,7 @@ from taskgate.listener.door import (
     head_size,
 )
 from taskgate.listener.patience import ConnectionSettings, HeadWatch, WriteWatch
-from taskgate.listener.tls import hang_up
+from taskgate.listener.tls import TlsWire
 from taskgate.system.arrival import Arrival
 from taskgate.system.current_task import current_task
 from taskgate.system.timer_wheel import Cancel, TimerWheel
@@ -705,6 +706,30 @@ class HostConnection(asyncio.Protocol):
         if self._write_watch is None:
             self._write_watch = WriteWatch(self._terms.bounds, self.transport)
         self._write_watch.begin()
+
+
+def hang_up(wire: asyncio.Transport) -> bool:
+    """Return whether the caller is to close an idle connection now.
+
+    If True, the socket is already shut down for sending where that is possible. So the host learns
+    of the end at once, and sends nothing more. False if bytes have arrived that the loop has not
+    read: a request may begin. Then nothing has changed.
+    """
+    if wire.is_closing():
+        return True
+    at: socket.socket = wire.get_extra_info("socket")
+    waiting = select.poll()
+    # An error means that it is already closed.
+    with suppress(OSError, ValueError):
+        waiting.register(at.fileno(), select.POLLIN)
+        if waiting.poll(0):
+            return False
+    # TLS has a closing message of its own; and a full write buffer is sent first.
+    if not isinstance(wire, TlsWire) and wire.get_write_buffer_size() == 0:
+        # The transport would close its socket only after the loop's other work.
+        with suppress(OSError):
+            at.shutdown(socket.SHUT_WR)
+    return True
 
 
 def _is_too_large(error: HttpProcessingError) -> bool:

@@ -10,13 +10,11 @@ of a protocol above and the protocol of the socket below. It first does the hand
 the protocol above, a `HostConnection`, and from then on decrypts for it and encrypts what it
 writes. A handshake that fails or takes too long ends the connection, and no protocol is made.
 Unsent bytes wait only in the socket's transport, so that a slow reader has the same effect as
-without TLS. `hang_up` ends an idle connection, with TLS or without. Nothing of a peer is logged.
+without TLS. Nothing of a peer is logged.
 """
 
 import asyncio
 import os
-import select
-import socket
 import ssl
 import stat
 from collections.abc import Callable
@@ -385,27 +383,3 @@ class TlsWire(asyncio.Transport, asyncio.Protocol):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-
-
-def hang_up(wire: asyncio.Transport) -> bool:
-    """Return whether the caller is to close an idle connection now.
-
-    If True, the socket is already shut down for sending where that is possible. So the host learns
-    of the end at once, and sends nothing more. False if bytes have arrived that the loop has not
-    read: a request may begin. Then nothing has changed.
-    """
-    if wire.is_closing():
-        return True
-    at: socket.socket = wire.get_extra_info("socket")
-    waiting = select.poll()
-    # An error means that it is already closed.
-    with suppress(OSError, ValueError):
-        waiting.register(at.fileno(), select.POLLIN)
-        if waiting.poll(0):
-            return False
-    # TLS has a closing message of its own; and a full write buffer is sent first.
-    if not isinstance(wire, TlsWire) and wire.get_write_buffer_size() == 0:
-        # The transport would close its socket only after the loop's other work.
-        with suppress(OSError):
-            at.shutdown(socket.SHUT_WR)
-    return True
