@@ -125,7 +125,7 @@ class LegacyAdapter:
                 id_ = exchange.head.host_session
                 host_session = None if id_ is None else self._sessions.recall(mount, caller, id_)
                 if host_session is None:
-                    return self._find_and_decode(exchange, context, mount, caller, message, route)
+                    return self._decode_late(exchange, context, mount, caller, message, route)
             peer = host_session.peer
             context.revision, context.client = peer.revision, host_session.client
         intent = self.dialect.decode(message, peer, offers_tasks=mount.offers_tasks, extensions=mount.extensions)
@@ -147,7 +147,7 @@ class LegacyAdapter:
         tool = intent.tool if isinstance(intent, CallTool) else None
         return DecodedMessage(self, exchange, mount, caller, message, intent, peer.revision, tool, host_session)
 
-    async def _find_and_decode(
+    async def _decode_late(
         self,
         exchange: Exchange,
         context: RequestContext,

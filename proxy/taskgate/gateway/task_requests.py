@@ -19,7 +19,7 @@ from typing import Final
 from taskgate.admission.lookups import Lookups
 from taskgate.auth.context import AuthContext
 from taskgate.domain.events import InputAnswered, TaskEvent
-from taskgate.domain.record import TaskRecord
+from taskgate.domain.record import TaskId, TaskRecord
 from taskgate.domain.versions import LEGACY
 from taskgate.errors import InvalidParams, MissingCapability, TaskAlreadyFinished, TaskNotFound
 from taskgate.gateway.eras import DecodedMessage
@@ -71,19 +71,22 @@ class TaskRequests:
         self._retrievals = retrievals
         self._runner = runner
 
-    def poll(self, request: DecodedMessage, now: float) -> HttpReply | Awaitable[HttpReply]:
+    def poll(
+        self, request: DecodedMessage, now: float, record: TaskRecord | None = None
+    ) -> HttpReply | Awaitable[HttpReply]:
         """Answer a poll that came at this monotonic time, at once if what it wants is in memory.
 
-        Raises what `answer` does.
+        `record` is the head of the task, if it was found. Raises what `answer` does.
         """
         caller, session, intent, dialect = request.caller, request.session, request.intent, request.adapter.dialect
         assert isinstance(intent, GetTask), "a poll"
-        # Its session is used, and needed for no time.
-        if session is not None and session.last_used < now:
-            session.last_used = now
-        record = self._lookups.recall(caller, request.mount.name, intent.task, TASKS_GET)
         if record is None:
-            return request.adapter.handle(request)
+            # Its session is used, and needed for no time.
+            if session is not None and session.last_used < now:
+                session.last_used = now
+            record = self._lookups.recall(caller, request.mount.name, intent.task, TASKS_GET)
+            if record is None:
+                return self._poll_late(request, intent.task, now)
         interval = self._lookups.poll(caller, record, now)
         # Nearly always a polled task is still running. Then the record without its bodies is enough, as it always is
         # for a state without the result.
@@ -91,21 +94,20 @@ class TaskRequests:
             return self._ended_state(record, caller, intent)
         return HttpReply(200, dialect.task_state(intent.id, record, interval))
 
+    async def _poll_late(self, request: DecodedMessage, task: TaskId, now: float) -> HttpReply:
+        """Answer a poll of a task that is not in memory."""
+        record = await self._lookups.find(request.exchange, request.caller, request.mount.name, task, TASKS_GET)
+        reply = self.poll(request, now, record)
+        return reply if isinstance(reply, HttpReply) else await reply
+
     async def answer(self, request: DecodedMessage) -> HttpReply:
-        """Answer a request about tasks.
+        """Answer a request about tasks that is no poll.
 
         Raises TaskNotFound for a task that is unknown, expired, or of another caller, and what else
         `Lookups` raises.
         """
         exchange, caller, mount = request.exchange, request.caller, request.mount.name
         match request.intent:
-            case GetTask(id=id_, task=task) as intent:
-                record = await self._lookups.find(exchange, caller, mount, task, TASKS_GET)
-                interval = self._lookups.poll(caller, record)
-                dialect = request.adapter.dialect
-                if record.status.is_terminal and dialect.state_has_result:
-                    return await self._ended_state(record, caller, intent)
-                return HttpReply(200, dialect.task_state(id_, record, interval))
             case CancelTask() as intent:
                 return await self._cancel(request, intent)
             case AwaitTask(id=id_, task=task):

@@ -127,18 +127,11 @@ class World:
 
     async def answer(self, intent: ModernIntent, caller: AuthContext, mount: str) -> dict[str, Any]:
         """The result of a request."""
-        request = DecodedMessage(
-            adapter=SimpleNamespace(dialect=self.dialect),  # type: ignore[arg-type]
-            exchange=Asked(),
-            mount=SimpleNamespace(name=mount),  # type: ignore[arg-type]
-            caller=caller,
-            message=None,  # type: ignore[arg-type]
-            intent=intent,
-        )
-        return shown(await self.requests.answer(request))
+        return shown(await self.requests.answer(self._decoded(intent, caller, mount)))
 
     async def get(self, task: str, caller: AuthContext = ANONYMOUS, mount: str = AT) -> dict[str, Any]:
-        return await self.answer(GetTask(7, task), caller, mount)
+        reply = self.requests.poll(self._decoded(GetTask(7, task), caller, mount), self.clock.elapsed())
+        return shown(reply if isinstance(reply, HttpReply) else await reply)
 
     async def update(
         self, task: str, caller: AuthContext = ANONYMOUS, mount: str = AT, **answers: str
@@ -152,6 +145,16 @@ class World:
 
     async def of_legacy(self, request: GetTask | CancelTask, caller: AuthContext = ANONYMOUS) -> dict[str, Any]:
         return await self.answer(LegacyTaskRequest(request=request), caller, AT)
+
+    def _decoded(self, intent: ModernIntent, caller: AuthContext, mount: str) -> DecodedMessage:
+        return DecodedMessage(
+            adapter=SimpleNamespace(dialect=self.dialect),  # type: ignore[arg-type]
+            exchange=Asked(),
+            mount=SimpleNamespace(name=mount),  # type: ignore[arg-type]
+            caller=caller,
+            message=None,  # type: ignore[arg-type]
+            intent=intent,
+        )
 
 
 def shown(spoken: HttpReply) -> dict[str, Any]:
