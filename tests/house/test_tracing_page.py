@@ -8,7 +8,7 @@ from opentelemetry.sdk.trace import export
 from opentelemetry.trace import span
 
 from taskgate.config.sections.telemetry import TracingSection
-from taskgate.sessions import upstream_usage
+from taskgate.sessions import upstream_tracing
 from taskgate.telemetry import span_annotations
 from taskgate.telemetry.opentelemetry import sdk, tracer
 
@@ -25,7 +25,7 @@ def test_every_attribute_is_on_the_page_once_and_no_other() -> None:
     _, _, rest = PAGE.partition("## What spans say\n")
     rows = re.findall(r"^\| (`.*?`) \| (?:both|SERVER|CLIENT) \|", rest, re.MULTILINE)
     listed = [name for row in rows for name in re.findall(r"`([^`]+)`", row)]
-    assert sorted(listed) == sorted(named_in(tracer) | named_in(upstream_usage) | named_in(span_annotations))
+    assert sorted(listed) == sorted(named_in(tracer) | named_in(upstream_tracing) | named_in(span_annotations))
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """The port of tracing: `Tracing` makes a `Span` for each request of a host and each call to a server.
 
 `opentelemetry` implements it; `NO_TRACING` stands in where tracing is off. `gateway.pipeline` and
-`sessions.upstream_usage` start the spans.
+`sessions.upstream_tracing` start the spans.
 """
 
 from __future__ import annotations

@@ -30,7 +30,8 @@ from taskgate.domain.policy import TaskSupport
 from taskgate.protocol.discovery import gateway_info
 from taskgate.protocol.legacy.upstream import LegacyUpstream
 from taskgate.protocol.modern.upstream import ModernUpstream
-from taskgate.sessions.upstream_usage import CountableUpstream, CountedUpstream, call_spans
+from taskgate.sessions.upstream_tracing import call_spans
+from taskgate.sessions.upstream_usage import CountableUpstream, CountedUpstream
 from taskgate.system.background import Background
 from taskgate.telemetry.events import (
     CircuitChanged,

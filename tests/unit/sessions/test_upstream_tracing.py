@@ -16,7 +16,8 @@ from taskgate.domain.versions import Era
 from taskgate.errors import UpstreamFailed, UpstreamReason
 from taskgate.lifecycle.task_listener import NOBODY
 from taskgate.protocol.messages import Params, Response
-from taskgate.sessions.upstream_usage import CountedUpstream, call_spans
+from taskgate.sessions.upstream_tracing import call_spans
+from taskgate.sessions.upstream_usage import CountedUpstream
 from taskgate.telemetry.events import TaskDispatched
 from taskgate.telemetry.request_context import RequestContext, in_request
 from taskgate.telemetry.ring import EventRing
