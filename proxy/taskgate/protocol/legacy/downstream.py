@@ -39,7 +39,14 @@ from taskgate.protocol.jsonrpc import UsualProgress, error_text, is_id, notifica
 from taskgate.protocol.legacy import capabilities, questions, results
 from taskgate.protocol.legacy.listing import FILTER_CAPABILITY, read_cursor, read_listing
 from taskgate.protocol.legacy.results import WITHOUT_TASK, EraCrossing, convert_tools, with_task_support
-from taskgate.protocol.legacy.tasks import INTERVAL_KEY, create_result, list_result, related_result, task_object
+from taskgate.protocol.legacy.tasks import (
+    INTERVAL_KEY,
+    MILLISECOND,
+    create_result,
+    list_result,
+    related_result,
+    task_object,
+)
 from taskgate.protocol.messages import (
     Message,
     Notification,
@@ -214,13 +221,11 @@ class LegacyDownstream:
         """
         return result_text(id, create_result(record, response, interval))
 
-    def task_state(self, id: RequestId, record: TaskRecord, interval: int | None = None) -> str:
-        """The answer to `tasks/get`; `interval` is the poll interval in milliseconds, None for that of the record."""
+    def task_state(self, id: RequestId, record: TaskRecord, interval: int) -> str:
+        """The answer to `tasks/get`; `interval` is the poll interval in milliseconds."""
         polled = self._polled.get(record.id)
         if polled is None or polled[0]() is not record:
             polled = self._polled.add(record, task_object(record, 0), INTERVAL_KEY)
-        if interval is None:
-            interval = record.poll_interval // _MILLISECOND
         _, before, behind = polled
         return result_text(id, f"{before}{interval}{behind}")
 
@@ -340,7 +345,7 @@ def read_task_options(params: Members) -> TaskOptions | None:
         return TaskOptions(None)
     if not isinstance(ttl, int) or isinstance(ttl, bool) or ttl < 0:
         raise InvalidParams("task.ttl must be a whole number of milliseconds, zero or more")
-    return TaskOptions(MAX_TTL if ttl > MAX_TTL // _MILLISECOND else timedelta(milliseconds=ttl))
+    return TaskOptions(MAX_TTL if ttl > MAX_TTL // MILLISECOND else timedelta(milliseconds=ttl))
 
 
 def prepare_params(request: Request) -> tuple[Params, RequestId | None] | None:
@@ -385,4 +390,3 @@ def _own_removals(params: Members, removed: tuple[str, ...]) -> Edits:
 
 _NOT_SENT: Final = (names.RELATED_TASK,)
 _NOT_STORED: Final = (*_NOT_SENT, "progressToken")
-_MILLISECOND = timedelta(milliseconds=1)

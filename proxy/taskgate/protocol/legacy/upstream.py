@@ -8,6 +8,8 @@ its `task` member, and the server answers with the handle of a task. `upstream/l
 by `tasks/get` until it ends, and gets the outcome by `tasks/result`. The outcome becomes the response
 to the call: the server's text without the keys of `_meta` that name the task. For a failed task
 without a result, the gateway writes a tool error.
+
+The module stays whole because the messages of a call and those of its task have the same readers.
 """
 
 from datetime import timedelta
@@ -36,6 +38,7 @@ from taskgate.protocol.headers import read_header_paths
 from taskgate.protocol.jsonrpc import is_id, notification_text, read_text_result, request_text, result_text
 from taskgate.protocol.legacy import capabilities, questions
 from taskgate.protocol.legacy.results import WITHOUT_TASK
+from taskgate.protocol.legacy.tasks import MILLISECOND
 from taskgate.protocol.messages import Notification, Params, Request, Response, short_info, value_of
 from taskgate.protocol.meta import edits_for
 from taskgate.protocol.server_messages import (
@@ -65,7 +68,6 @@ _UNKNOWN: Final = frozenset({names.INVALID_PARAMS, names.METHOD_NOT_FOUND})
 """Error codes by which a server says that it does not know the task."""
 _RESULT_MEMBERS: Final = frozenset({"content", "structuredContent", "isError"})
 """Members of a tool result; one is enough to know it as such."""
-_MILLISECOND: Final = timedelta(milliseconds=1)
 
 
 class LegacyServerTasks:
@@ -93,7 +95,7 @@ class LegacyServerTasks:
             return params
         first = skip_space(head, at)
         comma = "" if head[first : first + 1] == "}" else ","
-        member = f'"task":{{"ttl":{max(1, min(ttl, MAX_TTL) // _MILLISECOND)}}}{comma}'
+        member = f'"task":{{"ttl":{max(1, min(ttl, MAX_TTL) // MILLISECOND)}}}{comma}'
         return Params(head[:at] + member + head[at:], params.tail)
 
     def params(self, task: str) -> Params:

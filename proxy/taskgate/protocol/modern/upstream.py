@@ -6,6 +6,8 @@ no requests. It asks by a response, a round, and gets the request again with the
 It may make a task of a call: `read_created` finds the task in the answer. `upstream/modern` then polls
 by `tasks/get`, and `read_state` reads its state: open questions, or the outcome. A task that has ended
 becomes the response to its call, with the same bytes, under the id of that call.
+
+The module stays whole because the messages of a call and those of its task have the same readers.
 """
 
 from builtins import id as identity

@@ -17,7 +17,6 @@ from taskgate.jsontext.large import LargeJson, to_string
 from taskgate.protocol.jsonrpc import parse
 from taskgate.protocol.legacy.downstream import LegacyDownstream
 from taskgate.protocol.legacy.results import EraCrossing
-from taskgate.protocol.legacy.tasks import MILLISECOND
 from taskgate.protocol.messages import Notification, Response
 from taskgate.protocol.polled_tasks import MOST
 from unit.protocol.legacy.judge import EVERY_HOST, check
@@ -28,6 +27,8 @@ from unit.protocol.legacy.judge import EVERY_HOST, check
 RecordMaker = Callable[..., TaskRecord]
 
 DIALECT = LegacyDownstream("0.1.0")
+USUAL = 2000
+"""The poll interval of a record, in milliseconds."""
 ODD = r'"content":[{"type":"text","text":"\u00e9\/ \ud83d\ude00"}],"structuredContent":{"a":1,"a":12345678901234567890}'
 IDS = [(7, "7"), (0, "0"), (-(2**63) + 1, "-9223372036854775807"), ("", '""'), ('a"\\é\n', r'"a\"\\é\n"')]
 
@@ -214,7 +215,7 @@ STATES: dict[str, tuple[dict[str, Any], str]] = {
 def test_a_state_is_the_flat_task(make_record: RecordMaker, changes: dict[str, Any], status: str) -> None:
     record = make_record(**changes)
     for method in ("tasks/get", "tasks/cancel"):
-        text = DIALECT.task_state("a", record)
+        text = DIALECT.task_state("a", record, USUAL)
         result = json.loads(text)["result"]
         assert (result["taskId"], result["status"], result.get("statusMessage")) == (
             record.id,
@@ -230,11 +231,10 @@ def test_a_poll_shows_the_record_and_the_interval_of_this_poll(make_record: Reco
     polled = make_record(status_message=message)
     changed = replace(polled, status=TaskStatus.CANCELLED, status_message="over")
     shown = []
-    for record, interval in ((polled, None), (polled, 70), (polled, 5000), (changed, 70), (polled, 0)):
+    for record, interval in ((polled, USUAL), (polled, 70), (polled, 5000), (changed, 70), (polled, 0)):
         result = json.loads(DIALECT.task_state(1, record, interval))["result"]
         shown.append((result["status"], result.get("statusMessage"), result["pollInterval"]))
-    usual = polled.poll_interval // MILLISECOND
-    here = [("working", message, each) for each in (usual, 70, 5000, 0)]
+    here = [("working", message, each) for each in (USUAL, 70, 5000, 0)]
     assert shown == [*here[:3], ("cancelled", "over", 70), here[3]]
 
 
@@ -242,14 +242,14 @@ def test_a_poll_shows_its_own_task_among_more_than_are_kept(make_record: RecordM
     dialect = LegacyDownstream("1")
     records = [make_record(id=f"{number:032}") for number in range(MOST + 2)]
     for _ in range(2):
-        shown = [json.loads(dialect.task_state(1, record))["result"]["taskId"] for record in records]
+        shown = [json.loads(dialect.task_state(1, record, USUAL))["result"]["taskId"] for record in records]
         assert shown == [record.id for record in records]
 
 
 def test_a_cancelled_task_is_shown_as_its_state(make_record: RecordMaker) -> None:
     record = make_record(status=TaskStatus.CANCELLED)
     text = DIALECT.task_cancelled("a", record)
-    assert json.loads(text) == json.loads(DIALECT.task_state("a", record))
+    assert json.loads(text) == json.loads(DIALECT.task_state("a", record, USUAL))
     check_server_message(text, request_method="tasks/cancel")
 
 
@@ -262,7 +262,7 @@ def test_a_change_of_state_is_told_with_the_whole_task(
     text = DIALECT.task_status(record)
     message = json.loads(text)
     assert message["method"] == "notifications/tasks/status"
-    assert message["params"] == json.loads(DIALECT.task_state(1, record))["result"]
+    assert message["params"] == json.loads(DIALECT.task_state(1, record, USUAL))["result"]
     assert message["params"]["status"] == status
     check_server_message(text, request_method=None)
 
@@ -434,7 +434,7 @@ def test_a_task_of_the_modern_era_is_shown_in_the_words_of_this_one(
 ) -> None:
     # AMB-7: what a look shows, a list shows too.
     record = of_a_modern_host(make_record, **changes)
-    state, page = DIALECT.task_state(1, record), DIALECT.task_page(1, [listed_task(record)], None)
+    state, page = DIALECT.task_state(1, record, USUAL), DIALECT.task_page(1, [listed_task(record)], None)
     assert json.loads(state)["result"]["status"] == status
     assert json.loads(page)["result"] == {"tasks": [json.loads(state)["result"]]}
     check_server_message(state, request_method="tasks/get")
