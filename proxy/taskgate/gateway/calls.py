@@ -31,7 +31,7 @@ from taskgate.clock import Clock
 from taskgate.domain.policy import PromotionDecision, PromotionMode
 from taskgate.domain.record import RequestId, TaskRecord
 from taskgate.errors import CutOff, GatewayError, QueueFull, TaskSupportMismatch
-from taskgate.gateway.eras import Call, Wants
+from taskgate.gateway.eras import Call
 from taskgate.gateway.extensions import ExtensionRequests
 from taskgate.gateway.listeners import InflightCall, ResponseWaiter, Waits
 from taskgate.gateway.promotion import Promotion
@@ -58,6 +58,10 @@ QUIET: Final = 0.05
 """Seconds without a question after which the server's group of questions counts as complete.
 Questions that were sent together arrive together but for network jitter, and a person who is asked
 does not notice the delay."""
+
+# To read a member from its class costs as much as a call in Python 3.11.
+_SYNC: Final = PromotionMode.SYNC
+_REQUIRED: Final = PromotionMode.REQUIRED
 
 
 class Calls:
@@ -107,7 +111,7 @@ class Calls:
                 return await self._relay_extension(call)
         else:
             # 1. A task, if the host asks for one.
-            if call.wants is Wants.TASK:
+            if request.wants_task:
                 return await self._create_task(call, request)
             # 2. The operator's rules, and what the host takes.
             decision = self._decide_at_once(call, request) or await self._decide_by_catalogue(call, request)
@@ -154,9 +158,9 @@ class Calls:
         A refusal needs that too, because the rules alone may be too strict for some tools.
         """
         decision = self._decide_by_rules(call.session.mount.name, request.tool)
-        if decision is None or (decision.mode is PromotionMode.REQUIRED and call.refuses_task_only):
+        if decision is None or (decision.mode is _REQUIRED and call.refuses_task_only):
             return None
-        if decision.mode is not PromotionMode.SYNC:
+        if decision.mode is not _SYNC:
             _allow_task(call, request, decision)
         return decision
 
@@ -179,10 +183,10 @@ class Calls:
                 decision = await self.waiter.wait_for_session(call.exchange, call.adapter.dialect, work)
             else:
                 decision = await work
-        if decision.mode is PromotionMode.REQUIRED and call.refuses_task_only:
+        if decision.mode is _REQUIRED and call.refuses_task_only:
             self.count(call, "rejected")
             raise TaskSupportMismatch("This tool runs only as a task")
-        if decision.mode is not PromotionMode.SYNC:
+        if decision.mode is not _SYNC:
             _allow_task(call, request, decision)
         return decision
 
@@ -417,7 +421,7 @@ class Calls:
 
 def _can_be_task(call: Call, request: CallTool) -> bool:
     """Return whether the host takes a task, and the call can be stored."""
-    return call.wants is Wants.EITHER and request.stored_params is not None
+    return call.takes_task and request.stored_params is not None
 
 
 def _allow_task(call: Call, request: CallTool, decision: PromotionDecision) -> None:

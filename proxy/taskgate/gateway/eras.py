@@ -8,7 +8,6 @@ handles a request by these values, and asks for no era.
 from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from enum import Enum
 from typing import Any, Protocol
 
 from taskgate.admission.coalescing import CoalesceKey
@@ -38,6 +37,7 @@ class DecodedMessage:
 
     - `adapter`: that of its era. `revision`: the host's, for reports.
     - `tool`: the tool of a `tools/call`.
+    - `takes_task`: whether the host takes a task in place of the answer, without having asked for one.
     - `session`: the session of a legacy host; None for `initialize`, and for a modern host.
     - `meta`: what a modern request declares; None for a notification, and for a legacy host.
     """
@@ -54,20 +54,13 @@ class DecodedMessage:
     meta: RequestMeta | None = None
 
 
-class Wants(Enum):
-    """The kinds of reply that a host wants to a call: the answer, a task, or either."""
-
-    ANSWER = 0
-    TASK = 1
-    EITHER = 2
-
-
 class CallTerms:
     """The terms that few calls change, with the values of most. A call is made for every request.
 
     What the adapter sets:
 
     - `tool`: the tool of a `tools/call`.
+    - `takes_task`: whether the host takes a task in place of the answer, without having asked for one.
     - `ends_with_host`: whether the host cancels it by disconnecting. Otherwise only a call that
       waits for a permit is cancelled then.
     - `cancellable`: where the scope of the running call is registered by the id of the request, so
@@ -90,7 +83,7 @@ class CallTerms:
     """
 
     tool: str | None = None
-    wants: Wants = Wants.ANSWER
+    takes_task: bool = False
     ends_with_host: bool = True
     cancellable: dict[CancelScope, RequestId] | None = None
     knows_tasks: bool = False

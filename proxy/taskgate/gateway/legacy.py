@@ -22,7 +22,7 @@ from taskgate.domain.record import RequestId, TaskRecord
 from taskgate.domain.versions import Era, Revision, client_of, find_revision
 from taskgate.errors import SessionRequired, UnsupportedVersion
 from taskgate.gateway.calls import Calls
-from taskgate.gateway.eras import Call, DecodedMessage, Wants
+from taskgate.gateway.eras import Call, DecodedMessage
 from taskgate.gateway.extensions import DeniedExtensions
 from taskgate.gateway.get_streams import GetRequests
 from taskgate.gateway.listeners import HostListener, InflightCall
@@ -226,8 +226,6 @@ class LegacyAdapter:
             call.is_of_extension = method not in words.RELAYED_METHODS
             return call
         call.tool = intent.tool
-        if intent.wants_task:
-            call.wants = Wants.TASK
         # In shadow mode the session offers no tasks, so its revision tells whether the host could
         # have had one.
         call.knows_tasks = peer.revision.has_tasks
@@ -242,7 +240,7 @@ class LegacyAdapter:
         that the caller may not see.
         """
         session, crossing = call.session, None
-        if session.upstream.era is not Era.LEGACY:
+        if session.upstream.era is not self.era:
             crossing = EraCrossing(call.method, session.peer.revision, call.extension)
         size = len(response.text)
         if call.method == words.TOOLS_LIST:

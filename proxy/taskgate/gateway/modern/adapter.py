@@ -25,7 +25,7 @@ from taskgate.domain.record import RequestId, TaskRecord
 from taskgate.domain.versions import Era
 from taskgate.errors import GatewayError, MissingCapability, TaskSupportMismatch, UpstreamFailed
 from taskgate.gateway.calls import SLOW_METHODS, Calls
-from taskgate.gateway.eras import Call, DecodedMessage, Wants
+from taskgate.gateway.eras import Call, DecodedMessage
 from taskgate.gateway.extensions import DeniedExtensions
 from taskgate.gateway.listeners import HostListener, InflightCall
 from taskgate.gateway.modern.retries import HostRetries
@@ -240,7 +240,7 @@ class ModernAdapter:
         else:
             call.is_of_extension = method not in MODERN_METHODS
         if meta.declares_tasks:
-            call.wants, call.knows_tasks = Wants.EITHER, True
+            call.takes_task = call.knows_tasks = True
         else:
             call.refuses_task_only = True
         return call
