@@ -138,11 +138,9 @@ class Runner:
         self._stopping = False
         self.left: set[TaskId] = set()
         """Tasks whose calls a shutdown left to another process; filled as their runs end."""
-        self.inserting: dict[TaskId, bool] = {}
-        """Whether another process changed a task whose insert waits for the store, if replicas share it."""
         self._expected = 0
-        self._change: asyncio.Event | None = None
-        """Set when a run ends or a task is no longer expected; None until `idle` waits."""
+        self._change = asyncio.Event()
+        """Set when a run ends or a task is no longer expected."""
 
     def open(self) -> None:
         """Start to watch for changes that others make to running tasks."""
@@ -155,7 +153,7 @@ class Runner:
     def expect(self, change: int) -> None:
         """Count a task that is being created, or one less."""
         self._expected += change
-        if change < 0 and self._change is not None:
+        if change < 0:
             self._change.set()
 
     def start(self, record: TaskRecord, place: CallSite, caller: AuthContext, ticket: Permit) -> None:
@@ -174,10 +172,8 @@ class Runner:
         run = self._new_run(record)
         # Another request may have brought a newer token while the record was stored.
         principal = place.principal if place.caller is caller else principal_of(caller)
-        sent = run.send(
-            record, CallRoute(place.upstream, principal, ticket), was_changed=self.inserting.get(run.id, False)
-        )
-        self._launch(run, record, sent, place.release, ticket)
+        route = CallRoute(place.upstream, principal, ticket)
+        self._launch(run, record, run.send(record, route), place.release, ticket)
 
     def adopt(self, record: TaskRecord, underway: OngoingCall, place: CallSite) -> None:
         """Make `underway`, a call that was sent, the call of a task; await it in the background.
@@ -201,8 +197,6 @@ class Runner:
 
         self._launch(run, record, run.finish(call, place.upstream.outcome), release)
         underway.attach_listener(run.listener)
-        if self.inserting.get(run.id, False):
-            self._ending.run(partial(self._handle_change, run.id))
 
     async def recover(self, record: TaskRecord, mount: Mount | None) -> None:
         """Continue a task whose lease has lapsed, in the background, or end it as lost.
@@ -314,10 +308,9 @@ class Runner:
 
     async def idle(self) -> None:
         """Wait until no call runs and no task is being created."""
-        self._change = change = self._change or asyncio.Event()
         while self._runs or self._expected:
-            change.clear()
-            await change.wait()
+            self._change.clear()
+            await self._change.wait()
 
     async def stop(self) -> None:
         """Stop all runs because the gateway ends, and stop watching. A run that begins later is
@@ -421,8 +414,7 @@ class Runner:
                 self._leasing.end(run)
         finally:
             del self._runs[run.id]
-            if self._change is not None:
-                self._change.set()
+            self._change.set()
             if ticket is not None:
                 ticket.release()
             release()
@@ -450,15 +442,11 @@ class Runner:
         """Return whether a change is of a task that runs here, and not the run's own last write.
 
         A change by others that arrives between the write which makes a task this process's and the
-        start of its run is passed over. The run meets it when it writes next. A new task that is
-        stored with its mark need not write, so such a change is noted in `inserting`.
+        start of its run is passed over. The run meets it when it writes next, or at the next
+        heartbeat.
         """
         run = self._runs.get(task)
-        if run is None:
-            if task in self.inserting and revision > 0:
-                self.inserting[task] = True
-            return False
-        return run.revision != revision
+        return run is not None and run.revision != revision
 
     async def _handle_change(self, task: TaskId) -> bool:
         """Read a changed task and act on it; return False if it could not be read.

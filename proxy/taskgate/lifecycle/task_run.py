@@ -134,9 +134,7 @@ class TaskRun(CancelScope):
     )
 
     def __init__(self, record: TaskRecord, listener: TaskListener, services: RunServices, *, ran: bool = False) -> None:
-        # As in CancelScope; one is made for every task.
-        self._alarms = self._loop = self._task = self._exit = None
-        self._cancelling, self._is_cancelled = 0, False
+        super().__init__()
         self.id: TaskId = record.id
         self.owner: OwnerKey = record.owner
         self.listener = listener
@@ -178,25 +176,21 @@ class TaskRun(CancelScope):
 
     # --- the four runs ------------------------------------------------------------------------------------------------
 
-    async def send(self, record: TaskRecord, route: CallRoute, *, was_changed: bool = False) -> None:
-        """Wait for the permit, dispatch a call, send it, and store its result.
-
-        `was_changed` is whether another process changed the task before its run began.
-        """
+    async def send(self, record: TaskRecord, route: CallRoute) -> None:
+        """Wait for the permit, dispatch a call, send it, and store its result."""
         assert record.call.params is not None, "a new or recovered record has its bodies"
         services = self._services
         dispatched: TaskRecord | CallFaulted
         dispatched = record
         now, hold = services.clock.now(), services.hold
         # A record that was marked when it was created needs no step: its run starts in the step in which its
-        # insert returns. Only where replicas share the store can another have changed it, or have taken it over
-        # from a process that was suspended.
+        # insert returns. If that took long, and replicas share the store, another may have the task by now.
         if (
             not record.dispatched
             or self._ran
             or self.is_shut_down
             or not route.ticket.is_granted
-            or (hold is not None and (was_changed or record.lease is None or record.lease.until <= now))
+            or (hold is not None and _was_late(record, now))
         ):
             try:
                 dispatched = await self._dispatch(record, route.ticket)
@@ -409,8 +403,6 @@ class TaskRun(CancelScope):
             # The process was suspended for longer than a lease. Another may have read the mark and
             # declared the call lost, so it must not be sent.
             raise ScopeCancelled
-        if hold is not None:
-            hold.on_stored(marked)
         return marked
 
     async def _wait(self, record: TaskRecord, ticket: Permit) -> None:
@@ -455,6 +447,11 @@ def wholly_bounded(call: Call, record: TaskRecord, now: datetime) -> Call:
     if record.deadline is None or record.deadline >= left:
         return living
     return partial(_within, living, record.deadline, _past_deadline)
+
+
+def _was_late(record: TaskRecord, now: datetime) -> bool:
+    """Return whether at least half of the lease of a new record is over."""
+    return record.lease is None or record.lease.until - now <= now - record.created_at
 
 
 def _time_left(record: TaskRecord, now: datetime) -> timedelta:

@@ -101,7 +101,7 @@ class TaskService:
         lookups: Lookups,
         runner: Runner,
         live: RuntimeConfig,
-        standings: QuotaSubjects,
+        quota_subjects: QuotaSubjects,
         joining: RequestCoalescer,
         event_sink: EventSink,
         clock: Clock,
@@ -113,7 +113,7 @@ class TaskService:
         self._lookups = lookups
         self._runner = runner
         self._live = live
-        self._standings = standings
+        self._quota_subjects = quota_subjects
         self._joining = joining
         self._event_sink = event_sink
         self._clock = clock
@@ -265,7 +265,7 @@ class TaskService:
         decision: PromotionDecision,
     ) -> _NewTask:
         """Make the record of a new task that this process is to run, with the mark of its dispatch."""
-        now, rules, standing = self._clock.now(), self._live.current, self._standings.of(caller)
+        now, rules, standing = self._clock.now(), self._live.current, self._quota_subjects.of(caller)
         override, request, host_session = standing.override, current(), place.host_session
         ttl = decision.clamp_ttl(intent.ttl, None if override is None else override.ttl_max)
         record = TaskRecord(
@@ -336,35 +336,24 @@ class TaskService:
         permit = place.mount.bulkhead.acquire(caller.key, caller) if ticket is None else ticket
         if not permit.is_granted:
             new.record = evolve(new.record, status_message=queue_status(permit.ahead), dispatched=False)
-        id, record = new.record.id, None
-        if self._lease is not None:
-            self._runner.inserting[id] = False
+        record = None
         try:
             record = await self._insert(new, is_sent=False)
-            if record.id == id:
-                self._runner.start(record, place, caller, permit)
         finally:
-            if self._lease is not None:
-                del self._runner.inserting[id]
-            if ticket is None and (record is None or record.id != id):
+            if ticket is None and (record is None or record.id != new.record.id):
                 permit.release()
+        if record.id == new.record.id:
+            self._runner.start(record, place, caller, permit)
         return record
 
     async def _adopt(self, new: _NewTask, underway: OngoingCall) -> TaskRecord:
         """Store the task of `promote` and give it the running call. Returns the new record, or the
         earlier task's that `_insert` found; then the call is unchanged.
         """
-        id = new.record.id
-        if self._lease is not None:
-            self._runner.inserting[id] = False
-        try:
-            record = await self._insert(new, is_sent=True)
-            if record.id == id:
-                self._event_sink.emit(TaskDispatched(record, timedelta()))
-                self._runner.adopt(record, underway, new.place)
-        finally:
-            if self._lease is not None:
-                del self._runner.inserting[id]
+        record = await self._insert(new, is_sent=True)
+        if record.id == new.record.id:
+            self._event_sink.emit(TaskDispatched(record, timedelta()))
+            self._runner.adopt(record, underway, new.place)
         return record
 
     async def _insert(self, new: _NewTask, *, is_sent: bool) -> TaskRecord:

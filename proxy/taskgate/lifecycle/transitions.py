@@ -30,7 +30,6 @@ from taskgate.domain.events import (
     InputRequested,
     InputResolution,
     InputWithdrawn,
-    TakenOver,
     TaskEvent,
 )
 from taskgate.domain.machine import advance
@@ -147,8 +146,7 @@ class Transitions:
             run.revision = changed.revision
         if not await self._store.swap(changed, expected=record.revision):
             return None
-        if self._hold is not None and not isinstance(event, TakenOver):
-            # After a takeover the copy begins with the run.
+        if self._hold is not None:
             self._hold.on_stored(changed)
         if announce is not None:
             self._event_sink.emit(announce)
@@ -221,14 +219,7 @@ class Transitions:
                             return True
                         if self._hold is not None and not _may_end(self._hold, record, event):
                             raise IllegalTransition("another process has the task")
-                        changed = advance(record, event, now)
-                        if run is not None:
-                            # Before the write, because the change notification may arrive first.
-                            run.revision = changed.revision
-                        if await self._store.swap(changed, expected=record.revision):
-                            if self._hold is not None:
-                                self._hold.on_stored(changed)
-                            report(self._event_sink, record, event, changed)
+                        if await self.apply(record, event, now, run=run) is not None:
                             return True
                     # Else the record was changed meanwhile, or was just restored: load it anew.
                 except IllegalTransition:

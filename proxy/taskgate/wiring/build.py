@@ -266,7 +266,7 @@ async def build_runtime(
         lookups=lookups,
         runner=runner,
         live=live,
-        standings=quota_subjects,
+        quota_subjects=quota_subjects,
         joining=coalescer,
         event_sink=event_sink,
         clock=clock,

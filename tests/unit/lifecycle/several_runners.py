@@ -118,17 +118,15 @@ class World:
         )
 
         async def make() -> None:
-            replica.runner.inserting[record.id] = False
             try:
                 await replica.store.insert(record, caps=())
-                self.acknowledged[record.id] = record
-                replica.runner.start(record, replica.place, ANONYMOUS, ticket)
             except StoreUnavailable:
                 ticket.release()
                 self.refused[record.id] = record
                 replica.runner.disown(record.owner, record.id, dispatched=False)
-            finally:
-                del replica.runner.inserting[record.id]
+                return
+            self.acknowledged[record.id] = record
+            replica.runner.start(record, replica.place, ANONYMOUS, ticket)
 
         replica.begin(make)
         return record

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from datetime import timedelta
 from random import Random
 from types import SimpleNamespace
 from typing import Any
@@ -123,9 +124,8 @@ async def test_a_call_leaves_whose_insert_took_longer_to_be_answered_than_a_leas
     assert world.head(record).status is TaskStatus.COMPLETED
 
 
-async def test_a_call_does_not_leave_whose_task_was_cancelled_elsewhere_before_its_insert_was_answered(
-    world: World,
-) -> None:
+async def cancelled_elsewhere(world: World, *, late: timedelta) -> TaskRecord:
+    """A task that a host cancels at another replica before its insert is answered, so much later."""
     first, second, _ = world.replicas
     for replica in world.replicas:
         replica.open()
@@ -134,10 +134,27 @@ async def test_a_call_does_not_leave_whose_task_was_cancelled_elsewhere_before_i
     first.stopped = True
     world.cancel(second, record.id)
     await world.rest()
+    world.clock.advance(late)
     first.stopped = False
     await world.rest()
     assert record.id in world.acknowledged
-    assert (world.head(record).status, world.server.sent) == (TaskStatus.CANCELLED, {})
+    assert world.head(record).status is TaskStatus.CANCELLED
+    return record
+
+
+async def test_a_call_does_not_leave_whose_task_was_cancelled_elsewhere_if_its_insert_was_answered_late(
+    world: World,
+) -> None:
+    await cancelled_elsewhere(world, late=RULES.length / 2)
+    assert world.server.sent == {}
+
+
+async def test_one_whose_insert_was_answered_soon_is_cancelled_at_the_next_heartbeat(world: World) -> None:
+    await cancelled_elsewhere(world, late=timedelta())
+    assert len(world.server.open) == 1
+    world.beat(world.replicas[0])
+    await world.rest()
+    assert world.server.open == []
 
 
 async def test_a_call_whose_task_was_refused_is_sent_by_nobody(world: World) -> None:

@@ -51,7 +51,6 @@ class House:
         self.joining = RequestCoalescer(store=store, event_sink=self.emitted, clock=self.clock)  # type: ignore[arg-type]
         runner = SimpleNamespace(
             holder="p",
-            inserting={},
             expecting=lambda place: nullcontext(),
             start=lambda record, place, caller, ticket: self.started.append((record, ticket)),
             adopt=lambda record, underway, place: self.adopted.append(record),
@@ -63,7 +62,7 @@ class House:
             lookups=None,  # type: ignore[arg-type]
             runner=runner,  # type: ignore[arg-type]
             live=self.live,
-            standings=QuotaSubjects(self.live),
+            quota_subjects=QuotaSubjects(self.live),
             joining=self.joining,
             event_sink=self.emitted,
             clock=self.clock,

@@ -90,7 +90,7 @@ class World:
             lookups=lookups,
             runner=runner,
             live=nothing,
-            standings=nothing,
+            quota_subjects=nothing,
             joining=nothing,
             event_sink=self.emitted,
             clock=self.clock,
