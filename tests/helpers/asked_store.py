@@ -6,13 +6,13 @@ from typing import Any, Final, Self
 import redis
 
 from helpers.shared_store import SharedServer
-from taskgate.stores.redis import rates
+from taskgate.stores.redis import leases, rates
 from taskgate.stores.redis.client import Script
 from taskgate.stores.redis.records import rows, store
 
 _SCRIPTS: Final = {
     value.sha: f"{module.__name__.rpartition('.')[2]}.{name.strip('_')}".lower()
-    for module in (rates, rows, store)
+    for module in (leases, rates, rows, store)
     for name, value in vars(module).items()
     if isinstance(value, Script)
 }
@@ -20,7 +20,7 @@ ROUNDS: Final = {
     "PING",
     "XREAD",
     "XREVRANGE",
-    "store.beat",
+    "leases.beat",
     "rows.lapsed",
     "rows.purge",
     "rows.count",

@@ -18,10 +18,11 @@ from taskgate.stores.redis.bus import RedisMessageLog
 from taskgate.stores.redis.client import RedisClient
 from taskgate.stores.redis.connector import RedisConnector
 from taskgate.stores.redis.health import UnfitServerError
+from taskgate.stores.redis.leases import RedisLeaseStore
 from taskgate.stores.redis.options import KeyNames, RedisOptions
 from taskgate.stores.redis.rates import RedisRateStore
 from taskgate.stores.redis.records.change_subscriber import ChangeSubscriber
-from taskgate.stores.redis.records.store import RedisLeaseStore, RedisStore
+from taskgate.stores.redis.records.store import RedisStore
 from taskgate.stores.redis.streams import RedisStreamLog
 from taskgate.stores.shared import LeaseStore, SharedBackend
 

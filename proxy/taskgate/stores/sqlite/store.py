@@ -55,7 +55,7 @@ class SqliteStore:
         self._state = StoreState(file.usage)
         self._usage = self._state.usage
         self._changes = self._state.changes
-        self._known = self._state.rows
+        self._rows = self._state.rows
         self._is_gone = False
         self._closing: asyncio.Task[None] | None = None
 
@@ -91,7 +91,7 @@ class SqliteStore:
         return await self._id_of_key(sql.repeat_digest(owner, key), pack_time(now))
 
     def recall(self, owner: OwnerKey, id: TaskId, *, now: datetime) -> TaskRecord | None:
-        known = self._known.get(id)
+        known = self._rows.get(id)
         # A foreign record must take as long as a missing one: timing must not reveal it.
         if known is None or known.head.owner != owner or known.head.expires_at <= now:
             return None
@@ -99,7 +99,7 @@ class SqliteStore:
 
     async def load(self, owner: OwnerKey, id: TaskId, *, now: datetime, bodies: bool = False) -> TaskRecord | None:
         # As in `recall`.
-        if not bodies and (known := self._known.get(id)) is not None and known.head.owner == owner:
+        if not bodies and (known := self._rows.get(id)) is not None and known.head.owner == owner:
             return known.head if known.head.expires_at > now else None
         values = (pack_name(id), sql.owner_digest(owner), pack_time(now))
         # On the event loop, either.
@@ -118,7 +118,7 @@ class SqliteStore:
         if size > LARGE:
             # `look` reads on the thread.
             return await self._reader.look(partial(load_large, values=values))
-        known = self._known.get(id)
+        known = self._rows.get(id)
         if known is not None and known.head.revision == revision:
             head = known.head
         else:
@@ -221,7 +221,7 @@ class SqliteStore:
 
     async def _close(self) -> None:
         self._changes.close()
-        self._known.clear()
+        self._rows.clear()
         # The writer last: closing the last connection folds the write-ahead log into the file.
         await self._reader.close()
         await self._writer.close()
@@ -237,7 +237,7 @@ class SqliteStore:
         # The revision that `load` would return. A commit that this loop does not know yet must not
         # count. Else the waiter would load the old head again and again, and the loop would never
         # process the commit.
-        if (known := self._known.get(id)) is not None:
+        if (known := self._rows.get(id)) is not None:
             return known.head.revision
         row = self._reader.row(sql.REVISION, (pack_name(id),))
         return GONE if row is None else int(row[0])

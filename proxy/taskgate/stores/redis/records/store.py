@@ -1,4 +1,4 @@
-"""The store in Redis or Valkey that several processes share: `RedisStore`, and its `RedisLeaseStore`.
+"""The store in Redis or Valkey that several processes share: `RedisStore`.
 
 `base` defines what the methods do, and what a head and bodies are; `rows` has the layout of tasks.
 Each operation is one round trip, except a page that skips many records. The process learns of its
@@ -6,19 +6,15 @@ own changes at once, and of those of others through `change_subscriber`.
 
     session:NAME    HASH  owner (a digest), peer, expires; a name is the digest of an id
     sessions        ZSET  names of host sessions by expiry
-    lives           ZSET  holders, each by the time until which it counts as alive
 
 Each change has a *mark*, unique to it, which the row keeps until its next change. If a change got no
 answer, it is sent once more: by the mark, the script sees whether the first run did it. An insert
 without an answer is withdrawn in the background (`Withdrawals`).
-
-A *holder* is the name of a process. `lifecycle/leases` sends a heartbeat every few seconds. It
-restores the records that the reply calls `behind`.
 """
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from contextvars import Context
 from datetime import datetime, timedelta
 from typing import Any, Final
@@ -31,7 +27,6 @@ from taskgate.stores.base import ChangeBatch, SessionRecord, Store, StoreCensus,
 from taskgate.stores.capacity import TOO_MANY
 from taskgate.stores.change_feed import GONE
 from taskgate.stores.codec import (
-    MICROSECOND,
     as_head,
     pack_head,
     pack_peer,
@@ -40,7 +35,6 @@ from taskgate.stores.codec import (
     unpack_head,
     unpack_peer,
     unpack_text,
-    unpack_time,
     with_bodies,
 )
 from taskgate.stores.redis.client import RedisClient, Script, Value, read_script
@@ -48,7 +42,6 @@ from taskgate.stores.redis.options import KeyNames, digest
 from taskgate.stores.redis.records import rows
 from taskgate.stores.redis.records.change_subscriber import ChangeSubscriber
 from taskgate.stores.redis.records.pages import PageReader
-from taskgate.stores.shared import HeartbeatReply
 
 _PAUSE: Final = 0.5
 """Seconds between two attempts."""
@@ -482,53 +475,6 @@ def _refusal(cap: Cap) -> TooManyTasks | TooManyBytes:
     if cap.bytes:
         return TooManyBytes(cap.limit, scope=cap.scope.value)
     return TooManyTasks(cap.limit, TOO_MANY[cap.scope], scope=cap.scope.value)
-
-
-_BEAT: Final = read_script("beat.lua")
-_NO_MARK: Final = ""
-"""The mark of a restored record. A mark says which process made a change, and that process ignores
-the change's message. No process ignores the message of a restoration."""
-
-
-class RedisLeaseStore:
-    """The LeaseStore over the rows of tasks; the Lua scripts do the work, each in one round trip."""
-
-    def __init__(self, client: RedisClient, keys: KeyNames) -> None:
-        self._client = client
-        self._root = keys.of("")
-        self._lives = keys.of("lives")
-
-    async def beat(self, holder: str, held: Mapping[TaskId, int], *, lease: timedelta) -> HeartbeatReply:
-        arguments: list[Value] = [self._root, pack_text(holder), lease // MICROSECOND]
-        for id, revision in held.items():
-            arguments += (id, revision)
-        reply = await self._client.run(_BEAT, (self._lives, f"{self._root}open"), arguments)
-        # The time of the server in two parts, then the fields of HeartbeatReply, in its order.
-        seconds, microseconds, ended, lost, behind, alive, before, full = reply
-        return HeartbeatReply(
-            time=unpack_time(int(seconds) * 1_000_000 + int(microseconds)),
-            ended=_ids(ended),
-            lost=_ids(lost),
-            behind=_ids(behind),
-            alive=frozenset(unpack_text(name) for name in alive),
-            # Empty if the server did not know this holder, or no longer.
-            before=unpack_time(int(before)) if before else None,
-            full=bool(full),
-        )
-
-    async def restore(self, record: TaskRecord) -> bool:
-        # No caps: the task was admitted when it was created.
-        arguments = rows.insert_arguments(self._root, _NO_MARK, record, ())
-        row = f"{self._root}task:{record.id}"
-        return bool(await self._client.run(rows.RESTORE, (row,), arguments, durable=True))
-
-    # Rows stay as they are: the leases of the process lapse, then others take its tasks over.
-    async def part(self, holder: str) -> None:
-        await self._client.do("ZREM", self._lives, pack_text(holder))
-
-
-def _ids(names: list[bytes]) -> frozenset[TaskId]:
-    return frozenset(unpack_text(name) for name in names)
 
 
 _: type[Store] = RedisStore
