@@ -115,7 +115,8 @@ class Endpoint:
 
     - `engine` is the gateway. It gets each exchange whose head is accepted, and returns the reply.
     - `documents` are the public documents by path, which a reload changes in place.
-    - `trail` is the audit log: a request without room in it waits, and is rejected if none comes.
+    - `audit_capacity` is that of the audit log: a request without room in it waits, and is rejected if
+      none comes.
     - `terms` are what all exchanges share.
     - `_active` counts the requests under way by route: `mcp` for mounts, `prm` for public documents,
       `other` for unknown paths.
@@ -128,7 +129,7 @@ class Endpoint:
     event_sink: EventSink
     clock: Clock
     terms: ExchangeTerms
-    trail: AuditCapacity = field(default_factory=UnlimitedAuditCapacity)
+    audit_capacity: AuditCapacity = field(default_factory=UnlimitedAuditCapacity)
     _active: dict[str, int] = field(default_factory=lambda: dict.fromkeys(_ROUTES, 0))
 
     async def answer(self, http: HostRequest) -> HttpResponse:
@@ -140,7 +141,7 @@ class Endpoint:
             admission is not None
             and admission.generation == self.door.generation.number
             and http.length <= self.door.max_body
-            and not self.trail.is_full
+            and not self.audit_capacity.is_full
         ):
             # What was admitted has the path of a mount.
             path, route = admission.path, "mcp"
@@ -202,7 +203,7 @@ class Endpoint:
         First wait until the audit log has room for the request. A reload may happen meanwhile.
         """
         head, heads, door = http.head, http.connection.heads, self.door
-        if self.trail.is_full and not await self.trail.room():
+        if self.audit_capacity.is_full and not await self.audit_capacity.room():
             # Doubtful framing ends the connection whatever else is wrong.
             door.greet(head.method, head.version, fields)
             raise RequestRejected(NO_ROOM)

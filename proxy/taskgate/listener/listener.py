@@ -68,12 +68,12 @@ class PublicListener:
         event_sink: EventSink,
         clock: Clock,
         entropy: Entropy | None = None,
-        trail: AuditCapacity | None = None,
+        audit_capacity: AuditCapacity | None = None,
     ) -> None:
         """`answer` is the gateway. `paths` are those that lead to a server, at every moment.
 
-        `documents` are public, by path. `trail` is the audit log: each request first waits for room
-        in it.
+        `documents` are public, by path. `audit_capacity` is that of the audit log: each request first
+        waits for room in it.
         """
         self._bounds = ConnectionSettings(
             max_header=settings.max_header,
@@ -97,7 +97,7 @@ class PublicListener:
                 Peers(settings.trusted_proxies, settings.forwarded_header), entropy or SystemEntropy()
             ),
             event_sink=event_sink,
-            trail=trail or UnlimitedAuditCapacity(),
+            audit_capacity=audit_capacity or UnlimitedAuditCapacity(),
             clock=clock,
             terms=ExchangeTerms(
                 event_sink=event_sink,

@@ -236,7 +236,7 @@ class Service:
             documents=metadata_documents(config, port),
             paths=runtime.upstreams.mounts.paths,
             event_sink=telemetry.event_sink,
-            trail=telemetry.audit_capacity,
+            audit_capacity=telemetry.audit_capacity,
             clock=clock,
             entropy=entropy,
         )

@@ -141,7 +141,7 @@ def new_listener(
     emitted: RecordedEvents | None = None,
     *,
     documents: Mapping[str, bytes] | None = None,
-    trail: AuditCapacity | None = None,
+    audit_capacity: AuditCapacity | None = None,
     paths: Container[str] = frozenset({"/mcp", "/other/mcp"}),
     **changes: Any,
 ) -> PublicListener:
@@ -163,7 +163,7 @@ def new_listener(
         event_sink=emitted or RecordedEvents(),
         clock=ManualClock(),
         entropy=SeededEntropy(),
-        trail=trail,
+        audit_capacity=audit_capacity,
     )
 
 

@@ -48,9 +48,9 @@ async def test_documents_stay_what_they_were_when_they_were_given() -> None:
 
 
 async def test_a_document_that_is_removed_while_its_request_waits_for_audit_room_is_not_found() -> None:
-    trail = Reloading()
-    async with opened(documents={PATH: DOCUMENT}, trail=trail) as gate, gate.host() as host:
-        trail.reload = lambda: gate.listener.show({})
+    audit_capacity = Reloading()
+    async with opened(documents={PATH: DOCUMENT}, audit_capacity=audit_capacity) as gate, gate.host() as host:
+        audit_capacity.reload = lambda: gate.listener.show({})
         answered = await host.ask(get(PATH))
         unknown = await host.ask(get("/unknown"))
     assert (answered.status, answered.body) == (unknown.status, unknown.body)

@@ -331,7 +331,7 @@ async def test_a_promise_of_a_connection_that_is_lost_is_not_made_again(monkeypa
 
     monkeypatch.setattr(HostConnection, "keep_promise", keep_promise)
     monkeypatch.setattr(protocol, "MOMENT", 0.01)
-    async with opened(trail=Trail(), head_timeout=MOMENT) as gate:
+    async with opened(audit_capacity=Trail(), head_timeout=MOMENT) as gate:
         async with gate.host() as host:
             await host.send(post())
             async with bounded():

@@ -214,11 +214,11 @@ class Trail:
 
 async def test_a_mount_that_is_removed_while_a_request_waits_for_audit_room_is_not_found() -> None:
     paths = {"/mcp"}
-    trail = Trail(paths)
-    async with opened(known, trail=trail, paths=paths) as gate, gate.host() as host:
-        trail.forget = gate.listener.forget_admissions
+    audit_capacity = Trail(paths)
+    async with opened(known, audit_capacity=audit_capacity, paths=paths) as gate, gate.host() as host:
+        audit_capacity.forget = gate.listener.forget_admissions
         assert (await host.ask(post())).status == 200
-        trail.is_full = True
+        audit_capacity.is_full = True
         assert (await host.ask(post())).status == 404
 
 

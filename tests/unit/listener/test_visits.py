@@ -270,21 +270,21 @@ async def test_a_stream_that_somebody_else_begins_is_of_the_visit_of_its_request
 
 
 async def test_whoever_cannot_be_recorded_is_not_let_in_where_the_operator_wants_that() -> None:
-    trail = Trail(is_full=True)
-    async with opened(trail=trail) as gate, gate.host() as host:
+    audit_capacity = Trail(is_full=True)
+    async with opened(audit_capacity=audit_capacity) as gate, gate.host() as host:
         answer = await host.ask(post())
         assert (answer.status, answer.body) == (503, b"The audit log has no room for the request\n")
         assert gate.engine.seen == []
         assert gate.emitted.all[0] == HttpRefused("audit")
         assert gate.emitted.closing()[0].refusal == "audit"
         # It is about now, and not about the host.
-        trail.is_full = False
+        audit_capacity.is_full = False
         assert (await host.ask(post())).status == 200
-        assert trail.asked == 1
+        assert audit_capacity.asked == 1
 
 
 async def test_doubtful_framing_ends_the_connection_where_there_is_no_room_either() -> None:
-    async with opened(trail=Trail(is_full=True)) as gate, gate.host() as host:
+    async with opened(audit_capacity=Trail(is_full=True)) as gate, gate.host() as host:
         await host.send(post("1\r\nz\r\n0\r\n\r\n", Content_Length="", Transfer_Encoding="gzip, chunked") + post())
         assert (await host.answer()).status == 501
         assert await host.at_end()
@@ -292,17 +292,17 @@ async def test_doubtful_framing_ends_the_connection_where_there_is_no_room_eithe
 
 
 async def test_who_waited_for_room_goes_on_as_if_there_had_been_some() -> None:
-    trail = Trail(is_full=True, gives=True)
-    async with opened(trail=trail) as gate, gate.host() as host:
+    audit_capacity = Trail(is_full=True, gives=True)
+    async with opened(audit_capacity=audit_capacity) as gate, gate.host() as host:
         assert (await host.ask(post())).status == 200
-    assert trail.asked == 1
+    assert audit_capacity.asked == 1
 
 
 async def test_room_is_not_waited_for_where_there_is_some() -> None:
-    trail = Trail(is_full=False)
-    async with opened(trail=trail) as gate, gate.host() as host:
+    audit_capacity = Trail(is_full=False)
+    async with opened(audit_capacity=audit_capacity) as gate, gate.host() as host:
         assert (await host.ask(post())).status == 200
-    assert trail.asked == 0
+    assert audit_capacity.asked == 0
 
 
 # --- what is being answered ----------------------------------------------------------------------------------------
