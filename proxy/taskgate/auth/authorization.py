@@ -56,8 +56,8 @@ class AccessRule:
       booleans are written as in JSON. Without an identity there are no claims.
 
     Globs are case-sensitive, and their `*` matches slashes. A matching request is allowed if the
-    identity has all of `require_scopes`. `deny` refuses it in any case and takes no scopes
-    (ValueError). A `shadow` rule only reports what it would have refused.
+    identity has all of `require_scopes`. `deny` refuses it in any case; such a rule has no scopes. A
+    `shadow` rule only reports what it would have refused.
     """
 
     name: str
@@ -68,10 +68,6 @@ class AccessRule:
     require_scopes: frozenset[str] = frozenset()
     effect: AccessEffect = AccessEffect.ALLOW
     shadow: bool = False
-
-    def __post_init__(self) -> None:
-        if self.effect is AccessEffect.DENY and self.require_scopes:
-            raise ValueError("a rule that denies cannot require scopes")
 
     def matches(self, identity: Identity | None, *, method: str, upstream: str, tool: str | None) -> bool:
         """Whether the rule is for that request."""

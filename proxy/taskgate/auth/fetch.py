@@ -11,8 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
-from types import TracebackType
-from typing import Final, Protocol, Self
+from typing import Final, Protocol
 
 from aiohttp import (
     ClientConnectorError,
@@ -98,14 +97,6 @@ class HttpFetcher:
     def __init__(self) -> None:
         # By `only_public`.
         self._sessions: dict[bool, ClientSession] = {}
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
 
     async def close(self) -> None:
         """Close every connection; may be called again."""

@@ -11,10 +11,11 @@ from pathlib import Path
 from tempfile import mkstemp
 from typing import Final, NamedTuple
 
-from taskgate.auth.context import MIN_KEY
 from taskgate.clock import Entropy
 from taskgate.system.secret_files import ADVICE, read_secret
 
+_MIN_KEY: Final = 32
+"""Bytes of a deployment key: a shorter key would be weaker than the digests that it makes."""
 _MAX_SIZE: Final = 4096
 _KEY: Final = re.compile(rb"[A-Za-z0-9_-]+={0,2}")
 
@@ -55,7 +56,7 @@ def read_or_make_keys(path: Path, entropy: Entropy, *, of: str = "auth contexts"
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         if not path.exists():
-            _make(path, urlsafe_b64encode(entropy.token(MIN_KEY)) + b"\n")
+            _make(path, urlsafe_b64encode(entropy.token(_MIN_KEY)) + b"\n")
     except OSError as error:
         raise KeyFileRefused(f"the key file cannot be made: {os.strerror(error.errno or 0)}") from None
     return read_keys(path, of=of)
@@ -87,6 +88,6 @@ def _decode(line: bytes) -> bytes:
     except ValueError:
         # The number of characters fits no whole number of bytes.
         key = b""
-    if len(key) < MIN_KEY:
-        raise KeyFileRefused(f"a key must be base64url of at least {MIN_KEY} bytes")
+    if len(key) < _MIN_KEY:
+        raise KeyFileRefused(f"a key must be base64url of at least {_MIN_KEY} bytes")
     return key

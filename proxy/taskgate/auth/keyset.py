@@ -21,13 +21,14 @@ MAX_EXPONENT: Final = 12
 """Characters of an RSA key's numbers, for 8192 and 64 bits: longer ones cost too much time."""
 
 _PRIVATE: Final = frozenset({"d", "p", "q", "dp", "dq", "qi", "oth", "k"})
-_ALGORITHMS: Final[Mapping[tuple[str, str | None], tuple[str, ...]]] = {
+ALGORITHMS: Final[Mapping[tuple[str, str | None], tuple[str, ...]]] = {
     ("RSA", None): ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"),
     ("EC", "P-256"): ("ES256",),
     ("EC", "P-384"): ("ES384",),
     ("EC", "P-521"): ("ES512",),
     ("OKP", "Ed25519"): ("EdDSA",),
 }
+"""The algorithms of each type of key and curve: asymmetric ones, so that a verifier cannot sign."""
 
 
 class KeySetRefused(ValueError):
@@ -119,7 +120,7 @@ def _possible_algorithms(jwk: dict[str, Any]) -> tuple[str, ...]:
         return ()
     if kind == "RSA" and not (_is_short(jwk.get("n"), MAX_MODULUS) and _is_short(jwk.get("e"), MAX_EXPONENT)):
         return ()
-    return _ALGORITHMS.get((kind, curve), ())
+    return ALGORITHMS.get((kind, curve), ())
 
 
 def _is_short(value: object, longest: int) -> bool:

@@ -23,15 +23,6 @@ from yarl import URL
 WELL_KNOWN: Final = "/.well-known/oauth-protected-resource"
 
 _HIDDEN_SCOPES = frozenset({"offline_access"})
-_OWN_FIELDS = frozenset(
-    {
-        "resource",
-        "authorization_servers",
-        "bearer_methods_supported",
-        "scopes_supported",
-        "resource_documentation",
-    }
-)
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 _QUOTABLE = re.compile(r"[ -~]*")
 # RFC 6749, 3.3. The allowed characters need no escape, and cannot be read as two scopes.
@@ -41,12 +32,11 @@ _SCOPE = re.compile(r"[!#-\[\]-~]+")
 def canonical_url(public_url: str, mount_path: str) -> str:
     """The canonical URL of a mount: `resource` and the audience of its tokens (A-AUTH-11).
 
-    Scheme and host are in lower case, without the default port and a slash at the end. User name,
-    query and fragment of `public_url` are dropped. ValueError for a URL without a host.
+    Scheme and host are in lower case, without the default port and a slash at the end. The
+    configuration has checked `public_url`: it has a host, but no user name, query or fragment.
     """
     parts = urlsplit(public_url)
-    if parts.hostname is None:
-        raise ValueError("a public URL must name a host")
+    assert parts.hostname is not None, "a URL with a host"
     host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
     port = "" if parts.port in (None, _DEFAULT_PORTS.get(parts.scheme)) else f":{parts.port}"
     return f"{parts.scheme}://{host}{port}{parts.path.rstrip('/')}{mount_path.rstrip('/')}"
@@ -82,13 +72,8 @@ def resource_document(
 ) -> bytes:
     """The metadata of a protected resource, as JSON in UTF-8.
 
-    Raises ValueError without an authorization server, for an invalid scope, and if `extra` names a
-    field that is made here or is not JSON.
+    `extra` are further fields of the operator. The configuration has checked them.
     """
-    if not authorization_servers:
-        raise ValueError("a protected resource needs at least one authorization server")
-    if not _OWN_FIELDS.isdisjoint(extra):
-        raise ValueError(f"these fields are not for `extra`: {', '.join(sorted(_OWN_FIELDS & extra.keys()))}")
     fields: dict[str, object] = {
         "resource": resource,
         "authorization_servers": list(authorization_servers),
@@ -98,10 +83,7 @@ def resource_document(
         fields["scopes_supported"] = shown
     if documentation is not None:
         fields["resource_documentation"] = documentation
-    try:
-        return json.dumps({**fields, **extra}, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
-    except TypeError:
-        raise ValueError("`extra` is not JSON") from None
+    return json.dumps({**fields, **extra}, ensure_ascii=False, separators=(",", ":")).encode()
 
 
 def challenge(metadata_url: str | None, *, token_sent: bool, scopes: Iterable[str] = ()) -> str:

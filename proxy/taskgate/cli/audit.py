@@ -7,12 +7,12 @@ Exit status 0 is success, 1 a changed log, and 2 a log that cannot be verified.
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Final, NoReturn
+from typing import Final
 
 import click
 
 from taskgate.auth.key_file import KeyFileRefused, read_keys
-from taskgate.cli.configuration import AnyFile
+from taskgate.cli.configuration import AnyFile, fail
 from taskgate.telemetry.auditlog.chain import KeyRing, SigningKeyError, parse_line
 from taskgate.telemetry.auditlog.formats.digests import task_ref
 from taskgate.telemetry.auditlog.formats.schema import schema_text
@@ -68,7 +68,7 @@ def verify(
         for file in ordered:
             verification.read(str(file), _lines(file))
     except _Unusable as refusal:
-        _fail(str(refusal))
+        fail(refusal, UNUSABLE)
     found = verification.verdict(expected=expected)
     click.echo("\n".join((*_findings(found), *_skipped(skipped), _summary(found, len(ordered)))))
     if found.findings:
@@ -83,7 +83,7 @@ def ref(task: str, key: Path) -> None:
     try:
         current, previous = read_keys(key, of="the audit log")
     except KeyFileRefused as refusal:
-        _fail(f"{key}: {refusal}")
+        fail(_Unusable(f"{key}: {refusal}"), UNUSABLE)
     # The reference under the current key comes first.
     for each in (current,) if previous is None else (current, previous):
         click.echo(task_ref(each, task))
@@ -93,11 +93,6 @@ def ref(task: str, key: Path) -> None:
 def schema_of_lines() -> None:
     """Print the JSON Schema of the lines of a log."""
     click.echo(schema_text(), nl=False)
-
-
-def _fail(text: str) -> NoReturn:
-    click.echo(text, err=True)
-    sys.exit(UNUSABLE)
 
 
 def _findings(found: ChainVerdict) -> Iterable[str]:

@@ -81,14 +81,9 @@ _EXAMPLE: Final = MetricsConfig(
 """The assumed configuration where none is given."""
 
 
-def series_bound(config: GatewayConfig) -> int:
-    """Return how many series a gateway of that configuration can have, whatever hosts send."""
-    return catalogue.series_bound(metrics_config(config))
-
-
 def series_warnings(config: GatewayConfig) -> tuple[str, ...]:
     """Return the warnings of `check`: one where there can be very many series."""
-    if not config.metrics.enabled or (most := series_bound(config)) <= catalogue.MANY_SERIES:
+    if not config.metrics.enabled or (most := catalogue.series_bound(metrics_config(config))) <= catalogue.MANY_SERIES:
         return ()
     ways = "fewer metrics.buckets, a smaller metrics.max_tools, or metrics.tool_histograms off"
     return (f"metrics may have up to {most} series, more than {catalogue.MANY_SERIES}: {ways} make it less",)

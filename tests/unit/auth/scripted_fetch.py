@@ -6,13 +6,13 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 from helpers.key_server import signing_key
 from helpers.manual_clock import ManualClock
 from helpers.waiting import bounded, eventually
 from taskgate.auth.claims import IssuerSettings, KeySettings
-from taskgate.auth.fetch import FetchedDocument, FetchFailed, FetchReason
+from taskgate.auth.fetch import FetchedDocument, FetchFailed, FetchReason, HttpFetcher
 from taskgate.auth.jwks import IssuerKeys
 from taskgate.auth.jwt import Keys
 
@@ -23,6 +23,8 @@ OIDC = "https://idp.example.com/tenant/.well-known/openid-configuration"
 OIDC_INSERTED = "https://idp.example.com/.well-known/openid-configuration/tenant"
 SOON = timedelta(milliseconds=50)
 SECOND = timedelta(seconds=1)
+
+_Closable = TypeVar("_Closable", IssuerKeys, HttpFetcher)
 
 FIRST, SECOND_KEY = signing_key("EC").jwk("first"), signing_key("EC", 1).jwk("second")
 
@@ -113,12 +115,12 @@ def settings_of(*, issuer: str = ISSUER, **keys: Any) -> IssuerSettings:
 
 
 @asynccontextmanager
-async def closing(keys: IssuerKeys) -> AsyncIterator[IssuerKeys]:
+async def closing(opened: _Closable) -> AsyncIterator[_Closable]:
     try:
-        yield keys
+        yield opened
     finally:
         async with bounded():
-            await keys.close()
+            await opened.close()
 
 
 async def found(keys: Keys, kid: str | None = "first", algorithm: str = "ES256") -> list[str | None]:

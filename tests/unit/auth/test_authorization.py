@@ -191,11 +191,6 @@ def test_a_rule_that_denies_names_no_scope_that_would_help() -> None:
     assert judge(policy, identity("admin")) == AccessDecision(allowed=False, rule="closed")
 
 
-def test_a_rule_that_denies_cannot_require_scopes() -> None:
-    with pytest.raises(ValueError, match="require scopes"):
-        rule("r", "read", effect=DENY)
-
-
 def test_a_claim_chooses_the_rule() -> None:
     rules = (
         rule("staff", claims={"role": frozenset({"staff"})}),

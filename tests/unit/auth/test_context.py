@@ -156,18 +156,6 @@ def test_the_keys_are_not_shown() -> None:
     assert "deployment key" not in repr(ContextKeys(KEY, OLD_KEY))
 
 
-@pytest.mark.parametrize("bind", [(), ("tenant",), ("client_id", "tenant"), ("iss", "jti"), ("iss", "sub", "scope")])
-def test_parts_that_would_mix_callers_or_lose_them_are_refused(bind: tuple[str, ...]) -> None:
-    with pytest.raises(ValueError, match="auth context"):
-        ContextKeys(KEY, bind=bind)
-
-
 @pytest.mark.parametrize("bind", [("iss",), ("sub",), ("sub", "client_id"), CONTEXT_PARTS])
 def test_parts_with_an_issuer_or_a_subject_are_taken(bind: tuple[str, ...]) -> None:
     assert key_of(identity(), bind)
-
-
-@pytest.mark.parametrize(("current", "previous"), [(b"", None), (KEY[:-1], None), (KEY, b""), (KEY, KEY[:-1])])
-def test_a_key_that_is_too_short_is_refused(current: bytes, previous: bytes | None) -> None:
-    with pytest.raises(ValueError, match="32 bytes"):
-        ContextKeys(current, previous)

@@ -47,8 +47,9 @@ async def server() -> AsyncIterator[KeyServer]:
 
 @pytest.fixture
 async def fetch() -> AsyncIterator[HttpFetcher]:
-    async with HttpFetcher() as fetch:
-        yield fetch
+    fetch = HttpFetcher()
+    yield fetch
+    await fetch.close()
 
 
 async def get(

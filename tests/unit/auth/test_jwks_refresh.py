@@ -167,10 +167,9 @@ async def keys_of(
     timeout: timedelta = timedelta(seconds=PATIENCE),
     **keys: Any,
 ) -> AsyncIterator[IssuerKeys]:
-    async with HttpFetcher() as fetch:
-        settings = settings_of(issuer=server.issuer, timeout=timeout, **keys)
-        async with closing(IssuerKeys(settings, fetch, clock, heard)) as kept:
-            yield kept
+    settings = settings_of(issuer=server.issuer, timeout=timeout, **keys)
+    async with closing(HttpFetcher()) as fetch, closing(IssuerKeys(settings, fetch, clock, heard)) as kept:
+        yield kept
 
 
 async def test_keys_are_discovered_rotated_and_served_through_an_outage(

@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from taskgate.config import GatewayConfig, load
-from taskgate.explain.checks import metrics_text, series_bound, series_warnings
-from taskgate.telemetry.metrics.catalogue import FAMILIES, PARTS
+from taskgate.config.model import metrics_config
+from taskgate.explain.checks import metrics_text, series_warnings
+from taskgate.telemetry.metrics.catalogue import FAMILIES, PARTS, series_bound
 
 MINIMAL = "version: 1\nauth: {mode: none}\nupstreams:\n"
 
@@ -33,7 +34,7 @@ def test_every_family_is_there_with_its_share_and_the_shares_are_the_sum(tmp_pat
     [total] = re.findall(r"^ *(\d+)  series at most", text, re.MULTILINE)
     assert sum(counts.values()) + int(own) == int(total)
     if config is not None:
-        assert int(total) == series_bound(config)
+        assert int(total) == series_bound(metrics_config(config))
     assert [line.removeprefix("# ") for line in text.splitlines() if line.startswith("# ")] == list(PARTS)
 
 
@@ -59,7 +60,7 @@ def test_many_series_are_worth_a_warning_and_few_are_not(tmp_path: Path) -> None
     assert series_warnings(configured(tmp_path, 8)) == ()
     many = configured(tmp_path, 20)
     [warning] = series_warnings(many)
-    assert warning.startswith(f"metrics may have up to {series_bound(many)} series, more than 10000: ")
+    assert warning.startswith(f"metrics may have up to {series_bound(metrics_config(many))} series, more than 10000: ")
     assert series_warnings(configured(tmp_path, 20, "metrics: {enabled: false}\n")) == ()
 
 

@@ -45,6 +45,7 @@ from taskgate.upstream.settings import (
     UpstreamSettings,
 )
 
+# Below MAX_ARG_STRLEN of Linux, the bound of one argument or variable.
 _MAX_ARGUMENT: Final = 65536
 _VARIABLE: Final = r"^[!-<>-~]{1,256}$"
 _DEFAULT_CEILING: Final = 24 * HOUR
@@ -481,6 +482,3 @@ def retry_and_health_conflicts(raw: object, defaults: object) -> Iterator[Confli
             conflict = order_conflict(trees, *keys)
             if conflict:
                 yield conflict
-
-
-# Below MAX_ARG_STRLEN of Linux, the bound of one argument or variable.
