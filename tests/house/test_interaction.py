@@ -72,11 +72,6 @@ def parts_of_the_package(source: str) -> set[str]:
     return {_module_of(module, name) for module, name in found}
 
 
-def imports_the_package(source: str) -> bool:
-    """Whether a file does that with any part of the package."""
-    return bool(parts_of_the_package(source))
-
-
 def _module_of(module: str, name: str) -> str:
     try:
         within = importlib.import_module(module)

@@ -8,7 +8,6 @@ from helpers.mcp_host import McpHost
 from helpers.talking_tool import TalkingTool
 
 SAID = "notifications/message"
-CALL = {"name": "report", "_meta": {"progressToken": "t"}}
 UNKNOWN = {"jsonrpc": "2.0", "error": {"code": -32600, "message": "The stream is unknown or has expired"}}
 ID = re.compile(r"([gp][0-9]+-[0-9a-f]{12})-([0-9]+)").fullmatch
 

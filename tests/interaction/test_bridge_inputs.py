@@ -16,7 +16,6 @@ from interaction.refusing import refused
 from requirements import covers
 
 ABLE = {"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {}}
-ROOTS_OF_NONE = {"roots": []}
 ALWAYS = {"upgrade": [{"tool": "*", "mode": "always"}]}
 
 

@@ -16,7 +16,6 @@ from requirements import covers
 
 RESULT = {"content": [], "structuredContent": {"a": 1}}
 COMPLETION = {"ref": {"type": "ref/prompt", "name": "p"}, "argument": {"name": "a", "value": "b"}}
-ABLE = {"elicitation": {"form": {}}, "sampling": {"tools": {}}}
 AT_ONCE = {"inline_grace": "0s"}
 
 

@@ -10,8 +10,6 @@ from requirements import covers
 
 __all__ = ["bridge", "modern"]
 
-ASKABLE = {"elicitation": {"form": {}}, "roots": {}}
-
 
 @covers("M-SUB-1", "M-SUB-2", "M-NOTIF-2", "M-NOTIF-3", "M-NOTIF-7", "T-15")
 async def test_news_reach_every_listener_that_asked_for_them_under_its_own_id(

@@ -17,9 +17,7 @@ from interaction.questioning import DONE
 from interaction.refusing import NEEDED, refused
 from requirements import covers
 
-ASKABLE = {"elicitation": {}}
 AT_ONCE, NEVER = {"inline_grace": "0s"}, {"inline_grace": "1h"}
-MODERN = {"protocol_version": "2026-07-28"}
 
 
 def rules(mode: str, **more: Any) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
-from jwt import PyJWK, PyJWS
+from jwt import PyJWK
 from jwt.algorithms import get_default_algorithms
 
 from helpers.manual_clock import EPOCH, ManualClock
@@ -25,7 +25,6 @@ NOW = int(EPOCH.timestamp())
 CORP = IssuerSettings(name="corp", issuer=ISSUER)
 BINDING = ContextKeys(32 * b"k")
 
-_JWS = PyJWS()
 _FAMILIES = {"ES256": "EC", "EdDSA": "OKP", "PS256": "RSA", "RS256": "RSA"}
 
 

@@ -272,7 +272,6 @@ async def test_whoever_has_the_operators_token_ends_it_and_the_usual_signal_cuts
 
 # --- reading the file again ----------------------------------------------------------------------------------------
 
-READ_AGAIN = rb'\{[^\n]*"event":"configuration reloaded"[^\n]*\}'
 STAYS = rb'\{[^\n]*"event":"configuration not reloaded"[^\n]*\}'
 
 

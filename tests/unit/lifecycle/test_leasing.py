@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from taskgate.domain.events import CallSucceeded
 from taskgate.domain.record import Faulted, FaultReason, TaskRecord, TaskStatus
 from taskgate.lifecycle.recovery import OUTCOME_UNKNOWN
 from taskgate.telemetry.events import LateAnswerDropped, LeaseLost, TaskRecovered
@@ -16,7 +15,6 @@ from unit.lifecycle.gated import Replica
 from unit.lifecycle.several_runners import RULES, World
 
 SECOND = timedelta(seconds=1)
-DONE = CallSucceeded(result='{"content":[]}', tool_error=False)
 
 
 @pytest.fixture

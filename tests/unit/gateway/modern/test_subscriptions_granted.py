@@ -22,10 +22,7 @@ from taskgate.errors import (
 )
 from taskgate.gateway.modern.subscriptions import MAX_TASKS
 from taskgate.stores.open import open_store
-from unit.auth.identities import identity
 from unit.gateway.modern.listening import DONE, EVERYTHING, ID, World, only_json, told_all
-
-ALICE = AuthContext(key="alice", identity=identity("read"))
 
 
 @pytest.fixture

@@ -25,7 +25,6 @@ from unit.protocol.legacy.task_messages import ID, RELATED, TIMES, answer, peer,
 NATIVE = LegacyServerTasks()
 MINUTE = timedelta(minutes=1)
 WORKING, FAILED = TaskStatus.WORKING, TaskStatus.FAILED
-LONG = "x" * (MAX_SUMMARY - 1) + "…"
 
 
 # --- what is asked -------------------------------------------------------------------------------------------------

@@ -29,7 +29,6 @@ from unit.telemetry.auditlog.logs_on_disk import (
 
 STARTED = "audit.chain_started"
 CHECKPOINT = "audit.checkpoint"
-FAILING = "the audit log cannot be written; taskgate keeps retrying"
 
 
 # --- other settings -----------------------------------------------------------------------------------------------

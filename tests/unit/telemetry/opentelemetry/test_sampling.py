@@ -4,14 +4,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from opentelemetry.sdk.trace import ReadableSpan
 
 from taskgate.protocol.jsonrpc import parse
 from taskgate.protocol.messages import Request
 from taskgate.telemetry.opentelemetry.sdk import sampler
 from taskgate.telemetry.opentelemetry.tracer import OpenTelemetryTracing
 
-Ended = Callable[[], list[ReadableSpan]]
 Make = Callable[..., OpenTelemetryTracing]
 
 KEPT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"

@@ -11,8 +11,6 @@ from taskgate.protocol.messages import Params
 from unit.upstream.conftest import EVERYTHING
 from unit.upstream.houses import Guest, House
 
-ACCEPTED = '{"result":{"action":"accept","content":{}}}'
-
 
 async def both(house: House, first: str = "alice", second: str = "alice") -> tuple[Guest, Guest]:
     """Two sessions that stand, and are heard."""
