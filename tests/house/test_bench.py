@@ -1,11 +1,8 @@
 """The benchmark runs from start to end and says what it is asked for; its page names every load. No time is judged."""
 
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from threading import Thread
 from typing import Any
 
@@ -18,9 +15,8 @@ from bench.measure import Outcome, Sample, started_load
 from bench.report import FIGURES, findings
 from bench.scenarios import LARGE, PARTS, SCENARIOS, Ratio, Scenario
 
-ROOT = Path(__file__).resolve().parents[2]
-PAGE = ROOT / "docs" / "benchmarks.md"
-BOUND = 150.0
+from house.bench_runs import BOUND, PAGE, figures, run, times
+
 pytestmark = pytest.mark.timeout(BOUND + 10)
 
 
@@ -41,22 +37,14 @@ RATIOS = [named(scenario, ratio) for scenario in (*SCENARIOS, eras.RELAY, eras.L
 @pytest.fixture(scope="module")
 def ran(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, dict[str, Any]]:
     """What the smallest possible run of every part printed, and what it wrote for programs."""
-    file = tmp_path_factory.mktemp("bench") / "figures.json"
-    small = ("--rounds", "1", "--scale", "0.001", "--held", "10", "--warm-up", "64", "--json", str(file))
-    done = subprocess.run(
-        [sys.executable, "-m", "bench", *small], cwd=ROOT, capture_output=True, text=True, timeout=BOUND, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stderr == ""
-    return done.stdout, json.loads(file.read_text())
+    small = ("--scale", "0.001", "--held", "10", "--warm-up", "64")
+    return figures(tmp_path_factory.mktemp("bench"), "bench", *small)
 
 
 def test_a_run_prints_every_ratio_once(ran: tuple[str, dict[str, Any]]) -> None:
     printed, _ = ran
 
-    rows = [line.split(" | ")[0].removeprefix("| ") for line in printed.splitlines() if line.startswith("| ")]
-
-    assert {ratio: rows.count(ratio) for ratio in RATIOS} == dict.fromkeys(RATIOS, 1)
+    assert times(printed, RATIOS) == dict.fromkeys(RATIOS, 1)
 
 
 def test_a_run_writes_the_same_ratios_for_programs(ran: tuple[str, dict[str, Any]]) -> None:
@@ -165,10 +153,7 @@ def test_a_run_measures_every_target_of_every_load(ran: tuple[str, dict[str, Any
 
 def test_the_parts_that_run_when_named_run_from_start_to_end() -> None:
     sizes = ("--stored", "200", "--waiters", "10", "--listed", "300")
-    small = ("--only", ",".join(LARGE), *sizes, "--rounds", "1", "--scale", "0.001")
-    done = subprocess.run(
-        [sys.executable, "-m", "bench", *small], cwd=ROOT, capture_output=True, text=True, timeout=BOUND, check=False
-    )
+    done = run("bench", "--only", ",".join(LARGE), *sizes, "--rounds", "1", "--scale", "0.001")
 
     assert done.returncode == 0, done.stderr
     assert "among 200 / among 100" in done.stdout
@@ -176,15 +161,9 @@ def test_the_parts_that_run_when_named_run_from_start_to_end() -> None:
     assert "completed ones / tasks/get" in done.stdout
 
 
-def test_a_load_that_does_not_exist_is_refused() -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "bench", "--only", "relay,nothing"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=BOUND,
-        check=False,
-    )
+@pytest.mark.parametrize("module", ["bench", "bench.observing", "bench.shared"])
+def test_a_part_that_does_not_exist_is_refused(module: str) -> None:
+    done = run(module, "--only", "relay,nothing")
 
     assert done.returncode == 2
     assert "unknown: nothing" in done.stderr

@@ -1,18 +1,13 @@
 """The benchmark of the shared store runs from start to end and says what it is asked for. No time is judged."""
 
-import json
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 from bench import shared
 from bench.report import FIGURES, finding
 
-ROOT = Path(__file__).resolve().parents[2]
-PAGE = ROOT / "docs" / "benchmarks.md"
-BOUND = 150.0
+from house.bench_runs import BOUND, PAGE, figures, times
+
 pytestmark = pytest.mark.timeout(BOUND + 10)
 RATIOS = [
     f"{load.name}: {FIGURES[ratio.figure]}, {ratio.of} / {ratio.to}"
@@ -29,34 +24,16 @@ COMMANDS = {
 }
 
 
-def run(*given: str) -> "subprocess.CompletedProcess[str]":
-    """The command, to its end."""
-    return subprocess.run(
-        [sys.executable, "-m", "bench.shared", *given],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=BOUND,
-        check=False,
-    )
-
-
 @pytest.fixture(scope="module")
 def ran(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, dict[str, Any]]:
     """What the smallest possible run of every part printed, and what it wrote for programs."""
-    file = tmp_path_factory.mktemp("bench") / "figures.json"
-    done = run("--rounds", "1", "--scale", "0.001", "--json", str(file))
-    assert done.returncode == 0, done.stderr
-    assert done.stderr == ""
-    return done.stdout, json.loads(file.read_text())
+    return figures(tmp_path_factory.mktemp("bench"), "bench.shared", "--scale", "0.001")
 
 
 def test_a_run_prints_every_ratio_once(ran: tuple[str, dict[str, Any]]) -> None:
     printed, written = ran
 
-    rows = [line.split(" | ")[0].removeprefix("| ") for line in printed.splitlines() if line.startswith("| ")]
-
-    assert {ratio: rows.count(ratio) for ratio in RATIOS} == dict.fromkeys(RATIOS, 1)
+    assert times(printed, RATIOS) == dict.fromkeys(RATIOS, 1)
     assert [found["what"] for found in written["ratios"]] == RATIOS
 
 
@@ -68,13 +45,6 @@ def test_a_run_counts_the_commands_of_every_request_and_of_idle_gateways(ran: tu
     assert {what: counted[what] for what in COMMANDS} == COMMANDS
     assert counted[f"{shared.VALKEY}: commands of a `create`"] >= 1
     assert len([what for what in counted if "idle" in what]) == 2
-
-
-def test_a_part_that_does_not_exist_is_refused() -> None:
-    done = run("--only", "relay,nothing")
-
-    assert done.returncode == 2
-    assert "unknown: nothing" in done.stderr
 
 
 @pytest.mark.parametrize(("values", "verdict"), [([0.4, 0.7, 0.5], "met"), ([0.4, 0.7, 0.49], "missed")])

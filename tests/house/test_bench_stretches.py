@@ -1,23 +1,16 @@
 """The measure of the loop's longest stretch runs from start to end and says what it is asked for. No time is judged."""
 
-import json
-import subprocess
-import sys
 from pathlib import Path
 
 from bench.stretches import SHAPES
 
-ROOT = Path(__file__).resolve().parents[2]
-PAGE = ROOT / "docs" / "benchmarks.md"
+from house.bench_runs import PAGE, figures
 
 
 def test_a_run_tells_the_longest_stretch_by_each_shape(tmp_path: Path) -> None:
-    file = tmp_path / "figures.json"
-    command = [sys.executable, "-m", "bench.stretches", "--size", "20000", "--rounds", "1", "--json", str(file)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=50, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "The goal of 20 ms is " in done.stdout
-    written = {one["shape"]: one for one in json.loads(file.read_text())}
+    printed, found = figures(tmp_path, "bench.stretches", "--size", "20000")
+    assert "The goal of 20 ms is " in printed
+    written = {one["shape"]: one for one in found}
     assert written.keys() == SHAPES.keys()
     assert all(
         len(one[side]) == 1 and one[side][0] > 0 for one in written.values() for side in ("as_request", "as_answer")
