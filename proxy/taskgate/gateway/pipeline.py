@@ -479,6 +479,6 @@ _BEGINNINGS: Final = frozenset(
     {words.TOOLS_CALL, words.INITIALIZE, words.SUBSCRIPTIONS_LISTEN, words.RESOURCES_SUBSCRIBE}
 )
 _CANCELLED: Final = "cancelled"
+"""The error label of a request that its host cancelled."""
 # To read a member from its class costs as much as a call in Python 3.11.
 _POST: Final = HttpMethod.POST
-"""The error label of a request that its host cancelled."""
