@@ -43,21 +43,14 @@ class IdentityProvider:
     Entering raises ProviderNotInstalled where Node.js or the packages cannot be had.
     """
 
-    def __init__(
-        self,
-        *,
-        clients: Sequence[str] = CLIENTS,
-        services: Sequence[str] = SERVICES,
-        scopes: Sequence[str] = SCOPES,
-        oauth_metadata: bool = True,
-    ) -> None:
-        methods = dict.fromkeys(clients, "client_secret_post") | dict.fromkeys(services, "client_secret_basic")
+    def __init__(self, *, oauth_metadata: bool = True) -> None:
+        methods = dict.fromkeys(CLIENTS, "client_secret_post") | dict.fromkeys(SERVICES, "client_secret_basic")
         self._secrets = {client: noted(f"the secret of {client}") for client in methods}
         metadata = [
             {"client_id": client, "client_secret": self._secrets[client], "token_endpoint_auth_method": method}
             for client, method in methods.items()
         ]
-        self._configuration = {"clients": metadata, "scopes": list(scopes), "oauthMetadata": oauth_metadata}
+        self._configuration = {"clients": metadata, "scopes": list(SCOPES), "oauthMetadata": oauth_metadata}
         self._stack = AsyncExitStack()
         self._issuer: str | None = None
 

@@ -123,9 +123,9 @@ async def closing(opened: _Closable) -> AsyncIterator[_Closable]:
             await opened.close()
 
 
-async def found(keys: Keys, kid: str | None = "first", algorithm: str = "ES256") -> list[str | None]:
+async def found(keys: Keys, kid: str | None = "first") -> list[str | None]:
     async with bounded():
-        return [key.key_id for key in await keys.find(kid, algorithm)]
+        return [key.key_id for key in await keys.find(kid, "ES256")]
 
 
 @asynccontextmanager
