@@ -87,10 +87,11 @@ def _set_exception(future: "asyncio.Future[Any]", error: BaseException) -> None:
         future.set_exception(error)
 
 
-MAX_BATCH: Final = 256
+MAX_BATCH: Final = 2048
 """Events that go to the thread at once, at most."""
 LOOP_BATCH: Final = 32
-"""Lines that are rendered on the event loop, at most, before other tasks run."""
+"""Lines that are rendered on the event loop before other tasks run. When many events wait, an
+eighth of the batch is: the more requests come between two parts, the larger is each part."""
 SYNC_DELAY: Final = 1.0
 """Seconds from a write to the sync of the disk, when not each write syncs."""
 _MIN_RETRY_DELAY, _MAX_RETRY_DELAY = 0.1, 5.0
@@ -301,8 +302,9 @@ class SinkQueue:
             self._wake.set()
         else:
             self.buffer.on_next = self._wake.set
-        for _ in range(0, len(batch), LOOP_BATCH):
-            if not self._writer.add_templated(batch, LOOP_BATCH):
+        part = max(LOOP_BATCH, len(batch) // 8)
+        for _ in range(0, len(batch), part):
+            if not self._writer.add_templated(batch, part):
                 break
             await asyncio.sleep(0)
         written = await self._do(partial(self._writer.write, batch))

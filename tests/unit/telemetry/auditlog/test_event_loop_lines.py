@@ -95,8 +95,9 @@ def test_what_cannot_be_told_in_full_is_left_to_whoever_tells_of_it(monkeypatch:
     assert len(events) == 1
 
 
-async def test_the_thread_makes_no_usual_line_and_the_event_loop_few_at_a_time(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("count", "at_once"), [(3 * LOOP_BATCH, LOOP_BATCH), (24 * LOOP_BATCH, 3 * LOOP_BATCH)])
+async def test_the_thread_makes_no_usual_line_and_the_event_loop_few_at_a_time_and_more_when_many_wait(
+    count: int, at_once: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made: list[tuple[int, int]] = []
     turn = 0
@@ -117,12 +118,12 @@ async def test_the_thread_makes_no_usual_line_and_the_event_loop_few_at_a_time(
     async with opened(settings(to_file(tmp_path))) as log:
         made.clear()
         counting = asyncio.create_task(count_turns())
-        answer(log, 3 * LOOP_BATCH)
-        await turns(lambda: log.sequences()["file",] == 3 * LOOP_BATCH + 1)
+        answer(log, count)
+        await turns(lambda: log.sequences()["file",] == count + 1)
         counting.cancel()
     of_turns = [each for thread, each in made if thread == threading.get_ident()]
-    assert len(of_turns) == 3 * LOOP_BATCH
-    assert max(of_turns.count(each) for each in set(of_turns)) == LOOP_BATCH
+    assert len(of_turns) == count
+    assert max(of_turns.count(each) for each in set(of_turns)) == at_once
     assert found_in(tmp_path / "audit.jsonl") == []
 
 
