@@ -48,6 +48,9 @@ class TaskStatus(StrEnum):
     is_terminal: bool
     """Whether the state is absorbing."""
 
+    # That of an enumeration is a Python function: each task is counted by its status several times.
+    __hash__ = str.__hash__
+
     def __init__(self, value: str) -> None:
         self.is_terminal = value not in ("working", "input_required")
 
