@@ -76,6 +76,7 @@ class EventRing:
     All methods are for the thread of the event loop.
 
     - `room`: returns how many entries may wait; the audit log has as many places for their lines
+    - `on_batch`: called when the readers have had a batch, outside of any request
     - `_kinds`: what becomes of an event, by its type; `_read`: those that have a
       reader, and requests, whose large messages are released
     - `_folded_at`: the time of day at the last fold, less the monotonic time, in seconds
@@ -89,6 +90,7 @@ class EventRing:
         self.elapsed = clock.elapsed()
         self._folded_at = clock.now().timestamp() - self.elapsed
         self.room: Callable[[], int] = lambda: BATCH
+        self.on_batch: Callable[[], None] = lambda: None
         self._entries: list[Entry] = []
         self._limit = BATCH
         self._is_folding = False
@@ -199,6 +201,15 @@ class EventRing:
             self.fold()
             event.discard_payload()
 
+    def emit_many(self, event: Event, times: int) -> None:
+        """Emit an event that happened so many times."""
+        kind = self._read.get(type(event))
+        if kind is not None and kind.counts is not None:
+            kind.counts[event] = kind.counts.get(event, 0) + times
+            return
+        for _ in range(times):
+            self.emit(event)
+
     def _annotate(self, event: Event) -> None:
         annotate = self._annotations.get(type(event))
         if annotate is not None:
@@ -232,6 +243,10 @@ class EventRing:
                             handle(event)
                         except Exception:
                             reader.note_failure(event)
+                if here is not None:
+                    attach(None)
+                    here = None
+                self.on_batch()
             # Lines that the audit log has recorded meanwhile.
             self._give_counts()
         finally:

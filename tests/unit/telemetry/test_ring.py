@@ -96,6 +96,32 @@ def test_a_handler_may_subscribe_again_while_it_is_called() -> None:
     assert seen == [("a", LOST), ("b", LOST), ("b", LOST)]
 
 
+def test_whoever_waits_for_a_batch_is_called_when_all_have_read_it_and_belongs_to_no_request() -> None:
+    event_sink, seen = EventRing(), list[Any]()
+    reader = Reader("a", seen)
+    event_sink.subscribe(reader, of(reader.note, SessionLost))
+    event_sink.on_batch = lambda: seen.append(current())
+    with in_request(RequestContext("r-1", "", "POST", "/")):
+        event_sink.emit(LOST)
+        event_sink.emit(LOST)
+        event_sink.fold()
+    assert seen == [("a", LOST), ("a", LOST), None]
+
+
+@pytest.mark.parametrize("counted", [True, False])
+def test_an_event_that_happened_several_times_is_read_or_counted_so_often(counted: bool) -> None:
+    event_sink, seen = EventRing(), list[Any]()
+    reader, event = Reader("a", seen), RateLimitAllowed("calls", "context")
+    event_sink.emit_many(event, 2)
+    event_sink.subscribe(reader, of(reader.note, RateLimitAllowed))
+    if counted:
+        event_sink.count(reader, {RateLimitAllowed: lambda event, times: seen.extend([("a", event)] * times)})
+    event_sink.emit(event)
+    event_sink.emit_many(event, 3)
+    event_sink.fold()
+    assert seen == [("a", event)] * 4
+
+
 # --- waiting ---------------------------------------------------------------------------------------------------------
 
 

@@ -79,6 +79,20 @@ class EventBuffer:
             on_next, self.on_next = self.on_next, None
             on_next()
 
+    def extend(self, events: list[AuditEvent]) -> None:
+        """Store events in their order, each as `add` does."""
+        count, weight = len(events), sum(map(_WEIGHT, events))
+        if count > self._free or self._weight + weight > MAX_WEIGHT:
+            for event in events:
+                self.add(event)
+            return
+        self._free -= count
+        self._weight += weight
+        self.waiting += events
+        if events and self.on_next is not None:
+            on_next, self.on_next = self.on_next, None
+            on_next()
+
     def force(self, event: AuditEvent) -> None:
         """Store an event even when there is no room; for `audit.gap`, which reports the losses."""
         self.waiting.append(event)

@@ -7,9 +7,11 @@ then `switch`) and closes it.
 
 import asyncio
 import sys
-from collections.abc import Iterable, Mapping
-from functools import cache, partial
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from logging import getLogger
+from operator import itemgetter
 from typing import Final, NamedTuple
 
 from taskgate.clock import Clock
@@ -35,8 +37,8 @@ _ADVICE_DIRECTORY: Final = "give each gateway an audit.sinks[].path or a data di
 
 log = getLogger("taskgate.audit")
 
-_noted_event: Final = cache(AuditEventRecorded)
-"""Cached: every request has one of these events, and there are only a few dozen."""
+_NAME_AND_OUTCOME: Final = itemgetter(0, 1)
+"""The parts of an audit event that metrics count."""
 
 
 class _OpenSink(NamedTuple):
@@ -62,7 +64,9 @@ class AuditLog:
     A reload calls `prepare`, then either `switch` or `discard` with the result. Sinks with an
     unchanged target stay open over it.
 
+    - `_mapped`: the audit events of the present batch of `event_sink`
     - `_routes`: the queues that get an audit event, by the name of the event
+    - `_filters`: the names of gateway events that each queue gets; `_names`: those of all queues
     - `_closing`: the asyncio tasks that close removed sinks
     """
 
@@ -79,11 +83,14 @@ class AuditLog:
         self._stdout = stdout
         self._mapping = EventMapping(settings.line_options)
         self._sinks: tuple[_OpenSink, ...] = ()
+        self._mapped: list[AuditEvent] = []
         self._routes: Mapping[str, tuple[SinkQueue, ...]] = {}
+        self._filters: Mapping[SinkQueue, frozenset[str]] = {}
+        self._names: frozenset[str] = frozenset()
         self.capacity = Backpressure()
         """The room for requests, which the listener asks for."""
         self._closing: set[asyncio.Task[None]] = set()
-        event_sink.room = self.capacity.free
+        event_sink.room, event_sink.on_batch = self.capacity.free, self._queue_mapped
 
     async def open(self) -> None:
         """Open all sinks. Raises AuditUnavailable; then nothing stays open."""
@@ -109,23 +116,37 @@ class AuditLog:
         for sink in self._sinks:
             sink.queue.reopen()
 
-    def _record(self, map_event: Mapper, event: Event) -> None:
-        """Queue the audit events of a gateway event for every sink whose filter they pass.
+    def _recorder(self, map_event: Mapper) -> Callable[[Event], None]:
+        """A handler that maps the events of a type; `_queue_mapped` takes what they are mapped to."""
+        mapped, ring = self._mapped, self._event_sink
+
+        def record(event: Event) -> None:
+            mapped.extend(map_event(event, current(), ring.now))
+
+        return record
+
+    def _queue_mapped(self) -> None:
+        """Queue the audit events of a batch for every sink whose filter they pass.
 
         Does not wait: a queue without room drops its copy and counts it.
         """
-        ring = self._event_sink
-        for audit_event in map_event(event, current(), ring.now):
-            # By number: name, outcome and reason.
-            name = audit_event[0]
-            queues = self._routes.get(name)
-            if queues and audit_event[2] == AUDIT_FULL:
-                # A request that was refused for lack of room must not use the rest of the room.
-                queues = tuple(queue for queue in queues if not queue.buffer.is_crowded)
-            if queues:
-                ring.emit(_noted_event(name, audit_event[1]))
-                for queue in queues:
-                    queue.buffer.add(audit_event)
+        filters, names = self._filters, self._names
+        # By number: name, outcome and reason.
+        recorded = [event for event in self._mapped if event[0] in names]
+        self._mapped.clear()
+        crowded = {queue for queue in filters if queue.buffer.is_crowded}
+        if crowded:
+            # A request that was refused for lack of room must not use the rest of the room.
+            recorded = [
+                event for event in recorded if event[2] != AUDIT_FULL or not crowded.issuperset(self._routes[event[0]])
+            ]
+        for (name, outcome), times in Counter(map(_NAME_AND_OUTCOME, recorded)).items():
+            self._event_sink.emit_many(AuditEventRecorded(name, outcome), times)
+        for queue, wanted in filters.items():
+            events = recorded if wanted == names else [event for event in recorded if event[0] in wanted]
+            if queue in crowded:
+                events = [event for event in events if event[2] != AUDIT_FULL]
+            queue.buffer.extend(events)
 
     # --- reconfiguration and shutdown ----------------------------------------------------------------------------
 
@@ -180,7 +201,7 @@ class AuditLog:
         if any(queue not in self._routes.get(_CONFIG_LOADED, ()) for queue in had_changes):
             # Turning a log off, or filtering it for a while, must leave a trace in it.
             queues = dict.fromkeys((*self._routes.get(_CONFIG_LOADED, ()), *had_changes))
-            self._routes = {**self._routes, _CONFIG_LOADED: tuple(queues)}
+            self._set_routes({**self._routes, _CONFIG_LOADED: tuple(queues)})
             self._subscribe(self._mapping.mappers)
             asyncio.get_running_loop().call_soon(self._update_routes)
         if gone:
@@ -202,12 +223,19 @@ class AuditLog:
     def _update_routes(self) -> None:
         # What has happened so far goes by the routes of that time.
         self._event_sink.fold()
-        self._routes = _routes(self._settings, self._sinks)
+        self._set_routes(_routes(self._settings, self._sinks))
         self._subscribe(self._mapping.mappers if self._sinks else {})
+
+    def _set_routes(self, routes: Mapping[str, tuple[SinkQueue, ...]]) -> None:
+        self._routes = routes
+        # The events of the log itself come by other ways.
+        own = [(queue, name) for name, queues in routes.items() if name not in SIGNED_EVENTS for queue in queues]
+        self._filters = {queue: frozenset(name for other, name in own if other is queue) for queue, _ in own}
+        self._names = frozenset(name for _, name in own)
 
     def _subscribe(self, mappers: Mapping[type, Mapper]) -> None:
         self._event_sink.record(mappers)
-        self._event_sink.subscribe(self, {kind: partial(self._record, mapper) for kind, mapper in mappers.items()})
+        self._event_sink.subscribe(self, {kind: self._recorder(mapper) for kind, mapper in mappers.items()})
 
     def _sink_at(self, target: str) -> _OpenSink | None:
         return next((sink for sink in self._sinks if sink.settings.target == target), None)
