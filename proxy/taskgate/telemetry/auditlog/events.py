@@ -113,6 +113,16 @@ class LimitHit(NamedTuple):
     scope: str | None = None
 
 
+class ConstantMembers(dict[str, Any]):
+    """The `data` of many equal events, which all hold the same object; it never changes.
+
+    A line template is found by it, so its hash is that of the object.
+    """
+
+    __slots__ = ()
+    __hash__ = object.__hash__  # type: ignore[assignment]  # a dictionary that may change has none
+
+
 class AuditEvent(NamedTuple):
     """One event.
 

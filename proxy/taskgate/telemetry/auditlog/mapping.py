@@ -6,6 +6,7 @@ The module stays whole so that the table and its functions are read together.
 
 from collections.abc import Callable, Mapping
 from datetime import datetime
+from itertools import product
 from sys import getsizeof
 from typing import Any, Final
 
@@ -17,6 +18,7 @@ from taskgate.telemetry.auditlog.catalogue import DENIED, EVENTS, FAILURE, INFO,
 from taskgate.telemetry.auditlog.events import (
     MAX_TEXT,
     AuditEvent,
+    ConstantMembers,
     EventOrigin,
     LimitHit,
     Origin,
@@ -201,7 +203,7 @@ class TaskMapper:
         """A new task, and a second event when its requested TTL was changed."""
         origin, subject = origin_of(request_context, keep_arguments=self._keep_arguments), subject_of(source.task)
         adjustment, weight = source.adjustment, weight_of(origin)
-        data = {"adjustment": adjustment}
+        data = _ADJUSTED.get(adjustment) or {"adjustment": adjustment}
         fields = ("task.created", SUCCESS, None, INFO, now, origin, subject, data, weight, None, None, None, None, None)
         event = make_tuple(AuditEvent, fields)
         if adjustment is None or adjustment not in _TTL_CLAMPED:
@@ -242,7 +244,7 @@ def dispatched(source: events.TaskDispatched, request_context: RequestContext | 
 
 
 def moved(source: events.TaskTransitioned, request_context: RequestContext | None, now: datetime) -> AuditEvents:
-    data = {"from": source.before, "to": source.task.status}
+    data = _MOVED[source.before, source.task.status]
     return _task_event("task.transition", source.task, request_context, now, data=data)
 
 
@@ -322,6 +324,10 @@ _FINAL_EVENTS: Final = {
     TaskStatus.CANCELLED: "task.cancelled",
 }
 _TTL_CLAMPED: Final = ("clamped_max", "raised_min")
+_ADJUSTED: Final = {each: ConstantMembers(adjustment=each) for each in (None, "defaulted", *_TTL_CLAMPED)}
+_MOVED: Final = {
+    pair: ConstantMembers(zip(("from", "to"), pair, strict=True)) for pair in product(TaskStatus, repeat=2)
+}
 _ANSWER_OUTCOMES: Final = {"answered": SUCCESS, "declined": FAILURE}
 
 

@@ -20,9 +20,16 @@ from taskgate.domain.record import RequestId
 from taskgate.jsontext.spans import Member
 from taskgate.protocol.messages import Request
 from taskgate.protocol.vocabulary import TOOLS_CALL
-from taskgate.telemetry.auditlog.events import TASK_METHODS, UNREAD, AuditEvent, EventOrigin, text_of
+from taskgate.telemetry.auditlog.events import (
+    TASK_METHODS,
+    UNREAD,
+    AuditEvent,
+    ConstantMembers,
+    EventOrigin,
+    text_of,
+)
 from taskgate.telemetry.auditlog.formats.digests import encoded
-from taskgate.telemetry.auditlog.formats.native import NativeRenderer, actor_of_caller, rounded
+from taskgate.telemetry.auditlog.formats.native import NativeRenderer, actor_of_caller, context_ref, rounded
 from taskgate.telemetry.auditlog.formats.redaction import scrubbed
 from taskgate.telemetry.request_context import Caller, RequestContext
 
@@ -140,23 +147,25 @@ class LineTemplates:
                 if not native.only_digests or text is None or keys is UNREAD:
                     return None
                 argument_bytes = encoded(text[start:end])
+        shared = data if type(data) is ConstantMembers else None
         key = (
             name, outcome, reason, origin.address, origin.verb, origin.path, origin.agent, origin.mount,
-            origin.revision, origin.client, method, tool, keys, status, ttl, mount, task_tool,
+            origin.revision, origin.client, method, tool, keys, status, ttl, mount, task_tool, shared,
         )  # fmt: skip
-        template = self._templates.get(key) or self._new(key, event, _task_places)
+        template = self._templates.get(key) or self._new(key, event, _task_places if shared is None else _owner_place)
         # The values in the order of their placeholders in the sorted line: actor, args.bytes,
         # args.hmac, data, http.request_id, mcp.request_id, prev, seq, task.owner_ctx, task.ref, time.
         values: tuple[Any, ...] = (
-            orjson.dumps(native.data(data), option=orjson.OPT_SORT_KEYS),
             origin.id.encode(),
             request_id,
             prev,
             seq,
-            b"c_%b" % owner.encode(),
+            owner.encode(),
             native.digests.task(task).encode(),
             orjson.dumps(time, option=orjson.OPT_UTC_Z),
         )
+        if shared is None:
+            values = orjson.dumps(native.data(data), option=orjson.OPT_SORT_KEYS), *values
         if argument_bytes is not None:
             digest = native.digests.arguments(argument_bytes)
             if len(argument_bytes) <= _MAX_REMEMBERED:
@@ -198,7 +207,12 @@ def _answer_places(document: dict[str, Any]) -> None:
 def _task_places(document: dict[str, Any]) -> None:
     """Set the placeholders of an event of a task."""
     document["data"] = _TEXT
-    document["task"]["owner_ctx"] = _QUOTED
+    _owner_place(document)
+
+
+def _owner_place(document: dict[str, Any]) -> None:
+    """Set the placeholder of an event of a task with `ConstantMembers`."""
+    document["task"]["owner_ctx"] = _CONTEXT
 
 
 def _template(document: dict[str, Any], set_places: Callable[[dict[str, Any]], None]) -> bytes:
@@ -228,4 +242,5 @@ else the names of the arguments."""
 # JSON text has no other NUL byte, so it marks placeholders.
 _TEXT: Final = orjson.Fragment(b"\0b")
 _QUOTED: Final = orjson.Fragment(b'"\0b"')
+_CONTEXT: Final = orjson.Fragment(b'"%b"' % context_ref("\0b").encode())
 _NUMBER: Final = orjson.Fragment(b"\0d")
