@@ -130,6 +130,8 @@ class AuditLog:
 
         Does not wait: a queue without room drops its copy and counts it.
         """
+        if not self._mapped:
+            return
         filters, names = self._filters, self._names
         # By number: name, outcome and reason.
         recorded = [event for event in self._mapped if event[0] in names]
