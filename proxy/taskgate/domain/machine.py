@@ -38,7 +38,8 @@ from taskgate.domain.record import (
     Succeeded,
     TaskRecord,
     TaskStatus,
-    evolve,
+    draft,
+    freeze,
 )
 from taskgate.errors import IllegalTransition
 
@@ -96,86 +97,88 @@ def advance(record: TaskRecord, event: TaskEvent, now: datetime) -> TaskRecord:
     allowed = TRANSITIONS.get((before, kind))
     if allowed is None:
         raise IllegalTransition(f"{kind.__name__} while {before}")
-    changes = _CHANGES[kind](record, event)
-    status = changes.setdefault("status", before)
+    new = draft(record)
+    _CHANGES[kind](new, record, event)
+    status = new.status
     assert status in allowed, (before, event, status)
     if status.is_terminal:
-        changes.update(inputs=(), answers={}, checkpoint=None, lease=None)
+        new.inputs, new.answers, new.checkpoint, new.lease = (), {}, None, None
     is_invisible = kind in _INVISIBLE or (
-        kind is Dispatched and before is status and record.status_message == changes["status_message"]
+        kind is Dispatched and before is status and record.status_message == new.status_message
     )
     if not is_invisible:
-        changes["updated_at"] = max(record.updated_at, now)
+        new.updated_at = max(record.updated_at, now)
     if (status is INPUT_REQUIRED) is not (before is INPUT_REQUIRED):
-        changes["waiting_since"] = changes["updated_at"] if status is INPUT_REQUIRED else None
-    changes["revision"] = record.revision + 1
-    return evolve(record, **changes)
+        new.waiting_since = new.updated_at if status is INPUT_REQUIRED else None
+    new.revision = record.revision + 1
+    return freeze(new)
 
 
-def _dispatched(record: TaskRecord, _: Dispatched) -> dict[str, Any]:
+# Each of these changes `new`, which is a draft of `record`.
+
+
+def _dispatched(new: Any, record: TaskRecord, _: Dispatched) -> None:
     # The status message of the queue, or of an earlier run, is out of date.
+    new.status_message = None
     if not record.dispatched and record.status is WORKING:
-        return {"dispatched": True, "status_message": None}
+        new.dispatched = True
+        return
     if not record.reruns:
         raise IllegalTransition("dispatched twice")
-    reset: dict[str, Any] = {"inputs": (), "answers": {}, "checkpoint": None}
-    return {"status": WORKING, "status_message": None, "reruns": record.reruns - 1, **reset}
+    new.status, new.reruns = WORKING, record.reruns - 1
+    new.inputs, new.answers, new.checkpoint = (), {}, None
 
 
-def _progressed(_: TaskRecord, event: Progressed) -> dict[str, Any]:
-    return {"status_message": event.message}
+def _progressed(new: Any, _: TaskRecord, event: Progressed) -> None:
+    new.status_message = event.message
 
 
-def _input_requested(record: TaskRecord, event: InputRequested) -> dict[str, Any]:
+def _input_requested(new: Any, record: TaskRecord, event: InputRequested) -> None:
     if event.request.key != record.next_input_key:
         raise IllegalTransition("an input key out of turn")
-    return {
-        "status": INPUT_REQUIRED,
-        "inputs": (*record.inputs, event.request),
-        "inputs_made": record.inputs_made + 1,
-        "checkpoint": event.checkpoint or record.checkpoint,
-    }
+    new.status = INPUT_REQUIRED
+    new.inputs, new.inputs_made = (*record.inputs, event.request), record.inputs_made + 1
+    new.checkpoint = event.checkpoint or record.checkpoint
 
 
-def _input_claimed(record: TaskRecord, event: InputClaimed) -> dict[str, Any]:
+def _input_claimed(new: Any, record: TaskRecord, event: InputClaimed) -> None:
     _unanswered(record, event.key)
-    inputs = tuple(
+    new.inputs = tuple(
         replace(request, claimed_by=event.stream) if request.key == event.key else request for request in record.inputs
     )
-    return {"inputs": inputs}
 
 
-def _input_answered(record: TaskRecord, event: InputAnswered) -> dict[str, Any]:
+def _input_answered(new: Any, record: TaskRecord, event: InputAnswered) -> None:
     _unanswered(record, event.key)
-    return {**_without(record, event.key), "answers": {**record.answers, event.key: event.response}}
+    _remove_input(new, record, event.key)
+    new.answers = {**record.answers, event.key: event.response}
 
 
-def _input_deferred(record: TaskRecord, event: InputDeferred) -> dict[str, Any]:
+def _input_deferred(new: Any, record: TaskRecord, event: InputDeferred) -> None:
     _unanswered(record, event.key)
-    inputs = tuple(
+    new.inputs = tuple(
         replace(request, claimed_by=None, deferred_to=event.deferred_to) if request.key == event.key else request
         for request in record.inputs
     )
-    return {"inputs": inputs, "answers": {**record.answers, event.key: event.response}}
+    new.answers = {**record.answers, event.key: event.response}
 
 
-def _input_withdrawn(record: TaskRecord, event: InputWithdrawn) -> dict[str, Any]:
-    return _without(record, event.key)
+def _input_withdrawn(new: Any, record: TaskRecord, event: InputWithdrawn) -> None:
+    _remove_input(new, record, event.key)
 
 
-def _without(record: TaskRecord, key: str) -> dict[str, Any]:
+def _remove_input(new: Any, record: TaskRecord, key: str) -> None:
     _outstanding(record, key)
-    inputs = tuple(request for request in record.inputs if request.key != key)
-    return {"status": INPUT_REQUIRED if inputs else WORKING, "inputs": inputs}
+    new.inputs = tuple(request for request in record.inputs if request.key != key)
+    new.status = INPUT_REQUIRED if new.inputs else WORKING
 
 
-def _answer_forwarded(record: TaskRecord, event: AnswerForwarded) -> dict[str, Any]:
+def _answer_forwarded(new: Any, record: TaskRecord, event: AnswerForwarded) -> None:
     if event.key not in record.answers:
         raise IllegalTransition(f"no answer under {event.key}")
-    answers = {key: answer for key, answer in record.answers.items() if key != event.key}
-    if record.checkpoint is None:
-        return {"answers": answers}
-    return {"answers": answers, "checkpoint": _with_answer(record.checkpoint, event.key, record.answers[event.key])}
+    new.answers = {key: answer for key, answer in record.answers.items() if key != event.key}
+    if record.checkpoint is not None:
+        new.checkpoint = _with_answer(record.checkpoint, event.key, record.answers[event.key])
 
 
 def _with_answer(checkpoint: SealedCheckpoint, key: str, answer: str) -> SealedCheckpoint | None:
@@ -186,41 +189,36 @@ def _with_answer(checkpoint: SealedCheckpoint, key: str, answer: str) -> SealedC
     return replace(checkpoint, answers=answers)
 
 
-def _checkpoint_saved(record: TaskRecord, event: CheckpointSaved) -> dict[str, Any]:
-    if not event.delivered:
-        return {"checkpoint": event.checkpoint}
-    answers = {key: answer for key, answer in record.answers.items() if key not in event.delivered}
-    return {"checkpoint": event.checkpoint, "answers": answers}
+def _checkpoint_saved(new: Any, record: TaskRecord, event: CheckpointSaved) -> None:
+    new.checkpoint = event.checkpoint
+    if event.delivered:
+        new.answers = {key: answer for key, answer in record.answers.items() if key not in event.delivered}
 
 
-def _round_dispatched(_: TaskRecord, __: RoundDispatched) -> dict[str, Any]:
+def _round_dispatched(new: Any, _: TaskRecord, __: RoundDispatched) -> None:
     # Allowed without a checkpoint too: the event may have been written before, in a write that seemed to fail.
-    return {"checkpoint": None, "answers": {}}
+    new.checkpoint, new.answers = None, {}
 
 
-def _call_succeeded(_: TaskRecord, event: CallSucceeded) -> dict[str, Any]:
-    outcome = Succeeded(result=event.result, tool_error=event.tool_error)
-    return {
-        "status": COMPLETED,
-        "status_message": event.message,
-        "tool_error": event.tool_error,
-        "outcome": outcome,
-    }
+def _call_succeeded(new: Any, _: TaskRecord, event: CallSucceeded) -> None:
+    new.status, new.status_message, new.tool_error = COMPLETED, event.message, event.tool_error
+    new.outcome = Succeeded(result=event.result, tool_error=event.tool_error)
 
 
-def _call_faulted(record: TaskRecord, event: CallFaulted) -> dict[str, Any]:
-    outcome = Faulted(error=event.error, reason=event.reason)
-    # A call that has not run may be repeated under the same idempotency key.
-    key = None if event.unsent else record.idempotency_digest
-    return {"status": FAILED, "status_message": event.message, "outcome": outcome, "idempotency_digest": key}
+def _call_faulted(new: Any, _: TaskRecord, event: CallFaulted) -> None:
+    new.status, new.status_message = FAILED, event.message
+    new.outcome = Faulted(error=event.error, reason=event.reason)
+    if event.unsent:
+        # A call that has not run may be repeated under the same idempotency key.
+        new.idempotency_digest = None
 
 
-def _cancel_requested(_: TaskRecord, event: CancelRequested) -> dict[str, Any]:
-    return {"status": CANCELLED, "status_message": "Cancelled on request"}
+def _cancel_requested(new: Any, _: TaskRecord, __: CancelRequested) -> None:
+    new.status, new.status_message = CANCELLED, "Cancelled on request"
 
 
-def _taken_over(record: TaskRecord, _: TakenOver) -> dict[str, Any]:
-    return {"inputs": tuple(_without_foreign_claim(request, record.lease) for request in record.inputs)}
+def _taken_over(new: Any, record: TaskRecord, _: TakenOver) -> None:
+    new.inputs = tuple(_without_foreign_claim(request, record.lease) for request in record.inputs)
 
 
 def _without_foreign_claim(request: InputRequest, lease: Lease | None) -> InputRequest:
@@ -230,10 +228,10 @@ def _without_foreign_claim(request: InputRequest, lease: Lease | None) -> InputR
     return request if is_valid else replace(request, claimed_by=None)
 
 
-def _result_retrieved(record: TaskRecord, _: ResultRetrieved) -> dict[str, Any]:
+def _result_retrieved(new: Any, record: TaskRecord, _: ResultRetrieved) -> None:
     if record.retrieved:
         raise IllegalTransition("retrieved for the first time twice")
-    return {"retrieved": True}
+    new.retrieved = True
 
 
 def _unanswered(record: TaskRecord, key: str) -> None:
@@ -246,7 +244,7 @@ def _outstanding(record: TaskRecord, key: str) -> None:
         raise IllegalTransition(f"no outstanding input under {key}")
 
 
-_CHANGES: Final[Mapping[type[Any], Callable[[TaskRecord, Any], dict[str, Any]]]] = MappingProxyType(
+_CHANGES: Final[Mapping[type[Any], Callable[[Any, TaskRecord, Any], None]]] = MappingProxyType(
     {
         Dispatched: _dispatched,
         Progressed: _progressed,

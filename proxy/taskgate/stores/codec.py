@@ -29,7 +29,9 @@ from taskgate.domain.record import (
     TaskRecord,
     TaskStatus,
     ToolCall,
+    draft,
     evolve,
+    freeze,
     outcome_text,
 )
 from taskgate.domain.versions import Peer, Revision
@@ -131,16 +133,14 @@ def as_head(record: TaskRecord) -> TaskRecord:
     """The record without its bodies."""
     if record.call.params is None and record.outcome is None:
         return record
-    return evolve(record, call=_with_params(record.call, None), outcome=None)
+    new, call = draft(record), record.call
+    new.call, new.outcome = ToolCall(call.tool, call.peer, call.host_session, call.progress_token, None), None
+    return freeze(new)
 
 
 def with_bodies(head: TaskRecord, params: RawJson | None, outcome: Outcome | None) -> TaskRecord:
     """The record with its bodies."""
-    return evolve(head, call=_with_params(head.call, params), outcome=outcome)
-
-
-def _with_params(call: ToolCall, params: RawJson | None) -> ToolCall:
-    return ToolCall(call.tool, call.peer, call.host_session, call.progress_token, params)
+    return evolve(head, call=head.call._replace(params=params), outcome=outcome)
 
 
 def longer_lease(stored: Lease | None, new: Lease | None) -> Lease | None:
