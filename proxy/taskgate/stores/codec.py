@@ -30,7 +30,6 @@ from taskgate.domain.record import (
     TaskStatus,
     ToolCall,
     draft,
-    evolve,
     freeze,
     outcome_text,
 )
@@ -133,14 +132,15 @@ def as_head(record: TaskRecord) -> TaskRecord:
     """The record without its bodies."""
     if record.call.params is None and record.outcome is None:
         return record
-    new, call = draft(record), record.call
-    new.call, new.outcome = ToolCall(call.tool, call.peer, call.host_session, call.progress_token, None), None
-    return freeze(new)
+    return with_bodies(record, None, None)
 
 
 def with_bodies(head: TaskRecord, params: RawJson | None, outcome: Outcome | None) -> TaskRecord:
     """The record with its bodies."""
-    return evolve(head, call=head.call._replace(params=params), outcome=outcome)
+    new, call = draft(head), head.call
+    new.call = ToolCall(call.tool, call.peer, call.host_session, call.progress_token, params)
+    new.outcome = outcome
+    return freeze(new)
 
 
 def longer_lease(stored: Lease | None, new: Lease | None) -> Lease | None:
