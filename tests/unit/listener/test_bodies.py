@@ -5,6 +5,7 @@ import gc
 import os
 import re
 import tracemalloc
+from contextlib import AsyncExitStack
 
 import pytest
 
@@ -12,6 +13,7 @@ from helpers.raw_http import RawAnswer, post
 from helpers.waiting import eventually
 from requirements import covers
 from taskgate.listener.protocol import HostConnection
+from taskgate.streams.bytes_in_flight import SPARES, ByteBounds, BytesInFlight
 from taskgate.streams.exchange import Exchange, HttpReply
 from unit.listener.gate import LONG_BODY, MOMENT, Gate, bodies_kept, opened
 
@@ -230,6 +232,23 @@ async def test_nothing_of_a_body_that_came_too_slowly_is_kept_while_its_host_may
             await host.send(post("", Content_Length=str(2**22)) + b"x" * 2**21)
             assert refused(await host.answer(), 408)
             assert tracemalloc.get_traced_memory()[0] < 2**20
+        finally:
+            tracemalloc.stop()
+
+
+async def test_nothing_of_a_body_without_room_is_kept_while_its_host_may_finish_sending() -> None:
+    async with opened(max_body=2**22) as gate, AsyncExitStack() as stack:
+        gate.engine.in_flight = BytesInFlight(lambda: ByteBounds(1, 1))
+        # The first body always has room.
+        for _ in range(1 + SPARES):
+            await (await stack.enter_async_context(gate.host())).send(post("", Content_Length=str(2**20)))
+        await eventually(lambda: gate.engine.in_flight.total == 2**20 * (1 + SPARES))
+        host = await stack.enter_async_context(gate.host())
+        tracemalloc.start()
+        try:
+            await host.send(post("", Content_Length=str(2**22)) + b"x" * 3 * 2**17)
+            assert refused(await host.answer(), 429)
+            assert tracemalloc.get_traced_memory()[0] < 2**17
         finally:
             tracemalloc.stop()
 
