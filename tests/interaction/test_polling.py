@@ -74,6 +74,18 @@ async def test_the_advice_grows_with_the_age_of_the_task(
     assert (await host.task(task))[FIELD[era]] == 5000
 
 
+async def test_a_retry_that_gets_the_task_of_its_call_is_advised_as_on_a_poll(
+    server: ScriptedServer, hold: Hold, clock: ManualClock
+) -> None:
+    joined = {**tasks(), **upgrade("auto", join_retries="10m"), "inline_grace": "0s"}
+    async with running(configuration({"reports": server.url}, tasks=joined), Environment(clock=clock)) as gateway:
+        host = await new_host(gateway, "stateless")
+        task = await host.start(None)
+        clock.advance(timedelta(minutes=5))
+        again = (await host.call(None)).result
+        assert (again["taskId"], again["pollIntervalMs"]) == (task, 5000)
+
+
 @pytest.mark.parametrize("era", ERAS)
 async def test_with_jitter_no_two_answers_are_quite_the_same(server: ScriptedServer, hold: Hold, era: str) -> None:
     config = configuration({"reports": server.url}, tasks={**upgrade(), "poll_interval": {"jitter": 0.1}})

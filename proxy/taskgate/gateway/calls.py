@@ -367,8 +367,7 @@ class Calls:
             record = await self._promotion.find_equal_task(call)
             if record is not None:
                 self.count(call, "task")
-                # The interval is that of the record: the advice is for the call that made the task.
-                return HttpReply(body=call.adapter.dialect.task_created(call.id, record, None))
+                return self._task_reply(call, record)
             inflight.start(call.session, self._background, partial(self._send_joined, call, call.coalesce_key))
             return await self.follow(call, inflight)
         permit = self._acquire(call)
