@@ -2,7 +2,6 @@
 
 import asyncio
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +14,6 @@ from helpers.shared_store import SharedServer
 from helpers.talking_tool import TalkingTool
 from helpers.waiting import bounded
 from interaction.questioning import DONE, status
-from taskgate.stores.redis.client import RedisClient, Script, Value
-from taskgate.stores.redis.records import rows
 
 MANY = {"rate": "1000/s", "burst": 2000}
 RATES = [
@@ -57,28 +54,20 @@ async def test_a_request_asks_the_store_as_little_as_can_be(
         await status(host, task, "completed")
 
 
-async def test_a_new_task_is_one_insert_and_its_answer_waits_for_nothing_else(
-    server: ScriptedServer, valkey_server: SharedServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_a_new_task_is_one_insert_before_its_call_leaves_and_one_swap_at_its_end(
+    server: ScriptedServer, tool: TalkingTool, valkey_server: SharedServer, tmp_path: Path
 ) -> None:
-    """That its call leaves, and how it ended, is written afterwards, each once."""
-    written, run = asyncio.Event(), RedisClient.run
-
-    async def held_back(
-        self: RedisClient, script: Script, keys: Sequence[str], arguments: Sequence[Value], *, durable: bool = False
-    ) -> Any:
-        if script is rows.SWAP:
-            await written.wait()
-        return await run(self, script, keys, arguments, durable=durable)
-
-    monkeypatch.setattr(RedisClient, "run", held_back)
     async with several(1, {"reports": server.url}, valkey_server.options(), tmp_path) as [one]:
         host = await one.greeted()
+        # A server that does not know a script yet is sent its text by a second command.
+        await status(host, (await host.start("echo"))["taskId"], "completed")
         with AskedStore(valkey_server) as store:
             await store.taken()
             async with bounded():
-                task = (await host.start("echo"))["taskId"]
+                task = (await host.start("report"))["taskId"]
+                await tool.begun.wait()
             assert await store.taken() == ["rows.insert"]
-            written.set()
+            await tool.finish(DONE)
             await status(host, task, "completed")
             later = await store.taken()
     assert [each for each in later if each != "HMGET"] == ["rows.swap"]
