@@ -55,6 +55,10 @@ class EventBuffer:
     def __len__(self) -> int:
         return len(self.waiting) + self.taken
 
+    def is_crowded_with(self, count: int) -> bool:
+        """Whether it is crowded, or would be with so many more events."""
+        return self.is_crowded or (self.is_open and count > self._free)
+
     def add(self, event: AuditEvent) -> None:
         """Store an event, or drop it for lack of room. Never waits.
 

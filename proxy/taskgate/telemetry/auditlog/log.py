@@ -136,7 +136,7 @@ class AuditLog:
         # By number: name, outcome and reason.
         recorded = [event for event in self._mapped if event[0] in names]
         self._mapped.clear()
-        crowded = {queue for queue in filters if queue.buffer.is_crowded}
+        crowded = {queue for queue in filters if queue.buffer.is_crowded_with(len(recorded))}
         if crowded:
             # A request that was refused for lack of room must not use the rest of the room.
             recorded = [
@@ -148,7 +148,10 @@ class AuditLog:
             events = recorded if wanted == names else [event for event in recorded if event[0] in wanted]
             if queue in crowded:
                 events = [event for event in events if event[2] != AUDIT_FULL]
-            queue.buffer.extend(events)
+            try:
+                queue.buffer.extend(events)
+            except Exception:
+                log.exception("events were not recorded in the audit log", extra={"sink": queue.name})
 
     # --- reconfiguration and shutdown ----------------------------------------------------------------------------
 

@@ -87,11 +87,11 @@ def _set_exception(future: "asyncio.Future[Any]", error: BaseException) -> None:
         future.set_exception(error)
 
 
-MAX_BATCH: Final = 2048
+MAX_BATCH: Final = 256
 """Events that go to the thread at once, at most."""
 LOOP_BATCH: Final = 32
-"""Lines that are rendered on the event loop before other tasks run. When many events wait, an
-eighth of the batch is: the more requests come between two parts, the larger is each part."""
+"""Lines that are rendered on the event loop before other tasks run. When more events wait than a
+batch has, it is the whole batch: requests cause more than 32 lines between two parts then."""
 SYNC_DELAY: Final = 1.0
 """Seconds from a write to the sync of the disk, when not each write syncs."""
 _MIN_RETRY_DELAY, _MAX_RETRY_DELAY = 0.1, 5.0
@@ -302,7 +302,7 @@ class SinkQueue:
             self._wake.set()
         else:
             self.buffer.on_next = self._wake.set
-        part = max(LOOP_BATCH, len(batch) // 8)
+        part = MAX_BATCH if self.buffer.waiting else LOOP_BATCH
         for _ in range(0, len(batch), part):
             if not self._writer.add_templated(batch, part):
                 break
@@ -347,7 +347,9 @@ class SinkQueue:
             return
         now = self._loop.time()
         if self._since_checkpoint >= after:
-            self._checkpoint_at = now
+            # One that is due stays so: put off after each batch, it would wait until no more events come.
+            if self._checkpoint_at is None or self._checkpoint_at > now:
+                self._checkpoint_at = now
         elif self._checkpoint_at is None:
             self._checkpoint_at = now + within
 

@@ -107,6 +107,16 @@ def test_another_size_or_a_forced_event_may_crowd_a_buffer() -> None:
     assert room.is_full
 
 
+def test_a_buffer_tells_whether_a_batch_would_crowd_it_until_it_is_closed() -> None:
+    buffer = EventBuffer(20, lambda _reason, _lines: None)
+    buffer.extend([EVENT] * 10)
+    assert [buffer.is_crowded_with(count) for count in (0, 4, 5)] == [False, False, True]
+    buffer.extend([EVENT] * 5)
+    assert buffer.is_crowded_with(0)
+    buffer.close()
+    assert not buffer.is_crowded_with(1)
+
+
 @given(st.integers(1, 24), st.lists(st.lists(st.sampled_from([0, 0, 3, 20]), max_size=12), max_size=6))
 def test_events_of_a_batch_are_stored_or_dropped_as_one_after_the_other(size: int, batches: list[list[int]]) -> None:
     """`batches` are the weights of the events of each batch."""

@@ -17,7 +17,7 @@ from taskgate.telemetry.auditlog.events import AuditEvent, internal_event
 from taskgate.telemetry.auditlog.formats.line_templates import LineTemplates
 from taskgate.telemetry.auditlog.formats.renderer import Renderer
 from taskgate.telemetry.auditlog.settings import LineOptions
-from taskgate.telemetry.auditlog.sink_queue import LOOP_BATCH
+from taskgate.telemetry.auditlog.sink_queue import LOOP_BATCH, MAX_BATCH
 from taskgate.telemetry.auditlog.sinks import StreamSink
 from unit.telemetry.auditlog.audit_cases import ANSWERED, KEY, NOW, events_of, new_context
 from unit.telemetry.auditlog.logs_on_disk import (
@@ -95,7 +95,7 @@ def test_what_cannot_be_told_in_full_is_left_to_whoever_tells_of_it(monkeypatch:
     assert len(events) == 1
 
 
-@pytest.mark.parametrize(("count", "at_once"), [(3 * LOOP_BATCH, LOOP_BATCH), (24 * LOOP_BATCH, 3 * LOOP_BATCH)])
+@pytest.mark.parametrize(("count", "at_once"), [(3 * LOOP_BATCH, LOOP_BATCH), (24 * LOOP_BATCH, MAX_BATCH)])
 async def test_the_thread_makes_no_usual_line_and_the_event_loop_few_at_a_time_and_more_when_many_wait(
     count: int, at_once: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

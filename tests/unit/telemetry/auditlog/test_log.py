@@ -15,6 +15,7 @@ from taskgate.telemetry.auditlog import backpressure
 from taskgate.telemetry.auditlog.events import AuditEvent
 from taskgate.telemetry.auditlog.formats.native import NativeRenderer
 from taskgate.telemetry.auditlog.settings import ChainSettings, SinkSettings
+from taskgate.telemetry.auditlog.sink_queue import MAX_BATCH
 from taskgate.telemetry.events import AuditEventRecorded, AuditLinesWritten
 from taskgate.telemetry.request_context import in_request
 from unit.telemetry.auditlog.audit_cases import Ended, new_context
@@ -70,8 +71,8 @@ async def test_what_comes_together_shares_a_write_and_a_wait_for_the_disk(tmp_pa
         for event in many(900):
             log.emit(event)
         await turns(lambda: log.sequences()["file",] == 901)
-        assert len(system.writes) - before[0] == system.syncs - before[1] == 2
-    assert [each.sequence for each in heard.of(AuditLinesWritten)] == [769, 901]
+        assert len(system.writes) - before[0] == system.syncs - before[1] == 4
+    assert [each.sequence for each in heard.of(AuditLinesWritten)] == [257, 513, 769, 901]
     assert found_in(tmp_path / "audit.jsonl") == []
 
 
@@ -124,6 +125,28 @@ async def test_each_sink_has_what_it_is_to_have_and_its_own_chain(tmp_path: Path
     assert [event for event in heard.of(AuditEventRecorded) if event.event.startswith("gateway")] == list(told)
 
 
+async def test_a_sink_that_cannot_take_a_batch_keeps_no_other_from_it_and_the_failure_is_logged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    extend = backpressure.EventBuffer.extend
+
+    def extend_or_fail(buffer: backpressure.EventBuffer, events: list[AuditEvent]) -> None:
+        if any(event.name == "gateway.stopped" for event in events):
+            extend(buffer, events)
+        else:
+            raise ValueError("broken")
+
+    monkeypatch.setattr(backpressure.EventBuffer, "extend", extend_or_fail)
+    sinks = [
+        SinkSettings(name="some", path=tmp_path / "some", events=("gateway.started",)),
+        SinkSettings(name="all", path=tmp_path / "all"),
+    ]
+    await keep(settings(*sinks), moved("started", "stopped"))
+    assert "gateway.started" not in names(tmp_path / "some")
+    assert names(tmp_path / "all")[1:3] == ["gateway.started", "gateway.stopped"]
+    assert "events were not recorded in the audit log" in caplog.messages
+
+
 async def test_what_no_sink_is_to_have_is_not_counted(tmp_path: Path) -> None:
     heard = Heard()
     await keep(settings(to_file(tmp_path), events=("task.*",)), many(3), heard=heard)
@@ -165,6 +188,18 @@ async def test_there_is_a_checkpoint_after_so_many_lines(tmp_path: Path) -> None
             await turns(lambda before=before: log.sequences()["file",] == before + 4)
     told = names(tmp_path / "audit.jsonl")
     assert told == [STARTED, *(["gateway.started"] * 3 + [CHECKPOINT]) * 2]
+
+
+async def test_there_are_checkpoints_while_more_events_wait_than_a_batch_has(tmp_path: Path) -> None:
+    chain = ChainSettings(checkpoint_events=100)
+    async with opened(settings(to_file(tmp_path), chain=chain)) as log:
+        for event in many(2000):
+            log.emit(event)
+        await turns(lambda: log.depths()["file",] == 0)
+    told = names(tmp_path / "audit.jsonl")
+    between = [at for at, name in enumerate(told) if name == CHECKPOINT]
+    # One is due after the batch in which the hundredth line was, so before the second next one.
+    assert max(later - at for at, later in zip([0, *between], between, strict=False)) <= 2 * MAX_BATCH + 2
 
 
 async def test_there_is_a_checkpoint_after_some_time_and_only_where_something_happened(tmp_path: Path) -> None:
