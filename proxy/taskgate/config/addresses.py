@@ -215,6 +215,8 @@ def read_public_url(written: str) -> str:
     """Read a URL without a query; a slash at its end is dropped, because paths are appended."""
     if "?" in read_url(written):
         raise ValueError("must not have a query")
+    if "\\" in written:
+        raise ValueError("must not have a backslash")
     return written.rstrip("/")
 
 

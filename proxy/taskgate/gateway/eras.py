@@ -37,7 +37,6 @@ class DecodedMessage:
 
     - `adapter`: that of its era. `revision`: the host's, for reports.
     - `tool`: the tool of a `tools/call`.
-    - `takes_task`: whether the host takes a task in place of the answer, without having asked for one.
     - `session`: the session of a legacy host; None for `initialize`, and for a modern host.
     - `meta`: what a modern request declares; None for a notification, and for a legacy host.
     """

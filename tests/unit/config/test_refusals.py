@@ -192,6 +192,7 @@ SCALARS: list[tuple[str, tuple[str, ...], list[str]]] = [
         ["http://:80", "http:///mcp", "http://a:0", "http://a:65536", "http://a:b", "'http://[::g]'", "http://1.2.3"],
     ),
     ("must not have a query", ("server.public_url",), ["https://a/?b", "https://a?"]),
+    ("must not have a backslash", ("server.public_url",), [r"'https://a\@b/c'", r"'https://a/\'"]),
     (
         "must be a path such as /reports/mcp: letters, digits and . _ ~ -, no slash at the end",
         ("upstreams.reports.path",),
