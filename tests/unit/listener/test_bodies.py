@@ -6,12 +6,15 @@ import os
 import re
 import tracemalloc
 from contextlib import AsyncExitStack
+from typing import cast
 
 import pytest
 
 from helpers.raw_http import RawAnswer, post
 from helpers.waiting import eventually
 from requirements import covers
+from taskgate.listener.body import ArrivingBody, Source
+from taskgate.listener.door import TOO_SLOW
 from taskgate.listener.protocol import HostConnection
 from taskgate.streams.bytes_in_flight import SPARES, ByteBounds, BytesInFlight
 from taskgate.streams.exchange import Exchange, HttpReply
@@ -234,6 +237,18 @@ async def test_nothing_of_a_body_that_came_too_slowly_is_kept_while_its_host_may
             assert tracemalloc.get_traced_memory()[0] < 2**20
         finally:
             tracemalloc.stop()
+
+
+def test_what_arrives_of_a_body_after_its_rejection_is_not_kept() -> None:
+    body = ArrivingBody(cast(Source, None))
+    body.fail(TOO_SLOW)
+    tracemalloc.start()
+    try:
+        for _ in range(16):
+            body.feed(bytes(2**14))
+        assert tracemalloc.get_traced_memory()[0] < 2**15
+    finally:
+        tracemalloc.stop()
 
 
 async def test_nothing_of_a_body_without_room_is_kept_while_its_host_may_finish_sending() -> None:

@@ -20,9 +20,9 @@ from taskgate.telemetry.auditlog.events import internal_event
 from taskgate.telemetry.auditlog.formats.renderer import Renderer
 from taskgate.telemetry.auditlog.settings import ChainSettings, LineOptions, SinkSettings
 from taskgate.telemetry.auditlog.sinks import StreamSink
-from taskgate.telemetry.events import AuditEventRecorded, AuditLinesDropped
+from taskgate.telemetry.events import AuditEventRecorded, AuditLinesDropped, TaskCreated
 from taskgate.telemetry.request_context import in_request
-from unit.telemetry.auditlog.audit_cases import ANSWERED, NOW, new_context
+from unit.telemetry.auditlog.audit_cases import ANSWERED, NOW, new_context, of_task
 from unit.telemetry.auditlog.logs_on_disk import (
     KEY,
     Heard,
@@ -376,6 +376,19 @@ async def test_refusals_for_want_of_room_leave_the_last_quarter_to_what_is_under
     assert names(tmp_path / "audit.jsonl").count("gateway.started") == 20
     assert REJECTED not in names(tmp_path / "audit.jsonl")
     assert found_in(tmp_path / "audit.jsonl") == []
+
+
+async def test_refusals_of_a_batch_that_would_take_the_last_quarter_have_no_line(
+    tmp_path: Path, system: ScriptedOs
+) -> None:
+    async with opened(settings(to_file(tmp_path), queue=20, on_full="deny")) as log:
+        system.gate.clear()
+        for _ in range(7):
+            # Two lines each: the task, and that its TTL was shortened.
+            log.emit(TaskCreated(of_task(), "clamped_max"))
+        refuse(log, 3)
+        assert log.depths() == {("file",): 14}
+        system.gate.set()
 
 
 async def test_where_there_is_room_again_a_refusal_has_its_line(tmp_path: Path) -> None:
