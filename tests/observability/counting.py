@@ -12,7 +12,8 @@ from typing import Any
 import aiohttp
 
 AGENT = "scenario/"
-_AGENTS = re.compile(rf'"({AGENT}\d+)"')
+_REQUESTS = re.compile(rf'"event":"rpc\.(?:call|request|rejected)","http":{{[^}}]*"user_agent":"({AGENT}\d+)"')
+"""The lines of requests; what a request caused has lines of its own, which may be written before."""
 
 
 @dataclass(slots=True)
@@ -43,9 +44,9 @@ class Count:
         return aiohttp.ClientSession(connector=connector, timeout=timeout, trace_configs=[config])
 
     def is_told(self, folder: Path) -> bool:
-        """Whether the audit logs below a folder have a line of each."""
+        """Whether the audit logs below a folder have the line of each request."""
         return self.sent.keys() <= {
-            agent for log in folder.glob("**/audit.jsonl") for agent in _AGENTS.findall(log.read_text())
+            agent for log in folder.glob("**/audit.jsonl") for agent in _REQUESTS.findall(log.read_text())
         }
 
     async def _start(self, _: Any, request: SimpleNamespace, params: aiohttp.TraceRequestStartParams) -> None:

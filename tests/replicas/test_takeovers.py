@@ -190,23 +190,23 @@ async def test_of_a_store_that_came_back_between_two_signs_of_life_with_what_was
     (watches,) = [name for name in lives if name != runs_it]
 
     def until(holder: bytes) -> float:
-        return float(valkey_server.ask("ZSCORE", keys.of("lives"), holder))
+        return float(valkey_server.ask("ZSCORE", keys.of("lives"), holder) or 0)
 
-    async def signs_of(holder: bytes, count: int) -> None:
+    async def signs_of(holder: bytes, count: int, known: float) -> None:
         for _ in range(count):
-            known = until(holder)
             await eventually(lambda known=known: until(holder) != known)  # type: ignore[misc]
+            known = until(holder)
 
     saved = valkey_server.ask("EVAL", _SAVE, 0, keys.every)
-    then = until(runs_it)
+    then, brought_back = until(runs_it), until(watches)
     # The leases of what was saved lapse.
     await eventually(lambda: min(until(runs_it), until(watches)) > then + 1.25 * LEASE.total_seconds() * 1_000_000)
     first.ask(signal.SIGSTOP)
     valkey_server.ask("EVAL", _BRING_BACK, 0, keys.every, *(part for row in saved for part in row))
     # One of two is given right before something is taken over. Who stays away for longer is taken for gone.
-    await signs_of(watches, 2)
+    await signs_of(watches, 2, known=brought_back)
     first.ask(signal.SIGCONT)
-    await signs_of(runs_it, 2)
+    await signs_of(runs_it, 2, known=until(runs_it))
     there = host_of(http, second, host)
     assert (await there.task(task))["status"] == "working"
     hold.release(DONE)
