@@ -6,6 +6,8 @@ by `recall`. PyJWT's own parser is not used: it would parse the token a second t
 time from the system.
 """
 
+from __future__ import annotations
+
 import logging
 from base64 import urlsafe_b64decode
 from collections import OrderedDict
@@ -13,9 +15,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from hashlib import sha256
-from typing import Final, Protocol
-
-from jwt import PyJWK
+from typing import TYPE_CHECKING, Final, Protocol
 
 from taskgate.auth.claims import (
     ContextPartMissing,
@@ -28,6 +28,9 @@ from taskgate.auth.claims import (
 from taskgate.auth.context import CONTEXT_PARTS, AuthContext, Identity
 from taskgate.clock import Clock
 from taskgate.errors import AuthReason, KeysUnavailable, Unauthenticated
+
+if TYPE_CHECKING:
+    from jwt import PyJWK
 
 log = logging.getLogger("taskgate.auth")
 
@@ -65,7 +68,7 @@ class VerifiedToken:
     called each time that it is recalled.
     """
 
-    verifier: "TokenVerifier"
+    verifier: TokenVerifier
     key: tuple[bytes, str]
     context: AuthContext
     report: Callable[[], object]

@@ -1,4 +1,4 @@
-"""The `audit` commands: `verify`, `ref` (the reference of a task) and `schema` (of the lines).
+"""The work of the `audit` commands: `verify`, `ref` (the reference of a task) and `schema` (of the lines).
 
 Exit status 0 is success, 1 a changed log, and 2 a log that cannot be verified.
 `telemetry.auditlog.verification` has the rules of an intact log.
@@ -12,7 +12,7 @@ from typing import Final
 import click
 
 from taskgate.auth.key_file import KeyFileRefused, read_keys
-from taskgate.cli.configuration import AnyFile, fail
+from taskgate.cli.exits import fail
 from taskgate.telemetry.auditlog.chain import KeyRing, SigningKeyError, parse_line
 from taskgate.telemetry.auditlog.formats.digests import task_ref
 from taskgate.telemetry.auditlog.formats.schema import schema_text
@@ -31,34 +31,10 @@ class _Unusable(Exception):
     """An input that cannot be used; the text is for the operator."""
 
 
-@click.group()
-def audit() -> None:
-    """Verify an audit log, or look something up in it."""
-
-
-@audit.command()
-@click.argument("files", metavar="FILE...", type=AnyFile, nargs=-1, required=True)
-@click.option(
-    "--checkpoint", "checkpoints", type=AnyFile, multiple=True, help="Output of another sink that holds checkpoints."
-)
-@click.option(
-    "--key", "keys", type=AnyFile, multiple=True, help="File with the key of the log, or a PEM file of its signer."
-)
-@click.option(
-    "--expect-seq",
-    "expected",
-    metavar="N",
-    type=click.IntRange(min=1),
-    help="Fail unless the last line has sequence number N or higher.",
-)
-def verify(
+def verify_log(
     files: tuple[Path, ...], checkpoints: tuple[Path, ...], keys: tuple[Path, ...], expected: int | None
 ) -> None:
-    """Verify that the lines of a log are complete, in order and unchanged.
-
-    Give all files of one sink, rotated ones too, in any order. Exit status: 0 if no problem was
-    found, 1 if a problem was found, 2 if the log could not be verified.
-    """
+    """Print what is wrong with the lines of a log, and a summary."""
     skipped = [file for file in files if file.name.endswith((HEAD_SUFFIX, TORN_SUFFIX))]
     try:
         ring = _key_ring(keys)
@@ -75,11 +51,8 @@ def verify(
         sys.exit(CHANGED)
 
 
-@audit.command()
-@click.argument("task", metavar="TASK_ID")
-@click.option("--key", type=AnyFile, required=True, help="File with the key of the log.")
-def ref(task: str, key: Path) -> None:
-    """Print the reference by which a log names a task id."""
+def print_ref(task: str, key: Path) -> None:
+    """Print the references of a task id, under each key of a file."""
     try:
         current, previous = read_keys(key, of="the audit log")
     except KeyFileRefused as refusal:
@@ -89,9 +62,8 @@ def ref(task: str, key: Path) -> None:
         click.echo(task_ref(each, task))
 
 
-@audit.command(name="schema")
-def schema_of_lines() -> None:
-    """Print the JSON Schema of the lines of a log."""
+def print_line_schema() -> None:
+    """Print the JSON Schema of a line."""
     click.echo(schema_text(), nl=False)
 
 

@@ -1,4 +1,4 @@
-"""The `serve` command: start the gateway, handle signals and reloads, and stop it. `FileWatch`
+"""The work of `serve`: start the gateway, handle signals and reloads, and stop it. `FileWatch`
 notices that the configuration file has changed.
 """
 
@@ -19,7 +19,7 @@ import click
 
 from taskgate import config as settings
 from taskgate.auth.key_file import KeyFileRefused
-from taskgate.cli.configuration import FAILED, WRONG_USE, AnyFile, fail, load
+from taskgate.cli.exits import FAILED, WRONG_USE, fail
 from taskgate.config import ConfigurationError, GatewayConfig, Problem
 from taskgate.errors import StoreUnavailable
 from taskgate.explain.checks import missing_programs
@@ -80,21 +80,7 @@ _START_ERRORS: Final = (
 log = getLogger("taskgate.cli")
 
 
-@click.command()
-@click.option("--config", "file", type=AnyFile, help="The configuration file.")
-@click.option("--upstream", metavar="URL", help="Without --config: URL of the MCP server to serve at /mcp.")
-@click.option(
-    "--upstream-command",
-    "command",
-    metavar="COMMAND",
-    help="Without --config: command of a stdio MCP server to serve at /mcp.",
-)
-@click.option("--listen", metavar="HOST:PORT", help="Without --config: address for hosts; default 127.0.0.1:8080.")
-@click.option(
-    "--admin", metavar="HOST:PORT", help="Without --config: address for health and metrics; default 127.0.0.1:9464."
-)
-@click.option("--no-watch", is_flag=True, help="Reload the file only on SIGHUP, not when it changes.")
-def serve(
+def serve_until_stopped(
     file: Path | None,
     upstream: str | None,
     command: str | None,
@@ -102,11 +88,7 @@ def serve(
     admin: str | None,
     no_watch: bool,
 ) -> None:
-    """Serve until SIGTERM or SIGINT. SIGTERM drains first; a second signal ends the drain.
-
-    SIGHUP, or a change of the file, reloads the configuration. The log names changed keys that need
-    a restart. SIGHUP also reopens the files of the audit log.
-    """
+    """Serve until a signal ends it; the options are those of the command."""
     if [file, upstream, command].count(None) != 2:
         raise click.UsageError("Give exactly one of --config FILE, --upstream URL and --upstream-command COMMAND.")
     if file is not None and (listen or admin):
@@ -116,7 +98,7 @@ def serve(
     watch = None if file is None else FileWatch(file)
     try:
         if file is not None:
-            config = load(file)
+            config = settings.load(file, os.environ)
         elif command is not None:
             config = _config_for_command(command, listen, admin)
         else:
@@ -168,7 +150,7 @@ def _raise_open_limit(config: GatewayConfig) -> None:
 
 def _reload(file: Path) -> GatewayConfig:
     """Load the file again; programs that it starts may be missing by now."""
-    config = load(file)
+    config = settings.load(file, os.environ)
     _warn_of_missing_programs(config)
     return config
 

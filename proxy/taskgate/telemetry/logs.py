@@ -1,8 +1,8 @@
 """Log lines: one line of printable characters for each record, as JSON, logfmt or text.
 
-`configure` takes over the root logger, so records of `logging` and of `structlog` both end here. A
-line names its request by the ids that the audit log and traces use. The texts of exceptions and the
-messages of libraries are withheld, because both may quote a request, a token or a path.
+`configure` takes over the root logger. A line names its request by the ids that the audit log and
+traces use. The texts of exceptions and the messages of libraries are withheld, because both may
+quote a request, a token or a path.
 """
 
 import json
@@ -15,8 +15,6 @@ from traceback import walk_tb
 from types import TracebackType
 from typing import Any, Final, Literal, TextIO
 
-import structlog
-
 from taskgate.telemetry.request_context import current
 
 Format = Literal["json", "logfmt", "console"]
@@ -24,9 +22,7 @@ Format = Literal["json", "logfmt", "console"]
 _ROOT_LOGGER: Final = "taskgate"
 _PACKAGE: Final = Path(__file__).parent.parent
 _WITHHELD: Final = "a library reported something; its words are withheld"
-_FIELDS: Final = "taskgate_fields"
-"""The attribute of a record for structlog's fields; their own names could clash with `logging`'s."""
-_STANDARD_ATTRIBUTES: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", _FIELDS}
+_STANDARD_ATTRIBUTES: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 _RESERVED_KEYS: Final = frozenset(
     {"time", "level", "logger", "event", "request_id", "trace_id", "ctx", "exception", "causes", "at"}
 )
@@ -47,11 +43,6 @@ def configure(level: str, format: Format, stream: TextIO) -> None:
     handler.addFilter(_is_logged)
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
-    structlog.configure(
-        processors=[structlog.stdlib.filter_by_level, _to_logging_record],
-        logger_factory=structlog.stdlib.LoggerFactory(),
-        wrapper_class=structlog.stdlib.BoundLogger,
-    )
 
 
 def unconfigure() -> None:
@@ -60,7 +51,6 @@ def unconfigure() -> None:
         root = logging.getLogger()
         level, root.handlers[:] = _saved_root.pop()
         root.setLevel(level)
-        structlog.reset_defaults()
 
 
 _saved_root: list[tuple[int, list[logging.Handler]]] = []
@@ -88,14 +78,6 @@ def _is_own(record: logging.LogRecord) -> bool:
 def _is_logged(record: logging.LogRecord) -> bool:
     """Whether a record becomes a line: those of libraries only from WARNING up."""
     return _is_own(record) or record.levelno >= logging.WARNING
-
-
-def _to_logging_record(
-    _logger: Any, _method: str, event: structlog.typing.EventDict
-) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    # The last processor of structlog: it returns the arguments for a call of `logging`, and so uses the dict up.
-    message = (event.pop("event", ""), *event.pop("positional_args", ()))
-    return message, {"exc_info": event.pop("exc_info", None), "extra": {_FIELDS: event}}
 
 
 # --- the content of a line -------------------------------------------------------------------------------------------
@@ -147,7 +129,6 @@ def _event(record: logging.LogRecord) -> str:
 
 def _fields(record: logging.LogRecord) -> Iterator[tuple[str, Any]]:
     yield from ((key, value) for key, value in vars(record).items() if key not in _STANDARD_ATTRIBUTES)
-    yield from getattr(record, _FIELDS, {}).items()
 
 
 def _causes_of(error: BaseException) -> Iterator[BaseException]:

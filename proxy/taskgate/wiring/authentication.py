@@ -21,7 +21,7 @@ from functools import partial
 from hashlib import sha256
 from hmac import digest
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import urlsplit
 
 from taskgate.admission.callers import BearerCallers, Callers
@@ -31,7 +31,6 @@ from taskgate.admission.security_alerts import SecurityLog
 from taskgate.auth.claims import IssuerSettings
 from taskgate.auth.context import ANONYMOUS, AuthContext, ContextKeys
 from taskgate.auth.fetch import HttpFetcher
-from taskgate.auth.jwks import IssuerKeys
 from taskgate.auth.jwt import OTHER, TokenVerifier
 from taskgate.auth.key_file import DeploymentKeys, KeyFileRefused, read_keys, read_or_make_keys
 from taskgate.auth.metadata import WELL_KNOWN, canonical_url, document_url, metadata_path, resource_document, root_mount
@@ -44,6 +43,9 @@ from taskgate.streams.exchange import Exchange
 from taskgate.system.background import Background
 from taskgate.system.secret_files import ADVICE, read_secret
 from taskgate.telemetry.events import EventSink, KeysFetched, TokenChecked, TokenRecognized
+
+if TYPE_CHECKING:
+    from taskgate.auth.jwks import IssuerKeys
 
 KEY_FILE: Final = "context.key"
 _SHORTEST_TOKEN, _LONGEST_TOKEN = 16, 4096
@@ -58,7 +60,7 @@ class Issuer(NamedTuple):
     """An issuer, its keys, and the HTTP client that fetches them."""
 
     settings: IssuerSettings
-    keys: IssuerKeys
+    keys: "IssuerKeys"
     fetch: HttpFetcher
 
 
@@ -242,6 +244,9 @@ def _issuers(
 ) -> tuple[Issuer, ...]:
     # A known issuer keeps its keys, so that a reload does not depend on its being available.
     known = () if before is None else before.issuers
+
+    # It loads the libraries of signatures: 50 ms and 10 MiB that a gateway without authentication saves.
+    from taskgate.auth.jwks import IssuerKeys  # noqa: PLC0415
 
     def new_issuer(settings: IssuerSettings) -> Issuer:
         fetch = HttpFetcher()

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import structlog
 
 import taskgate
 from taskgate.config.fields import read_size
@@ -61,14 +60,13 @@ def test_a_line_says_when_how_bad_where_and_what(lines: Lines) -> None:
         ("error", ["error"]),
     ],
 )
-@pytest.mark.parametrize("logger", [_own, structlog.get_logger("taskgate.test")], ids=["logging", "structlog"])
 @pytest.mark.unheard("the level of our loggers is what it is about")
-def test_nothing_below_the_level_is_written(level: str, expected: list[str], logger: Any) -> None:
+def test_nothing_below_the_level_is_written(level: str, expected: list[str]) -> None:
     written = io.StringIO()
     logs.configure(level, "json", written)
     try:
         for each in ("debug", "info", "warning", "error"):
-            getattr(logger, each)("happened")
+            getattr(_own, each)("happened")
     finally:
         logs.unconfigure()
     assert [json.loads(line)["level"] for line in written.getvalue().splitlines()] == expected
@@ -184,16 +182,15 @@ def test_a_field_is_shown_as_json_may_hold_it_and_an_unknown_one_as_its_class(
     lines: Lines, value: Any, shown: Any
 ) -> None:
     _own.info("a field", extra={"field": value})
-    structlog.get_logger("taskgate.test").info("a field", field=value)
-    assert [line["field"] for line in lines()] == [shown, shown]
+    assert [line["field"] for line in lines()] == [shown]
 
 
 def test_fields_named_as_ours_are_moved_aside(lines: Lines) -> None:
-    structlog.get_logger("taskgate.test").info("said", time=1, level=2, logger=3, at=4, name=5)
+    _own.info("said", extra={"time": 1, "level": 2, "logger": 3, "at": 4})
     [line] = lines()
     assert line["event"] == "said"
-    assert {key: line[key] for key in ("time_", "level_", "logger_", "at_", "name")} == {
-        "time_": 1, "level_": 2, "logger_": 3, "at_": 4, "name": 5,
+    assert {key: line[key] for key in ("time_", "level_", "logger_", "at_")} == {
+        "time_": 1, "level_": 2, "logger_": 3, "at_": 4,
     }  # fmt: skip
 
 
@@ -225,15 +222,6 @@ def test_an_event_is_its_text_even_where_the_arguments_do_not_fit(
     assert json.loads(written.getvalue())["event"] == event
 
 
-def test_structlog_takes_arguments_and_exceptions_too(lines: Lines) -> None:
-    try:
-        raise ValueError("hunter2")
-    except ValueError:
-        structlog.get_logger("taskgate.test").exception("failed at %s", "noon", upstream="reports")
-    [line] = lines()
-    assert (line["event"], line["exception"], line["upstream"]) == ("failed at noon", "ValueError", "reports")
-
-
 def test_a_stream_that_fails_loses_the_line_and_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     closed = io.StringIO()
     closed.close()
@@ -253,4 +241,3 @@ def test_what_was_there_before_is_put_back() -> None:
     assert root.handlers != before[1]
     logs.unconfigure()
     assert (root.level, root.handlers) == before
-    assert not structlog.is_configured()

@@ -29,7 +29,6 @@ from taskgate.config.fields import (
 )
 from taskgate.config.problems import Conflict, Location, list_at, mapping_at
 from taskgate.telemetry.auditlog.catalogue import matching
-from taskgate.telemetry.auditlog.formats.redaction import parse_paths
 
 _SINKS: Final = ("audit", "sinks")
 _CHAIN: Final = ("audit", "chain")
@@ -45,6 +44,9 @@ def _check_events(glob: str) -> str:
 
 
 def _check_json_path(path: str) -> str:
+    # It loads a library that nothing else needs.
+    from taskgate.telemetry.auditlog.formats.field_redaction import parse_paths  # noqa: PLC0415
+
     try:
         parse_paths((path,))
     except ValueError:

@@ -5,19 +5,24 @@ without its newline. A `Signer` signs lines, and a `KeyRing` checks signatures. 
 `data.signature`, and covers the line without that member. A line names its key by an id, a digest
 of the key; no text or message has anything else of a key. `ChainWriter` extends a chain and
 `verification` checks one.
+
+Only a key in PEM form loads `cryptography`: it takes 10 MiB of memory, and most logs have no such
+key.
 """
+
+from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from hashlib import sha256
 from hmac import compare_digest, digest
-from typing import Any, Final, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar
 
 import orjson
-from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
-from cryptography.hazmat.primitives.serialization import load_pem_private_key, load_pem_public_key
 
 from taskgate.telemetry.auditlog.formats.renderer import native_part
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 HMAC: Final = "hmac-sha256"
 ED25519: Final = "ed25519"
@@ -86,6 +91,8 @@ class _Ed25519Verifier:
         self.key_id = _id_of(key.public_bytes_raw())
 
     def is_valid(self, text: bytes, signature: str) -> bool:
+        from cryptography.exceptions import InvalidSignature  # noqa: PLC0415
+
         try:
             self._key.verify(bytes.fromhex(signature), text)
         except (InvalidSignature, ValueError):
@@ -126,6 +133,9 @@ def signer_of(key: bytes, pem: bytes | None) -> Signer:
 
 
 def _private(pem: bytes) -> Ed25519PrivateKey:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey  # noqa: PLC0415
+    from cryptography.hazmat.primitives.serialization import load_pem_private_key  # noqa: PLC0415
+
     try:
         key = load_pem_private_key(pem, password=None)
     except (ValueError, TypeError):
@@ -136,6 +146,9 @@ def _private(pem: bytes) -> Ed25519PrivateKey:
 
 
 def _public(pem: bytes) -> Ed25519PublicKey:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey  # noqa: PLC0415
+    from cryptography.hazmat.primitives.serialization import load_pem_public_key  # noqa: PLC0415
+
     if b"PRIVATE KEY" in pem:
         return _private(pem).public_key()
     try:

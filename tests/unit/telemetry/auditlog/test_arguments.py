@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from requirements import covers
 from taskgate.telemetry.auditlog.events import UNREAD, summary_in, without_payload
 from taskgate.telemetry.auditlog.formats import redaction
-from taskgate.telemetry.auditlog.formats.redaction import REDACTED, parse_paths
+from taskgate.telemetry.auditlog.formats.field_redaction import REDACTED, parse_paths
 from taskgate.telemetry.auditlog.formats.renderer import Renderer
 from taskgate.telemetry.auditlog.settings import LineOptions
 from unit.telemetry.auditlog.audit_cases import (

@@ -26,8 +26,6 @@ from taskgate.telemetry.auditlog.events import (
 from taskgate.telemetry.auditlog.formats.digests import Digests, encoded
 from taskgate.telemetry.auditlog.formats.redaction import (
     MAX_SENTENCE,
-    FieldRedaction,
-    parse_paths,
     printable,
     scrubbed,
     scrubbed_cached,
@@ -120,7 +118,11 @@ class NativeRenderer:
         self.names_callers = line_options.identity == "full"
         self.shows_results = line_options.results != "none"
         self.only_digests = line_options.arguments == "hash"
-        self._redaction: FieldRedaction = parse_paths(line_options.redact)
+        if line_options.arguments == "full":
+            # It loads a library that nothing else needs.
+            from taskgate.telemetry.auditlog.formats.field_redaction import parse_paths  # noqa: PLC0415
+
+            self._redaction = parse_paths(line_options.redact)
 
     def document(self, event: AuditEvent) -> dict[str, Any]:
         """The document of an event, without `seq` and `prev`."""

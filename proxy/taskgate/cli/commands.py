@@ -1,0 +1,159 @@
+"""The commands with their options: `main`. What they do is in the other modules of this folder.
+
+Each command imports its module when it is called. So `--version`, help and completion in a shell
+load no part of the gateway, which takes longer than all that they do.
+"""
+
+import gc
+from pathlib import Path
+from typing import Final
+
+import click
+
+from taskgate import __version__
+
+AnyFile: Final = click.Path(path_type=Path)
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="taskgate")
+def main() -> None:
+    """A gateway that turns blocking MCP tool calls into durable tasks, in front of unmodified
+    servers.
+    """
+
+
+@main.command()
+@click.option("--config", "file", type=AnyFile, required=True, help="The configuration file.")
+def check(file: Path) -> None:
+    """Check a configuration and print the effective one: every key, with secrets as ********."""
+    from taskgate.cli.configuration import print_effective
+
+    print_effective(file)
+
+
+@main.command()
+def schema() -> None:
+    """Print the JSON Schema of the configuration file."""
+    from taskgate.cli.configuration import print_schema
+
+    print_schema()
+
+
+@main.command()
+@click.option("--config", "file", type=AnyFile, required=True, help="The configuration file.")
+@click.option("--upstream", metavar="NAME", required=True, help="Name of an upstream in the file.")
+@click.option("--tool", metavar="NAME", required=True, help="Name of the tool.")
+@click.option("--token", "token_file", type=AnyFile, help="File that holds the caller's bearer token.")
+@click.option(
+    "--hint", "hints", metavar="NAME=true|false", multiple=True, help="A tool annotation as the server lists it."
+)
+@click.option("--online", is_flag=True, help="Ask the server which extensions it declares.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def explain(
+    file: Path, upstream: str, tool: str, token_file: Path | None, hints: tuple[str, ...], online: bool, as_json: bool
+) -> None:
+    """Print the rules and limits that apply to a call of a tool, and which extensions are
+    forwarded.
+
+    The server is contacted only with --online, and only for its declared capabilities.
+    """
+    from taskgate.cli.configuration import print_explanation
+
+    print_explanation(file, upstream, tool, token_file, hints, online, as_json)
+
+
+@main.command()
+@click.option("--config", "file", type=AnyFile, help="The configuration file.")
+def metrics(file: Path | None) -> None:
+    """Print all metrics, and the maximum number of series of each under that configuration."""
+    from taskgate.cli.configuration import print_metrics
+
+    print_metrics(file)
+
+
+@main.group()
+def audit() -> None:
+    """Verify an audit log, or look something up in it."""
+
+
+@audit.command()
+@click.argument("files", metavar="FILE...", type=AnyFile, nargs=-1, required=True)
+@click.option(
+    "--checkpoint", "checkpoints", type=AnyFile, multiple=True, help="Output of another sink that holds checkpoints."
+)
+@click.option(
+    "--key", "keys", type=AnyFile, multiple=True, help="File with the key of the log, or a PEM file of its signer."
+)
+@click.option(
+    "--expect-seq",
+    "expected",
+    metavar="N",
+    type=click.IntRange(min=1),
+    help="Fail unless the last line has sequence number N or higher.",
+)
+def verify(
+    files: tuple[Path, ...], checkpoints: tuple[Path, ...], keys: tuple[Path, ...], expected: int | None
+) -> None:
+    """Verify that the lines of a log are complete, in order and unchanged.
+
+    Give all files of one sink, rotated ones too, in any order. Exit status: 0 if no problem was
+    found, 1 if a problem was found, 2 if the log could not be verified.
+    """
+    from taskgate.cli.audit import verify_log
+
+    verify_log(files, checkpoints, keys, expected)
+
+
+@audit.command()
+@click.argument("task", metavar="TASK_ID")
+@click.option("--key", type=AnyFile, required=True, help="File with the key of the log.")
+def ref(task: str, key: Path) -> None:
+    """Print the reference by which a log names a task id."""
+    from taskgate.cli.audit import print_ref
+
+    print_ref(task, key)
+
+
+@audit.command(name="schema")
+def schema_of_lines() -> None:
+    """Print the JSON Schema of the lines of a log."""
+    from taskgate.cli.audit import print_line_schema
+
+    print_line_schema()
+
+
+@main.command()
+@click.option("--config", "file", type=AnyFile, help="The configuration file.")
+@click.option("--upstream", metavar="URL", help="Without --config: URL of the MCP server to serve at /mcp.")
+@click.option(
+    "--upstream-command",
+    "command",
+    metavar="COMMAND",
+    help="Without --config: command of a stdio MCP server to serve at /mcp.",
+)
+@click.option("--listen", metavar="HOST:PORT", help="Without --config: address for hosts; default 127.0.0.1:8080.")
+@click.option(
+    "--admin", metavar="HOST:PORT", help="Without --config: address for health and metrics; default 127.0.0.1:9464."
+)
+@click.option("--no-watch", is_flag=True, help="Reload the file only on SIGHUP, not when it changes.")
+def serve(
+    file: Path | None,
+    upstream: str | None,
+    command: str | None,
+    listen: str | None,
+    admin: str | None,
+    no_watch: bool,
+) -> None:
+    """Serve until SIGTERM or SIGINT. SIGTERM drains first; a second signal ends the drain.
+
+    SIGHUP, or a change of the file, reloads the configuration. The log names changed keys that need
+    a restart. SIGHUP also reopens the files of the audit log.
+    """
+    # Imports make objects that stay: to search them for garbage took a quarter of the start.
+    gc.disable()
+    from taskgate.cli.serve import serve_until_stopped
+
+    gc.freeze()
+    gc.enable()
+    serve_until_stopped(file, upstream, command, listen, admin, no_watch)

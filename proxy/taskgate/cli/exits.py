@@ -1,0 +1,17 @@
+"""The end of a command in an error: `fail`, with the exit status."""
+
+import sys
+from typing import Final, NoReturn
+
+import click
+
+FAILED: Final = 1
+"""Exit status: the gateway could not start, or a token was refused."""
+WRONG_USE: Final = 2
+"""Exit status: the command line or the configuration is wrong."""
+
+
+def fail(error: Exception, status: int) -> NoReturn:
+    """Print an error, and exit."""
+    click.echo(f"taskgate: {error}" if status == FAILED else str(error), err=True)
+    sys.exit(status)

@@ -1,0 +1,64 @@
+"""What a start loads. Imports are most of the time that a start takes, and much of the memory that stays."""
+
+import subprocess
+import sys
+
+import pytest
+
+_TELL = "import sys, atexit; atexit.register(lambda: print(*sys.modules, file=sys.stderr)); "
+_COMMAND = f"{_TELL}from taskgate.cli import main; main(prog_name='taskgate')"
+_GATEWAY = f"""{_TELL}
+import asyncio, tempfile
+from pathlib import Path
+from taskgate.cli import serve
+from taskgate.config import for_upstream
+from taskgate.wiring.app import Service
+
+async def start():
+    service = Service(for_upstream("http://127.0.0.1:9/mcp", "127.0.0.1:0", "127.0.0.1:0"), data_directory=Path(folder))
+    await service.start()
+    await service.close()
+
+with tempfile.TemporaryDirectory() as folder:
+    asyncio.run(start())
+"""
+
+# Needed for authentication, keys in PEM form, paths of what is removed from arguments, tracing and a shared store; and
+# what nothing here needs, wherever it is installed.
+_LATER = {"cryptography", "hiredis", "jsonpath", "jwt", "opentelemetry", "redis", "rich", "structlog"}
+_MOST = 330
+"""Modules of the package that a gateway loads."""
+
+
+def loaded(code: str, *arguments: str, **environment: str) -> set[str]:
+    """The modules that a program has loaded at its end."""
+    ended = subprocess.run([sys.executable, "-c", code, *arguments], env=environment, capture_output=True, check=True)
+    return set(ended.stderr.decode().splitlines()[-1].split())
+
+
+def foreign(modules: set[str]) -> set[str]:
+    """The packages among them that are neither ours nor Python's, but for parts in C, which have no name of ours."""
+    names = {name.partition(".")[0] for name in modules} - sys.stdlib_module_names
+    return {name for name in names if not name.startswith("_")} - {"taskgate"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "environment"),
+    [
+        (["--version"], {}),
+        (["serve", "--help"], {}),
+        ([], {"_TASKGATE_COMPLETE": "bash_complete", "COMP_WORDS": "taskgate serve --", "COMP_CWORD": "2"}),
+    ],
+    ids=["version", "help", "completion"],
+)
+def test_a_command_that_needs_no_gateway_loads_none(arguments: list[str], environment: dict[str, str]) -> None:
+    modules = loaded(_COMMAND, *arguments, **environment)
+    ours = {name for name in modules if name.partition(".")[0] == "taskgate"}
+    assert ours == {"taskgate", "taskgate.cli", "taskgate.cli.commands"}
+    assert foreign(modules) == {"click"}
+
+
+def test_a_gateway_loads_only_what_its_configuration_needs() -> None:
+    modules = loaded(_GATEWAY)
+    assert foreign(modules) & _LATER == set()
+    assert len([name for name in modules if name.partition(".")[0] == "taskgate"]) <= _MOST
