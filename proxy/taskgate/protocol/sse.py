@@ -108,6 +108,10 @@ class EventDecoder:
             at = 0
             while (usual := _USUAL_EVENT(chunk, at)) is not None:
                 id, data = usual.groups()
+                if b"\r" in data:
+                    data = data[:-1]
+                    if not data or b"\r" in data:
+                        break
                 if id is not None:
                     self._id = _id_of(id)
                 self.last_id = self._id
@@ -233,9 +237,12 @@ _SHORT: Final = 32 * 1024
 _USUAL_FIELDS: Final = 2 * MAX_ID
 """Bytes that type and id of a message may have together before they count as noise."""
 _USUAL_EVENT: Final = re.compile(
-    rb"(?:event: message\r?\n)?(?:id: ([^\r\n\0]*+)\r?\n)?(?:event: message\r?\n)?data: ([^\r\n]++)\r?\n\r?\n"
+    rb"(?:event: message\r?\n)?(?:id: ([^\r\n\0]*+)\r?\n)?(?:event: message\r?\n)?data: (.++)\n\r?\n"
 ).match
-"""An event in the common form, with the id before or after the type."""
+"""An event in the common form, with the id before or after the type.
+
+Of a class of bytes, such as `[^\r\n]`, each byte takes longer than of a dot, which is all but LF.
+So the data may have a CR, which is part of the line's end if nothing follows it."""
 _RETRY: Final = re.compile(rb"[0-9]{1,12}").fullmatch
 _BOM: Final = b"\xef\xbb\xbf"
 _FRAME: Final = len(_BOM + b"data: ")

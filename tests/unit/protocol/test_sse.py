@@ -92,6 +92,8 @@ STREAMS: dict[str, tuple[bytes, list[bytes]]] = {
     "CRLF": (b"data: 1\r\n\r\ndata: 2\r\n\r\n", [b"1", b"2"]),
     "all breaks in one": (b"data: 1\r\n\ndata: 2\n\r\ndata: 3\r\r\n", [b"1", b"2", b"3"]),
     "CR then LF are one break": (b"data: 1\r\ndata: 2\r\n\r\n", [b"1\n2"]),
+    "CR within what ends in LF": (b"data: 1\rdata: 2\n\ndata: 3\r4\r\n\r\n", [b"1\n2", b"3"]),
+    "CR alone as data": (b"event: message\ndata: \r\n\ndata: 1\n\n", [b"1"]),
     "lines are joined": (b"data: 1\ndata: 2\ndata\ndata: 3\n\n", [b"1\n2\n\n3"]),
     "no space": (b"data:1\n\n", [b"1"]),
     "one space is taken": (b"data:  1\n\n", [b" 1"]),
