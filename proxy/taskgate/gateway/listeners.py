@@ -140,8 +140,13 @@ class HostListener(UnsavedCallListener):
     def refused(self, required: Mapping[str, Any]) -> None:
         self.missing = merge_capabilities(self.missing, required)
 
-    def clog(self) -> Awaitable[None] | None:
-        return self.feed().backpressure() if self.exchange.is_streaming else None
+    def clog(self) -> asyncio.Future[None] | None:
+        feed = self._feed
+        if feed is None:
+            if not self.exchange.is_streaming:
+                return None
+            feed = self.feed()
+        return feed.backpressure()
 
     def write_token(self) -> bytes:
         """Return the host's progress token as JSON; there must be one."""
@@ -336,7 +341,7 @@ class InflightCall:
         if self._listener is not None:
             self._listener.on_notification(notification)
 
-    def clog(self) -> Awaitable[None] | None:
+    def clog(self) -> asyncio.Future[None] | None:
         return None if self._listener is None else self._listener.clog()
 
     def keep(self, between: Between) -> Leave | None:

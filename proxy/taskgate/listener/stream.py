@@ -298,7 +298,7 @@ class HostExchange:
             answer = EventStreamAnswer(self._request)
             # The letter begins the ids of its events, and tells the two kinds of streams apart.
             letter: Kind = "g" if self._is_get else "p"
-            messages = SseConnection(write_through=answer.write_through)
+            messages = SseConnection(joined=_JOINED, write_through=answer.write_through)
             self._stream = EventStream(messages) if self.opener is None else self.opener(letter, messages)
             self._start_writer(answer, messages)
         return self._stream
@@ -311,7 +311,7 @@ class HostExchange:
         if self._is_gone:
             return False
         answer = EventStreamAnswer(self._request)
-        messages = SseConnection(write_through=answer.write_through)
+        messages = SseConnection(joined=_JOINED, write_through=answer.write_through)
         self._stream = stream
         stream.attach(messages, missed)
         self._start_writer(answer, messages)
@@ -460,7 +460,7 @@ class HostExchange:
         try:
             answer.begin(is_joined=messages.has_pieces)
             while not messages.is_drained:
-                piece = await messages.receive(self._terms.silence, _JOINED)
+                piece = await messages.receive(self._terms.silence)
                 if piece is not None:
                     ends = messages.is_drained and (answer.ends_properly or self._is_get)
                     await answer.write(piece, is_last=ends)

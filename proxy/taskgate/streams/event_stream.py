@@ -12,8 +12,9 @@ The writer ends a stream with `finish`. `close` only ends the connection: a host
 resumable stream after it.
 """
 
-from collections.abc import Callable, Coroutine, Iterable
-from typing import Any, Final
+from asyncio import Future
+from collections.abc import Callable, Iterable
+from typing import Final
 
 from taskgate.clock import Clock
 from taskgate.jsontext.large import MessageText
@@ -85,15 +86,15 @@ class EventStream:
         """Whether so much waits for a slow host that writers should pause."""
         return self.connection is not None and self.connection.is_congested
 
-    def backpressure(self) -> Coroutine[Any, Any, None] | None:
-        """A wait until writers should go on; None if they need not pause."""
+    def backpressure(self) -> Future[None] | None:
+        """What is done when writers should go on; None if they need not pause."""
         connection = self.connection
-        return connection.wait_writable() if connection is not None and connection.is_congested else None
+        return connection.writable() if connection is not None and connection.is_congested else None
 
     def more_follows(self) -> None:
-        """Expect another message right after the next one: the host gets both in one write."""
+        """Expect several messages in this turn of the event loop: the host gets them in one write."""
         if self.connection is not None:
-            self.connection.more_follows = True
+            self.connection.more_follows()
 
     def finish(self, last: MessageText | None) -> None:
         """End the stream for good with the message `last`, of any size, or without one."""

@@ -20,14 +20,18 @@ class SseConnection:
 
     `write_through` writes a piece directly to the socket. It is called if the queue is empty and the
     reader waits, and saves waking the reader. It must not block or raise, and returns False if the
-    piece must be queued. Pieces of one read of a server are queued (`more_follows`) and joined.
+    piece must be queued. Pieces of one read of a server are queued (`more_follows`) and joined, up
+    to `joined` bytes.
 
     `_size` is the queued bytes that count towards the limit, `_weight` all queued bytes.
-    `_written_at` is when `write_through` last wrote a piece.
+    `_written_at` is when `write_through` last wrote a piece. `_joins`: pieces are queued until the
+    next turn of the event loop, which writes them.
     """
 
     __slots__ = (
         "_ended",
+        "_joined",
+        "_joins",
         "_limit",
         "_reader",
         "_room_waiters",
@@ -39,14 +43,21 @@ class SseConnection:
         "is_aborted",
         "is_closed",
         "is_congested",
-        "more_follows",
     )
 
     is_remote: ClassVar[bool] = False
     """Whether another replica has the connection, and reads the events in the shared log."""
 
-    def __init__(self, limit: int = QUEUE_BYTES, *, write_through: Callable[[bytes], bool] = lambda _: False) -> None:
+    def __init__(
+        self,
+        limit: int = QUEUE_BYTES,
+        *,
+        joined: int = 0,
+        write_through: Callable[[bytes], bool] = lambda _: False,
+    ) -> None:
         self._limit = limit
+        self._joined = joined
+        self._joins = False
         self._write_through = write_through
         self._written_at = 0.0
         # Each piece has the size that it counts towards the limit.
@@ -59,11 +70,9 @@ class SseConnection:
         self.is_closed = False
         """Whether it accepts no more pieces."""
         self.is_congested = False
-        """Whether so much waits, counted or not, that writers should pause; see `wait_writable`."""
+        """Whether so much waits, counted or not, that writers should pause; see `writable`."""
         self.is_aborted = False
         """Whether it ended because another connection took over the stream."""
-        self.more_follows = False
-        """Whether the next piece must be queued: another follows at once, and the reader joins them."""
 
     @property
     def has_pieces(self) -> bool:
@@ -80,16 +89,23 @@ class SseConnection:
 
         The size of the piece itself does not count: a host that keeps up gets messages of any size.
         """
-        if self.more_follows:
-            self.more_follows = False
-        elif self._reader is not None and not self._waiting and self._write_through(piece):
-            self._written_at = self._reader.get_loop().time()
+        reader = self._reader
+        if reader is not None and not self._joins and not self._waiting and self._write_through(piece):
+            self._written_at = reader.get_loop().time()
             return True
         if self._size >= self._limit:
             return False
         self._queue(piece, len(piece))
-        self._wake()
+        if not self._joins:
+            self._wake()
         return True
+
+    def more_follows(self) -> None:
+        """Expect several pieces in this turn of the event loop: they are written together in the next."""
+        reader = self._reader
+        if reader is not None and not self._joins:
+            self._joins = True
+            reader.get_loop().call_soon(self._write_joined)
 
     def send_unbounded(self, pieces: Iterable[bytes]) -> None:
         """Queue pieces of any size that do not count: replayed events, and answers."""
@@ -97,12 +113,14 @@ class SseConnection:
             self._queue(piece, 0)
         self._wake()
 
-    async def wait_writable(self) -> None:
-        """Wait until most of the queue was sent, or the connection ends."""
+    def writable(self) -> asyncio.Future[None]:
+        """A future that is done when most of the queue was sent, or the connection has ended."""
+        waiter = asyncio.get_running_loop().create_future()
         if self.is_congested and not self.is_closed:
-            waiter = asyncio.get_running_loop().create_future()
             self._room_waiters.append(waiter)
-            await waiter
+        else:
+            waiter.set_result(None)
+        return waiter
 
     def close(self, last: bytes = b"") -> None:
         """End the connection after what is queued, and after `last`, whatever its size."""
@@ -130,9 +148,8 @@ class SseConnection:
             self._ended = asyncio.get_running_loop().create_future()
             await self._ended
 
-    async def receive(self, timeout: float, joined: int = 0) -> bytes | None:
-        """Wait for the next piece; for the reader. Pieces behind it are joined to it, up to
-        `joined` bytes in all.
+    async def receive(self, timeout: float) -> bytes | None:
+        """Wait for the next piece; for the reader. Pieces behind it are joined to it.
 
         Returns None at the end, or after `timeout` seconds in which nothing was sent, not even by
         `write_through`. Then the reader sends a keep-alive.
@@ -148,20 +165,36 @@ class SseConnection:
         if not self._waiting:
             return None
         piece, counted = self._waiting.popleft()
-        if self._waiting and joined:
-            piece, counted = self._join(piece, counted, joined - len(piece))
-        self._size -= counted
-        self._weight -= len(piece)
-        self.is_congested = self._weight > self._limit // 4
-        if self._room_waiters and self._weight <= self._limit // 16:
-            self._release_writers()
+        if self._waiting:
+            piece, counted = self._join(piece, counted, self._joined - len(piece))
+        self._take(len(piece), counted)
         return piece
+
+    def _write_joined(self) -> None:
+        """Write what waits, or leave it to the reader."""
+        self._joins = False
+        waiting, reader = self._waiting, self._reader
+        if waiting and reader is not None and not reader.done():
+            if self._weight <= self._joined and self._write_through(b"".join([piece for piece, _ in waiting])):
+                waiting.clear()
+                self._take(self._weight, self._size)
+                self._written_at = reader.get_loop().time()
+            else:
+                self._wake()
 
     def _queue(self, piece: bytes, counted: int) -> None:
         self._waiting.append((piece, counted))
         self._size += counted
         self._weight += len(piece)
         self.is_congested = self._weight > self._limit // 4
+
+    def _take(self, weight: int, counted: int) -> None:
+        """Count what has left the queue."""
+        self._size -= counted
+        self._weight -= weight
+        self.is_congested = self._weight > self._limit // 4
+        if self._room_waiters and self._weight <= self._limit // 16:
+            self._release_writers()
 
     def _join(self, piece: bytes, counted: int, room: int) -> tuple[bytes, int]:
         """Take further pieces off the queue, for which there is `room`, and join them."""
