@@ -7,7 +7,7 @@ implements it, and `duplex` for modern requests over message channels. `SessionT
 credentials and the circuit breaker.
 """
 
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final, NamedTuple, Protocol, Self
@@ -192,6 +192,15 @@ class Messages(Protocol):
     @property
     def has_more(self) -> bool:
         """Whether the next message is there already: it arrived with the last one."""
+        ...
+
+    def offer_to(self, take: Callable[[Sequence[bytes]], int]) -> None:
+        """Call `take` with messages that arrived together, in the present context. It must not raise.
+
+        It returns how many of the first it has handled; only the others are iterated. It is called
+        when they arrive, while the iterator waits for them, or when they are read. An implementation
+        may ignore this, and have all messages iterated.
+        """
         ...
 
 

@@ -182,7 +182,7 @@ class CallListener(Protocol):
     def more_follows(self) -> None:
         """Receive the news that two messages or more have arrived together; the first comes next.
 
-        A host gets them in one write. Called before each of them but the last.
+        A host gets them in one write. May be called again before others of them.
         """
         ...
 
@@ -201,10 +201,10 @@ class CallListener(Protocol):
         """
         ...
 
-    def clog(self) -> Awaitable[None] | None:
+    def clog(self) -> asyncio.Future[None] | None:
         """Return what to await before more of the server is read: backpressure of a slow host.
 
-        Called after each message. Nearly always None: read on now.
+        Called after messages that arrived together. Nearly always None: read on now.
         """
         ...
 
@@ -433,7 +433,8 @@ class RunningCall(CancelScope):
     def on_progress(self, notification: Notification) -> None:
         """Receive the call's own progress."""
         self.last_progress = notification
-        self.progressed()
+        # As `progressed`; it is called for nearly every event of a stream.
+        self._progressed_at = (self._loop or asyncio.get_running_loop()).time()
         if self.listener is not None:
             self.listener.on_notification(notification)
 

@@ -7,7 +7,7 @@ arrived before a failure are read before it. `UnreadBytes` limits what waits for
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Final, NamedTuple, Protocol, Self
 
@@ -194,6 +194,9 @@ class PendingRequest:
     @property
     def has_more(self) -> bool:
         return bool(self._ready)
+
+    def offer_to(self, take: Callable[[Sequence[bytes]], int]) -> None:
+        """Ignore it: a channel reads on for its other requests, whatever becomes of this one."""
 
     async def document(self) -> bytes | None:
         return await anext(self, None)

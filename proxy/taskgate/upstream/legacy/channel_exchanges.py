@@ -26,7 +26,7 @@ from taskgate.upstream.context import UpstreamContext
 from taskgate.upstream.duplex.pending import OK, PendingRequest, Receipt
 from taskgate.upstream.duplex.session import ChannelSession, NotificationReader
 from taskgate.upstream.duplex.transport import ChannelSender, ChannelTransport
-from taskgate.upstream.legacy.event_streams import read_stream, response_in
+from taskgate.upstream.legacy.event_streams import read_part, response_in
 from taskgate.upstream.settings import UpstreamObserver
 
 
@@ -147,7 +147,7 @@ class ChannelExchanges:
             raise self._refusal(request.status)
         upstream_context = self._upstream_context
         if request.streams:
-            response = await read_stream(upstream_context.observer, self._hear, call, request)
+            response = await read_part(upstream_context.observer, self._hear, call, request)
             if response is None:
                 raise failures.broke_off()
             return response

@@ -53,7 +53,7 @@ from taskgate.upstream.legacy.event_streams import (
     behind,
     end_of,
     go_on,
-    read_stream,
+    read_part,
     response_in,
 )
 from taskgate.upstream.legacy.questions import Attribution, Questions, asked_again
@@ -217,7 +217,7 @@ class LegacyExchanges:
         return None if call.listener is None else partial(self._on_event, call)
 
     def _read(self, call: RunningCall, messages: Messages) -> Coroutine[Any, Any, Response | None]:
-        return read_stream(self._upstream_context.observer, self._hear, call, messages)
+        return read_part(self._upstream_context.observer, self._hear, call, messages)
 
     async def _refusal(self, call: RunningCall, incoming: Incoming) -> Response:
         """Return the server's answer if an error status carries one; else raise what the status

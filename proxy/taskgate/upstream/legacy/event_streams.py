@@ -9,7 +9,7 @@ event whenever it ends. A server that refuses it for good is not asked again.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from contextvars import Context
 from dataclasses import replace
@@ -19,13 +19,13 @@ from typing import Final, NamedTuple, Self, TypeVar
 
 from taskgate.clock import Clock
 from taskgate.errors import UpstreamFailed, UpstreamReason
-from taskgate.protocol.jsonrpc import usual_progress
 from taskgate.protocol.legacy.upstream import LegacyUpstream
 from taskgate.protocol.messages import Response
 from taskgate.protocol.vocabulary import SESSION_HEADER
 from taskgate.system.offload import LARGE, in_thread
 from taskgate.upstream import failures
 from taskgate.upstream.base import Incoming, Messages, Outgoing, Transport
+from taskgate.upstream.call_streams import read_stream
 from taskgate.upstream.calls import RunningCall
 from taskgate.upstream.pauses import FOR_NOW, PAUSE_FIRST, PAUSE_MOST, share
 from taskgate.upstream.settings import UpstreamObserver
@@ -119,6 +119,9 @@ class UntilSilent:
     def has_more(self) -> bool:
         return self._messages.has_more
 
+    def offer_to(self, take: Callable[[Sequence[bytes]], int]) -> None:
+        """Ignore it: silence is measured where the messages are iterated."""
+
     async def __anext__(self) -> bytes:
         while True:
             begun = self._incoming.unfinished
@@ -200,40 +203,20 @@ _FOR_GOOD: Final = frozenset({UpstreamReason.REDIRECT.value, UpstreamReason.REFU
 """Failures that would be the same for every attempt."""
 
 
-async def read_stream(
+async def read_part(
     observer: UpstreamObserver,
     hear: Callable[[bytes, RunningCall], Awaitable[Response | None]],
     call: RunningCall,
     messages: Messages,
 ) -> Response | None:
-    """Return the response on a stream of the call; None if the stream ends before it.
-
-    `hear` is called with each message, as in `LegacyExchanges`, but for usual progress of the call.
-    """
-    observer.stream_opened("response")
+    """Return the response on a stream of the call; None if the stream ends or breaks off before it."""
     try:
-        async for message in messages:
-            if messages.has_more and call.listener is not None:
-                call.listener.more_follows()
-            progress = usual_progress(message)
-            if progress is not None and progress.token == call.id:
-                call.on_progress(progress)
-            else:
-                response = await hear(message, call)
-                if response is not None and response.id == call.id:
-                    return response
-            clog = None if call.listener is None else call.listener.clog()
-            if clog is not None:
-                # Backpressure: a slow host makes its server wait, instead of filling the gateway's
-                # memory.
-                await clog
+        return await read_stream(observer, hear, call, messages)
     except UpstreamFailed as failure:
-        # A stream that broke off can be reopened, unless its whole channel has ended.
+        # It can be reopened, unless its whole channel has ended.
         if failure.reason != UpstreamReason.CLOSED.value or isinstance(failure, failures.Severed):
             raise
-    finally:
-        observer.stream_ended("response")
-    return None
+        return None
 
 
 async def response_in(dialect: LegacyUpstream, message: bytes, call: RunningCall) -> Response | None:

@@ -16,13 +16,13 @@ from taskgate.clock import Clock
 from taskgate.domain.versions import Peer
 from taskgate.errors import UpstreamFailed
 from taskgate.protocol.faults import protocol_violation
-from taskgate.protocol.jsonrpc import usual_progress
 from taskgate.protocol.messages import Response
 from taskgate.protocol.server_messages import CallProgress, CallResponse, EncodedRequest, SessionNotification
 from taskgate.system.cancel_scope import ScopeCancelled
 from taskgate.system.offload import LARGE, in_thread, offload
 from taskgate.upstream import failures
 from taskgate.upstream.base import POSTED, Incoming, Outgoing
+from taskgate.upstream.call_streams import read_stream
 from taskgate.upstream.calls import RunningCall
 from taskgate.upstream.context import ModernUpstreamContext
 from taskgate.upstream.notification_limits import decode_large
@@ -156,39 +156,22 @@ class ModernExchanges:
 
     async def _read(self, call: RunningCall, incoming: Incoming) -> Response:
         """Read an event stream up to the response."""
-        self._upstream_context.observer.stream_opened("response")
-        try:
-            messages = incoming.messages()
-            async for message in messages:
-                if messages.has_more and call.listener is not None:
-                    call.listener.more_follows()
-                progress = usual_progress(message)
-                if progress is not None and progress.token == call.id:
-                    call.on_progress(progress)
-                else:
-                    response = await self._hear(message, call)
-                    if response is not None:
-                        return response
-                clog = None if call.listener is None else call.listener.clog()
-                if clog is not None:
-                    # Backpressure: a slow host makes its server wait, instead of filling the
-                    # gateway's memory.
-                    await clog
-        finally:
-            self._upstream_context.observer.stream_ended("response")
-        # As for a document that is no answer to it.
-        incoming.drop()
-        raise failures.broke_off()
+        response = await read_stream(self._upstream_context.observer, self._hear, call, incoming.messages())
+        if response is None:
+            # As for a document that is no answer to it.
+            incoming.drop()
+            raise failures.broke_off()
+        return response
 
     async def _hear(self, message: bytes, call: RunningCall) -> Response | None:
         """Handle a message on the call's stream: progress and notifications go to its listener.
 
-        Returns the message if it is the response.
+        Returns the message if it is a response.
         """
         hear = self._upstream_context.dialect.decode
         host = self._host
         match hear(message, host) if len(message) <= LARGE else await decode_large(partial(hear, message, host)):
-            case CallResponse(response) if response.id == call.id:
+            case CallResponse(response):
                 return response
             case CallProgress(token, notification) if token == call.id:
                 call.on_progress(notification)

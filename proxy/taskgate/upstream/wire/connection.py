@@ -129,6 +129,7 @@ class Connection(asyncio.Protocol):
     """
 
     __slots__ = (
+        "_ahead",
         "_alarm",
         "_alarm_at",
         "_broken",
@@ -186,6 +187,8 @@ class Connection(asyncio.Protocol):
         self._more: asyncio.Future[None] | None = None
         self._enough = 0
         self._within: float | None = None
+        # Reads more of the body while the reader waits, and says whether that waits on.
+        self._ahead: Callable[[Connection], bool] | None = None
         # The loop time at which a wait ends, and one timer for all waits. It runs on when a wait ends
         # in time, and is set anew when it fires.
         self._until = math.inf
@@ -254,14 +257,18 @@ class Connection(asyncio.Protocol):
                 Context().run(self.transport.resume_reading)
         return taken
 
-    def more(self, within: float | None, above: int = 0) -> "asyncio.Future[None]":
+    def more(
+        self, within: float | None, above: int = 0, ahead: "Callable[[Connection], bool] | None" = None
+    ) -> "asyncio.Future[None]":
         """Return a future that is done when more of the body has come, its end, or its failure.
 
         More is any byte, or so many that the body has more than `above`. Silence of `within` seconds
         is a failure. Only for a body that has not ended and of which nothing waits to be taken.
+        `ahead` is called first when more has come. If it returns True, it has taken all of it, and the
+        wait goes on.
         """
         self._more = waiter = self._loop.create_future()
-        self._enough, self._within = max(above, self._taken), within
+        self._enough, self._within, self._ahead = max(above, self._taken), within, ahead
         if self._broken is not None:
             self._wake()
         elif within is not None:
@@ -275,6 +282,7 @@ class Connection(asyncio.Protocol):
         not come within a moment. Then this is called again.
         """
         if not self.has_ended:
+            self._ahead = None
             if linger and self._broken is None:
                 self._lingering = self._loop.call_later(LINGER, self.drop)
             else:
@@ -353,7 +361,8 @@ class Connection(asyncio.Protocol):
         """Wake the reader of the body, if it waits."""
         waiter = self._more
         if waiter is not None:
-            self._more, self._until = None, math.inf
+            self._more = self._ahead = None
+            self._until = math.inf
             if not waiter.done():
                 waiter.set_result(None)
 
@@ -376,6 +385,8 @@ class Connection(asyncio.Protocol):
             elif not self.has_ended:
                 before = self.received
                 self._read_body(data, 0)
+                if self.received > before and self._ahead is not None and self._ahead(self):
+                    self._enough = self.received
                 # Framing alone does not wake the reader: it is silence.
                 if self.received > self._enough or self.has_ended:
                     self._wake()

@@ -20,9 +20,9 @@ in any case. Limits on size, rate and noise apply while it is read and end in Up
 import asyncio
 import math
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import suppress
-from contextvars import Context
+from contextvars import Context, copy_context
 from datetime import timedelta
 from itertools import count
 from typing import Any, Final, Self
@@ -100,6 +100,7 @@ REUSE_WITHIN: Final = 2.0
 """Seconds for which an idle connection is reused. Servers close idle connections after five; a
 connection that may be closing must not get a call that is sent only once."""
 
+_NOWHERE: Final = Context()
 _UNMADE: Final = frozenset({UpstreamReason.UNREACHABLE.value, UpstreamReason.INTERNAL.value})
 """Reasons of failures to get a connection, by the server's fault or the gateway's."""
 UNKNOWN: Final = 404
@@ -285,6 +286,7 @@ class HttpIncoming:
     __slots__ = (
         "_beside",
         "_connection",
+        "_context",
         "_decoder",
         "_fed",
         "_fed_from",
@@ -293,8 +295,10 @@ class HttpIncoming:
         "_limit",
         "_noise_from",
         "_place",
+        "_raised",
         "_ready",
         "_rest",
+        "_take",
         "_unreadable",
         "_wait",
         "_was_read",
@@ -356,47 +360,49 @@ class HttpIncoming:
                 self._wait = 0.0
                 # The loop times since which the bytes, and the noise, are counted.
                 self._fed_from = self._noise_from = -math.inf
+                # What handles the first of messages that arrive together, its context, and what was
+                # raised while the reader waited.
+                self._take: Callable[[Sequence[bytes]], int] | None = None
+                self._context = _NOWHERE
+                self._raised: Exception | None = None
         return self
+
+    def offer_to(self, take: Callable[[Sequence[bytes]], int]) -> None:
+        if self._decoder is not None:
+            # Data arrives in the context of the connection.
+            self._take, self._context = take, copy_context()
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> bytes:
         assert self._ready is not None, "messages() comes before reading"
-        if self._decoder is None:
+        decoder = self._decoder
+        if decoder is None:
             if self._was_read:
                 raise StopAsyncIteration
             document = self.document()
             return document if isinstance(document, bytes) else await document
         while not self._ready:
-            place = self._decoder.last_id
-            if place != self._place and place is not None and self.placed is not None:
-                self._place = place
-                self.placed(place)
+            if decoder.last_id != self._place:
+                self._report_place(decoder.last_id)
             if self._wait:
                 await asyncio.sleep(self._wait)
                 self._wait = 0.0
             chunk = self._rest
             if not chunk:
-                while True:
-                    connection = self._connection or self._reads_from()
-                    chunk = connection.take()
-                    if chunk:
-                        break
+                connection = self._connection or self._reads_from()
+                chunk = connection.take()
+                if not chunk:
                     if connection.has_ended:
                         raise StopAsyncIteration
-                    await connection.more(self._idle)
+                    await connection.more(self._idle, ahead=None if self._take is None else self._read_ahead)
+                    if self._raised is not None:
+                        raise self._raised
+                    continue
             if self._rest or len(chunk) > A_TURN:
                 chunk = await self._some_of(chunk)
-            self._fed += len(chunk)
-            if self._fed > self._limit or self._decoder.noise > NOISE:
-                self._expect_moderate(self._decoder)
-            try:
-                messages = self._decoder.feed(chunk)
-            except EventTooLarge:
-                raise failures.too_large() from None
-            if messages and (self._fed > A_TURN or self._beside is not None):
-                messages = self._passed_on(messages)
+            messages = self._decode(decoder, chunk)
             if len(messages) == 1:
                 self.has_more = False
                 return messages[0]
@@ -404,6 +410,48 @@ class HttpIncoming:
         message = self._ready.popleft()
         self.has_more = bool(self._ready)
         return message
+
+    def _read_ahead(self, connection: Connection) -> bool:
+        """Read what has come while the reader waits; return whether it may wait on."""
+        decoder, ready = self._decoder, self._ready
+        if decoder is None or ready is None or connection.has_ended:
+            return False
+        chunk = connection.take()
+        if len(chunk) > A_TURN:
+            self._rest = chunk
+            return False
+        try:
+            ready.extend(self._decode(decoder, chunk))
+        except Exception as error:
+            # The reader of the messages raises it. The connection is not broken.
+            self._raised = error
+            return False
+        if ready or self._wait:
+            return False
+        if decoder.last_id != self._place:
+            self._report_place(decoder.last_id)
+        return True
+
+    def _decode(self, decoder: EventDecoder, chunk: bytes) -> list[bytes]:
+        """Return the messages that a chunk completes, but those that were taken. Raises UpstreamFailed."""
+        self._fed += len(chunk)
+        if self._fed > self._limit or decoder.noise > NOISE:
+            self._expect_moderate(decoder)
+        try:
+            messages = decoder.feed(chunk)
+        except EventTooLarge:
+            raise failures.too_large() from None
+        if messages and (self._fed > A_TURN or self._beside is not None):
+            messages = self._passed_on(messages)
+        if messages and self._take is not None:
+            del messages[: self._context.run(self._take, messages)]
+        return messages
+
+    def _report_place(self, place: str | None) -> None:
+        """Tell the reader the id of the newest event, which is another one."""
+        if place is not None and self.placed is not None:
+            self._place = place
+            self.placed(place)
 
     def answered(self, size: int) -> None:
         """Take `size` bytes off the count: an answer was among the messages of a stream that
@@ -460,6 +508,8 @@ class HttpIncoming:
         connection, self._connection = self._connection, None
         # A body that broke off may stay in a reference cycle, which must not keep the call alive.
         self.placed = None
+        if self._decoder is not None:
+            self._take, self._context = None, _NOWHERE
         if connection is not None:
             connection.release(linger=answered)
 
