@@ -169,6 +169,24 @@ def read_members(body: bytes, shape: Shape) -> Members:
     return found
 
 
+def leading_keys(body: bytes, limit: int) -> tuple[str, ...] | None:
+    """The distinct ones of the first `limit` keys of an object; None for any other kind of value.
+
+    Like `first_keys_at`, but values are skipped, not parsed.
+    """
+    if body[0] != _OPEN_OBJECT:
+        return None
+    keys = list[str]()
+    at = _skip_space(body, 1)
+    while body[at] != _CLOSE_OBJECT and len(keys) < limit:
+        end = _end_of_string(body, at)
+        keys.append(json.loads(body[at:end]))
+        at = _skip_space(body, _end_of_value(body, _skip_space(body, _skip_space(body, end) + 1)))
+        if body[at] == _COMMA:
+            at = _skip_space(body, at + 1)
+    return tuple(dict.fromkeys(keys))
+
+
 def _walk(body: bytes, at: int, shape: Shape) -> tuple[Members, int]:
     found: Members = {}
     at = _skip_space(body, at + 1)

@@ -20,6 +20,8 @@ BATCH: Final = 256
 """Entries that wait, at most."""
 FOLD_DELAY: Final = 0.025
 """Seconds that the first entry of a batch waits for others."""
+MAX_PAYLOADS: Final = 2**20
+"""Characters of large messages above which they are folded at once."""
 
 Handlers = Mapping[type, Callable[[Any], None]]
 """The function that a reader wants to be called with each event, by the type of the event."""
@@ -81,6 +83,8 @@ class EventRing:
       reader, and requests, whose large messages are released
     - `_folded_at`: the time of day at the last fold, less the monotonic time, in seconds
     - `_limit`: the number of entries at which they are folded at once
+    - `_payloads`: the requests with large messages among the entries, which the next fold discards;
+      `_payload_size`: the length of these messages in characters
     - `_timer`: the one timer of all entries, while one waits that needs it
     """
 
@@ -93,6 +97,8 @@ class EventRing:
         self.on_batch: Callable[[], None] = lambda: None
         self._entries: list[Entry] = []
         self._limit = BATCH
+        self._payloads: list[RequestContext] = []
+        self._payload_size = 0
         self._is_folding = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -198,8 +204,10 @@ class EventRing:
             if len(entries) >= self._limit:
                 self.fold()
         if type(event) is RequestContext and event.message is not None and len(event.message.text) > LARGE_MESSAGE:
-            self.fold()
-            event.discard_payload()
+            self._payloads.append(event)
+            self._payload_size += len(event.message.text)
+            if self._timer is None or self._payload_size > MAX_PAYLOADS:
+                self.fold()
 
     def emit_many(self, event: Event, times: int) -> None:
         """Emit an event that happened so many times."""
@@ -251,6 +259,10 @@ class EventRing:
             self._give_counts()
         finally:
             detach(before)
+            for request in self._payloads:
+                request.discard_payload()
+            self._payloads.clear()
+            self._payload_size = 0
             self._is_folding = False
             self._limit = max(1, min(BATCH, self.room()))
 

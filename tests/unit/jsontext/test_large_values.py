@@ -8,11 +8,13 @@ from typing import Any
 
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 
 from helpers.json_texts import messages
 from taskgate.errors import MalformedMessage, UnparsableMessage
 from taskgate.jsontext import spans
-from taskgate.jsontext.spans import MAX_PARTS, UNREAD, Members, first_keys, read_object
+from taskgate.jsontext.large import leading_keys
+from taskgate.jsontext.spans import MAX_PARTS, UNREAD, Members, first_keys, first_keys_at, read_object
 from taskgate.protocol.jsonrpc import parse
 from taskgate.protocol.messages import ENVELOPE, Message, Request
 
@@ -268,6 +270,28 @@ def test_the_first_keys_of_a_large_object_are_told_without_the_others() -> None:
     assert first_keys(arguments, 9) == ("a", "b", "c")
     assert first_keys(arguments, 3) == ("a", "b")
     assert first_keys(message.params["name"], 9) is None
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.text(max_size=8),
+            st.recursive(
+                st.text() | st.none() | st.floats(allow_nan=False, allow_infinity=False),
+                lambda each: st.lists(each) | st.dictionaries(st.text(), each),
+            ),
+        )
+    ),
+    st.sampled_from([",", " ,\n"]),
+    st.sampled_from([":", " : "]),
+)
+def test_leading_keys_of_bytes_are_the_first_keys_of_their_text(
+    found: list[tuple[str, Any]], comma: str, colon: str
+) -> None:
+    text = f"{{{comma.join(f'{json.dumps(key)}{colon}{json.dumps(value)}' for key, value in found)}}}"
+    for limit in (0, 1, 3, 99):
+        assert leading_keys(text.encode(), limit) == first_keys_at(text, 0, limit)
+    assert leading_keys(b"[1]", 9) is None
 
 
 def test_a_large_array_has_no_keys() -> None:

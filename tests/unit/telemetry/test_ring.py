@@ -14,7 +14,7 @@ from taskgate.protocol.jsonrpc import parse
 from taskgate.protocol.messages import Request
 from taskgate.telemetry.events import Event, LeaseLost, RateLimitAllowed, SessionLost, TaskPolled, TaskPurged
 from taskgate.telemetry.request_context import LARGE_MESSAGE, RequestContext, current, in_request
-from taskgate.telemetry.ring import BATCH, FOLD_DELAY, EventRing
+from taskgate.telemetry.ring import BATCH, FOLD_DELAY, MAX_PAYLOADS, EventRing
 
 LOST = SessionLost("reports")
 
@@ -345,7 +345,37 @@ def test_of_an_event_in_the_call_of_a_task_no_copy_is_made_of_the_context() -> N
     assert seen == [context]
 
 
-def test_a_large_message_does_not_wait_and_is_let_go_of() -> None:
+def large_request(size: int) -> RequestContext:
+    request_context = RequestContext("id", "192.0.2.7", "POST", "/m")
+    text = f'{{"jsonrpc":"2.0","id":1,"method":"ping","params":{{"x":"{"x" * size}"}}}}'
+    request_context.message = parse(text.encode(), max_depth=9)
+    return request_context
+
+
+async def test_large_messages_wait_together_up_to_a_size_and_are_let_go_of_together() -> None:
+    event_sink, texts = EventRing(), list[int]()
+    event_sink.subscribe(Reader("a", []), of(lambda each: texts.append(len(each.message.text)), RequestContext))
+    event_sink.record({RequestContext})
+    event_sink.start()
+    size = MAX_PAYLOADS // 4
+    requests = [large_request(size) for _ in range(8)]
+    read: list[int] = []
+    for each in requests:
+        event_sink.emit(each)
+        read.append(len(texts))
+    # Each is a little larger than a quarter.
+    assert read == [0, 0, 0, 4, 4, 4, 4, 8]
+    assert min(texts) > size
+    assert not any(each.message.params for each in requests if each.message is not None)
+    last = large_request(LARGE_MESSAGE)
+    event_sink.emit(last)
+    await eventually(lambda: len(texts) == 9)
+    assert isinstance(last.message, Request)
+    assert last.message.params == {}
+    event_sink.stop()
+
+
+def test_a_large_message_does_not_wait_without_a_timer_and_is_let_go_of() -> None:
     event_sink, texts = EventRing(), list[int]()
     event_sink.subscribe(Reader("a", []), of(lambda each: texts.append(len(each.message.text)), RequestContext))
     for size, waits in ((1, True), (LARGE_MESSAGE, False)):

@@ -8,8 +8,9 @@ and are written first the next time.
 from collections.abc import Mapping
 from contextlib import suppress
 from datetime import datetime
-from itertools import islice
+from itertools import takewhile
 from logging import getLogger
+from operator import attrgetter
 from time import perf_counter, sleep
 from typing import Any, Final, NamedTuple
 
@@ -26,6 +27,8 @@ that long for it."""
 _YIELD_SECONDS: Final = 50e-6
 """How long the thread then sleeps, in seconds. Taking the interpreter back from a busy event loop
 costs as much as several lines, so pauses are few."""
+MAX_LIGHT: Final = 16 * 1024
+"""Bytes of arguments or results of an event that the event loop renders, at most."""
 
 log = getLogger("taskgate.audit")
 
@@ -119,16 +122,20 @@ class ChainWriter:
     def add_templated(self, events: list[AuditEvent], most: int) -> bool:
         """Render the first events from templates, at most `most`; removes them from the list.
 
-        Stops at the first event that has no template. Returns whether there may be more to render.
-        Runs on the event loop while the thread is idle. A line takes a few microseconds; a thread
-        that renders beside a busy loop costs both more than that.
+        Stops at the first event that has no template, or has long arguments: the thread hashes them.
+        Returns whether there may be more to render. Runs on the event loop while the thread is idle.
+        A line takes a few microseconds; a thread that renders beside a busy loop costs both more than
+        that.
         """
         if self._sink.is_full:
             return False
         made: list[bytes] = []
+        first = events[:most]
+        if max(map(_WEIGHT, first), default=0) > MAX_LIGHT:
+            first = list(takewhile(_is_light, first))
         with suppress(Exception):
             # The thread renders a failing event again, and reports the failure.
-            self._chain.add_lines(islice(events, most), self._render.template_line, made)
+            self._chain.add_lines(first, self._render.template_line, made)
         self._append(made)
         del events[: len(made)]
         return len(made) == most
@@ -242,3 +249,10 @@ class ChainWriter:
         if lines:
             self._pending += b"\n".join((*lines, b""))
             self._since_checkpoint += len(lines)
+
+
+def _is_light(event: AuditEvent) -> bool:
+    return event.weight <= MAX_LIGHT
+
+
+_WEIGHT: Final = attrgetter("weight")

@@ -12,7 +12,8 @@ from typing import Any, Final, NamedTuple
 
 from taskgate.domain.record import RequestId, TaskRecord
 from taskgate.domain.versions import Client
-from taskgate.jsontext.spans import LargeMember, Member, first_keys, first_keys_at
+from taskgate.jsontext.large import leading_keys
+from taskgate.jsontext.spans import LargeMember, Member, first_keys
 from taskgate.protocol import vocabulary as words
 from taskgate.protocol.messages import Message, Notification, Request
 from taskgate.telemetry.auditlog.catalogue import INFO, SUCCESS
@@ -46,14 +47,16 @@ class CallArguments(NamedTuple):
     end: int
     keys: tuple[str, ...] | None
 
-    def first_keys(self) -> tuple[str, ...] | None:
-        """The first keys, read from the text if necessary.
+    def encoded(self) -> bytes | None:
+        """The arguments as the host wrote them; None when the text was dropped before."""
+        # The text of a peer may have lone surrogates.
+        return None if self.text is None else self.text[self.start : self.end].encode("utf-8", "surrogatepass")
 
-        None when the text was dropped before.
-        """
+    def first_keys(self, written: bytes | None) -> tuple[str, ...] | None:
+        """The first keys, read if necessary from `written`, which is what `encoded` returned."""
         if self.keys is not UNREAD:
             return self.keys
-        return None if self.text is None else _truncated(first_keys_at(self.text, self.start, MAX_KEYS))
+        return None if written is None else _truncated(leading_keys(written, MAX_KEYS))
 
 
 class RequestSummary(NamedTuple):

@@ -12,7 +12,7 @@ import pytest
 
 from taskgate.telemetry import request_context as request_contexts
 from taskgate.telemetry.auditlog import chain_writer
-from taskgate.telemetry.auditlog.chain_writer import ChainWriter
+from taskgate.telemetry.auditlog.chain_writer import MAX_LIGHT, ChainWriter
 from taskgate.telemetry.auditlog.events import AuditEvent, internal_event
 from taskgate.telemetry.auditlog.formats.line_templates import LineTemplates
 from taskgate.telemetry.auditlog.formats.renderer import Renderer
@@ -62,6 +62,17 @@ def test_lines_are_made_at_once_up_to_the_first_that_takes_longer() -> None:
     with new_book() as book:
         assert not book.add_templated(events, 10)
         assert [event.name for event in events] == ["gateway.started", "rpc.call"]
+        assert book.write(events, NOW).head.seq == 4
+
+
+def test_long_arguments_are_hashed_by_the_thread() -> None:
+    call = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t","arguments":{"a":"%b"}}}'
+    events: list[AuditEvent] = []
+    for size in (10, 2000, MAX_LIGHT, 10):
+        events += events_of(ANSWERED, new_context(call % (b"x" * size)))
+    with new_book() as book:
+        assert not book.add_templated(events, 10)
+        assert [event.weight > MAX_LIGHT for event in events] == [True, False]
         assert book.write(events, NOW).head.seq == 4
 
 

@@ -132,6 +132,30 @@ def test_lines_of_usual_requests_are_filled_in() -> None:
         assert render.template_line(event, 7, PREV) == written_of(render, event)
 
 
+LONG: dict[str, Any] = {"arguments": {"text": "x" * 100, "\N{SNOWMAN}": ["y" * 5000, {"z": '\\"'}], "\ud800": None}}
+
+
+@covers("O-AUD-4")
+@pytest.mark.parametrize(
+    "request_context",
+    [
+        new_context(refusal="rate", status=429),
+        new_context(agent="x" * 600, task=TASK_ID, result_bytes=7),
+        new_context(message_text("tools/call", name="t", arguments={"a": "x" * 2000}), caller=None),
+        new_context(message_text("tools/call", name="t", **LONG), result_bytes=7, error="tool_error"),
+        new_context(message_text("tools/call", name="t", arguments=["x" * 5000])),
+        new_context(message_text("tools/call", name="t", arguments={str(key): "x" * 200 for key in range(40)})),
+        new_context(message_text("tasks/get", taskId=TASK_ID, more="x" * 2000)),
+        new_context(message_text("tools/list", cursor="x" * 2000)),
+    ],
+)
+def test_lines_of_long_and_of_refused_requests_are_filled_in(request_context: RequestContext) -> None:
+    render = new_renderer()
+    for seconds in (0.5, 0.25):
+        event = last_of(request_context, seconds=seconds)
+        assert render.template_line(event, 7, PREV) == written_of(render, event)
+
+
 def of_a_task(task: TaskRecord, seconds: float) -> list[events.Event]:
     """What a usual task has lines of."""
     lasting = timedelta(seconds=seconds)
@@ -192,10 +216,10 @@ def test_lines_of_other_events_of_tasks_are_written_of_their_documents() -> None
     [
         new_context(span=SetSpan()),
         new_context(parts=2),
-        new_context(refusal="rate"),
         new_context(None, verb="GET"),
         new_context(b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}'),
-        new_context(agent="x" * 600),
+        new_context(parts=2, agent="x" * 600),
+        new_context(message_text("tools/call", name="t", arguments={str(key) * 256: "x" for key in range(5)})),
     ],
 )
 def test_other_lines_are_written_of_their_documents(request_context: RequestContext) -> None:

@@ -22,13 +22,12 @@ from taskgate.protocol.messages import Request
 from taskgate.protocol.vocabulary import TOOLS_CALL
 from taskgate.telemetry.auditlog.events import (
     TASK_METHODS,
-    UNREAD,
     AuditEvent,
+    CallArguments,
     ConstantMembers,
     EventOrigin,
     text_of,
 )
-from taskgate.telemetry.auditlog.formats.digests import encoded
 from taskgate.telemetry.auditlog.formats.native import NativeRenderer, actor_of_caller, context_ref, rounded
 from taskgate.telemetry.auditlog.formats.redaction import scrubbed
 from taskgate.telemetry.request_context import Caller, RequestContext
@@ -60,8 +59,8 @@ class LineTemplates:
         None for an event that needs a document. A template serves events of tasks (`_task_line`), and
         the last event of a request that fulfils all of these:
 
-        - it is one JSON-RPC request with a short message, and was not refused. Else `origin` is no
-          RequestContext (`RequestMapper`), `parts` is set, or `message` is no Request;
+        - it is one JSON-RPC request with a short message, and was not refused. Else `parts` is set, or
+          `message` is no Request, or `origin` is no RequestContext (`RequestMapper`, `_long_line`);
         - it is not traced (`span`), and `data` has its duration (`seconds`);
         - its line shows no more of arguments than names, size and digest (`only_digests`).
 
@@ -73,7 +72,9 @@ class LineTemplates:
         if fields[_SUBJECT] is not None:
             return self._task_line(fields, seq, prev)
         name, outcome, reason, _, time, context, _, data, _ = fields[:_USUAL]
-        if type(context) is not RequestContext or data is None or context.span is not None or context.parts:
+        if type(context) is not RequestContext:
+            return self._long_line(fields, seq, prev)
+        if data is None or context.span is not None or context.parts:
             return None
         # A time in a whole second is written otherwise by orjson: `native` adds the zeros.
         if time.tzinfo is not UTC or not time.microsecond:
@@ -119,6 +120,60 @@ class LineTemplates:
             return template % (actor, *values, now)
         return template % (actor, *values, native.digests.task(task).encode(), now)
 
+    def _long_line(self, event: Any, seq: int, prev: bytes) -> bytes | None:
+        """The line of the last event of a request with a long message, or of one that was refused.
+
+        None for any other event, and where `line` has none for a short message.
+        """
+        name, outcome, reason, _, time, origin, _, data, _ = event[:_USUAL]
+        if type(origin) is not EventOrigin or origin.span is not None or event[_USUAL:] != _NOTHING_MORE:
+            return None
+        if data is None or "seconds" not in data or len(data) > 1 + ("result" in data):
+            return None
+        method, request_id, tool, asked, arguments = origin.summary
+        if request_id is None:
+            return None
+        read: tuple[object, bytes | None] | None = _NOT_READ if arguments is None else self._read(arguments)
+        if read is None:
+            return None
+        keys, argument_bytes = read
+        task, result = origin.task or asked, data.get("result") if self._native.shows_results else None
+        key = (
+            name, outcome, reason, origin.address, origin.verb, origin.path, origin.agent, origin.status,
+            origin.mount, origin.revision, origin.client, method, tool, keys, task is None, result is None,
+        )  # fmt: skip
+        template = self._templates.get(key) or self._new(key, event, _answer_places)
+        caller, native = origin.caller, self._native
+        values: tuple[Any, ...] = (
+            orjson.dumps(rounded(data["seconds"])),
+            origin.id.encode(),
+            _request_id(request_id),
+            prev,
+            seq,
+        )
+        if result is not None:
+            values = result["bytes"], *values
+        if argument_bytes is not None:
+            values = len(argument_bytes), native.digests.arguments(argument_bytes), *values
+        if task is not None:
+            values = *values, native.digests.task(task).encode()
+        actor = b"null" if caller is None else (self._actors.get(id(caller)) or self._new_actor(caller))[1]
+        return template % (actor, *values, orjson.dumps(time, option=orjson.OPT_UTC_Z))
+
+    def _read(self, arguments: CallArguments) -> tuple[tuple[str, ...] | None, bytes] | None:
+        """The keys of arguments and their bytes.
+
+        None if a line shows more of them, or if the text was dropped. None also for long keys: many
+        templates with such keys would take much memory.
+        """
+        written = arguments.encoded() if self._native.only_digests else None
+        if written is None:
+            return None
+        keys = arguments.first_keys(written)
+        if keys is not None and sum(map(len, keys)) > _MAX_REMEMBERED:
+            return None
+        return keys, written
+
     def _task_line(self, event: Any, seq: int, prev: bytes) -> bytes | None:
         """The line of an event of a task within an untraced request.
 
@@ -134,19 +189,19 @@ class LineTemplates:
         caller, native = origin.caller, self._native
         if owner is None or caller is None:
             return None
-        method = tool = argument_bytes = None
+        method = tool = None
         request_id = b"null"
-        keys: tuple[str, ...] | bool | None = _NO_ARGUMENTS
+        read: tuple[object, bytes | None] | None = _NOT_READ
         # The context of a task's call has no message.
         if type(origin) is EventOrigin:
             method, asked, tool, _, arguments = origin.summary
             if asked is not None:
                 request_id = _request_id(asked)
             if arguments is not None:
-                text, start, end, keys = arguments
-                if not native.only_digests or text is None or keys is UNREAD:
-                    return None
-                argument_bytes = encoded(text[start:end])
+                read = self._read(arguments)
+        if read is None:
+            return None
+        keys, argument_bytes = read
         shared = data if type(data) is ConstantMembers else None
         key = (
             name, outcome, reason, origin.address, origin.verb, origin.path, origin.agent, origin.mount,
@@ -239,6 +294,8 @@ _NOTHING_MORE: Final = (None,) * (len(AuditEvent._fields) - _USUAL)
 _NO_ARGUMENTS: Final = False
 """The part `keys` of a template key without arguments. It is None for arguments that are no object,
 else the names of the arguments."""
+_NOT_READ: Final = _NO_ARGUMENTS, None
+"""What there is to read of no arguments: the part `keys`, and no bytes."""
 # JSON text has no other NUL byte, so it marks placeholders.
 _TEXT: Final = orjson.Fragment(b"\0b")
 _QUOTED: Final = orjson.Fragment(b'"\0b"')

@@ -23,7 +23,7 @@ from taskgate.telemetry.auditlog.events import (
     TaskSubject,
     summary_in,
 )
-from taskgate.telemetry.auditlog.formats.digests import Digests, encoded
+from taskgate.telemetry.auditlog.formats.digests import Digests
 from taskgate.telemetry.auditlog.formats.redaction import (
     MAX_SENTENCE,
     printable,
@@ -161,18 +161,18 @@ class NativeRenderer:
         }
 
     def _arguments(self, arguments: CallArguments) -> dict[str, Any]:
-        keys = arguments.first_keys()
+        written = arguments.encoded()
+        keys = arguments.first_keys(written)
         names = None if keys is None else [scrubbed_cached(key) for key in keys]
         fields: dict[str, Any] = {"keys": names, "bytes": None, "hmac": None}
-        if arguments.text is None:
+        if written is None or arguments.text is None:
             return {**fields, "omitted": "memory"}
-        text = arguments.text[arguments.start : arguments.end]
-        fields["bytes"] = _size(text)
+        fields["bytes"] = len(written)
         if self._line_options.arguments == "keys":
             return fields
-        fields["hmac"] = self.digests.arguments(encoded(text)).decode()
+        fields["hmac"] = self.digests.arguments(written).decode()
         if self._line_options.arguments == "full":
-            fields.update(self._full_arguments(text))
+            fields.update(self._full_arguments(arguments.text[arguments.start : arguments.end]))
         return fields
 
     def _full_arguments(self, text: str) -> dict[str, Any]:
@@ -259,10 +259,6 @@ def _timestamp(time: datetime) -> str:
         time = time.astimezone(UTC)
     text = orjson.dumps(time, option=orjson.OPT_UTC_Z)[1:-1].decode()
     return text if time.microsecond else f"{text[:-1]}.000000Z"
-
-
-def _size(text: str) -> int:
-    return len(text) if text.isascii() else len(encoded(text))
 
 
 def _cleaned(value: Any) -> Any:
