@@ -32,7 +32,9 @@ _MOST = 330
 
 def loaded(code: str, *arguments: str, **environment: str) -> set[str]:
     """The modules that a program has loaded at its end."""
-    ended = subprocess.run([sys.executable, "-c", code, *arguments], env=environment, capture_output=True, check=True)
+    ended = subprocess.run(
+        [sys.executable, "-c", code, *arguments], env=environment, capture_output=True, check=True, timeout=60
+    )
     return set(ended.stderr.decode().splitlines()[-1].split())
 
 
