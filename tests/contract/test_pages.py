@@ -28,7 +28,7 @@ from taskgate.domain.listing import (
     listed_task,
 )
 from taskgate.domain.record import OwnerKey, TaskRecord, TaskStatus
-from taskgate.stores.base import Store
+from taskgate.stores.base import MOST_SCANNED, Store
 
 ANY = TaskFilter()
 ORDERS = {
@@ -214,6 +214,24 @@ async def test_a_filter_lets_through_what_meets_all_of_it(store: Store, where: T
         there = expected[::-1] if order.descending else expected
         assert "".join(task.id for task in (await page(store, where=where, order=order)).tasks) == there
         assert "".join(task.id for task in await walk(store, 1, where=where, order=order)) == there
+
+
+@pytest.mark.thorough
+async def test_tasks_behind_more_than_a_page_may_look_at_are_found_by_the_cursors_of_short_pages(store: Store) -> None:
+    others = [new_record(created_at=EPOCH + SECOND * number) for number in range(1, MOST_SCANNED + 10)]
+    late = EPOCH + SECOND * MOST_SCANNED * 2
+    wanted = [new_record(updated_at=late), new_record(created_at=late)]
+    for start in range(0, len(others), 500):
+        await asyncio.gather(*(store.insert(record, caps=()) for record in others[start : start + 500]))
+    await keep(store, *wanted)
+    # Most tasks are skipped, since the other time than that of the order is too early.
+    where, order = TaskFilter(updated_after=late - SECOND), TaskOrder(by=OrderBy.CREATED, descending=False)
+    found, place, pages = list[ListedTask](), None, 0
+    while pages == 0 or place is not None:
+        part = await page(store, where=where, order=order, after=place)
+        found, place, pages = [*found, *part.tasks], part.next, pages + 1
+        assert pages <= 3
+    assert found == [listed_task(record) for record in wanted]
 
 
 # --- any filter, any order, any change --------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import IntEnum
 from math import inf
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from taskgate.domain.limits import Cap
 from taskgate.domain.listing import Page, Position, TaskFilter, TaskOrder
@@ -81,6 +81,10 @@ class ChangeBatch:
     changes: tuple[RecordChange, ...] = ()
     place: int
     complete: bool = True
+
+
+MOST_SCANNED: Final = 10_000
+"""Records that a store looks at for one page of a list."""
 
 
 class TaskStore(Protocol):
@@ -145,8 +149,9 @@ class TaskStore(Protocol):
         """A page of the owner's unexpired records. A position stays stable under inserts and
         updates.
 
-        An index serves either order: records that fail `where` by state, id or the ordering time
-        cost nothing. Records that fail the bounds of the other time are skipped one by one.
+        An index serves either order: records that fail `where` by id or the ordering time cost
+        nothing. Records that fail it by the other time or by state may be skipped one by one, at most
+        MOST_SCANNED for a page. Then the page may be short or empty, and still have a next one.
         """
         ...
 

@@ -11,16 +11,26 @@ from collections import Counter
 from collections.abc import Coroutine, Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from itertools import count, islice
+from itertools import count
 from operator import attrgetter
 from typing import Any
 
 from taskgate.domain.limits import Cap
-from taskgate.domain.listing import STATES, OrderBy, Page, Position, TaskFilter, TaskOrder, TaskState, listed_task
+from taskgate.domain.listing import (
+    STATES,
+    ListedTask,
+    OrderBy,
+    Page,
+    Position,
+    TaskFilter,
+    TaskOrder,
+    TaskState,
+    listed_task,
+)
 from taskgate.domain.record import Lease, Outcome, OwnerKey, TaskId, TaskRecord, TaskStatus, evolve
 from taskgate.errors import StoreUnavailable
 from taskgate.jsontext.spans import RawJson
-from taskgate.stores.base import ChangeBatch, SessionRecord, Store, StoreCensus, Watch
+from taskgate.stores.base import MOST_SCANNED, ChangeBatch, SessionRecord, Store, StoreCensus, Watch
 from taskgate.stores.capacity import CapKeys, StoreUsage, record_size, stored_size
 from taskgate.stores.change_feed import GONE, ChangeFeed
 from taskgate.stores.codec import as_head, as_stored, longer_lease, pack_time, with_bodies
@@ -34,8 +44,7 @@ _Run = list[Position]
 class OwnerIndex:
     """The task positions of one owner: a sorted list (a *run*) for each state and order.
 
-    A page merges the runs of the wanted states, so that none needs a sort. The indexes of lists.sql
-    have the same shape.
+    A page merges the runs of the wanted states, so that none needs a sort.
     """
 
     def __init__(self) -> None:
@@ -245,12 +254,16 @@ class MemoryStore:
         else:
             heads_by_id = (self._tasks[id].head for id in where.ids if id in self._tasks)
             found = sorted_ids([head for head in heads_by_id if head.owner == owner], order, after)
-        heads = (head for id in found if (head := self._tasks[id].head).expires_at > now and matches(head, where))
-        # One more than the limit shows whether there is a next page.
-        tasks = [listed_task(head) for head in islice(heads, limit + 1)]
-        return Page(
-            tasks=tuple(tasks[:limit]), next=tasks[limit - 1].position(order.by) if len(tasks) > limit else None
-        )
+        tasks: list[ListedTask] = []
+        for number, id in enumerate(found, 1):
+            head = self._tasks[id].head
+            if head.expires_at > now and matches(head, where):
+                if len(tasks) == limit:
+                    return Page(tasks=tuple(tasks), next=tasks[-1].position(order.by))
+                tasks.append(listed_task(head))
+            if number == MOST_SCANNED:
+                return Page(tasks=tuple(tasks), next=_place(head, order.by))
+        return Page(tasks=tuple(tasks), next=None)
 
     def changed(self, watch: Watch, *, timeout: timedelta) -> Coroutine[Any, Any, ChangeBatch]:
         return self._changes.changed(watch, timeout=timeout, look=self._revision)

@@ -9,10 +9,12 @@ StoreUnavailable with a text for the operator that names no path.
 import fcntl
 import os
 import sqlite3
-from contextlib import ExitStack, closing
+from collections import Counter
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from importlib import resources
+from logging import getLogger
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -21,14 +23,20 @@ from taskgate.stores.capacity import CapKeys, StoreUsage
 from taskgate.stores.sqlite import statements as sql
 from taskgate.stores.sqlite.writes import read_head
 
-LAYOUT: Final = 3
-"""The layout of schema.sql and lists.sql, stored in the file as `user_version`.
+LAYOUT: Final = 4
+"""The layout of schema.sql and indexes.sql, stored in the file as `user_version`.
 
-Layout 1 had other indexes for lists. Layouts 1 and 2 lacked the columns for caps and idempotency
-keys (caps.sql).
+Layouts 1 and 2 lacked the columns for caps and idempotency keys (caps.sql). They and layout 3 lacked
+those for small bodies (bodies.sql), and each had other indexes (indexes.sql).
 """
 
-_STEPS: Final = {0: ("schema.sql", "lists.sql"), 1: ("lists.sql", "caps.sql"), 2: ("caps.sql",)}
+_UPGRADE: Final = ("bodies.sql", "indexes.sql")
+_STEPS: Final = {
+    0: ("schema.sql", "indexes.sql"),
+    1: ("caps.sql", *_UPGRADE),
+    2: ("caps.sql", *_UPGRADE),
+    3: _UPGRADE,
+}
 """The scripts that upgrade a file of each layout."""
 
 _APPLICATION: Final = 0x7461736B
@@ -38,6 +46,8 @@ _NEAR_TIMEOUT: Final = 0.05
 """Seconds that a read on the event loop may wait for a lock; a reader of a WAL file hardly ever
 meets one.
 """
+
+log = getLogger("taskgate.stores")
 
 _Identity = tuple[int, int]
 """Device and inode: no other file gets them while this one is open."""
@@ -64,9 +74,9 @@ class OpenFile:
     """The connections to an open file: `writer`, `near` to read on the event loop, `far` to read on
     a thread.
 
-    `usage` has the counts that caps limit, as they were when the file was opened; the store updates
-    it. `locks` are file descriptors that keep other processes out. `identities` are the open files,
-    by the paths that a restart uses.
+    `usage` has the counts that caps limit, and `statuses` the number of records in each status. Both
+    are as they were when the file was opened; the store updates them. `locks` are file descriptors
+    that keep other processes out. `identities` are the open files, by the paths that a restart uses.
     """
 
     writer: sqlite3.Connection
@@ -74,6 +84,7 @@ class OpenFile:
     far: sqlite3.Connection
     locks: tuple[int, ...]
     usage: StoreUsage
+    statuses: "Counter[str]"
     identities: tuple[tuple[Path, _Identity], ...]
 
     def is_gone(self) -> bool:
@@ -128,15 +139,25 @@ def _open(options: SqliteOptions, undo: ExitStack) -> OpenFile:
     writer = undo.enter_context(closing(_connect(path, "rw", options.busy_timeout.total_seconds())))
     _prepare(writer, options)
     if layout < LAYOUT:
+        if layout:
+            _copy(writer, path, layout)
         _lay_out(writer, layout)
     writer.execute("UPDATE tasks SET holder = NULL, lease_until = 0 WHERE unfinished = 1 AND lease_until > 0")
-    usage = _count_usage(writer)
+    usage, statuses = _count(writer)
     near = undo.enter_context(closing(_connect(path, "ro", _NEAR_TIMEOUT)))
     far = undo.enter_context(closing(_connect(path, "ro", options.busy_timeout.total_seconds())))
     for reader in (near, far):
         reader.execute("SELECT 1 FROM tasks LIMIT 1").fetchall()
     locks = by_name, by_itself
-    return OpenFile(writer=writer, near=near, far=far, locks=locks, usage=usage, identities=_identities(options.path))
+    return OpenFile(
+        writer=writer,
+        near=near,
+        far=far,
+        locks=locks,
+        usage=usage,
+        statuses=statuses,
+        identities=_identities(options.path),
+    )
 
 
 def _lock(path: Path, *flags: int) -> int:
@@ -162,6 +183,11 @@ def _create(path: Path) -> None:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
     except FileExistsError:
         return
+    _sync_folder(path)
+
+
+def _sync_folder(path: Path) -> None:
+    """Make the names in the folder of a file durable."""
     folder = os.open(path.parent, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(folder)
@@ -211,6 +237,42 @@ def _prepare(connection: sqlite3.Connection, options: SqliteOptions) -> None:
         _pragma(connection, setting)
 
 
+def _copy(connection: sqlite3.Connection, path: Path, layout: int) -> None:
+    """Leave a copy of the file beside it, as it is before its upgrade. Raises StoreUnavailable if the
+    disk has no room for both.
+
+    An upgrade that was interrupted finds its copy again by size and time. By its name alone it would
+    not be known: an earlier version of the gateway may have changed the file in between.
+    """
+    # All of the log goes into the file, which then has a time that each later change moves.
+    is_open_elsewhere = _pragma(connection, "wal_checkpoint(TRUNCATE)")
+    target, original = path.with_name(f"{path.name}.layout{layout}"), path.stat()
+    with suppress(FileNotFoundError):
+        made = target.stat()
+        if not is_open_elsewhere and (made.st_size, made.st_mtime_ns) == (original.st_size, original.st_mtime_ns):
+            return
+    disk, needed = os.statvfs(path.parent), original.st_size * 2
+    if disk.f_bavail * disk.f_frsize < needed:
+        raise StoreUnavailable(
+            f"The store's file needs {-(-needed // 2**20)} MiB of free disk space for its upgrade, "
+            "half of it for a copy; it was not changed"
+        )
+    draft = target.with_name(f"{target.name}.part")
+    draft.unlink(missing_ok=True)
+    with ExitStack() as undo:
+        file = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        undo.callback(os.close, file)
+        undo.callback(draft.unlink, missing_ok=True)
+        with closing(_connect(draft, "rw", 1.0)) as copy:
+            _pragma(copy, "journal_mode = OFF")
+            _pragma(copy, "synchronous = OFF")
+            connection.backup(copy)
+        os.utime(file, ns=(original.st_atime_ns, original.st_mtime_ns))
+        os.fsync(file)
+        draft.replace(target)
+        _sync_folder(path)
+
+
 def _lay_out(connection: sqlite3.Connection, layout: int) -> None:
     """Upgrade a file from an earlier layout in one transaction; its records stay."""
     names = _STEPS[layout]
@@ -220,6 +282,8 @@ def _lay_out(connection: sqlite3.Connection, layout: int) -> None:
     texts = " ".join(resources.files("taskgate.stores.sqlite").joinpath(name).read_text() for name in names)
     marks = f"PRAGMA application_id = {_APPLICATION}; PRAGMA user_version = {LAYOUT};"
     connection.executescript(f"BEGIN IMMEDIATE; {texts} {marks} COMMIT;")
+    if layout:
+        log.info("upgraded the store's file; a copy of the earlier one is beside it", extra={"layout": LAYOUT})
 
 
 def _identities(path: Path) -> tuple[tuple[Path, _Identity], ...]:
@@ -238,13 +302,14 @@ def _identity(path: Path) -> _Identity | None:
     return found.st_dev, found.st_ino
 
 
-def _count_usage(connection: sqlite3.Connection) -> StoreUsage:
-    usage = StoreUsage()
+def _count(connection: sqlite3.Connection) -> tuple[StoreUsage, "Counter[str]"]:
+    usage, statuses = StoreUsage(), Counter[str]()
     for *keys, expires in connection.execute(sql.UNFINISHED):
         usage.add_task(CapKeys(*keys), expires)
-    for context, size in connection.execute(sql.KEPT):
+    for context, status, number, size in connection.execute(sql.KEPT):
         usage.add_bytes(context, size)
-    return usage
+        statuses[status] += number
+    return usage, statuses
 
 
 def _tool_of(head: bytes) -> bytes | None:

@@ -3,22 +3,23 @@ thread.
 
 The class knows connections and threads, and nothing about records. Every failure is raised as
 StoreUnavailable. The queries below it read large records, owners, pages and counts: each runs one
-statement on a connection and decodes its rows. `page_statement` writes the SQL of a page, one text
-for each shape of a filter, always led by an index. A list omits unreadable records.
+statement on a connection and decodes its rows, a page two. `page_query` writes the SQL of a page, one
+text for each shape of a filter, always led by an index. A list omits unreadable records.
 """
 
 import asyncio
 import sqlite3
+from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from itertools import count
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from taskgate.domain.listing import STATES, OrderBy, Page, Position, TaskFilter, TaskOrder
 from taskgate.domain.record import OwnerKey, TaskId, TaskRecord, TaskStatus
 from taskgate.errors import StoreUnavailable
-from taskgate.stores.base import StoreCensus
+from taskgate.stores.base import MOST_SCANNED, StoreCensus
 from taskgate.stores.codec import pack_name, pack_time, unpack_bodies, unpack_head, unpack_time
 from taskgate.stores.sqlite import statements as sql
 from taskgate.stores.sqlite import writes
@@ -100,20 +101,34 @@ class SqliteReader:
             raise StoreUnavailable("The store is closed")
 
 
+NamedValues = dict[str, Any]
+"""Values by parameter name."""
+
+
+class PageQuery(NamedTuple):
+    """The SQL of a page: `statement` finds heads, their times and their ids. `last` finds the time and
+    id of the last row that it may look at, if the list is that long. Both have the same values.
+    """
+
+    statement: str
+    last: str
+    values: NamedValues
+
+
 # --- queries ---------------------------------------------------------------------------------------------------------
 
 
 def load_large(connection: sqlite3.Connection, values: sql.Values) -> TaskRecord | None:
-    """One record with its bodies. The outcome is read as a blob: a row would be a second copy."""
+    """One record with its bodies. A large outcome is read as a blob: a row would be a second copy."""
     # One snapshot for both steps.
     connection.execute("BEGIN")
     try:
         row = connection.execute(sql.LOAD_LARGE, values).fetchone()
         if row is None:
             return None
-        seq, head, holder, until, params, kind = row
-        outcome = None
-        if kind is not None:
+        seq, head, holder, until, params, kind, outcome, large_kind = row
+        if kind is None and large_kind is not None:
+            kind = large_kind
             with connection.blobopen("outcomes", "body", seq, readonly=True) as blob:
                 outcome = blob.read()
     finally:
@@ -127,21 +142,25 @@ def find_owner(connection: sqlite3.Connection, id: TaskId) -> OwnerKey | None:
     return None if row is None else unpack_head(row[0], None).owner
 
 
-def load_page(connection: sqlite3.Connection, statement: str, values: dict[str, Any], limit: int) -> Page:
-    """A page of the rows of a statement, which finds up to one row more than `limit`."""
-    rows = connection.execute(statement, values).fetchall()
+def load_page(connection: sqlite3.Connection, query: PageQuery, limit: int) -> Page:
+    """A page of the rows of a query, which finds up to one row more than `limit`."""
+    # One snapshot for both steps.
+    connection.execute("BEGIN")
+    try:
+        rows = connection.execute(query.statement, query.values).fetchall()
+        # Fewer than a page: either the list has ended, or enough rows of others were skipped.
+        last = connection.execute(query.last, query.values).fetchone() if len(rows) <= limit else rows[limit - 1][1:]
+    finally:
+        connection.rollback()
     read = (writes.read_listed(head) for head, _, _ in rows[:limit])
     found = tuple(task for task in read if task is not None)
-    if len(rows) <= limit:
-        return Page(tasks=found, next=None)
     # From the row, not the head: the last head may be unreadable.
-    _, time, id = rows[limit - 1]
-    return Page(tasks=found, next=Position(unpack_time(time), id))
+    return Page(tasks=found, next=None if last is None else Position(unpack_time(last[0]), last[1]))
 
 
-def census(connection: sqlite3.Connection) -> StoreCensus:
-    """The number of tasks in each status, and the size of the file."""
-    counts = {TaskStatus(status): number for status, number in connection.execute(sql.CENSUS).fetchall()}
+def census(connection: sqlite3.Connection, statuses: "Counter[str]") -> StoreCensus:
+    """The number of tasks in each status, and the size of the file without its write-ahead log."""
+    counts = {TaskStatus(status): number for status, number in statuses.items() if number}
     ((size,),) = connection.execute(sql.SIZE).fetchall()
     return StoreCensus(tasks=dict.fromkeys(TaskStatus, 0) | counts, size=size)
 
@@ -149,65 +168,71 @@ def census(connection: sqlite3.Connection) -> StoreCensus:
 # --- the SQL of a page -----------------------------------------------------------------------------------------------
 
 
-NamedValues = dict[str, Any]
-"""Values by parameter name."""
-
 _NOTHING: Final = "SELECT NULL, NULL, NULL WHERE 0"
 _COLUMNS: Final = {OrderBy.CREATED: "created", OrderBy.UPDATED: "updated"}
-
-
-def page_statement(
-    owner: OwnerKey, where: TaskFilter, order: TaskOrder, after: Position | None, limit: int, now: datetime
-) -> tuple[str, NamedValues]:
-    """The SQL and values that list heads, their times and their ids.
-
-    `limit` is the LIMIT of the statement.
-    """
-    column = _COLUMNS[order.by]
-    terms, values = _bounds(where, order, after)
-    values |= {"owner": owner_digest(owner), "now": pack_time(now), "limit": limit}
-    states = sorted(STATES if where.states is None else where.states)
-    for at, state in enumerate(states):
-        values |= {f"status{at}": state.status.value, f"error{at}": state.tool_error}
-    rest = " AND ".join(["owner = :owner", "expires > :now", *terms])
-    if not states:
-        return _NOTHING, {}
-    if where.ids is not None:
-        values["ids"] = names(where.ids)
-        parts = [_by_ids(column, rest, len(states))]
-    else:
-        parts = [_by_state(column, rest, at) for at in range(len(states))]
-    direction = "DESC" if order.descending else "ASC"
-    return f"{' UNION ALL '.join(parts)} ORDER BY {column} {direction}, id {direction} LIMIT :limit", values
-
+_OWNED: Final = "owner = :owner"
+_BY_UPDATE: Final = {
+    True: f"tasks_ended WHERE unfinished = 0 AND {_OWNED}",
+    False: f"tasks_unfinished WHERE unfinished = 1 AND {_OWNED}",
+}
+"""Where the rows are in the order of their last change, by whether they have ended."""
 
 # The SQL text contains only names from this module; values of hosts are always bound as parameters.
 
 
-def _by_state(column: str, rest: str, at: int) -> str:
-    """The rows of one state, in the order of its index; SQLite merges such parts without a sort."""
-    # INDEXED BY, or SQLite might use the index of the other time for its bounds, and sort the
-    # result.
-    return (
-        f"SELECT head, {column}, id FROM tasks INDEXED BY tasks_{column} "  # noqa: S608
-        f"WHERE status = :status{at} AND tool_error = :error{at} AND {rest}"
+def page_query(
+    owner: OwnerKey, where: TaskFilter, order: TaskOrder, after: Position | None, limit: int, now: datetime
+) -> PageQuery:
+    """The query of a page; `limit` is the LIMIT of its statement."""
+    if where.states is not None and not where.states:
+        return PageQuery(_NOTHING, _NOTHING, {})
+    column, direction = _COLUMNS[order.by], "DESC" if order.descending else "ASC"
+    leading, rest, values = _bounds(where, order, after)
+    values |= {"owner": owner_digest(owner), "now": pack_time(now), "limit": limit}
+    rest.append("expires > :now")
+    if where.states is not None:
+        states = sorted(where.states)
+        rest.append(" OR ".join(f"status = :status{at} AND tool_error = :error{at}" for at in range(len(states))))
+        for at, state in enumerate(states):
+            values |= {f"status{at}": state.status.value, f"error{at}": state.tool_error}
+    in_order = f"ORDER BY {column} {direction}, id {direction} LIMIT"
+    checks = " AND ".join(f"({term})" for term in rest)
+    if where.ids is not None:
+        # A few ids, looked up one by one; SQLite sorts the found rows. CROSS JOIN fixes the order of
+        # the tables: SQLite must not scan all records of the owner for unknown ids.
+        statement = (
+            f"SELECT head, {column}, id FROM (SELECT value FROM json_each(:ids)) "  # noqa: S608
+            f"CROSS JOIN tasks ON id = value WHERE {' AND '.join([_OWNED, *leading, checks])} {in_order} :limit"
+        )
+        return PageQuery(statement, _NOTHING, values | {"ids": names(where.ids)})
+    # INDEXED BY, or SQLite might use another index and sort the result. These have all that the order
+    # needs, so that a row is looked up for the checks alone.
+    listed = " UNION ALL ".join(
+        f"SELECT {' AND '.join([f'seq, {column}, id FROM tasks INDEXED BY {source}', *leading])}"  # noqa: S608
+        for source in _sources(where, order)
+    )
+    listed = f"{listed} {in_order} {MOST_SCANNED}"
+    return PageQuery(
+        # The rows come in the order of the inner query, which CROSS JOIN keeps: to sort them, all
+        # would have to be looked at.
+        f"SELECT head, listed.{column}, listed.id FROM ({listed}) AS listed "  # noqa: S608
+        f"CROSS JOIN tasks ON tasks.seq = listed.seq WHERE {checks} LIMIT :limit",
+        f"SELECT {column}, id FROM ({listed}) LIMIT 1 OFFSET {MOST_SCANNED - 1}",  # noqa: S608
+        values,
     )
 
 
-def _by_ids(column: str, rest: str, states: int) -> str:
-    """A few ids, looked up one by one; SQLite sorts the found rows."""
-    # CROSS JOIN fixes the order of the tables: SQLite must not scan all records of the owner for
-    # unknown ids.
-    wanted = ", ".join(f"(:status{at}, :error{at})" for at in range(states))
-    return (
-        f"SELECT head, {column}, id FROM (SELECT value FROM json_each(:ids)) CROSS JOIN tasks ON id = value "  # noqa: S608
-        f"WHERE (status, tool_error) IN (VALUES {wanted}) AND {rest}"
-    )
+def _sources(where: TaskFilter, order: TaskOrder) -> list[str]:
+    """The indexes that have the rows of a list, each with the terms that lead into it."""
+    if order.by is OrderBy.CREATED:
+        return [f"tasks_created WHERE {_OWNED}"]
+    are_ended = {state.status.is_terminal for state in (STATES if where.states is None else where.states)}
+    return [_BY_UPDATE[is_ended] for is_ended in sorted(are_ended)]
 
 
-def _bounds(where: TaskFilter, order: TaskOrder, after: Position | None) -> tuple[list[str], NamedValues]:
-    """The terms of both times; an index serves the tightest bound on each side of the ordering
-    time.
+def _bounds(where: TaskFilter, order: TaskOrder, after: Position | None) -> tuple[list[str], list[str], NamedValues]:
+    """The terms of the ordering time, which lead into an index by the tightest bound on each side, and
+    those of the other time.
     """
     created, updated = (where.created_after, where.created_before), (where.updated_after, where.updated_before)
     # No record was updated before its creation, so a bound of one time may bound the other too.
@@ -226,13 +251,14 @@ def _bounds(where: TaskFilter, order: TaskOrder, after: Position | None) -> tupl
         terms, least = [f"({column}, id) > (:time, :id)"], None
     if terms and after is not None:
         values = {"time": pack_time(after.time), "id": pack_name(after.id)}
-    for term, key, bound in (
-        (f"{column} > :least", "least", least),
-        (f"{column} < :most", "most", most),
-        (f"{other} > :after", "after", rest[0]),
-        (f"{other} < :before", "before", rest[1]),
+    checks: list[str] = []
+    for found, term, key, bound in (
+        (terms, f"{column} > :least", "least", least),
+        (terms, f"{column} < :most", "most", most),
+        (checks, f"{other} > :after", "after", rest[0]),
+        (checks, f"{other} < :before", "before", rest[1]),
     ):
         if bound is not None:
-            terms.append(term)
+            found.append(term)
             values[key] = pack_time(bound)
-    return terms, values
+    return terms, checks, values

@@ -1,12 +1,13 @@
 """The state of a SQLite store in memory: `StoreState`, what is known without a look into the file.
 
-These are cached rows, the counts for caps, the watches, and the idempotency keys of records that
-are on their way into the file. Only this process writes the file, so they stay true. They change when a
-write commits; only counts and keys of a new record are noted when its write begins. It belongs to
-one event loop.
+These are cached rows, the counts for caps, the number of records in each status, and the watches. So
+are the idempotency keys of records on their way into the file. Only this process writes the file, so
+they stay true. They change when a write commits; only counts for caps and keys of a new record are
+noted when its write begins. It belongs to one event loop.
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Iterable
 from typing import Final
 
@@ -68,9 +69,10 @@ class KnownRow:
 class StoreState:
     """The cached rows, by id, each valid until its record changes, and the rest (see above)."""
 
-    def __init__(self, usage: StoreUsage) -> None:
+    def __init__(self, usage: StoreUsage, statuses: "Counter[str]") -> None:
         self.rows: dict[TaskId, KnownRow] = {}
         self.usage = usage
+        self.statuses = statuses
         self.changes = ChangeFeed()
         self.pending_keys = PendingKeys()
 

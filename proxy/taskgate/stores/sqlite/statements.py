@@ -19,14 +19,15 @@ Values = tuple[Any, ...]
 UNFINISHED: Final = """
     SELECT context, tenant, tool, upstream, expires FROM tasks WHERE unfinished = 1 AND lease_until = 0
 """
-KEPT: Final = "SELECT context, sum(body_size) FROM tasks GROUP BY context"
+KEPT: Final = "SELECT context, status, count(*), sum(body_size) FROM tasks GROUP BY context, status"
 INSERT_TASK: Final = """
     INSERT INTO tasks (id, owner, context, tenant, tool, upstream, repeat, created, updated, expires, unfinished,
-                       status, tool_error, revision, holder, lease_until, body_size, head)
-    VALUES (?, ?, ?, nullif(?, x''), ?, ?, nullif(?, x''), ?, ?, ?, ?, ?, ?, ?, nullif(?, ''), ?, ?, ?)
+                       status, tool_error, revision, holder, lease_until, body_size, head, params)
+    VALUES (?, ?, ?, nullif(?, x''), ?, ?, nullif(?, x''), ?, ?, ?, ?, ?, ?, ?, nullif(?, ''), ?, ?, ?, nullif(?, x''))
 """
 INSERT_PARAMS: Final = "INSERT INTO params (task, body) VALUES (?, ?)"
-PUT_OUTCOME: Final = "INSERT OR REPLACE INTO outcomes (task, kind, body) VALUES (?, ?, ?)"
+SET_OUTCOME: Final = "UPDATE tasks SET kind = ?, outcome = ? WHERE seq = ?"
+PUT_OUTCOME: Final = "INSERT OR REPLACE INTO outcomes (kind, body, task) VALUES (?, ?, ?)"
 
 # For a swap that changes no indexed column: naming one makes SQLite rewrite its indexes, even with
 # an equal value.
@@ -47,7 +48,7 @@ UPDATE_TASK: Final = """
 # The row is found by its number, and checked: a number may be used again. An end removes the lease.
 END_KNOWN: Final = """
     UPDATE tasks SET updated = ?, unfinished = 0, status = ?, tool_error = ?, revision = ?, holder = NULL,
-                     lease_until = 0, body_size = body_size + ?, head = ?
+                     lease_until = 0, body_size = body_size + ?, head = ?, kind = ?, outcome = ?
     WHERE seq = ? AND id = ? AND revision = ? AND unfinished = 1 AND holder = ?
 """
 UPDATE_HEAD: Final = """
@@ -60,12 +61,13 @@ LOAD_HEAD: Final = """
 # The bodies only up to the fourth value: larger ones are not read on the event loop.
 LOAD_WHOLE: Final = """
     SELECT head, holder, lease_until, revision, body_size,
-           CASE WHEN body_size <= ?4 THEN params.body END, kind, CASE WHEN body_size <= ?4 THEN outcomes.body END
+           CASE WHEN body_size <= ?4 THEN coalesce(params, params.body) END, coalesce(tasks.kind, outcomes.kind),
+           CASE WHEN body_size <= ?4 THEN coalesce(outcome, outcomes.body) END
     FROM tasks LEFT JOIN params ON params.task = seq LEFT JOIN outcomes ON outcomes.task = seq
     WHERE id = ?1 AND owner = ?2 AND expires > ?3
 """
 LOAD_LARGE: Final = """
-    SELECT seq, head, holder, lease_until, params.body, kind
+    SELECT seq, head, holder, lease_until, coalesce(params, params.body), tasks.kind, outcome, outcomes.kind
     FROM tasks LEFT JOIN params ON params.task = seq LEFT JOIN outcomes ON outcomes.task = seq
     WHERE id = ? AND owner = ? AND expires > ?
 """
@@ -91,11 +93,11 @@ LAPSED: Final = """
 """
 TAKE: Final = "UPDATE tasks SET holder = ?, lease_until = ? WHERE seq = ?"
 TAKEN: Final = "SELECT id, head FROM tasks WHERE seq = ?"
-LOAD_PARAMS: Final = "SELECT body FROM params WHERE task = ?"
+LOAD_PARAMS: Final = "SELECT coalesce(params, body) FROM tasks LEFT JOIN params ON task = seq WHERE seq = ?"
 RENEW: Final = "UPDATE tasks SET lease_until = ? WHERE holder = ? AND id IN (SELECT value FROM json_each(?))"
 
 EXPIRED: Final = """
-    SELECT seq, id, head, holder, lease_until, context, body_size, unfinished, tenant, tool, upstream, expires
+    SELECT seq, id, head, holder, lease_until, status, context, body_size, unfinished, tenant, tool, upstream, expires
     FROM tasks WHERE expires <= ? ORDER BY expires LIMIT ?
 """
 DELETES: Final = (
@@ -114,7 +116,6 @@ PURGE_SESSIONS: Final = "DELETE FROM sessions WHERE expires <= ?"
 PUT_CHECK: Final = "INSERT OR REPLACE INTO outcomes (task, kind, body) VALUES (-1, '', zeroblob(65536))"
 DROP_CHECK: Final = "DELETE FROM outcomes WHERE task = -1"
 
-CENSUS: Final = "SELECT status, count(*) FROM tasks GROUP BY status"
 SIZE: Final = "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size"
 
 

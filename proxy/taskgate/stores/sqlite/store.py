@@ -34,7 +34,7 @@ from taskgate.stores.codec import (
 from taskgate.stores.sqlite import statements as sql
 from taskgate.stores.sqlite import writes
 from taskgate.stores.sqlite.file import OpenFile
-from taskgate.stores.sqlite.reader import SqliteReader, census, find_owner, load_large, load_page, page_statement
+from taskgate.stores.sqlite.reader import SqliteReader, census, find_owner, load_large, load_page, page_query
 from taskgate.stores.sqlite.state import KnownRow, StoreState
 from taskgate.stores.sqlite.task_writes import InsertTask, SwapTask, keys_of
 from taskgate.stores.sqlite.writer import SqliteWriter
@@ -52,7 +52,7 @@ class SqliteStore:
         self._file = file
         self._writer = SqliteWriter(file.writer, asyncio.get_running_loop())
         self._reader = SqliteReader(file.near, file.far)
-        self._state = StoreState(file.usage)
+        self._state = StoreState(file.usage, file.statuses)
         self._usage = self._state.usage
         self._changes = self._state.changes
         self._rows = self._state.rows
@@ -142,8 +142,8 @@ class SqliteStore:
         now: datetime,
     ) -> Page:
         # One more than the limit shows whether there is a next page.
-        statement, values = page_statement(owner, where, order, after, limit + 1, now)
-        return await self._reader.glance(partial(load_page, statement=statement, values=values, limit=limit))
+        query = page_query(owner, where, order, after, limit + 1, now)
+        return await self._reader.glance(partial(load_page, query=query, limit=limit))
 
     async def changed(self, watch: Watch, *, timeout: timedelta) -> ChangeBatch:
         return await self._changes.changed(watch, timeout=timeout, look=self._revision)
@@ -162,7 +162,8 @@ class SqliteStore:
 
         def on_commit(removed: tuple[writes.PurgedRow, ...]) -> None:
             self._state.forget(one.id for one in removed)
-            for id, holder, head, keys, size, expires in removed:
+            for id, holder, head, status, keys, size, expires in removed:
+                self._state.statuses[status] -= 1
                 self._usage.add_bytes(keys.context, -size)
                 if expires is not None:
                     self._usage.remove_task(keys, expires)
@@ -197,8 +198,7 @@ class SqliteStore:
     # --- the whole -----------------------------------------------------------------------------------------------
 
     async def census(self) -> StoreCensus:
-        # The size of the file, without its write-ahead log.
-        return await self._reader.look(census)
+        return await self._reader.look(partial(census, statuses=self._state.statuses.copy()))
 
     async def check(self) -> None:
         await self.verify()

@@ -23,8 +23,16 @@ from taskgate.stores.sqlite.writes import NO_LEASE, pack_lease, unpack_lease
 BRIEF: Final = 8 * 1024
 """Bytes up to which a body is written on the event loop. Larger ones are written on the thread."""
 
-_NO_DIGEST: Final = bytearray()
-"""In place of None: the insert stores NULL for an empty value."""
+SMALL: Final = 1024
+"""Bytes up to which a body is stored in the row of its task: that still fits on a page. A larger one has
+a row of its own, which no later change of the task rewrites.
+"""
+
+_EMPTY: Final = bytearray()
+"""In place of None: the insert stores NULL for an empty digest or body."""
+
+_PackedOutcome = tuple[str, bytes | bytearray]
+"""The kind of an outcome, and its body."""
 
 
 class RecordKeys(NamedTuple):
@@ -45,7 +53,7 @@ def keys_of(owner: OwnerKey, tenant: str | None, tool: str) -> RecordKeys:
         sql.upstream_digest(mount),
     )
     columns = (sql.owner_digest(owner), *digests)
-    return RecordKeys(CapKeys(*digests), tuple(_NO_DIGEST if each is None else bytearray(each) for each in columns))
+    return RecordKeys(CapKeys(*digests), tuple(_EMPTY if each is None else bytearray(each) for each in columns))
 
 
 class InsertTask(Write[int]):
@@ -56,8 +64,8 @@ class InsertTask(Write[int]):
     """
 
     __slots__ = (
-        "_created", "_expires", "_is_unfinished", "_keys", "_outcome", "_params", "_record", "_repeat", "_row", "_size",
-        "_state",
+        "_created", "_expires", "_is_unfinished", "_keys", "_large_params", "_outcome", "_record", "_repeat", "_row",
+        "_size", "_state",
     )  # fmt: skip
 
     def __init__(
@@ -65,12 +73,16 @@ class InsertTask(Write[int]):
     ) -> None:
         call, outcome, status, lease = record.call, record.outcome, record.status, record.lease
         expires, size = created + pack_span(record.ttl), 0
-        self._params = self._outcome = None
-        self.is_brief = True
+        self._large_params = self._outcome = None
+        small_params, self.is_brief = _EMPTY, True
         if call.params is not None:
-            self._params = bytearray(pack_text(call.params))
-            size = len(self._params)
+            params = bytearray(pack_text(call.params))
+            size = len(params)
             self.is_brief = size <= BRIEF
+            if 0 < size <= SMALL:
+                small_params = params
+            else:
+                self._large_params = params
         if outcome is not None:
             self._outcome = _, body = pack_outcome(outcome)
             size += len(body)
@@ -90,7 +102,7 @@ class InsertTask(Write[int]):
         self._row = (
             record.id,
             *keys.columns,
-            _NO_DIGEST if repeat is None else bytearray(repeat),
+            _EMPTY if repeat is None else bytearray(repeat),
             created,
             updated,
             expires,
@@ -102,6 +114,7 @@ class InsertTask(Write[int]):
             until,
             size,
             bytearray(pack_head(record, (created, updated))),
+            small_params,
         )
 
     def begin(self) -> None:
@@ -116,14 +129,15 @@ class InsertTask(Write[int]):
     def run(self, cursor: sqlite3.Cursor) -> int:
         seq = cursor.execute(sql.INSERT_TASK, self._row).lastrowid
         assert seq is not None, "a row was inserted"
-        if self._params is not None:
-            cursor.execute(sql.INSERT_PARAMS, (seq, self._params))
+        if self._large_params is not None:
+            cursor.execute(sql.INSERT_PARAMS, (seq, self._large_params))
         if self._outcome is not None:
-            cursor.execute(sql.PUT_OUTCOME, (seq, *self._outcome))
+            _put_outcome(cursor, seq, self._outcome)
         return seq
 
     def committed(self, seq: int) -> None:
         state, record = self._state, self._record
+        state.statuses[record.status._value_] += 1
         if self._repeat is not None:
             state.pending_keys.end(self._repeat)
         if record.dispatched and self._is_unfinished:
@@ -152,13 +166,13 @@ class SwapTask(Write[bool]):
     - `_known`: the row before, if that is cached
     - `_statement`, `_values`: the one statement, or None
     - `_size`: the number of body bytes that it adds
-    - `_was_unfinished`, `_held_by`, `_lease`: what the record was, the holder of its lease before, and
-      the lease after the swap
+    - `_old_status`, `_was_unfinished`, `_held_by`, `_lease`: what the record was, the holder of its
+      lease before, and the lease after the swap
     """
 
     __slots__ = (
-        "_expected", "_head", "_held_by", "_known", "_lease", "_outcome", "_record", "_size", "_state", "_statement",
-        "_updated", "_values", "_was_unfinished",
+        "_expected", "_head", "_held_by", "_known", "_lease", "_old_status", "_outcome", "_record", "_size", "_state",
+        "_statement", "_updated", "_values", "_was_unfinished",
     )  # fmt: skip
 
     def __init__(self, state: StoreState, record: TaskRecord, expected: int) -> None:
@@ -171,13 +185,14 @@ class SwapTask(Write[bool]):
         updated = self._updated = created if record.updated_at == record.created_at else pack_time(record.updated_at)
         head = self._head = bytearray(pack_head(record, (created, updated)))
         outcome, size = record.outcome, 0
-        self._outcome: tuple[str, bytes | bytearray] | None = None
+        self._outcome: _PackedOutcome | None = None
         if outcome is not None:
             kind, body = pack_outcome(outcome)
             size = len(body)
             self.is_brief = size <= BRIEF
             self._outcome = kind, bytearray(body) if self.is_brief else body
         self._size = size
+        self._old_status = ""
         self._was_unfinished = False
         self._held_by: str | None = None
         self._lease: Lease | None = None
@@ -187,9 +202,10 @@ class SwapTask(Write[bool]):
             if known is not None and _tells_all(known, record, expected):
                 assert known.head.lease is not None
                 self._statement = sql.END_KNOWN
+                in_row = self._outcome if self._outcome is not None and size <= SMALL else (None, None)
                 self._values: sql.Values = (
-                    updated, status._value_, tool_error, record.revision, size, head, known.seq, record.id, expected,
-                    known.head.lease.holder,
+                    updated, status._value_, tool_error, record.revision, size, head, *in_row, known.seq, record.id,
+                    expected, known.head.lease.holder,
                 )  # fmt: skip
         elif outcome is None and updated == created:
             holder, until = pack_lease(record.lease)
@@ -205,9 +221,11 @@ class SwapTask(Write[bool]):
         if self._statement is sql.END_KNOWN:
             assert known is not None
             lease = known.head.lease
-            if self._outcome is not None:
-                kind, body = self._outcome
-                cursor.execute(sql.PUT_OUTCOME, (known.seq, kind, body))
+            self._old_status = known.head.status._value_
+            if self._outcome is not None and self._size > SMALL:
+                cursor.execute(sql.PUT_OUTCOME, (*self._outcome, known.seq))
+        else:
+            self._old_status = self._record.status._value_
         self._was_unfinished = True
         self._held_by = None if lease is None else lease.holder
         self._lease = self._record.lease
@@ -229,10 +247,11 @@ class SwapTask(Write[bool]):
         else:
             cursor.execute(sql.UPDATE_TASK, (*indexed, record.revision, holder, lease_until, size, self._head, seq))
         if self._outcome is not None:
-            cursor.execute(sql.PUT_OUTCOME, (seq, *self._outcome))
+            _put_outcome(cursor, seq, self._outcome)
         if is_named and record.idempotency_digest is None:
             cursor.execute(sql.FORGET_REPEAT, (seq,))
-        self._was_unfinished, self._held_by, self._lease = bool(old_indexed[1]), held_by, lease
+        _, was_unfinished, self._old_status, _ = old_indexed
+        self._was_unfinished, self._held_by, self._lease = bool(was_unfinished), held_by, lease
         return True
 
     def committed(self, was_swapped: bool) -> None:
@@ -251,6 +270,8 @@ class SwapTask(Write[bool]):
             seq, created, expires = 0, 0, pack_time(record.expires_at)
         if self._size:
             state.usage.add_bytes(keys.context, self._size)
+        state.statuses[self._old_status] -= 1
+        state.statuses[record.status._value_] += 1
         if is_unfinished is not was_unfinished:
             (state.usage.add_task if is_unfinished else state.usage.remove_task)(keys, expires)
         if is_unfinished:
@@ -266,6 +287,15 @@ class SwapTask(Write[bool]):
             if holder is None and record.lease is not None:
                 holder = record.lease.holder
             state.changes.add(record.id, record.revision, owner=record.owner, holder=holder)
+
+
+def _put_outcome(cursor: sqlite3.Cursor, seq: int, outcome: _PackedOutcome) -> None:
+    """Store an outcome in the row of its task, or in one of its own if it is large."""
+    _, body = outcome
+    is_small = len(body) <= SMALL
+    cursor.execute(sql.SET_OUTCOME, (*(outcome if is_small else (None, None)), seq))
+    if not is_small:
+        cursor.execute(sql.PUT_OUTCOME, (*outcome, seq))
 
 
 def _tells_all(known: KnownRow, ended: TaskRecord, expected: int) -> bool:

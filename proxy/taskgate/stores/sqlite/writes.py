@@ -35,13 +35,14 @@ class TakenRow(NamedTuple):
 
 
 class PurgedRow(NamedTuple):
-    """A removed row, as TakenRow, and what it counted under caps; `expires` is None if it had
-    ended.
+    """A removed row, as TakenRow, its status, and what it counted under caps; `expires` is None if it
+    had ended.
     """
 
     id: TaskId
     holder: str | None
     record: TaskRecord | None
+    status: str
     keys: CapKeys
     size: int
     expires: int | None
@@ -114,21 +115,19 @@ def read_head(head: bytes, holder: str | None, until: int) -> TaskRecord | None:
         return None
 
 
-def _removed(
-    _: int, id: TaskId, head: bytes, holder: str | None, until: int, context: bytes, size: int, *counted: Any
-) -> PurgedRow:
-    unfinished, tenant, tool, upstream, expires = counted
+def _removed(_: int, id: TaskId, head: bytes, holder: str | None, until: int, status: str, *counted: Any) -> PurgedRow:
+    context, size, unfinished, tenant, tool, upstream, expires = counted
     keys = CapKeys(context, tenant, tool, upstream)
-    return PurgedRow(id, holder, read_head(head, holder, until), keys, size, expires if unfinished else None)
+    return PurgedRow(id, holder, read_head(head, holder, until), status, keys, size, expires if unfinished else None)
 
 
 def _taken(cursor: sqlite3.Cursor, seq: int, lease: Lease) -> TakenRow:
     ((id, packed),) = cursor.execute(sql.TAKEN, (seq,)).fetchall()
     try:
         head = unpack_head(packed, lease)
-        # Parameters are large, and only a call that runs needs them.
-        row = cursor.execute(sql.LOAD_PARAMS, (seq,)).fetchone() if head.is_resumable else None
-        return TakenRow(id, lease.holder, head if row is None else with_bodies(head, unpack_text(row[0]), None))
+        # Parameters may be large, and only a call that runs needs them.
+        ((params,),) = cursor.execute(sql.LOAD_PARAMS, (seq,)).fetchall() if head.is_resumable else ((None,),)
+        return TakenRow(id, lease.holder, head if params is None else with_bodies(head, unpack_text(params), None))
     except StoreUnavailable:
         return TakenRow(id, lease.holder, None)
 

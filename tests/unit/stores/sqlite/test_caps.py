@@ -15,14 +15,9 @@ from taskgate.domain.limits import Cap, CapScope
 from taskgate.domain.record import TaskStatus
 from taskgate.errors import StoreUnavailable, TooManyBytes, TooManyTasks
 from unit.stores.sqlite.conftest import Place
+from unit.stores.sqlite.test_file import SECOND_LAYOUT
 
 # What a file of the layout before this one lacks.
-SECOND_LAYOUT = """
-    DROP INDEX tasks_repeated;
-    ALTER TABLE tasks DROP COLUMN tenant; ALTER TABLE tasks DROP COLUMN tool;
-    ALTER TABLE tasks DROP COLUMN upstream; ALTER TABLE tasks DROP COLUMN repeat;
-    PRAGMA user_version = 2;
-"""
 ENDED = CallSucceeded(result='{"content":[]}', tool_error=False)
 FAR_OFF = EPOCH + timedelta(days=365)
 

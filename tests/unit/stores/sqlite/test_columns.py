@@ -19,6 +19,7 @@ from taskgate.domain.listing import TaskFilter, TaskOrder, TaskState
 from taskgate.domain.machine import advance
 from taskgate.domain.record import Succeeded, TaskStatus
 from taskgate.stores.codec import pack_time
+from taskgate.stores.sqlite.task_writes import SMALL
 from unit.stores.sqlite.conftest import Place
 
 ENDED = CallSucceeded(result='{"content":[]}', tool_error=False)
@@ -87,3 +88,32 @@ async def test_an_outcome_is_kept_though_nothing_else_moves(place: Place) -> Non
     ended = replace(record, outcome=Succeeded(result="{}", tool_error=False), revision=1)
     assert await place.store.swap(ended, expected=0)
     assert await place.store.load(OWNER, record.id, now=EPOCH, bodies=True) == ended
+
+
+@pytest.mark.parametrize("is_known", [True, False], ids=["known", "not known"])
+@pytest.mark.parametrize("is_in_row", [True, False], ids=["small", "large"])
+async def test_a_small_body_is_in_the_row_of_its_task_and_a_large_one_in_one_of_its_own(
+    place: Place, is_known: bool, is_in_row: bool
+) -> None:
+    text = "x" * (SMALL if is_in_row else SMALL + 1)
+    record = new_record(lease=new_lease(), dispatched=is_known, params=text)
+    await keep(place.store, record)
+    ended = advance(record, CallSucceeded(result=text, tool_error=False), EPOCH)
+    assert await place.store.swap(ended, expected=0)
+    in_row = place.file.writer.execute("SELECT params, kind, outcome FROM tasks").fetchall()
+    apart = [place.file.writer.execute(f"SELECT body FROM {table}").fetchall() for table in ("params", "outcomes")]
+    body = text.encode()
+    assert in_row == ([(body, "result", body)] if is_in_row else [(None, None, None)])
+    assert apart == ([[], []] if is_in_row else [[(body,)], [(body,)]])
+    assert await place.store.load(OWNER, record.id, now=EPOCH, bodies=True) == ended
+
+
+@pytest.mark.parametrize("sizes", [(1, SMALL + 1), (SMALL + 1, 1), (1, 2), (SMALL + 1, SMALL + 2)], ids=str)
+async def test_the_last_outcome_counts_wherever_the_first_one_is(place: Place, sizes: tuple[int, int]) -> None:
+    record = new_record(status=TaskStatus.COMPLETED)
+    await keep(place.store, record)
+    for revision, size in enumerate(sizes):
+        outcome = Succeeded(result="x" * size, tool_error=False)
+        record = replace(record, outcome=outcome, revision=revision + 1)
+        assert await place.store.swap(record, expected=revision)
+    assert await place.store.load(OWNER, record.id, now=EPOCH, bodies=True) == record

@@ -138,9 +138,11 @@ async def test_what_cannot_be_read_is_met_once_even_if_its_new_lease_has_lapsed_
     assert taken.id == records[4].id
 
 
-async def test_parameters_that_cannot_be_read_are_as_bad_as_a_head_to_who_needs_them(place: Place) -> None:
-    fresh, sent = new_record(), new_record(dispatched=True)
+@pytest.mark.parametrize("size", [10, 5000], ids=["small", "large"])
+async def test_parameters_that_cannot_be_read_are_as_bad_as_a_head_to_who_needs_them(place: Place, size: int) -> None:
+    fresh, sent = new_record(params="x" * size), new_record(dispatched=True)
     await keep(place.store, fresh, sent)
+    place.file.writer.execute("UPDATE tasks SET params = x'ff' WHERE params IS NOT NULL")
     place.file.writer.execute("UPDATE params SET body = x'ff'")
     taken = await place.store.lapsed(holder="next", until=FAR_OFF, now=EPOCH, limit=9)
     assert taken == (replace(as_head(sent), lease=new_lease(holder="next", until=FAR_OFF)),)
@@ -185,8 +187,9 @@ async def test_bodies_are_not_read_for_what_was_dispatched(place: Place) -> None
 async def test_a_count_of_what_is_unknown_is_refused(place: Place) -> None:
     await keep(place.store, new_record())
     place.file.writer.execute("UPDATE tasks SET status = 'paused'")
+    store = await place.reopen()
     with pytest.raises(StoreUnavailable):
-        await place.store.census()
+        await store.census()
 
 
 async def test_a_table_that_is_gone_is_a_store_that_is_unavailable(place: Place) -> None:
@@ -199,7 +202,6 @@ async def test_a_table_that_is_gone_is_a_store_that_is_unavailable(place: Place)
         store.find(OWNER, "id", now=EPOCH),
         store.changed(TaskWatch(id=record.id, revision=0), timeout=timedelta()),
         store.page(OWNER, where=TaskFilter(), order=TaskOrder(), after=None, limit=1, now=EPOCH),
-        store.census(),
         store.insert(new_record(), caps=()),
         store.swap(after(record, Dispatched()), expected=0),
         store.purge(now=EPOCH, limit=1),

@@ -14,13 +14,14 @@ from taskgate.domain.listing import STATES, OrderBy, Position, TaskFilter, TaskO
 from taskgate.domain.record import TaskStatus
 from taskgate.stores.sqlite import statements as sql
 from taskgate.stores.sqlite.file import OpenFile, SqliteOptions, open_file
-from taskgate.stores.sqlite.reader import page_statement
+from taskgate.stores.sqlite.reader import page_query
 
 SECOND = timedelta(seconds=1)
 ENDED = frozenset(state for state in STATES if state.status in (TaskStatus.COMPLETED, TaskStatus.FAILED))
 FILTERS = {
     "none": TaskFilter(),
     "a state": TaskFilter(states=frozenset({TaskState(TaskStatus.FAILED)})),
+    "a state of running tasks": TaskFilter(states=frozenset({TaskState(TaskStatus.WORKING)})),
     "several states": TaskFilter(states=ENDED),
     "created within": TaskFilter(created_after=EPOCH, created_before=EPOCH + SECOND),
     "created after": TaskFilter(created_after=EPOCH),
@@ -51,9 +52,21 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OpenFile]:
     opened.close()
 
 
+MERGED = ("CO-ROUTINE listed", "MERGE (UNION ALL)", "LEFT", "RIGHT")
+
+
+def indexes_of(where: TaskFilter, order: TaskOrder) -> list[str]:
+    """The indexes of the tasks that may be in a list."""
+    if order.by is OrderBy.CREATED:
+        return ["tasks_created"]
+    states = STATES if where.states is None else where.states
+    unfinished, ended = (any(state.status.is_terminal is is_ended for state in states) for is_ended in (False, True))
+    return ["tasks_unfinished"] * unfinished + ["tasks_ended"] * ended
+
+
 def plan(file: OpenFile, where: TaskFilter, order: TaskOrder, place: Position | None = None) -> list[str]:
-    statement, values = page_statement(OWNER, where, order, place, 101, EPOCH)
-    return [row[3] for row in file.far.execute(f"EXPLAIN QUERY PLAN {statement}", values).fetchall()]
+    query = page_query(OWNER, where, order, place, 101, EPOCH)
+    return [row[3] for row in file.far.execute(f"EXPLAIN QUERY PLAN {query.statement}", query.values).fetchall()]
 
 
 @pytest.mark.parametrize("place", PLACES.values(), ids=PLACES)
@@ -63,11 +76,20 @@ def test_a_page_is_found_in_the_order_of_one_index_and_nothing_is_sorted(
     file: OpenFile, where: TaskFilter, order: TaskOrder, place: Position | None
 ) -> None:
     steps = plan(file, where, order, place)
-    index = "tasks_created" if order.by is OrderBy.CREATED else "tasks_updated"
-    searches = [step for step in steps if step not in ("MERGE (UNION ALL)", "LEFT", "RIGHT")]
-    assert len(searches) == len(STATES if where.states is None else where.states)
-    for step in searches:
-        assert step.startswith(f"SEARCH tasks USING INDEX {index} (owner=? AND status=? AND tool_error=?")
+    *searches, rows, row = (step for step in steps if step not in MERGED)
+    assert [step.replace("COVERING ", "").partition(" (owner=?")[0] for step in searches] == [
+        f"SEARCH tasks USING INDEX {index}" for index in indexes_of(where, order)
+    ]
+    assert (rows, row) == ("SCAN listed", "SEARCH tasks USING INTEGER PRIMARY KEY (rowid=?)")
+
+
+@pytest.mark.parametrize("order", ORDERS, ids=str)
+def test_to_find_where_a_page_may_end_no_row_is_looked_up(file: OpenFile, order: TaskOrder) -> None:
+    query = page_query(OWNER, FILTERS["states and all bounds"], order, None, 101, EPOCH)
+    steps = file.far.execute(f"EXPLAIN {query.last}", query.values).fetchall()
+    ((table,),) = file.far.execute("SELECT rootpage FROM sqlite_master WHERE name = 'tasks'").fetchall()
+    cursors = {step[2] for step in steps if step[1] == "OpenRead" and step[3] == table}
+    assert not [step for step in steps if step[1] == "Column" and step[2] in cursors]
 
 
 CREATED, UPDATED = (TaskOrder(by=by) for by in OrderBy)
@@ -92,7 +114,7 @@ def test_the_nearest_bounds_of_its_time_lead_the_search(
     file: OpenFile, where: TaskFilter, order: TaskOrder, place: Position | None, bounds: str
 ) -> None:
     (step, *_) = [step for step in plan(file, where, order, place) if step.startswith("SEARCH")]
-    assert step.replace(" ", "").endswith(f"tool_error=?{bounds})".replace(" ", ""))
+    assert step.replace(" ", "").endswith(f"owner=?{bounds})".replace(" ", ""))
 
 
 @pytest.mark.parametrize("order", ORDERS, ids=str)
@@ -111,10 +133,10 @@ def test_a_filter_that_lets_nothing_through_reads_nothing(file: OpenFile) -> Non
 # --- all other statements ---------------------------------------------------------------------------------------------
 
 
-PAGE, PAGE_VALUES = page_statement(OWNER, TaskFilter(), TaskOrder(), Position(EPOCH, "id"), 5, EPOCH)
+PAGE = page_query(OWNER, TaskFilter(), TaskOrder(), Position(EPOCH, "id"), 5, EPOCH)
 STATEMENTS = {
     "unfinished": (sql.UNFINISHED, ()),
-    "unmoved": (sql.UPDATE_UNCHANGED, (0, 1, b"", "id", 0, "working", 0, "p", 0)),
+    "unmoved": (sql.UPDATE_UNCHANGED, (1, b"", "id", 0, "working", 0, 0, "p", 0)),
     "swapped": (sql.FIND_SWAPPED, ("id", 0)),
     "head": (sql.LOAD_HEAD, ("id", b"", 0)),
     "whole": (sql.LOAD_WHOLE, ("id", b"", 0, 0)),
@@ -124,7 +146,8 @@ STATEMENTS = {
     "taken": (sql.TAKEN, (1,)),
     "params": (sql.LOAD_PARAMS, (1,)),
     "renew": (sql.RENEW, (0, "p", b"[]")),
-    "page": (PAGE, PAGE_VALUES),
+    "page": (PAGE.statement, PAGE.values),
+    "end of a page": (PAGE.last, PAGE.values),
     "session": (sql.FIND_SESSION, ("id", b"", 0)),
     "touch": (sql.TOUCH_SESSIONS, (0, b"[]")),
     "purge sessions": (sql.PURGE_SESSIONS, (0,)),

@@ -15,9 +15,10 @@ from taskgate.domain.events import (
     Progressed,
 )
 from taskgate.domain.limits import Cap, CapScope
-from taskgate.domain.listing import TaskFilter, TaskOrder
+from taskgate.domain.listing import OrderBy, Position, TaskFilter, TaskOrder, TaskState
 from taskgate.domain.record import FaultReason, TaskStatus
 from taskgate.errors import StoreUnavailable
+from taskgate.stores.base import MOST_SCANNED
 from taskgate.stores.codec import LARGE
 from taskgate.stores.sqlite.task_writes import BRIEF
 from unit.stores.sqlite.conftest import Place
@@ -172,3 +173,40 @@ async def test_only_short_bodies_are_written_on_the_event_loop(place: Place, bod
         assert await place.store.swap(after(record, faulted), expected=0)
     assert on_loop
     assert set(on_loop) == {length <= BRIEF}
+
+
+MANY = """
+    INSERT INTO tasks (id, owner, context, created, updated, expires, unfinished, status, tool_error, revision,
+                       lease_until, body_size, head)
+    WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < ?)
+    SELECT 'other-' || n, owner, context, created + n, updated + n, expires, unfinished, status, tool_error, revision,
+           lease_until, body_size, head FROM tasks, numbers
+"""
+
+
+@pytest.mark.parametrize("descending", [True, False], ids=["down", "up"])
+@pytest.mark.parametrize("by", OrderBy)
+async def test_a_page_looks_at_so_many_tasks_and_goes_on_behind_them(
+    place: Place, by: OrderBy, descending: bool
+) -> None:
+    await keep(place.store, new_record())
+    place.file.writer.execute(MANY, (MOST_SCANNED * 2 - 1,))
+    first, last = (
+        new_record(status=TaskStatus.INPUT_REQUIRED, created_at=EPOCH + timedelta(seconds=seconds))
+        for seconds in (-1, 1)
+    )
+    await keep(place.store, first, last)
+    near, far = (last, first) if descending else (first, last)
+    # The order of update has them apart from tasks that have ended, but not from others that run.
+    where, order = (
+        TaskFilter(states=frozenset({TaskState(TaskStatus.INPUT_REQUIRED)})),
+        TaskOrder(by=by, descending=descending),
+    )
+    found: list[list[str]] = []
+    following: Position | None = None
+    for _ in range(3):
+        page = await place.store.page(OWNER, where=where, order=order, after=following, limit=5, now=EPOCH)
+        found.append([task.id for task in page.tasks])
+        following = page.next
+        assert (following is None) is (len(found) == 3)
+    assert found == [[near.id], [], [far.id]]
