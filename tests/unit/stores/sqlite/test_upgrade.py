@@ -175,19 +175,42 @@ def test_a_private_copy_of_the_file_as_it_was_is_left_beside_it(options: SqliteO
     ]  # fmt: skip
 
 
-def test_the_copy_has_what_a_killed_process_left_in_the_log_alone(options: SqliteOptions, copy: Path) -> None:
-    killed = options.path.with_name("killed.db")
-    with closing(sqlite3.connect(options.path)) as connection:
+def left_by_a_killed_process(path: Path, id: str) -> None:
+    """Write the id of the session into the log alone, as a process does that is killed soon."""
+    draft = path.with_name("draft.db")
+    shutil.copy2(path, draft)
+    with closing(sqlite3.connect(draft)) as connection:
         connection.execute("PRAGMA wal_autocheckpoint = 0")
-        connection.execute("UPDATE sessions SET id = 'in the log'")
+        connection.execute("UPDATE sessions SET id = ?", (id,))
         connection.commit()
-        for suffix in ("", "-wal"):
-            shutil.copy(f"{options.path}{suffix}", f"{killed}{suffix}")
-    assert Path(f"{killed}-wal").stat().st_size > 0
-    with opened(replace(options, path=killed)):
+        shutil.copy2(f"{draft}-wal", f"{path}-wal")
+    assert Path(f"{path}-wal").stat().st_size > 0
+
+
+def session_in(path: Path) -> str:
+    with closing(sqlite3.connect(path)) as connection:
+        ((id,),) = connection.execute("SELECT id FROM sessions").fetchall()
+        return str(id)
+
+
+def test_the_copy_has_what_a_killed_process_left_in_the_log_alone(options: SqliteOptions, copy: Path) -> None:
+    left_by_a_killed_process(options.path, "in the log")
+    with opened(options):
         pass
-    with closing(sqlite3.connect(killed.with_name("killed.db.layout3"))) as connection:
-        assert connection.execute("SELECT id FROM sessions").fetchall() == [("in the log",)]
+    assert session_in(copy) == "in the log"
+
+
+def test_the_copy_has_what_another_program_that_reads_the_file_keeps_in_the_log(
+    options: SqliteOptions, copy: Path
+) -> None:
+    with closing(sqlite3.connect(options.path)) as reader, closing(sqlite3.connect(options.path)) as writer:
+        reader.execute("BEGIN")
+        assert reader.execute("SELECT id FROM sessions").fetchall() == [("session",)]
+        writer.execute("UPDATE sessions SET id = 'in the log'")
+        writer.commit()
+        with opened(options):
+            pass
+    assert session_in(copy) == "in the log"
 
 
 def test_a_new_file_and_one_of_this_layout_leave_no_copy(options: SqliteOptions) -> None:
@@ -213,19 +236,22 @@ def test_a_disk_without_room_for_the_copy_is_told_of_and_nothing_is_changed(
         assert copy.exists()
 
 
+@pytest.mark.parametrize("is_killed", [False, True], ids=["closed", "killed"])
 def test_a_copy_of_an_earlier_upgrade_is_replaced_if_the_file_was_used_since(
-    options: SqliteOptions, copy: Path
+    options: SqliteOptions, copy: Path, is_killed: bool
 ) -> None:
     """The operator went back to the version before, and upgrades again."""
     with opened(options):
         pass
     shutil.copy2(copy, options.path)
-    with closing(sqlite3.connect(options.path)) as connection, connection:
-        connection.execute("UPDATE sessions SET id = 'later'")
+    if is_killed:
+        left_by_a_killed_process(options.path, "later")
+    else:
+        with closing(sqlite3.connect(options.path)) as connection, connection:
+            connection.execute("UPDATE sessions SET id = 'later'")
     with opened(options):
         pass
-    with closing(sqlite3.connect(copy)) as connection:
-        assert connection.execute("SELECT id FROM sessions").fetchall() == [("later",)]
+    assert session_in(copy) == "later"
 
 
 DIES = """
