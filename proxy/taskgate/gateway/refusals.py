@@ -23,6 +23,7 @@ from taskgate.errors import (
     Unauthenticated,
     UpstreamFailed,
 )
+from taskgate.jsontext.large import MessageText
 from taskgate.protocol.faults import fault
 from taskgate.protocol.jsonrpc import parse, result_text
 from taskgate.protocol.messages import Message, Request, Response
@@ -112,7 +113,7 @@ class RejectionRenderer:
             case RejectAs.TOOL_ERROR if _accepts_tool_result(request, era):
                 reply.body = self._tool_error(request.id, error, era)
 
-    def _tool_error(self, id: RequestId, error: Exception, era: Era) -> str:
+    def _tool_error(self, id: RequestId, error: Exception, era: Era) -> MessageText:
         """Return the response with a tool result that tells the error, for a host of `era`."""
         text = result_text(id, fault(error, era).tool_result)
         if era is Era.LEGACY:

@@ -79,15 +79,15 @@ class JsonChunks:
         """The same text between two others."""
         return JsonChunks([head.encode(), *self._chunks, tail.encode()])
 
-    def windows(self) -> Iterator[bytes | memoryview]:
-        """The bytes in windows that all have one size except the last. Most are no copies."""
+    def windows(self, full: int = WINDOW) -> Iterator[bytes | memoryview]:
+        """The bytes in windows of `full` bytes each, except the last. Most are no copies."""
         parts, size = list[bytes | memoryview](), 0
         for chunk in self._chunks:
             at = 0
             while at < len(chunk):
-                parts.append(chunk[at : at + WINDOW - size])
+                parts.append(chunk[at : at + full - size])
                 at, size = at + len(parts[-1]), size + len(parts[-1])
-                if size == WINDOW:
+                if size == full:
                     yield b"".join(parts) if len(parts) > 1 else parts[0]
                     parts, size = [], 0
         if parts:

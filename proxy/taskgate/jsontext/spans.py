@@ -273,7 +273,8 @@ def may_have_key(text: RawJson, *keys: str) -> bool:
     False is certain, true is a guess. It is as fast as a string search. The keys consist of letters
     and underscores.
     """
-    has_escapes = "\\u" in text
+    # One character is found many times as fast as two.
+    has_escapes = "\\" in text and "\\u" in text
     # A generator would be a frame for each key.
     for key in keys:  # noqa: SIM110
         if f'"{key}"' in text or (has_escapes and _spellings(key).search(text) is not None):

@@ -28,7 +28,7 @@ _CLOSE: Final = "Connection: close\r\n"
 _ONE_PIECE: Final = 64 * 1024
 """Bytes of a body that are copied to be sent with the head. A larger body is sent after it."""
 _LONG_PIECE: Final = 256 * 1024
-"""Characters that are encoded and written at once; the event loop copies what the network does not
+"""Characters or bytes that are written at once; the event loop copies what the network does not
 take."""
 _REASONS: Final = {each.value: each.phrase for each in HTTPStatus}
 _FORBIDDEN: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
@@ -130,7 +130,7 @@ class JsonDocument:
         if self.keep_alive is None:
             self.keep_alive = request.head.keep_alive
         close = "" if self.keep_alive else _CLOSE
-        head = f"{_HEAD}Date: {rfc822_formatted_time()}\r\nContent-Length: {self.size}\r\n{close}\r\n".encode()
+        head = f"{_HEAD}Date: {rfc822_formatted_time()}\r\nContent-Length: {self.size}\r\n{close}\r\n"
         if self.size >= _ONE_PIECE:
             return _send_pieces(connection, head, text)
         if connection.transport.is_closing():
@@ -138,20 +138,19 @@ class JsonDocument:
             # They must hold neither the text nor the request, whose head has the token.
             del request, text
             raise ConnectionResetError
-        connection.transport.write(head + text.encode())
+        connection.transport.write(head.encode() + text.encode())
         return connection.drain() if connection.writing_paused else None
 
 
-async def _send_pieces(connection: HostConnection, head: bytes, text: MessageText) -> None:
+async def _send_pieces(connection: HostConnection, head: str, text: MessageText) -> None:
     """Write a large document in pieces, and wait for a slow host after each."""
     piece: bytes | memoryview = b""
     try:
-        for piece in _pieces(text):
+        # The head goes with the first piece.
+        for piece in _pieces(text, head):
             if connection.transport.is_closing():
                 raise ConnectionResetError
-            # The head goes with the first piece.
-            connection.transport.write(b"".join((head, piece)) if head else piece)
-            head = b""
+            connection.transport.write(piece)
             if connection.writing_paused:
                 await connection.drain()
             # A fast host must not make the others wait.
@@ -166,11 +165,12 @@ def encoded_size(text: MessageText) -> int:
     return len(text) if isinstance(text, JsonChunks) or text.isascii() else sum(map(len, _pieces(text)))
 
 
-def _pieces(text: MessageText) -> Iterator[bytes | memoryview]:
-    """Return a large text as bytes, in pieces, without a second copy of the whole."""
+def _pieces(text: MessageText, head: str = "") -> Iterator[bytes | memoryview]:
+    """Return a large text behind a head as bytes, in pieces, without a second copy of the whole."""
     if isinstance(text, JsonChunks):
-        return text.windows()
-    return (text[at : at + _LONG_PIECE].encode() for at in range(0, len(text), _LONG_PIECE))
+        return text.wrapped(head, "").windows(_LONG_PIECE)
+    starts = range(0, len(text), _LONG_PIECE)
+    return (f"{'' if at else head}{text[at : at + _LONG_PIECE]}".encode() for at in starts)
 
 
 class CountedDocument(JsonDocument):

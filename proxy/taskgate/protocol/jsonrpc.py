@@ -18,6 +18,7 @@ from typing import Final
 from taskgate.domain.record import RequestId
 from taskgate.errors import MalformedMessage, UnparsableMessage
 from taskgate.jsontext.edits import dump
+from taskgate.jsontext.large import MessageText
 from taskgate.jsontext.long_values import NumberTooLarge
 from taskgate.jsontext.spans import (
     LARGE,
@@ -44,6 +45,7 @@ from taskgate.protocol.messages import (
     Notification,
     Request,
     Response,
+    amended,
     is_unicode,
     value_of,
 )
@@ -52,6 +54,8 @@ MAX_ID_BYTES: Final = 256
 """Longest id or progress token that is a string, in bytes."""
 MAX_BATCH: Final = 64
 """Largest number of messages in a batch."""
+MANY_BYTES: Final = 32 * 1024
+"""Size of a message from which copies cost more than chunks."""
 
 
 def parse(body: bytes, *, max_depth: int, shape: Shape = ENVELOPE, max_members: int | None = None) -> Message:
@@ -77,6 +81,8 @@ def parse(body: bytes, *, max_depth: int, shape: Shape = ENVELOPE, max_members: 
             _refuse_lookalikes(meta, META_NAMES, message_id)
         if "task" in params and (task := params["task"].members) and not task.keys() <= TASK_NAMES:
             _refuse_lookalikes(task, TASK_NAMES, message_id)
+    elif len(body) > MANY_BYTES and len(text) == len(body):
+        return message._replace(body=body)
     return message
 
 
@@ -120,10 +126,13 @@ def notification_text(method: str, params: RawJson | None = None) -> str:
     return f'{{"jsonrpc":"2.0","method":{dump(method)}{tail}}}'
 
 
-def with_id(response: Response, id: RequestId) -> str:
+def with_id(response: Response, id: RequestId) -> MessageText:
     """The text of a response under another id; every other byte stays."""
     start, end = response.id_span
-    return f"{response.text[:start]}{id if type(id) is int else dump(id)}{response.text[end:]}"
+    written = str(id) if type(id) is int else dump(id)
+    if response.body is not None:
+        return amended(response, [(start, end, written)])
+    return f"{response.text[:start]}{written}{response.text[end:]}"
 
 
 @lru_cache(maxsize=4096)
@@ -247,7 +256,7 @@ def fast_parse(text: str, limit: int = MAX_MEMBERS) -> Message | None:
     if method is not None:
         return _NEW(Request, (id_, method, found, text, text[at:end], at))
     result = _NEW(WalkedMember, (None, begin.start(4), at, end, found))
-    return _NEW(Response, (id_, result, None, text, place.span("id"), None))
+    return _NEW(Response, (id_, result, None, text, place.span("id"), None, None))
 
 
 def read_text_result(message: bytes) -> Response | None:
@@ -281,7 +290,7 @@ def read_text_result(message: bytes) -> Response | None:
         found["isError"] = _NEW(Member, (text[failed] == "t", key_at, failed, failed_end, None))
     result = _NEW(WalkedMember, (None, at - 9 - (text[at - 1] == " "), at, end, found))
     place = first if first[0] > 0 else last
-    return _NEW(Response, (int(text[place[0] : place[1]]), result, None, text, place, None))
+    return _NEW(Response, (int(text[place[0] : place[1]]), result, None, text, place, None, None))
 
 
 _PARAMS: Final = ENVELOPE["params"]

@@ -11,7 +11,8 @@ from typing import Any, Final, NamedTuple, final
 
 from taskgate.domain.record import RequestId, TaskId
 from taskgate.errors import InvalidParams, MalformedMessage, TaskNotFound
-from taskgate.jsontext.edits import Edits, dump, splice_range
+from taskgate.jsontext.edits import Edits, dump, splice, splice_range
+from taskgate.jsontext.large import LargeJson, MessageText
 from taskgate.jsontext.spans import CachedShape, Member, Members, RawJson, Shape
 
 TASK_ID: Final = r"[A-Za-z0-9_-]{32}"
@@ -67,7 +68,8 @@ class Response(NamedTuple):
     """A response: `text` is the whole message, `id_span` the place of its id in it.
 
     Exactly one of `result` and `error` is given. An error has an integer `code` and a `message`;
-    `error_code` is that code, None for a result.
+    `error_code` is that code, None for a result. `body` has the bytes of a large message in ASCII,
+    where places of bytes are those of characters: `amended` copies none of them.
     """
 
     id: RequestId
@@ -76,6 +78,7 @@ class Response(NamedTuple):
     text: str
     id_span: tuple[int, int]
     error_code: int | None
+    body: bytes | None = None
 
 
 Message = Request | Notification | Response
@@ -113,6 +116,11 @@ def spliced_params(request: Request, edits: Edits, token: Member | None) -> Para
     if token is None:
         return Params(splice_range(text, begin, end, edits))
     return Params(splice_range(text, begin, token.start, edits), splice_range(text, token.end, end, edits))
+
+
+def amended(response: Response, edits: Edits) -> MessageText:
+    """The text of a response with these edits."""
+    return splice(response.text, edits) if response.body is None else LargeJson(response.body).spliced(edits)
 
 
 def error_of(response: Response) -> str | None:

@@ -32,6 +32,7 @@ from taskgate.gateway.modern.retries import HostRetries
 from taskgate.gateway.modern.session_pool import SessionPool, SharedSession
 from taskgate.gateway.modern.subscriptions import Subscriptions
 from taskgate.gateway.task_requests import ABOUT_A_TASK, TaskRequests
+from taskgate.jsontext.large import MessageText, to_string
 from taskgate.lifecycle.runner import Runner
 from taskgate.protocol.classify import Route
 from taskgate.protocol.discovery import ListedTool
@@ -152,8 +153,8 @@ class ModernAdapter:
         if reply.error is not None and reply.error != TOOL_ERROR:
             # By the error code of the answer, which may differ from the server's. The status has no
             # effect if the answer is an event stream by now.
-            assert isinstance(reply.body, str), "the error of a request is never a stored one"
-            reply.status = modern_status(json.loads(reply.body)["error"]["code"])
+            assert reply.body is not None, "an error has a text"
+            reply.status = modern_status(json.loads(to_string(reply.body))["error"]["code"])
         return reply
 
     def _expecting(self, session: SharedSession, asked: object) -> AbstractContextManager[object]:
@@ -256,7 +257,7 @@ class ModernAdapter:
         era, info = session.upstream.era, session.info
         if missing and call.listener.passes_rounds and error_of(response) is not None:
             raise MissingCapability(missing)
-        encode: Callable[[], str | None]
+        encode: Callable[[], MessageText | None]
         if call.method == TOOLS_LIST:
             shows = self._access.tool_filter(call.caller, session.mount.name)
             encode = partial(self.dialect.tools, call.id, response, era, shows, info)

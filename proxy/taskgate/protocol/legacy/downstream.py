@@ -53,6 +53,7 @@ from taskgate.protocol.messages import (
     Params,
     Request,
     Response,
+    amended,
     check_capabilities,
     meta_of,
     required_string,
@@ -172,7 +173,7 @@ class LegacyDownstream:
         """The answer to `ping`."""
         return result_text(id, "{}")
 
-    def answer(self, id: RequestId, response: Response, crossing: EraCrossing | None = None) -> str:
+    def answer(self, id: RequestId, response: Response, crossing: EraCrossing | None = None) -> MessageText:
         """A server's response under the host's id.
 
         `crossing` is None for a response of a legacy server. With it, the response is of a modern
@@ -184,7 +185,7 @@ class LegacyDownstream:
         if response.result is None or not found or "_meta" not in found or not _has_hop_keys(found):
             return with_id(response, id)
         edits = edits_for(found, response.result.start, WITHOUT_TASK)
-        return splice(response.text, [(*response.id_span, dump(id)), *edits])
+        return amended(response, [(*response.id_span, dump(id)), *edits])
 
     def tools(
         self,
@@ -193,7 +194,7 @@ class LegacyDownstream:
         support: SupportOf | None,
         shows: Callable[[str], bool] | None = None,
         crossing: EraCrossing | None = None,
-    ) -> str:
+    ) -> MessageText:
         """A page of `tools/list` under the host's id, with the task support of each tool.
 
         Without `support`, for a session without tasks, no tool mentions them. Tools that `shows`

@@ -30,7 +30,7 @@ from taskgate.protocol.discovery import hints_of
 from taskgate.protocol.extensions import Extension
 from taskgate.protocol.faults import as_internal, no_result, with_code
 from taskgate.protocol.jsonrpc import error_text, with_id
-from taskgate.protocol.messages import Response, meta_of, value_of
+from taskgate.protocol.messages import Response, amended, meta_of, value_of
 from taskgate.protocol.meta import ObjectEdit, edit_object, edits_for
 
 MODERN_MEMBERS: Final = ("resultType", "ttlMs", "cacheScope")
@@ -60,7 +60,7 @@ class EraCrossing:
     extension: Extension | None = None
 
 
-def convert_response(id: RequestId, response: Response, crossing: EraCrossing) -> str:
+def convert_response(id: RequestId, response: Response, crossing: EraCrossing) -> MessageText:
     """A server's response under the host's id. An incomplete result is an error (V-META-7)."""
     if response.error is not None:
         error = response.text[response.error.start : response.error.end]
@@ -77,13 +77,14 @@ def convert_response(id: RequestId, response: Response, crossing: EraCrossing) -
             messages = text[found["messages"].start : found["messages"].end]
             change = ObjectEdit(put={"messages": convert_messages(messages, crossing.host)}, drop=MODERN_MEMBERS)
     written, kind, (at, id_end) = str(id) if type(id) is int else dump(id), found.get("resultType"), response.id_span
-    if change is _WITHOUT_MODERN_MEMBERS and kind is not None and found.keys().isdisjoint(_WOULD_CHANGE):
+    is_common = change is _WITHOUT_MODERN_MEMBERS and kind is not None and found.keys().isdisjoint(_WOULD_CHANGE)
+    if is_common and kind is not None and response.body is None:
         # The common case: the type of the result goes, and nothing else.
         start, end = span_with_comma(found, kind)
         if at < start:
             return f"{text[:at]}{written}{text[id_end:start]}{text[end:]}"
         return f"{text[:start]}{text[end:at]}{written}{text[id_end:]}"
-    return splice(text, [(at, id_end, written), *edits_for(found, response.result.start, change)])
+    return amended(response, [(at, id_end, written), *edits_for(found, response.result.start, change)])
 
 
 def is_complete(response: Response, extension: Extension | None = None) -> bool:

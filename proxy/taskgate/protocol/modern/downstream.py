@@ -128,7 +128,7 @@ class ModernDownstream:
         era: Era,
         shows: Callable[[str], bool] | None = None,
         info: RawJson | None = None,
-    ) -> str:
+    ) -> MessageText:
         """A page of `tools/list` under the host's id, without tools that `shows` rejects; None
         shows all.
         """

@@ -21,7 +21,7 @@ from taskgate.jsontext.spans import Members, RawJson, elements, may_have_key, me
 from taskgate.protocol.extensions import Extension
 from taskgate.protocol.faults import as_internal, no_result, with_code
 from taskgate.protocol.jsonrpc import error_text, with_id
-from taskgate.protocol.messages import Response, meta_of, value_of
+from taskgate.protocol.messages import Response, amended, meta_of, value_of
 from taskgate.protocol.meta import ObjectEdit, edits_for
 from taskgate.protocol.vocabulary import (
     CACHEABLE_METHODS,
@@ -102,7 +102,7 @@ def convert_response(
     era: Era,
     info: RawJson | None = None,
     extension: Extension | None = None,
-) -> str:
+) -> MessageText:
     """A server's response to that method under the host's id. An incomplete result is an error.
 
     `extension` is that of the method, None for a method of the core.
@@ -117,7 +117,7 @@ def complete_response(
     era: Era,
     info: RawJson | None = None,
     extension: Extension | None = None,
-) -> str | None:
+) -> MessageText | None:
     """As `convert_response`, but None for an incomplete result of a method of the core: it may be a
     round.
     """
@@ -130,20 +130,23 @@ def complete_response(
     found = _complete_members(response, method, era)
     if response.result is None or found is None:
         return None
-    text, (start, end), at = response.text, response.id_span, response.result.start + 1
+    (start, end), at = response.id_span, response.result.start + 1
     written = id if type(id) is int else dump(id)
     is_typed = "resultType" in found
     if found and end < at and found.keys().isdisjoint(_MAY_CHANGE) and not (is_typed and era is Era.LEGACY):
         # A common result gets members before its first one, and nothing else changes.
         new = _cached_prefix(_SAMPLES[is_typed, "content" in found], method, info, era)
+        if response.body is not None:
+            return amended(response, [(start, end, str(written)), (at, at, new)])
+        text = response.text
         return f"{text[:start]}{written}{text[end:at]}{new}{text[at:]}"
     edits = edits_for(found, at - 1, _completion(found, method, info, era))
-    return splice(text, [(start, end, str(written)), *edits])
+    return amended(response, [(start, end, str(written)), *edits])
 
 
 def _convert_extension_response(
     id: RequestId, method: str, response: Response, era: Era, info: RawJson | None, extension: Extension
-) -> str:
+) -> MessageText:
     """As `convert_response`, for a method of an extension: that defines result types and codes
     (X-EXT-21, X-EXT-31).
     """
@@ -167,7 +170,7 @@ def _convert_extension_response(
         meta_put[SUBSCRIPTION_ID] = dump(id)
     change = ObjectEdit(put, (), meta_put, _NO_TASK, era is Era.MODERN)
     edits = edits_for(found, response.result.start, change)
-    return splice(response.text, [(*response.id_span, dump(id)), *edits])
+    return amended(response, [(*response.id_span, dump(id)), *edits])
 
 
 def _code_of(error: RawJson) -> Any:

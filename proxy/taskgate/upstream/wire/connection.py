@@ -229,8 +229,9 @@ class Connection(asyncio.Protocol):
             transport.write(head + body if body else head)
         else:
             # One copy of the first piece costs less than a write of the head alone.
-            self._unsent = memoryview(body)[_ONE_PIECE:]
-            transport.write(head + body[:_ONE_PIECE])
+            whole = memoryview(body)
+            self._unsent = whole[_ONE_PIECE:]
+            transport.write(b"".join((head, whole[:_ONE_PIECE])))
             self._send_more()
         if until is not None:
             self._wait_until(until)
@@ -251,10 +252,7 @@ class Connection(asyncio.Protocol):
         taken = b"".join(pieces)
         pieces.clear()
         if self._is_paused:
-            self._is_paused = False
-            if self.transport is not None:
-                # Data read from here on may belong to another request's context.
-                Context().run(self.transport.resume_reading)
+            self._resume()
         return taken
 
     def more(
@@ -263,17 +261,25 @@ class Connection(asyncio.Protocol):
         """Return a future that is done when more of the body has come, its end, or its failure.
 
         More is any byte, or so many that the body has more than `above`. Silence of `within` seconds
-        is a failure. Only for a body that has not ended and of which nothing waits to be taken.
-        `ahead` is called first when more has come. If it returns True, it has taken all of it, and the
-        wait goes on.
+        is a failure. Only for a body that has not ended; without `above`, only if nothing waits to be
+        taken. `ahead` is called first when more has come. If it returns True, it has taken all of it,
+        and the wait goes on.
         """
         self._more = waiter = self._loop.create_future()
         self._enough, self._within, self._ahead = max(above, self._taken), within, ahead
+        if self._is_paused:
+            self._resume()
         if self._broken is not None:
             self._wake()
         elif within is not None:
             self._wait_until(self._loop.time() + within)
         return waiter
+
+    def _resume(self) -> None:
+        self._is_paused = False
+        if self.transport is not None:
+            # Data read from here on may belong to another request's context.
+            Context().run(self.transport.resume_reading)
 
     def release(self, *, linger: bool = False) -> None:
         """End the reading of the answer, so that the connection can be reused.

@@ -525,15 +525,14 @@ class HttpIncoming:
         connection, limit = self._connection or self._reads_from(), self._limit
         if connection.length > limit:
             raise failures.too_large()
-        piece = connection.take()
         if connection.received > limit:
             raise failures.too_large()
         # Nearly always: all of it came with the head.
-        return piece if connection.has_ended else self._rest_of_document(piece)
+        return connection.take() if connection.has_ended else self._late_document()
 
-    async def _rest_of_document(self, piece: bytes) -> bytes:
-        """Return the document that begins with `piece` when all of it has come."""
-        pieces = [piece]
+    async def _late_document(self) -> bytes:
+        """Return the document when all of it has come. Nearly always it is taken, and joined, once."""
+        pieces: list[bytes] = []
         while True:
             await self._reads_from().more(self._idle, above=self._limit)
             connection = self._reads_from()
