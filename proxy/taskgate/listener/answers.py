@@ -24,7 +24,7 @@ from taskgate.listener.protocol import SERVER_NAME, HostConnection, HostRequest,
 from taskgate.streams.exchange import HttpReply
 
 _HEAD: Final = f"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nServer: {SERVER_NAME}\r\n"
-_CLOSE: Final = "Connection: close\r\n"
+CLOSE: Final = "Connection: close\r\n"
 _ONE_PIECE: Final = 64 * 1024
 """Bytes of a body that are copied to be sent with the head. A larger body is sent after it."""
 _LONG_PIECE: Final = 256 * 1024
@@ -129,7 +129,7 @@ class JsonDocument:
         connection = request.connection
         if self.keep_alive is None:
             self.keep_alive = request.head.keep_alive
-        close = "" if self.keep_alive else _CLOSE
+        close = "" if self.keep_alive else CLOSE
         head = f"{_HEAD}Date: {rfc822_formatted_time()}\r\nContent-Length: {self.size}\r\n{close}\r\n"
         if self.size >= _ONE_PIECE:
             return _send_pieces(connection, head, text)

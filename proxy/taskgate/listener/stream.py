@@ -33,11 +33,12 @@ from datetime import timedelta
 from typing import ClassVar, Final
 
 from aiohttp import hdrs
+from aiohttp.helpers import rfc822_formatted_time
 from aiohttp.http import HttpVersion11
 from multidict import CIMultiDict
 
 from taskgate.jsontext.large import JsonChunks
-from taskgate.listener.answers import CountedDocument, JsonDocument, begin_answer, encoded_size, plain_answer
+from taskgate.listener.answers import CLOSE, CountedDocument, JsonDocument, begin_answer, encoded_size, plain_answer
 from taskgate.listener.door import BAD_REQUEST, BODY_TOO_LARGE, RequestRejected
 from taskgate.listener.protocol import SERVER_NAME, HostRequest, HttpResponse
 from taskgate.protocol import sse
@@ -58,7 +59,9 @@ _STREAM: Final = CIMultiDict(
         hdrs.SERVER: SERVER_NAME,
     }
 )
-_CHUNKED_STREAM: Final = CIMultiDict({**_STREAM, hdrs.TRANSFER_ENCODING: "chunked"})
+_CHUNKED_HEAD: Final = "".join(
+    ["HTTP/1.1 200 OK\r\n", *map("{0[0]}: {0[1]}\r\n".format, _STREAM.items()), "Transfer-Encoding: chunked\r\n"]
+)
 _LONG_PIECE: Final = 256 * 1024
 """Bytes of an event that are written at once; a longer one is written in pieces."""
 
@@ -121,8 +124,14 @@ class EventStreamAnswer:
     def begin(self, *, is_joined: bool) -> None:
         """Write the head, or join it to the piece that is written next (`is_joined`)."""
         request = self._request
-        fields = _CHUNKED_STREAM if self.is_chunked else _STREAM
-        head = begin_answer(self, request, fields, request.head.version)
+        if self.is_chunked:
+            if request.connection.transport.is_closing():
+                raise ConnectionResetError
+            request.is_answered = True
+            close = "" if self.keep_alive else CLOSE
+            head = f"{_CHUNKED_HEAD}Date: {rfc822_formatted_time()}\r\n{close}\r\n".encode()
+        else:
+            head = begin_answer(self, request, _STREAM, request.head.version)
         if is_joined:
             self._head = head
         else:

@@ -33,6 +33,7 @@ class SseConnection:
         "_joined",
         "_joins",
         "_limit",
+        "_loop",
         "_reader",
         "_room_waiters",
         "_size",
@@ -58,6 +59,8 @@ class SseConnection:
         self._limit = limit
         self._joined = joined
         self._joins = False
+        # Kept: to ask for the running loop is a system call in Python 3.11.
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._write_through = write_through
         self._written_at = 0.0
         # Each piece has the size that it counts towards the limit.
@@ -154,7 +157,7 @@ class SseConnection:
         Returns None at the end, or after `timeout` seconds in which nothing was sent, not even by
         `write_through`. Then the reader sends a keep-alive.
         """
-        loop = asyncio.get_running_loop()
+        self._loop = loop = self._loop or asyncio.get_running_loop()
         due = loop.time() + timeout
         while not self._waiting and not self.is_closed:
             await self._wait_for_piece(loop, due)
