@@ -25,7 +25,7 @@ def _written(format: logs.Format, event: str, logger: logging.Logger = _own, **f
     stream = io.StringIO()
     logs.configure("debug", format, stream)
     try:
-        logger.warning(event, extra={"taskgate_fields": fields})
+        logger.warning(event, extra=fields)
     finally:
         logs.unconfigure()
     text = stream.getvalue()
