@@ -1,4 +1,4 @@
-"""What one more costs when there are many: the 3,000th session and the 3,000th task cost as much as the 100th.
+"""What one more costs when there are many: the 3,000th session, task, and stream cost as much as the 100th.
 
 What is counted is what `test_budgets` counts: functions of the package that are entered on the thread of the loop.
 """
@@ -8,12 +8,14 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
+from aiohttp import web
 
 import taskgate
 from helpers import told
 from helpers.counted_calls import counted_calls
 from helpers.mcp_host import McpHost
-from helpers.scripted_upstream import ScriptedServer, result
+from helpers.scripted_replies import Turn, open_stream
+from helpers.scripted_upstream import ScriptedServer, event, progress_note, result
 from helpers.waiting import bounded, eventually
 from helpers.whole_gateway import WholeGateway, configuration, running
 from taskgate.telemetry.events import TaskFinished
@@ -53,7 +55,26 @@ async def task(gateway: WholeGateway, host: McpHost, server: ScriptedServer) -> 
     return run
 
 
-ACTS = {each.__name__: each for each in (session, task)}
+async def stream(gateway: WholeGateway, host: McpHost, server: ScriptedServer) -> Act:
+    """A call whose answer is an event stream, with progress, in one session."""
+
+    async def reply(turn: Turn) -> web.StreamResponse:
+        response = await open_stream(turn.request)
+        await response.write(event(progress_note(turn.token, 1)))
+        await response.write(event(turn.answer({"content": []})))
+        return response
+
+    server.script["echo"] = reply
+    params = {"name": "echo", "arguments": {}, "_meta": {"progressToken": "p"}}
+
+    async def run() -> None:
+        async with host.asking("tools/call", params) as answer:
+            await answer.answered()
+
+    return run
+
+
+ACTS = {each.__name__: each for each in (session, task, stream)}
 
 
 async def repeated(act: Act, times: int) -> None:
