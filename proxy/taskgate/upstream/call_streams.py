@@ -43,8 +43,8 @@ async def read_stream(
                 break
             call.on_progress(progress)
             taken += 1
-        if taken and call.listener is not None:
-            clog = call.listener.clog()
+            if call.listener is not None and (clog := call.listener.clog()) is not None:
+                break
         return taken
 
     observer.stream_opened("response")

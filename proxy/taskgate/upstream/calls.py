@@ -204,7 +204,7 @@ class CallListener(Protocol):
     def clog(self) -> asyncio.Future[None] | None:
         """Return what to await before more of the server is read: backpressure of a slow host.
 
-        Called after messages that arrived together. Nearly always None: read on now.
+        Called after each message. Nearly always None: read on now.
         """
         ...
 

@@ -109,7 +109,7 @@ async def test_progress_that_comes_first_is_taken_and_announced_once(
     assert heard.all == ["progress 1", "clog"]
     heard.all.clear()
     assert take([PROGRESS % 2, PROGRESS % 3, b"{}", PROGRESS % 4]) == 2
-    assert heard.all == ["more", "progress 2", "progress 3", "clog"]
+    assert heard.all == ["more", "progress 2", "clog", "progress 3", "clog"]
 
 
 async def test_progress_of_another_call_is_not_taken(heard: Any, take: Callable[[Sequence[bytes]], int]) -> None:
@@ -119,9 +119,9 @@ async def test_progress_of_another_call_is_not_taken(heard: Any, take: Callable[
 
 async def test_while_a_host_is_slow_nothing_more_is_taken(heard: Any, take: Callable[[Sequence[bytes]], int]) -> None:
     heard.room = asyncio.get_running_loop().create_future()
-    assert take([PROGRESS % 1, PROGRESS % 2]) == 2
-    assert take([PROGRESS % 3]) == 0
-    assert heard.all == ["more", "progress 1", "progress 2", "clog"]
+    assert take([PROGRESS % 1, PROGRESS % 2]) == 1
+    assert take([PROGRESS % 2]) == 0
+    assert heard.all == ["more", "progress 1", "clog"]
 
 
 async def test_a_message_waits_until_a_slow_host_has_read_those_before_it(heard: Any) -> None:
