@@ -62,13 +62,15 @@ provider: $(STAMP)
 peers: $(STAMP)
 	@$(PY) -m tests.peers.install
 
-# File by file on three processes, since much is waited for; then those that are marked `alone`. Many programs of ours are
+# File by file on three processes, since much is waited for; then the interaction suite again on the other event loop;
+# then those that are marked `alone`. Many programs of ours are
 # started: each would compile all of itself again where no bytecode is written.
 WORKERS ?= 3
 test: export PYTHONDONTWRITEBYTECODE =
 test: $(STAMP) environments provider peers
 	@status=0; \
 	$(PY) -m pytest --numprocesses=$(WORKERS) --dist=loadfile --no-loadscope-reorder -m 'not alone' || status=$$?; \
+	$(PY) -m pytest --numprocesses=$(WORKERS) --dist=loadfile --no-loadscope-reorder --loop uvloop tests/interaction || status=$$?; \
 	$(PY) -m pytest -m alone || status=$$?; \
 	exit $$status
 

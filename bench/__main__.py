@@ -7,6 +7,7 @@ answers wrongly.
 
 import argparse
 import json
+import os
 import signal
 import sys
 import tempfile
@@ -19,7 +20,7 @@ from bench.load_driver import Load
 from bench.measure import Bench, Outcome, started_all, started_load
 from bench.memory import Held, MemoryBench
 from bench.scenarios import LARGE, PARTS, SCENARIOS
-from bench.serving import raise_descriptor_limit
+from bench.serving import LOOP, raise_descriptor_limit
 from bench.targets import OURS, Running, started_stub
 
 _FULL = {
@@ -72,6 +73,12 @@ def _arguments() -> argparse.Namespace:
         "--only", type=_parts, default=list(PARTS), metavar="NAMES", help="parts or scenarios, by comma"
     )
     parser.add_argument("--baselines", action="store_true", help="measure the baselines alone, without taskgate")
+    parser.add_argument(
+        "--loop",
+        choices=["auto", "asyncio", "uvloop"],
+        default="auto",
+        help="the event loop of all programs; auto is what taskgate takes",
+    )
     parser.add_argument("--get-stream", action="store_true", help="let the stub hold GET streams, as most servers do")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write every round's figures there")
     parser.add_argument("--rounds", type=int, metavar="N", help="rounds of every scenario, memory too")
@@ -84,6 +91,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--listed", type=_many, metavar="N", help="how many tasks to list, for the part `lists`")
     parser.add_argument("--warm-up", type=int, default=2_000, metavar="N", help="requests before memory is measured")
     given = parser.parse_args()
+    os.environ[LOOP] = given.loop
     chosen = _QUICK if given.quick else _FULL
     given.memory_rounds = given.rounds or chosen["memory_rounds"]
     for name in ("rounds", "scale", "held", "stored", "waiters", "listed"):

@@ -8,7 +8,7 @@ import asyncio
 import re
 import time
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Protocol, cast
 
 Request = tuple[bytes, bytes]  # its bytes after the start, which is its first line or more, up to the id; the rest
 
@@ -87,8 +87,7 @@ class Caller(asyncio.BufferedProtocol):
         self._missing = 0  # bytes of the body still to come; -1 if it is chunked
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast("asyncio.Transport", transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._crew.lose()

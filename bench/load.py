@@ -166,7 +166,7 @@ def main() -> None:
     serving.raise_descriptor_limit()
     fleets: list[Fleet] = []
     gc.disable()  # nothing here makes cycles per request, and a collection would be counted as latency
-    with asyncio.Runner() as runner:
+    with serving.runner() as runner:
         for line in sys.stdin:
             print(json.dumps(runner.run(_obey(json.loads(line), fleets))), flush=True)
 

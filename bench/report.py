@@ -3,6 +3,7 @@
 Figures are medians over rounds; a ratio is taken within each round first, then its median and range are shown.
 """
 
+import asyncio
 import importlib.metadata
 import os
 import platform
@@ -13,10 +14,12 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
+from bench import serving
 from bench.measure import Outcome, Sample
 from bench.memory import GOALS, TASK_GOAL, Held
 from bench.scenarios import Ratio
 from bench.waiters import GOALS_FROM, MIB_GOAL, P99_GOAL, Waited
+from taskgate.system.event_loop import loop_factory
 
 _COLUMNS = {"cpu": "{:.1f}", "rate": "{:,.0f}", "p50": "{:.2f}", "p99": "{:.2f}", "load_cpu": "{:.1f}"}
 _LEAST_KIB = 0.001  # a few held calls may find room in memory that was there before
@@ -60,9 +63,10 @@ def machine() -> dict[str, Any]:
         if line.startswith("model name"):
             cpu = line.partition(":")[2].strip()
             break
+    loop = "uvloop" if loop_factory(serving.loop()) is not asyncio.new_event_loop else "asyncio"
     python = f"{platform.python_implementation()} {platform.python_version()}"
     cores = len(os.sched_getaffinity(0))
-    return {"python": python, "cores": cores, "cpu": cpu, "kernel": platform.release(), **versions}
+    return {"python": python, "cores": cores, "cpu": cpu, "kernel": platform.release(), "loop": loop, **versions}
 
 
 def finding(what: str, values: Sequence[float], at_most: float | None, *, at_least: float | None = None) -> Finding:
@@ -167,7 +171,8 @@ def machine_line() -> str:
     """The machine in one sentence."""
     seen = machine()
     versions = ", ".join(f"{name} {seen[name]}" for name in ("aiohttp", "orjson", "taskgate"))
-    return f"{seen['python']}, {versions}; {seen['cores']} cores of {seen['cpu']}; Linux {seen['kernel']}; loopback.\n"
+    python = f"{seen['python']} on {seen['loop']}"
+    return f"{python}, {versions}; {seen['cores']} cores of {seen['cpu']}; Linux {seen['kernel']}; loopback.\n"
 
 
 def as_json(outcomes: Sequence[Outcome], held: Sequence[Held], waited: Sequence[Waited] = ()) -> dict[str, Any]:

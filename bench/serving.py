@@ -1,16 +1,31 @@
-"""How a program of the benchmark listens: its port, its end, its descriptors; nothing that belongs to one of them."""
+"""How a program of the benchmark listens: its loop, its port, its end; nothing that belongs to one of them."""
 
 import argparse
 import asyncio
 import contextlib
+import os
 import resource
 import signal
 from collections.abc import Callable
 
+from taskgate.system.event_loop import loop_factory
+
 BACKLOG = 4096
+LOOP = "TASKGATE_BENCH_LOOP"
+"""The variable that has the event loop of all programs of a benchmark; without it they take what taskgate takes."""
 
 Server = asyncio.Server
 Opened = contextlib.AbstractAsyncContextManager[Server]
+
+
+def loop() -> str:
+    """The event loop that was chosen: `auto`, `asyncio` or `uvloop`."""
+    return os.environ.get(LOOP, "auto")
+
+
+def runner() -> asyncio.Runner:
+    """A runner on that event loop."""
+    return asyncio.Runner(loop_factory=loop_factory(loop()))
 
 
 def raise_descriptor_limit() -> None:
@@ -28,9 +43,8 @@ def arguments(purpose: str) -> argparse.ArgumentParser:
 
 async def _until_told(opened: Opened) -> None:
     told = asyncio.Event()
-    loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, told.set)
+        asyncio.get_running_loop().add_signal_handler(number, told.set)
     async with opened:
         await told.wait()
 
@@ -38,10 +52,10 @@ async def _until_told(opened: Opened) -> None:
 def serve(opened: Opened) -> None:
     """Keep what `opened` opens until SIGTERM or SIGINT, then close it."""
     raise_descriptor_limit()
-    asyncio.run(_until_told(opened))
+    with runner() as running:
+        running.run(_until_told(opened))
 
 
 async def listen(factory: Callable[[], asyncio.BaseProtocol], port: int) -> Server:
     """Listen on loopback with a backlog that thousands of callers at once do not overrun."""
-    loop = asyncio.get_running_loop()
-    return await loop.create_server(factory, "127.0.0.1", port, backlog=BACKLOG)
+    return await asyncio.get_running_loop().create_server(factory, "127.0.0.1", port, backlog=BACKLOG)

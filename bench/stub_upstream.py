@@ -12,7 +12,7 @@ import functools
 import re
 import secrets
 from collections.abc import AsyncIterator, Callable
-from typing import Any
+from typing import Any, cast
 
 import orjson
 
@@ -91,9 +91,8 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
-        self.write: Callable[[bytes], None] = transport.write
+        self._transport = cast("asyncio.Transport", transport)
+        self.write: Callable[[bytes], None] = self._transport.write
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._floor.held.pop(self, None)

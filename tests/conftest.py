@@ -1,13 +1,15 @@
 """What every test gets."""
 
+import asyncio
 import gc
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
 
 import pytest
+import uvloop
 from hypothesis import settings
 
 from helpers import event_ears
@@ -38,11 +40,27 @@ settings.register_profile("many", deadline=None, max_examples=1000)
 settings.register_profile("few", deadline=None, max_examples=5, derandomize=True, database=None)
 settings.load_profile("taskgate")
 
+_LOOPS = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
+
+# Modules that import one of them set the clock of their loop.
+_PACED = frozenset({"paced", "pass_time"})
+
 # A test that asks for one of them is marked `program`.
 _STARTERS = frozenset({"nurse", "redis_server", "shared_server", "valkey_server"})
 
 # Secrets that tests write are nobody else's, as those of operators have to be.
 os.umask(0o027)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Which event loop tests run on."""
+    parser.addoption("--loop", choices=_LOOPS, default="asyncio", help="the event loop of the tests (default: asyncio)")
+
+
+def pytest_asyncio_loop_factories(config: pytest.Config) -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
+    """Make the loop that was asked for."""
+    name = config.getoption("--loop")
+    return {name: _LOOPS[name]}
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -51,8 +69,13 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark the tests whose fixtures start programs, before any are left out for their marks."""
+    if config.getoption("--loop") == "uvloop":
+        # The clock of uvloop cannot be set.
+        paced = [item for item in items if not _PACED.isdisjoint(vars(getattr(item, "module", item)))]
+        items[:] = [item for item in items if _PACED.isdisjoint(vars(getattr(item, "module", item)))]
+        config.hook.pytest_deselected(items=paced)
     for item in items:
         if not _STARTERS.isdisjoint(getattr(item, "fixturenames", ())):
             item.add_marker("program")

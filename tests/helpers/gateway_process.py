@@ -62,9 +62,11 @@ async def gateway_process(
     """`taskgate serve` with these arguments for the length of a block, ready to be spoken to when it begins.
 
     What it has logged, and its page of metrics where it still serves at the end, is judged when the test ends. Its data
-    directory is beside its log, unless `environment` names another: two gateways cannot share one.
+    directory is beside its log, unless `environment` names another: two gateways cannot share one. It runs on asyncio,
+    as the tests do, where the arguments do not say otherwise.
     """
-    command = [*(program or [TASKGATE]), "serve", *arguments]
+    loop = () if "--loop" in arguments else ("--loop", "asyncio")
+    command = [*(program or [TASKGATE]), "serve", *arguments, *loop]
     environment = {"TASKGATE_DATA_DIR": str(log.with_name(f"{log.name}-data")), **(environment or {})}
     try:
         async with running(command, log=log, environment=environment, polite=signal.SIGINT) as child:

@@ -21,10 +21,14 @@ def normal(name: str) -> str:
 
 
 PROJECT = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())["project"]
-# What comes with the extra is imported where a store is opened that takes it.
+# What comes with an extra is imported where a store or an event loop is made that takes it.
 DECLARED = {
     normal(re.split(r"[^\w.-]", requirement, maxsplit=1)[0])
-    for requirement in [*PROJECT["dependencies"], *PROJECT["optional-dependencies"]["redis"]]
+    for requirement in [
+        *PROJECT["dependencies"],
+        *PROJECT["optional-dependencies"]["redis"],
+        *PROJECT["optional-dependencies"]["uvloop"],
+    ]
 }
 
 
@@ -69,7 +73,7 @@ def test_what_is_declared_is_imported(declared: str) -> None:
 SAFE = {"aiohttp": ">=3.14.3", "cryptography": ">=50", "pyjwt": ">=2.15.1"}
 REQUIREMENTS = [
     *PROJECT["dependencies"],
-    *(each for name in ("tracing", "redis") for each in PROJECT["optional-dependencies"][name]),
+    *(each for name in ("tracing", "redis", "uvloop") for each in PROJECT["optional-dependencies"][name]),
 ]
 
 

@@ -136,6 +136,13 @@ def schema_of_lines() -> None:
 @click.option(
     "--admin", metavar="HOST:PORT", help="Without --config: address for health and metrics; default 127.0.0.1:9464."
 )
+@click.option(
+    "--loop",
+    type=click.Choice(["auto", "asyncio", "uvloop"]),
+    default="auto",
+    show_default=True,
+    help="The event loop; auto is uvloop where it is installed.",
+)
 @click.option("--no-watch", is_flag=True, help="Reload the file only on SIGHUP, not when it changes.")
 def serve(
     file: Path | None,
@@ -143,6 +150,7 @@ def serve(
     command: str | None,
     listen: str | None,
     admin: str | None,
+    loop: str,
     no_watch: bool,
 ) -> None:
     """Serve until SIGTERM or SIGINT. SIGTERM drains first; a second signal ends the drain.
@@ -156,4 +164,4 @@ def serve(
 
     gc.freeze()
     gc.enable()
-    serve_until_stopped(file, upstream, command, listen, admin, no_watch)
+    serve_until_stopped(file, upstream, command, listen, admin, loop, no_watch)

@@ -25,6 +25,7 @@ from taskgate.errors import StoreUnavailable
 from taskgate.explain.checks import missing_programs
 from taskgate.listener.tls import TlsRefused
 from taskgate.system import descriptors
+from taskgate.system.event_loop import LoopUnavailable, loop_factory, name_of
 from taskgate.telemetry import logs
 from taskgate.telemetry.auditlog.settings import AuditUnavailable
 from taskgate.telemetry.opentelemetry.settings import TracingUnavailable
@@ -86,6 +87,7 @@ def serve_until_stopped(
     command: str | None,
     listen: str | None,
     admin: str | None,
+    loop: str,
     no_watch: bool,
 ) -> None:
     """Serve until a signal ends it; the options are those of the command."""
@@ -97,6 +99,7 @@ def serve_until_stopped(
         )
     watch = None if file is None else FileWatch(file)
     try:
+        new_loop = loop_factory(loop)
         if file is not None:
             config = settings.load(file, os.environ)
         elif command is not None:
@@ -104,14 +107,15 @@ def serve_until_stopped(
         else:
             config = settings.for_upstream(upstream or "", listen, admin)
         directory = settings.open_data_directory(os.environ) if _needs_directory(config) else None
-    except ConfigurationError as error:
+    except (ConfigurationError, LoopUnavailable) as error:
         fail(error, WRONG_USE)
     _configure_logs(config)
     _warn_of_missing_programs(config)
     _raise_open_limit(config)
     read_config = None if file is None else partial(_reload, file)
     try:
-        asyncio.run(_serve(config, directory, read_config, None if no_watch else watch))
+        with asyncio.Runner(loop_factory=new_loop) as runner:
+            runner.run(_serve(config, directory, read_config, None if no_watch else watch))
     except _START_ERRORS as error:
         fail(error, FAILED)
 
@@ -192,7 +196,7 @@ async def _serve(
             return
         _freeze_heap()
         _train_allocator()
-        log.info("serving", extra=_addresses(service))
+        log.info("serving", extra={**_addresses(service), "loop": name_of(loop)})
         reloads = loop.create_task(_reload_on_change(service, hangup, watch))
         await signals.stop.wait()
         reloads.cancel()

@@ -21,7 +21,7 @@ from datetime import timedelta
 from functools import partial
 from hmac import compare_digest
 from ipaddress import ip_address
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import orjson
 from aiohttp import web
@@ -273,8 +273,7 @@ class _OneTooMany(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Close it."""
-        assert isinstance(transport, asyncio.Transport)
-        transport.abort()
+        cast("asyncio.Transport", transport).abort()
 
 
 class _Connection(web.RequestHandler):

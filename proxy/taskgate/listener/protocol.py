@@ -726,9 +726,10 @@ def hang_up(wire: asyncio.Transport) -> bool:
             return False
     # TLS has a closing message of its own; and a full write buffer is sent first.
     if not isinstance(wire, TlsWire) and wire.get_write_buffer_size() == 0:
-        # The transport would close its socket only after the loop's other work.
-        with suppress(OSError):
-            at.shutdown(socket.SHUT_WR)
+        # The transport would close its socket only after the loop's other work. The socket of uvloop
+        # has no `shutdown`; a copy of it does.
+        with suppress(OSError), socket.fromfd(at.fileno(), at.family, at.type) as copy:
+            copy.shutdown(socket.SHUT_WR)
     return True
 
 

@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import socket
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -194,11 +195,27 @@ async def test_without_a_file_the_server_is_at_mcp_and_its_store_in_the_data_dir
         assert folder.stat().st_mode & 0o777 == 0o700
 
 
+def test_a_loop_that_is_not_installed_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "uvloop", None)
+    file = write_configuration(tmp_path, URL)
+    status, _, told = run("serve", "--config", file, "--loop", "uvloop", TASKGATE_DATA_DIR=str(tmp_path / "data"))
+    assert (status, told) == (2, "uvloop is not installed: pip install 'taskgate[uvloop]'\n")
+
+
+@pytest.mark.parametrize(("loop", "taken"), [("auto", "uvloop"), ("uvloop", "uvloop"), ("asyncio", "asyncio")])
+@pytest.mark.program
+async def test_the_log_tells_which_loop_is_taken(tmp_path: Path, loop: str, taken: str) -> None:
+    file = write_configuration(tmp_path, URL)
+    async with gateway_process(["--config", file, "--loop", loop], log=tmp_path / "log") as gateway:
+        assert [line["loop"] for line in gateway.log_lines() if line["event"] == "serving"] == [taken]
+
+
+@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 @pytest.mark.program
-async def test_a_signal_ends_it_with_0(tmp_path: Path, number: signal.Signals) -> None:
+async def test_a_signal_ends_it_with_0(tmp_path: Path, number: signal.Signals, loop: str) -> None:
     file = write_configuration(tmp_path, URL)
-    async with gateway_process(["--config", file], log=tmp_path / "log") as gateway:
+    async with gateway_process(["--config", file, "--loop", loop], log=tmp_path / "log") as gateway:
         gateway.ask(number)
         assert await gateway.exit_status() == 0
     warned, *events = [(line["level"], line["event"]) for line in gateway.log_lines()]

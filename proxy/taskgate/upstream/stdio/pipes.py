@@ -10,7 +10,7 @@ import os
 import select
 from collections.abc import Callable
 from contextvars import Context
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, cast
 
 from taskgate.upstream.base import Sendable
 
@@ -168,8 +168,7 @@ class PipeReader(asyncio.Protocol):
             transport.pause_reading()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.ReadTransport)
-        self._transport = transport
+        self._transport = cast("asyncio.ReadTransport", transport)
 
     def data_received(self, data: bytes) -> None:
         self._received(data)
@@ -241,8 +240,7 @@ class PipeWriter(asyncio.BaseProtocol):
             transport.close()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.WriteTransport)
-        self._transport = transport
+        self._transport = cast("asyncio.WriteTransport", transport)
 
     def pause_writing(self) -> None:
         self._room.clear()

@@ -55,10 +55,17 @@ class Dialer:
 
     async def _reach(self, address: str, new: Callable[[], Connection]) -> Connection:
         """Connect to one address."""
-        # Does not use the race in asyncio: cancelled at a bad moment, that loses a socket.
-        transport, connection = await asyncio.get_running_loop().create_connection(
-            new, address, self._port, ssl=self._tls, server_hostname=self._name
-        )
+        connection = new()
+        try:
+            # Does not use the race in asyncio: cancelled at a bad moment, that loses a socket.
+            transport, _ = await asyncio.get_running_loop().create_connection(
+                lambda: connection, address, self._port, ssl=self._tls, server_hostname=self._name
+            )
+        except asyncio.CancelledError:
+            # At that moment uvloop closes the transport and does not call `connection_lost`.
+            if connection.transport is not None and not connection.transport.is_closing():
+                connection.connection_lost(None)
+            raise
         if transport.get_extra_info("socket").fileno() >= self._ceiling:
             connection.drop()
             raise OSError(EMFILE, "the remaining file descriptors are reserved for the gateway")
