@@ -65,10 +65,10 @@ class LargeJson:
 class JsonChunks:
     """A JSON text as a sequence of byte chunks."""
 
-    __slots__ = ("_chunks", "_size")
+    __slots__ = ("_size", "chunks")
 
     def __init__(self, chunks: Sequence[bytes | memoryview]) -> None:
-        self._chunks = chunks
+        self.chunks = chunks
         self._size = sum(map(len, chunks))
 
     def __len__(self) -> int:
@@ -77,12 +77,12 @@ class JsonChunks:
 
     def wrapped(self, head: str, tail: str) -> "JsonChunks":
         """The same text between two others."""
-        return JsonChunks([head.encode(), *self._chunks, tail.encode()])
+        return JsonChunks([head.encode(), *self.chunks, tail.encode()])
 
     def windows(self, full: int = WINDOW) -> Iterator[bytes | memoryview]:
         """The bytes in windows of `full` bytes each, except the last. Most are no copies."""
         parts, size = list[bytes | memoryview](), 0
-        for chunk in self._chunks:
+        for chunk in self.chunks:
             at = 0
             while at < len(chunk):
                 parts.append(chunk[at : at + full - size])
@@ -95,7 +95,7 @@ class JsonChunks:
 
     def encode(self) -> bytes:
         """All bytes in one object, like `str.encode`."""
-        return b"".join(self._chunks)
+        return b"".join(self.chunks)
 
     def line(self, head: bytes, tail: bytes) -> bytes:
         """All bytes as one line between two others: a line break between tokens becomes a space."""
@@ -169,15 +169,16 @@ def read_members(body: bytes, shape: Shape) -> Members:
     return found
 
 
-def leading_keys(body: bytes, limit: int) -> tuple[str, ...] | None:
-    """The distinct ones of the first `limit` keys of an object; None for any other kind of value.
+def leading_keys(body: bytes, at: int, limit: int) -> tuple[str, ...] | None:
+    """The distinct ones of the first `limit` keys of the object that starts at `at`; None for any
+    other kind of value.
 
     Like `first_keys_at`, but values are skipped, not parsed.
     """
-    if body[0] != _OPEN_OBJECT:
+    if body[at] != _OPEN_OBJECT:
         return None
     keys = list[str]()
-    at = _skip_space(body, 1)
+    at = _skip_space(body, at + 1)
     while body[at] != _CLOSE_OBJECT and len(keys) < limit:
         end = _end_of_string(body, at)
         keys.append(json.loads(body[at:end]))
@@ -230,6 +231,10 @@ def _end_of_value(body: bytes, at: int) -> int:
 
 def _end_of_string(body: bytes, at: int) -> int:
     """The position after the string that starts at `at`."""
+    quote = body.find(b'"', at + 1)
+    if quote >= 0 and body[quote - 1] != _BACKSLASH:
+        # Nearly always: the first quote has no backslash before it.
+        return quote + 1
     at, size = at + 1, FIRST_WINDOW
     while piece := window(body, at, size):
         quote = piece.find(b'"')
@@ -289,7 +294,7 @@ FIRST_WINDOW: Final = 1024
 _FOLDS: Final = 8
 _META: Final[Shape] = {"_meta": {}}
 _BREAKS: Final = bytes.maketrans(b"\r\n", b"  ")
-_QUOTE, _COLON, _COMMA, _OPEN_OBJECT, _CLOSE_OBJECT, _OPEN_ARRAY = b'":,{}['
+_QUOTE, _COLON, _COMMA, _OPEN_OBJECT, _CLOSE_OBJECT, _OPEN_ARRAY, _BACKSLASH = b'":,{}[\\'
 _SPACES: Final = re.compile(rb"[ \t\n\r]*").match
 _WORD: Final = re.compile(rb"[-+.0-9a-zA-Z]+").match
 _MARKS: Final = re.compile(rb'["\[\]{}]').finditer

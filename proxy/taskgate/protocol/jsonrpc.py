@@ -81,7 +81,7 @@ def parse(body: bytes, *, max_depth: int, shape: Shape = ENVELOPE, max_members: 
             _refuse_lookalikes(meta, META_NAMES, message_id)
         if "task" in params and (task := params["task"].members) and not task.keys() <= TASK_NAMES:
             _refuse_lookalikes(task, TASK_NAMES, message_id)
-    elif len(body) > MANY_BYTES and len(text) == len(body):
+    if len(body) > MANY_BYTES and len(text) == len(body) and not isinstance(message, Notification):
         return message._replace(body=body)
     return message
 
@@ -254,7 +254,7 @@ def fast_parse(text: str, limit: int = MAX_MEMBERS) -> Message | None:
         return None if method is None else Notification(method, found, text, text[at:end], at)
     id_ = written[1:-1] if written[0] == '"' else int(written)
     if method is not None:
-        return _NEW(Request, (id_, method, found, text, text[at:end], at))
+        return _NEW(Request, (id_, method, found, text, text[at:end], at, None))
     result = _NEW(WalkedMember, (None, begin.start(4), at, end, found))
     return _NEW(Response, (id_, result, None, text, place.span("id"), None, None))
 

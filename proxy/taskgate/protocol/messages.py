@@ -42,7 +42,8 @@ class Request(NamedTuple):
 
     `params` are the members of its parameters, `params_text` is their text, which starts at
     `params_at` of `text`. All are empty or 0 if there are none. If `params_text` is no object,
-    `params` is empty.
+    `params` is empty. `body` has the bytes of a large message in ASCII, where places of bytes are
+    those of characters.
     """
 
     id: RequestId
@@ -51,6 +52,7 @@ class Request(NamedTuple):
     text: str
     params_text: RawJson
     params_at: int = 0
+    body: bytes | None = None
 
 
 class Notification(NamedTuple):
@@ -68,8 +70,8 @@ class Response(NamedTuple):
     """A response: `text` is the whole message, `id_span` the place of its id in it.
 
     Exactly one of `result` and `error` is given. An error has an integer `code` and a `message`;
-    `error_code` is that code, None for a result. `body` has the bytes of a large message in ASCII,
-    where places of bytes are those of characters: `amended` copies none of them.
+    `error_code` is that code, None for a result. `body` is as in a request: `amended` copies none of
+    its bytes.
     """
 
     id: RequestId
@@ -88,11 +90,12 @@ Message = Request | Notification | Response
 class Params:
     """Parameters on their way through the gateway: the sender's text, split at its progress token.
 
-    `tail` is None if there is no token.
+    `tail` is None if there is no token. `views` has the bytes of both if they are large and in ASCII.
     """
 
     head: RawJson
     tail: RawJson | None = None
+    views: tuple[memoryview, ...] = ()
 
     def with_token(self, token: RequestId) -> RawJson:
         """The text with `token` in place of the sender's; unchanged if the sender gave none."""
@@ -113,6 +116,13 @@ def spliced_params(request: Request, edits: Edits, token: Member | None) -> Para
     """
     text, begin = request.text, request.params_at
     end = begin + len(request.params_text)
+    if request.body is not None and not edits:
+        view = memoryview(request.body)
+        if token is None:
+            return Params(request.params_text, None, (view[begin:end],))
+        return Params(
+            text[begin : token.start], text[token.end : end], (view[begin : token.start], view[token.end : end])
+        )
     if token is None:
         return Params(splice_range(text, begin, end, edits))
     return Params(splice_range(text, begin, token.start, edits), splice_range(text, token.end, end, edits))

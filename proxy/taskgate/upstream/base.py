@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple, Protocol, Self
 
 from taskgate.domain.events import CallFaulted, CallSucceeded
 from taskgate.domain.versions import Era, Peer
+from taskgate.jsontext.large import JsonChunks
 from taskgate.protocol.discovery import ListedTool, ServerDescription
 from taskgate.protocol.messages import Notification, Response
 from taskgate.upstream.calls import CallListener, Principal, PrincipalSource, SessionCallListener, UpstreamCall
@@ -158,6 +159,7 @@ class Outgoing:
 
     Message channels take it too and treat it as one message.
 
+    - `body`: only HTTP takes chunks.
     - `first_byte` bounds the wait for the head of the answer, `idle` the silence within its body.
       None waits without a bound.
     - `principal` is the caller that the request is made for, None for the principal of the session.
@@ -172,7 +174,7 @@ class Outgoing:
 
     verb: str
     headers: Mapping[str, str]
-    body: bytes | None = None
+    body: bytes | JsonChunks | None = None
     first_byte: timedelta | None = None
     idle: timedelta | None = None
     principal: Principal | None = None

@@ -290,8 +290,8 @@ def test_leading_keys_of_bytes_are_the_first_keys_of_their_text(
 ) -> None:
     text = f"{{{comma.join(f'{json.dumps(key)}{colon}{json.dumps(value)}' for key, value in found)}}}"
     for limit in (0, 1, 3, 99):
-        assert leading_keys(text.encode(), limit) == first_keys_at(text, 0, limit)
-    assert leading_keys(b"[1]", 9) is None
+        assert leading_keys(b" " + text.encode(), 1, limit) == first_keys_at(text, 0, limit)
+    assert leading_keys(b"[1]", 0, 9) is None
 
 
 def test_a_large_array_has_no_keys() -> None:

@@ -359,7 +359,7 @@ def prepare_params(request: Request) -> tuple[Params, RequestId | None] | None:
         return None
     meta = request.params.get("_meta")
     if meta is None and "task" not in request.params:
-        return Params(request.params_text), None
+        return spliced_params(request, [], None) if request.body is not None else Params(request.params_text), None
     if meta is not None and meta.members is None:
         raise InvalidParams("_meta must be an object")
     token = None if meta is None or meta.members is None else meta.members.get("progressToken")

@@ -20,6 +20,7 @@ from taskgate.domain.record import RequestId, TaskStatus
 from taskgate.domain.versions import NEWEST_LEGACY, Era, Peer, Revision, era_of, find_revision
 from taskgate.errors import MalformedMessage, UpstreamFailed, UpstreamReason
 from taskgate.jsontext.edits import dump, splice
+from taskgate.jsontext.large import JsonChunks, MessageText
 from taskgate.jsontext.spans import Members, RawJson, may_have_key, members, skip_space
 from taskgate.protocol import vocabulary as names
 from taskgate.protocol.discovery import (
@@ -292,8 +293,12 @@ class LegacyUpstream:
         """The notification that ends the handshake."""
         return notification_text(names.NOTE_INITIALIZED)
 
-    def call(self, id: RequestId, method: str, params: Params | None) -> str:
+    def call(self, id: RequestId, method: str, params: Params | None) -> MessageText:
         """A request whose id is its progress token too."""
+        if params is not None and params.views:
+            token = b"" if params.tail is None else str(id).encode()
+            head = request_text(id, method, "")[:-1].encode()
+            return JsonChunks([head, params.views[0], token, *params.views[1:], b"}"])
         if params is None or params.tail is None:
             return request_text(id, method, None if params is None else params.head)
         return request_text(id, method, params.with_token(id))

@@ -38,25 +38,31 @@ TASK_METHODS: Final = frozenset({words.TASKS_GET, words.TASKS_RESULT, words.TASK
 class CallArguments(NamedTuple):
     """The arguments of a call: their span in a text, and their first keys.
 
-    `text` is None when it was dropped to save memory. `keys` is None when the arguments are not an
-    object, and `UNREAD` for long ones: the thread of the sink reads those.
+    `text` is None when it was dropped to save memory, and bytes if the message has its `body`. `keys`
+    is None when the arguments are not an object, and `UNREAD` for long ones: the thread of the sink
+    reads those.
     """
 
-    text: str | None
+    text: str | bytes | None
     start: int
     end: int
     keys: tuple[str, ...] | None
 
-    def encoded(self) -> bytes | None:
+    def encoded(self) -> bytes | memoryview | None:
         """The arguments as the host wrote them; None when the text was dropped before."""
+        text, start, end, _ = self
+        if type(text) is bytes:
+            return memoryview(text)[start:end]
         # The text of a peer may have lone surrogates.
-        return None if self.text is None else self.text[self.start : self.end].encode("utf-8", "surrogatepass")
+        return text[start:end].encode("utf-8", "surrogatepass") if type(text) is str else None
 
-    def first_keys(self, written: bytes | None) -> tuple[str, ...] | None:
+    def first_keys(self, written: bytes | memoryview | None) -> tuple[str, ...] | None:
         """The first keys, read if necessary from `written`, which is what `encoded` returned."""
         if self.keys is not UNREAD:
             return self.keys
-        return None if written is None else _truncated(leading_keys(written, MAX_KEYS))
+        if type(self.text) is bytes:
+            return _truncated(leading_keys(self.text, self.start, MAX_KEYS))
+        return _truncated(leading_keys(written, 0, MAX_KEYS)) if type(written) is bytes else None
 
 
 class RequestSummary(NamedTuple):
@@ -257,12 +263,12 @@ def text_of(member: Member | None) -> str | None:
 
 
 def _arguments(message: Request, place: Member) -> CallArguments:
-    at, text = message.params_at, message.params_text
+    # One that exists already, so nothing large is copied.
+    at, text = (message.params_at, message.params_text) if message.body is None else (0, message.body)
     keys = UNREAD if type(place) is LargeMember else first_keys(place, MAX_KEYS)
     if keys is not UNREAD and len(text) > MAX_TEXT:
         # Events of a hostile host may wait in large numbers.
         keys = _truncated(keys)
-    # The text of the parameters exists already, so nothing large is copied.
     return make_tuple(CallArguments, (text, place[2] - at, place[3] - at, keys))
 
 

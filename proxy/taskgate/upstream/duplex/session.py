@@ -187,7 +187,7 @@ class ChannelSession:
         dispatcher = self.dispatcher
         request = PendingRequest(asks.id, self, dispatcher.unread, outgoing.idle)
         if asks.method in _NOTED:
-            assert outgoing.body is not None, "a request has a body"
+            assert isinstance(outgoing.body, bytes), "a channel takes no chunks"
             if asks.method == TASKS_RESULT:
                 request.about = task_in(outgoing.body)
             elif self._is_redundant(asks.method, uri_in(outgoing.body) or ""):
@@ -266,7 +266,7 @@ class ChannelSession:
             if self.loss is None:
                 raise failures.session_lost()
             raise UpstreamFailed(UpstreamReason.SESSION_LOST, self.loss, dispatched=False)
-        assert outgoing.body is not None, "a message has a body"
+        assert isinstance(outgoing.body, bytes), "a channel takes no chunks"
         self._like = outgoing
         return kind_of(outgoing.body)
 

@@ -114,7 +114,7 @@ class ChannelTransport:
         """
         loop, health, until = asyncio.get_running_loop(), self._health, deadline(outgoing)
         began, context = loop.time(), _context(outgoing)
-        assert outgoing.body is not None, "a request has a body"
+        assert isinstance(outgoing.body, bytes), "a channel takes no chunks"
         asks = kind_of(outgoing.body)
         assert isinstance(asks, RequestPeek), "it is a request"
         try:
@@ -152,7 +152,7 @@ class ChannelTransport:
         UpstreamFailed: Unwelcome if the transport has no modern servers."""
         if not self._is_modern:
             raise failures.unwelcome(_NOT_FOUND)
-        assert outgoing.body is not None, "a request has a body"
+        assert isinstance(outgoing.body, bytes), "a channel takes no chunks"
         asks = kind_of(outgoing.body)
         assert isinstance(asks, RequestPeek), "it is a request"
         try:

@@ -17,6 +17,7 @@ from typing import Any, Final
 from taskgate.clock import Clock
 from taskgate.domain.versions import Revision
 from taskgate.errors import UpstreamFailed
+from taskgate.jsontext.large import MessageText
 from taskgate.protocol.faults import protocol_violation
 from taskgate.protocol.messages import Response
 from taskgate.upstream import failures
@@ -119,7 +120,7 @@ class ChannelExchanges:
         raise failures.Gone
 
     def send(
-        self, call: RunningCall, message: str, first_byte: timedelta | None
+        self, call: RunningCall, message: MessageText, first_byte: timedelta | None
     ) -> Coroutine[Any, Any, PendingRequest | Receipt]:
         """Send a request, and return its answer, for `read`, when its first message has arrived.
 

@@ -24,6 +24,7 @@ from typing import Any, Final, NoReturn
 from taskgate.clock import Clock
 from taskgate.domain.versions import Peer, Revision
 from taskgate.errors import UpstreamFailed
+from taskgate.jsontext.large import MessageText
 from taskgate.protocol.discovery import ServerDescription
 from taskgate.protocol.faults import protocol_violation
 from taskgate.protocol.messages import Response
@@ -111,12 +112,15 @@ class LegacyExchanges:
         """
         return await self._reopen(call, behind(event), failures.Gone)
 
-    def send(self, call: RunningCall, message: str, first_byte: timedelta | None) -> Coroutine[Any, Any, Incoming]:
+    def send(
+        self, call: RunningCall, message: MessageText, first_byte: timedelta | None
+    ) -> Coroutine[Any, Any, Incoming]:
         """Send a request, and return its answer, for `read`, when its head has arrived. Raises
         UpstreamFailed."""
+        body = message.encode() if isinstance(message, str) else message
         return self._upstream_context.transport.send(
             # By place: it is on the way of every call.
-            Outgoing("POST", self._post_headers, message.encode(), first_byte, call.bounds.idle, call.principal, call)
+            Outgoing("POST", self._post_headers, body, first_byte, call.bounds.idle, call.principal, call)
         )
 
     def read(self, call: RunningCall, incoming: Incoming) -> Response | Coroutine[Any, Any, Response]:
@@ -353,7 +357,9 @@ class Conversation:
         """
         return self._exchanges.listen(self.take_stream_message, lost, clock)
 
-    async def ask(self, call: RunningCall, request: str | Resumed, *, first_byte: timedelta | None = None) -> Response:
+    async def ask(
+        self, call: RunningCall, request: MessageText | Resumed, *, first_byte: timedelta | None = None
+    ) -> Response:
         """Send a request and return the response, at most within its time. Raises UpstreamFailed.
 
         `request` is its text, or a `Resumed` if another process has sent it. Then the questions of
@@ -366,7 +372,7 @@ class Conversation:
         call.begin(self._upstream_context.alarms)
         try:
             with call:
-                if not isinstance(request, str):
+                if isinstance(request, Resumed):
                     return await self._take_up(call, request)
                 exchanges, is_read = self._exchanges, False
                 # Either kind of exchanges reads what itself has sent.

@@ -23,6 +23,7 @@ from typing import Any, Final, NamedTuple
 from taskgate.domain.policy import TaskSupport
 from taskgate.domain.record import TaskStatus
 from taskgate.errors import UpstreamFailed, UpstreamReason
+from taskgate.jsontext.large import to_string
 from taskgate.protocol.discovery import ListedTool
 from taskgate.protocol.faults import protocol_violation
 from taskgate.protocol.messages import Response
@@ -437,7 +438,7 @@ class LegacyFollowedTasks:
         connection = self._reach.connection()
         if connection is not None:
             dialect = self._upstream_context.dialect
-            text = dialect.call(next(self._upstream_context.ids), TASKS_CANCEL, dialect.tasks.params(task))
+            text = to_string(dialect.call(next(self._upstream_context.ids), TASKS_CANCEL, dialect.tasks.params(task)))
             connection.conversation.say(text, insists=True)
 
 

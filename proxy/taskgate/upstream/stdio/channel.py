@@ -224,7 +224,7 @@ class ProgramChannel:
         self._stdout.resume()
 
     async def send(self, outgoing: Outgoing) -> None:
-        assert outgoing.body is not None, "a message has a body"
+        assert isinstance(outgoing.body, bytes), "a channel takes no chunks"
         if not (self.is_usable and await self._stdin.write(_line(outgoing.body), outgoing.call)):
             raise await self.why_unsent()
         self._note_use()

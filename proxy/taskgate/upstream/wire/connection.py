@@ -12,7 +12,7 @@ and waits for more. Of a usual answer only the connection outlives its reading, 
 import asyncio
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextvars import Context
 from typing import Final, Protocol, cast
 
@@ -20,6 +20,7 @@ from aiohttp.http_parser import HttpResponseParser
 from yarl import URL
 
 from taskgate.errors import UpstreamFailed
+from taskgate.jsontext.large import JsonChunks
 from taskgate.protocol.faults import protocol_violation
 from taskgate.upstream import failures
 from taskgate.upstream.base import Outgoing, SameHeaders, Sendable
@@ -52,7 +53,6 @@ FRAMING_SHARE: Final = 4
 
 _HEAD_END: Final = b"\r\n\r\n"
 """The end of a head that can be remembered."""
-_NOTHING: Final = memoryview(b"")
 
 _FORBIDDEN: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 _WITHOUT_LENGTH: Final = frozenset({"GET", "HEAD"})
@@ -200,7 +200,7 @@ class Connection(asyncio.Protocol):
         self._reusable = True
         self._is_paused = False
         # The rest of a large request body, and whether the network takes more of it.
-        self._unsent = _NOTHING
+        self._unsent: Iterator[bytes | memoryview] | None = None
         self._writes = True
         # Bytes that came since the request.
         self._came = 0
@@ -208,7 +208,7 @@ class Connection(asyncio.Protocol):
     # --- one request --------------------------------------------------------------------------------------------------
 
     def ask(
-        self, head: bytes, body: bytes | None, until: float | None, call: Sendable | None = None
+        self, head: bytes, body: bytes | JsonChunks | None, until: float | None, call: Sendable | None = None
     ) -> "asyncio.Future[AnswerHead]":
         """Send one request; return the future head of its answer.
 
@@ -225,13 +225,12 @@ class Connection(asyncio.Protocol):
             call.sent = True
         self._head = answer = self._loop.create_future()
         self._came = 0
-        if body is None or len(body) <= _ONE_PIECE:
+        if body is None or (type(body) is bytes and len(body) <= _ONE_PIECE):
             transport.write(head + body if body else head)
         else:
+            chunks = body.chunks if isinstance(body, JsonChunks) else (memoryview(body),)
             # One copy of the first piece costs less than a write of the head alone.
-            whole = memoryview(body)
-            self._unsent = whole[_ONE_PIECE:]
-            transport.write(b"".join((head, whole[:_ONE_PIECE])))
+            self._unsent = JsonChunks((head, *chunks)).windows(_ONE_PIECE)
             self._send_more()
         if until is not None:
             self._wait_until(until)
@@ -302,7 +301,7 @@ class Connection(asyncio.Protocol):
             self._lingering = None
         transport = self.transport
         # One that is about to close is passed over when it is taken.
-        if not self._reusable or transport is None or self._unsent or transport.get_write_buffer_size():
+        if not self._reusable or transport is None or self._unsent is not None or transport.get_write_buffer_size():
             self.drop()
         else:
             self._keeper.keep(self)
@@ -316,12 +315,12 @@ class Connection(asyncio.Protocol):
     def _send_more(self) -> None:
         """Write as much as fits. The request does not wait: a server may answer before it has read
         everything."""
-        while self._unsent and self._writes and self.transport is not None:
-            piece, self._unsent = self._unsent[:_ONE_PIECE], self._unsent[_ONE_PIECE:]
-            self.transport.write(piece)
-        if not self._unsent:
-            # An empty slice would keep the whole body in memory.
-            self._unsent = _NOTHING
+        while self._unsent is not None and self._writes and self.transport is not None:
+            piece = next(self._unsent, None)
+            if piece is None:
+                self._unsent = None
+            else:
+                self.transport.write(piece)
 
     # --- time limits and failures -------------------------------------------------------------------------------------
 
@@ -588,4 +587,4 @@ class Connection(asyncio.Protocol):
             self.has_ended = True
             self._wake()
         self._break(failures.broke_off)
-        self._unsent = _NOTHING
+        self._unsent = None

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from requirements import covers
+from taskgate.protocol.jsonrpc import MANY_BYTES
 from taskgate.telemetry.auditlog.events import UNREAD, summary_in, without_payload
 from taskgate.telemetry.auditlog.formats import redaction
 from taskgate.telemetry.auditlog.formats.field_redaction import REDACTED, parse_paths
@@ -63,6 +64,9 @@ def test_arguments_in_full_are_told_without_what_is_to_be_taken_out() -> None:
 def test_arguments_that_cannot_be_told_in_full_are_left_out_with_the_reason(arguments: str, why: str | None) -> None:
     body = f'{{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{{"name":"t","arguments":{arguments}}}}}'
     told = line_of(ANSWERED, new_context(body.encode()), arguments="full")["args"]
+    # Also where the message is kept as bytes.
+    large = body.replace("{", f'{{"more":"{"x" * MANY_BYTES}",', 1)
+    assert line_of(ANSWERED, new_context(large.encode()), arguments="full")["args"] == told
     assert (told.get("omitted"), "values" in told) == (why, why is None)
     assert told["hmac"] is not None
 

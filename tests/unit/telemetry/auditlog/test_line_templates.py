@@ -144,6 +144,8 @@ LONG: dict[str, Any] = {"arguments": {"text": "x" * 100, "\N{SNOWMAN}": ["y" * 5
         new_context(message_text("tools/call", name="t", arguments={"a": "x" * 2000}), caller=None),
         new_context(message_text("tools/call", name="t", **LONG), result_bytes=7, error="tool_error"),
         new_context(message_text("tools/call", name="t", arguments=["x" * 5000])),
+        new_context(message_text("tools/call", name="t", arguments={"a": "x" * 50_000, "b": 1, 'a"': []})),
+        new_context(message_text("tools/call", name="x" * 50_000, arguments={"a": 1})),
         new_context(message_text("tools/call", name="t", arguments={str(key): "x" * 200 for key in range(40)})),
         new_context(message_text("tasks/get", taskId=TASK_ID, more="x" * 2000)),
         new_context(message_text("tools/list", cursor="x" * 2000)),

@@ -34,7 +34,7 @@ class Digests:
 
         The last ones are remembered: a task has several lines.
         """
-        self.arguments: Callable[[bytes], bytes] = of[b"a"]
+        self.arguments: Callable[[bytes | memoryview], bytes] = of[b"a"]
         """The digest of the arguments of a call, as the host wrote them; takes `encoded` text."""
 
     def _of_task(self, id: str) -> str:
@@ -44,7 +44,7 @@ class Digests:
         """The digest of a result, as it is stored."""
         return self._result(encoded(text)).decode()
 
-    def _of(self, prefix: bytes, kind: Any, text: bytes) -> bytes:
+    def _of(self, prefix: bytes, kind: Any, text: bytes | memoryview) -> bytes:
         """The digest of a text; `kind` is the inner hash, which has read the key and the kind."""
         inner, outer = kind.copy(), self._outer.copy()
         inner.update(text)

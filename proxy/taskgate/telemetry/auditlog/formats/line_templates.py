@@ -133,7 +133,9 @@ class LineTemplates:
         method, request_id, tool, asked, arguments = origin.summary
         if request_id is None:
             return None
-        read: tuple[object, bytes | None] | None = _NOT_READ if arguments is None else self._read(arguments)
+        read: tuple[object, bytes | memoryview | None] | None = (
+            _NOT_READ if arguments is None else self._read(arguments)
+        )
         if read is None:
             return None
         keys, argument_bytes = read
@@ -160,7 +162,7 @@ class LineTemplates:
         actor = b"null" if caller is None else (self._actors.get(id(caller)) or self._new_actor(caller))[1]
         return template % (actor, *values, orjson.dumps(time, option=orjson.OPT_UTC_Z))
 
-    def _read(self, arguments: CallArguments) -> tuple[tuple[str, ...] | None, bytes] | None:
+    def _read(self, arguments: CallArguments) -> tuple[tuple[str, ...] | None, bytes | memoryview] | None:
         """The keys of arguments and their bytes.
 
         None if a line shows more of them, or if the text was dropped. None also for long keys: many
@@ -191,7 +193,7 @@ class LineTemplates:
             return None
         method = tool = None
         request_id = b"null"
-        read: tuple[object, bytes | None] | None = _NOT_READ
+        read: tuple[object, bytes | memoryview | None] | None = _NOT_READ
         # The context of a task's call has no message.
         if type(origin) is EventOrigin:
             method, asked, tool, _, arguments = origin.summary
@@ -226,7 +228,7 @@ class LineTemplates:
             if len(argument_bytes) <= _MAX_REMEMBERED:
                 if len(self._digests) >= MAX_TEMPLATES:
                     self._digests.clear()
-                self._digests[argument_bytes] = digest
+                self._digests[bytes(argument_bytes)] = digest
             values = len(argument_bytes), digest, *values
         return template % ((self._actors.get(id(caller)) or self._new_actor(caller))[1], *values)
 

@@ -165,14 +165,14 @@ class NativeRenderer:
         keys = arguments.first_keys(written)
         names = None if keys is None else [scrubbed_cached(key) for key in keys]
         fields: dict[str, Any] = {"keys": names, "bytes": None, "hmac": None}
-        if written is None or arguments.text is None:
+        if written is None:
             return {**fields, "omitted": "memory"}
         fields["bytes"] = len(written)
         if self._line_options.arguments == "keys":
             return fields
         fields["hmac"] = self.digests.arguments(written).decode()
         if self._line_options.arguments == "full":
-            fields.update(self._full_arguments(arguments.text[arguments.start : arguments.end]))
+            fields.update(self._full_arguments(str(written, "utf-8", "surrogatepass")))
         return fields
 
     def _full_arguments(self, text: str) -> dict[str, Any]:
