@@ -70,7 +70,7 @@ test: export PYTHONDONTWRITEBYTECODE =
 test: $(STAMP) environments provider peers
 	@status=0; \
 	$(PY) -m pytest --numprocesses=$(WORKERS) --dist=loadfile --no-loadscope-reorder -m 'not alone' || status=$$?; \
-	$(PY) -m pytest --numprocesses=$(WORKERS) --dist=loadfile --no-loadscope-reorder --loop uvloop tests/interaction || status=$$?; \
+	$(PY) -m pytest --numprocesses=$(WORKERS) --dist=loadfile --no-loadscope-reorder --loop uvloop -m 'not alone' tests/interaction || status=$$?; \
 	$(PY) -m pytest -m alone || status=$$?; \
 	exit $$status
 
