@@ -80,6 +80,14 @@ async def test_a_name_that_was_left_is_not_taken_from_who_has_it_now(store: Stor
     assert await store.repeated(OWNER, "key", now=EPOCH + SOON) == second.id
 
 
+async def test_an_expired_record_is_removed_after_a_later_one_has_left_their_name(store: Store) -> None:
+    first, second = named(ttl=SOON), named(created_at=EPOCH + SOON)
+    await keep(store, first, second)
+    assert await store.swap(unsent(second), expected=0)
+    assert [one.id for one in await store.purge(now=EPOCH + SOON, limit=9)] == [first.id]
+    assert await count(store) == 1
+
+
 @pytest.mark.parametrize("owner", [OwnerKey("somebody", OWNER.mount), OwnerKey(OWNER.context, "elsewhere")])
 async def test_a_name_is_its_owners_alone(store: Store, owner: OwnerKey) -> None:
     await keep(store, named())

@@ -356,8 +356,12 @@ class MemoryStore:
         return id if id is not None and self._tasks[id].head.expires_at > now else None
 
     def _release_key(self, head: TaskRecord) -> None:
-        if head.idempotency_digest is not None and self._ids_by_key[head.owner, head.idempotency_digest] == head.id:
-            del self._ids_by_key[head.owner, head.idempotency_digest]
+        # After its expiry, another record may have taken the key, and released it.
+        if head.idempotency_digest is None:
+            return
+        key = head.owner, head.idempotency_digest
+        if self._ids_by_key.get(key) == head.id:
+            del self._ids_by_key[key]
 
     def _begin(self, record: TaskRecord) -> None:
         self._unfinished.add(record.id)
