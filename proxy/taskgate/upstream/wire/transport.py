@@ -509,7 +509,8 @@ class HttpIncoming:
         # A body that broke off may stay in a reference cycle, which must not keep the call alive.
         self.placed = None
         if self._decoder is not None:
-            self._take, self._context = None, _NOWHERE
+            # What was raised leads to the body, which may be large, and back.
+            self._take, self._context, self._raised = None, _NOWHERE, None
         if connection is not None:
             connection.release(linger=answered)
 

@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Sequence
 from contextvars import Context, ContextVar
 from dataclasses import dataclass, field
 from typing import cast
+from weakref import ref
 
 import pytest
 from yarl import URL
@@ -21,6 +22,10 @@ from unit.upstream.wire.test_answers import Network, Pool
 LIMIT = 4 * A_TURN
 IDLE = 30.0
 WHO: ContextVar[str] = ContextVar("WHO", default="nobody")
+
+
+class Defect(Exception):
+    """What a taker may raise."""
 
 
 @dataclass(eq=False)
@@ -148,6 +153,21 @@ async def test_a_failure_to_take_a_message_is_one_of_the_reader(stream: Stream, 
     stream.arrive(events(b"1"))
     with pytest.raises(ValueError, match="a defect"):
         await end_of(reader)
+
+
+async def test_a_failure_goes_with_its_stream(stream: Stream, taker: Taker) -> None:
+    # It leads to all that was read of the body, so nothing may lead from there to it.
+    taker.error = Defect()
+    failure = ref(taker.error)
+    reader = await stream.reader()
+    stream.arrive(events(b"1"))
+    async with bounded():
+        await asyncio.wait([reader])
+    stream.incoming.release()
+    taker.error = None
+    assert isinstance(reader.exception(), Defect)
+    del reader
+    assert failure() is None
 
 
 async def test_an_event_above_the_limit_fails_the_reader_that_waits(stream: Stream) -> None:
