@@ -281,7 +281,14 @@ def _lay_out(connection: sqlite3.Connection, layout: int) -> None:
         connection.create_function(name, 1, digest, deterministic=True)
     texts = " ".join(resources.files("taskgate.stores.sqlite").joinpath(name).read_text() for name in names)
     marks = f"PRAGMA application_id = {_APPLICATION}; PRAGMA user_version = {LAYOUT};"
-    connection.executescript(f"BEGIN IMMEDIATE; {texts} {marks} COMMIT;")
+    script = f"BEGIN IMMEDIATE; {texts} {marks} COMMIT;"
+    try:
+        connection.executescript(script)
+    except sqlite3.OperationalError:
+        # The sort of a large index needs room in the folder for temporary files, or else memory.
+        connection.rollback()
+        _pragma(connection, "temp_store = MEMORY")
+        connection.executescript(script)
     if layout:
         log.info("upgraded the store's file; a copy of the earlier one is beside it", extra={"layout": LAYOUT})
 
@@ -306,9 +313,12 @@ def _count(connection: sqlite3.Connection) -> tuple[StoreUsage, "Counter[str]"]:
     usage, statuses = StoreUsage(), Counter[str]()
     for *keys, expires in connection.execute(sql.UNFINISHED):
         usage.add_task(CapKeys(*keys), expires)
-    for context, status, number, size in connection.execute(sql.KEPT):
+    sizes = Counter[bytes]()
+    for context, status, size in connection.execute(sql.KEPT):
+        sizes[context] += size
+        statuses[status] += 1
+    for context, size in sizes.items():
         usage.add_bytes(context, size)
-        statuses[status] += number
     return usage, statuses
 
 

@@ -19,7 +19,8 @@ Values = tuple[Any, ...]
 UNFINISHED: Final = """
     SELECT context, tenant, tool, upstream, expires FROM tasks WHERE unfinished = 1 AND lease_until = 0
 """
-KEPT: Final = "SELECT context, status, count(*), sum(body_size) FROM tasks GROUP BY context, status"
+# Not grouped: to sort a large file, SQLite needs a folder for temporary files.
+KEPT: Final = "SELECT context, status, body_size FROM tasks"
 INSERT_TASK: Final = """
     INSERT INTO tasks (id, owner, context, tenant, tool, upstream, repeat, created, updated, expires, unfinished,
                        status, tool_error, revision, holder, lease_until, body_size, head, params)

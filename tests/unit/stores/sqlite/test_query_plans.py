@@ -159,3 +159,9 @@ def test_no_statement_looks_through_a_whole_table(file: OpenFile, statement: str
     plan = [row[3] for row in file.writer.execute(f"EXPLAIN QUERY PLAN {statement}", values).fetchall()]
     assert any(step.startswith("SEARCH") for step in plan)
     assert not [step for step in plan if step.startswith(("SCAN tasks", "SCAN sessions", "SCAN params"))]
+
+
+def test_the_counts_at_the_start_sort_nothing_for_which_a_large_file_would_need_room(file: OpenFile) -> None:
+    for statement in (sql.UNFINISHED, sql.KEPT):
+        plan = [row[3] for row in file.writer.execute(f"EXPLAIN QUERY PLAN {statement}").fetchall()]
+        assert not [step for step in plan if "TEMP B-TREE" in step]

@@ -16,6 +16,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import closing
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -324,6 +325,25 @@ def test_a_process_that_dies_at_any_instant_of_the_upgrade_leaves_what_the_next_
         assert not made.with_name(f"{made.name}.part").exists()
     assert made_once
     assert copies == {(False, False), (True, False), (True, True)}
+
+
+class WithoutTemporaryFiles(sqlite3.Connection):
+    """A connection that fails as SQLite does where no folder for temporary files can be written."""
+
+    def executescript(self, script: str) -> sqlite3.Cursor:
+        if pragma(self, "temp_store") == 0:
+            super().executescript("BEGIN IMMEDIATE; DROP INDEX tasks_created;")
+            raise sqlite3.OperationalError("disk I/O error")
+        return super().executescript(script)
+
+
+def test_a_file_is_upgraded_where_no_temporary_file_can_be_made_to_sort_its_indexes(
+    options: SqliteOptions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The root of a container may be read-only."""
+    monkeypatch.setattr(sqlite3, "connect", partial(sqlite3.connect, factory=WithoutTemporaryFiles))
+    with opened(options) as file:
+        assert pragma(file.writer, "user_version") == LAYOUT
 
 
 # --- the way back -----------------------------------------------------------------------------------------------------
