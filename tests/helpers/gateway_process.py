@@ -63,9 +63,10 @@ async def gateway_process(
 
     What it has logged, and its page of metrics where it still serves at the end, is judged when the test ends. Its data
     directory is beside its log, unless `environment` names another: two gateways cannot share one. It runs on asyncio,
-    as the tests do, where the arguments do not say otherwise.
+    as the tests do, where the arguments do not say otherwise; the package of an earlier commit, to which `environment`
+    leads, has no choice.
     """
-    loop = () if "--loop" in arguments else ("--loop", "asyncio")
+    loop = () if "--loop" in arguments or "PYTHONPATH" in (environment or {}) else ("--loop", "asyncio")
     command = [*(program or [TASKGATE]), "serve", *arguments, *loop]
     environment = {"TASKGATE_DATA_DIR": str(log.with_name(f"{log.name}-data")), **(environment or {})}
     try:
