@@ -233,11 +233,18 @@ def test_what_tells_more_than_digests_is_written_of_its_document(telling: dict[s
     assert new_renderer(**telling).template_line(last_of(new_context()), 7, PREV) is None
 
 
-def test_times_that_json_would_write_otherwise_are_left_to_documents() -> None:
-    render, event = new_renderer(), last_of(new_context())
-    even = datetime(2026, 1, 1, tzinfo=UTC)
-    elsewhere = datetime(2026, 1, 1, 0, 0, 0, 1, tzinfo=timezone(timedelta(hours=1)))
-    assert [render.template_line(event._replace(time=time), 7, PREV) for time in (even, elsewhere)] == [None, None]
+@pytest.mark.parametrize(
+    "time",
+    [datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 1, 1, 0, 0, 0, 1, tzinfo=timezone(timedelta(hours=1)))],
+    ids=["of a whole second", "of another zone"],
+)
+def test_times_that_json_would_write_otherwise_are_left_to_documents(time: datetime) -> None:
+    long = new_context(message_text("tools/call", name="t", arguments={"a": "x" * 2000}))
+    refused = new_context(refusal="rate", status=429)
+    of_requests = [last_of(each) for each in (new_context(), long, refused)]
+    of_a_task = events_of(events.TaskCreated(of_task(), None), new_context())
+    for event in (*of_requests, *of_a_task):
+        assert new_renderer().template_line(event._replace(time=time), 7, PREV) is None
 
 
 def test_a_message_that_came_with_others_has_no_time_and_is_written_of_its_document() -> None:

@@ -37,6 +37,11 @@ MAX_TEMPLATES: Final = 512
 _MAX_REMEMBERED: Final = 1024
 """Bytes of arguments whose digest is remembered, at most."""
 
+_Read = tuple[tuple[str, ...] | bool | None, bytes | memoryview | None]
+"""The part `keys` of a template key, and the bytes of the arguments."""
+_Summarized = tuple[RequestId, str, str | None, str | None, tuple[str, ...] | bool | None, bytes | memoryview | None]
+"""The id, method, tool and task of a request, and what was read of its arguments."""
+
 
 class LineTemplates:
     """The writer of lines that equal, byte for byte, the canonical form of the native document.
@@ -59,110 +64,90 @@ class LineTemplates:
         None for an event that needs a document. A template serves events of tasks (`_task_line`), and
         the last event of a request that fulfils all of these:
 
-        - it is one JSON-RPC request with a short message, and was not refused. Else `parts` is set, or
-          `message` is no Request, or `origin` is no RequestContext (`RequestMapper`, `_long_line`);
+        - it is one JSON-RPC request: `parts` is not set, and `message` is a Request;
         - it is not traced (`span`), and `data` has its duration (`seconds`);
         - its line shows no more of arguments than names, size and digest (`only_digests`).
 
-        `data` of such an event has `seconds`, perhaps `result` with `bytes`, and nothing else.
+        Of a request with a long message, or that was refused, `origin` is an EventOrigin
+        (`_summarized`). Else it is the context, and `data` has `seconds`, perhaps `result` with
+        `bytes`, and nothing else.
         """
         # Each request and each step of a task has a line: a Python call would cost as much as most of
         # these steps. So fields of named tuples are read all at once, or by number.
         fields: Any = event
-        if fields[_SUBJECT] is not None:
-            return self._task_line(fields, seq, prev)
-        name, outcome, reason, _, time, context, _, data, _ = fields[:_USUAL]
-        if type(context) is not RequestContext:
-            return self._long_line(fields, seq, prev)
-        if data is None or context.span is not None or context.parts:
-            return None
+        name, outcome, reason, _, time, origin, subject, data, _ = fields[:_USUAL]
         # A time in a whole second is written otherwise by orjson: `native` adds the zeros.
         if time.tzinfo is not UTC or not time.microsecond:
             return None
-        message, native = context.message, self._native
-        if type(message) is not Request or "seconds" not in data:
+        if subject is not None:
+            return self._task_line(fields, seq, prev)
+        if data is None or "seconds" not in data:
             return None
-        request_id, method, params = message[0], message[1], message[2]
-        tool, arguments, task = None, None, context.task
-        keys: tuple[str, ...] | bool | None = _NO_ARGUMENTS
-        if method == TOOLS_CALL:
-            name_member, arguments = params.get("name"), params.get("arguments")
-            # Of a Member, 0 is the value, 2 and 3 are its start and end in the text.
-            tool = name_member[0] if name_member is not None and type(name_member[0]) is str else None
-            if arguments is not None:
-                # Another type than Member is for large arguments, whose value was not parsed.
-                if not native.only_digests or type(arguments) is not Member:
-                    return None
-                keys = tuple(arguments[0]) if type(arguments[0]) is dict else None
-        elif task is None and method in TASK_METHODS:
-            task = text_of(params.get("taskId"))
+        native = self._native
+        keys, argument_bytes = _NOT_READ
+        digest: bytes | None = None
+        if type(origin) is RequestContext:
+            message = origin.message
+            if type(message) is not Request or origin.span is not None or origin.parts:
+                return None
+            request_id, method, params = message[0], message[1], message[2]
+            tool, task = None, origin.task
+            if method == TOOLS_CALL:
+                name_member, arguments = params.get("name"), params.get("arguments")
+                # Of a Member, 0 is the value, 2 and 3 are its start and end in the text.
+                tool = name_member[0] if name_member is not None and type(name_member[0]) is str else None
+                if arguments is not None:
+                    # Another type than Member is for large arguments, whose value was not parsed.
+                    if not native.only_digests or type(arguments) is not Member:
+                        return None
+                    keys = tuple(arguments[0]) if type(arguments[0]) is dict else None
+                    argument_bytes = written = message.text[arguments[2] : arguments[3]].encode(
+                        "utf-8", "surrogatepass"
+                    )
+                    digest = self._digests.pop(written, None) if self._digests else None
+            elif task is None and method in TASK_METHODS:
+                task = text_of(params.get("taskId"))
+        else:
+            found = self._summarized(fields)
+            if found is None:
+                return None
+            request_id, method, tool, task, keys, argument_bytes = found
         result = data.get("result") if native.shows_results else None
-        key = (
-            name, outcome, reason, context.address, context.verb, context.path, context.agent, context.status,
-            context.mount, context.revision, context.client, method, tool, keys, task is None, result is None,
-        )  # fmt: skip
-        template = self._templates.get(key) or self._new(key, event, _answer_places)
-        # The values in the order of their placeholders in the sorted line: actor, args.bytes,
-        # args.hmac, data.result.bytes, data.seconds, http.request_id, mcp.request_id, prev, seq,
-        # task.ref, time.
-        caller, actor = context.caller, b"null"
-        if caller is not None:
-            actor = (self._actors.get(id(caller)) or self._new_actor(caller))[1]
-        seconds, now = orjson.dumps(rounded(data["seconds"])), orjson.dumps(time, option=orjson.OPT_UTC_Z)
-        values: tuple[Any, ...] = (seconds, context.id.encode(), _request_id(request_id), prev, seq)
-        if result is not None:
-            values = result["bytes"], *values
-        if arguments is not None:
-            argument_bytes = message.text[arguments[2] : arguments[3]].encode("utf-8", "surrogatepass")
-            digest = self._digests.pop(argument_bytes, None) if self._digests else None
-            values = len(argument_bytes), digest or native.digests.arguments(argument_bytes), *values
-        if task is None:
-            return template % (actor, *values, now)
-        return template % (actor, *values, native.digests.task(task).encode(), now)
-
-    def _long_line(self, event: Any, seq: int, prev: bytes) -> bytes | None:
-        """The line of the last event of a request with a long message, or of one that was refused.
-
-        None for any other event, and where `line` has none for a short message.
-        """
-        name, outcome, reason, _, time, origin, _, data, _ = event[:_USUAL]
-        if type(origin) is not EventOrigin or origin.span is not None or event[_USUAL:] != _NOTHING_MORE:
-            return None
-        if data is None or "seconds" not in data or len(data) > 1 + ("result" in data):
-            return None
-        method, request_id, tool, asked, arguments = origin.summary
-        if request_id is None:
-            return None
-        read: tuple[object, bytes | memoryview | None] | None = (
-            _NOT_READ if arguments is None else self._read(arguments)
-        )
-        if read is None:
-            return None
-        keys, argument_bytes = read
-        task, result = origin.task or asked, data.get("result") if self._native.shows_results else None
         key = (
             name, outcome, reason, origin.address, origin.verb, origin.path, origin.agent, origin.status,
             origin.mount, origin.revision, origin.client, method, tool, keys, task is None, result is None,
         )  # fmt: skip
         template = self._templates.get(key) or self._new(key, event, _answer_places)
-        caller, native = origin.caller, self._native
-        values: tuple[Any, ...] = (
-            orjson.dumps(rounded(data["seconds"])),
-            origin.id.encode(),
-            _request_id(request_id),
-            prev,
-            seq,
-        )
+        # The values in the order of their placeholders in the sorted line: actor, args.bytes,
+        # args.hmac, data.result.bytes, data.seconds, http.request_id, mcp.request_id, prev, seq,
+        # task.ref, time.
+        caller = origin.caller
+        actor = b"null" if caller is None else (self._actors.get(id(caller)) or self._new_actor(caller))[1]
+        seconds, now = orjson.dumps(rounded(data["seconds"])), orjson.dumps(time, option=orjson.OPT_UTC_Z)
+        values: tuple[Any, ...] = (seconds, origin.id.encode(), _request_id(request_id), prev, seq)
         if result is not None:
             values = result["bytes"], *values
         if argument_bytes is not None:
-            values = len(argument_bytes), native.digests.arguments(argument_bytes), *values
-        if task is not None:
-            values = *values, native.digests.task(task).encode()
-        actor = b"null" if caller is None else (self._actors.get(id(caller)) or self._new_actor(caller))[1]
-        return template % (actor, *values, orjson.dumps(time, option=orjson.OPT_UTC_Z))
+            values = len(argument_bytes), digest or native.digests.arguments(argument_bytes), *values
+        if task is None:
+            return template % (actor, *values, now)
+        return template % (actor, *values, native.digests.task(task).encode(), now)
 
-    def _read(self, arguments: CallArguments) -> tuple[tuple[str, ...] | None, bytes | memoryview] | None:
+    def _summarized(self, event: Any) -> _Summarized | None:
+        """What a template needs of the message of a request, from the summary in an EventOrigin.
+
+        None if the event is not the last one of a request, or if the line shows more.
+        """
+        origin, data = event[_ORIGIN], event[_DATA]
+        if type(origin) is not EventOrigin or origin.span is not None or event[_USUAL:] != _NOTHING_MORE:
+            return None
+        method, request_id, tool, task, arguments = origin.summary
+        if request_id is None or method is None or len(data) > 1 + ("result" in data):
+            return None
+        read = _NOT_READ if arguments is None else self._read(arguments)
+        return None if read is None else (request_id, method, tool, origin.task or task, *read)
+
+    def _read(self, arguments: CallArguments) -> _Read | None:
         """The keys of arguments and their bytes.
 
         None if a line shows more of them, or if the text was dropped. None also for long keys: many
@@ -185,15 +170,13 @@ class LineTemplates:
         name, outcome, reason, _, time, origin, subject, data, _ = event[:_USUAL]
         if origin is None or origin.span is not None or event[_USUAL:] != _NOTHING_MORE:
             return None
-        if time.tzinfo is not UTC or not time.microsecond:
-            return None
         task, status, owner, ttl, mount, task_tool = subject
         caller, native = origin.caller, self._native
         if owner is None or caller is None:
             return None
         method = tool = None
         request_id = b"null"
-        read: tuple[object, bytes | memoryview | None] | None = _NOT_READ
+        read: _Read | None = _NOT_READ
         # The context of a task's call has no message.
         if type(origin) is EventOrigin:
             method, asked, tool, _, arguments = origin.summary
@@ -291,12 +274,13 @@ def _template(document: dict[str, Any], set_places: Callable[[dict[str, Any]], N
 
 _USUAL: Final = AuditEvent._fields.index("limit")
 """The number of fields that usual events have; the others are None in them."""
-_SUBJECT: Final = AuditEvent._fields.index("subject")
+_ORIGIN: Final = AuditEvent._fields.index("origin")
+_DATA: Final = AuditEvent._fields.index("data")
 _NOTHING_MORE: Final = (None,) * (len(AuditEvent._fields) - _USUAL)
 _NO_ARGUMENTS: Final = False
 """The part `keys` of a template key without arguments. It is None for arguments that are no object,
 else the names of the arguments."""
-_NOT_READ: Final = _NO_ARGUMENTS, None
+_NOT_READ: Final[_Read] = _NO_ARGUMENTS, None
 """What there is to read of no arguments: the part `keys`, and no bytes."""
 # JSON text has no other NUL byte, so it marks placeholders.
 _TEXT: Final = orjson.Fragment(b"\0b")
