@@ -1,12 +1,13 @@
 """The commands with their options: `main`. What they do is in the other modules of this folder.
 
-Each command imports its module when it is called. So `--version`, help and completion in a shell
-load no part of the gateway, which takes longer than all that they do.
+Each command imports its module when it is called, and gives it the options by their names. So
+`--version`, help and completion in a shell load no part of the gateway, which takes longer than all
+that they do.
 """
 
 import gc
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import click
 
@@ -50,9 +51,7 @@ def schema() -> None:
 )
 @click.option("--online", is_flag=True, help="Ask the server which extensions it declares.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def explain(
-    file: Path, upstream: str, tool: str, token_file: Path | None, hints: tuple[str, ...], online: bool, as_json: bool
-) -> None:
+def explain(**options: Any) -> None:
     """Print the rules and limits that apply to a call of a tool, and which extensions are
     forwarded.
 
@@ -60,7 +59,7 @@ def explain(
     """
     from taskgate.cli.configuration import print_explanation
 
-    print_explanation(file, upstream, tool, token_file, hints, online, as_json)
+    print_explanation(**options)
 
 
 @main.command()
@@ -92,9 +91,7 @@ def audit() -> None:
     type=click.IntRange(min=1),
     help="Fail unless the last line has sequence number N or higher.",
 )
-def verify(
-    files: tuple[Path, ...], checkpoints: tuple[Path, ...], keys: tuple[Path, ...], expected: int | None
-) -> None:
+def verify(**options: Any) -> None:
     """Verify that the lines of a log are complete, in order and unchanged.
 
     Give all files of one sink, rotated ones too, in any order. Exit status: 0 if no problem was
@@ -102,7 +99,7 @@ def verify(
     """
     from taskgate.cli.audit import verify_log
 
-    verify_log(files, checkpoints, keys, expected)
+    verify_log(**options)
 
 
 @audit.command()
@@ -144,15 +141,7 @@ def schema_of_lines() -> None:
     help="The event loop; auto is uvloop where it is installed.",
 )
 @click.option("--no-watch", is_flag=True, help="Reload the file only on SIGHUP, not when it changes.")
-def serve(
-    file: Path | None,
-    upstream: str | None,
-    command: str | None,
-    listen: str | None,
-    admin: str | None,
-    loop: str,
-    no_watch: bool,
-) -> None:
+def serve(**options: Any) -> None:
     """Serve until SIGTERM or SIGINT. SIGTERM drains first; a second signal ends the drain.
 
     SIGHUP, or a change of the file, reloads the configuration. The log names changed keys that need
@@ -164,4 +153,4 @@ def serve(
 
     gc.freeze()
     gc.enable()
-    serve_until_stopped(file, upstream, command, listen, admin, loop, no_watch)
+    serve_until_stopped(**options)

@@ -84,7 +84,7 @@ class OpenFile:
     far: sqlite3.Connection
     locks: tuple[int, ...]
     usage: StoreUsage
-    statuses: "Counter[str]"
+    statuses: Counter[str]
     identities: tuple[tuple[Path, _Identity], ...]
 
     def is_gone(self) -> bool:
@@ -309,7 +309,7 @@ def _identity(path: Path) -> _Identity | None:
     return found.st_dev, found.st_ino
 
 
-def _count(connection: sqlite3.Connection) -> tuple[StoreUsage, "Counter[str]"]:
+def _count(connection: sqlite3.Connection) -> tuple[StoreUsage, Counter[str]]:
     usage, statuses = StoreUsage(), Counter[str]()
     for *keys, expires in connection.execute(sql.UNFINISHED):
         usage.add_task(CapKeys(*keys), expires)

@@ -158,7 +158,7 @@ def load_page(connection: sqlite3.Connection, query: PageQuery, limit: int) -> P
     return Page(tasks=found, next=None if last is None else Position(unpack_time(last[0]), last[1]))
 
 
-def census(connection: sqlite3.Connection, statuses: "Counter[str]") -> StoreCensus:
+def census(connection: sqlite3.Connection, statuses: Counter[str]) -> StoreCensus:
     """The number of tasks in each status, and the size of the file without its write-ahead log."""
     counts = {TaskStatus(status): number for status, number in statuses.items() if number}
     ((size,),) = connection.execute(sql.SIZE).fetchall()

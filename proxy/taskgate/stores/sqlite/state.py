@@ -69,7 +69,7 @@ class KnownRow:
 class StoreState:
     """The cached rows, by id, each valid until its record changes, and the rest (see above)."""
 
-    def __init__(self, usage: StoreUsage, statuses: "Counter[str]") -> None:
+    def __init__(self, usage: StoreUsage, statuses: Counter[str]) -> None:
         self.rows: dict[TaskId, KnownRow] = {}
         self.usage = usage
         self.statuses = statuses
