@@ -74,15 +74,13 @@ class Answer:
         if self.status not in (204, 304) and (body or not is_head):
             fields = CIMultiDict(fields)
             fields[hdrs.CONTENT_LENGTH] = str(len(body))
-        head = begin_answer(self, request, fields, HttpVersion11 if self.is_rejection else request.head.version)
+        head = _begin(self, request, fields, HttpVersion11 if self.is_rejection else request.head.version)
         connection = request.connection
         connection.transport.write(head if is_head else head + body)
         return connection.drain() if connection.writing_paused else None
 
 
-def begin_answer(
-    answer: HttpResponse, request: HostRequest, fields: CIMultiDict[str], version: tuple[int, int]
-) -> bytes:
+def _begin(answer: HttpResponse, request: HostRequest, fields: CIMultiDict[str], version: tuple[int, int]) -> bytes:
     """Return the head of the answer, which is written next.
 
     Raises ConnectionError if the host has disconnected, and ValueError for a field that could be

@@ -32,13 +32,11 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import ClassVar, Final
 
-from aiohttp import hdrs
 from aiohttp.helpers import rfc822_formatted_time
 from aiohttp.http import HttpVersion11
-from multidict import CIMultiDict
 
 from taskgate.jsontext.large import JsonChunks
-from taskgate.listener.answers import CLOSE, CountedDocument, JsonDocument, begin_answer, encoded_size, plain_answer
+from taskgate.listener.answers import CLOSE, CountedDocument, JsonDocument, encoded_size, plain_answer
 from taskgate.listener.door import BAD_REQUEST, BODY_TOO_LARGE, RequestRejected
 from taskgate.listener.protocol import SERVER_NAME, HostRequest, HttpResponse
 from taskgate.protocol import sse
@@ -51,17 +49,11 @@ from taskgate.telemetry import request_context
 from taskgate.telemetry.events import EventSink, StreamEnded, StreamOpened
 from taskgate.telemetry.request_context import RequestContext
 
-_STREAM: Final = CIMultiDict(
-    {
-        hdrs.CONTENT_TYPE: "text/event-stream",
-        hdrs.CACHE_CONTROL: "no-cache",
-        "X-Accel-Buffering": "no",
-        hdrs.SERVER: SERVER_NAME,
-    }
+_FIELDS: Final = (
+    f"Content-Type: text/event-stream\r\nCache-Control: no-cache\r\nX-Accel-Buffering: no\r\nServer: {SERVER_NAME}\r\n"
 )
-_CHUNKED_HEAD: Final = "".join(
-    ["HTTP/1.1 200 OK\r\n", *map("{0[0]}: {0[1]}\r\n".format, _STREAM.items()), "Transfer-Encoding: chunked\r\n"]
-)
+_CHUNKED_HEAD: Final = f"HTTP/1.1 200 OK\r\n{_FIELDS}Transfer-Encoding: chunked\r\n"
+_UNCHUNKED_HEAD: Final = f"HTTP/1.0 200 OK\r\n{_FIELDS}"
 _LONG_PIECE: Final = 256 * 1024
 """Bytes of an event that are written at once; a longer one is written in pieces."""
 
@@ -122,16 +114,17 @@ class EventStreamAnswer:
         self.keep_alive: bool | None = request.head.keep_alive and self.is_chunked and not request.connection.leaving
 
     def begin(self, *, is_joined: bool) -> None:
-        """Write the head, or join it to the piece that is written next (`is_joined`)."""
+        """Write the head, or join it to the piece that is written next (`is_joined`).
+
+        Raises ConnectionError if the host has disconnected.
+        """
         request = self._request
-        if self.is_chunked:
-            if request.connection.transport.is_closing():
-                raise ConnectionResetError
-            request.is_answered = True
-            close = "" if self.keep_alive else CLOSE
-            head = f"{_CHUNKED_HEAD}Date: {rfc822_formatted_time()}\r\n{close}\r\n".encode()
-        else:
-            head = begin_answer(self, request, _STREAM, request.head.version)
+        if request.connection.transport.is_closing():
+            raise ConnectionResetError
+        request.is_answered = True
+        close = CLOSE if self.is_chunked and not self.keep_alive else ""
+        begin = _CHUNKED_HEAD if self.is_chunked else _UNCHUNKED_HEAD
+        head = f"{begin}Date: {rfc822_formatted_time()}\r\n{close}\r\n".encode()
         if is_joined:
             self._head = head
         else:
