@@ -201,14 +201,18 @@ def test_the_copy_has_what_a_killed_process_left_in_the_log_alone(options: Sqlit
     assert session_in(copy) == "in the log"
 
 
+@pytest.mark.parametrize("is_there", [False, True], ids=["none", "one"])
 def test_the_copy_has_what_another_program_that_reads_the_file_keeps_in_the_log(
-    options: SqliteOptions, copy: Path
+    options: SqliteOptions, copy: Path, is_there: bool
 ) -> None:
+    """Without the log, the file is as a copy may be that is there."""
     with closing(sqlite3.connect(options.path)) as reader, closing(sqlite3.connect(options.path)) as writer:
         reader.execute("BEGIN")
         assert reader.execute("SELECT id FROM sessions").fetchall() == [("session",)]
         writer.execute("UPDATE sessions SET id = 'in the log'")
         writer.commit()
+        if is_there:
+            shutil.copy2(options.path, copy)
         with opened(options):
             pass
     assert session_in(copy) == "in the log"

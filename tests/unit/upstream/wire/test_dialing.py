@@ -3,15 +3,19 @@
 import asyncio
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator
-from typing import Any
+from typing import Any, cast
 
 import pytest
+import uvloop
+from yarl import URL
 
 from helpers.waiting import bounded, eventually
 from taskgate.errors import UpstreamFailed
 from taskgate.upstream.base import Outgoing
 from taskgate.upstream.client import HttpTransport
+from taskgate.upstream.settings import UpstreamTls
 from taskgate.upstream.wire import dialer
+from taskgate.upstream.wire.connection import Connection
 from unit.upstream.raw_server import RawServer
 
 FIRST, SECOND = "127.0.0.2", "127.0.0.1"
@@ -198,6 +202,51 @@ async def test_a_connection_that_is_made_while_its_call_is_given_up_is_dropped(
     assert server.accepted
     for line in server.accepted:
         assert await line.at_end()
+
+
+class Dialed(asyncio.Protocol):
+    """A connection that knows whether it is open."""
+
+    transport: asyncio.BaseTransport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = transport
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.transport = None
+
+    def drop(self) -> None:
+        """Close it."""
+        if self.transport is not None:
+            self.transport.close()
+
+
+@pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
+def test_a_dial_that_is_given_up_leaves_no_connection_that_counts_as_open(
+    loop: Callable[[], asyncio.AbstractEventLoop],
+) -> None:
+    async def give_up() -> None:
+        made: list[Dialed] = []
+
+        def new() -> Connection:
+            made.append(Dialed())
+            return cast("Connection", made[-1])
+
+        async with RawServer(SECOND) as server:
+            to_it = dialer.Dialer(URL(f"http://{SECOND}:{server.port}"), UpstreamTls())
+            for turns in range(12):
+                asking = asyncio.create_task(to_it.connect(new))
+                for _ in range(turns):
+                    await asyncio.sleep(0)
+                asking.cancel()
+                async with bounded():
+                    await asyncio.wait((asking,))
+                if not asking.cancelled():
+                    asking.result().drop()
+            await eventually(lambda: all(each.transport is None for each in made))
+
+    with asyncio.Runner(loop_factory=loop) as runner:
+        runner.run(give_up())
 
 
 async def test_families_take_turns_in_the_order_that_the_system_chose(

@@ -12,7 +12,7 @@ from yarl import URL
 
 from helpers.waiting import bounded
 from taskgate.errors import UpstreamFailed
-from taskgate.upstream.notification_limits import LeftOut
+from taskgate.upstream.notification_limits import MESSAGES, LeftOut
 from taskgate.upstream.wire.connection import Connection, ConnectionObserver, Target
 from taskgate.upstream.wire.heads import AnswerHeads
 from taskgate.upstream.wire.transport import A_TURN, HttpIncoming
@@ -168,6 +168,25 @@ async def test_a_failure_goes_with_its_stream(stream: Stream, taker: Taker) -> N
     assert isinstance(reader.exception(), Defect)
     del reader
     assert failure() is None
+
+
+async def test_a_server_that_says_too_much_is_not_read_for_a_while_although_all_of_it_was_taken(
+    stream: Stream, taker: Taker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop, now = asyncio.get_running_loop(), asyncio.get_running_loop().time()
+    monkeypatch.setattr(loop, "time", lambda: now)
+    reader = await stream.reader()
+    # What comes first is not counted.
+    stream.arrive(events(b"1" * (A_TURN - len("data: \n\n"))))
+    many = events(*[b"1"] * (MESSAGES.burst // 2))
+    for _ in range(3):
+        stream.arrive(many)
+    await turns()
+    stream.arrive(events(b"*2"))
+    await turns()
+    assert [len(offered) for offered in taker.offered] == [1, *[MESSAGES.burst // 2] * 3]
+    now += MESSAGES.burst // 2 * MESSAGES.every
+    assert await end_of(reader) == b"*2"
 
 
 async def test_an_event_above_the_limit_fails_the_reader_that_waits(stream: Stream) -> None:

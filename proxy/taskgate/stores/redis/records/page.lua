@@ -2,6 +2,7 @@
 -- Returns pairs of a head and a place; and, if it stopped at BUDGET looks with fewer of them, the bound to go on from.
 
 local _, owner, by, descends, low, high, limit, now, other, after, before = unpack(ARGV, 1, 11)
+-- LOOKS in pages.py is BUDGET.
 local BUDGET, STATES, WIDTH = 1000, 12, 18
 limit, now, after, before = tonumber(limit), tonumber(now), tonumber(after), tonumber(before)
 descends = descends == '1'

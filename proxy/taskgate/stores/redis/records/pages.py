@@ -5,9 +5,10 @@ result.
 text. An owner has one list for each state and time, and the script PAGE (`page.lua`) merges those of
 the wanted states. A page omits unreadable records.
 
-PAGE returns its matches, each a head and a position, as many as are wanted or as there are. It looks
-at about 1000 records in one run. If it stops there with fewer matches, a second value follows. That
-is the bound to continue from, `(` and a position, which replaces `low`, or `high` if descending.
+PAGE returns its matches, each a head and a position, as many as are wanted or as there are. In one
+run it looks at LOOKS records, and at fewer behind them than are wanted. If it stops there with fewer
+matches, a second value follows. That is the bound to continue from, `(` and a position, which
+replaces `low`, or `high` if descending.
 """
 
 from datetime import datetime
@@ -16,9 +17,13 @@ from typing import Final, NamedTuple
 from taskgate.domain.listing import STATES, ListedTask, OrderBy, Page, Position, TaskFilter, TaskOrder, TaskState
 from taskgate.domain.record import OwnerKey
 from taskgate.errors import StoreUnavailable
+from taskgate.stores.base import MOST_SCANNED
 from taskgate.stores.codec import pack_text, pack_time, unpack_listed, unpack_text, unpack_time
 from taskgate.stores.redis.client import RedisClient, Value
 from taskgate.stores.redis.records import rows
+
+LOOKS: Final = 1000
+"""Records after which the script PAGE stops: BUDGET in `page.lua`."""
 
 _MOST: Final = 10**rows.TIME_WIDTH
 _EMPTY_PAGE: Final = Page(tasks=(), next=None)
@@ -51,7 +56,10 @@ class PageReader:
     async def read(
         self, owner: OwnerKey, where: TaskFilter, order: TaskOrder, after: Position | None, limit: int, now: datetime
     ) -> Page:
-        """Read a page; if the script skips many records, in more than one round trip."""
+        """Read a page; if the script skips many records, in more than one round trip.
+
+        The page is short if it has looked at MOST_SCANNED records.
+        """
         states = [rows.state_name(state) for state in (STATES if where.states is None else where.states)]
         if not states or where.ids == frozenset():
             return _EMPTY_PAGE
@@ -61,7 +69,8 @@ class PageReader:
         by = "created" if order.by is OrderBy.CREATED else "updated"
         low, high, other_after, other_before = _bounds(where, order, after)
         found: list[tuple[bytes, bytes]] = []
-        while True:
+        bound = b""
+        for _ in range(max(1, MOST_SCANNED // (LOOKS + limit + 1))):
             # One more than the limit shows whether there is a next page.
             wanted = limit + 1 - len(found)
             # In the order in which the script unpacks them.
@@ -71,10 +80,9 @@ class PageReader:
             found += part
             if not rest:
                 return _page(found, limit)
-            if order.descending:
-                high = rest[0]
-            else:
-                low = rest[0]
+            (bound,) = rest
+            low, high = (low, bound) if order.descending else (bound, high)
+        return Page(tasks=_tasks(found), next=_position(bound[1:]))
 
     async def _of_ids(
         self, owner: OwnerKey, where: TaskFilter, order: TaskOrder, after: Position | None, now: datetime
@@ -98,13 +106,18 @@ class PageReader:
 
 def _page(found: list[tuple[bytes, bytes]], limit: int) -> Page:
     """The page of the found heads with their positions; one beyond the limit says that more follow."""
-    tasks = tuple(task for head, _ in found[:limit] if (task := _listed(head)) is not None)
-    if len(found) <= limit:
-        return Page(tasks=tasks, next=None)
     # From the list, not the head: the last head may be unreadable.
-    _, position = found[limit - 1]
-    time, id = position[: rows.TIME_WIDTH], position[rows.TIME_WIDTH :]
-    return Page(tasks=tasks, next=Position(unpack_time(int(time)), unpack_text(id)))
+    following = None if len(found) <= limit else _position(found[limit - 1][1])
+    return Page(tasks=_tasks(found[:limit]), next=following)
+
+
+def _tasks(found: list[tuple[bytes, bytes]]) -> tuple[ListedTask, ...]:
+    return tuple(task for head, _ in found if (task := _listed(head)) is not None)
+
+
+def _position(written: bytes) -> Position:
+    time, id = written[: rows.TIME_WIDTH], written[rows.TIME_WIDTH :]
+    return Position(unpack_time(int(time)), unpack_text(id))
 
 
 def _cut(tasks: list[ListedTask], order: TaskOrder, limit: int) -> Page:
