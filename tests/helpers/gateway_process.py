@@ -61,24 +61,45 @@ async def gateway_process(
 ) -> AsyncIterator[GatewayProcess]:
     """`taskgate serve` with these arguments for the length of a block, ready to be spoken to when it begins.
 
-    What it has logged, and its page of metrics where it still serves at the end, is judged when the test ends. Its data
-    directory is beside its log, unless `environment` names another: two gateways cannot share one. It runs on asyncio,
-    as the tests do, where the arguments do not say otherwise; the package of an earlier commit, to which `environment`
-    leads, has no choice.
+    See `starting_gateway`. Its page of metrics, where it still serves at the end, is judged when the test ends.
+    """
+    async with starting_gateway(arguments, log=log, environment=environment, program=program) as child:
+        gateway = await serving(child)
+        yield gateway
+        if child.process.returncode is None:
+            await _hear_metrics(gateway.admin)
+
+
+@asynccontextmanager
+async def starting_gateway(
+    arguments: Sequence[str | Path],
+    *,
+    log: Path,
+    environment: Mapping[str, str] | None = None,
+    program: Sequence[str | Path] = (),
+) -> AsyncIterator[Child]:
+    """`taskgate serve` with these arguments for the length of a block, from the start of its process on.
+
+    What it has logged is judged when the test ends. Its data directory is beside its log, unless `environment` names
+    another: two gateways cannot share one. It runs on asyncio, as the tests do, where the arguments do not say
+    otherwise; the package of an earlier commit, to which `environment` leads, has no choice.
     """
     loop = () if "--loop" in arguments or "PYTHONPATH" in (environment or {}) else ("--loop", "asyncio")
     command = [*(program or [TASKGATE]), "serve", *arguments, *loop]
     environment = {"TASKGATE_DATA_DIR": str(log.with_name(f"{log.name}-data")), **(environment or {})}
     try:
         async with running(command, log=log, environment=environment, polite=signal.SIGINT) as child:
-            async with asyncio.timeout(START_WITHIN):
-                serving = json.loads((await child.said(_SERVING))[0])
-            yield GatewayProcess(child=child, listen=serving["listen"], admin=serving["admin"], log=log)
-            if child.process.returncode is None:
-                await _hear_metrics(serving["admin"])
+            yield child
     finally:
         if log.exists():
             told.now().hear(log.read_text(errors="replace"))
+
+
+async def serving(child: Child) -> GatewayProcess:
+    """Wait until a gateway that was started serves. Raises ChildEnded once it never will."""
+    async with asyncio.timeout(START_WITHIN):
+        said = json.loads((await child.said(_SERVING))[0])
+    return GatewayProcess(child=child, listen=said["listen"], admin=said["admin"], log=child.log)
 
 
 def taskgate(*arguments: str | Path, folder: Path) -> "subprocess.CompletedProcess[str]":
