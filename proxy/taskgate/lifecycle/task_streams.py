@@ -27,6 +27,7 @@ Without a remote wait nothing is written.
 import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final, NamedTuple
 
@@ -59,7 +60,8 @@ MOST: Final = 10_000
 added again with its next announcement."""
 
 
-class TaskOrigin(NamedTuple):
+@dataclass(slots=True)
+class TaskOrigin:
     """The origin of a task: what is needed to find the hosts that may get its notifications."""
 
     task: TaskId

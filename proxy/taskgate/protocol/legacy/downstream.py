@@ -6,8 +6,9 @@ revision, or at a mount without tasks, is served as if tasks did not exist.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from taskgate.domain.listing import ListedTask
 from taskgate.domain.policy import SupportOf
@@ -75,7 +76,8 @@ MAX_TTL: Final = timedelta(days=36_500)
 """Longest TTL; anything longer is cut to it, so that no date overflows."""
 
 
-class TaskOptions(NamedTuple):
+@dataclass(slots=True)
+class TaskOptions:
     """The `task` member of a call: the host wants a task with that TTL, None for any."""
 
     ttl: timedelta | None

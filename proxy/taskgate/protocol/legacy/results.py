@@ -71,7 +71,7 @@ def convert_response(id: RequestId, response: Response, crossing: EraCrossing) -
     text, found = response.text, response.result.members
     change = _WITHOUT_MODERN_MEMBERS
     match crossing.method:
-        case names.TOOLS_CALL:
+        case names.TOOLS_CALL if not _is_call_known(found, crossing.host):
             change = _call_edit(lambda member: text[member.start : member.end], found, crossing.host)
         case "prompts/get" if "messages" in found:
             messages = text[found["messages"].start : found["messages"].end]
@@ -107,6 +107,8 @@ def outcome_edit(found: Members, text_at: TextAt) -> ObjectEdit:
     """
     if "resultType" not in found and names.SERVER_INFO not in meta_of(found):
         return ObjectEdit(keeps_hop=True)
+    if _is_call_known(found, Revision.R2025_11_25):
+        return _WITHOUT_MODERN_MEMBERS
     return _call_edit(text_at, found, Revision.R2025_11_25)
 
 
@@ -137,14 +139,18 @@ def convert_large_error(error: LargeJson) -> MessageText:
     return error.spliced(()) if fits else as_internal(error.text())
 
 
+def _is_call_known(found: Members, host: Revision) -> bool:
+    """Whether the host knows all of a tool result but its modern members."""
+    structured = found.get("structuredContent")
+    return "content" in found and (structured is None or structured.is_object) and host not in _UNKNOWN_KINDS
+
+
 def _call_edit(text_at: TextAt, found: Members, host: Revision) -> ObjectEdit:
     """The change of a tool result. Structured content must be an object in the legacy era: any
     other becomes text.
     """
     structured, content = found.get("structuredContent"), found.get("content")
     is_unknown = structured is not None and not structured.is_object
-    if content is not None and not is_unknown and host not in _UNKNOWN_KINDS:
-        return _WITHOUT_MODERN_MEMBERS
     unknown = text_at(structured) if structured is not None and is_unknown else None
     put = {"content": convert_content("[]" if content is None else text_at(content), host, unknown)}
     return ObjectEdit(put=put, drop=(*MODERN_MEMBERS, "structuredContent") if is_unknown else MODERN_MEMBERS)

@@ -14,9 +14,10 @@ import sqlite3
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from logging import getLogger
 from operator import attrgetter
-from typing import Any, Final, Generic, NamedTuple, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from taskgate.errors import StoreUnavailable
 from taskgate.stores.sqlite.file import unavailable
@@ -90,7 +91,8 @@ class _Operation(Write[_Value]):
             self._on_failure()
 
 
-class _Batch(NamedTuple):
+@dataclass(slots=True)
+class _Batch:
     """Jobs that share a commit; with `is_done` only the commit is left."""
 
     jobs: list[Write[Any]]
