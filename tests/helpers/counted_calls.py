@@ -13,6 +13,10 @@ from functools import cache
 from pathlib import Path
 from types import CodeType, FrameType
 
+TESTS = Path(__file__).parents[1]
+TURN = "Handle._run"
+"""What runs each callback of the event loop of asyncio."""
+
 
 @dataclass(slots=True)
 class Calls:
@@ -22,6 +26,8 @@ class Calls:
     builtin: int = 0
     generated: Counter[tuple[CodeType, CodeType]] = field(default_factory=Counter)
     """Constructors that named tuples and dataclasses generate, each with the function that called it."""
+    turns: list[Counter[CodeType]] = field(default_factory=list)
+    """What each callback of the event loop entered, itself included, but for what the tests called."""
 
     @property
     def count(self) -> int:
@@ -32,8 +38,18 @@ class Calls:
         """The functions whose code lies in the folder, by file and name, each with how often it was entered."""
         found: Counter[str] = Counter()
         for code, times in self.entered.items():
-            if code.co_filename.startswith(f"{folder}/"):
+            if _is_of(code, folder):
                 found[f"{Path(code.co_filename).relative_to(folder)}:{code.co_qualname}"] += times
+        return found
+
+    def of_libraries(self, folder: Path) -> Counter[str]:
+        """The functions of neither the folder nor the tests, in those callbacks of the loop that enter the folder."""
+        found: Counter[str] = Counter()
+        for turn in self.turns:
+            if any(_is_of(code, folder) for code in turn):
+                for code, times in turn.items():
+                    if not _is_of(code, folder) and not _is_of(code, TESTS):
+                        found[f"{Path(code.co_filename).name}:{code.co_qualname}"] += times
         return found
 
     def made_values(self, package: str) -> Counter[str]:
@@ -44,6 +60,10 @@ class Calls:
                 place = f"{Path(maker.co_filename).stem}:{maker.co_qualname}"
                 found[f"{classes[code]} by {place}"] += times
         return found
+
+
+def _is_of(code: CodeType, folder: Path) -> bool:
+    return code.co_filename.startswith(f"{folder}/")
 
 
 def _generated_constructors(package: str) -> dict[CodeType, str]:
@@ -62,16 +82,25 @@ def _generated_constructors(package: str) -> dict[CodeType, str]:
 @contextmanager
 def counted_calls() -> Iterator[Calls]:
     """Count for the length of the block."""
-    made = Calls()
+    made, turn = Calls(), Counter[CodeType]()
 
     def enter(frame: FrameType, event: str, _: object) -> None:
+        nonlocal turn
         if event == "call":
-            if not _goes_on(frame.f_code, frame.f_lasti):
-                made.entered[frame.f_code] += 1
-                if frame.f_code.co_filename == "<string>" and frame.f_back is not None:
-                    made.generated[frame.f_code, frame.f_back.f_code] += 1
+            code = frame.f_code
+            if code.co_qualname == TURN:
+                made.turns.append(turn := Counter())
+            if not _goes_on(code, frame.f_lasti):
+                made.entered[code] += 1
+                maker = frame.f_back.f_code if frame.f_back is not None else code
+                if not _is_of(maker, TESTS):
+                    turn[code] += 1
+                if code.co_filename == "<string>":
+                    made.generated[code, maker] += 1
         elif event == "c_call":
             made.builtin += 1
+        elif event == "return" and frame.f_code.co_qualname == TURN:
+            turn = Counter()
 
     collects = gc.isenabled()
     # What is left of earlier tests may be collected at any moment, and calls functions then.
