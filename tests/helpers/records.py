@@ -27,7 +27,7 @@ def new_peer(**changes: Any) -> Peer:
         capabilities={"elicitation": {"form": {}}, "sampling": {}},
         info={"name": "host", "version": "1.0"},
     )
-    return replace(peer, **changes)
+    return peer._replace(**changes)
 
 
 def new_call(**changes: Any) -> ToolCall:

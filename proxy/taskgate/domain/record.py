@@ -327,6 +327,11 @@ class TaskRecord(_NewRecord):
         return self.is_dispatchable or self.checkpoint is not None
 
 
+def blank_record() -> Any:
+    """A record without fields; all of them have to be set before `freeze`."""
+    return _NewRecord()
+
+
 def draft(record: TaskRecord) -> Any:
     """A copy of the record whose fields can be set until `freeze`, except the times of its expiry."""
     new: Any = _NewRecord()

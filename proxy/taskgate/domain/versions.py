@@ -6,7 +6,6 @@ revisions of each era.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
@@ -93,8 +92,7 @@ _MAX_CLIENT_FIELD: Final = 512
 """Characters that are stored of a field of `clientInfo`."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Peer:
+class Peer(NamedTuple):
     """One side of a session as it declared itself, in the handshake or in a modern request.
 
     `capabilities` is the parsed object as sent. `info` of a server is the parsed object as sent

@@ -29,6 +29,7 @@ from taskgate.domain.record import (
     TaskRecord,
     TaskStatus,
     ToolCall,
+    blank_record,
     draft,
     freeze,
     outcome_text,
@@ -249,7 +250,6 @@ _RESULT: Final = "result"
 _TOOL_ERROR: Final = "tool_error"
 _DEFAULT_RARE: Final[list[Any]] = [None, None, 0, None]
 _DEFAULT_LATE: Final[list[Any]] = [None, None, False]
-_CHECKPOINT_FIELDS: Final = ("sealed", "answers")
 _SLOW_PATH: Final = b" "
 """Marks output of the standard encoder, which only the standard decoder reads back unchanged."""
 
@@ -265,40 +265,36 @@ def _unpack_head(head: bytes, lease: Lease | None) -> TaskRecord:
     ((tenant, deadline, reruns, idempotency_digest, *late),) = rare or (_DEFAULT_RARE,)
     trace, waits, retrieved, *rest = late or _DEFAULT_LATE
     (checkpoint,) = rest or (None,)
-    return TaskRecord(
-        id=task_id,
-        owner=OwnerKey(context, mount),
-        call=ToolCall(
-            tool=tool,
-            peer=Peer(revision=_REVISIONS[peer_revision], capabilities=capabilities, info=info),
-            host_session=host_session,
-            progress_token=progress_token,
-            params=None,
-        ),
-        status=_STATUSES[status],
-        status_message=status_message,
-        created_at=unpack_time(created_at),
-        updated_at=unpack_time(updated_at),
-        ttl=timedelta(0, 0, ttl),
-        poll_interval=timedelta(0, 0, poll_interval),
-        revision=revision,
-        dispatched=dispatched,
-        inputs=tuple(_unpack_input(*asked) for asked in inputs) if inputs else (),
-        inputs_made=inputs_made,
-        answers=answers,
-        tool_error=tool_error,
-        lease=lease,
-        tenant=tenant,
-        deadline=None if deadline is None else timedelta(0, 0, deadline),
-        reruns=reruns,
-        idempotency_digest=idempotency_digest,
-        trace=trace,
-        waiting_since=None if waits is None else unpack_time(waits),
-        retrieved=retrieved,
-        checkpoint=None
-        if checkpoint is None
-        else SealedCheckpoint(**dict(zip(_CHECKPOINT_FIELDS, checkpoint, strict=True))),
-    )
+    # Filled in place: the constructor takes four times as long.
+    new = blank_record()
+    new.id = task_id
+    new.owner = _owner(context, mount)
+    peer = Peer(_REVISIONS[peer_revision], capabilities, info)
+    new.call = ToolCall(tool, peer, host_session, progress_token, None)
+    new.status = _STATUSES[status]
+    new.status_message = status_message
+    created = new.created_at = unpack_time(created_at)
+    new.updated_at = created if updated_at == created_at else unpack_time(updated_at)
+    life = new.ttl = _span(ttl)
+    new.expires_at = created + life
+    new.poll_interval = _span(poll_interval)
+    new.revision = revision
+    new.dispatched = dispatched
+    new.inputs = tuple(_unpack_input(*asked) for asked in inputs) if inputs else ()
+    new.inputs_made = inputs_made
+    new.answers = answers
+    new.tool_error = tool_error
+    new.outcome = None
+    new.lease = lease
+    new.tenant = tenant
+    new.deadline = None if deadline is None else _span(deadline)
+    new.reruns = reruns
+    new.idempotency_digest = idempotency_digest
+    new.trace = trace
+    new.waiting_since = None if waits is None else unpack_time(waits)
+    new.retrieved = retrieved
+    new.checkpoint = None if checkpoint is None else _unpack_checkpoint(*checkpoint)
+    return freeze(new)
 
 
 def _unpack_listed(head: bytes) -> ListedTask:
@@ -321,6 +317,16 @@ _cached_listed = lru_cache(maxsize=4096)(_unpack_listed)
 def _span(microseconds: int) -> timedelta:
     """A cached span: many tasks share few spans."""
     return timedelta(0, 0, microseconds)
+
+
+@lru_cache(maxsize=1024)
+def _owner(context: str, mount: str) -> OwnerKey:
+    """A cached owner: many tasks share few owners."""
+    return OwnerKey(context, mount)
+
+
+def _unpack_checkpoint(sealed: str, answers: dict[str, RawJson]) -> SealedCheckpoint:
+    return SealedCheckpoint(sealed=sealed, answers=answers)
 
 
 def _unpack_input(

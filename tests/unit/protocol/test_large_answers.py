@@ -5,7 +5,6 @@ A tree of objects takes up to 45 times the memory of its text, and the loop for 
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -85,7 +84,7 @@ def test_a_question_is_asked_whatever_its_schema_holds() -> None:
     assert [question.method for question in asked.questions.values()] == ["elicitation/create"]
     assert round_of(questions(FORM, 1)) is not None
     assert missing_capabilities(questions(FORM, 1), HOST) == {}
-    assert missing_capabilities(questions(FORM, 1), replace(HOST, capabilities={})) == {"elicitation": {"form": {}}}
+    assert missing_capabilities(questions(FORM, 1), HOST._replace(capabilities={})) == {"elicitation": {"form": {}}}
 
 
 @covers("T43")

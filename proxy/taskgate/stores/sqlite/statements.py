@@ -127,6 +127,12 @@ def owner_digest(owner: OwnerKey) -> bytes:
 
 
 @lru_cache(maxsize=1024)
+def owner_value(owner: OwnerKey) -> bytearray:
+    """The digest of an owner as a value that the driver takes as it is."""
+    return bytearray(owner_digest(owner))
+
+
+@lru_cache(maxsize=1024)
 def context_digest(context: str) -> bytes:
     """The digest of a context."""
     return _digest(_bytes(context))

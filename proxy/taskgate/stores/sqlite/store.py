@@ -101,7 +101,7 @@ class SqliteStore:
         # As in `recall`.
         if not bodies and (known := self._rows.get(id)) is not None and known.head.owner == owner:
             return known.head if known.head.expires_at > now else None
-        values = (pack_name(id), sql.owner_digest(owner), pack_time(now))
+        values = (pack_name(id), sql.owner_value(owner), pack_time(now))
         # On the event loop, either.
         if not bodies:
             row = self._reader.row(sql.LOAD_HEAD, values)

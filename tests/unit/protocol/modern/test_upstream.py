@@ -1,7 +1,6 @@
 """Messages to and from modern servers."""
 
 import json
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -54,7 +53,7 @@ def test_a_host_that_declares_tasks_is_known_by_it_and_so_is_a_server_that_asks_
     assert not DIALECT.host_declares_tasks(None)
     assert not DIALECT.host_declares_tasks(HOST)
     tasks = {"extensions": {f"{META}tasks": {}}}
-    assert DIALECT.host_declares_tasks(replace(HOST, capabilities=tasks))
+    assert DIALECT.host_declares_tasks(HOST._replace(capabilities=tasks))
     assert not DIALECT.needs_tasks(response({}))
 
 
@@ -144,19 +143,19 @@ def test_a_server_is_told_what_crosses_of_its_host_beside_what_it_can_be_asked(r
 
 @covers("M-NEG-8")
 def test_a_server_is_told_of_tasks_where_they_are_followed_for_nobody_too() -> None:
-    assert told_of(None) == told_of(replace(HOST, capabilities={})) == {}
+    assert told_of(None) == told_of(HOST._replace(capabilities={})) == {}
     assert told_of(None, follows_tasks=True) == {"extensions": TASKS}
 
 
 def test_what_a_server_is_told_of_one_host_it_is_not_told_of_another() -> None:
-    hosts = [replace(HOST, capabilities={"extensions": {f"{META}ui": {"number": number}}}) for number in range(600)]
+    hosts = [HOST._replace(capabilities={"extensions": {f"{META}ui": {"number": number}}}) for number in range(600)]
     calls = [asked_for(host)["params"]["_meta"] for host in (*hosts, *hosts)]
     told = [meta[f"{META}clientCapabilities"]["extensions"][f"{META}ui"]["number"] for meta in calls]
     assert told == [*range(600), *range(600)]
 
 
 def test_what_a_server_is_told_of_a_host_is_made_up_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    host, made = replace(HOST, capabilities={"roots": {}}), []
+    host, made = HOST._replace(capabilities={"roots": {}}), []
     real = requests.encode_capabilities
     monkeypatch.setattr(
         requests, "encode_capabilities", lambda *asked, **more: made.append(asked) or real(*asked, **more)
@@ -290,14 +289,14 @@ def test_a_notification_of_an_extension_names_no_stream_to_a_host_of_the_other_e
     params = f'{{"_meta":{{"{META}subscriptionId":4,"a":1}}}}'
     text = f'{{"jsonrpc":"2.0","method":"notifications/thing/changed","params":{params}}}'.encode()
     for revision, told in ((Revision.R2025_11_25, '{"_meta":{"a":1}}'), (Revision.R2026_07_28, params)):
-        found = dialect.decode(text, replace(HOST, revision=revision))
+        found = dialect.decode(text, HOST._replace(revision=revision))
         assert isinstance(found, SessionNotification)
         assert found.notification.params_text == told
 
 
 @pytest.mark.parametrize(
     ("dialect", "host"),
-    [(EVENTS_CROSS, None), (DIALECT, HOST), (EVENTS_CROSS, replace(HOST, revision=Revision.R2025_11_25))],
+    [(EVENTS_CROSS, None), (DIALECT, HOST), (EVENTS_CROSS, HOST._replace(revision=Revision.R2025_11_25))],
     ids=["nobody", "one whom it does not cross to", "one of the other era"],
 )
 def test_a_notification_of_an_extension_is_for_nobody_whom_it_does_not_cross_to(

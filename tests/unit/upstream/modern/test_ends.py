@@ -1,7 +1,6 @@
 """How calls of a server of the modern era end before their answer, and what a server is told then: nothing."""
 
 import asyncio
-from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -132,6 +131,6 @@ async def test_a_server_of_this_era_is_told_nothing_of_a_host(server: ModernServ
 async def test_a_server_may_ask_nothing_of_a_host_that_declared_nothing(
     server: ModernServer, new_guest: NewGuest
 ) -> None:
-    guest = new_guest(replace(LEGACY_HOST, capabilities={}))
+    guest = new_guest(LEGACY_HOST._replace(capabilities={}))
     await guest.call()
     assert server.heard("tools/call")[0]["params"]["_meta"][f"{META}clientCapabilities"] == {}
