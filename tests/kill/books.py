@@ -2,10 +2,12 @@
 
 import asyncio
 from collections import Counter
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import count
 from random import Random
+from typing import Any
 
 import aiohttp
 from aiohttp import web
@@ -19,8 +21,6 @@ TOOL = "report"
 REFUSALS = (429, 503)
 _PAUSE = 0.02
 _LOOKED_AT_AGAIN = 50
-
-
 _RUNS = {LOST: (0, 1), UNSENT: (0,)}
 """How often a call may have run of which a host is told that. Of others it has the result: they ran once."""
 
@@ -85,27 +85,20 @@ async def create_until_gone(host: McpHost, books: Books) -> None:
 
 
 async def check_until_gone(host: McpHost, books: Books, chance: Random) -> None:
-    """Hold the gateway to what hosts were promised, again and again."""
+    """Hold the gateway to its promises, again and again: what has not ended yet does, and what has ended stays."""
     with _until_gone():
         while True:
-            await check(host, books, sample(books, chance))
+            await check(host, books, [task for task in books.acknowledged if task not in books.ends])
+            await check(host, books, chance.sample(list(books.ends), min(len(books.ends), _LOOKED_AT_AGAIN)))
             await asyncio.sleep(_PAUSE)
 
 
-def sample(books: Books, chance: Random) -> list[str]:
-    """Some of the tasks that have ended."""
-    return chance.sample(sorted(books.ends), min(len(books.ends), _LOOKED_AT_AGAIN))
-
-
-async def check(host: McpHost, books: Books, again: list[str]) -> None:
-    """Every acknowledged task is there and ends; those in `again` are what they were when they had ended."""
-    for task, number in list(books.acknowledged.items()):
-        if task not in books.ends:
-            end = await _end_of(host, task)
-            assert end in _RUNS or end == f"report {number}", end
-            books.ends[task] = end
-    for task in again:
-        assert await _end_of(host, task) == books.ends[task], f"{books.acknowledged[task]}, once {books.ends[task]}"
+async def check(host: McpHost, books: Books, tasks: Iterable[str]) -> None:
+    """Each of these tasks is there and ends, and what it came to is what a host was told before."""
+    for task in tasks:
+        end, number = await _end_of(host, task), books.acknowledged[task]
+        assert end in _RUNS or end == f"report {number}", f"call {number}: {end}"
+        assert books.ends.setdefault(task, end) == end, f"call {number}: {end}, after {books.ends[task]}"
 
 
 async def _end_of(host: McpHost, task: str) -> str:
@@ -122,7 +115,7 @@ async def _end_of(host: McpHost, task: str) -> str:
         await asyncio.sleep(_PAUSE)
 
 
-def _unless_refused(answer: Answer) -> dict[str, object] | None:
+def _unless_refused(answer: Answer) -> dict[str, Any] | None:
     """The result; None where a host is to ask again."""
     if answer.message is None and answer.status == 200 and answer.streamed:
         raise ConnectionResetError("the stream ended without an answer")

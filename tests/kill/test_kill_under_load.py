@@ -31,31 +31,34 @@ LIMITS = "{rate: [], concurrency: {tasks_per_context: 100000, tasks_global: 1000
 class Deployment:
     """One gateway after the other over one store, and the hosts, whose sessions outlive them as their tasks do."""
 
-    def __init__(self, store: stores.Embedded, books: Books, hosts: list[McpHost], chance: Random) -> None:
-        self.start = 0.0
-        """How long the last start took."""
-        self._store, self._books, self._hosts, self._chance = store, books, hosts, chance
+    def __init__(self, store: stores.Embedded, books: Books, hosts: list[McpHost]) -> None:
+        self._store, self._books, self._hosts = store, books, hosts
+        self._start = 0.0
 
-    async def die_starting(self, child: Child) -> None:
-        """Have a gateway die somewhere on the way to serving."""
-        await asyncio.sleep(self._chance.random() * self.start)
-        await self._kill(child)
+    async def live(self, child: Child, chance: Random) -> None:
+        """Have a gateway live and die, one in four of them while it starts."""
+        if self._start and chance.random() < 0.25:
+            await asyncio.sleep(chance.random() * self._start)
+            await self._kill(child, chance)
+        else:
+            begun = asyncio.get_running_loop().time()
+            await self.reach((await serving(child)).listen)
+            self._start = asyncio.get_running_loop().time() - begun
+            await self._serve(child, chance)
 
-    async def die_serving(self, child: Child) -> None:
-        """Have a gateway serve the hosts and die, rather sooner than later: it has the most to do at first."""
-        begun = asyncio.get_running_loop().time()
-        await self.reach((await serving(child)).listen)
-        self.start = asyncio.get_running_loop().time() - begun
+    async def _serve(self, child: Child, chance: Random) -> None:
+        """Have it die while it serves the hosts, rather sooner than later: it has the most to do at first."""
         checking, *making = self._hosts
-        doing = [asyncio.create_task(create_until_gone(host, self._books)) for host in making]
-        doing.append(asyncio.create_task(check_until_gone(checking, self._books, self._chance)))
-        await asyncio.sleep(self._chance.random() ** 2 * self._store.longest)
-        await self._kill(child)
-        async with asyncio.timeout(PATIENCE):
-            await asyncio.gather(*doing)
+        async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as doing:
+            for host in making:
+                doing.create_task(create_until_gone(host, self._books))
+            # Its draws are as many as it has time for: those of the kills stay the same.
+            doing.create_task(check_until_gone(checking, self._books, Random(self._books.life)))
+            await asyncio.sleep(chance.random() ** 2 * self._store.longest)
+            await self._kill(child, chance)
 
-    async def _kill(self, child: Child) -> None:
-        await self._store.kill(child, self._chance)
+    async def _kill(self, child: Child, chance: Random) -> None:
+        await self._store.kill(child, chance)
         await child.process.wait()
 
     async def reach(self, listen: str) -> None:
@@ -65,6 +68,13 @@ class Deployment:
             if host.session is None:
                 await host.initialize()
 
+    async def judge(self) -> None:
+        """Ask for every task that was ever acknowledged."""
+        tasks, hosts = list(self._books.acknowledged), self._hosts
+        async with asyncio.TaskGroup() as checking:
+            for number, host in enumerate(hosts):
+                checking.create_task(check(host, self._books, tasks[number :: len(hosts)]))
+
 
 @pytest.mark.kill
 @pytest.mark.timeout(120 + 15 * CYCLES)
@@ -72,7 +82,7 @@ class Deployment:
 async def test_what_was_acknowledged_survives_every_kill_and_ran_at_most_once(
     name: stores.Name, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    books, chance = Books(), Random(f"{SEED} {name}")
+    books = Books()
     async with ScriptedServer() as server, aiohttp.ClientSession() as http, AsyncExitStack() as stack:
         store = await stores.opened(name, tmp_path, stack)
         server.tools = [{"name": TOOL, "inputSchema": {"type": "object"}}]
@@ -84,20 +94,17 @@ async def test_what_was_acknowledged_survives_every_kill_and_ran_at_most_once(
         arguments += ["--loop", request.config.getoption("--loop")]
         data = {"TASKGATE_DATA_DIR": str(store.data)}
         hosts = [McpHost(http, "") for _ in range(1 + HOSTS)]
-        deployment = Deployment(store, books, hosts, chance)
+        deployment = Deployment(store, books, hosts)
         for books.life in range(CYCLES):
-            log = tmp_path / f"{books.life}.log"
+            log, chance = tmp_path / f"{books.life}.log", Random(f"{SEED} {name} {books.life}")
             async with starting_gateway(arguments, log=log, environment=data, program=store.program()) as child:
-                if deployment.start and chance.random() < 0.25:
-                    await deployment.die_starting(child)
-                else:
-                    await deployment.die_serving(child)
+                await deployment.live(child, chance)
             assert books.wrong() == {}, str(books)
             await store.recover(child, chance)
         books.life = CYCLES
         async with gateway_process(arguments, log=tmp_path / "last.log", environment=data) as gateway:
             await deployment.reach(gateway.listen)
-            await check(hosts[0], books, list(books.ends))
+            await deployment.judge()
     print(f"{name}, seed {SEED}, {books}")  # noqa: T201 - what it came to belongs into the report of every run
     assert len(books.ends) == len(books.acknowledged) > CYCLES
     assert books.wrong() == {}
