@@ -10,10 +10,8 @@ cancellations of tasks are served at any level. Notifications and responses are 
 level ends when memory falls 5 % of the limit below its start.
 """
 
-import ctypes
 import os
 import resource
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from logging import getLogger
@@ -21,6 +19,7 @@ from pathlib import Path, PurePosixPath
 from typing import Final
 
 from taskgate.protocol import vocabulary as words
+from taskgate.system.allocator import trim
 
 SHED_CALLS: Final = 0.8
 SHED_LISTS: Final = 0.9
@@ -59,8 +58,8 @@ class MemoryPressure:
         self._updates = 0
         self.level = 0
 
-    def update(self) -> None:
-        """Read the bytes in use and set the level."""
+    def update(self) -> int:
+        """Read the bytes in use, set the level, and return the bytes."""
         used = self._resident()
         level = self._level_at(used)
         if level != self.level:
@@ -69,8 +68,9 @@ class MemoryPressure:
         if level:
             if self._updates % TRIM_EVERY == 0:
                 # The allocator keeps freed memory, which would count as used for ever.
-                _trim()
+                trim()
             self._updates += 1
+        return used
 
     def refuses(self, method: str) -> bool:
         """Whether requests of a method are refused now."""
@@ -132,10 +132,3 @@ def _limits_up(mount: Path, path: str, name: str) -> Iterator[int]:
         with suppress(OSError, ValueError):
             # A group without a limit has the text "max".
             yield int((mount / each.relative_to("/") / name).read_text())
-
-
-def _trim() -> None:
-    """Return freed memory to the system."""
-    if sys.platform == "linux":
-        with suppress(OSError, AttributeError):
-            ctypes.CDLL(None).malloc_trim(0)

@@ -24,7 +24,7 @@ from taskgate.config import ConfigurationError, GatewayConfig, Problem
 from taskgate.errors import StoreUnavailable
 from taskgate.explain.checks import missing_programs
 from taskgate.listener.tls import TlsRefused
-from taskgate.system import descriptors
+from taskgate.system import allocator, descriptors
 from taskgate.system.event_loop import LoopUnavailable, loop_factory, name_of
 from taskgate.telemetry import logs
 from taskgate.telemetry.auditlog.settings import AuditUnavailable
@@ -64,9 +64,6 @@ class FileWatch:
 
 WATCH_INTERVAL: Final = 2.0
 """Seconds between two checks whether the configuration file has changed."""
-
-_LARGE_BLOCK: Final = 31 * 1024 * 1024
-"""Bytes: glibc adapts its threshold to freed blocks of up to 32 MiB."""
 
 _START_ERRORS: Final = (
     ListenFailed,
@@ -195,7 +192,7 @@ async def _serve(
         if not await _start(service, signals.stop):
             return
         _freeze_heap()
-        _train_allocator()
+        allocator.train()
         log.info("serving", extra={**_addresses(service), "loop": name_of(loop)})
         reloads = loop.create_task(_reload_on_change(service, hangup, watch))
         await signals.stop.wait()
@@ -252,16 +249,6 @@ def _freeze_heap() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 50)
-
-
-def _train_allocator() -> None:
-    """Make glibc keep memory for large messages, instead of returning it to the system after each.
-
-    glibc adapts to the largest freed block: smaller ones come from its heap from then on, and it
-    keeps twice as much. Left to chance, this made a message of 1 MiB up to three times as
-    expensive. The block is not written to, so it takes no memory. Other allocators ignore it.
-    """
-    bytearray(_LARGE_BLOCK)
 
 
 def _addresses(service: Service) -> dict[str, Any]:

@@ -26,6 +26,7 @@ from taskgate.listener.connection_limits import BoundedSocket, ConnectionBounds,
 from taskgate.listener.listener import PublicListener
 from taskgate.listener.operations import OperatorsListener
 from taskgate.stores.shared import SharedBackend
+from taskgate.system.allocator import IdleTrim
 from taskgate.telemetry.metrics.admission import PENALIZED
 from taskgate.telemetry.metrics.gateway import LoopLag
 from taskgate.telemetry.metrics.requests import ACTIVE_REQUESTS
@@ -101,6 +102,7 @@ class Service:
         self._reload: Reload | None = None
         self._reload_lock = asyncio.Lock()
         self._reread_lock = asyncio.Lock()
+        self._idle_trim = IdleTrim()
         self._is_ending = False
         self._listener: PublicListener | None = None
         self.address: tuple[str, int] = ("", 0)
@@ -262,7 +264,7 @@ class Service:
     def _tick(self, late: float) -> None:
         """Measure the process; called several times a second, with the lag of the event loop."""
         self._telemetry.metrics.observe_lag(late)
-        self._environment.pressure.update()
+        self._idle_trim.update(self._environment.pressure.update())
 
     def _watch(self, runtime: Runtime, listener: PublicListener) -> None:
         """Register values that are read when metrics are scraped."""
