@@ -79,9 +79,9 @@ class Lookups:
         self._held_questions = held_questions
 
     def recall(self, caller: AuthContext, mount: str, task: TaskId, method: str) -> TaskRecord | None:
-        """The head of a task of the caller, as `find` returns it, if that is in memory; None if `find` has to tell.
+        """The head of a task of the caller, as `find` returns it, if no wait is needed; None if `find` has to tell.
 
-        Raises Forbidden or InsufficientScope as `find` does.
+        Raises Forbidden, InsufficientScope or StoreUnavailable as `find` does.
         """
         penalties = self._guard.penalties
         if penalties is not None and caller.key in penalties.ends:

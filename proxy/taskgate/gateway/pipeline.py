@@ -256,7 +256,7 @@ class Gateway:
                     self._event_sink.emit(ToolCalled(mount.name, adapter.listed_tool(wanted), "rejected"))
                 raise
             # 10. Handle: a call of a server (`calls`), a request about tasks (`task_requests`), or
-            # what only this era has. A poll of a task in memory waits for nothing.
+            # what only this era has. A poll of a head waits for nothing, unless replicas share the store.
             answered = (
                 self._task_requests.poll(wanted, begun)
                 if isinstance(wanted.intent, GetTask)

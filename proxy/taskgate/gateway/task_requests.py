@@ -74,7 +74,7 @@ class TaskRequests:
     def poll(
         self, request: DecodedMessage, now: float, record: TaskRecord | None = None
     ) -> HttpReply | Awaitable[HttpReply]:
-        """Answer a poll that came at this monotonic time, at once if what it wants is in memory.
+        """Answer a poll that came at this monotonic time, at once if what it wants needs no wait.
 
         `record` is the head of the task, if it was found. Raises what `answer` does.
         """
@@ -95,7 +95,7 @@ class TaskRequests:
         return HttpReply(200, dialect.task_state(intent.id, record, interval))
 
     async def _poll_late(self, request: DecodedMessage, task: TaskId, now: float) -> HttpReply:
-        """Answer a poll of a task that is not in memory."""
+        """Answer a poll whose task the store returns only after a wait, or not at all."""
         record = await self._lookups.find(request.exchange, request.caller, request.mount.name, task, TASKS_GET)
         reply = self.poll(request, now, record)
         return reply if isinstance(reply, HttpReply) else await reply

@@ -116,7 +116,7 @@ class TaskStore(Protocol):
         ...
 
     def recall(self, owner: OwnerKey, id: TaskId, *, now: datetime) -> TaskRecord | None:
-        """The head of a record, as `load` returns it, if that is in memory; None if `load` has to tell."""
+        """The head of a record, as `load` returns it, if no wait is needed for it; None if `load` has to tell."""
         ...
 
     async def owner_of(self, id: TaskId) -> OwnerKey | None:

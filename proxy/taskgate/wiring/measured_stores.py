@@ -139,7 +139,11 @@ class MeasuredStore:
 
     def recall(self, owner: OwnerKey, id: TaskId, *, now: datetime) -> TaskRecord | None:
         begun = self._elapsed()
-        found = self._inner.recall(owner, id, now=now)
+        try:
+            found = self._inner.recall(owner, id, now=now)
+        except StoreUnavailable as error:
+            self._failed("load", begun, error)
+            raise
         # Otherwise `load` follows.
         if found is not None:
             self._emit(StoreUsed("load", self._elapsed() - begun, True))

@@ -1,11 +1,13 @@
 """The health of a store: a fault is told once, stays until a check finds it over, and is checked when it is calm."""
 
 from datetime import timedelta
+from typing import NoReturn
 
 import pytest
 
 from helpers.failing_store import FailingStore
-from helpers.manual_clock import ManualClock
+from helpers.manual_clock import EPOCH, ManualClock
+from helpers.records import OWNER
 from taskgate.errors import StoreFault, StoreUnavailable
 from taskgate.stores.memory import MemoryStore
 from taskgate.telemetry.events import StoreFaulted, StoreUsed
@@ -14,6 +16,13 @@ from unit.lifecycle.recorded_events import RecordedEvents
 
 FULL = StoreUnavailable("no", fault=StoreFault.DISK_FULL)
 BROKEN = StoreUnavailable("no", fault=StoreFault.IO_ERROR)
+
+
+class UnreadableStore(MemoryStore):
+    """A store whose heads cannot be read."""
+
+    def recall(self, *_: object, **__: object) -> NoReturn:
+        raise BROKEN
 
 
 class Scene:
@@ -88,3 +97,10 @@ async def test_a_store_that_never_failed_is_looked_at_and_not_written_to(scene: 
         await store.check()
     assert store.fault is StoreFault.FILE_GONE
     assert scene.emitted.all == [StoreUsed("check", 0.0, False), StoreFaulted(StoreFault.FILE_GONE)]
+
+
+async def test_a_head_that_cannot_be_read_in_one_step_is_a_failed_load(scene: Scene) -> None:
+    store = MeasuredStore(UnreadableStore(), event_sink=scene.emitted, clock=scene.clock)
+    with pytest.raises(StoreUnavailable):
+        store.recall(OWNER, "any", now=EPOCH)
+    assert scene.emitted.all == [StoreUsed("load", 0.0, False), StoreFaulted(StoreFault.IO_ERROR)]

@@ -93,24 +93,21 @@ class SqliteStore:
     def recall(self, owner: OwnerKey, id: TaskId, *, now: datetime) -> TaskRecord | None:
         known = self._rows.get(id)
         # A foreign record must take as long as a missing one: timing must not reveal it.
-        if known is None or known.head.owner != owner or known.head.expires_at <= now:
+        if known is not None and known.head.owner == owner:
+            return known.head if known.head.expires_at > now else None
+        # On the event loop.
+        row = self._reader.row(sql.LOAD_HEAD, (pack_name(id), sql.owner_value(owner), pack_time(now)))
+        if row is None:
             return None
-        return known.head
+        packed, holder, until = row
+        head = unpack_head(packed, writes.unpack_lease(holder, until))
+        self._state.cache(id, KnownRow(head))
+        return head
 
     async def load(self, owner: OwnerKey, id: TaskId, *, now: datetime, bodies: bool = False) -> TaskRecord | None:
-        # As in `recall`.
-        if not bodies and (known := self._rows.get(id)) is not None and known.head.owner == owner:
-            return known.head if known.head.expires_at > now else None
-        values = (pack_name(id), sql.owner_value(owner), pack_time(now))
-        # On the event loop, either.
         if not bodies:
-            row = self._reader.row(sql.LOAD_HEAD, values)
-            if row is None:
-                return None
-            packed, holder, until = row
-            head = unpack_head(packed, writes.unpack_lease(holder, until))
-            self._state.cache(id, KnownRow(head))
-            return head
+            return self.recall(owner, id, now=now)
+        values = (pack_name(id), sql.owner_value(owner), pack_time(now))
         row = self._reader.row(sql.LOAD_WHOLE, (*values, LARGE))
         if row is None:
             return None

@@ -60,6 +60,25 @@ async def test_a_task_that_does_not_change_is_read_once(polls: Polls) -> None:
     assert [await polls.poll(ended) for _ in range(3)] == [1, 0, 0]
 
 
+async def test_a_head_that_is_not_in_memory_is_read_without_a_wait(polls: Polls) -> None:
+    record = new_record()
+    await keep(polls.store, record)
+    assert await polls.store.swap(ended := after(record, ENDED), expected=0)
+    assert [polls.store.recall(OWNER, ended.id, now=EPOCH) for _ in range(2)] == [as_head(ended)] * 2
+    assert len(polls.reads) == 1
+
+
+async def test_of_a_foreign_task_as_much_is_read_as_of_a_missing_one(polls: Polls) -> None:
+    record, foreign = new_record(), OWNER._replace(context="another")
+    await keep(polls.store, record)
+    await polls.poll(record)
+    for id in (record.id, "missing"):
+        polls.reads.clear()
+        assert polls.store.recall(foreign, id, now=EPOCH) is None
+        assert await polls.store.load(foreign, id, now=EPOCH) is None
+        assert len(polls.reads) == 2
+
+
 async def test_a_task_whose_call_leaves_at_once_is_not_read_until_it_has_ended(polls: Polls) -> None:
     record = new_record(lease=new_lease(), dispatched=True)
     await keep(polls.store, record)
