@@ -198,6 +198,26 @@ async def test_a_get_stream_goes_on_with_what_was_said_meanwhile(host: McpHost, 
     assert (heard(again), heard(third)) == ([2, 3], [2, 3, 4])
 
 
+@covers("H-LEG-12")
+async def test_what_a_server_says_in_the_moment_that_a_get_stream_is_lost_waits_for_its_host(
+    host: McpHost, server: ScriptedServer
+) -> None:
+    await server.streaming()
+    async with got(host) as wire:
+        await wire.next()
+        wire.cut()
+    # Then the socket is closed, and its end comes together with what is said next.
+    await asyncio.sleep(0)
+    for number in range(20):
+        await server.push(note(SAID, level="info", data=number))
+        await asyncio.sleep(0)
+    async with got(host, last_id(wire)) as again:
+        await server.push(note(SAID, level="info", data="last"))
+        while "last" not in heard(again):
+            assert await again.next() is not None
+    assert heard(again) == [*range(20), "last"]
+
+
 @covers("H-LEG-8")
 async def test_what_an_open_get_stream_hears_does_not_wait_for_a_lost_one(
     host: McpHost, server: ScriptedServer

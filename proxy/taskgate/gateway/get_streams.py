@@ -94,14 +94,17 @@ class _ServedStream:
         if not feed.is_closed:
             return
         host_session.streams.pop(feed, None)
-        # The host may resume it. Until then the session sends on it what has no open stream, and the
-        # stream stores that.
-        if not feed.is_ended:
-            host_session.lost_stream = (feed, self._caller)
         self._on_lost()
 
     def _on_lost(self) -> None:
-        """Let another stream deliver the questions sent on this one, which has no connection now."""
+        """Let another stream deliver the questions sent on this one, which has no connection now.
+
+        The host may resume it. Until then the session sends on it what has no open stream, and the
+        stream stores that.
+        """
+        # Not only in `part`: the server's messages may come before it.
+        if not self.feed.is_ended:
+            self._host_session.lost_stream = (self.feed, self._caller)
         self._host_session.questions.on_stream_ended(self.feed)
         self._input_delivery.give_back(self.feed)
 
