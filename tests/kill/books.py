@@ -71,17 +71,16 @@ class Books:
         return f"{found}; {ends}"
 
 
-async def create_until_gone(host: McpHost, books: Books) -> None:
-    """Make tasks as fast as the gateway takes them, and note each only once it is acknowledged."""
+async def create_until_gone(host: McpHost, books: Books, pause: float) -> None:
+    """Make tasks with that pause after each, and note each only once it is acknowledged."""
     with _until_gone():
         while True:
             number, life = next(books.numbers), books.life
             task = _unless_refused(await host.call(TOOL, {"number": number}, task={}))
-            if task is None:
-                await asyncio.sleep(_PAUSE)
-            else:
+            if task is not None:
                 books.made[number] = life
                 books.acknowledged[task["task"]["taskId"]] = number
+            await asyncio.sleep(_PAUSE if task is None else pause)
 
 
 async def check_until_gone(host: McpHost, books: Books, chance: Random) -> None:
