@@ -47,7 +47,8 @@ def _finished(id: str, mount: str, now: datetime) -> TaskRecord:
     return advance(advance(created, Dispatched(), now), CallSucceeded(result=_RESULT, tool_error=False), now)
 
 
-def _ids(count: int) -> Iterator[str]:
+def ids_of(count: int) -> Iterator[str]:
+    """The ids of as many tasks, in the order in which they are stored."""
     chance = random.Random(_SEED)
     return (urlsafe_b64encode(chance.randbytes(24)).decode() for _ in range(count))
 
@@ -57,7 +58,7 @@ async def fill(file: Path, mount: str, count: int) -> None:
     options = SqliteOptions(path=file, synchronous="NORMAL", busy_timeout=_PATIENCE, max_size=_MOST)
     store = await open_store("sqlite", options)
     try:
-        ids = _ids(count)
+        ids = ids_of(count)
         for start in range(0, count, _TOGETHER):
             now = datetime.now(UTC)
             some = [_finished(next(ids), mount, now) for _ in range(min(_TOGETHER, count - start))]
@@ -77,7 +78,7 @@ def main() -> None:
     given = parser.parse_args()
     asyncio.run(fill(given.database, given.mount, given.count))
     chosen = set(random.Random(_SEED).sample(range(given.count), min(given.sample, given.count)))
-    given.ids.write_bytes(orjson.dumps([id for at, id in enumerate(_ids(given.count)) if at in chosen]))
+    given.ids.write_bytes(orjson.dumps([id for at, id in enumerate(ids_of(given.count)) if at in chosen]))
 
 
 if __name__ == "__main__":

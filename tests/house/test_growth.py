@@ -1,21 +1,30 @@
-"""What one more costs when there are many: the 3,000th session, task, and stream cost as much as the 100th.
+"""What one more costs when there are many: the 3,000th session, task, stream and event cost as much as the 100th.
 
 What is counted is what `test_budgets` counts: functions of the package that are entered on the thread of the loop.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import sqlite3
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from functools import reduce
+from itertools import count
+from operator import and_
 from pathlib import Path
+from statistics import median_low
+from typing import Any
 
 import pytest
 from aiohttp import web
+from bench.stock import fill, ids_of
 
 import taskgate
 from helpers import told
 from helpers.counted_calls import counted_calls
 from helpers.mcp_host import McpHost
 from helpers.scripted_replies import Turn, open_stream
-from helpers.scripted_upstream import ScriptedServer, event, progress_note, result
+from helpers.scripted_upstream import ScriptedServer, progress_note, result
+from helpers.scripted_upstream import event as written
 from helpers.waiting import bounded, eventually
 from helpers.whole_gateway import WholeGateway, configuration, running
 from taskgate.telemetry import ring
@@ -34,14 +43,18 @@ CAPS = dict.fromkeys(("sessions_per_context", "tasks_per_context", "tasks_global
 TASKS = {"upgrade": [{"tool": "report", "mode": "always"}]}
 
 Act = Callable[[], Awaitable[object]]
+Growth = tuple[Act, Act]
+"""What is done many times, and what is counted among few and among many of these."""
 
 
-async def session(gateway: WholeGateway, host: McpHost, server: ScriptedServer) -> Act:
+@asynccontextmanager
+async def session(gateway: WholeGateway, host: McpHost, server: ScriptedServer) -> AsyncIterator[Growth]:
     """A session that is opened, and stays."""
-    return gateway.greeted
+    yield gateway.greeted, gateway.greeted
 
 
-async def task(gateway: WholeGateway, host: McpHost, server: ScriptedServer) -> Act:
+@asynccontextmanager
+async def task(gateway: WholeGateway, host: McpHost, server: ScriptedServer) -> AsyncIterator[Growth]:
     """A task that is created, runs and ends, and whose record stays."""
     server.script["report"] = result({"content": []})
 
@@ -53,16 +66,17 @@ async def task(gateway: WholeGateway, host: McpHost, server: ScriptedServer) -> 
             lambda: any(isinstance(each, TaskFinished) and each.task.id == id for each in emitted[before:])
         )
 
-    return run
+    yield run, run
 
 
-async def stream(gateway: WholeGateway, host: McpHost, server: ScriptedServer) -> Act:
+@asynccontextmanager
+async def stream(gateway: WholeGateway, host: McpHost, server: ScriptedServer) -> AsyncIterator[Growth]:
     """A call whose answer is an event stream, with progress, in one session."""
 
     async def reply(turn: Turn) -> web.StreamResponse:
         response = await open_stream(turn.request)
-        await response.write(event(progress_note(turn.token, 1)))
-        await response.write(event(turn.answer({"content": []})))
+        await response.write(written(progress_note(turn.token, 1)))
+        await response.write(written(turn.answer({"content": []})))
         return response
 
     server.script["echo"] = reply
@@ -72,10 +86,45 @@ async def stream(gateway: WholeGateway, host: McpHost, server: ScriptedServer) -
         async with host.asking("tools/call", params) as answer:
             await answer.answered()
 
-    return run
+    yield run, run
 
 
-ACTS = {each.__name__: each for each in (session, task, stream)}
+@asynccontextmanager
+async def event(gateway: WholeGateway, host: McpHost, server: ScriptedServer) -> AsyncIterator[Growth]:
+    """An event of an open stream in a session that has had many streams."""
+    wanted, is_over = asyncio.Semaphore(0), False
+
+    async def reply(turn: Turn) -> web.StreamResponse:
+        response = await open_stream(turn.request)
+        for number in count(1):
+            await wanted.acquire()
+            if is_over:
+                break
+            await response.write(written(progress_note(turn.token, number)))
+        await response.write(written(turn.answer({"content": []})))
+        return response
+
+    server.script["report"] = reply
+    params = {"name": "report", "arguments": {}, "_meta": {"progressToken": "q"}}
+    async with (
+        stream(gateway, host, server) as (another_stream, _),
+        host.asking("tools/call", params) as answer,
+    ):
+        heard = 0
+
+        async def one() -> None:
+            nonlocal heard
+            heard += 1
+            wanted.release()
+            await answer.until("notifications/progress", times=heard)
+
+        yield another_stream, one
+        is_over = True
+        wanted.release()
+        await answer.answered()
+
+
+ACTS = {each.__name__: each for each in (session, task, stream, event)}
 
 
 async def repeated(act: Act, times: int) -> None:
@@ -107,12 +156,62 @@ async def test_one_more_costs_as_much_among_many_as_among_few(
         server.tools = [*server.tools, {"name": "report", "inputSchema": {"type": "object"}}]
         reports = {"url": server.url, "path": "/reports/mcp", "protocol_version": "2025-11-25"}
         limits = {"rate": [ROOMY], "concurrency": CAPS}
-        config = configuration({}, folder=tmp_path, upstreams={"reports": reports}, tasks=TASKS, limits=limits)
-        async with running(config, data_directory=tmp_path) as gateway, bounded(BOUND):
-            one = await ACTS[act](gateway, await gateway.greeted(), server)
-            await repeated(one, FEW)
+        tasks = TASKS if act == "task" else {}
+        config = configuration({}, folder=tmp_path, upstreams={"reports": reports}, tasks=tasks, limits=limits)
+        async with (
+            running(config, data_directory=tmp_path) as gateway,
+            bounded(BOUND),
+            ACTS[act](gateway, await gateway.greeted(), server) as (more, one),
+        ):
+            await repeated(more, FEW)
             few, _ = await least(one)
-            await repeated(one, MANY - FEW)
+            await repeated(more, MANY - FEW)
             many, way = await least(one)
 
     assert many <= few, f"{few} calls among {FEW}, {many} among {MANY}\n{way}"
+
+
+# --- stored tasks -----------------------------------------------------------------------------------------------------
+
+STORED = 50_000
+SAME = 1.1
+
+
+async def poll(folder: Path, stored: int) -> tuple[int, int]:
+    """Calls of the package, and steps of SQLite, for a `tasks/get` of a stored task that was not asked for before."""
+    folder.mkdir()
+    await fill(folder / "taskgate.db", "reports", stored)
+    steps, connect = 0, sqlite3.connect
+
+    def step() -> None:
+        nonlocal steps
+        steps += 1
+
+    def connecting(*args: Any, **options: Any) -> sqlite3.Connection:
+        opened = connect(*args, **options)
+        opened.set_progress_handler(step, 1)
+        return opened
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(sqlite3, "connect", connecting)
+        patched.setattr(ring, "FOLD_DELAY", 3600.0)
+        config = configuration({"reports": "http://127.0.0.1:9/mcp"}, folder=folder)
+        async with running(config, data_directory=folder) as gateway, bounded(BOUND):
+            host, entered, taken = gateway.modern(), [], []
+            for id in list(ids_of(stored))[-ROUNDS:]:
+                steps = 0
+                with counted_calls() as calls:
+                    found = await host.get(id)
+                assert found["status"] == "completed", found
+                entered.append(calls.within(PACKAGE))
+                taken.append(steps)
+    return reduce(and_, entered).total(), median_low(taken)
+
+
+async def test_a_poll_takes_as_many_steps_among_many_stored_tasks_as_among_few(tmp_path: Path) -> None:
+    few = await poll(tmp_path / "few", FEW)
+    many = await poll(tmp_path / "many", STORED)
+
+    assert few[1] > 0, "the store was asked"
+    within = [now <= SAME * before for now, before in zip(many, few, strict=True)]
+    assert all(within), f"{few} calls and steps among {FEW}, {many} among {STORED}"
