@@ -100,7 +100,6 @@ REUSE_WITHIN: Final = 2.0
 """Seconds for which an idle connection is reused. Servers close idle connections after five; a
 connection that may be closing must not get a call that is sent only once."""
 
-_NOWHERE: Final = Context()
 _UNMADE: Final = frozenset({UpstreamReason.UNREACHABLE.value, UpstreamReason.INTERNAL.value})
 """Reasons of failures to get a connection, by the server's fault or the gateway's."""
 UNKNOWN: Final = 404
@@ -284,9 +283,9 @@ class HttpIncoming:
     """
 
     __slots__ = (
+        "_ahead",
         "_beside",
         "_connection",
-        "_context",
         "_decoder",
         "_fed",
         "_fed_from",
@@ -360,17 +359,18 @@ class HttpIncoming:
                 self._wait = 0.0
                 # The loop times since which the bytes, and the noise, are counted.
                 self._fed_from = self._noise_from = -math.inf
-                # What handles the first of messages that arrive together, its context, and what was
-                # raised while the reader waited.
+                # What handles the first of messages that arrive together, what reads while the reader
+                # waits, and what that raised.
                 self._take: Callable[[Sequence[bytes]], int] | None = None
-                self._context = _NOWHERE
+                self._ahead: Callable[[Connection], bool] | None = None
                 self._raised: Exception | None = None
         return self
 
     def offer_to(self, take: Callable[[Sequence[bytes]], int]) -> None:
         if self._decoder is not None:
             # Data arrives in the context of the connection.
-            self._take, self._context = take, copy_context()
+            context = copy_context()
+            self._take, self._ahead = take, lambda connection: context.run(self._read_ahead, connection)
 
     def __aiter__(self) -> Self:
         return self
@@ -396,7 +396,7 @@ class HttpIncoming:
                 if not chunk:
                     if connection.has_ended:
                         raise StopAsyncIteration
-                    await connection.more(self._idle, ahead=None if self._take is None else self._read_ahead)
+                    await connection.more(self._idle, ahead=self._ahead)
                     if self._raised is not None:
                         raise self._raised
                     continue
@@ -444,7 +444,7 @@ class HttpIncoming:
         if messages and (self._fed > A_TURN or self._beside is not None):
             messages = self._passed_on(messages)
         if messages and self._take is not None:
-            del messages[: self._context.run(self._take, messages)]
+            del messages[: self._take(messages)]
         return messages
 
     def _report_place(self, place: str | None) -> None:
@@ -510,7 +510,7 @@ class HttpIncoming:
         self.placed = None
         if self._decoder is not None:
             # What was raised leads to the body, which may be large, and back.
-            self._take, self._context, self._raised = None, _NOWHERE, None
+            self._take = self._ahead = self._raised = None
         if connection is not None:
             connection.release(linger=answered)
 

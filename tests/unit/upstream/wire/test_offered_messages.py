@@ -132,6 +132,19 @@ async def test_messages_are_taken_in_the_context_in_which_they_were_offered(take
     assert taker.contexts == ["the call", "the call"]
 
 
+async def test_ids_are_reported_in_the_context_in_which_messages_were_offered(taker: Taker) -> None:
+    WHO.set("the call")
+    stream = Stream(taker)
+    placed: list[str] = []
+    stream.incoming.placed = lambda id: placed.append(f"{id} by {WHO.get()}")
+    reader = await stream.reader()
+    stream.arrive(chunk(b"id: a\ndata:\n\n"))
+    stream.arrive(chunk(b"id: b\ndata: 1\n\n"))
+    stream.arrive(events(b"*2"))
+    await end_of(reader)
+    assert placed == ["a by the call", "b by the call"]
+
+
 async def test_an_id_is_reported_once_what_came_with_it_was_taken(stream: Stream) -> None:
     placed: list[str] = []
     stream.incoming.placed = placed.append
