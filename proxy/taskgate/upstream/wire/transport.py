@@ -24,6 +24,7 @@ from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import suppress
 from contextvars import Context, copy_context
 from datetime import timedelta
+from functools import partial
 from itertools import count
 from typing import Any, Final, Self
 
@@ -369,8 +370,8 @@ class HttpIncoming:
     def offer_to(self, take: Callable[[Sequence[bytes]], int]) -> None:
         if self._decoder is not None:
             # Data arrives in the context of the connection.
-            context = copy_context()
-            self._take, self._ahead = take, lambda connection: context.run(self._read_ahead, connection)
+            run: Callable[..., bool] = copy_context().run
+            self._take, self._ahead = take, partial(run, self._read_ahead)
 
     def __aiter__(self) -> Self:
         return self
