@@ -1,8 +1,8 @@
 """The command line: `python -m bench [--quick] [--only relay,get,stored] [--json FILE]`.
 
-The parts are relay, create, get, auth, eras and memory, and those that are measured only when they are named: stored,
-waiters and lists. Prints Markdown. Ends with 0 whether goals are met or not, and with 1 if a program does not start or
-answers wrongly.
+The parts are relay, create, get, tokens, eras, memory and start, and those that are measured only when they are named:
+stored, waiters and lists. Prints Markdown. Ends with 0 whether goals are met or not, and with 1 if a program does not
+start or answers wrongly.
 """
 
 import argparse
@@ -14,7 +14,7 @@ import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bench import eras, lists, report, stored, waiters
+from bench import eras, lists, report, start, stored, waiters
 from bench.failures import BenchFailed
 from bench.load_driver import Load
 from bench.measure import Bench, Outcome, started_all, started_load
@@ -50,6 +50,7 @@ class _Figures:
     outcomes: list[Outcome] = field(default_factory=list)
     held: list[Held] = field(default_factory=list)
     waited: list[waiters.Waited] = field(default_factory=list)
+    starts: list[start.Starts] = field(default_factory=list)
 
 
 def _parts(text: str) -> list[str]:
@@ -121,6 +122,9 @@ def _run(given: argparse.Namespace, folder: Path) -> _Figures:
             for outcome in eras.measure(stub, load, folder, rounds=given.rounds, scale=given.scale):
                 found.outcomes.append(outcome)
                 print(report.outcome_table(outcome), flush=True)
+        if "start" in given.only and not given.baselines:
+            starts = start.measure(stub, load, folder, rounds=given.memory_rounds, scale=given.scale)
+            found.starts.append(starts)
         if not given.baselines:
             _run_large(given, folder, stub, load, found)
     return found
@@ -154,9 +158,10 @@ def main() -> int:
     except BenchFailed as failure:
         print(f"bench: {failure}", file=sys.stderr)
         return 1
-    print(report.findings_table(report.findings(found.outcomes, found.held, found.waited)))
+    print(report.findings_table(report.findings(found.outcomes, found.held, found.waited, found.starts)))
     if given.json:
-        given.json.write_text(json.dumps(report.as_json(found.outcomes, found.held, found.waited), indent=1) + "\n")
+        written = report.as_json(found.outcomes, found.held, found.waited, found.starts)
+        given.json.write_text(json.dumps(written, indent=1) + "\n")
     return 0
 
 

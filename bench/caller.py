@@ -17,6 +17,8 @@ TAIL = 256
 _LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
 _CHUNKED = re.compile(rb"\r\ntransfer-encoding: *chunked", re.IGNORECASE)
 _LAST_CHUNK = b"\r\n0\r\n\r\n"
+_TASK_ID = re.compile(rb'"taskId":"([^"]+)"')
+_STEP = 100_000_000  # between the ids of the requests that are counted as one
 
 
 class Crew(Protocol):
@@ -120,9 +122,12 @@ class Caller(asyncio.BufferedProtocol):
                 return
             self._kept = joined_chunks(self._kept)
         took = time.perf_counter() - self._due
-        complaint = self._expectation.complaint(self._head, self._kept + self._tail, self._number)
+        head, body = self._head, self._kept + self._tail
         self._forget()
-        self._crew.finish(self, took, complaint)
+        self._answered(head, body, took)
+
+    def _answered(self, head: bytes, body: bytes, took: float) -> None:
+        self._crew.finish(self, took, self._expectation.complaint(head, body, self._number))
 
     def _keep(self, piece: bytes) -> None:
         self._kept += piece
@@ -138,3 +143,31 @@ class Caller(asyncio.BufferedProtocol):
         else:
             found = _LENGTH.search(head)
             self._missing = (int(found[1]) if found else 0) - len(rest)
+
+
+class TaskCaller(Caller):
+    """Creates a task, looks at it once and waits for its result; the three requests are counted as one."""
+
+    def __init__(
+        self, crew: Crew, expectation: Expectation, requests: Sequence[Request], shared: bytearray, head: bytes
+    ) -> None:
+        super().__init__(crew, expectation, requests, shared)
+        self._fields = head
+        self._task = b""
+        self._later: list[bytes] = []  # the methods that are still to be asked for
+
+    def fire(self, number: int, due: float, start: bytes) -> None:
+        self._start, self._task, self._later = start, b"", [b"tasks/result", b"tasks/get"]
+        super().fire(number, due, start)
+
+    def _answered(self, head: bytes, body: bytes, took: float) -> None:
+        found = _TASK_ID.search(body)
+        self._task = self._task or (found[1] if found else b"")
+        if not self._later or not self._task or self._task not in body:
+            super()._answered(head, body, took)
+            return
+        self._number = b"%d" % (int(self._number) + _STEP)
+        message = b'{"jsonrpc":"2.0","id":%b,"method":"%b","params":{"taskId":"%b"}}'
+        message %= self._number, self._later.pop(), self._task
+        front = b"%b%bContent-Length: %d\r\n\r\n" % (self._start, self._fields, len(message))
+        self._transport.write(front + message)

@@ -105,7 +105,7 @@ class LeastGateway:
         async with self._upstream.post(self._url, data=call, headers=self._heads) as answer:
             outcome = orjson.loads(await answer.read())
         status = "completed" if "result" in outcome else "failed"
-        self._ledger.finish(status, _now(), orjson.dumps(outcome.get("result")), task_id)
+        await self._ledger.finish(status, _now(), orjson.dumps(outcome.get("result")), task_id)
 
     async def end(self) -> None:
         """Give up what still runs."""

@@ -23,7 +23,7 @@ _FIND = "SELECT id, status, created_at, updated_at, ttl FROM task WHERE id = ?"
 _RESULT = "SELECT result FROM task WHERE id = ?"
 
 Row = tuple[str, str, str, str, int]
-_Write = tuple[str, tuple[object, ...], "asyncio.Future[None] | None"]
+_Write = tuple[str, tuple[object, ...], "asyncio.Future[None]"]
 
 
 def _connect(path: Path) -> sqlite3.Connection:
@@ -57,13 +57,16 @@ class Ledger:
 
     def insert(self, *row: object) -> "asyncio.Future[None]":
         """Add a working task (id, created at, updated at, ttl, params); the future is done when it is committed."""
-        committed = self._loop.create_future()
-        self._writes.put((_INSERT, row, committed))
-        return committed
+        return self._queue(_INSERT, row)
 
-    def finish(self, *row: object) -> None:
-        """Store an end (status, updated at, result, id) with one of the next commits."""
-        self._writes.put((_FINISH, row, None))
+    def finish(self, *row: object) -> "asyncio.Future[None]":
+        """Store an end (status, updated at, result, id); the future is done when it is committed."""
+        return self._queue(_FINISH, row)
+
+    def _queue(self, statement: str, row: tuple[object, ...]) -> "asyncio.Future[None]":
+        committed: asyncio.Future[None] = self._loop.create_future()
+        self._writes.put((statement, row, committed))
+        return committed
 
     def find(self, task_id: str) -> Row | None:
         """The head of a task."""
@@ -83,14 +86,12 @@ class Ledger:
             while write is not None:
                 statement, row, committed = write
                 connection.execute(statement, row)
-                if committed is not None:
-                    waiting.append(committed)
+                waiting.append(committed)
                 if self._writes.empty():
                     break
                 write = self._writes.get()
             connection.execute("COMMIT")
-            if waiting:
-                self._loop.call_soon_threadsafe(_settle, waiting)
+            self._loop.call_soon_threadsafe(_settle, waiting)
             if write is not None:
                 write = self._writes.get()
         connection.close()

@@ -16,7 +16,7 @@ from itertools import repeat
 from typing import Any
 
 from bench import serving
-from bench.caller import Caller, Expectation, Request
+from bench.caller import Caller, Expectation, Request, TaskCaller
 from bench.timer import Ticker
 
 RUN_BOUND = 300.0  # seconds; a run that takes longer is a failure
@@ -62,6 +62,8 @@ class Fleet:
         head = heads[index % len(heads)]
         share = bodies[index :: self._order["connections"]] if self._order["in_turn"] else []
         requests = [_request(head, *body) for body in share or [bodies[index % len(bodies)]]]
+        if self._order["to_results"]:
+            return TaskCaller(self, self._expectation, requests, self._shared, head.encode())
         return Caller(self, self._expectation, requests, self._shared)
 
     def close(self) -> None:

@@ -29,7 +29,8 @@ class Barrage:
 
     A connection sends one of the bodies, or with `in_turn` those that fall to it one after the other. Where there are
     `tokens`, each request brings the next of them, in place of the one that the sessions have; a request that finds
-    none left brings none.
+    none left brings none. With `to_results` each request creates a task, which is looked at once and whose result is
+    waited for.
     """
 
     port: int
@@ -39,6 +40,7 @@ class Barrage:
     marker: str
     times: int = 0
     in_turn: bool = False
+    to_results: bool = False
     tokens: Sequence[str] = ()
 
 
@@ -85,6 +87,7 @@ class Load:
                 "marker": barrage.marker,
                 "times": barrage.times,
                 "in_turn": barrage.in_turn,
+                "to_results": barrage.to_results,
             }
         )
         self._hear()

@@ -107,6 +107,7 @@ class Bench:
             marker=scenario.marker,
             times=scenario.times,
             in_turn=scenario.in_turn,
+            to_results=scenario.to_results,
             tokens=_tokens(scenario, target, count),
         )
         self._load.open(barrage)

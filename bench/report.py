@@ -18,6 +18,8 @@ from bench import serving
 from bench.measure import Outcome, Sample
 from bench.memory import GOALS, TASK_GOAL, Held
 from bench.scenarios import Ratio
+from bench.start import GOALS as START_GOALS
+from bench.start import Starts
 from bench.waiters import GOALS_FROM, MIB_GOAL, P99_GOAL, Waited
 from taskgate.system.event_loop import loop_factory
 
@@ -86,8 +88,13 @@ def _ratio(outcome: Outcome, ratio: Ratio) -> Finding:
     return finding(f"{what}, {ratio.of} / {ratio.to}", quotients, ratio.at_most, at_least=ratio.at_least)
 
 
-def findings(outcomes: Sequence[Outcome], held: Sequence[Held], waited: Sequence[Waited] = ()) -> list[Finding]:
-    """Every ratio whose two sides were measured, and what was found of waiters."""
+def findings(
+    outcomes: Sequence[Outcome],
+    held: Sequence[Held],
+    waited: Sequence[Waited] = (),
+    starts: Sequence[Starts] = (),
+) -> list[Finding]:
+    """Every ratio whose two sides were measured, and what was found of starts and of waiters."""
     found = [
         _ratio(outcome, ratio)
         for outcome in outcomes
@@ -105,6 +112,11 @@ def findings(outcomes: Sequence[Outcome], held: Sequence[Held], waited: Sequence
         )
         if kind == "task":
             found.append(finding("memory per held task: taskgate, KiB", one.kib, TASK_GOAL))
+    found += [
+        finding(f"{one.target}: {name}", values, START_GOALS[name])
+        for one in starts
+        for name, values in one.figures.items()
+    ]
     return [*found, *(each for one in waited for each in _waiting(one))]
 
 
@@ -175,7 +187,12 @@ def machine_line() -> str:
     return f"{python}, {versions}; {seen['cores']} cores of {seen['cpu']}; Linux {seen['kernel']}; loopback.\n"
 
 
-def as_json(outcomes: Sequence[Outcome], held: Sequence[Held], waited: Sequence[Waited] = ()) -> dict[str, Any]:
+def as_json(
+    outcomes: Sequence[Outcome],
+    held: Sequence[Held],
+    waited: Sequence[Waited] = (),
+    starts: Sequence[Starts] = (),
+) -> dict[str, Any]:
     """Everything that was measured, round by round."""
     return {
         "machine": machine(),
@@ -189,5 +206,6 @@ def as_json(outcomes: Sequence[Outcome], held: Sequence[Held], waited: Sequence[
         },
         "memory": [asdict(one) for one in held],
         "waiters": [asdict(one) for one in waited],
-        "ratios": [{**asdict(one), "verdict": one.verdict} for one in findings(outcomes, held, waited)],
+        "starts": [asdict(one) for one in starts],
+        "ratios": [{**asdict(one), "verdict": one.verdict} for one in findings(outcomes, held, waited, starts)],
     }

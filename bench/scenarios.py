@@ -42,6 +42,8 @@ class Scenario:
     needs_held_tasks: bool = field(default=False)
     in_turn: bool = False
     """Every round sends other bodies, drawn from many that are given to it."""
+    to_results: bool = False
+    """Each request creates a task; a look at it and its result belong to the request."""
 
     @property
     def creates_tasks(self) -> bool:
@@ -152,6 +154,17 @@ SCENARIOS = (
         marker='"notifications/progress"',
         times=SSE_EVENTS,
         per=SSE_EVENTS,
+        ratios=(Ratio(figure="cpu", of="taskgate", to="bare", at_most=1.15), _OFF, _BARE_COST),
+    ),
+    _relayed(
+        "burst",
+        f"the same, all {SSE_EVENTS} events at once",
+        64,
+        2_048,
+        params={**call("stream", events=SSE_EVENTS, at_once=True), "_meta": {"progressToken": "t"}},
+        marker='"notifications/progress"',
+        times=SSE_EVENTS,
+        per=SSE_EVENTS,
         ratios=(Ratio(figure="cpu", of="taskgate", to="bare", at_most=1.0), _OFF, _BARE_COST),
     ),
     Scenario(
@@ -165,6 +178,19 @@ SCENARIOS = (
         params=task_call("echo", text="the quick brown fox"),
         marker='"taskId"',
         ratios=(*_cpu("taskgate", "least", 1.15), Ratio(figure="cpu", of="off", to="least")),
+    ),
+    Scenario(
+        name="results",
+        part="create",
+        title="a task created, looked at once and its result waited for, 64 connections",
+        targets=("least", "taskgate", "off"),
+        connections=64,
+        count=3_000,
+        method="tools/call",
+        params=task_call("echo", text=_FOX),
+        marker=_FOX,
+        ratios=(*_cpu("taskgate", "least", 1.3), Ratio(figure="cpu", of="off", to="least")),
+        to_results=True,
     ),
     Scenario(
         name="get",
@@ -194,6 +220,6 @@ SCENARIOS = (
         ratios=(Ratio(figure="cpu", of="fresh", to="taskgate", at_most=150.0, absolute=True),),
     ),
 )
-PARTS = ("relay", "create", "get", "tokens", "eras", "memory")
+PARTS = ("relay", "create", "get", "tokens", "eras", "memory", "start")
 LARGE = ("stored", "waiters", "lists")
 """Parts that are measured only when they are asked for: two fill a large file, one takes 20,000 descriptors."""

@@ -156,6 +156,10 @@ class Connection(asyncio.Protocol):
             case "hold":
                 self._floor.held[self] = number
                 return
+            case "stream" if given.get("at_once"):
+                token, last = _token(params), int(given["events"])
+                notes = b"".join(_event(_PROGRESS % (token, step, last)) for step in range(1, last + 1))
+                self.write(_EVENTS + notes + _streamed(number))
             case "stream":
                 self._report(number, _token(params), 1, int(given["events"]))
                 return
@@ -171,13 +175,17 @@ class Connection(asyncio.Protocol):
         if step == 1:
             self.write(_EVENTS)
         if step > last:
-            body = b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (number, _content("streamed"))
-            self.write(_event(body) + b"0\r\n\r\n")
+            self.write(_streamed(number))
             self._floor.answered += 1
             return
         self.write(_event(_PROGRESS % (token, step, last)))
         loop = asyncio.get_running_loop()
         loop.call_later(EVENT_PAUSE, self._report, number, token, step + 1, last)
+
+
+def _streamed(number: bytes) -> bytes:
+    body = b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (number, _content("streamed"))
+    return _event(body) + b"0\r\n\r\n"
 
 
 def _token(params: dict[str, object]) -> bytes:

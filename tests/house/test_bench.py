@@ -14,6 +14,7 @@ from bench.load_driver import Barrage, body
 from bench.measure import Outcome, Sample, started_load
 from bench.report import FIGURES, findings
 from bench.scenarios import LARGE, PARTS, SCENARIOS, Ratio, Scenario
+from bench.start import GOALS
 
 from house.bench_runs import BOUND, PAGE, figures, run, times
 
@@ -31,6 +32,7 @@ RATIOS = [named(scenario, ratio) for scenario in (*SCENARIOS, eras.RELAY, eras.L
     "memory per held call: taskgate / bare",
     "memory per held task: taskgate / least",
     "memory per held task: taskgate, KiB",
+    *(f"taskgate: {name}" for name in GOALS),
 ]
 
 
@@ -80,6 +82,7 @@ class Listening(ThreadingHTTPServer):
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Answering)
         self.brought: list[list[str] | None] = []
+        self.messages: list[dict[str, Any]] = []
 
 
 class Answering(BaseHTTPRequestHandler):
@@ -89,7 +92,9 @@ class Answering(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         message = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         self.server.brought.append(self.headers.get_all("Authorization"))
-        answer = json.dumps({"id": message["id"], "result": "fox"}).encode()
+        self.server.messages.append(message)
+        result = {"tools/call": {"taskId": "t1"}, "tasks/get": {"taskId": "t1"}}.get(message["method"], "fox")
+        answer = json.dumps({"id": message["id"], "result": result}, separators=(",", ":")).encode()
         self.send_response(200)
         self.send_header("Content-Length", str(len(answer)))
         self.end_headers()
@@ -131,7 +136,7 @@ def test_each_request_brings_a_token_that_no_other_brings(
                 port=listening.server_port,
                 connections=4,
                 sessions=sessions,
-                bodies=[body("tools/call", {})],
+                bodies=[body("ping", {})],
                 marker="fox",
                 tokens=tokens,
             )
@@ -141,6 +146,27 @@ def test_each_request_brings_a_token_that_no_other_brings(
         load.close()
 
     assert sorted(listening.brought, key=str) == sorted(brought, key=str)
+
+
+def test_a_task_is_created_looked_at_and_its_result_waited_for_as_one_request(listening: Listening) -> None:
+    with started_load() as load:
+        load.open(
+            Barrage(
+                port=listening.server_port,
+                connections=1,
+                sessions=[{}],
+                bodies=[body("tools/call", {})],
+                marker="fox",
+                to_results=True,
+            )
+        )
+        ran = load.run(2)
+        load.close()
+
+    assert ran.count == 2
+    assert [message["method"] for message in listening.messages] == ["tools/call", "tasks/get", "tasks/result"] * 2
+    assert [message["params"].get("taskId") for message in listening.messages] == [None, "t1", "t1"] * 2
+    assert len({message["id"] for message in listening.messages}) == 6
 
 
 def test_a_run_measures_every_target_of_every_load(ran: tuple[str, dict[str, Any]]) -> None:
