@@ -1,6 +1,6 @@
 """A record tells its own keys and its own end, and nobody changes it in place."""
 
-from dataclasses import FrozenInstanceError, replace
+from dataclasses import FrozenInstanceError, fields, replace
 from datetime import timedelta
 from typing import Any
 
@@ -15,7 +15,9 @@ from taskgate.domain.record import (
     Succeeded,
     TaskRecord,
     TaskStatus,
+    blank_record,
     evolve,
+    freeze,
     outcome_text,
 )
 from taskgate.errors import UpstreamReason
@@ -116,3 +118,13 @@ def test_a_task_that_was_asked_nothing_knows_no_key() -> None:
 def test_the_text_of_an_outcome_is_that_of_its_result_or_error() -> None:
     assert outcome_text(Succeeded(result="{}", tool_error=True)) == "{}"
     assert outcome_text(Faulted(error='{"code":1}', reason=FaultReason.CLOSED)) == '{"code":1}'
+
+
+def test_a_record_that_is_filled_in_place_is_the_one_of_its_constructor_and_frozen() -> None:
+    made, new = record(), blank_record()
+    for field in fields(TaskRecord):
+        setattr(new, field.name, getattr(made, field.name))
+    filled = freeze(new)
+    assert filled == made
+    with pytest.raises(FrozenInstanceError):
+        filled.revision = 2
