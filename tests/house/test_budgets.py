@@ -75,10 +75,11 @@ BUDGETS: Mapping[tuple[str, str, str], Cost] = {
     ("first_call", "modern", "legacy"): Cost(38, 140, 178, 2, 3, 0),
     ("first_call", "modern", "modern"): Cost(40, 142, 183, 2, 3, 0),
     # Drafts of records take two calls more, and 20,000 instructions less. The end of a task is written as any change.
-    ("task", "legacy", "legacy"): Cost(54, 223, 98, 1, 3, 0),
-    ("task", "legacy", "modern"): Cost(58, 223, 103, 1, 3, 0),
-    ("task", "modern", "legacy"): Cost(57, 255, 103, 1, 3, 0),
-    ("task", "modern", "modern"): Cost(59, 255, 107, 1, 3, 0),
+    # Of libraries a task has three frames of leeway: a thread that has written wakes the loop in its time or in ours.
+    ("task", "legacy", "legacy"): Cost(54, 223, 101, 1, 3, 0),
+    ("task", "legacy", "modern"): Cost(58, 223, 106, 1, 3, 0),
+    ("task", "modern", "legacy"): Cost(57, 255, 106, 1, 3, 0),
+    ("task", "modern", "modern"): Cost(59, 255, 110, 1, 3, 0),
     ("get_task", "legacy", "legacy"): Cost(23, 44, 12, 0, 0, 0),
     ("get_task", "legacy", "modern"): Cost(23, 44, 12, 0, 0, 0),
     ("get_task", "modern", "legacy"): Cost(23, 48, 13, 0, 0, 0),
