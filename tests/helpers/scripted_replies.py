@@ -6,6 +6,7 @@ import socket
 import struct
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from itertools import count
 from typing import Any
 
 from aiohttp import web
@@ -157,6 +158,34 @@ def resets() -> Reply:
         return web.Response()
 
     return reply
+
+
+class PacedProgress:
+    """A reply: an event stream with a notification of progress at each `next`, and the result at the `end`."""
+
+    def __init__(self, value: Any) -> None:
+        self._value = value
+        self._wanted = asyncio.Semaphore(0)
+        self._is_over = False
+
+    def next(self) -> None:
+        """Have the next notification sent."""
+        self._wanted.release()
+
+    def end(self) -> None:
+        """Have the result sent."""
+        self._is_over = True
+        self._wanted.release()
+
+    async def __call__(self, turn: Turn) -> web.StreamResponse:
+        response = await open_stream(turn.request)
+        for number in count(1):
+            await self._wanted.acquire()
+            if self._is_over:
+                break
+            await response.write(event(progress_note(turn.token, number)))
+        await response.write(event(turn.answer(self._value)))
+        return response
 
 
 def elsewhere(value: Any) -> Reply:

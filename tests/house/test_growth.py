@@ -8,7 +8,6 @@ import sqlite3
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import reduce
-from itertools import count
 from operator import and_
 from pathlib import Path
 from statistics import median_low
@@ -22,7 +21,7 @@ import taskgate
 from helpers import told
 from helpers.counted_calls import counted_calls
 from helpers.mcp_host import McpHost
-from helpers.scripted_replies import Turn, open_stream
+from helpers.scripted_replies import PacedProgress, Turn, open_stream
 from helpers.scripted_upstream import ScriptedServer, progress_note, result
 from helpers.scripted_upstream import event as written
 from helpers.waiting import bounded, eventually
@@ -92,19 +91,7 @@ async def stream(gateway: WholeGateway, host: McpHost, server: ScriptedServer) -
 @asynccontextmanager
 async def event(gateway: WholeGateway, host: McpHost, server: ScriptedServer) -> AsyncIterator[Growth]:
     """An event of an open stream in a session that has had many streams."""
-    wanted, is_over = asyncio.Semaphore(0), False
-
-    async def reply(turn: Turn) -> web.StreamResponse:
-        response = await open_stream(turn.request)
-        for number in count(1):
-            await wanted.acquire()
-            if is_over:
-                break
-            await response.write(written(progress_note(turn.token, number)))
-        await response.write(written(turn.answer({"content": []})))
-        return response
-
-    server.script["report"] = reply
+    reply = server.script["report"] = PacedProgress({"content": []})
     params = {"name": "report", "arguments": {}, "_meta": {"progressToken": "q"}}
     async with (
         stream(gateway, host, server) as (another_stream, _),
@@ -115,12 +102,11 @@ async def event(gateway: WholeGateway, host: McpHost, server: ScriptedServer) ->
         async def one() -> None:
             nonlocal heard
             heard += 1
-            wanted.release()
+            reply.next()
             await answer.until("notifications/progress", times=heard)
 
         yield another_stream, one
-        is_over = True
-        wanted.release()
+        reply.end()
         await answer.answered()
 
 

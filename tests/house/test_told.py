@@ -178,6 +178,9 @@ async def test_a_result_may_hold_whatever_a_server_said():
 async def test_a_gateway_tells_nothing(tmp_path, monkeypatch):
     await a_gateway_runs(tmp_path, monkeypatch, log="ready", label="echo")
 
+def test_a_word_that_begins_as_a_token_by_chance_is_none():
+    log.info("key=eyJ4rg0Cp1wQm3v0aT7n1Q")
+
 def test_what_is_longer_or_shorter_than_an_id_is_none():
     log.info("%s %s", ID[1:], ID + "x")
 

@@ -192,7 +192,7 @@ async def _serve(
         if not await _start(service, signals.stop):
             return
         _freeze_heap()
-        allocator.train()
+        allocator.configure()
         log.info("serving", extra={**_addresses(service), "loop": name_of(loop)})
         reloads = loop.create_task(_reload_on_change(service, hangup, watch))
         await signals.stop.wait()

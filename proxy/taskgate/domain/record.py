@@ -327,9 +327,13 @@ class TaskRecord(_NewRecord):
         return self.is_dispatchable or self.checkpoint is not None
 
 
-def blank_record() -> Any:
-    """A record without fields; all of them have to be set before `freeze`."""
-    return _NewRecord()
+def blank_record(created_at: datetime, ttl: timedelta) -> Any:
+    """A record that has only its times of expiry; all other fields have to be set before `freeze`."""
+    new: Any = _NewRecord()
+    new.created_at = created_at
+    new.ttl = ttl
+    new.expires_at = created_at + ttl
+    return new
 
 
 def draft(record: TaskRecord) -> Any:

@@ -163,10 +163,14 @@ class HostSession(UnsavedCallListener):
         but its streams may have different tokens of that caller. Without a stream the message waits
         for the host to resume the last one. Returns whether it was sent or waits.
         """
-        live = [(stream, caller) for stream, caller in reversed(self.streams.items()) if not stream.is_closed]
-        if any(may_hear(caller) and stream.send(message) for stream, caller in live):
-            return True
-        if self.lost_stream is None or live:
+        has_live = False
+        for stream, caller in reversed(self.streams.items()):
+            if stream.is_closed:
+                continue
+            if may_hear(caller) and stream.send(message):
+                return True
+            has_live = True
+        if has_live or self.lost_stream is None:
             return False
         stream, caller = self.lost_stream
         return may_hear(caller) and stream.send(message)

@@ -266,17 +266,15 @@ def _unpack_head(head: bytes, lease: Lease | None) -> TaskRecord:
     trace, waits, retrieved, *rest = late or _DEFAULT_LATE
     (checkpoint,) = rest or (None,)
     # Filled in place: the constructor takes four times as long.
-    new = blank_record()
+    created = unpack_time(created_at)
+    new = blank_record(created, _span(ttl))
     new.id = task_id
     new.owner = _owner(context, mount)
     peer = Peer(_REVISIONS[peer_revision], capabilities, info)
     new.call = ToolCall(tool, peer, host_session, progress_token, None)
     new.status = _STATUSES[status]
     new.status_message = status_message
-    created = new.created_at = unpack_time(created_at)
     new.updated_at = created if updated_at == created_at else unpack_time(updated_at)
-    life = new.ttl = _span(ttl)
-    new.expires_at = created + life
     new.poll_interval = _span(poll_interval)
     new.revision = revision
     new.dispatched = dispatched

@@ -1,4 +1,4 @@
-"""The freed memory that the allocator of glibc keeps: `train`, `trim` and `IdleTrim`.
+"""The freed memory that the allocator of glibc keeps: `configure`, `trim` and `IdleTrim`.
 
 Large messages come from its heap. To give their memory back after each, and to ask for it anew,
 makes a message of 1 MiB up to three times as dear. So it is kept under load, and given back once
@@ -28,7 +28,7 @@ WORTHWHILE: Final = 16 * 2**20
 """Bytes above what was left after the last time, from which it is worth the work."""
 
 
-def train() -> None:
+def configure() -> None:
     """Make glibc keep memory for large messages, in one heap of all threads.
 
     glibc adapts to the largest freed block: smaller ones come from its heap from then on, and it

@@ -10,12 +10,12 @@ from taskgate.system.allocator import BUSY, IDLE_UPDATES, WORTHWHILE, IdleTrim
 _KEPT_AND_GIVEN_BACK = """
 from threading import Thread
 from taskgate.admission.memory_pressure import resident
-from taskgate.system.allocator import train, trim
+from taskgate.system.allocator import configure, trim
 
 def take_and_free():
     blocks = [bytearray(b"x" * 2**20) for _ in range(40)]
 
-train()
+configure()
 before = resident()
 for work in (Thread(target=take_and_free), Thread(target=take_and_free)):
     work.start()
