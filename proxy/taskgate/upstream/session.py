@@ -125,7 +125,7 @@ class ServerSession:
 
     __slots__ = (
         "_bound",
-        "_closed",
+        "_closing",
         "_finder",
         "_finding",
         "_makers",
@@ -153,7 +153,8 @@ class ServerSession:
         self._makers = makers
         self._usage = usage
         self._finding = SingleFlight(self._find)
-        self._closed = False
+        # The end of this session, from the first `close` on.
+        self._closing: asyncio.Task[None] | None = None
         # The session of the era before, which stays open so that its calls may complete.
         self._retired: UpstreamSession | None = None
         found = era or finder.era
@@ -212,9 +213,12 @@ class ServerSession:
         return frozenset() if self.era_session is None else self.era_session.grants(filters)
 
     async def close(self) -> None:
-        if self._closed:
-            return
-        self._closed = True
+        # It goes on if the caller is cancelled, as a health check is: streams would stay open.
+        if self._closing is None:
+            self._closing = asyncio.get_running_loop().create_task(self._close())
+        await asyncio.shield(self._closing)
+
+    async def _close(self) -> None:
         try:
             await self._finding.close()
             sessions = [session for session in (self._bound, self._retired) if session is not None]
@@ -241,7 +245,7 @@ class ServerSession:
 
     async def _found_session(self) -> UpstreamSession:
         """Return the session of the server's era, after finding the era. Raises UpstreamFailed."""
-        if self._closed:
+        if self._closing is not None:
             raise failures.let_go(dispatched=False)
         try:
             return await self._finding.get()
@@ -282,7 +286,7 @@ class ServerSession:
         if bound is not None and bound is not session:
             retired, self._retired = self._retired, bound
             if retired is not None:
-                await retired.close()
+                await asyncio.shield(retired.close())
         return session
 
     def _new_session(self, era: Era) -> UpstreamSession:

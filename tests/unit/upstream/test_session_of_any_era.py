@@ -69,6 +69,21 @@ async def test_whatever_is_asked_first_finds_the_era(plain: ScriptedServer, anew
     assert arrived(plain) == [*PROBED, "tools/call"]
 
 
+async def test_a_session_ends_although_the_first_who_ends_it_is_cancelled(new_caller_of) -> None:
+    async with ModernServer() as server:
+        caller = new_caller_of(server.url, revision=None)
+        await caller.session.open()
+        await server.listening()
+        closing = asyncio.create_task(caller.session.close())
+        await asyncio.sleep(0)
+        closing.cancel()
+        async with bounded():
+            with pytest.raises(asyncio.CancelledError):
+                await closing
+            await caller.session.close()
+            await eventually(lambda: server.wishes == [])
+
+
 async def test_what_is_told_and_listed_is_the_servers_in_either_era(plain: ScriptedServer, anew) -> None:
     caller = anew()
     session = other_session(caller)
