@@ -1,8 +1,8 @@
 """The command line: `python -m bench [--quick] [--only relay,get,stored] [--json FILE]`.
 
 The parts are relay, create, get, tokens, eras, memory and start, and those that are measured only when they are named:
-stored, waiters and lists. Prints Markdown. Ends with 0 whether goals are met or not, and with 1 if a program does not
-start or answers wrongly.
+stored, waiters, lists and fastmcp. Prints Markdown. Ends with 0 whether goals are met or not, and with 1 if a program
+does not start or answers wrongly.
 """
 
 import argparse
@@ -19,7 +19,7 @@ from bench.failures import BenchFailed
 from bench.load_driver import Load
 from bench.measure import Bench, Outcome, started_all, started_load
 from bench.memory import Held, MemoryBench
-from bench.scenarios import LARGE, PARTS, SCENARIOS
+from bench.scenarios import FASTMCP, LARGE, PARTS, SCENARIOS
 from bench.serving import LOOP, raise_descriptor_limit
 from bench.targets import OURS, Running, started_stub
 
@@ -102,7 +102,7 @@ def _arguments() -> argparse.Namespace:
 
 
 def _run(given: argparse.Namespace, folder: Path) -> _Figures:
-    wanted = [scenario for scenario in SCENARIOS if {scenario.part, scenario.name} & set(given.only)]
+    wanted = [scenario for scenario in (*SCENARIOS, FASTMCP) if {scenario.part, scenario.name} & set(given.only)]
     left_out = OURS if given.baselines else ()
     names = dict.fromkeys(name for scenario in wanted for name in scenario.targets if name not in left_out)
     wanted = [scenario for scenario in wanted if names.keys() & set(scenario.targets)]

@@ -220,6 +220,16 @@ SCENARIOS = (
         ratios=(Ratio(figure="cpu", of="fresh", to="taskgate", at_most=150.0, absolute=True),),
     ),
 )
+FASTMCP = _relayed(
+    "fastmcp",
+    "relayed `tools/call`, also by FastMCP's proxy with one connected client, 64 connections",
+    64,
+    1_000,
+    part="fastmcp",
+    targets=("fastmcp", "taskgate"),
+    ratios=_cpu("taskgate", "fastmcp", 0.06),
+)
 PARTS = ("relay", "create", "get", "tokens", "eras", "memory", "start")
-LARGE = ("stored", "waiters", "lists")
-"""Parts that are measured only when they are asked for: two fill a large file, one takes 20,000 descriptors."""
+LARGE = ("stored", "waiters", "lists", "fastmcp")
+"""Parts that are measured only when they are asked for: two fill a large file, one takes 20,000 descriptors, and one an
+environment that `make environments` makes."""

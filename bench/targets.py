@@ -10,10 +10,12 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from example import environments
+
 from bench import host, serving
 from bench.failures import BenchFailed
 from bench.issuer import ISSUER, SUBJECTS, Issuer
-from bench.processes import Program, ended, free_port, python
+from bench.processes import ROOT, Program, ended, free_port, python
 
 READY_BOUND = 60.0  # seconds a program has to answer its first `initialize`; a large file is looked through before
 DATABASE = "taskgate.db"  # in the folder of its place
@@ -96,6 +98,11 @@ def _bare(place: Place) -> list[str]:
     return python("bare_proxy", "--port", str(place.port), "--origin", f"http://127.0.0.1:{place.stub_port}")
 
 
+def _fastmcp(place: Place) -> list[str]:
+    interpreter = environments.python_of("fastmcp-3.4.10")
+    return [str(interpreter), str(ROOT / "bench" / "fastmcp_proxy.py"), str(place.port), place.url]
+
+
 def _least(place: Place) -> list[str]:
     database = str(place.folder / "least.db")
     return python("least_gateway", "--port", str(place.port), "--url", place.url, "--database", database)
@@ -146,6 +153,7 @@ def _auth(place: Place) -> str:
 
 _COMMANDS: dict[str, Callable[[Place], list[str]]] = {
     "bare": _bare,
+    "fastmcp": _fastmcp,
     "least": _least,
     "answerer": _answerer,
     "taskgate": _taskgate,
