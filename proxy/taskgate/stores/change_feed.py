@@ -79,7 +79,7 @@ class ChangeFeed:
         self._place += 1
         self._recent.clear()
         for waiter in self._all_waiters():
-            waiter.wake(self._place)
+            waiter.wake(self._place, None)
 
     async def changed(self, watch: Watch, *, timeout: timedelta, look: Callable[[TaskId], int]) -> ChangeBatch:
         """Wait as `TaskStore.changed` promises; `look` returns the current revision of a task, or
@@ -94,8 +94,7 @@ class ChangeFeed:
             batch = self._available(watch, look)
             if batch is None:
                 await waiter.wait(timeout)
-                # A change between the end of the wait and this line counts as well.
-                batch = None if waiter.first is None else self._changes_since(watch, waiter.first - 1)
+                batch = self._changes_of(watch, waiter)
         return batch or ChangeBatch(place=self._place)
 
     async def changed_remotely(
@@ -110,8 +109,12 @@ class ChangeFeed:
                 return ChangeBatch(changes=(RecordChange(watch.id, revision),), place=self._place)
             # A change during the look has already ended the wait.
             await waiter.wait(timeout)
-            batch = None if waiter.first is None else self._changes_since(watch, waiter.first - 1)
+            batch = self._changes_of(watch, waiter)
         return batch or ChangeBatch(place=self._place)
+
+    def is_watched(self, id: TaskId) -> bool:
+        """Whether a watch of that task waits for a change."""
+        return id in self._by_task
 
     def close(self) -> None:
         """End every wait early without changes; no wait can begin any more."""
@@ -132,6 +135,14 @@ class ChangeFeed:
             return None
         return ChangeBatch(changes=(RecordChange(watch.id, revision),), place=self._place)
 
+    def _changes_of(self, watch: Watch, waiter: "_Waiter") -> ChangeBatch | None:
+        """The changes for a waiter, from the one that woke it until now; None if none did."""
+        if waiter.first is None:
+            return None
+        if waiter.revision is not None and isinstance(watch, TaskWatch):
+            return ChangeBatch(changes=(RecordChange(watch.id, waiter.revision),), place=self._place)
+        return self._changes_since(watch, waiter.first - 1)
+
     def _changes_since(self, watch: Watch, since: int) -> ChangeBatch | None:
         """The changes after a position, only the newest of each task; None if there were none."""
         count = self._place - since
@@ -148,7 +159,7 @@ class ChangeFeed:
         for waiter in waiters:
             is_newer = revision > waiter.known or revision == GONE
             if is_newer and (waiter.is_news is None or waiter.is_news(id, revision)):
-                waiter.wake(self._place)
+                waiter.wake(self._place, revision)
 
     def _index_of(self, watch: Watch) -> "tuple[_Index, Hashable, int]":
         if isinstance(watch, TaskWatch):
@@ -167,10 +178,11 @@ class ChangeFeed:
 class _Waiter:
     """One wait, in its index from entry to exit.
 
-    `first` is the position of the first change that woke it, `is_news` that of its watch.
+    `first` is the position of the first change that woke it, `revision` that of the last one; None if
+    changes were missed. `is_news` is that of its watch.
     """
 
-    __slots__ = ("_future", "_index", "_key", "first", "is_news", "known")
+    __slots__ = ("_future", "_index", "_key", "first", "is_news", "known", "revision")
 
     def __init__(
         self, index: "_Index", key: Hashable, known: int, is_news: Callable[[TaskId, int], bool] | None = None
@@ -181,6 +193,7 @@ class _Waiter:
         self.known = known
         self.is_news = is_news
         self.first: int | None = None
+        self.revision: int | None = None
 
     def __enter__(self) -> "_Waiter":
         self._index.setdefault(self._key, set()).add(self)
@@ -194,10 +207,15 @@ class _Waiter:
         if not waiters:
             del self._index[self._key]
 
-    def wake(self, place: int) -> None:
-        """Record the position of the first change, and end the wait."""
+    def wake(self, place: int, revision: int | None) -> None:
+        """Record the position of the first change and the revision of the last, and end the wait.
+
+        Without a revision changes were missed.
+        """
         if self.first is None:
-            self.first = place
+            self.first, self.revision = place, revision
+        elif self.revision is not None:
+            self.revision = revision
         self.end()
 
     def end(self) -> None:

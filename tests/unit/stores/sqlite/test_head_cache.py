@@ -199,3 +199,17 @@ def block_until_committed(path: Path) -> None:
     with closing(sqlite3.connect(path)) as other:
         while other.execute("SELECT max(revision) FROM tasks").fetchone() == (0,):
             assert time.monotonic() < end
+
+
+async def test_who_waits_for_the_end_of_a_task_does_not_read_its_head(polls: Polls) -> None:
+    record = new_record()
+    await keep(polls.store, record)
+    watch = TaskWatch(id=record.id, revision=0)
+    waiting = asyncio.create_task(polls.store.changed(watch, timeout=timedelta(minutes=1)))
+    async with bounded():
+        await asyncio.sleep(0)
+        assert await polls.store.swap(ended := after(record, ENDED), expected=0)
+        await waiting
+    polls.reads.clear()
+    assert polls.store.recall(OWNER, record.id, now=EPOCH) == as_head(ended)
+    assert polls.reads == []
