@@ -74,9 +74,10 @@ BUDGETS: Mapping[tuple[str, str, str], Cost] = {
     ("first_call", "modern", "modern"): Cost(40, 142, 183, 2, 3, 0),
     # Drafts of records take two calls more, and 20,000 instructions less. The end of a task is written as any change.
     # One frame of libraries is a comparison: an earlier test may have left an equal key in a cache of the process.
-    ("task", "legacy", "legacy"): Cost(54, 223, 99, 1, 3, 0),
+    # With a legacy server, two calls look whether its GET stream has unread progress of the call.
+    ("task", "legacy", "legacy"): Cost(54, 225, 99, 1, 3, 0),
     ("task", "legacy", "modern"): Cost(58, 223, 104, 1, 3, 0),
-    ("task", "modern", "legacy"): Cost(57, 255, 104, 1, 3, 0),
+    ("task", "modern", "legacy"): Cost(57, 257, 104, 1, 3, 0),
     ("task", "modern", "modern"): Cost(59, 255, 108, 1, 3, 0),
     ("get_task", "legacy", "legacy"): Cost(23, 44, 12, 0, 0, 0),
     ("get_task", "legacy", "modern"): Cost(23, 44, 12, 0, 0, 0),

@@ -40,7 +40,8 @@ class ChangeFeed:
     def __init__(self, *, remembered: int = REMEMBERED) -> None:
         self._place = 0
         self._recent: deque[_Entry] = deque(maxlen=remembered)
-        self._by_task: _Index = {}
+        self.by_task: _Index = {}
+        """The waiters for a change of one task, by its id."""
         self._by_owner: _Index = {}
         self._by_holder: _Index = {}
         self._closed = False
@@ -67,7 +68,7 @@ class ChangeFeed:
         """Add a reported change: a revision or GONE; `holder` is the holder of the lease before."""
         self._place += 1
         self._recent.append((id, revision, owner, holder))
-        if (waiters := self._by_task.get(id)) is not None:
+        if (waiters := self.by_task.get(id)) is not None:
             self._wake(waiters, id, revision)
         if (waiters := self._by_owner.get(owner)) is not None:
             self._wake(waiters, id, revision)
@@ -111,10 +112,6 @@ class ChangeFeed:
             await waiter.wait(timeout)
             batch = self._changes_of(watch, waiter)
         return batch or ChangeBatch(place=self._place)
-
-    def is_watched(self, id: TaskId) -> bool:
-        """Whether a watch of that task waits for a change."""
-        return id in self._by_task
 
     def close(self) -> None:
         """End every wait early without changes; no wait can begin any more."""
@@ -163,7 +160,7 @@ class ChangeFeed:
 
     def _index_of(self, watch: Watch) -> "tuple[_Index, Hashable, int]":
         if isinstance(watch, TaskWatch):
-            return self._by_task, watch.id, watch.revision
+            return self.by_task, watch.id, watch.revision
         if isinstance(watch, OwnerWatch):
             return self._by_owner, watch.owner, _ANY
         return self._by_holder, watch.holder, _ANY
@@ -172,7 +169,7 @@ class ChangeFeed:
         return (waiter for index in self._indexes() for waiters in index.values() for waiter in waiters)
 
     def _indexes(self) -> "tuple[_Index, ...]":
-        return self._by_task, self._by_owner, self._by_holder
+        return self.by_task, self._by_owner, self._by_holder
 
 
 class _Waiter:

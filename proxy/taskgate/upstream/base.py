@@ -231,6 +231,11 @@ class Incoming(Protocol):
         ...
 
     @property
+    def has_unread(self) -> bool:
+        """Whether bytes have arrived that its reader has not taken, or messages."""
+        ...
+
+    @property
     def retry(self) -> timedelta | None:
         """The pause that the server asked for before the stream is reopened; None if it did not."""
         ...

@@ -359,6 +359,7 @@ class RunningCall(CancelScope):
     - `was_refused`: the answer came under an HTTP error status.
     - `resumes` is the round that a modern call starts with, if that is not its first.
     - `spent` is how many seconds of its time were used before `begin`.
+    - `has_token`: its request has a progress token, so the server may report progress.
     - `last_progress` is its last progress notification.
     - `is_task`: the server made a task of the call, so it did act.
     - `is_lasting`: it is a legacy `tools/call`. With each event of its stream, the listener gets a
@@ -371,6 +372,7 @@ class RunningCall(CancelScope):
         "answer",
         "began_at",
         "bounds",
+        "has_token",
         "id",
         "is_lasting",
         "is_task",
@@ -404,7 +406,7 @@ class RunningCall(CancelScope):
         self.resumes: NextRound | None = None
         self.answer: Response | None = None
         self.last_progress: Notification | None = None
-        self.sent = self.was_let_go = self.was_refused = self.is_task = self.is_lasting = False
+        self.sent = self.was_let_go = self.was_refused = self.is_task = self.is_lasting = self.has_token = False
         self._open_questions = 0
         self.began_at = 0.0
         """The loop time of `begin`."""

@@ -11,6 +11,7 @@ from aiohttp import web
 from helpers.scripted_upstream import (
     Hold,
     ScriptedServer,
+    Turn,
     elsewhere,
     event,
     note,
@@ -21,6 +22,7 @@ from helpers.scripted_upstream import (
 from helpers.waiting import bounded, eventually
 from requirements import covers
 from taskgate.upstream.legacy import event_streams
+from taskgate.upstream.notification_limits import MESSAGES
 from unit.upstream.conftest import Ear
 
 QUESTIONS = {
@@ -59,6 +61,60 @@ async def test_progress_on_the_get_stream_reaches_the_call_with_its_token(server
         await asyncio.gather(*calls)
     assert [on_notification.params["progress"].value for on_notification in caller.heard.call] == [1]
     assert [on_notification.params["progress"].value for on_notification in ear.notices] == [8]
+
+
+async def says_first_on_the_get_stream(turn: Turn) -> web.StreamResponse:
+    """The head of an answer, then progress on the GET stream, then the answer: nothing is awaited between."""
+    response = await open_stream(turn.request)
+    await turn.server.push(*(progress_note(turn.token, number) for number in (1, 2, 3)))
+    await response.write(event(turn.answer({"content": []})))
+    await response.write_eof()
+    return response
+
+
+async def test_progress_on_the_get_stream_comes_before_the_answer_that_was_said_after_it(
+    server: ScriptedServer, caller
+) -> None:
+    server.script["steps"] = says_first_on_the_get_stream
+    await caller.session.open()
+    await server.streaming()
+    for _ in range(3):
+        assert (await caller.call("steps", progress=True)).error is None
+        assert [on_notification.params["progress"].value for on_notification in caller.heard.call] == [1, 2, 3]
+        caller.heard.call.clear()
+
+
+async def test_a_call_that_is_let_go_of_while_its_progress_is_heard_has_its_answer(
+    server: ScriptedServer, caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun = asyncio.Event()
+
+    async def never(_: object) -> None:
+        begun.set()
+        await asyncio.get_running_loop().create_future()
+
+    monkeypatch.setattr(event_streams.ServerStream, "catch_up", never)
+    server.script["steps"] = says_first_on_the_get_stream
+    await caller.session.open()
+    await server.streaming()
+    call = asyncio.create_task(caller.call("steps", progress=True))
+    async with bounded():
+        await begun.wait()
+        await caller.session.close()
+        assert (await call).result.value == {"content": []}
+    assert server.cancelled == []
+
+
+async def test_a_get_stream_that_is_read_slowly_holds_no_answer_up(
+    server: ScriptedServer, new_caller_of: Callable[..., Any]
+) -> None:
+    more, caller = MESSAGES.burst * 2, new_caller_of(server.url, max_result=2**22)
+    await caller.session.open()
+    await server.streaming()
+    await server.push(event(note("notifications/message", level="info", data=1)) * more)
+    await eventually(lambda: len(caller.heard.session) >= MESSAGES.burst)
+    assert (await caller.call(progress=True)).error is None
+    assert len(caller.heard.session) < more
 
 
 async def test_progress_of_an_ended_call_is_dropped(server: ScriptedServer, caller) -> None:

@@ -279,7 +279,7 @@ class SwapTask(Write[bool]):
             head, lease = as_head(record), self._lease
             head = head if lease is head.lease else evolve(head, lease=lease)
             state.cache(record.id, KnownRow(head, seq, keys, created, expires))
-        elif state.changes.is_watched(record.id):
+        elif record.id in state.changes.by_task:
             # The request that waits for the end reads the head next.
             state.cache(record.id, KnownRow(as_head(record)))
         else:

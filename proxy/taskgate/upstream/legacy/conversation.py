@@ -309,6 +309,8 @@ class Conversation:
         self.cancelled_at = 0.0
         """The loop time of the last cancellation."""
         self._server: ServerDescription | None = None
+        # The GET stream. Messages of a channel are in order, so an answer waits for none of them.
+        self._stream: ServerStream | None = None
         self._ended = False
         # Whether `end` leaves the session open at the server.
         self._stays_open = False
@@ -355,7 +357,10 @@ class Conversation:
 
         `lost` is called once if the stream shows that the server ended the session.
         """
-        return self._exchanges.listen(self.take_stream_message, lost, clock)
+        stream = self._exchanges.listen(self.take_stream_message, lost, clock)
+        if isinstance(stream, ServerStream):
+            self._stream = stream
+        return stream
 
     async def ask(
         self, call: RunningCall, request: MessageText | Resumed, *, first_byte: timedelta | None = None
@@ -373,17 +378,25 @@ class Conversation:
         try:
             with call:
                 if isinstance(request, Resumed):
-                    return await self._take_up(call, request)
-                exchanges, is_read = self._exchanges, False
-                # Either kind of exchanges reads what itself has sent.
-                incoming: Any = await exchanges.send(call, request, first_byte)
-                try:
-                    read = exchanges.read(call, incoming)
-                    # Nearly always it has come whole, and there is nothing to wait for.
-                    response = read if type(read) is Response else await read
-                    is_read = True
-                finally:
-                    incoming.release(answered=is_read)
+                    response = await self._take_up(call, request)
+                else:
+                    exchanges, is_read = self._exchanges, False
+                    # Either kind of exchanges reads what itself has sent.
+                    incoming: Any = await exchanges.send(call, request, first_byte)
+                    try:
+                        read = exchanges.read(call, incoming)
+                        # Nearly always it has come whole, and there is nothing to wait for.
+                        response = read if type(read) is Response else await read
+                        is_read = True
+                    finally:
+                        incoming.release(answered=is_read)
+                if call.has_token and (stream := self._stream) is not None:
+                    incoming = stream.incoming
+                    if incoming is not None and incoming.has_unread:
+                        # It may be progress of this call, which is of no use after the answer. A
+                        # timeout during the wait does not take the answer away.
+                        call.answer = response
+                        await stream.catch_up()
                 return response
         except asyncio.CancelledError:
             self._give_up(call)

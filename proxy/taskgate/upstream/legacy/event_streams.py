@@ -56,6 +56,9 @@ further, so that the call's own limit still applies."""
 TAKEN: Final = 409
 """Status: the server thinks another connection has the stream. It notices the end of that one only
 after a while."""
+CATCH_UP: Final = 16
+"""Turns of the event loop for which an answer waits for what is unread of the GET stream. Two are
+usual; what one read of the network brings may take eight."""
 
 _Found = TypeVar("_Found")
 
@@ -254,6 +257,9 @@ class ServerStream:
         self._observer = observer
         self._clock = clock
         self._known = asyncio.Event()
+        self.incoming: Incoming | None = None
+        """The stream while it is open. If it `has_unread`, the server may have said that before an
+        answer that arrives now."""
         # An empty context: the stream serves all later uses of the session.
         self._task = asyncio.get_running_loop().create_task(self._listen(), context=Context())
 
@@ -264,6 +270,13 @@ class ServerStream:
                 await self._known.wait()
         except TimeoutError:
             pass
+
+    async def catch_up(self) -> None:
+        """Wait until what has arrived was heard, for a few turns of the event loop at most."""
+        for _ in range(CATCH_UP):
+            await asyncio.sleep(0)
+            if self.incoming is None or not self.incoming.has_unread:
+                return
 
     async def close(self) -> None:
         """End the stream, and wait for its end."""
@@ -318,10 +331,12 @@ class ServerStream:
 
     async def _hear_all(self, incoming: Incoming) -> None:
         self._observer.stream_opened("get")
+        self.incoming = incoming
         try:
             async for message in incoming.messages():
                 await self._hear_one(message)
         finally:
+            self.incoming = None
             self._observer.stream_ended("get")
             self._last_event = incoming.last_event or self._last_event
             self._wished_pause = wished(incoming)

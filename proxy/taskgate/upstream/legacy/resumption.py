@@ -165,6 +165,7 @@ class CallResumption:
             raise failures.Gone
         assert call.bounds is not None, "the session has set its timeouts"
         pending = RunningCall(resume_point.request, listener, call.bounds, principal=call.principal)
+        pending.has_token = True
         pending.is_lasting = True
         began = asyncio.get_running_loop().time()
         error: str | None = "cancelled"

@@ -234,6 +234,7 @@ class LegacySession:
         first_byte = None if call.method in _TAKING_LONG else upstream_context.settings.first_byte
         pending = RunningCall(next(upstream_context.ids), listener, bounds, principal=call.principal, spent=spent)
         pending.is_lasting = call.method == TOOLS_CALL
+        pending.has_token = call.params is not None and call.params.tail is not None
         error: str | None = "cancelled"
         try:
             if numbered is not None:

@@ -12,6 +12,7 @@ and waits for more. Of a usual answer only the connection outlives its reading, 
 import asyncio
 import math
 import re
+import select
 from collections.abc import Callable, Iterator, Mapping
 from contextvars import Context
 from typing import Final, Protocol, cast
@@ -140,6 +141,7 @@ class Connection(asyncio.Protocol):
         "_head",
         "_head_tail",
         "_heads",
+        "_input",
         "_is_paused",
         "_keeper",
         "_last",
@@ -179,6 +181,8 @@ class Connection(asyncio.Protocol):
         # How many bytes of the body were taken, and those that were not.
         self._taken = 0
         self._pieces: list[bytes] = []
+        # Asks for bytes that the event loop has not read; made when it is first wanted.
+        self._input: select.poll | None = None
         self._chunks: ChunkDecoder | None = None
         # Makes the failure of a body that will not come to its end.
         self._broken: Callable[[], UpstreamFailed] | None = None
@@ -235,6 +239,20 @@ class Connection(asyncio.Protocol):
         if until is not None:
             self._wait_until(until)
         return answer
+
+    @property
+    def has_unread(self) -> bool:
+        """Whether bytes have arrived that were not taken; the event loop may not have read them."""
+        if self._pieces:
+            return True
+        if self.transport is None:
+            return False
+        if self._input is None:
+            if self.transport.is_closing():
+                return False
+            self._input = select.poll()
+            self._input.register(self.transport.get_extra_info("socket").fileno(), select.POLLIN)
+        return bool(self._input.poll(0))
 
     def take(self) -> bytes:
         """Return what came of the body; empty if there is nothing new.

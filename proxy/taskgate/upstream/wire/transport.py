@@ -501,6 +501,12 @@ class HttpIncoming:
         return 0 if self._decoder is None else self._decoder.unfinished
 
     @property
+    def has_unread(self) -> bool:
+        if self._decoder is not None and (self._ready or self._rest):
+            return True
+        return self._connection is not None and self._connection.has_unread
+
+    @property
     def retry(self) -> timedelta | None:
         milliseconds = None if self._decoder is None else self._decoder.retry
         return None if milliseconds is None else timedelta(milliseconds=milliseconds)
