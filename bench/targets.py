@@ -22,7 +22,7 @@ DATABASE = "taskgate.db"  # in the folder of its place
 MOUNT = "default"  # the name of the one upstream
 _CONFIGURATION = """\
 version: 1
-server: {{listen: "127.0.0.1:{port}", drain: {{delay: 0s}}}}
+server: {{listen: "127.0.0.1:{port}", drain: {{delay: 0s}}, {connections}}}
 admin: {{listen: "127.0.0.1:{admin_port}"}}
 upstreams: {{{mount}: {{path: {path}, {server}, protocol_version: {revision}, {unbounded}}}}}
 auth: {auth}
@@ -31,9 +31,10 @@ limits: {{rate: {rate}, concurrency: {concurrency}}}
 tasks: {{early_poll: {{reject_above: 1000}}}}
 logging: {{level: warning}}
 """
+_CONNECTIONS = "max_connections: 100000, max_connections_per_address: 100000"
 _CONCURRENCY = """\
 {tasks_per_context: 1000000, tasks_global: 1000000, kept_per_context: 1024GiB, kept_global: 1024GiB, \
-sessions_per_context: 1000000}\
+sessions_per_context: 1000000, waits_per_context: 1000000, waits_global: 1000000}\
 """
 _RATES = """\
 [{name: ip, scope: ip, rate: 1000000/s, burst: 1000000, before_auth: true}, \
@@ -125,6 +126,7 @@ def command_of_taskgate(place: Place) -> list[str]:
         mount=MOUNT,
         path=host.PATH,
         revision=place.revision,
+        connections=_CONNECTIONS,
         concurrency=_CONCURRENCY,
         unbounded=_UNBOUNDED,
         **{
