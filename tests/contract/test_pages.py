@@ -29,6 +29,7 @@ from taskgate.domain.listing import (
 )
 from taskgate.domain.record import OwnerKey, TaskRecord, TaskStatus
 from taskgate.stores.base import MOST_SCANNED, Store
+from taskgate.stores.codec import pack_time
 
 ANY = TaskFilter()
 ORDERS = {
@@ -102,8 +103,8 @@ async def test_a_page_tells_of_a_task_what_its_record_says(store: Store) -> None
         tool="build_report",
         status=TaskStatus.INPUT_REQUIRED,
         status_message="a \ud800",
-        created_at=EPOCH,
-        updated_at=EPOCH,
+        created=pack_time(EPOCH),
+        updated=pack_time(EPOCH),
         ttl=timedelta(hours=1),
         poll_interval=timedelta(seconds=1),
         tool_error=False,

@@ -72,17 +72,31 @@ class Position(NamedTuple):
 
 
 class ListedTask(NamedTuple):
-    """A task as lists show it: a small part of its head, with the same names."""
+    """A task as lists show it: a small part of its head, with the same names.
+
+    `created` and `updated` are the times in microseconds since 1970: a list shows hundreds of tasks, and
+    hardly needs a datetime.
+    """
 
     id: TaskId
     tool: str
     status: TaskStatus
     status_message: str | None
-    created_at: datetime
-    updated_at: datetime
+    created: int
+    updated: int
     ttl: timedelta
     poll_interval: timedelta
     tool_error: bool
+
+    @property
+    def created_at(self) -> datetime:
+        """When the task was created."""
+        return _EPOCH + timedelta(0, 0, self.created)
+
+    @property
+    def updated_at(self) -> datetime:
+        """When the task was changed last."""
+        return _EPOCH + timedelta(0, 0, self.updated)
 
     def position(self, by: OrderBy) -> Position:
         """The position of the task in a list of that order."""
@@ -107,8 +121,8 @@ def listed_task(record: TaskRecord) -> ListedTask:
         record.call.tool,
         record.status,
         record.status_message,
-        record.created_at,
-        record.updated_at,
+        (record.created_at - _EPOCH) // _TICK,
+        (record.updated_at - _EPOCH) // _TICK,
         record.ttl,
         record.poll_interval,
         record.tool_error,

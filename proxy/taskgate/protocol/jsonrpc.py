@@ -9,7 +9,7 @@ alone. One module, because the fast and the full way to read a message must acce
 import re
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from operator import itemgetter
 from types import MappingProxyType
@@ -135,12 +135,26 @@ def with_id(response: Response, id: RequestId) -> MessageText:
     return f"{response.text[:start]}{written}{response.text[end:]}"
 
 
-@lru_cache(maxsize=4096)
 def timestamp(moment: datetime) -> str:
-    """A time as hosts see it, cut to the millisecond and in UTC. The times of a task are asked again
-    and again.
-    """
-    return moment.astimezone(UTC).isoformat(timespec="milliseconds")[:-6] + "Z"
+    """A time as hosts see it, cut to the millisecond and in UTC."""
+    span = moment - _EPOCH
+    return _second_text(span.days * 86_400 + span.seconds) + _MILLISECONDS[span.microseconds // 1000]
+
+
+def timestamp_of(microseconds: int) -> str:
+    """A time in microseconds since 1970, as `timestamp`."""
+    seconds, rest = divmod(microseconds, 1_000_000)
+    return _second_text(seconds) + _MILLISECONDS[rest // 1000]
+
+
+@lru_cache(maxsize=1024)
+def _second_text(seconds: int) -> str:
+    """A second since 1970 as a timestamp starts with it. The tasks of one page share few."""
+    return (_EPOCH + timedelta(seconds=seconds)).isoformat()[:-6]
+
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECONDS: Final = tuple(f".{number:03}Z" for number in range(1000))
 
 
 # --- reading any message ----------------------------------------------------------------------------------------------

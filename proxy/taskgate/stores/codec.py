@@ -244,6 +244,8 @@ def unpack_time(microseconds: int) -> datetime:
 
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_FIRST: Final = pack_time(datetime.min.replace(tzinfo=UTC))
+_LAST: Final = pack_time(datetime.max.replace(tzinfo=UTC))
 _STATUSES: Final = {status.value: status for status in TaskStatus}
 _REVISIONS: Final = {revision.value: revision for revision in Revision}
 _RESULT: Final = "result"
@@ -302,10 +304,11 @@ def _unpack_listed(head: bytes) -> ListedTask:
     if rare:
         ((_, _, _, _, *late),) = rare
         _, _, _, *_ = late or _DEFAULT_LATE
-    made, life = unpack_time(created), _span(ttl)
-    _ = made + life
-    changed = made if updated == created else unpack_time(updated)
-    return ListedTask(id, tool, _STATUSES[status], message, made, changed, life, _span(poll), tool_error)
+    expires = created + ttl
+    # A float has no place among whole microseconds.
+    if not (type(expires) is type(updated) is int and _FIRST <= created <= expires <= _LAST >= updated >= _FIRST):
+        raise ValueError("a time out of range")
+    return ListedTask(id, tool, _STATUSES[status], message, created, updated, _span(ttl), _span(poll), tool_error)
 
 
 _cached_listed = lru_cache(maxsize=4096)(_unpack_listed)

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 import pytest
@@ -29,10 +30,32 @@ from taskgate.protocol.jsonrpc import (
     request_text,
     result_text,
     split_batch,
+    timestamp,
+    timestamp_of,
     with_id,
 )
 from taskgate.protocol.messages import Message, Notification, Request, Response
 from taskgate.protocol.vocabulary import CLIENT_CAPABILITIES, IDEMPOTENCY_KEY, PROTOCOL_VERSION
+
+DAY = timedelta(hours=23)
+
+# --- times ------------------------------------------------------------------------------------------------------------
+
+MOMENTS = st.datetimes(
+    datetime(1, 1, 3),  # noqa: DTZ001
+    datetime(9999, 12, 29),  # noqa: DTZ001
+    timezones=st.timedeltas(-DAY, DAY).map(timezone),
+)
+
+
+@given(MOMENTS)
+@example(datetime(1969, 12, 31, 23, 59, 59, 999_999, UTC))
+@example(datetime(2026, 11, 27, 9, 5, 7, 1_999, UTC))
+def test_a_time_is_written_in_utc_and_cut_to_the_millisecond(moment: datetime) -> None:
+    written_by_library = moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    since_1970 = (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
+    assert timestamp(moment) == timestamp_of(since_1970) == written_by_library
+
 
 # --- reading ----------------------------------------------------------------------------------------------------------
 
