@@ -28,7 +28,7 @@ help:
 	@echo 'make mutants every line of the scripts of the shared store taken out or turned round, one at a time: a test must be red; ONLY=swap'
 	@echo 'make check   ruff, mypy, the import contracts, the prose lint, and a report on the shape of the package'
 	@echo 'make bench   the benchmarks'
-	@echo 'make instructions  how many instructions a request costs (Debian: apt-get install valgrind); TREES=checkout counts there, too'
+	@echo 'make instructions  whether a request costs few instructions (Debian: apt-get install valgrind); TREES=checkout counts there, too'
 	@echo 'make dashboards  writes grafana/dashboards anew'
 	@echo 'make pages  writes docs/requirements.md and the index of decisions anew'
 	@echo 'make fmt     formats the code'

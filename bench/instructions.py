@@ -3,65 +3,63 @@
     python -m bench.instructions [--tree CHECKOUT ...]
 
 Each request is sent alone, over one connection that is kept, after some that are not counted. What the kernel does is
-not in the counts. They do not depend on what else runs; two runs of the same code differ by some 1 %. With `--tree`,
-the same is counted in other checkouts, which stand in columns of their own.
+not in the counts; what timers do meanwhile is. The cheapest of several rounds is taken. With `--tree`, the same is
+counted in other checkouts, which stand in columns of their own.
+
+The command fails where a count of this checkout is over its bound in `bench/budgets.py`. Bounds are multiples of what
+the `answerer` takes in the same run, for other builds of Python take more or fewer instructions for all that they do.
 """
 
 import argparse
-import http.client
-import json
 import os
 import shutil
 import subprocess
-import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from bench import host, targets
+from bench import targets, usual
+from bench.budgets import ANCHOR, LEEWAY, PROGRAM
 from bench.failures import BenchFailed
-from bench.processes import Program, ended, free_port
-from bench.scenarios import SSE_EVENTS, call, task_call
+from bench.processes import Program
 
 WARM: Final = 40
-COUNTED: Final = 100
-READY_BOUND: Final = 300.0  # seconds; nothing is fast under valgrind
-_RATES: Final = '[{name: calls, scope: context, methods: ["*"], rate: "100000/s", burst: 100000}]'
-_MODERN: Final = "2026-07-28"
-_OWN: Final = "io.modelcontextprotocol/"
+COUNTED: Final = 10
+ROUNDS: Final = 5
 
 
 class Counter:
-    """A gateway that runs under valgrind; `count` tells what a function makes it do."""
+    """A program that runs under valgrind; `count` tells what something makes it do."""
 
-    def __init__(self, program: Program, folder: Path, port: int) -> None:
+    def __init__(self, program: Program, folder: Path) -> None:
         self._program = program
         self._folder = folder
         self._dumps = 0
-        self.connection = http.client.HTTPConnection("127.0.0.1", port, timeout=READY_BOUND)
+        self._control("--instr=on")
 
-    def control(self, *order: str) -> None:
-        """Give an order to callgrind."""
+    def _control(self, *order: str) -> None:
         command = ["callgrind_control", *order, str(self._program.popen.pid)]
         told = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
         if told.returncode or "Error" in told.stdout + told.stderr:
             raise BenchFailed(f"{' '.join(command)}: {told.stdout}{told.stderr}")
 
-    def count(self, act: Callable[[], None]) -> int:
-        """Instructions for each of several times that something is done."""
+    def count(self, act: usual.Act) -> int:
+        """Instructions for each time that something is done, in the cheapest of several rounds."""
         for _ in range(WARM):
             act()
+        return min(self._round(act) for _ in range(ROUNDS)) // COUNTED
+
+    def _round(self, act: usual.Act) -> int:
         self._program.wait_until_quiet(2)
-        self.control("--zero")
+        self._control("--zero")
         for _ in range(COUNTED):
             act()
-        self._program.wait_until_quiet(2)
+            time.sleep(usual.BETWEEN)
         self._dumps += 1
-        self.control("--dump")
-        return self._newest_total() // COUNTED
+        self._control("--dump")
+        return self._newest_total()
 
     def _newest_total(self) -> int:
         until = time.monotonic() + 30
@@ -74,112 +72,54 @@ class Counter:
             time.sleep(0.1)
         raise BenchFailed("callgrind wrote no totals")
 
-    def post(self, message: dict[str, Any], heads: dict[str, str]) -> bytes:
-        """Send one message, and read its answer to the end."""
-        given = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream", **heads}
-        self.connection.request("POST", host.PATH, json.dumps(message).encode(), given)
-        answer = self.connection.getresponse()
-        content = answer.read()
-        if answer.status != 200:
-            raise BenchFailed(f"status {answer.status}: {content[:300]!r}")
-        return content
 
-
-@contextmanager
-def started(stub: targets.Running, folder: Path, tree: Path | None) -> Iterator[Counter]:
-    """A gateway under valgrind that answers."""
-    place = targets.Place(
-        port=free_port(),
-        stub_port=stub.port,
-        folder=folder,
-        revision='"2025-11-25"',
-        tree=tree,
-        parts={"rate": _RATES},
-    )
-    command = targets.command_of_taskgate(place)
-    valgrind = [
-        "valgrind",
-        "--tool=callgrind",
-        "--instr-atstart=no",
-        f"--callgrind-out-file={folder}/callgrind.out.%p",
-        sys.executable,
-        "-m",
-        "taskgate",
-    ]
-    environment = {**place.environment, "PYTHONHASHSEED": "0"}
-    with ended(Program("taskgate", [*valgrind, *command], environment=environment)) as program:
-        until = time.monotonic() + READY_BOUND
-        while True:
-            program.require_running()
-            try:
-                host.open_session(place.port)
-                break
-            except (OSError, http.client.HTTPException, BenchFailed):
-                if time.monotonic() > until:
-                    raise
-                time.sleep(0.2)
-        counter = Counter(program, folder, place.port)
-        counter.control("--instr=on")
-        yield counter
-
-
-def measure(stub: targets.Running, folder: Path, tree: Path | None) -> dict[str, int]:
+def measure(tree: Path | None) -> dict[str, int]:
     """Instructions of each kind of request."""
-    with started(stub, folder, tree) as counter:
-        port = counter.connection.port
-        session = host.open_session(port)
-        counts: dict[str, int] = {}
+    with tempfile.TemporaryDirectory() as place, targets.started_stub(get_stream=False) as stub:
+        folder = Path(place)
+        with usual.started(_valgrind(folder), stub, folder, tree) as (program, requests):
+            counter = Counter(program, folder)
+            return {kind: counter.count(act) for kind, act in requests.kinds().items()}
 
-        def ask(method: str, params: dict[str, Any]) -> bytes:
-            return counter.post({"jsonrpc": "2.0", "id": 7, "method": method, "params": params}, session)
 
-        def ask_modern(method: str, name: str, params: dict[str, Any]) -> bytes:
-            meta = {
-                f"{_OWN}protocolVersion": _MODERN,
-                f"{_OWN}clientInfo": {"name": "bench", "version": "1"},
-                f"{_OWN}clientCapabilities": {"extensions": {f"{_OWN}tasks": {}}},
-            }
-            message = {"jsonrpc": "2.0", "id": 7, "method": method, "params": {**params, "_meta": meta}}
-            return counter.post(message, {"MCP-Protocol-Version": _MODERN, "Mcp-Method": method, "Mcp-Name": name})
+def measure_anchor() -> int:
+    """Instructions of an answer of the answerer."""
+    with tempfile.TemporaryDirectory() as place, usual.started_anchor(_valgrind(Path(place))) as (program, act):
+        return Counter(program, Path(place)).count(act)
 
-        def create() -> None:
-            task = json.loads(ask("tools/call", task_call("echo", text="hello")))["result"]["task"]["taskId"]
-            ask("tasks/result", {"taskId": task})
 
-        echo = call("echo", text="hello")
-        counts["plain call, legacy host"] = counter.count(lambda: ask("tools/call", echo) and None)
-        counts["plain call, modern host"] = counter.count(lambda: ask_modern("tools/call", "echo", echo) and None)
-        held = host.create(port, session, task_call("hold"))
-        counts["`tasks/get`, legacy host"] = counter.count(lambda: ask("tasks/get", {"taskId": held}) and None)
-        counts["`tasks/get`, modern host"] = counter.count(
-            lambda: ask_modern("tasks/get", held, {"taskId": held}) and None
-        )
-        counts["a task created, run, stored, and its result fetched"] = counter.count(create)
-        events = {**call("stream", events=SSE_EVENTS), "_meta": {"progressToken": "t"}}
-        counts[f"a stream of {SSE_EVENTS} events and its answer"] = counter.count(
-            lambda: ask("tools/call", events) and None
-        )
-        host.release(stub.port)
-        return counts
+def _valgrind(folder: Path) -> list[str]:
+    return ["valgrind", "--tool=callgrind", "--instr-atstart=no", f"--callgrind-out-file={folder}/callgrind.out.%p"]
+
+
+def over(counts: Mapping[str, int], anchor: int) -> list[str]:
+    """The kinds of request that cost too much, each with its count and its bound in thousands."""
+    bounds = {kind: anchor * budget.instructions * LEEWAY for kind, budget in PROGRAM.items()}
+    return [
+        f"{kind}: {counts[kind] / 1000:,.0f}, bound {bound / 1000:,.0f}"
+        for kind, bound in bounds.items()
+        if counts[kind] > bound
+    ]
 
 
 def main() -> None:
-    """Count, and print a table."""
+    """Count, print a table, and judge it."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tree", type=Path, action="append", default=[], help="another checkout to count in")
     given = parser.parse_args()
     if shutil.which("valgrind") is None:
         raise SystemExit("valgrind is not here (Debian: apt-get install --no-install-recommends valgrind)")
     trees: list[Path | None] = [*given.tree, None]
-    columns = []
-    for tree in trees:
-        with tempfile.TemporaryDirectory() as folder, targets.started_stub(get_stream=False) as stub:
-            columns.append(measure(stub, Path(folder), tree))
+    columns = [measure(tree) for tree in trees]
+    anchor = measure_anchor()
     names = [("this" if tree is None else os.fspath(tree)) for tree in trees]
     print(f"| instructions of one request, in thousands | {' | '.join(names)} |")
     print(f"|---|{'--:|' * len(names)}")
     for kind in columns[0]:
         print(f"| {kind} | {' | '.join(f'{column[kind] / 1000:,.0f}' for column in columns)} |")
+    print(f"| {ANCHOR} | {' | '.join([f'{anchor / 1000:,.0f}'] * len(names))} |")
+    if found := over(columns[-1], anchor):
+        raise SystemExit("\n".join(["over the bounds of bench/budgets.py, in thousands:", *found]))
 
 
 if __name__ == "__main__":
