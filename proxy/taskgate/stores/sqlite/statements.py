@@ -59,13 +59,13 @@ UPDATE_HEAD: Final = """
 LOAD_HEAD: Final = """
     SELECT head, holder, lease_until FROM tasks WHERE id = ? AND owner = ? AND expires > ?
 """
-# The bodies only up to the fourth value: larger ones are not read on the event loop.
+# The bodies only up to a size, the first two values: larger ones are not read on the event loop.
 LOAD_WHOLE: Final = """
     SELECT head, holder, lease_until, revision, body_size,
-           CASE WHEN body_size <= ?4 THEN coalesce(params, params.body) END, coalesce(tasks.kind, outcomes.kind),
-           CASE WHEN body_size <= ?4 THEN coalesce(outcome, outcomes.body) END
+           CASE WHEN body_size <= ? THEN coalesce(params, params.body) END, coalesce(tasks.kind, outcomes.kind),
+           CASE WHEN body_size <= ? THEN coalesce(outcome, outcomes.body) END
     FROM tasks LEFT JOIN params ON params.task = seq LEFT JOIN outcomes ON outcomes.task = seq
-    WHERE id = ?1 AND owner = ?2 AND expires > ?3
+    WHERE id = ? AND owner = ? AND expires > ?
 """
 LOAD_LARGE: Final = """
     SELECT seq, head, holder, lease_until, coalesce(params, params.body), tasks.kind, outcome, outcomes.kind

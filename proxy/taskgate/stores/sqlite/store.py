@@ -108,7 +108,7 @@ class SqliteStore:
         if not bodies:
             return self.recall(owner, id, now=now)
         values = (pack_name(id), sql.owner_value(owner), pack_time(now))
-        row = self._reader.row(sql.LOAD_WHOLE, (*values, LARGE))
+        row = self._reader.row(sql.LOAD_WHOLE, (LARGE, LARGE, *values))
         if row is None:
             return None
         packed, holder, until, revision, size, params, kind, outcome = row

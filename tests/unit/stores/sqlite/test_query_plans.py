@@ -139,7 +139,7 @@ STATEMENTS = {
     "unmoved": (sql.UPDATE_UNCHANGED, (1, b"", "id", 0, "working", 0, 0, "p", 0)),
     "swapped": (sql.FIND_SWAPPED, ("id", 0)),
     "head": (sql.LOAD_HEAD, ("id", b"", 0)),
-    "whole": (sql.LOAD_WHOLE, ("id", b"", 0, 0)),
+    "whole": (sql.LOAD_WHOLE, (0, 0, "id", b"", 0)),
     "revision": (sql.REVISION, ("id",)),
     "expired": (sql.EXPIRED, (0, 1)),
     "lapsed": (sql.LAPSED, {"now": 0, "created": 0, "seq": 0, "limit": 1}),
