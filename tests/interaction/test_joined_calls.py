@@ -192,6 +192,7 @@ async def test_what_a_server_says_after_the_first_host_left_harms_nobody(
             async with bounded():
                 await tool.begun.wait()
             await first.leave()
+            await gateway.counted("mcp_server_operation_duration_seconds_count", error_type="cancelled")
             await tool.note("notifications/progress", progressToken=tool.called.token, progress=1)
             await tool.ask("q", "elicitation/create", {"message": "Go on?", "requestedSchema": {"type": "object"}})
             # Nobody is there who could answer.
