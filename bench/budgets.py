@@ -44,7 +44,7 @@ PROGRAM: Final[Mapping[str, Budget]] = {
     "a task created, run, stored, and its result fetched": Budget(16.0, SystemCalls(3, 4, 4, 25, 3, 16, 50, 41)),
     "a stream of 20 events and its answer": Budget(14.3, SystemCalls(22, 22, 1, 1, 0, 40, 12, 5)),
 }
-"""Calls are as they were counted, but for three kinds. When threads run decides on polls and futexes: they have about
+"""Calls are as they were counted, but for four kinds. When threads run decides on polls and futexes: they have about
 twice the most that a busy machine showed. SQLite has two file writes and four others to spare. On 3.11 each look for
 the running event loop asks for the number of the process, which is most of the others.
 """

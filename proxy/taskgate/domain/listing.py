@@ -72,7 +72,7 @@ class Position(NamedTuple):
 
 
 class ListedTask(NamedTuple):
-    """A task as lists show it: a small part of its head, with the same names.
+    """A task as lists show it: a small part of its head.
 
     `created` and `updated` are the times in microseconds since 1970: a list shows hundreds of tasks, and
     hardly needs a datetime.

@@ -245,13 +245,16 @@ class Connection(asyncio.Protocol):
         """Whether bytes have arrived that were not taken; the event loop may not have read them."""
         if self._pieces:
             return True
-        if self.transport is None:
+        transport = self.transport
+        if transport is None or transport.is_closing():
             return False
         if self._input is None:
-            if self.transport.is_closing():
+            # A connection that was just lost has none.
+            socket = transport.get_extra_info("socket")
+            if socket is None or socket.fileno() < 0:
                 return False
             self._input = select.poll()
-            self._input.register(self.transport.get_extra_info("socket").fileno(), select.POLLIN)
+            self._input.register(socket.fileno(), select.POLLIN)
         return bool(self._input.poll(0))
 
     def take(self) -> bytes:
