@@ -15,6 +15,7 @@ import re
 import signal
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -47,6 +48,8 @@ _SETTINGS: Final = {
 """What the configuration of each target has besides."""
 _SIZES: Final = {"relay": 3_000, "get": 3_000, "create": 1_500}
 _FILE: Final = 'sink="file"'
+_READINGS: Final = 20
+_BETWEEN: Final = 0.1  # seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +102,18 @@ def _gateways(names: Sequence[str], before: Path | None, stub: Running, folder: 
 
 
 def _counted(target: Running) -> tuple[int, int]:
-    """The lines that its file has, and the writes that there were."""
+    """The lines that its file has once no more come, and the writes that there were."""
+    now = _shown(target)
+    for _ in range(_READINGS):
+        # The first reading has the gateway make the lines that wait; a thread writes them.
+        time.sleep(_BETWEEN)
+        before, now = now, _shown(target)
+        if now == before:
+            break
+    return now
+
+
+def _shown(target: Running) -> tuple[int, int]:
     connection = http.client.HTTPConnection("127.0.0.1", target.admin_port, timeout=10)
     with contextlib.closing(connection):
         connection.request("GET", "/metrics")
