@@ -246,12 +246,12 @@ class Connection(asyncio.Protocol):
         if self._pieces:
             return True
         transport = self.transport
-        if transport is None or transport.is_closing():
+        if transport is None:
             return False
         if self._input is None:
             # A connection that was just lost has none.
             socket = transport.get_extra_info("socket")
-            if socket is None or socket.fileno() < 0:
+            if transport.is_closing() or socket is None or socket.fileno() < 0:
                 return False
             self._input = select.poll()
             self._input.register(socket.fileno(), select.POLLIN)
