@@ -3,6 +3,7 @@
 import os
 import shutil
 import subprocess
+from typing import NoReturn
 
 import pytest
 from bench import system_calls
@@ -11,16 +12,20 @@ from bench.budgets import PROGRAM, SystemCalls
 pytestmark = [pytest.mark.alone, pytest.mark.program, pytest.mark.timeout(180)]
 
 
+def _missing(what: str) -> NoReturn:
+    if os.environ.get("TASKGATE_REQUIRE_ALL") == "1":
+        pytest.fail(f"nothing may be missing here, but {what}", pytrace=False)
+    pytest.skip(what)
+
+
 @pytest.fixture(scope="module")
 def counted() -> dict[str, SystemCalls]:
     """The system calls of each kind of request; skips the tests where nothing can be traced."""
     if shutil.which("strace") is None:
-        if os.environ.get("TASKGATE_REQUIRE_ALL") == "1":
-            pytest.fail("nothing may be missing here, but there is no strace", pytrace=False)
-        pytest.skip("there is no strace here (Debian: apt-get install --no-install-recommends strace)")
+        _missing("there is no strace here (Debian: apt-get install --no-install-recommends strace)")
     command = [*system_calls.STRACE, os.devnull, "true"]
     if subprocess.run(command, check=False, capture_output=True, timeout=20).returncode:
-        pytest.skip("no program may be traced here")
+        _missing("no program may be traced here")
     return system_calls.measure()
 
 
