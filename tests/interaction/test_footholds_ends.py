@@ -5,13 +5,14 @@ from pathlib import Path
 
 import pytest
 
+from helpers.failing_store import HoldingStore
 from helpers.lasting_tool import LastingTool
 from helpers.mcp_host import McpHost
 from helpers.modern_host import ModernHost
 from helpers.scripted_upstream import Hold, ScriptedServer, progress_note
 from helpers.several_gateways import key_file
 from helpers.waiting import bounded, eventually
-from helpers.whole_gateway import configuration, running
+from helpers.whole_gateway import Environment, configuration, file_store, running
 from interaction.falls import LOST, returned
 from interaction.footholding import config_of, fallen, kept, left, tool, up_to
 from interaction.questioning import status
@@ -179,6 +180,24 @@ async def test_a_call_that_became_a_task_on_its_way_is_kept_where_it_was_heard_t
     async with running(config) as gateway:
         await ModernHost(gateway.http, gateway.url()).until(task, "completed")
     assert len(tool.calls) == 1
+
+
+async def test_a_gateway_that_ends_while_a_checkpoint_is_written_leaves_its_call_at_the_server(
+    server: ScriptedServer, tool: LastingTool, tmp_path: Path
+) -> None:
+    store = HoldingStore(await file_store(tmp_path))
+    async with running(config_of(server, tmp_path), Environment(store=store)) as gateway:  # type: ignore[arg-type]
+        with store.holding("swap", when_done=True) as written:
+            task = (await (await gateway.greeted()).start("report"))["taskId"]
+            call = await tool.called()
+            async with bounded():
+                await written.wait()
+            await kept(tmp_path, task)
+            ending = asyncio.create_task(left(gateway))
+            await gateway.shows("taskgate_draining", 1)
+        await ending
+    assert server.cancelled == []
+    assert not call.is_over
 
 
 async def test_what_a_gateway_forgets_that_ends_is_cancelled_at_the_server_as_ever(

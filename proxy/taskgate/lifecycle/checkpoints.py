@@ -128,8 +128,12 @@ class QuestionState(Protocol):
         """Forget the answers under those keys: the server has them, and the record dropped them."""
         ...
 
-    async def settled(self) -> None:
-        """Wait until every question asked so far is in the record, or never will be."""
+    @property
+    def in_turn(self) -> asyncio.Lock:
+        """Held while a question or a checkpoint is written.
+
+        Its holder finds every earlier question in the record, or never will.
+        """
         ...
 
 
@@ -228,17 +232,17 @@ class CheckpointWriter:
         while self._is_due:
             self._is_due = False
             resume_point, arrived = self._newest, self._arrived
-            await self._questions.settled()
-            if self._newest is None and resume_point is not None:
-                # Meanwhile the checkpoint was removed: only that is written now.
-                continue
-            written = await self._transitions.insist(
-                self._owner, self._task, partial(self._event, resume_point, arrived)
-            )
-            self._arrived -= arrived
-            if written is not None:
-                self._questions.arrived(arrived)
-            self._note(resume_point, written)
+            async with self._questions.in_turn:
+                if self._newest is None and resume_point is not None:
+                    # Meanwhile the checkpoint was removed: only that is written now.
+                    continue
+                written = await self._transitions.insist(
+                    self._owner, self._task, partial(self._event, resume_point, arrived)
+                )
+                self._arrived -= arrived
+                if written is not None:
+                    self._questions.arrived(arrived)
+                self._note(resume_point, written)
             await asyncio.sleep(KEEP_EVERY.total_seconds())
         self._writing = False
 

@@ -179,8 +179,8 @@ class TaskInputs:
     """The questions of one task, in the process that runs its call.
 
     `_slots` are the questions that are open here, `_names` those known by name alone. `_writer`
-    writes the call's resume points; None before the first one. `_in_turn` is held while a question
-    is written. All writes run in the background.
+    writes the call's resume points; None before the first one. `in_turn` is held while a question
+    or a checkpoint is written. All writes run in the background.
     """
 
     def __init__(
@@ -199,7 +199,7 @@ class TaskInputs:
         self._bounds = bounds
         self._slots: dict[ServerQuestion, QuestionSlot] = {}
         self._has_warned = False
-        self._in_turn = asyncio.Lock()
+        self.in_turn = asyncio.Lock()
         self._background = Background()
         self._writer: CheckpointWriter | None = None
         self._names = QuestionNames()
@@ -340,11 +340,6 @@ class TaskInputs:
     def arrived(self, keys: frozenset[str]) -> None:
         self._names.forget(keys)
 
-    async def settled(self) -> None:
-        async with self._in_turn:
-            # Every earlier question is stored by now, or never will be.
-            pass
-
     @property
     def is_kept(self) -> bool:
         """Whether another process could resume the call now, at its server."""
@@ -380,7 +375,7 @@ class TaskInputs:
             )
 
         # One at a time, so that the record has the questions in their order.
-        async with self._in_turn:
+        async with self.in_turn:
             if await self._transitions.insist(self._owner, self._task, request) is not None:
                 slot.is_there = True
         if not slot.is_there:
@@ -413,8 +408,8 @@ class TaskInputs:
             slot.question.when_withdrawn(partial(self._withdraw, slot, InputResolution.SUPERSEDED))
 
     async def _keep_round(self, round_writer: RoundCheckpointWriter) -> None:
-        await self.settled()
-        await round_writer.write()
+        async with self.in_turn:
+            await round_writer.write()
 
     def _new_writer(self, checkpoints: CheckpointSeals) -> CheckpointWriter:
         return CheckpointWriter(

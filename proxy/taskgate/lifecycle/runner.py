@@ -17,6 +17,7 @@ sees the newer revision, and stops the run. It passes hosts' answers to the run'
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
 from datetime import timedelta
 from functools import partial
 from types import TracebackType
@@ -56,6 +57,8 @@ ENDING_PATIENCE: Final = 3.0
 start.
 
 Far below `GRACE` of `wiring/shutdown`, after which the process is killed."""
+CHECKPOINT_PATIENCE: Final = 1.0
+"""Seconds that a shutdown waits for checkpoints that are being written, before it stops the runs."""
 PATIENCE: Final = timedelta(seconds=30)
 """The longest wait for changes of running tasks, after which the next wait starts."""
 RETRY_WATCH: Final = timedelta(seconds=1)
@@ -318,9 +321,14 @@ class Runner:
 
         A call with a checkpoint is *left*: it goes on at its server, another process resumes it,
         and its task is noted in `left`. The others are cancelled, and their tasks end as shut down.
-        Returns when all that is written, or after ENDING_PATIENCE.
+        Returns when all that is written, or after CHECKPOINT_PATIENCE and ENDING_PATIENCE.
         """
         self._stopping = True
+        # While a checkpoint is being written, it is unknown whether its call can be left.
+        with suppress(TimeoutError):
+            async with asyncio.timeout(CHECKPOINT_PATIENCE):
+                for run in tuple(self._runs.values()):
+                    await run.listener.checkpoint_written()
         for run in tuple(self._runs.values()):
             run.shut_down()
         ending = [run.task for run in self._runs.values() if run.task is not None]

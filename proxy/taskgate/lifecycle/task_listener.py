@@ -209,6 +209,12 @@ class TaskListener:
         if self._inputs is not None:
             self._inputs.drop_checkpoint()
 
+    async def checkpoint_written(self) -> None:
+        """Wait for the end of a write of the checkpoint that has begun, so that `has_checkpoint` tells of it."""
+        if self._inputs is not None:
+            async with self._inputs.in_turn:
+                pass
+
     def leave(self) -> bool:
         """Decide, before the run is stopped, whether the call is left to another process.
 
