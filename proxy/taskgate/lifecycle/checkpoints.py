@@ -132,7 +132,7 @@ class QuestionState(Protocol):
     def in_turn(self) -> asyncio.Lock:
         """Held while a question or a checkpoint is written.
 
-        Its holder finds every earlier question in the record, or never will.
+        While it is held, every earlier question is in the record, or was refused.
         """
         ...
 
