@@ -128,8 +128,10 @@ async def test_a_task_is_one_of_the_servers_too_and_says_what_that_says(
         while (found := await _get(host, task))["status"] == "working":
             seen.append(found.get("statusMessage"))
             await asyncio.sleep(0.01)
-    # At once; what comes in the second after it is written together.
-    assert "page 1 of 3" in seen
+    # What comes in the second after the first of them is written together; a slow machine asks late for the first.
+    said = {message for message in seen if message is not None}
+    assert said
+    assert said <= {"page 1 of 3", "page 2 of 3", "page 3 of 3"}
     result = found["result"] if era == "stateless" else (await host.ask("tasks/result", {"taskId": task})).result
     assert text(result) == f"report {era}"
     assert native.did(f"began {era}") == 1

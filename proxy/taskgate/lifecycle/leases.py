@@ -82,6 +82,8 @@ class Leasing:
     - `_steady`: since when the store has answered without a sign of lost data; None if not now.
     - `_zero`: the store's time at zero of the monotonic clock, at the last reply.
     - `_until`: the end of the leases by the last reply; `_full`: whether the store has no room.
+    - `_apart`: the heartbeat of the thread that is under way, or None; `_answered`: set when its
+      reply has been handled.
     """
 
     def __init__(
@@ -113,6 +115,8 @@ class Leasing:
         self._others: frozenset[str] = frozenset()
         self._until: datetime | None = None
         self._full = False
+        self._apart: _SentHeartbeat | None = None
+        self._answered = asyncio.Event()
 
     async def open(self) -> None:
         """Send a first heartbeat if the store is available, and start the heartbeat thread."""
@@ -162,7 +166,11 @@ class Leasing:
         return self._clock.elapsed() - self._steady >= STEADY_BEATS * self.rules.heartbeat.total_seconds()
 
     async def beat(self) -> None:
-        """Send a heartbeat now from the main loop, and handle the reply. Raises StoreUnavailable."""
+        """Send a heartbeat now from the main loop, and handle the reply. Raises StoreUnavailable.
+
+        Returns after the reply to a heartbeat of the thread that is under way. Of two heartbeats only
+        the one that the store gets first finds that the store has an older state.
+        """
         sent = _SentHeartbeat(self._copies.revisions(), self._clock.elapsed(), self.rules.length, self._until)
         try:
             reply = await self._leases.beat(self.holder, sent.held, lease=sent.lease)
@@ -170,6 +178,9 @@ class Leasing:
             self._distrust_store()
             raise
         self._handle_reply(reply, sent, self._clock.elapsed())
+        while self._apart is not None:
+            self._answered.clear()
+            await self._answered.wait()
 
     # --- tasks of this process ----------------------------------------------------------------------------------------
 
@@ -243,14 +254,23 @@ class Leasing:
         # The longer the main loop shows no activity, the shorter are the leases. So they end soon
         # after a whole lease without activity.
         lease = min(self.rules.length, self.rules.length - age + self.rules.heartbeat)
-        sent = _SentHeartbeat(self._copies.revisions(), asked, lease, self._until)
+        sent = self._apart = _SentHeartbeat(self._copies.revisions(), asked, lease, self._until)
         try:
             reply = await leases.beat(self.holder, sent.held, lease=lease)
+            self._call_on_main_loop(partial(self._handle_reply, reply, sent, self._clock.elapsed()))
+            return True
         except StoreUnavailable:
             self._call_on_main_loop(self._distrust_store)
             return False
-        self._call_on_main_loop(partial(self._handle_reply, reply, sent, self._clock.elapsed()))
-        return True
+        finally:
+            self._call_on_main_loop(partial(self._note_answer, sent))
+
+    def _note_answer(self, sent: _SentHeartbeat) -> None:
+        """Note, on the main loop, that the answer to a heartbeat of the thread has been handled."""
+        # The next one may be under way, if the main loop was busy.
+        if self._apart is sent:
+            self._apart = None
+            self._answered.set()
 
     def _call_on_main_loop(self, callback: Callable[[], None]) -> None:
         loop = self._loop

@@ -1,5 +1,6 @@
 """Signs of life: who gives them, for how long, and what they bring back."""
 
+import asyncio
 import threading
 from datetime import timedelta
 from typing import Any
@@ -8,6 +9,7 @@ import pytest
 
 from helpers.manual_clock import EPOCH, ManualClock
 from helpers.shared_memory import LeasesInMemory
+from helpers.waiting import bounded, eventually
 from taskgate.errors import StoreUnavailable
 from taskgate.lifecycle.leases import Heartbeat
 from taskgate.stores.shared import HeartbeatReply, LeaseStore
@@ -95,6 +97,44 @@ async def test_a_store_that_is_away_keeps_nobody_from_opening(monkeypatch: pytes
     await one.leasing.open()
     assert not one.leasing.may_take_over
     await one.leasing.close()
+
+
+async def test_of_two_heartbeats_at_once_both_are_heard_before_something_is_taken_over() -> None:
+    """The store came back with what was true before: the second of them finds what the first has written."""
+    one = Alone()
+    leases, got, answered = one.leases, asyncio.Event(), asyncio.Event()
+
+    class Slow(LeasesInMemory):
+        async def beat(self, holder: str, held: Any, *, lease: timedelta) -> HeartbeatReply:
+            reply = await leases.beat(holder, held, lease=lease)
+            got.set()
+            await answered.wait()
+            return reply
+
+    async def may_take_over() -> bool:
+        await one.leasing.beat()
+        return one.leasing.may_take_over
+
+    await one.leasing.open()
+    try:
+        await eventually(lambda: leases.beats == 2)
+        older = dict(leases.lives)
+        for _ in range(2):
+            one.clock.advance(RULES.heartbeat)
+            await one.leasing.beat()
+        assert one.leasing.may_take_over
+        leases.lives = older
+        one.leasing._show_life()
+        first = asyncio.create_task(one.leasing._beat_apart(Slow(one.store, one.clock)))
+        async with bounded():
+            await got.wait()
+            second = asyncio.create_task(may_take_over())
+            await eventually(lambda: leases.beats == 6)
+            answered.set()
+            assert not await second
+            await first
+    finally:
+        await one.leasing.close()
 
 
 async def test_a_process_is_heard_until_its_last_sign_of_life_is_a_lease_old() -> None:
