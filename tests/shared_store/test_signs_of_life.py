@@ -11,7 +11,7 @@ from helpers.shared_store import KINDS, Kind, SharedServer
 from helpers.waiting import bounded
 from taskgate.domain.record import Lease, Outcome, Succeeded, TaskRecord, TaskStatus, evolve
 from taskgate.stores.open import open_shared
-from taskgate.stores.redis.options import RedisOptions
+from taskgate.stores.redis.options import KeyNames, RedisOptions
 from taskgate.stores.shared import SharedBackend
 
 LEASE = timedelta(seconds=15)
@@ -58,6 +58,30 @@ async def test_a_lease_that_has_lapsed_is_renewed_while_nobody_took_over(
     assert not beat.lost
     taken = await other.store.lapsed(holder="other", until=beat.time + LEASE, now=beat.time, limit=1)
     assert taken == ()
+
+
+async def test_nothing_is_taken_over_of_a_state_before_the_takers_last_sign_of_life(
+    one: SharedBackend, other: SharedBackend, shared_server: SharedServer, shared_options: RedisOptions
+) -> None:
+    """It came back after that: leases have lapsed in it that were renewed since."""
+    record = held("one", left=-timedelta(seconds=1))
+    await one.store.insert(record, caps=())
+    await one.leases.beat("one", {}, lease=LEASE)
+    heard = (await other.leases.beat("other", {}, lease=LEASE)).time + LEASE
+    lives = KeyNames(shared_options.key_prefix).of("lives")
+
+    async def taken() -> list[str]:
+        now = datetime.now(UTC)
+        found = await other.store.lapsed(holder="other", until=now + LEASE, now=now, limit=9, heard=heard)
+        return [each.id for each in found]
+
+    known = shared_server.ask("ZSCORE", lives, "other")
+    shared_server.ask("ZADD", lives, float(known) - 1, "other")
+    assert await taken() == []
+    shared_server.ask("ZREM", lives, "other")
+    assert await taken() == []
+    shared_server.ask("ZADD", lives, known, "other")
+    assert await taken() == [record.id]
 
 
 async def test_a_sign_of_life_shortens_no_lease(one: SharedBackend) -> None:

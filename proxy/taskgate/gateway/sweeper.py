@@ -162,7 +162,8 @@ class Sweeper:
         A lapsed lease proves this only if its process could have renewed it. So the store must have
         been available and complete for as long as every live process needs to renew its leases
         (`may_take_over`). A heartbeat right before each batch finds out, because the store may just
-        have returned with an old state. Raises StoreUnavailable.
+        have returned with an old state. If it does so after that, it gives nothing. Raises
+        StoreUnavailable.
         """
         while not self._is_parting:
             await leasing.beat()
@@ -170,7 +171,9 @@ class Sweeper:
                 return
             now = self._clock.now()
             until = now + leasing.rules.length
-            lapsed = await self._store.lapsed(holder=self._runner.holder, until=until, now=now, limit=BATCH)
+            lapsed = await self._store.lapsed(
+                holder=self._runner.holder, until=until, now=now, limit=BATCH, heard=leasing.heard_until
+            )
             await asyncio.gather(*(self._take_over(record) for record in lapsed))
             if lapsed:
                 log.info("took over tasks of another process", extra={"tasks": len(lapsed)})

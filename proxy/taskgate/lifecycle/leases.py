@@ -147,6 +147,11 @@ class Leasing:
         return len(self._others) + 1
 
     @property
+    def heard_until(self) -> datetime | None:
+        """The time until which this process counts as alive by its last heartbeat; None before the first."""
+        return self._until
+
+    @property
     def is_heard(self) -> bool:
         """Whether the store accepts work of this process.
 

@@ -172,7 +172,9 @@ class TaskStore(Protocol):
         """
         ...
 
-    async def lapsed(self, *, holder: str, until: datetime, now: datetime, limit: int) -> tuple[TaskRecord, ...]:
+    async def lapsed(
+        self, *, holder: str, until: datetime, now: datetime, limit: int, heard: datetime | None = None
+    ) -> tuple[TaskRecord, ...]:
         """Take over unfinished, unexpired records whose lease has lapsed, oldest first.
 
         Each gets the lease of `holder` until `until`, and goes to one caller only. No revision
@@ -183,6 +185,10 @@ class TaskStore(Protocol):
         They are not counted: fewer than `limit` means that no more are left. A record without a
         lease counts as lapsed. In a store of one process, every lease of an earlier process has
         lapsed when the store opens.
+
+        `heard` is the time until which `holder` counts as alive by its last heartbeat. A store of
+        several processes that does not know this heartbeat has an older state again: it takes
+        nothing over.
         """
         ...
 

@@ -275,7 +275,9 @@ class MemoryStore:
             if stored is not None and stored.head.lease is not None and stored.head.lease.holder == holder:
                 stored.head = evolve(stored.head, lease=Lease(holder=holder, until=until))
 
-    async def lapsed(self, *, holder: str, until: datetime, now: datetime, limit: int) -> tuple[TaskRecord, ...]:
+    async def lapsed(
+        self, *, holder: str, until: datetime, now: datetime, limit: int, heard: datetime | None = None
+    ) -> tuple[TaskRecord, ...]:
         self._check()
         unfinished = (self._tasks[id] for id in self._unfinished)
         lapsed = [stored for stored in unfinished if stored.head.expires_at > now and _is_lapsed(stored.head, now)]

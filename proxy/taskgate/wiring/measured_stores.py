@@ -188,8 +188,12 @@ class MeasuredStore:
     async def renew(self, holder: str, ids: frozenset[TaskId], until: datetime) -> None:
         await self._timed("renew", self._inner.renew(holder, ids, until))
 
-    async def lapsed(self, *, holder: str, until: datetime, now: datetime, limit: int) -> tuple[TaskRecord, ...]:
-        return await self._timed("lapsed", self._inner.lapsed(holder=holder, until=until, now=now, limit=limit))
+    async def lapsed(
+        self, *, holder: str, until: datetime, now: datetime, limit: int, heard: datetime | None = None
+    ) -> tuple[TaskRecord, ...]:
+        return await self._timed(
+            "lapsed", self._inner.lapsed(holder=holder, until=until, now=now, limit=limit, heard=heard)
+        )
 
     async def purge(self, *, now: datetime, limit: int) -> tuple[TaskRecord, ...]:
         return await self._timed("purge", self._inner.purge(now=now, limit=limit))

@@ -150,7 +150,9 @@ class SqliteStore:
         await self._writer.submit(writes.count_changed(sql.RENEW, values), lambda _: self._state.forget(ids))
 
     # A write: it puts a new lease on the records that it returns.
-    async def lapsed(self, *, holder: str, until: datetime, now: datetime, limit: int) -> tuple[TaskRecord, ...]:
+    async def lapsed(
+        self, *, holder: str, until: datetime, now: datetime, limit: int, heard: datetime | None = None
+    ) -> tuple[TaskRecord, ...]:
         taking = writes.take_lapsed(Lease(holder=holder, until=until), now, limit)
         rows = await self._writer.submit(taking, lambda rows: self._state.forget(one.id for one in rows))
         return _records_of(rows, "taken over")

@@ -316,12 +316,15 @@ class RedisStore:
             )
 
     # A write: the script puts a new lease on the records that it returns.
-    async def lapsed(self, *, holder: str, until: datetime, now: datetime, limit: int) -> tuple[TaskRecord, ...]:
+    async def lapsed(
+        self, *, holder: str, until: datetime, now: datetime, limit: int, heard: datetime | None = None
+    ) -> tuple[TaskRecord, ...]:
         self._check()
         lease, found = Lease(holder=holder, until=until), list[TaskRecord]()
+        known = "" if heard is None else pack_time(heard)
         while len(found) < limit:
             wanted = limit - len(found)
-            arguments = (self._root, pack_text(holder), pack_time(until), pack_time(now), wanted)
+            arguments = (self._root, pack_text(holder), pack_time(until), pack_time(now), wanted, known)
             taken = await self._client.run(rows.LAPSED, (self._root + "open",), arguments, durable=True)
             read = [read_head(head, lease, params) for _, head, params in taken]
             found += readable_records(read, "taken over")
