@@ -12,6 +12,7 @@ from helpers.waiting import bounded
 from taskgate.domain.listing import TaskFilter, TaskOrder
 from taskgate.errors import StoreUnavailable
 from taskgate.stores.base import HolderWatch, OwnerWatch, Store, TaskWatch, Watch
+from taskgate.stores.references import plain_reference
 
 RECORD, SESSION = new_record(), new_session()
 NONE = timedelta()
@@ -20,6 +21,9 @@ VERBS: dict[str, Callable[[Store], Awaitable[object]]] = {
     "load": lambda store: store.load(OWNER, RECORD.id, now=EPOCH),
     "load bodies": lambda store: store.load(OWNER, RECORD.id, now=EPOCH, bodies=True),
     "owner_of": lambda store: store.owner_of(RECORD.id),
+    "referred": lambda store: store.referred(plain_reference(RECORD.id)),
+    "transitions": lambda store: store.transitions(RECORD.id),
+    "scan": lambda store: store.scan(unfinished=True, wants=lambda _: True, after=None, limit=1, now=EPOCH),
     "swap": lambda store: store.swap(RECORD, expected=0),
     "page": lambda store: store.page(OWNER, where=TaskFilter(), order=TaskOrder(), after=None, limit=1, now=EPOCH),
     "changed task": lambda store: store.changed(TaskWatch(id=RECORD.id, revision=0), timeout=NONE),

@@ -61,6 +61,7 @@ def _wanted(rows: Rows) -> dict[str, Any]:
         bodies = sum(len(row.get(field, "").encode()) for field in ("params", "outcome"))
         assert int(row["size"]) == bodies
         kept.update({shares[0]: bodies, shares[-1]: bodies})
+        wanted[f"reference:{row['reference']}"] = id
         if row["name"]:
             wanted[f"repeat:{row['name']}"] = f"{row['expires']} {id}"
     return dict(wanted) | {f"kept:{share}": str(size) for share, size in kept.items() if size}

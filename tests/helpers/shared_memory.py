@@ -85,6 +85,8 @@ class ForgetfulStore(MemoryStore):
         for saved in self.saved.values():
             stored = copy(saved)
             self._tasks[stored.head.id] = stored
+            self._numbered[stored.number] = stored.head.id
+            self._references[self._reference_of(stored.head.id)] = stored.head.id
             self._lists.setdefault(stored.head.owner, OwnerIndex()).add(stored.head)
             self._counts[stored.head.status] += 1
             self._usage.add_bytes(stored.head.owner.context, stored.size)

@@ -233,10 +233,11 @@ def configuration(servers: Mapping[str, str], *, folder: Path | None = None, **s
     return GatewayConfig.model_validate(written)
 
 
-async def file_store(folder: Path) -> Store:
-    """The store of `configuration(folder=…)`, for a wrapper of it that is handed in."""
+async def file_store(folder: Path, **more: Any) -> Store:
+    """The store of `configuration(folder=…)`, for a wrapper of it that is handed in, or for a look into it."""
     path, second = folder / "taskgate.db", timedelta(seconds=1)
-    return await open_store("sqlite", SqliteOptions(path=path, synchronous="FULL", busy_timeout=second, max_size=2**30))
+    options = SqliteOptions(path=path, synchronous="FULL", busy_timeout=second, max_size=2**30)
+    return await open_store("sqlite", options, **more)
 
 
 def written(config: GatewayConfig) -> dict[str, Any]:

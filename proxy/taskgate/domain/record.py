@@ -327,6 +327,28 @@ class TaskRecord(_NewRecord):
         return self.is_dispatchable or self.checkpoint is not None
 
 
+class Transition(NamedTuple):
+    """A status of a task, and when it began."""
+
+    status: TaskStatus
+    time: datetime
+
+
+MAX_TRANSITIONS: Final = 16
+"""Transitions that are known of a task: its creation and the newest."""
+
+
+def transitions_of(record: TaskRecord, changes: tuple[Transition, ...]) -> tuple[Transition, ...]:
+    """The transitions of a record, oldest first; `changes` are those to statuses that are not terminal.
+
+    The creation and the last change of a record are in its head. Of an old record `changes` may be missing.
+    """
+    status = changes[-1].status if changes else TaskStatus.WORKING
+    last = () if record.status is status else (Transition(record.status, record.waiting_since or record.updated_at),)
+    newest = (*changes, *last)[1 - MAX_TRANSITIONS :]
+    return (Transition(TaskStatus.WORKING, record.created_at), *newest)
+
+
 def blank_record(created_at: datetime, ttl: timedelta) -> Any:
     """A record that has only its times of expiry; all other fields have to be set before `freeze`."""
     new: Any = _NewRecord()

@@ -24,7 +24,7 @@ from typing import Final, NamedTuple, Protocol
 from taskgate.domain.limits import Cap
 from taskgate.domain.listing import Page, Position, TaskFilter, TaskOrder
 from taskgate.domain.rates import Demand, RateVerdict
-from taskgate.domain.record import OwnerKey, TaskId, TaskRecord, TaskStatus
+from taskgate.domain.record import OwnerKey, TaskId, TaskRecord, TaskStatus, Transition
 from taskgate.domain.versions import Peer
 
 
@@ -87,6 +87,13 @@ MOST_SCANNED: Final = 10_000
 """Records that a store looks at for one page of a list."""
 
 
+class Scan(NamedTuple):
+    """Heads of records of all owners, and where the next part starts; `next` is None only after the last one."""
+
+    heads: tuple[TaskRecord, ...]
+    next: str | None
+
+
 class TaskStore(Protocol):
     """Task records, and notifications of their changes."""
 
@@ -123,6 +130,34 @@ class TaskStore(Protocol):
         """The owner of a stored record, expired or not; None if there is no record.
 
         Only for operators: no answer to a host may depend on it or wait for it.
+        """
+        ...
+
+    async def referred(self, reference: str) -> TaskId | None:
+        """The id of a stored record, expired or not, by its public reference; None if there is none.
+
+        Only for operators, as is `transitions` and `scan`.
+        """
+        ...
+
+    async def transitions(self, id: TaskId) -> tuple[Transition, ...]:
+        """The statuses that a stored record had, oldest first; empty if there is no record.
+
+        The first one is that of the creation, the last one that of the record. Of more than
+        MAX_TRANSITIONS the first and the newest are kept. Of a record that an earlier version stored,
+        those of its time may be missing.
+        """
+        ...
+
+    async def scan(
+        self, *, unfinished: bool, wants: Callable[[TaskRecord], bool], after: str | None, limit: int, now: datetime
+    ) -> Scan:
+        """Find unexpired records of all owners, in an order of the store.
+
+        An index serves `unfinished`. Records that `wants` rejects are skipped one by one. A part looks at
+        MOST_SCANNED records at most, so it may be short or empty, and still have a next one. That
+        starts at `after`, the `next` of the part before; any other text finds nothing. A record that is
+        there all the time is found once, or twice if it changes its state meanwhile.
         """
         ...
 

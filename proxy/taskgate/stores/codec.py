@@ -10,6 +10,8 @@ cannot be decoded raise StoreUnavailable.
 
 import codecs
 import json
+from binascii import a2b_base64
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Any, Final
@@ -18,6 +20,7 @@ import orjson
 
 from taskgate.domain.listing import ListedTask
 from taskgate.domain.record import (
+    MAX_TRANSITIONS,
     Faulted,
     FaultReason,
     InputRequest,
@@ -26,9 +29,11 @@ from taskgate.domain.record import (
     OwnerKey,
     SealedCheckpoint,
     Succeeded,
+    TaskId,
     TaskRecord,
     TaskStatus,
     ToolCall,
+    Transition,
     blank_record,
     draft,
     freeze,
@@ -38,6 +43,7 @@ from taskgate.domain.versions import Peer, Revision
 from taskgate.errors import StoreUnavailable
 from taskgate.jsontext.large import LargeJson
 from taskgate.jsontext.spans import RawJson
+from taskgate.stores.references import ReferenceOf
 
 MAX_CACHED: Final = 1024
 """The largest head, in bytes, whose listed form is cached."""
@@ -45,10 +51,37 @@ MAX_CACHED: Final = 1024
 LARGE: Final = 64 * 1024
 """Bytes of a body above which it is read off the event loop, and an outcome stays bytes."""
 
+MAX_ID: Final = 256
+"""Characters of an id, at most."""
+
 MICROSECOND: Final = timedelta(microseconds=1)
 
 SCHEMA: Final = 1
 """The first element of every head and session; any other number is refused."""
+
+
+_STANDARD: Final = bytes.maketrans(b"-_", b"+/")
+_PLACE_LENGTH: Final = 19
+TRANSITION_LENGTH: Final = 19
+"""Characters of a packed transition."""
+PACKED_TRANSITIONS: Final = (MAX_TRANSITIONS - 1) * TRANSITION_LENGTH
+"""Characters of the packed transitions that a store keeps, at most: without the creation."""
+
+
+def pack_transition(record: TaskRecord) -> str:
+    """Encode the last transition of a record, whose status is not terminal: a letter and the time."""
+    return f"{_LETTERS[record.status]}{pack_time(record.updated_at):018d}"
+
+
+def unpack_transitions(packed: str) -> tuple[Transition, ...]:
+    """Decode packed transitions. Raises StoreUnavailable if they are damaged."""
+    try:
+        return tuple(
+            Transition(_STATUS_OF_LETTER[packed[at]], unpack_time(int(packed[at + 1 : at + TRANSITION_LENGTH])))
+            for at in range(0, len(packed), TRANSITION_LENGTH)
+        )
+    except (KeyError, ValueError, OverflowError) as error:
+        raise StoreUnavailable("A stored record cannot be read") from error
 
 
 def pack_times(record: TaskRecord) -> tuple[int, int]:
@@ -225,6 +258,38 @@ def pack_names(names: frozenset[str]) -> bytes:
     return _dump(list(names))
 
 
+def pack_numbers(numbers: Iterable[int]) -> bytes:
+    """Encode numbers as a JSON array."""
+    return _dump(list(numbers))
+
+
+def pack_reference(reference: str) -> int:
+    """Encode the first 64 bits of a public reference as a signed number. Raises ValueError for a text that is none."""
+    # Twelve characters are nine bytes.
+    return int.from_bytes(a2b_base64(reference[2:14].encode().translate(_STANDARD))[:8], "big", signed=True)
+
+
+def number_function(reference_of: ReferenceOf) -> Callable[[TaskId], int]:
+    """Return a function from ids to their packed references. Texts that are too long for an id have 0."""
+
+    def number(id: TaskId) -> int:
+        if len(id) > MAX_ID:
+            # Hosts name ids, and the references of the last ones are remembered.
+            return 0
+        # As `pack_reference`, whose call would take as long as the rest: each task is stored by it.
+        digits = reference_of(id)[2:14].encode().translate(_STANDARD)
+        return int.from_bytes(a2b_base64(digits)[:8], "big", signed=True)
+
+    return number
+
+
+def unpack_place(place: str | None) -> int | None:
+    """Decode the number after which a part of a scan starts; None for a text that no part ended with."""
+    if place is None:
+        return 0
+    return int(place) if place.isdecimal() and len(place) < _PLACE_LENGTH else None
+
+
 def pack_time(moment: datetime) -> int:
     """Microseconds since 1970."""
     # Twice as fast as a division of the span.
@@ -247,6 +312,8 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _FIRST: Final = pack_time(datetime.min.replace(tzinfo=UTC))
 _LAST: Final = pack_time(datetime.max.replace(tzinfo=UTC))
 _STATUSES: Final = {status.value: status for status in TaskStatus}
+_LETTERS: Final = {TaskStatus.WORKING: "w", TaskStatus.INPUT_REQUIRED: "i"}
+_STATUS_OF_LETTER: Final = {letter: status for status, letter in _LETTERS.items()}
 _REVISIONS: Final = {revision.value: revision for revision in Revision}
 _RESULT: Final = "result"
 _TOOL_ERROR: Final = "tool_error"

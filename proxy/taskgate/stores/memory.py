@@ -8,10 +8,10 @@ heads, as in every store: code that needs only heads can see only heads.
 import heapq
 from bisect import bisect_left, bisect_right, insort
 from collections import Counter
-from collections.abc import Coroutine, Iterable, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from itertools import count
+from itertools import count, dropwhile
 from operator import attrgetter
 from typing import Any
 
@@ -27,13 +27,25 @@ from taskgate.domain.listing import (
     TaskState,
     listed_task,
 )
-from taskgate.domain.record import Lease, Outcome, OwnerKey, TaskId, TaskRecord, TaskStatus, evolve
+from taskgate.domain.record import (
+    MAX_TRANSITIONS,
+    Lease,
+    Outcome,
+    OwnerKey,
+    TaskId,
+    TaskRecord,
+    TaskStatus,
+    Transition,
+    evolve,
+    transitions_of,
+)
 from taskgate.errors import StoreUnavailable
 from taskgate.jsontext.spans import RawJson
-from taskgate.stores.base import MOST_SCANNED, ChangeBatch, SessionRecord, Store, StoreCensus, Watch
+from taskgate.stores.base import MOST_SCANNED, ChangeBatch, Scan, SessionRecord, Store, StoreCensus, Watch
 from taskgate.stores.capacity import CapKeys, StoreUsage, record_size, stored_size
 from taskgate.stores.change_feed import GONE, ChangeFeed
-from taskgate.stores.codec import as_head, as_stored, longer_lease, pack_time, with_bodies
+from taskgate.stores.codec import as_head, as_stored, longer_lease, pack_time, unpack_place, with_bodies
+from taskgate.stores.references import ReferenceOf, plain_reference
 
 # --- lists of one owner ----------------------------------------------------------------------------------------------
 
@@ -138,6 +150,8 @@ class _StoredTask:
     params: RawJson | None
     outcome: Outcome | None
     size: int
+    changes: tuple[Transition, ...]
+    """The newest transitions to statuses that are not terminal."""
 
     def whole(self) -> TaskRecord:
         return with_bodies(self.head, self.params, self.outcome)
@@ -146,9 +160,13 @@ class _StoredTask:
 class MemoryStore:
     """A store without a file. It belongs to the event loop that uses it."""
 
-    def __init__(self) -> None:
+    def __init__(self, reference_of: ReferenceOf = plain_reference) -> None:
+        self._reference_of = reference_of
+        self._references: dict[str, TaskId] = {}
+        self._numbered: dict[int, TaskId] = {}
+        """The ids in the order of insertion."""
         self._tasks: dict[TaskId, _StoredTask] = {}
-        self._numbers = count()
+        self._numbers = count(1)
         self._counts = Counter(dict.fromkeys(TaskStatus, 0))
         self._lists: dict[OwnerKey, OwnerIndex] = {}
         self._unfinished: set[TaskId] = set()
@@ -173,13 +191,17 @@ class MemoryStore:
         refusal = self._usage.refusal(keys, caps, pack_time(record.created_at))
         if refusal is not None:
             raise refusal
+        number = next(self._numbers)
         self._tasks[record.id] = _StoredTask(
-            number=next(self._numbers),
+            number=number,
             head=as_head(record),
             params=record.call.params,
             outcome=record.outcome,
             size=size,
+            changes=(),
         )
+        self._numbered[number] = record.id
+        self._references[self._reference_of(record.id)] = record.id
         if record.idempotency_digest is not None:
             self._ids_by_key[record.owner, record.idempotency_digest] = record.id
         self._lists.setdefault(record.owner, OwnerIndex()).add(record)
@@ -213,6 +235,36 @@ class MemoryStore:
         stored = self._tasks.get(id)
         return None if stored is None else stored.head.owner
 
+    async def referred(self, reference: str) -> TaskId | None:
+        self._check()
+        return self._references.get(reference)
+
+    async def transitions(self, id: TaskId) -> tuple[Transition, ...]:
+        self._check()
+        stored = self._tasks.get(id)
+        return () if stored is None else transitions_of(stored.head, stored.changes)
+
+    async def scan(
+        self, *, unfinished: bool, wants: Callable[[TaskRecord], bool], after: str | None, limit: int, now: datetime
+    ) -> Scan:
+        self._check()
+        # Numbers begin at 1.
+        least = unpack_place(after)
+        if least is None:
+            return Scan((), None)
+        if unfinished:
+            numbers = sorted(number for id in self._unfinished if (number := self._tasks[id].number) > least)
+        else:
+            numbers = list(dropwhile(lambda number: number <= least, self._numbered))
+        heads: list[TaskRecord] = []
+        for scanned, number in enumerate(numbers, 1):
+            head = self._tasks[self._numbered[number]].head
+            if head.expires_at > now and wants(head):
+                heads.append(head)
+            if (len(heads) == limit or scanned == MOST_SCANNED) and scanned < len(numbers):
+                return Scan(tuple(heads), str(number))
+        return Scan(tuple(heads), None)
+
     async def swap(self, record: TaskRecord, *, expected: int) -> bool:
         self._check()
         stored = self._tasks.get(record.id)
@@ -224,6 +276,8 @@ class MemoryStore:
         self._counts[record.status] += 1
         if record.idempotency_digest is None:
             self._release_key(stored.head)
+        if record.status is not stored.head.status and not record.status.is_terminal:
+            stored.changes = (*stored.changes[2 - MAX_TRANSITIONS :], Transition(record.status, record.updated_at))
         stored.head = evolve(as_head(record), lease=longer_lease(lease, record.lease))
         if record.outcome is not None:
             stored.outcome = as_stored(record.outcome)
@@ -385,6 +439,7 @@ class MemoryStore:
         self._usage.add_bytes(head.owner.context, -stored.size)
         self._release_key(head)
         self._counts[head.status] -= 1
+        del self._numbered[stored.number], self._references[self._reference_of(id)]
         self._changes.add_removed(id, owner=head.owner, holder=head.lease.holder if head.lease else None)
         return head
 

@@ -13,6 +13,7 @@ from taskgate.errors import StoreUnavailable
 from taskgate.stores.base import Store
 from taskgate.stores.memory import MemoryStore
 from taskgate.stores.redis.options import RedisOptions
+from taskgate.stores.references import ReferenceOf, plain_reference
 from taskgate.stores.shared import SharedBackend
 from taskgate.stores.sqlite.file import OpenFile, SqliteOptions, open_file
 from taskgate.stores.sqlite.store import SqliteStore
@@ -20,18 +21,20 @@ from taskgate.stores.sqlite.store import SqliteStore
 __all__ = ["RedisOptions", "SqliteOptions", "open_shared", "open_store"]
 
 
-async def open_store(backend: Literal["memory", "sqlite"], options: SqliteOptions | None) -> Store:
+async def open_store(
+    backend: Literal["memory", "sqlite"], options: SqliteOptions | None, reference_of: ReferenceOf = plain_reference
+) -> Store:
     """Open a store for the running loop; blocking work runs on a thread. `options` are for sqlite
-    only.
+    only. Operators find a task by what `reference_of` returns.
 
     Raises StoreUnavailable, with a text for the operator, if the file is refused or cannot be
     opened. If this is cancelled, the file is closed as soon as it is open.
     """
     if backend == "memory":
-        return MemoryStore()
+        return MemoryStore(reference_of)
     assert options is not None, "a store in a file needs options"
     thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="taskgate-store-opener")
-    opening = thread.submit(open_file, options)
+    opening = thread.submit(open_file, options, reference_of)
     # The thread ends after this one job.
     thread.shutdown(wait=False)
     try:
@@ -43,9 +46,11 @@ async def open_store(backend: Literal["memory", "sqlite"], options: SqliteOption
         raise
 
 
-async def open_shared(options: RedisOptions, clock: SharedClock | None = None) -> SharedBackend:
+async def open_shared(
+    options: RedisOptions, clock: SharedClock | None = None, reference_of: ReferenceOf = plain_reference
+) -> SharedBackend:
     """Open the store that several gateways share, for the running loop; closing `store` closes all
-    of it.
+    of it. `reference_of` is as in `open_store`, and the same in all gateways.
 
     Each time before the server is used after a start or an outage, `clock` is aligned with the
     server's clock.
@@ -60,7 +65,7 @@ async def open_shared(options: RedisOptions, clock: SharedClock | None = None) -
         if error.name is None or error.name.partition(".")[0] not in ("redis", "hiredis"):
             raise
         raise StoreUnavailable("A shared store needs more packages: pip install 'taskgate[redis]'") from error
-    return await open_redis(options, clock)
+    return await open_redis(options, clock, reference_of)
 
 
 def _close_opened(opening: "Future[OpenFile]") -> None:

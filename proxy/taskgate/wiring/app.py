@@ -204,7 +204,11 @@ class Service:
         bound = _bind(config.server.listen, config.server.to_connection_bounds())
         closers.callback(bound.close)
         shared_clock = SharedClock(clock)
-        opened = self._environment.store or await open_configured_store(config, self._data_directory, shared_clock)
+        # The keys before the store: it finds tasks by the references in the audit log.
+        reference_of = await telemetry.load_keys(config)
+        opened = self._environment.store or await open_configured_store(
+            config, self._data_directory, shared_clock, reference_of
+        )
         store, shared = (opened.store, opened) if isinstance(opened, SharedBackend) else (opened, None)
         closers.add(store.close)
         # Telemetry opens before whatever emits events, and closes after it. But who starts a second

@@ -57,6 +57,7 @@ from taskgate.sessions.registry import HostSessions
 from taskgate.stores.base import Store
 from taskgate.stores.open import open_shared, open_store
 from taskgate.stores.rates import MemoryRateStore
+from taskgate.stores.references import ReferenceOf
 from taskgate.stores.shared import SharedBackend
 from taskgate.streams.bytes_in_flight import BytesInFlight
 from taskgate.streams.event_log import EventBudget
@@ -138,14 +139,17 @@ class Runtime:
 
 
 async def open_configured_store(
-    config: GatewayConfig, data_directory: Path | None, clock: SharedClock
+    config: GatewayConfig, data_directory: Path | None, clock: SharedClock, reference_of: ReferenceOf
 ) -> Store | SharedBackend:
-    """Open the configured store. A shared one sets `clock`. Raises StoreUnavailable."""
+    """Open the configured store. A shared one sets `clock`; `reference_of` is as in `open_store`.
+
+    Raises StoreUnavailable.
+    """
     if config.store.backend == "memory":
-        return await open_store("memory", None)
+        return await open_store("memory", None, reference_of)
     if config.store.backend == "redis":
-        return await open_shared(config.store.redis.to_options(), clock)
-    return await open_store("sqlite", config.store.sqlite.to_options(data_directory))
+        return await open_shared(config.store.redis.to_options(), clock, reference_of)
+    return await open_store("sqlite", config.store.sqlite.to_options(data_directory), reference_of)
 
 
 async def build_runtime(

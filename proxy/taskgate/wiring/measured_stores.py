@@ -10,7 +10,7 @@ the sweeper) writes a test value, and a success ends the fault. The log says onc
 to do, and once that it is over.
 """
 
-from collections.abc import Awaitable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from datetime import datetime, timedelta
 from logging import getLogger
 from typing import Any, Final, TypeVar
@@ -18,13 +18,14 @@ from typing import Any, Final, TypeVar
 from taskgate.clock import Clock
 from taskgate.domain.limits import Cap
 from taskgate.domain.listing import Page, Position, TaskFilter, TaskOrder
-from taskgate.domain.record import OwnerKey, TaskId, TaskRecord
+from taskgate.domain.record import OwnerKey, TaskId, TaskRecord, Transition
 from taskgate.errors import StoreFault, StoreUnavailable
 from taskgate.stores.base import (
     ChangeBatch,
     RateJudgement,
     RateStep,
     RateStore,
+    Scan,
     SessionRecord,
     Store,
     StoreCensus,
@@ -166,6 +167,20 @@ class MeasuredStore:
 
     async def owner_of(self, id: TaskId) -> OwnerKey | None:
         return await self._timed("owner_of", self._inner.owner_of(id))
+
+    # What operators ask counts as what hosts ask: each more operation has thirteen series.
+
+    async def referred(self, reference: str) -> TaskId | None:
+        return await self._timed("load", self._inner.referred(reference))
+
+    async def transitions(self, id: TaskId) -> tuple[Transition, ...]:
+        return await self._timed("load", self._inner.transitions(id))
+
+    async def scan(
+        self, *, unfinished: bool, wants: Callable[[TaskRecord], bool], after: str | None, limit: int, now: datetime
+    ) -> Scan:
+        found = self._inner.scan(unfinished=unfinished, wants=wants, after=after, limit=limit, now=now)
+        return await self._timed("page", found)
 
     async def page(
         self,

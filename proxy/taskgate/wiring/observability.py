@@ -21,9 +21,10 @@ from taskgate.config import GatewayConfig
 from taskgate.config.model import extension_methods, metrics_config
 from taskgate.config.sections.audit import AuditSection, AuditSinkSection
 from taskgate.protocol.extensions import KNOWN_METHODS
+from taskgate.stores.references import ReferenceOf, plain_reference
 from taskgate.system.secret_files import ADVICE, is_exposed
 from taskgate.telemetry.auditlog.chain import SigningKeyError, signer_of
-from taskgate.telemetry.auditlog.formats.digests import task_ref
+from taskgate.telemetry.auditlog.formats.digests import digests_of, task_ref
 from taskgate.telemetry.auditlog.log import AuditLog, PreparedSinks
 from taskgate.telemetry.auditlog.settings import AuditSettings, ChainSettings, LineOptions, SinkSettings
 from taskgate.telemetry.events import AuditCapacity, GatewayPhaseChanged
@@ -79,11 +80,23 @@ class TelemetryPipeline:
         """The room for requests in the audit log; None before `open`."""
         return None if self._log is None else self._log.capacity
 
+    async def load_keys(self, config: GatewayConfig) -> ReferenceOf:
+        """Read the settings of the audit log with its keys, before `open`. Raises KeyFileRefused.
+
+        Returns the function that makes the public references of tasks in its lines. Without a log, whose
+        key would last as long as the process, these are digests without a key.
+        """
+        self._settings = settings = await asyncio.to_thread(self._audit_settings, config)
+        return digests_of(settings.key).task if settings.sinks else plain_reference
+
     async def open(self, config: GatewayConfig) -> None:
         """Open the audit log and tracing. Raises KeyFileRefused, AuditUnavailable or
         TracingUnavailable.
         """
-        self._settings = settings = await asyncio.to_thread(self._audit_settings, config)
+        if self._settings is None:
+            await self.load_keys(config)
+        settings = self._settings
+        assert settings is not None, "load_keys() sets them"
         self.event_sink.start()
         log_ = AuditLog(settings, event_sink=self.event_sink, clock=self._clock)
         await log_.open()

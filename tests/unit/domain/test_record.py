@@ -8,6 +8,7 @@ import pytest
 
 from helpers.manual_clock import EPOCH
 from taskgate.domain.record import (
+    MAX_TRANSITIONS,
     Faulted,
     FaultReason,
     OwnerKey,
@@ -15,10 +16,12 @@ from taskgate.domain.record import (
     Succeeded,
     TaskRecord,
     TaskStatus,
+    Transition,
     blank_record,
     evolve,
     freeze,
     outcome_text,
+    transitions_of,
 )
 from taskgate.errors import UpstreamReason
 from unit.domain.records import record
@@ -130,3 +133,29 @@ def test_a_record_that_is_filled_in_place_is_the_one_of_its_constructor_and_froz
     assert filled == made
     with pytest.raises(FrozenInstanceError):
         filled.revision = 2
+
+
+def test_the_transitions_of_a_record_begin_with_its_creation_and_end_with_its_status() -> None:
+    later = EPOCH + timedelta(seconds=5)
+    assert transitions_of(record(), ()) == (Transition(TaskStatus.WORKING, EPOCH),)
+    ended = record(status=TaskStatus.CANCELLED, updated_at=later)
+    asks = Transition(TaskStatus.INPUT_REQUIRED, EPOCH)
+    last = Transition(TaskStatus.CANCELLED, later)
+    assert transitions_of(ended, (asks,)) == (Transition(TaskStatus.WORKING, EPOCH), asks, last)
+
+
+def test_a_record_that_asks_and_whose_transitions_are_not_known_asks_since_it_waits() -> None:
+    waits = replace(record(), status=TaskStatus.INPUT_REQUIRED, waiting_since=EPOCH, updated_at=EPOCH + timedelta(1))
+    assert transitions_of(waits, ())[1:] == (Transition(TaskStatus.INPUT_REQUIRED, EPOCH),)
+
+
+@pytest.mark.parametrize("status", [TaskStatus.WORKING, TaskStatus.COMPLETED])
+def test_of_many_transitions_the_newest_are_known(status: TaskStatus) -> None:
+    changes = tuple(
+        Transition([TaskStatus.WORKING, TaskStatus.INPUT_REQUIRED][at % 2], EPOCH + timedelta(seconds=at))
+        for at in range(2 * MAX_TRANSITIONS + 1)
+    )
+    found = transitions_of(record(status=status), changes)
+    assert len(found) == MAX_TRANSITIONS
+    assert found[0] == Transition(TaskStatus.WORKING, EPOCH)
+    assert changes[-1] in found

@@ -14,6 +14,7 @@ from helpers.manual_clock import EPOCH
 from helpers.records import new_call, new_input, new_lease, new_peer, new_record
 from taskgate.domain.listing import listed_task
 from taskgate.domain.record import (
+    MAX_TRANSITIONS,
     Faulted,
     FaultReason,
     Lease,
@@ -23,12 +24,14 @@ from taskgate.domain.record import (
     Succeeded,
     TaskRecord,
     TaskStatus,
+    Transition,
     outcome_text,
 )
 from taskgate.domain.versions import Peer, Revision
 from taskgate.errors import StoreUnavailable
 from taskgate.jsontext.large import LargeJson
 from taskgate.stores import codec
+from taskgate.stores.references import plain_reference
 
 # Every code point, those that no encoding knows included.
 texts = st.text(st.characters(exclude_categories=()), max_size=12)
@@ -453,3 +456,52 @@ def test_a_large_outcome_is_given_as_bytes_and_a_small_one_as_it_is() -> None:
     assert codec.as_stored(Succeeded(result=text, tool_error=True)) == Succeeded(
         result=LargeJson(text.encode()), tool_error=True
     )
+
+
+# --- transitions and places -------------------------------------------------------------------------------------------
+
+
+@given(st.lists(st.tuples(st.sampled_from([TaskStatus.WORKING, TaskStatus.INPUT_REQUIRED]), st.datetimes(
+    timezones=st.just(UTC), min_value=datetime.fromisoformat("1971-01-01")))))  # fmt: skip
+def test_packed_transitions_come_back_as_they_were(changes: list[tuple[TaskStatus, datetime]]) -> None:
+    packed = "".join(codec.pack_transition(new_record(status=status, updated_at=time)) for status, time in changes)
+    assert len(packed) == len(changes) * codec.TRANSITION_LENGTH
+    assert codec.unpack_transitions(packed) == tuple(Transition(*change) for change in changes)
+    assert len(codec.unpack_transitions(packed[-codec.PACKED_TRANSITIONS :])) == min(len(changes), MAX_TRANSITIONS - 1)
+
+
+@pytest.mark.parametrize("packed", ["x000000000000000001", "w", "w00000000000000000x", "w999999999999999999"])
+def test_damaged_transitions_are_unreadable(packed: str) -> None:
+    with pytest.raises(StoreUnavailable):
+        codec.unpack_transitions(packed)
+
+
+def test_a_place_is_a_number_and_the_first_one_comes_before_all() -> None:
+    assert codec.unpack_place(None) == 0
+    assert codec.unpack_place("17") == 17
+    assert [codec.unpack_place(text) for text in ("", "x", "-1", "1" * 40, "1 ")] == [None] * 5
+
+
+@given(st.lists(st.integers(min_value=-(2**63), max_value=2**63 - 1)))
+def test_packed_numbers_are_a_json_array_of_them(numbers: list[int]) -> None:
+    assert json.loads(codec.pack_numbers(numbers)) == numbers
+
+
+@given(st.text(st.characters(), max_size=40))
+def test_the_function_of_numbers_packs_the_references_of_ids(id: str) -> None:
+    number = codec.number_function(plain_reference)(id)
+    assert number == codec.pack_reference(plain_reference(id))
+    assert -(2**63) <= number < 2**63
+
+
+@pytest.mark.parametrize("text", ["t_A", "t_\ud800" + "A" * 21])
+def test_a_text_that_is_no_reference_is_not_packed(text: str) -> None:
+    with pytest.raises(ValueError):
+        codec.pack_reference(text)
+
+
+def test_a_text_that_is_too_long_for_an_id_is_not_hashed() -> None:
+    def refuse(_: str) -> str:
+        raise AssertionError("it is remembered there")
+
+    assert codec.number_function(refuse)("x" * (codec.MAX_ID + 1)) == 0

@@ -17,6 +17,7 @@ from taskgate.errors import StoreUnavailable
 from taskgate.stores.base import Store
 from taskgate.stores.memory import MemoryStore
 from taskgate.stores.open import SqliteOptions, open_store
+from taskgate.stores.references import ReferenceOf
 from taskgate.stores.sqlite.file import OpenFile, open_file
 from taskgate.stores.sqlite.store import SqliteStore
 
@@ -81,11 +82,11 @@ class HeldOpening:
         self.opened: list[OpenFile] = []
         monkeypatch.setattr("taskgate.stores.open.open_file", self)
 
-    def __call__(self, options: SqliteOptions) -> OpenFile:
+    def __call__(self, options: SqliteOptions, reference_of: ReferenceOf) -> OpenFile:
         self.begun.set()
         assert self.go_on.wait(PATIENCE)
         try:
-            file = open_file(options)
+            file = open_file(options, reference_of)
             self.opened.append(file)
             return file
         finally:

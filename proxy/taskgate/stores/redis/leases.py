@@ -17,6 +17,7 @@ from taskgate.stores.codec import MICROSECOND, pack_text, unpack_text, unpack_ti
 from taskgate.stores.redis.client import RedisClient, Value, read_script
 from taskgate.stores.redis.options import KeyNames
 from taskgate.stores.redis.records import rows
+from taskgate.stores.references import ReferenceOf, plain_reference
 from taskgate.stores.shared import HeartbeatReply
 
 _BEAT: Final = read_script("beat.lua")
@@ -28,8 +29,9 @@ the change's message. No process ignores the message of a restoration."""
 class RedisLeaseStore:
     """The LeaseStore over the rows of tasks; the Lua scripts do the work, each in one round trip."""
 
-    def __init__(self, client: RedisClient, keys: KeyNames) -> None:
+    def __init__(self, client: RedisClient, keys: KeyNames, reference_of: ReferenceOf = plain_reference) -> None:
         self._client = client
+        self._reference_of = reference_of
         self._root = keys.of("")
         self._lives = keys.of("lives")
 
@@ -53,7 +55,7 @@ class RedisLeaseStore:
 
     async def restore(self, record: TaskRecord) -> bool:
         # No caps: the task was admitted when it was created.
-        arguments = rows.insert_arguments(self._root, _NO_MARK, record, ())
+        arguments = rows.insert_arguments(self._root, _NO_MARK, record, (), reference=self._reference_of(record.id))
         row = f"{self._root}task:{record.id}"
         return bool(await self._client.run(rows.RESTORE, (row,), arguments, durable=True))
 

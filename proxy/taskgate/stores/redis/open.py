@@ -24,13 +24,16 @@ from taskgate.stores.redis.rates import RedisRateStore
 from taskgate.stores.redis.records.change_subscriber import ChangeSubscriber
 from taskgate.stores.redis.records.store import RedisStore
 from taskgate.stores.redis.streams import RedisStreamLog
+from taskgate.stores.references import ReferenceOf, plain_reference
 from taskgate.stores.shared import LeaseStore, SharedBackend
 
 _HEARTBEAT_CONNECTIONS = 2
 """Connections of the heartbeat thread, which does nothing else."""
 
 
-async def open_redis(options: RedisOptions, clock: SharedClock | None = None) -> SharedBackend:
+async def open_redis(
+    options: RedisOptions, clock: SharedClock | None = None, reference_of: ReferenceOf = plain_reference
+) -> SharedBackend:
     """Open the backend; `stores.open.open_shared` has the contract."""
     _check_tls_files(options)
     connector = RedisConnector(options, clock)
@@ -38,13 +41,15 @@ async def open_redis(options: RedisOptions, clock: SharedClock | None = None) ->
     keys = KeyNames(options.key_prefix)
     try:
         is_up = await _check(client, connector)
-        return await _open(options, client, keys, is_up=is_up)
+        return await _open(options, client, keys, reference_of, is_up=is_up)
     except BaseException:
         await client.close()
         raise
 
 
-async def _open(options: RedisOptions, client: RedisClient, keys: KeyNames, *, is_up: bool) -> SharedBackend:
+async def _open(
+    options: RedisOptions, client: RedisClient, keys: KeyNames, reference_of: ReferenceOf, *, is_up: bool
+) -> SharedBackend:
     origin = uuid4().hex
     bus, streams = RedisMessageLog(client, keys, origin=origin), RedisStreamLog(client, keys)
     # Without changes from others, hosts would wait too long: a gateway that cannot subscribe counts
@@ -70,6 +75,7 @@ async def _open(options: RedisOptions, client: RedisClient, keys: KeyNames, *, i
         on_close=on_close,
         # After that time the caller may have been told that the insert failed.
         within=options.command_timeout,
+        reference_of=reference_of,
     )
     try:
         if is_up:
@@ -83,14 +89,14 @@ async def _open(options: RedisOptions, client: RedisClient, keys: KeyNames, *, i
     async def open_leases() -> AsyncIterator[LeaseStore]:
         own = _connect(options, RedisConnector(options), limit=_HEARTBEAT_CONNECTIONS, debug_only=True)
         try:
-            yield RedisLeaseStore(own, keys)
+            yield RedisLeaseStore(own, keys, reference_of)
         finally:
             await own.close()
 
     return SharedBackend(
         store=store,
         rates=RedisRateStore(client, keys),
-        leases=RedisLeaseStore(client, keys),
+        leases=RedisLeaseStore(client, keys, reference_of),
         bus=bus,
         streams=streams,
         open_leases=open_leases,

@@ -20,22 +20,26 @@ from typing import Any, Final, Literal
 
 from taskgate.errors import StoreFault, StoreUnavailable
 from taskgate.stores.capacity import CapKeys, StoreUsage
+from taskgate.stores.codec import number_function
+from taskgate.stores.references import ReferenceOf, plain_reference
 from taskgate.stores.sqlite import statements as sql
 from taskgate.stores.sqlite.writes import read_head
 
-LAYOUT: Final = 4
-"""The layout of schema.sql and indexes.sql, stored in the file as `user_version`.
+LAYOUT: Final = 5
+"""The layout of tasks.sql, schema.sql and indexes.sql, stored in the file as `user_version`.
 
 Layouts 1 and 2 lacked the columns for caps and idempotency keys (caps.sql). They and layout 3 lacked
-those for small bodies (bodies.sql), and each had other indexes (indexes.sql).
+those for small bodies (bodies.sql). All up to 4 lacked references and transitions, and had an index
+of ids (before.sql, move.sql). Each had other indexes (indexes.sql).
 """
 
-_UPGRADE: Final = ("bodies.sql", "indexes.sql")
+_MOVE: Final = ("before.sql", "tasks.sql", "move.sql", "indexes.sql")
 _STEPS: Final = {
-    0: ("schema.sql", "indexes.sql"),
-    1: ("caps.sql", *_UPGRADE),
-    2: ("caps.sql", *_UPGRADE),
-    3: _UPGRADE,
+    0: ("tasks.sql", "schema.sql", "indexes.sql"),
+    1: ("caps.sql", "bodies.sql", *_MOVE),
+    2: ("caps.sql", "bodies.sql", *_MOVE),
+    3: ("bodies.sql", *_MOVE),
+    4: _MOVE,
 }
 """The scripts that upgrade a file of each layout."""
 
@@ -51,6 +55,9 @@ log = getLogger("taskgate.stores")
 
 _Identity = tuple[int, int]
 """Device and inode: no other file gets them while this one is open."""
+
+_MOST_PAGES: Final = 2**32 - 2
+"""The limit of SQLite."""
 
 _CHECKPOINT_PAGES: Final = 4000
 _LOG_LIMIT: Final = 64 * 1024 * 1024
@@ -83,6 +90,7 @@ class OpenFile:
     near: sqlite3.Connection
     far: sqlite3.Connection
     locks: tuple[int, ...]
+    reference_of: ReferenceOf
     usage: StoreUsage
     statuses: Counter[str]
     identities: tuple[tuple[Path, _Identity], ...]
@@ -107,15 +115,17 @@ class OpenFile:
             os.close(lock)
 
 
-def open_file(options: SqliteOptions) -> OpenFile:
-    """Open or create the file.
+def open_file(options: SqliteOptions, reference_of: ReferenceOf = plain_reference) -> OpenFile:
+    """Open or create the file. Its tasks are found by what `reference_of` returns.
+
+    If the references in the file are others, made with another key, all are made anew.
 
     Raises StoreUnavailable if another process holds the file, or if the file system refuses. It
     also does so for a damaged file, and for one of another program or of a newer version.
     """
     try:
         with ExitStack() as undo:
-            opened = _open(options, undo)
+            opened = _open(options, reference_of, undo)
             undo.pop_all()
             return opened
     except OSError as error:
@@ -124,7 +134,7 @@ def open_file(options: SqliteOptions) -> OpenFile:
         raise StoreUnavailable(f"The store's file cannot be opened: {error}") from error
 
 
-def _open(options: SqliteOptions, undo: ExitStack) -> OpenFile:
+def _open(options: SqliteOptions, reference_of: ReferenceOf, undo: ExitStack) -> OpenFile:
     path = options.path.resolve()
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     # Lock the name and the file: a hard link or a mount gives the file another name, and another
@@ -138,10 +148,16 @@ def _open(options: SqliteOptions, undo: ExitStack) -> OpenFile:
     layout = _examine(path)
     writer = undo.enter_context(closing(_connect(path, "rw", options.busy_timeout.total_seconds())))
     _prepare(writer, options)
+    writer.create_function("reference_of", 1, number_function(reference_of), deterministic=True)
     if layout < LAYOUT:
         if layout:
             _copy(writer, path, layout)
+        # The earlier table and the next one are both in the file for a while.
+        _pragma(writer, f"max_page_count = {_MOST_PAGES}")
         _lay_out(writer, layout)
+        _prepare(writer, options)
+    else:
+        _refer(writer)
     writer.execute("UPDATE tasks SET holder = NULL, lease_until = 0 WHERE unfinished = 1 AND lease_until > 0")
     usage, statuses = _count(writer)
     near = undo.enter_context(closing(_connect(path, "ro", _NEAR_TIMEOUT)))
@@ -154,6 +170,7 @@ def _open(options: SqliteOptions, undo: ExitStack) -> OpenFile:
         near=near,
         far=far,
         locks=locks,
+        reference_of=reference_of,
         usage=usage,
         statuses=statuses,
         identities=_identities(options.path),
@@ -251,11 +268,12 @@ def _copy(connection: sqlite3.Connection, path: Path, layout: int) -> None:
         made = target.stat()
         if not is_open_elsewhere and (made.st_size, made.st_mtime_ns) == (original.st_size, original.st_mtime_ns):
             return
-    disk, needed = os.statvfs(path.parent), original.st_size * 2
+    # The copy, the next table beside the earlier one, and both in the log of the transaction.
+    disk, needed = os.statvfs(path.parent), original.st_size * 3
     if disk.f_bavail * disk.f_frsize < needed:
         raise StoreUnavailable(
             f"The store's file needs {-(-needed // 2**20)} MiB of free disk space for its upgrade, "
-            "half of it for a copy; it was not changed"
+            "a third of it for a copy; it was not changed"
         )
     draft = target.with_name(f"{target.name}.part")
     draft.unlink(missing_ok=True)
@@ -291,6 +309,17 @@ def _lay_out(connection: sqlite3.Connection, layout: int) -> None:
         connection.executescript(script)
     if layout:
         log.info("upgraded the store's file; a copy of the earlier one is beside it", extra={"layout": LAYOUT})
+
+
+def _refer(connection: sqlite3.Connection) -> None:
+    """Give all tasks of a file their references anew, if these were made with another key.
+
+    Those of a file are made with one key, so the last row tells for all.
+    """
+    row = connection.execute("SELECT reference = reference_of(id) FROM tasks ORDER BY seq DESC LIMIT 1").fetchone()
+    if row == (0,):
+        connection.execute("UPDATE tasks SET reference = reference_of(id)")
+        log.info("made the references of stored tasks with another key")
 
 
 def _identities(path: Path) -> tuple[tuple[Path, _Identity], ...]:

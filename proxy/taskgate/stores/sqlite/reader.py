@@ -17,10 +17,19 @@ from itertools import count
 from typing import Any, Final, NamedTuple, TypeVar
 
 from taskgate.domain.listing import STATES, OrderBy, Page, Position, TaskFilter, TaskOrder
-from taskgate.domain.record import OwnerKey, TaskId, TaskRecord, TaskStatus
+from taskgate.domain.record import OwnerKey, TaskId, TaskRecord, TaskStatus, Transition, transitions_of
 from taskgate.errors import StoreUnavailable
-from taskgate.stores.base import MOST_SCANNED, StoreCensus
-from taskgate.stores.codec import pack_name, pack_time, unpack_bodies, unpack_head, unpack_time
+from taskgate.stores.base import MOST_SCANNED, Scan, StoreCensus
+from taskgate.stores.codec import (
+    pack_name,
+    pack_numbers,
+    pack_time,
+    unpack_bodies,
+    unpack_head,
+    unpack_place,
+    unpack_time,
+    unpack_transitions,
+)
 from taskgate.stores.sqlite import statements as sql
 from taskgate.stores.sqlite import writes
 from taskgate.stores.sqlite.file import unavailable
@@ -136,10 +145,53 @@ def load_large(connection: sqlite3.Connection, values: sql.Values) -> TaskRecord
     return unpack_bodies(unpack_head(head, writes.unpack_lease(holder, until)), params, kind, outcome)
 
 
-def find_owner(connection: sqlite3.Connection, id: TaskId) -> OwnerKey | None:
+def find_owner(connection: sqlite3.Connection, values: sql.Values) -> OwnerKey | None:
     """The owner of a record, from its head: the columns have only digests."""
-    row = connection.execute(sql.FIND_HEAD, (pack_name(id),)).fetchone()
+    row = connection.execute(sql.FIND_HEAD, values).fetchone()
     return None if row is None else unpack_head(row[0], None).owner
+
+
+def find_reference(connection: sqlite3.Connection, number: int) -> TaskId | None:
+    """The id of the record whose reference has this number."""
+    row = connection.execute(sql.REFERRED, (number,)).fetchone()
+    return None if row is None else str(row[0])
+
+
+def load_transitions(connection: sqlite3.Connection, values: sql.Values) -> tuple[Transition, ...]:
+    """The transitions of a record; none if there is no record."""
+    row = connection.execute(sql.FIND_HEAD, values).fetchone()
+    if row is None:
+        return ()
+    head, packed = row
+    return transitions_of(unpack_head(head, None), unpack_transitions(packed or ""))
+
+
+def scan(
+    unfinished: bool,
+    wants: Callable[[TaskRecord], bool],
+    after: str | None,
+    limit: int,
+    now: int,
+    connection: sqlite3.Connection,
+) -> Scan:
+    """A part of the records of all owners, in the order of their rows; `now` is packed."""
+    statement = sql.SCAN_UNFINISHED if unfinished else sql.SCAN
+    least = unpack_place(after)
+    if least is None:
+        return Scan((), None)
+    # One more than a part may look at: is there a next one?
+    rows = connection.execute(statement, (least, MOST_SCANNED + 1))
+    heads: list[TaskRecord] = []
+    last = least
+    for scanned, (seq, packed, holder, until, expires) in enumerate(rows):
+        if len(heads) == limit or scanned == MOST_SCANNED:
+            rows.close()
+            return Scan(tuple(heads), str(last))
+        last = seq
+        head = writes.read_head(packed, holder, until) if expires > now else None
+        if head is not None and wants(head):
+            heads.append(head)
+    return Scan(tuple(heads), None)
 
 
 def load_page(connection: sqlite3.Connection, query: PageQuery, limit: int) -> Page:
@@ -171,6 +223,7 @@ def census(connection: sqlite3.Connection, statuses: Counter[str]) -> StoreCensu
 _NOTHING: Final = "SELECT NULL, NULL, NULL WHERE 0"
 _COLUMNS: Final = {OrderBy.CREATED: "created", OrderBy.UPDATED: "updated"}
 _OWNED: Final = "owner = :owner"
+_NAMED: Final = "id IN (SELECT value FROM json_each(:ids))"
 _BY_UPDATE: Final = {
     True: f"tasks_ended WHERE unfinished = 0 AND {_OWNED}",
     False: f"tasks_unfinished WHERE unfinished = 1 AND {_OWNED}",
@@ -181,9 +234,15 @@ _BY_UPDATE: Final = {
 
 
 def page_query(
-    owner: OwnerKey, where: TaskFilter, order: TaskOrder, after: Position | None, limit: int, now: datetime
+    owner: OwnerKey,
+    where: TaskFilter,
+    order: TaskOrder,
+    after: Position | None,
+    limit: int,
+    now: datetime,
+    number_of: Callable[[TaskId], int],
 ) -> PageQuery:
-    """The query of a page; `limit` is the LIMIT of its statement."""
+    """The query of a page; `limit` is the LIMIT of its statement, and `number_of` as in StoreState."""
     if where.states is not None and not where.states:
         return PageQuery(_NOTHING, _NOTHING, {})
     column, direction = _COLUMNS[order.by], "DESC" if order.descending else "ASC"
@@ -201,10 +260,12 @@ def page_query(
         # A few ids, looked up one by one; SQLite sorts the found rows. CROSS JOIN fixes the order of
         # the tables: SQLite must not scan all records of the owner for unknown ids.
         statement = (
-            f"SELECT head, {column}, id FROM (SELECT value FROM json_each(:ids)) "  # noqa: S608
-            f"CROSS JOIN tasks ON id = value WHERE {' AND '.join([_OWNED, *leading, checks])} {in_order} :limit"
+            f"SELECT head, {column}, id FROM (SELECT value FROM json_each(:references)) "  # noqa: S608
+            f"CROSS JOIN tasks ON reference = value WHERE {' AND '.join([_OWNED, _NAMED, *leading, checks])} "
+            f"{in_order} :limit"
         )
-        return PageQuery(statement, _NOTHING, values | {"ids": names(where.ids)})
+        references = pack_numbers(map(number_of, where.ids))
+        return PageQuery(statement, _NOTHING, values | {"ids": names(where.ids), "references": references})
     # INDEXED BY, or SQLite might use another index and sort the result. These have all that the order
     # needs, so that a row is looked up for the checks alone.
     listed = " UNION ALL ".join(

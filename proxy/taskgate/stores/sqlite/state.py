@@ -8,7 +8,7 @@ noted when its write begins. It belongs to one event loop.
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from taskgate.domain.record import TaskId, TaskRecord
@@ -69,7 +69,9 @@ class KnownRow:
 class StoreState:
     """The cached rows, by id, each valid until its record changes, and the rest (see above)."""
 
-    def __init__(self, usage: StoreUsage, statuses: Counter[str]) -> None:
+    def __init__(self, usage: StoreUsage, statuses: Counter[str], number_of: Callable[[TaskId], int]) -> None:
+        """`number_of` returns the number of the reference of an id."""
+        self.number_of = number_of
         self.rows: dict[TaskId, KnownRow] = {}
         self.usage = usage
         self.statuses = statuses

@@ -2,7 +2,7 @@
 
 Values only: no connection and no transaction. The layout is in schema.sql. Digests stand for owners
 and contexts. An id that no column can hold (a lone surrogate, a NUL) becomes NULL, which equals
-nothing.
+nothing. A task is found by the number of its reference, and its id is compared then.
 """
 
 from collections.abc import Iterable
@@ -22,9 +22,10 @@ UNFINISHED: Final = """
 # Not grouped: to sort a large file, SQLite needs a folder for temporary files.
 KEPT: Final = "SELECT context, status, body_size FROM tasks"
 INSERT_TASK: Final = """
-    INSERT INTO tasks (id, owner, context, tenant, tool, upstream, repeat, created, updated, expires, unfinished,
-                       status, tool_error, revision, holder, lease_until, body_size, head, params)
-    VALUES (?, ?, ?, nullif(?, x''), ?, ?, nullif(?, x''), ?, ?, ?, ?, ?, ?, ?, nullif(?, ''), ?, ?, ?, nullif(?, x''))
+    INSERT INTO tasks (id, reference, owner, context, tenant, tool, upstream, repeat, created, updated, expires,
+                       unfinished, status, tool_error, revision, holder, lease_until, body_size, head, params)
+    VALUES (?, ?, ?, ?, nullif(?, x''), ?, ?, nullif(?, x''), ?, ?, ?, ?, ?, ?, ?, nullif(?, ''), ?, ?, ?,
+            nullif(?, x''))
 """
 INSERT_PARAMS: Final = "INSERT INTO params (task, body) VALUES (?, ?)"
 SET_OUTCOME: Final = "UPDATE tasks SET kind = ?, outcome = ? WHERE seq = ?"
@@ -34,11 +35,12 @@ PUT_OUTCOME: Final = "INSERT OR REPLACE INTO outcomes (kind, body, task) VALUES 
 # an equal value.
 UPDATE_UNCHANGED: Final = """
     UPDATE tasks SET revision = ?, head = ?
-    WHERE id = ? AND revision = ? AND status = ? AND tool_error = ? AND updated = ? AND holder IS ? AND lease_until = ?
+    WHERE reference = ? AND id = ? AND revision = ? AND status = ? AND tool_error = ? AND updated = ? AND holder IS ?
+          AND lease_until = ?
 """
 FIND_SWAPPED: Final = """
     SELECT seq, repeat IS NOT NULL, holder, lease_until, updated, unfinished, status, tool_error
-    FROM tasks WHERE id = ? AND revision = ?
+    FROM tasks WHERE reference = ? AND id = ? AND revision = ?
 """
 FORGET_REPEAT: Final = "UPDATE tasks SET repeat = NULL WHERE seq = ?"
 UPDATE_TASK: Final = """
@@ -56,8 +58,10 @@ UPDATE_HEAD: Final = """
     UPDATE tasks SET revision = ?, holder = ?, body_size = body_size + ?, head = ? WHERE seq = ?
 """
 
+ADD_TRANSITION: Final = "UPDATE tasks SET transitions = substr(coalesce(transitions, '') || ?, ?) WHERE seq = ?"
+
 LOAD_HEAD: Final = """
-    SELECT head, holder, lease_until FROM tasks WHERE id = ? AND owner = ? AND expires > ?
+    SELECT head, holder, lease_until FROM tasks WHERE reference = ? AND id = ? AND owner = ? AND expires > ?
 """
 # The bodies only up to a size, the first two values: larger ones are not read on the event loop.
 LOAD_WHOLE: Final = """
@@ -65,16 +69,17 @@ LOAD_WHOLE: Final = """
            CASE WHEN body_size <= ? THEN coalesce(params, params.body) END, coalesce(tasks.kind, outcomes.kind),
            CASE WHEN body_size <= ? THEN coalesce(outcome, outcomes.body) END
     FROM tasks LEFT JOIN params ON params.task = seq LEFT JOIN outcomes ON outcomes.task = seq
-    WHERE id = ? AND owner = ? AND expires > ?
+    WHERE reference = ? AND id = ? AND owner = ? AND expires > ?
 """
 LOAD_LARGE: Final = """
     SELECT seq, head, holder, lease_until, coalesce(params, params.body), tasks.kind, outcome, outcomes.kind
     FROM tasks LEFT JOIN params ON params.task = seq LEFT JOIN outcomes ON outcomes.task = seq
-    WHERE id = ? AND owner = ? AND expires > ?
+    WHERE reference = ? AND id = ? AND owner = ? AND expires > ?
 """
-FIND_HEAD: Final = "SELECT head FROM tasks WHERE id = ?"
+FIND_HEAD: Final = "SELECT head, transitions FROM tasks WHERE reference = ? AND id = ?"
+REFERRED: Final = "SELECT id FROM tasks WHERE reference = ?"
 REPEATED: Final = "SELECT id FROM tasks WHERE repeat = ? AND expires > ?"
-REVISION: Final = "SELECT revision FROM tasks WHERE id = ?"
+REVISION: Final = "SELECT revision FROM tasks WHERE reference = ? AND id = ?"
 
 # Records without a lease are read apart from those with a lapsed one. Each half is read in the
 # order of its index, and the second is nearly always empty. They start after a position, so that a repeated query
@@ -95,7 +100,17 @@ LAPSED: Final = """
 TAKE: Final = "UPDATE tasks SET holder = ?, lease_until = ? WHERE seq = ?"
 TAKEN: Final = "SELECT id, head FROM tasks WHERE seq = ?"
 LOAD_PARAMS: Final = "SELECT coalesce(params, body) FROM tasks LEFT JOIN params ON task = seq WHERE seq = ?"
-RENEW: Final = "UPDATE tasks SET lease_until = ? WHERE holder = ? AND id IN (SELECT value FROM json_each(?))"
+RENEW: Final = "UPDATE tasks SET lease_until = ? WHERE holder = ? AND reference IN (SELECT value FROM json_each(?))"
+
+SCAN: Final = """
+    SELECT seq, head, holder, lease_until, expires FROM tasks WHERE seq > ? ORDER BY seq LIMIT ?
+"""
+# The numbers alone are sorted, which the index of all unfinished tasks has.
+SCAN_UNFINISHED: Final = """
+    SELECT tasks.seq, head, holder, lease_until, expires
+    FROM (SELECT seq FROM tasks INDEXED BY tasks_lapsing WHERE unfinished = 1 AND seq > ? ORDER BY seq LIMIT ?) AS found
+    CROSS JOIN tasks ON tasks.seq = found.seq
+"""
 
 EXPIRED: Final = """
     SELECT seq, id, head, holder, lease_until, status, context, body_size, unfinished, tenant, tool, upstream, expires

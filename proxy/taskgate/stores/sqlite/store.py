@@ -11,20 +11,24 @@ name to it. Heads are cached, and counts for caps are in memory; both change whe
 
 import asyncio
 import logging
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime, timedelta
 from functools import partial
 
 from taskgate.domain.limits import Cap
 from taskgate.domain.listing import Page, Position, TaskFilter, TaskOrder
-from taskgate.domain.record import Lease, OwnerKey, TaskId, TaskRecord
+from taskgate.domain.record import Lease, OwnerKey, TaskId, TaskRecord, Transition
 from taskgate.errors import StoreFault, StoreUnavailable
-from taskgate.stores.base import ChangeBatch, SessionRecord, Store, StoreCensus, Watch
+from taskgate.stores.base import ChangeBatch, Scan, SessionRecord, Store, StoreCensus, Watch
 from taskgate.stores.change_feed import GONE
 from taskgate.stores.codec import (
     LARGE,
+    number_function,
     pack_name,
+    pack_numbers,
     pack_peer,
+    pack_reference,
     pack_time,
     unpack_bodies,
     unpack_head,
@@ -34,7 +38,17 @@ from taskgate.stores.codec import (
 from taskgate.stores.sqlite import statements as sql
 from taskgate.stores.sqlite import writes
 from taskgate.stores.sqlite.file import OpenFile
-from taskgate.stores.sqlite.reader import SqliteReader, census, find_owner, load_large, load_page, page_query
+from taskgate.stores.sqlite.reader import (
+    SqliteReader,
+    census,
+    find_owner,
+    find_reference,
+    load_large,
+    load_page,
+    load_transitions,
+    page_query,
+    scan,
+)
 from taskgate.stores.sqlite.state import KnownRow, StoreState
 from taskgate.stores.sqlite.task_writes import InsertTask, SwapTask, keys_of
 from taskgate.stores.sqlite.writer import SqliteWriter
@@ -52,7 +66,9 @@ class SqliteStore:
         self._file = file
         self._writer = SqliteWriter(file.writer, asyncio.get_running_loop())
         self._reader = SqliteReader(file.near, file.far)
-        self._state = StoreState(file.usage, file.statuses)
+        self._reference_of = file.reference_of
+        self._number_of = number_function(file.reference_of)
+        self._state = StoreState(file.usage, file.statuses, self._number_of)
         self._usage = self._state.usage
         self._changes = self._state.changes
         self._rows = self._state.rows
@@ -96,7 +112,8 @@ class SqliteStore:
         if known is not None and known.head.owner == owner:
             return known.head if known.head.expires_at > now else None
         # On the event loop.
-        row = self._reader.row(sql.LOAD_HEAD, (pack_name(id), sql.owner_value(owner), pack_time(now)))
+        where = self._number_of(id), pack_name(id), sql.owner_value(owner), pack_time(now)
+        row = self._reader.row(sql.LOAD_HEAD, where)
         if row is None:
             return None
         packed, holder, until = row
@@ -107,7 +124,7 @@ class SqliteStore:
     async def load(self, owner: OwnerKey, id: TaskId, *, now: datetime, bodies: bool = False) -> TaskRecord | None:
         if not bodies:
             return self.recall(owner, id, now=now)
-        values = (pack_name(id), sql.owner_value(owner), pack_time(now))
+        values = (self._number_of(id), pack_name(id), sql.owner_value(owner), pack_time(now))
         row = self._reader.row(sql.LOAD_WHOLE, (LARGE, LARGE, *values))
         if row is None:
             return None
@@ -123,7 +140,23 @@ class SqliteStore:
         return unpack_bodies(head, params, kind, outcome)
 
     async def owner_of(self, id: TaskId) -> OwnerKey | None:
-        return await self._reader.look(partial(find_owner, id=id))
+        return await self._reader.look(partial(find_owner, values=(self._number_of(id), pack_name(id))))
+
+    async def referred(self, reference: str) -> TaskId | None:
+        try:
+            number = pack_reference(reference)
+        except ValueError:
+            return None
+        id = await self._reader.look(partial(find_reference, number=number))
+        return id if id is not None and self._reference_of(id) == reference else None
+
+    async def transitions(self, id: TaskId) -> tuple[Transition, ...]:
+        return await self._reader.look(partial(load_transitions, values=(self._number_of(id), pack_name(id))))
+
+    async def scan(
+        self, *, unfinished: bool, wants: Callable[[TaskRecord], bool], after: str | None, limit: int, now: datetime
+    ) -> Scan:
+        return await self._reader.look(partial(scan, unfinished, wants, after, limit, pack_time(now)))
 
     async def swap(self, record: TaskRecord, *, expected: int) -> bool:
         return await self._writer.add(SwapTask(self._state, record, expected))
@@ -139,14 +172,14 @@ class SqliteStore:
         now: datetime,
     ) -> Page:
         # One more than the limit shows whether there is a next page.
-        query = page_query(owner, where, order, after, limit + 1, now)
+        query = page_query(owner, where, order, after, limit + 1, now, self._number_of)
         return await self._reader.glance(partial(load_page, query=query, limit=limit))
 
     async def changed(self, watch: Watch, *, timeout: timedelta) -> ChangeBatch:
         return await self._changes.changed(watch, timeout=timeout, look=self._revision)
 
     async def renew(self, holder: str, ids: frozenset[TaskId], until: datetime) -> None:
-        values = (pack_time(until), holder, sql.names(ids))
+        values = (pack_time(until), holder, pack_numbers(map(self._number_of, ids)))
         await self._writer.submit(writes.count_changed(sql.RENEW, values), lambda _: self._state.forget(ids))
 
     # A write: it puts a new lease on the records that it returns.
@@ -238,7 +271,7 @@ class SqliteStore:
         # process the commit.
         if (known := self._rows.get(id)) is not None:
             return known.head.revision
-        row = self._reader.row(sql.REVISION, (pack_name(id),))
+        row = self._reader.row(sql.REVISION, (self._number_of(id), pack_name(id)))
         return GONE if row is None else int(row[0])
 
 

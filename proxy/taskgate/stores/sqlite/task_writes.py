@@ -14,7 +14,17 @@ from typing import Final, NamedTuple
 
 from taskgate.domain.record import Lease, OwnerKey, TaskRecord, evolve
 from taskgate.stores.capacity import CapKeys, peer_size
-from taskgate.stores.codec import as_head, longer_lease, pack_head, pack_outcome, pack_span, pack_text, pack_time
+from taskgate.stores.codec import (
+    PACKED_TRANSITIONS,
+    as_head,
+    longer_lease,
+    pack_head,
+    pack_outcome,
+    pack_span,
+    pack_text,
+    pack_time,
+    pack_transition,
+)
 from taskgate.stores.sqlite import statements as sql
 from taskgate.stores.sqlite.state import KnownRow, StoreState
 from taskgate.stores.sqlite.writer import Write
@@ -101,6 +111,7 @@ class InsertTask(Write[int]):
         self._is_unfinished = is_unfinished = not status.is_terminal
         self._row = (
             record.id,
+            state.number_of(record.id),
             *keys.columns,
             _EMPTY if repeat is None else bytearray(repeat),
             created,
@@ -211,7 +222,8 @@ class SwapTask(Write[bool]):
             holder, until = pack_lease(record.lease)
             self._statement = sql.UPDATE_UNCHANGED
             self._values = (
-                record.revision, head, record.id, expected, status._value_, tool_error, updated, holder, until,
+                record.revision, head, state.number_of(record.id), record.id, expected, status._value_, tool_error,
+                updated, holder, until,
             )  # fmt: skip
 
     def run(self, cursor: sqlite3.Cursor) -> bool:
@@ -234,7 +246,8 @@ class SwapTask(Write[bool]):
     def _replace(self, cursor: sqlite3.Cursor) -> bool:
         """Search the row, and replace it."""
         record, size = self._record, self._size
-        row = cursor.execute(sql.FIND_SWAPPED, (record.id, self._expected)).fetchone()
+        where = self._state.number_of(record.id), record.id, self._expected
+        row = cursor.execute(sql.FIND_SWAPPED, where).fetchone()
         if row is None:
             return False
         seq, is_named, held_by, until, *old_indexed = row
@@ -248,6 +261,9 @@ class SwapTask(Write[bool]):
             cursor.execute(sql.UPDATE_TASK, (*indexed, record.revision, holder, lease_until, size, self._head, seq))
         if self._outcome is not None:
             _put_outcome(cursor, seq, self._outcome)
+        if unfinished and old_indexed[2] != record.status._value_:
+            # The newest ones stay.
+            cursor.execute(sql.ADD_TRANSITION, (pack_transition(record), -PACKED_TRANSITIONS, seq))
         if is_named and record.idempotency_digest is None:
             cursor.execute(sql.FORGET_REPEAT, (seq,))
         _, was_unfinished, self._old_status, _ = old_indexed

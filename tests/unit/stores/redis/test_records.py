@@ -44,6 +44,7 @@ VERBS: dict[str, Callable[[RedisStore], Awaitable[object]]] = {
     "load": lambda store: store.load(OWNER, KEPT.id, now=EPOCH),
     "load bodies": lambda store: store.load(OWNER, KEPT.id, now=EPOCH, bodies=True),
     "owner_of": lambda store: store.owner_of(KEPT.id),
+    "transitions": lambda store: store.transitions(KEPT.id),
     "swap": lambda store: store.swap(after(KEPT, Dispatched()), expected=0),
     "swap to the end": lambda store: store.swap(after(OTHER, ENDED), expected=0),
     "page": lambda store: store.page(OWNER, where=TaskFilter(), order=TaskOrder(), after=None, limit=9, now=EPOCH),

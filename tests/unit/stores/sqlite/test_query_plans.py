@@ -12,11 +12,14 @@ from helpers.manual_clock import EPOCH
 from helpers.records import OWNER
 from taskgate.domain.listing import STATES, OrderBy, Position, TaskFilter, TaskOrder, TaskState
 from taskgate.domain.record import TaskStatus
+from taskgate.stores.codec import number_function
+from taskgate.stores.references import plain_reference
 from taskgate.stores.sqlite import statements as sql
 from taskgate.stores.sqlite.file import OpenFile, SqliteOptions, open_file
 from taskgate.stores.sqlite.reader import page_query
 
 SECOND = timedelta(seconds=1)
+number_of = number_function(plain_reference)
 ENDED = frozenset(state for state in STATES if state.status in (TaskStatus.COMPLETED, TaskStatus.FAILED))
 FILTERS = {
     "none": TaskFilter(),
@@ -65,7 +68,7 @@ def indexes_of(where: TaskFilter, order: TaskOrder) -> list[str]:
 
 
 def plan(file: OpenFile, where: TaskFilter, order: TaskOrder, place: Position | None = None) -> list[str]:
-    query = page_query(OWNER, where, order, place, 101, EPOCH)
+    query = page_query(OWNER, where, order, place, 101, EPOCH, number_of)
     return [row[3] for row in file.far.execute(f"EXPLAIN QUERY PLAN {query.statement}", query.values).fetchall()]
 
 
@@ -85,7 +88,7 @@ def test_a_page_is_found_in_the_order_of_one_index_and_nothing_is_sorted(
 
 @pytest.mark.parametrize("order", ORDERS, ids=str)
 def test_to_find_where_a_page_may_end_no_row_is_looked_up(file: OpenFile, order: TaskOrder) -> None:
-    query = page_query(OWNER, FILTERS["states and all bounds"], order, None, 101, EPOCH)
+    query = page_query(OWNER, FILTERS["states and all bounds"], order, None, 101, EPOCH, number_of)
     steps = file.far.execute(f"EXPLAIN {query.last}", query.values).fetchall()
     ((table,),) = file.far.execute("SELECT rootpage FROM sqlite_master WHERE name = 'tasks'").fetchall()
     cursors = {step[2] for step in steps if step[1] == "OpenRead" and step[3] == table}
@@ -121,7 +124,7 @@ def test_the_nearest_bounds_of_its_time_lead_the_search(
 def test_ids_are_looked_up_one_by_one_and_what_is_sorted_is_what_they_find(file: OpenFile, order: TaskOrder) -> None:
     steps = plan(file, TaskFilter(ids=frozenset({"a", "b"}), created_after=EPOCH), order, PLACES["a place"])
     searches = [step for step in steps if step.startswith("SEARCH tasks")]
-    assert searches == ["SEARCH tasks USING INDEX sqlite_autoindex_tasks_1 (id=?)"]
+    assert searches == ["SEARCH tasks USING INDEX sqlite_autoindex_tasks_1 (reference=?)"]
     assert not [step for step in steps if step.startswith("SCAN tasks")]
 
 
@@ -133,14 +136,18 @@ def test_a_filter_that_lets_nothing_through_reads_nothing(file: OpenFile) -> Non
 # --- all other statements ---------------------------------------------------------------------------------------------
 
 
-PAGE = page_query(OWNER, TaskFilter(), TaskOrder(), Position(EPOCH, "id"), 5, EPOCH)
+PAGE = page_query(OWNER, TaskFilter(), TaskOrder(), Position(EPOCH, "id"), 5, EPOCH, number_of)
 STATEMENTS = {
     "unfinished": (sql.UNFINISHED, ()),
-    "unmoved": (sql.UPDATE_UNCHANGED, (1, b"", "id", 0, "working", 0, 0, "p", 0)),
-    "swapped": (sql.FIND_SWAPPED, ("id", 0)),
-    "head": (sql.LOAD_HEAD, ("id", b"", 0)),
-    "whole": (sql.LOAD_WHOLE, (0, 0, "id", b"", 0)),
-    "revision": (sql.REVISION, ("id",)),
+    "unmoved": (sql.UPDATE_UNCHANGED, (1, b"", 7, "id", 0, "working", 0, 0, "p", 0)),
+    "swapped": (sql.FIND_SWAPPED, (7, "id", 0)),
+    "head": (sql.LOAD_HEAD, (7, "id", b"", 0)),
+    "whole": (sql.LOAD_WHOLE, (0, 0, 7, "id", b"", 0)),
+    "revision": (sql.REVISION, (7, "id")),
+    "owner": (sql.FIND_HEAD, (7, "id")),
+    "referred": (sql.REFERRED, (7,)),
+    "transition": (sql.ADD_TRANSITION, ("w", -5, 1)),
+    "scan": (sql.SCAN, (0, 1)),
     "expired": (sql.EXPIRED, (0, 1)),
     "lapsed": (sql.LAPSED, {"now": 0, "created": 0, "seq": 0, "limit": 1}),
     "taken": (sql.TAKEN, (1,)),
@@ -159,6 +166,12 @@ def test_no_statement_looks_through_a_whole_table(file: OpenFile, statement: str
     plan = [row[3] for row in file.writer.execute(f"EXPLAIN QUERY PLAN {statement}", values).fetchall()]
     assert any(step.startswith("SEARCH") for step in plan)
     assert not [step for step in plan if step.startswith(("SCAN tasks", "SCAN sessions", "SCAN params"))]
+
+
+def test_a_scan_of_unfinished_tasks_reads_their_index_and_looks_up_the_rows_of_its_part(file: OpenFile) -> None:
+    plan = [row[3] for row in file.far.execute(f"EXPLAIN QUERY PLAN {sql.SCAN_UNFINISHED}", (0, 1)).fetchall()]
+    assert "SCAN tasks USING INDEX tasks_lapsing" in plan
+    assert plan[-1] == "SEARCH tasks USING INTEGER PRIMARY KEY (rowid=?)"
 
 
 def test_the_counts_at_the_start_sort_nothing_for_which_a_large_file_would_need_room(file: OpenFile) -> None:

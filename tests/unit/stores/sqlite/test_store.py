@@ -4,6 +4,8 @@ import asyncio
 import threading
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
+from pathlib import Path
 
 import pytest
 
@@ -20,6 +22,9 @@ from taskgate.domain.record import FaultReason, TaskStatus
 from taskgate.errors import StoreUnavailable
 from taskgate.stores.base import MOST_SCANNED
 from taskgate.stores.codec import LARGE
+from taskgate.stores.references import plain_reference
+from taskgate.stores.sqlite.file import open_file
+from taskgate.stores.sqlite.store import SqliteStore
 from taskgate.stores.sqlite.task_writes import BRIEF
 from unit.stores.sqlite.conftest import Place
 
@@ -176,11 +181,11 @@ async def test_only_short_bodies_are_written_on_the_event_loop(place: Place, bod
 
 
 MANY = """
-    INSERT INTO tasks (id, owner, context, created, updated, expires, unfinished, status, tool_error, revision,
-                       lease_until, body_size, head)
+    INSERT INTO tasks (id, reference, owner, context, created, updated, expires, unfinished, status, tool_error,
+                       revision, lease_until, body_size, head)
     WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < ?)
-    SELECT 'other-' || n, owner, context, created + n, updated + n, expires, unfinished, status, tool_error, revision,
-           lease_until, body_size, head FROM tasks, numbers
+    SELECT 'other-' || n, n, owner, context, created + n, updated + n, expires, unfinished, status, tool_error,
+           revision, lease_until, body_size, head FROM tasks, numbers
 """
 
 
@@ -210,3 +215,47 @@ async def test_a_page_looks_at_so_many_tasks_and_goes_on_behind_them(
         following = page.next
         assert (following is None) is (len(found) == 3)
     assert found == [[near.id], [], [far.id]]
+
+
+# --- references -------------------------------------------------------------------------------------------------------
+
+
+def with_key(key: str, id: str) -> str:
+    return plain_reference(f"{key} {id}")
+
+
+async def test_a_file_that_opens_with_another_key_gives_all_its_tasks_their_references_anew(
+    place: Place, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    ids = [f"task-{at}" for at in range(3)]
+    await keep(place.store, *(new_record(id=id) for id in ids))
+    for key in ("old", "new"):
+        await place.store.close()
+        place.store = store = SqliteStore(open_file(place.options, partial(with_key, key)))
+        assert [await store.referred(with_key(key, id)) for id in ids] == ids
+        assert await store.referred(plain_reference(ids[0])) is None
+        assert await store.load(OWNER, ids[0], now=EPOCH) is not None
+        assert caplog.text.count("made the references of stored tasks with another key") == 1
+        caplog.clear()
+        await store.close()
+        # The same key leaves them as they are.
+        place.store = SqliteStore(open_file(place.options, partial(with_key, key)))
+        assert caplog.text == ""
+
+
+async def test_a_reference_that_begins_like_that_of_a_task_finds_nothing(place: Place) -> None:
+    record = new_record()
+    await keep(place.store, record)
+    reference = plain_reference(record.id)
+    other = reference[:-1] + ("A" if reference[-1] != "A" else "B")
+    assert await place.store.referred(other) is None
+
+
+async def test_a_task_whose_reference_has_the_number_of_another_one_is_refused(tmp_path: Path, place: Place) -> None:
+    options = replace(place.options, path=tmp_path / "other.db")
+    store = SqliteStore(open_file(options, lambda _: plain_reference("all")))
+    await keep(store, new_record())
+    with pytest.raises(StoreUnavailable):
+        await keep(store, new_record())
+    await store.close()

@@ -1,8 +1,8 @@
 """The upgrade of a file: nothing in it is lost, and a copy leads back.
 
-`layout_3.db.gz` is a file of the commit before the layout changed. Its tasks are in every state: running, queued with
-large parameters, asking, ended with a small result, a large one, a tool's error and an error, expired, and another
-caller's. Two have an idempotency key. One session is open.
+`layout_3.db.gz` and `layout_4.db.gz` are files of the last commits before the layout changed. Their tasks are in every
+state: running, queued with large parameters, asking, ended with a small result, a large one, a tool's error and an
+error, expired, and another caller's. Two have an idempotency key. One session is open.
 """
 
 import gzip
@@ -30,29 +30,36 @@ from taskgate.domain.limits import Cap, CapScope
 from taskgate.domain.listing import OrderBy, TaskFilter, TaskOrder, TaskState
 from taskgate.domain.record import Faulted, FaultReason, Succeeded, TaskStatus
 from taskgate.errors import TooManyTasks
+from taskgate.stores.references import plain_reference
 from taskgate.stores.sqlite.file import LAYOUT, SqliteOptions, open_file
 from taskgate.stores.sqlite.store import SqliteStore
 from unit.stores.sqlite.test_file import OPENER, opened, pragma, refusal
 
-BEFORE = gzip.decompress(Path(__file__).with_name("layout_3.db.gz").read_bytes())
-COMMIT = "61e2f3c1"
-"""The last one of layout 3."""
+COMMITS = {3: "61e2f3c1", 4: "109abf31"}
+"""The last one of each layout."""
 NOW = EPOCH + timedelta(minutes=10)
 IDS = ["asking", "large", "tool error", "error", "text", "queued", "running"]
 LARGE = '{"content":[{"type":"text","text":"' + "x" * 70_000 + '"}]}'
 
 
+@pytest.fixture(scope="module", params=COMMITS, ids=[f"layout {each}" for each in COMMITS])
+def layout(request: pytest.FixtureRequest) -> int:
+    """The layout of the file."""
+    found: int = request.param
+    return found
+
+
 @pytest.fixture
-def options(tmp_path: Path) -> SqliteOptions:
+def options(tmp_path: Path, layout: int) -> SqliteOptions:
     """Of a file that the commit before left."""
     path = tmp_path / "taskgate.db"
-    path.write_bytes(BEFORE)
+    path.write_bytes(gzip.decompress(Path(__file__).with_name(f"layout_{layout}.db.gz").read_bytes()))
     return SqliteOptions(path=path, synchronous="FULL", busy_timeout=timedelta(seconds=1), max_size=1 << 30)
 
 
 @pytest.fixture
-def copy(options: SqliteOptions) -> Path:
-    return options.path.with_name("taskgate.db.layout3")
+def copy(options: SqliteOptions, layout: int) -> Path:
+    return options.path.with_name(f"taskgate.db.layout{layout}")
 
 
 @pytest.fixture
@@ -158,10 +165,31 @@ async def test_keys_caps_counts_and_sessions_are_as_before(store: SqliteStore) -
     assert await store.find(OWNER, "session", now=NOW) is not None
 
 
+async def test_a_task_has_a_reference_and_the_transitions_that_are_known(store: SqliteStore) -> None:
+    for id, (status, _) in ENDS.items():
+        assert await store.referred(plain_reference(id)) == id
+        task = await store.load(OWNER, id, now=NOW)
+        assert task is not None
+        first, *rest = await store.transitions(id)
+        assert first == (TaskStatus.WORKING, task.created_at)
+        assert rest == ([] if status is TaskStatus.WORKING else [(status, task.updated_at)])
+
+
+async def test_a_scan_finds_the_tasks_of_all_callers(store: SqliteStore) -> None:
+    async def found(*, unfinished: bool) -> set[str]:
+        part = await store.scan(unfinished=unfinished, wants=lambda _: True, after=None, limit=100, now=NOW)
+        return {head.id for head in part.heads}
+
+    assert await found(unfinished=True) == {"asking", "queued", "running", "foreign"}
+    assert await found(unfinished=False) == {*ENDS, "foreign"}
+
+
 # --- the copy ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_private_copy_of_the_file_as_it_was_is_left_beside_it(options: SqliteOptions, copy: Path) -> None:
+def test_a_private_copy_of_the_file_as_it_was_is_left_beside_it(
+    options: SqliteOptions, copy: Path, layout: int
+) -> None:
     before, mask = content(options.path), os.umask(0)
     try:
         with opened(options) as file:
@@ -170,10 +198,8 @@ def test_a_private_copy_of_the_file_as_it_was_is_left_beside_it(options: SqliteO
         os.umask(mask)
     assert stat.S_IMODE(copy.stat().st_mode) == 0o600
     assert content(copy) == before
-    assert before["layout"] == 3
-    assert sorted(part.name for part in copy.parent.iterdir()) == [
-        "taskgate.db", "taskgate.db.layout3", "taskgate.db.lock",
-    ]  # fmt: skip
+    assert before["layout"] == layout
+    assert sorted(part.name for part in copy.parent.iterdir()) == ["taskgate.db", copy.name, "taskgate.db.lock"]
 
 
 def left_by_a_killed_process(path: Path, id: str) -> None:
@@ -227,14 +253,14 @@ def test_a_new_file_and_one_of_this_layout_leave_no_copy(options: SqliteOptions)
 
 
 def test_a_disk_without_room_for_the_copy_is_told_of_and_nothing_is_changed(
-    options: SqliteOptions, copy: Path, monkeypatch: pytest.MonkeyPatch
+    options: SqliteOptions, copy: Path, layout: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    room = SimpleNamespace(f_bavail=len(BEFORE) // 1000, f_frsize=1000)
+    room = SimpleNamespace(f_bavail=options.path.stat().st_size // 1000, f_frsize=1000)
     monkeypatch.setattr(os, "statvfs", lambda _: room)
     assert refusal(options) == (
-        "The store's file needs 1 MiB of free disk space for its upgrade, half of it for a copy; it was not changed"
+        "The store's file needs 1 MiB of free disk space for its upgrade, a third of it for a copy; it was not changed"
     )
-    assert content(options.path)["layout"] == 3
+    assert content(options.path)["layout"] == layout
     assert not copy.exists()
     monkeypatch.undo()
     with opened(options):
@@ -354,8 +380,8 @@ def test_a_file_is_upgraded_where_no_temporary_file_can_be_made_to_sort_its_inde
 
 
 @pytest.fixture(scope="module")
-def version_before(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]:
-    return package_of(COMMIT, tmp_path_factory.mktemp("before"))
+def version_before(layout: int, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]:
+    return package_of(COMMITS[layout], tmp_path_factory.mktemp("before"))
 
 
 def said_by_the_version_before(version_before: Mapping[str, str], path: Path) -> str:

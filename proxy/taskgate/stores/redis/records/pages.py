@@ -11,19 +11,25 @@ matches, a second value follows. That is the bound to continue from, `(` and a p
 replaces `low`, or `high` if descending.
 """
 
+import re
+from collections.abc import Callable
 from datetime import datetime
 from typing import Final, NamedTuple
 
 from taskgate.domain.listing import STATES, ListedTask, OrderBy, Page, Position, TaskFilter, TaskOrder, TaskState
-from taskgate.domain.record import OwnerKey
+from taskgate.domain.record import OwnerKey, TaskRecord
 from taskgate.errors import StoreUnavailable
-from taskgate.stores.base import MOST_SCANNED
+from taskgate.stores.base import MOST_SCANNED, Scan
 from taskgate.stores.codec import pack_text, pack_time, unpack_listed, unpack_text, unpack_time
 from taskgate.stores.redis.client import RedisClient, Value
 from taskgate.stores.redis.records import rows
 
 LOOKS: Final = 1000
 """Records after which the script PAGE stops: BUDGET in `page.lua`."""
+
+_AT_ONCE: Final = 500
+"""Heads that a scan decodes before other work has its turn."""
+_PLACE: Final = re.compile(r"([0-9]) ([0-9]{1,18}) (.{0,256})", re.ASCII)
 
 _MOST: Final = 10**rows.TIME_WIDTH
 _EMPTY_PAGE: Final = Page(tasks=(), next=None)
@@ -84,6 +90,33 @@ class PageReader:
             low, high = (low, bound) if order.descending else (bound, high)
         return Page(tasks=_tasks(found), next=_position(bound[1:]))
 
+    async def scan(
+        self, unfinished: bool, wants: Callable[[TaskRecord], bool], after: str | None, limit: int, now: datetime
+    ) -> Scan:
+        """A part of the tasks of all owners, by expiry; those of each state come together.
+
+        A task whose state changes meanwhile may be found in both.
+        """
+        sets = rows.ALL_UNFINISHED if unfinished else rows.ALL_TASKS
+        place = _Place(0, "0", "") if after is None else _unpack_place(after, len(sets))
+        heads: list[TaskRecord] = []
+        looks, moment = 0, pack_time(now)
+        while place is not None and looks < MOST_SCANNED:
+            wanted = min(_AT_ONCE, MOST_SCANNED - looks)
+            arguments: list[Value] = [self._root, sets[place.at], place.score, pack_text(place.member), wanted]
+            part = await self._client.run(rows.SCAN, self._keys, arguments)
+            for id, expires, head, holder, until in part:
+                looks += 1
+                place = _Place(place.at, expires.decode(), unpack_text(id))
+                record = _scanned(head, holder, until) if int(expires) > moment else None
+                if record is not None and wants(record):
+                    heads.append(record)
+                    if len(heads) == limit:
+                        return Scan(tuple(heads), place.text())
+            if len(part) < wanted:
+                place = _Place(place.at + 1, "0", "") if place.at + 1 < len(sets) else None
+        return Scan(tuple(heads), None if place is None else place.text())
+
     async def _of_ids(
         self, owner: OwnerKey, where: TaskFilter, order: TaskOrder, after: Position | None, now: datetime
     ) -> list[ListedTask]:
@@ -102,6 +135,33 @@ class PageReader:
         tasks = [task for task in map(_listed, mine) if task is not None and _matches(task, where)]
         tasks.sort(key=lambda task: task.position(order.by), reverse=order.descending)
         return [task for task in tasks if after is None or _is_past(task.position(order.by), after, order)]
+
+
+class _Place(NamedTuple):
+    """The place where a scan goes on: behind a member of a set, with its score. An empty one is before all."""
+
+    at: int
+    score: str
+    member: str
+
+    def text(self) -> str:
+        return f"{self.at} {self.score} {self.member}"
+
+
+def _unpack_place(text: str, sets: int) -> _Place | None:
+    """Decode a place in one of so many sets; None for a text that is none."""
+    match = _PLACE.fullmatch(text)
+    if match is None or int(match[1]) >= sets or not (match[3].isprintable()):
+        return None
+    return _Place(int(match[1]), match[2], match[3])
+
+
+def _scanned(head: bytes | None, holder: bytes, until: bytes) -> TaskRecord | None:
+    """Decode the head of one row of many; None if it is not readable."""
+    try:
+        return rows.read_head(head, rows.unpack_lease(holder, until))
+    except StoreUnavailable:
+        return None
 
 
 def _page(found: list[tuple[bytes, bytes]], limit: int) -> Page:

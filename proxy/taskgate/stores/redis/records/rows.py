@@ -3,8 +3,10 @@ both.
 
     task:ID                     HASH  the row: head, rev, owner, holder ("" without a lease), until (0 without one),
                                       open ("1" while unfinished), mark (of its last change), sends ("1" if a takeover
-                                      may send or resume the call), the keys of its indexes and caps and, written
-                                      once, params, kind, outcome
+                                      may send or resume the call), the keys of its indexes and caps, reference and,
+                                      written once, params, kind, outcome; transitions (as `codec` packs them) if
+                                      there are any to statuses that are not terminal
+    reference:REFERENCE         TEXT  id of the task with that public reference
     created:STATE:OWNER         ZSET  one list of an owner: time and id in one text, in the order of these
     updated:STATE:OWNER         ZSET  the same by the other time
     all:STATE                   ZSET  ids by their expiry
@@ -13,6 +15,8 @@ both.
     kept:SHARE                  TEXT  bytes of bodies, of a context and of all
     repeat:NAME                 TEXT  expiry and id of the record of an idempotency key
 
+Earlier releases know no references and transitions. They leave these fields as they are, and the next
+change by a later release adds the reference. The SHARE of all tasks has every unfinished one.
 Each key outlives its content by BACKSTOP, in case no gateway is left to purge it. Times are
 microseconds since 1970. A digest replaces each name that hosts or operators choose; ids are used as
 they are. The other modules of this folder read and write the rows.
@@ -36,6 +40,7 @@ from taskgate.stores.codec import (
     pack_outcome,
     pack_text,
     pack_time,
+    unpack_head,
     unpack_outcome,
     unpack_text,
     unpack_time,
@@ -71,6 +76,7 @@ PICK: Final = _script("pick")
 RESTORE: Final = _script("restore")
 WITHDRAW: Final = _script("withdraw")
 COUNT: Final = _script("count")
+SCAN: Final = _script("scan")
 
 
 @lru_cache(maxsize=1024)
@@ -100,10 +106,12 @@ def insert_arguments(
     record: TaskRecord,
     caps: tuple[Cap, ...],
     *,
+    reference: str,
     head: bytes | None = None,
     within: timedelta | None = None,
 ) -> list[Value]:
     """The arguments of INSERT and, without caps, of RESTORE; `head` if it is already encoded.
+    `reference` is the public reference.
 
     If `within` has passed since the creation of the record, by the server's time, the insert is
     refused. `mark` is unique to this change; the process that made it ignores its message.
@@ -123,20 +131,23 @@ def insert_arguments(
         *(_time_text(record.created_at), _time_text(record.updated_at), pack_time(record.expires_at)),
         *(is_open, holder, until, name, record_size(record)),
         *(" ".join(filter(None, cap_keys)), _sends(record), head or pack_head(record), len(bounds) // 3, not_after),
+        reference,
         *bounds,
         *_bodies(record),
     ]
 
 
-def swap_arguments(root: str, mark: str, record: TaskRecord, expected: int, *, head: bytes) -> list[Value]:
-    """The arguments of SWAP; `expected` is the revision that the row must have. `mark` as above."""
+def swap_arguments(
+    root: str, mark: str, record: TaskRecord, expected: int, *, head: bytes, reference: str
+) -> list[Value]:
+    """The arguments of SWAP; `expected` is the revision that the row must have. The others as above."""
     holder, until = _pack_lease(record.lease)
     state = _STATE_NAMES[TaskState(record.status, record.tool_error)]
     is_named, is_open = "" if record.idempotency_digest is None else "1", "" if record.status.is_terminal else "1"
     size = 0 if record.outcome is None else stored_size(None, record.outcome)
     return [
         *(root, mark, record.id, expected, record.revision, _span(record), state, _time_text(record.updated_at)),
-        *(is_open, holder, until, is_named, _sends(record), size, head, *_outcome(record.outcome)),
+        *(is_open, holder, until, is_named, _sends(record), size, head, reference, *_outcome(record.outcome)),
     ]
 
 
@@ -170,8 +181,21 @@ def unpack_row_bodies(head: TaskRecord, params: bytes | None, kind: bytes | None
     return with_bodies(head, _text(params), None if kind is None else _unpack_outcome(kind, outcome))
 
 
+def read_head(head: bytes | None, lease: Lease | None, params: bytes | None = None) -> TaskRecord | None:
+    """Decode one record of many; None if it is unreadable, so that it does not hide the others."""
+    try:
+        record = None if head is None else unpack_head(head, lease)
+        return record if record is None or params is None else with_bodies(record, unpack_text(params), None)
+    except StoreUnavailable:
+        return None
+
+
 _STATE_NAMES: Final = {state: state.status.value + ("!" if state.tool_error else "") for state in STATES}
 ALL_STATES: Final = tuple(_STATE_NAMES.values())
+ALL_UNFINISHED: Final = ("unfinished:everybody",)
+"""The sets with the unfinished tasks of all owners, by expiry."""
+ALL_TASKS: Final = tuple(f"all:{state}" for state in ALL_STATES)
+"""Those with all tasks."""
 
 
 @lru_cache(maxsize=1024)

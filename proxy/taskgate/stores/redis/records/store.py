@@ -1,8 +1,9 @@
 """The store in Redis or Valkey that several processes share: `RedisStore`.
 
 `base` defines what the methods do, and what a head and bodies are; `rows` has the layout of tasks.
-Each operation is one round trip, except a page that skips many records. The process learns of its
-own changes at once, and of those of others through `change_subscriber`.
+Each operation is one round trip, except a page that skips many records, a scan, and a look-up by
+reference. The process learns of its own changes at once, and of those of others through
+`change_subscriber`.
 
     session:NAME    HASH  owner (a digest), peer, expires; a name is the digest of an id
     sessions        ZSET  names of host sessions by expiry
@@ -21,9 +22,18 @@ from typing import Any, Final
 
 from taskgate.domain.limits import Cap, CapScope
 from taskgate.domain.listing import STATES, Page, Position, TaskFilter, TaskOrder
-from taskgate.domain.record import Lease, OwnerKey, TaskId, TaskRecord, TaskStatus, evolve
+from taskgate.domain.record import (
+    Lease,
+    OwnerKey,
+    TaskId,
+    TaskRecord,
+    TaskStatus,
+    Transition,
+    evolve,
+    transitions_of,
+)
 from taskgate.errors import StoreUnavailable, TooManyBytes, TooManyTasks
-from taskgate.stores.base import ChangeBatch, SessionRecord, Store, StoreCensus, Watch
+from taskgate.stores.base import ChangeBatch, Scan, SessionRecord, Store, StoreCensus, Watch
 from taskgate.stores.capacity import TOO_MANY
 from taskgate.stores.change_feed import GONE
 from taskgate.stores.codec import (
@@ -35,13 +45,14 @@ from taskgate.stores.codec import (
     unpack_head,
     unpack_peer,
     unpack_text,
-    with_bodies,
+    unpack_transitions,
 )
 from taskgate.stores.redis.client import RedisClient, Script, Value, read_script
 from taskgate.stores.redis.options import KeyNames, digest
 from taskgate.stores.redis.records import rows
 from taskgate.stores.redis.records.change_subscriber import ChangeSubscriber
 from taskgate.stores.redis.records.pages import PageReader
+from taskgate.stores.references import ReferenceOf, plain_reference
 
 _PAUSE: Final = 0.5
 """Seconds between two attempts."""
@@ -151,15 +162,6 @@ class HeadCache:
         self._cached.clear()
 
 
-def read_head(head: bytes | None, lease: Lease | None, params: bytes | None = None) -> TaskRecord | None:
-    """Decode one record of many; None if it is unreadable, so that it does not hide the others."""
-    try:
-        record = None if head is None else unpack_head(head, lease)
-        return record if record is None or params is None else with_bodies(record, unpack_text(params), None)
-    except StoreUnavailable:
-        return None
-
-
 def readable_records(records: list[TaskRecord | None], done: str) -> list[TaskRecord]:
     """The readable records; logs the number of the others, with `done` to them."""
     found = [record for record in records if record is not None]
@@ -187,6 +189,9 @@ _SLACK: Final = 24 * 3600 * 1000
 _SESSIONS_AT_ONCE: Final = 1000
 """Sessions that a purge removes in one step."""
 
+_MAX_REFERENCE: Final = 64
+"""Characters of a reference that is looked up, at most."""
+
 _REFUSED: Final = {-1: "A task of that id is stored already", -2: "The task reached the store too late"}
 
 
@@ -206,8 +211,10 @@ class RedisStore:
         changes: ChangeSubscriber,
         on_close: Callable[[], Awaitable[None]],
         within: timedelta | None = None,
+        reference_of: ReferenceOf = plain_reference,
     ) -> None:
         self._client = client
+        self._reference_of = reference_of
         self._within = within
         self._root = keys.of("")
         self._keys = keys
@@ -225,7 +232,10 @@ class RedisStore:
         self._check()
         checked = tuple(cap for cap in caps if record.tenant is not None or cap.scope is not CapScope.TENANT)
         head, mark = pack_head(record), self._changes.mark()
-        arguments = rows.insert_arguments(self._root, mark, record, checked, head=head, within=self._within)
+        reference = self._reference_of(record.id)
+        arguments = rows.insert_arguments(
+            self._root, mark, record, checked, reference=reference, head=head, within=self._within
+        )
         try:
             end = await self._change(rows.INSERT, record, mark, arguments)
         except (StoreUnavailable, asyncio.CancelledError):
@@ -272,10 +282,34 @@ class RedisStore:
         (head,) = await self._fields(id, ("head",))
         return None if head is None else unpack_head(head, None).owner
 
+    async def referred(self, reference: str) -> TaskId | None:
+        self._check()
+        if not reference.isascii() or len(reference) > _MAX_REFERENCE:
+            return None
+        id = await self._client.do("GET", f"{self._root}reference:{reference}")
+        if id is None:
+            return None
+        # A release before removes a row and not its reference.
+        (head,) = await self._fields(unpack_text(id), ("head",))
+        return None if head is None else unpack_text(id)
+
+    async def transitions(self, id: TaskId) -> tuple[Transition, ...]:
+        head, packed = await self._fields(id, ("head", "transitions"))
+        if head is None:
+            return ()
+        return transitions_of(unpack_head(head, None), unpack_transitions((packed or b"").decode(errors="replace")))
+
+    async def scan(
+        self, *, unfinished: bool, wants: Callable[[TaskRecord], bool], after: str | None, limit: int, now: datetime
+    ) -> Scan:
+        self._check()
+        return await self._pages.scan(unfinished, wants, after, limit, now)
+
     async def swap(self, record: TaskRecord, *, expected: int) -> bool:
         self._check()
         head, mark = pack_head(record), self._changes.mark()
-        arguments = rows.swap_arguments(self._root, mark, record, expected, head=head)
+        reference = self._reference_of(record.id)
+        arguments = rows.swap_arguments(self._root, mark, record, expected, head=head, reference=reference)
         end = await self._change(rows.SWAP, record, mark, arguments)
         if end is None:
             return False
@@ -326,7 +360,7 @@ class RedisStore:
             wanted = limit - len(found)
             arguments = (self._root, pack_text(holder), pack_time(until), pack_time(now), wanted, known)
             taken = await self._client.run(rows.LAPSED, (self._root + "open",), arguments, durable=True)
-            read = [read_head(head, lease, params) for _, head, params in taken]
+            read = [rows.read_head(head, lease, params) for _, head, params in taken]
             found += readable_records(read, "taken over")
             if len(taken) < wanted:
                 break
@@ -463,7 +497,7 @@ class RedisStore:
             head, lease = None, None
         # The owner may be damaged too: then no watch matches it.
         self._changes.add(id, GONE, owner=owner.decode(errors="replace"), holder=lease.holder if lease else None)
-        return read_head(head, lease)
+        return rows.read_head(head, lease)
 
     def _add_change(self, record: TaskRecord, *, held_by: bytes = b"") -> None:
         """Add a change of this process.

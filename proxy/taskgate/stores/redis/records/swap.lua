@@ -3,10 +3,13 @@
 
 local task = KEYS[1]
 local _, mark, id, expected, revision, span, state, updated, open, holder, lease, is_named, sends, size,
-  head = unpack(ARGV, 1, 15)
+  head, reference = unpack(ARGV, 1, 16)
+-- PACKED_TRANSITIONS in codec.py.
+local MOST = 285
 
-local kept = redis.call('HMGET', task, 'rev', 'holder', 'until', 'open', 'state', 'updated', 'owner', 'name', 'mark')
-local at, held_by, ends, was_open, was_state, was_updated, owner, name, was_mark = unpack(kept)
+local kept = redis.call('HMGET', task, 'rev', 'holder', 'until', 'open', 'state', 'updated', 'owner', 'name', 'mark',
+  'reference', 'transitions')
+local at, held_by, ends, was_open, was_state, was_updated, owner, name, was_mark, known_by, transitions = unpack(kept)
 if at ~= expected then return at == revision and mark == was_mark and 1 end
 span = tonumber(span)
 
@@ -14,11 +17,15 @@ span = tonumber(span)
 if holder ~= '' and holder == held_by and tonumber(ends) > tonumber(lease) then lease = ends end
 
 redis.call('HSET', task, 'head', head, 'rev', revision, 'holder', holder, 'until', lease, 'open', open,
-  'state', state, 'updated', updated, 'sends', sends, 'mark', mark, unpack(ARGV, 16))
+  'state', state, 'updated', updated, 'sends', sends, 'mark', mark, unpack(ARGV, 17))
 
 local moves = state ~= was_state
 if moves or open ~= was_open or size ~= '0' then
   local shares, created, expires = unpack(redis.call('HMGET', task, 'shares', 'created', 'expires'))
+  if moves and open == '1' then
+    local changes = (transitions or '') .. string.sub(state, 1, 1) .. updated
+    redis.call('HSET', task, 'transitions', string.sub(changes, -MOST))
+  end
   if moves then
     unlist(owner, 'created', was_state, created, id)
     list(owner, 'created', state, created, id, span)
@@ -41,6 +48,9 @@ if is_named ~= '1' and name ~= '' then
   unname(name, id)
   redis.call('HSET', task, 'name', '')
 end
+
+-- A release before wrote none.
+if not known_by then refer(task, id, reference, span) end
 
 if was_open == '1' then tell(mark, revision, owner, held_by ~= '' and held_by or holder, id) end
 return {held_by, was_open}

@@ -69,9 +69,16 @@ end
 local function read_row()
   local row, _, span, caps = {}
   _, row.mark, row.id, row.rev, span, row.owner, row.state, row.created, row.updated, row.expires, row.open, row.holder,
-    row.lease, row.name, row.size, row.shares, row.sends, row.head, caps, row.not_after = unpack(ARGV, 1, 20)
+    row.lease, row.name, row.size, row.shares, row.sends, row.head, caps, row.not_after, row.reference =
+    unpack(ARGV, 1, 21)
   row.span = tonumber(span)
-  return row, row.created, tonumber(caps), 21
+  return row, row.created, tonumber(caps), 22
+end
+
+-- Find a task by its public reference.
+local function refer(task, id, reference, span)
+  redis.call('HSET', task, 'reference', reference)
+  redis.call('SET', root .. 'reference:' .. reference, id, 'PX', span)
 end
 
 -- Keep that task, and its bodies, which are the arguments from `at` on, as fields and values.
@@ -79,8 +86,10 @@ local function put_row(task, row, at)
   local id, owner, state, span = row.id, row.owner, row.state, row.span
   redis.call('HSET', task, 'head', row.head, 'rev', row.rev, 'owner', owner, 'holder', row.holder, 'until', row.lease,
     'open', row.open, 'state', state, 'created', row.created, 'updated', row.updated, 'expires', row.expires,
-    'name', row.name, 'size', row.size, 'shares', row.shares, 'sends', row.sends, 'mark', row.mark, unpack(ARGV, at))
+    'name', row.name, 'size', row.size, 'shares', row.shares, 'sends', row.sends, 'mark', row.mark, 'reference', row.reference,
+    unpack(ARGV, at))
   redis.call('PEXPIRE', task, span)
+  redis.call('SET', root .. 'reference:' .. row.reference, id, 'PX', span)
   list(owner, 'created', state, row.created, id, span)
   list(owner, 'updated', state, row.updated, id, span)
   put(root .. 'all:' .. state, row.expires, id, span)
@@ -90,7 +99,8 @@ local function put_row(task, row, at)
   tell(row.mark, row.rev, owner, row.holder, id)
 end
 
-local PLACED = {'owner', 'state', 'created', 'updated', 'name', 'size', 'shares', 'open', 'holder', 'head', 'until'}
+local PLACED = {'owner', 'state', 'created', 'updated', 'name', 'size', 'shares', 'open', 'holder', 'head', 'until',
+  'reference'}
 
 -- Remove a task that is there; the values of PLACED.
 local function displace(task, id)
@@ -104,5 +114,7 @@ local function displace(task, id)
   -- Both have been there at least since this task came.
   keep_bytes(shares, -tonumber(size), 0)
   unname(name, id)
+  -- A release before wrote none.
+  if kept[12] then redis.call('DEL', root .. 'reference:' .. kept[12]) end
   return kept
 end

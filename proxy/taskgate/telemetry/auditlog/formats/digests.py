@@ -59,7 +59,13 @@ def encoded(text: str) -> bytes:
 
 def task_ref(key: bytes, id: str) -> str:
     """The reference to a task by its id."""
-    return Digests(key).task(id)
+    return digests_of(key).task(id)
+
+
+@lru_cache(maxsize=8)
+def digests_of(key: bytes) -> Digests:
+    """The digests of a key. Lines and stores share them, so that a reference is made once."""
+    return Digests(key)
 
 
 _BLOCK: Final = 64

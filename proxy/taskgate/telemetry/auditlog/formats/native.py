@@ -23,7 +23,7 @@ from taskgate.telemetry.auditlog.events import (
     TaskSubject,
     summary_in,
 )
-from taskgate.telemetry.auditlog.formats.digests import Digests
+from taskgate.telemetry.auditlog.formats.digests import digests_of
 from taskgate.telemetry.auditlog.formats.redaction import (
     MAX_SENTENCE,
     printable,
@@ -113,7 +113,7 @@ class NativeRenderer:
 
     def __init__(self, line_options: LineOptions, *, key: bytes, node: str) -> None:
         self._line_options = line_options
-        self.digests = Digests(key)
+        self.digests = digests_of(key)
         self._node = node
         self.names_callers = line_options.identity == "full"
         self.shows_results = line_options.results != "none"
