@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from helpers.records import new_record
+from helpers.records import after, new_input, new_record
 from helpers.shared_store import KINDS, Kind, SharedServer
 from helpers.waiting import bounded
-from taskgate.domain.record import Lease, Outcome, Succeeded, TaskRecord, TaskStatus, evolve
+from taskgate.domain.events import InputRequested, InputWithdrawn
+from taskgate.domain.record import Lease, Outcome, Succeeded, TaskRecord, TaskStatus, Transition, evolve
 from taskgate.stores.open import open_shared
 from taskgate.stores.redis.options import KeyNames, RedisOptions
 from taskgate.stores.shared import SharedBackend
@@ -211,6 +212,21 @@ async def test_a_task_is_put_back_with_its_bodies_where_the_store_has_forgotten_
     assert await one.leases.restore(newer)
     assert await stored(other, record) == newer
     assert not await one.leases.restore(newer)
+
+
+async def test_a_task_that_is_put_back_over_an_older_state_keeps_its_transitions(one: SharedBackend) -> None:
+    record = held("one")
+    await one.store.insert(record, caps=())
+    asks = after(record, InputRequested(request=new_input("input-1")))
+    again = after(asks, InputWithdrawn(key="input-1"))
+    for changed in (asks, again):
+        assert await one.store.swap(changed, expected=changed.revision - 1)
+    assert await one.leases.restore(evolve(again, revision=again.revision + 1, status_message="further on"))
+    assert await one.store.transitions(record.id) == (
+        Transition(TaskStatus.WORKING, record.created_at),
+        Transition(TaskStatus.INPUT_REQUIRED, asks.updated_at),
+        Transition(TaskStatus.WORKING, again.updated_at),
+    )
 
 
 async def test_an_outcome_is_put_back(one: SharedBackend) -> None:

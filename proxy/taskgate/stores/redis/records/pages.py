@@ -98,9 +98,10 @@ class PageReader:
         A task whose state changes meanwhile may be found in both.
         """
         sets = rows.ALL_UNFINISHED if unfinished else rows.ALL_TASKS
-        place = _Place(0, "0", "") if after is None else _unpack_place(after, len(sets))
-        heads: list[TaskRecord] = []
         looks, moment = 0, pack_time(now)
+        start = str(moment)
+        place = _Place(0, start, "") if after is None else _unpack_place(after, len(sets))
+        heads: list[TaskRecord] = []
         while place is not None and looks < MOST_SCANNED:
             wanted = min(_AT_ONCE, MOST_SCANNED - looks)
             arguments: list[Value] = [self._root, sets[place.at], place.score, pack_text(place.member), wanted]
@@ -114,7 +115,7 @@ class PageReader:
                     if len(heads) == limit:
                         return Scan(tuple(heads), place.text())
             if len(part) < wanted:
-                place = _Place(place.at + 1, "0", "") if place.at + 1 < len(sets) else None
+                place = _Place(place.at + 1, start, "") if place.at + 1 < len(sets) else None
         return Scan(tuple(heads), None if place is None else place.text())
 
     async def _of_ids(

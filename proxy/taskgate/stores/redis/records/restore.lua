@@ -4,7 +4,8 @@
 local task = KEYS[1]
 local row, now, _, at = read_row()
 
-local kept_revision, kept_open, kept_holder = unpack(redis.call('HMGET', task, 'rev', 'open', 'holder'))
+local kept_revision, kept_open, kept_holder, transitions =
+  unpack(redis.call('HMGET', task, 'rev', 'open', 'holder', 'transitions'))
 if kept_revision then
   local foreign = row.holder ~= '' and kept_holder ~= '' and kept_holder ~= row.holder
   if tonumber(kept_revision) >= tonumber(row.rev) or kept_open ~= '1' or foreign then return 0 end
@@ -16,4 +17,5 @@ if row.name ~= '' then
 end
 
 put_row(task, row, at)
+if transitions then redis.call('HSET', task, 'transitions', transitions) end
 return 1

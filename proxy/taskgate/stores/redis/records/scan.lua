@@ -1,11 +1,13 @@
--- The next tasks of a set, with their expiry, behind a member, or from the begin where that is empty: for each its id,
+-- The next tasks of a set, with their expiry, behind a member, or behind a score where that is empty: for each its id,
 -- its score, its head and its lease. Without a head where nothing is there, or what nobody here wrote.
 
 local _, set, score, member, most = unpack(ARGV, 1, 5)
 set = root .. set
 
-local at = 0
-if member ~= '' then
+local at
+if member == '' then
+  at = redis.call('ZCOUNT', set, '-inf', score)
+else
   -- One that is gone by now stands there for a moment, so that its place is known.
   local was_gone = redis.call('ZADD', set, 'NX', score, member)
   at = redis.call('ZRANK', set, member) + 1 - was_gone
