@@ -179,6 +179,23 @@ async def test_a_scan_goes_on_where_it_was_while_tasks_come_and_go(store: Store)
     assert sorted(seen) == [record.id for record in records if record is not gone]
 
 
+async def test_a_scan_finds_tasks_that_change_their_status_meanwhile(store: Store) -> None:
+    records = [new_record(id=f"task-{at}") for at in range(6)]
+    await keep(store, *records)
+    asking = [await moved(store, record, asked(1)) for record in records[::2]]
+    seen, place = list[str](), None
+    while place is not None or not seen:
+        part = await store.scan(unfinished=False, wants=lambda _: True, after=place, limit=1, now=EPOCH)
+        if not seen:
+            for record in asking:
+                await moved(store, record, answered(1))
+            for record in records[1::2]:
+                await moved(store, record, asked(1))
+        seen += [head.id for head in part.heads]
+        place = part.next
+    assert set(seen) == {record.id for record in records}
+
+
 async def test_a_part_of_a_scan_looks_at_a_bounded_number_of_tasks(store: Store) -> None:
     looked = 0
 

@@ -162,7 +162,7 @@ class Sweeper:
         A lapsed lease proves this only if its process could have renewed it. So the store must have
         been available and complete for as long as every live process needs to renew its leases
         (`may_take_over`). A heartbeat right before each batch finds out, because the store may just
-        have returned with an old state. If it does so after that, it gives nothing. Raises
+        have returned with an old state. If it does so after that, no task is taken over. Raises
         StoreUnavailable.
         """
         while not self._is_parting:

@@ -136,7 +136,7 @@ class TaskStore(Protocol):
     async def referred(self, reference: str) -> TaskId | None:
         """The id of a stored record, expired or not, by its public reference; None if there is none.
 
-        Only for operators, as is `transitions` and `scan`.
+        Only for operators, as are `transitions` and `scan`.
         """
         ...
 
@@ -144,8 +144,8 @@ class TaskStore(Protocol):
         """The statuses that a stored record had, oldest first; empty if there is no record.
 
         The first one is that of the creation, the last one that of the record. Of more than
-        MAX_TRANSITIONS the first and the newest are kept. Of a record that an earlier version stored,
-        those of its time may be missing.
+        MAX_TRANSITIONS the first and the newest are kept. Some may be missing of a record that an earlier
+        version stored, or that was put back after a loss of data.
         """
         ...
 
@@ -154,10 +154,11 @@ class TaskStore(Protocol):
     ) -> Scan:
         """Find unexpired records of all owners, in an order of the store.
 
-        An index serves `unfinished`. Records that `wants` rejects are skipped one by one. A part looks at
-        MOST_SCANNED records at most, so it may be short or empty, and still have a next one. That
-        starts at `after`, the `next` of the part before; any other text finds nothing. A record that is
-        there all the time is found once, or twice if it changes its state meanwhile.
+        An index serves `unfinished`. Records that `wants` rejects are skipped one by one. It is a pure
+        function, and may run on another thread. A part looks at MOST_SCANNED records at most, so it may
+        be short or empty, and still have a next one. That starts at `after`, the `next` of the part
+        before. A text that cannot be one finds nothing. A `next` may have the id of a task in it, so it
+        is not for logs. A record that is there all the time is found once, or twice if it ends meanwhile.
         """
         ...
 
@@ -222,8 +223,8 @@ class TaskStore(Protocol):
         lapsed when the store opens.
 
         `heard` is the time until which `holder` counts as alive by its last heartbeat. A store of
-        several processes that does not know this heartbeat has an older state again: it takes
-        nothing over.
+        several processes takes nothing over if it knows another one. It may have an older state
+        again, of which no heartbeat has told yet.
         """
         ...
 

@@ -274,7 +274,7 @@ def number_function(reference_of: ReferenceOf) -> Callable[[TaskId], int]:
 
     def number(id: TaskId) -> int:
         if len(id) > MAX_ID:
-            # Hosts name ids, and the references of the last ones are remembered.
+            # Hosts name such texts too, and `reference_of` remembers the last ones.
             return 0
         # As `pack_reference`, whose call would take as long as the rest: each task is stored by it.
         digits = reference_of(id)[2:14].encode().translate(_STANDARD)

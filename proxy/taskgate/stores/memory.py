@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from itertools import count, dropwhile
+from itertools import count, islice
 from operator import attrgetter
 from typing import Any
 
@@ -253,9 +253,10 @@ class MemoryStore:
         if least is None:
             return Scan((), None)
         if unfinished:
-            numbers = sorted(number for id in self._unfinished if (number := self._tasks[id].number) > least)
+            found = (number for id in self._unfinished if (number := self._tasks[id].number) > least)
+            numbers = heapq.nsmallest(MOST_SCANNED + 1, found)
         else:
-            numbers = list(dropwhile(lambda number: number <= least, self._numbered))
+            numbers = list(islice((number for number in self._numbered if number > least), MOST_SCANNED + 1))
         heads: list[TaskRecord] = []
         for scanned, number in enumerate(numbers, 1):
             head = self._tasks[self._numbered[number]].head

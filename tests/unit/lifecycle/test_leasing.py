@@ -189,6 +189,22 @@ async def test_nothing_is_taken_over_until_the_store_has_been_there_for_two_hear
     assert world.head(record).status is TaskStatus.FAILED
 
 
+async def test_a_takeover_names_the_heartbeat_right_before_it(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    named, lapsed = list[object](), world.store.lapsed
+
+    async def noted(**arguments: Any) -> Any:
+        named.append(arguments["heard"])
+        return await lapsed(**arguments)
+
+    monkeypatch.setattr(world.store, "lapsed", noted)
+    for _ in range(3):
+        await world.tick()
+    named.clear()
+    world.sweep(world.replicas[1])
+    await world.rest()
+    assert named == [world.leases.lives["B"]]
+
+
 async def test_nothing_is_taken_over_because_the_clock_of_the_store_was_set(world: World) -> None:
     """To whoever hears of it first all leases of others have lapsed."""
     second = world.replicas[1]

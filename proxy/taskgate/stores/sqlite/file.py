@@ -10,6 +10,7 @@ import fcntl
 import os
 import sqlite3
 from collections import Counter
+from collections.abc import Callable
 from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass
 from datetime import timedelta
@@ -58,6 +59,9 @@ _Identity = tuple[int, int]
 
 _MOST_PAGES: Final = 2**32 - 2
 """The limit of SQLite."""
+
+_SECURE_DELETE: Final = ("OFF", "ON", "FAST")
+"""The names of what the pragma returns."""
 
 _CHECKPOINT_PAGES: Final = 4000
 _LOG_LIMIT: Final = 64 * 1024 * 1024
@@ -148,16 +152,22 @@ def _open(options: SqliteOptions, reference_of: ReferenceOf, undo: ExitStack) ->
     layout = _examine(path)
     writer = undo.enter_context(closing(_connect(path, "rw", options.busy_timeout.total_seconds())))
     _prepare(writer, options)
-    writer.create_function("reference_of", 1, number_function(reference_of), deterministic=True)
+    writer.create_function("reference_of", 2, _row_number_function(reference_of), deterministic=True)
     if layout < LAYOUT:
         if layout:
             _copy(writer, path, layout)
-        # The earlier table and the next one are both in the file for a while.
+        # The earlier table and the next one are both in the file for a while. The library may overwrite
+        # pages that become free: the log would have all of them as well.
+        kept = _pragma(writer, "secure_delete")
+        _pragma(writer, "secure_delete = OFF")
         _pragma(writer, f"max_page_count = {_MOST_PAGES}")
         _lay_out(writer, layout)
-        _prepare(writer, options)
+        _pragma(writer, f"secure_delete = {_SECURE_DELETE[kept]}")
     else:
+        # Another order of the references may need a few pages more.
+        _pragma(writer, f"max_page_count = {_MOST_PAGES}")
         _refer(writer)
+    _prepare(writer, options)
     writer.execute("UPDATE tasks SET holder = NULL, lease_until = 0 WHERE unfinished = 1 AND lease_until > 0")
     usage, statuses = _count(writer)
     near = undo.enter_context(closing(_connect(path, "ro", _NEAR_TIMEOUT)))
@@ -316,10 +326,27 @@ def _refer(connection: sqlite3.Connection) -> None:
 
     Those of a file are made with one key, so the last row tells for all.
     """
-    row = connection.execute("SELECT reference = reference_of(id) FROM tasks ORDER BY seq DESC LIMIT 1").fetchone()
+    reference = "reference_of(CAST(id AS BLOB), seq)"
+    row = connection.execute(f"SELECT reference = {reference} FROM tasks ORDER BY seq DESC LIMIT 1").fetchone()  # noqa: S608
     if row == (0,):
-        connection.execute("UPDATE tasks SET reference = reference_of(id)")
+        connection.execute(f"UPDATE tasks SET reference = {reference}")  # noqa: S608
         log.info("made the references of stored tasks with another key")
+
+
+def _row_number_function(reference_of: ReferenceOf) -> Callable[[bytes, int], int]:
+    """Return a function from the id and the number of a row to its packed reference.
+
+    No look-up names the id of a damaged row: it gets a number of its own, and keeps no other from its place.
+    """
+    number_of = number_function(reference_of)
+
+    def number(id: bytes, seq: int) -> int:
+        try:
+            return number_of(id.decode()) or -seq
+        except UnicodeDecodeError:
+            return -seq
+
+    return number
 
 
 def _identities(path: Path) -> tuple[tuple[Path, _Identity], ...]:

@@ -6,6 +6,6 @@ INSERT INTO tasks (
 )
 SELECT
     seq, id, owner, context, tenant, tool, upstream, repeat, created, updated, expires, unfinished, status,
-    tool_error, revision, holder, lease_until, body_size, head, params, kind, outcome, reference_of(id)
+    tool_error, revision, holder, lease_until, body_size, head, params, kind, outcome, reference_of(CAST(id AS BLOB), seq)
 FROM tasks_before ORDER BY seq;
 DROP TABLE tasks_before;

@@ -211,7 +211,7 @@ def load_page(connection: sqlite3.Connection, query: PageQuery, limit: int) -> P
 
 
 def census(connection: sqlite3.Connection, statuses: Counter[str]) -> StoreCensus:
-    """The number of tasks in each status, and the size of the file without its write-ahead log."""
+    """The number of tasks in each status, and the size of the file's pages that are in use."""
     counts = {TaskStatus(status): number for status, number in statuses.items() if number}
     ((size,),) = connection.execute(sql.SIZE).fetchall()
     return StoreCensus(tasks=dict.fromkeys(TaskStatus, 0) | counts, size=size)

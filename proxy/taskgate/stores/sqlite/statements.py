@@ -132,7 +132,10 @@ PURGE_SESSIONS: Final = "DELETE FROM sessions WHERE expires <= ?"
 PUT_CHECK: Final = "INSERT OR REPLACE INTO outcomes (task, kind, body) VALUES (-1, '', zeroblob(65536))"
 DROP_CHECK: Final = "DELETE FROM outcomes WHERE task = -1"
 
-SIZE: Final = "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size"
+SIZE: Final = """
+    SELECT (page_count - freelist_count) * page_size FROM pragma_page_count, pragma_freelist_count, pragma_page_size
+"""
+"""The size of the pages in use: `max_page_count` bounds those, since free ones are used first."""
 
 
 @lru_cache(maxsize=1024)

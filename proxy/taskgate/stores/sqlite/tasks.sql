@@ -1,8 +1,8 @@
 -- The table of tasks, layout 5. Times are microseconds since 1970. `owner` (context and mount) and `context` are digests,
 -- which keeps index entries short; the names are in the head. So are `tenant`, `tool` and `upstream`, which caps count
--- by, and `repeat`, by which an earlier record of the same call is found. `reference` is the begin of the public
--- reference, a digest of the id: by it a task is found in the file, by hosts, who name an id, and by operators. The
--- columns beside a head are what is searched, ordered and counted by, and repeat it.
+-- by, and `repeat`, by which an earlier record of the same call is found. `reference` has the first 64 bits of the public
+-- reference, which is a digest of the id. All look-ups go by it: those of hosts, which name an id, and those of operators.
+-- The columns beside a head are what is searched, ordered and counted by, and repeat it.
 
 CREATE TABLE tasks (
     seq         INTEGER PRIMARY KEY,    -- ids are random, rows lie in the order they came: far fewer pages to write

@@ -18,7 +18,7 @@ from taskgate.domain.listing import OrderBy, TaskFilter, TaskOrder, TaskState
 from taskgate.domain.record import TaskRecord, TaskStatus
 from taskgate.errors import StoreUnavailable
 from taskgate.stores.base import OwnerWatch, RecordChange, TaskWatch
-from taskgate.stores.codec import as_head
+from taskgate.stores.codec import as_head, pack_time
 from taskgate.stores.redis.options import RedisOptions
 from taskgate.stores.redis.records.store import RedisStore
 
@@ -128,6 +128,25 @@ async def test_a_row_that_is_gone_by_itself_leaves_nothing_that_is_met_again(
     assert set((await store.census()).tasks.values()) == {0}
 
 
+async def test_members_that_nobody_here_wrote_end_no_scan(
+    store: RedisStore, shared_options: RedisOptions, connection: LosingConnection
+) -> None:
+    record = new_record()
+    await keep(store, record)
+    score = pack_time(record.expires_at) - 1
+    members = [value for name in (b"\xff", b"x" * 3000, b"", b"\0") for value in (score, name)]
+    await connection.do("ZADD", f"{shared_options.key_prefix}{{taskgate}}:unfinished:everybody", *members)
+    for unfinished in (True, False):
+        found, place = list[str](), ""
+        while place is not None:
+            part = await store.scan(
+                unfinished=unfinished, wants=lambda _: True, after=place or None, limit=1, now=EPOCH
+            )
+            found += [head.id for head in part.heads]
+            place = part.next
+        assert found == [record.id]
+
+
 async def overwrite(connection: LosingConnection, row: str, damage: str) -> None:
     """Put something that nobody here wrote in the place of a row."""
     if damage == "half a row":
@@ -222,6 +241,12 @@ async def test_a_server_without_memory_refuses_what_is_new_and_serves_what_there
             assert await store.load(OWNER, record.id, now=EPOCH, bodies=True) == record
             page = await store.page(OWNER, where=TaskFilter(), order=UP, after=None, limit=9, now=EPOCH)
             assert len(page.tasks) == 1
+            part = await store.scan(unfinished=True, wants=lambda _: False, after=None, limit=1, now=EPOCH)
+            assert part == ((), None)
+            part = await store.scan(unfinished=True, wants=lambda _: True, after=None, limit=1, now=EPOCH)
+            assert part.heads == (as_head(record),)
+            part = await store.scan(unfinished=True, wants=lambda _: True, after=part.next, limit=1, now=EPOCH)
+            assert part == ((), None)
             assert (await store.census()).tasks[TaskStatus.WORKING] == 1
             assert await store.purge(now=record.expires_at, limit=9) == (as_head(record),)
             server.ask("CONFIG", "SET", "maxmemory", "0")

@@ -1,7 +1,9 @@
 """A store in a file: restarts, shared commits, a full disk, and what runs on the event loop."""
 
 import asyncio
+import sqlite3
 import threading
+from contextlib import closing
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
@@ -242,6 +244,42 @@ async def test_a_file_that_opens_with_another_key_gives_all_its_tasks_their_refe
         # The same key leaves them as they are.
         place.store = SqliteStore(open_file(place.options, partial(with_key, key)))
         assert caplog.text == ""
+
+
+async def test_another_key_is_taken_though_the_file_is_as_large_as_it_may_be(place: Place) -> None:
+    records = [new_record() for _ in range(2000)]
+    await keep(place.store, *records)
+    await place.store.close()
+    with closing(sqlite3.connect(place.options.path)) as connection:
+        connection.execute("VACUUM")
+    full = replace(place.options, max_size=place.options.path.stat().st_size)
+    file = open_file(full, partial(with_key, "new"))
+    place.store = store = SqliteStore(file)
+    assert await store.referred(with_key("new", records[0].id)) == records[0].id
+    limit, pages = (file.writer.execute(f"PRAGMA {name}").fetchone()[0] for name in ("max_page_count", "page_count"))
+    assert limit == pages
+
+
+async def test_a_damaged_id_keeps_no_other_task_from_its_reference(place: Place) -> None:
+    damaged = [new_record(created_at=EPOCH, id=f"damaged-{at}") for at in range(4)]
+    record = new_record()
+    await keep(place.store, *damaged, record)
+    for one, id in zip(damaged, ("x" * 300, "y" * 300, b"\xff", b"\xfe"), strict=True):
+        place.file.writer.execute("UPDATE tasks SET id = CAST(? AS TEXT) WHERE id = ?", (id, one.id))
+    await place.store.close()
+    place.store = store = SqliteStore(open_file(place.options, partial(with_key, "new")))
+    assert await store.referred(with_key("new", record.id)) == record.id
+
+
+async def test_the_size_of_a_file_has_no_free_pages(place: Place) -> None:
+    records = [new_record(params='"' + "x" * 3000 + '"') for _ in range(200)]
+    await keep(place.store, *records)
+    before = (await place.store.census()).size
+    await place.store.purge(now=records[0].expires_at, limit=999)
+    after_it = (await place.store.census()).size
+    assert before is not None
+    assert after_it is not None
+    assert after_it < before / 2
 
 
 async def test_a_reference_that_begins_like_that_of_a_task_finds_nothing(place: Place) -> None:

@@ -1,11 +1,11 @@
 -- Give the oldest unfinished tasks whose lease has lapsed to a taker: for each its id, its head and, where the head says
--- that it may be sent, its parameters. No more are looked at than WINDOW, those first that lapsed first. None if the
--- server does not know, or no longer, the sign of life after which the taker asks.
+-- that it may be sent, its parameters. No more are looked at than WINDOW, those first that lapsed first. None unless the
+-- last sign of life of the taker that the server knows is the one after which the taker asks.
 
 local _, holder, lease, now, limit, known = unpack(ARGV, 1, 6)
 local WINDOW = 4096
 
-if known ~= '' and tonumber(redis.call('ZSCORE', root .. 'lives', holder) or 0) < tonumber(known) then return {} end
+if known ~= '' and tonumber(redis.call('ZSCORE', root .. 'lives', holder) or 0) ~= tonumber(known) then return {} end
 
 local due = {}
 for _, id in ipairs(redis.call('ZRANGE', root .. 'open', '-inf', now, 'BYSCORE', 'LIMIT', 0, WINDOW)) do

@@ -29,7 +29,7 @@ LOOKS: Final = 1000
 
 _AT_ONCE: Final = 500
 """Heads that a scan decodes before other work has its turn."""
-_PLACE: Final = re.compile(r"([0-9]) ([0-9]{1,18}) (.{0,256})", re.ASCII)
+_PLACE: Final = re.compile(r"([0-9]) ([0-9]{1,18}) ((?:[0-9a-f]{2}){0,4096})")
 
 _MOST: Final = 10**rows.TIME_WIDTH
 _EMPTY_PAGE: Final = Page(tasks=(), next=None)
@@ -100,22 +100,22 @@ class PageReader:
         sets = rows.ALL_UNFINISHED if unfinished else rows.ALL_TASKS
         looks, moment = 0, pack_time(now)
         start = str(moment)
-        place = _Place(0, start, "") if after is None else _unpack_place(after, len(sets))
+        place = _Place(0, start, b"") if after is None else _unpack_place(after, len(sets))
         heads: list[TaskRecord] = []
         while place is not None and looks < MOST_SCANNED:
             wanted = min(_AT_ONCE, MOST_SCANNED - looks)
-            arguments: list[Value] = [self._root, sets[place.at], place.score, pack_text(place.member), wanted]
+            arguments: list[Value] = [self._root, sets[place.at], place.score, place.member, wanted]
             part = await self._client.run(rows.SCAN, self._keys, arguments)
             for id, expires, head, holder, until in part:
                 looks += 1
-                place = _Place(place.at, expires.decode(), unpack_text(id))
+                place = _Place(place.at, expires.decode(), id)
                 record = _scanned(head, holder, until) if int(expires) > moment else None
                 if record is not None and wants(record):
                     heads.append(record)
                     if len(heads) == limit:
                         return Scan(tuple(heads), place.text())
             if len(part) < wanted:
-                place = _Place(place.at + 1, start, "") if place.at + 1 < len(sets) else None
+                place = _Place(place.at + 1, start, b"") if place.at + 1 < len(sets) else None
         return Scan(tuple(heads), None if place is None else place.text())
 
     async def _of_ids(
@@ -139,22 +139,22 @@ class PageReader:
 
 
 class _Place(NamedTuple):
-    """The place where a scan goes on: behind a member of a set, with its score. An empty one is before all."""
+    """The place where a scan goes on: behind a member of a set, with its score, or behind all of this score."""
 
     at: int
     score: str
-    member: str
+    member: bytes
 
     def text(self) -> str:
-        return f"{self.at} {self.score} {self.member}"
+        return f"{self.at} {self.score} {self.member.hex()}"
 
 
 def _unpack_place(text: str, sets: int) -> _Place | None:
     """Decode a place in one of so many sets; None for a text that is none."""
     match = _PLACE.fullmatch(text)
-    if match is None or int(match[1]) >= sets or not (match[3].isprintable()):
+    if match is None or int(match[1]) >= sets:
         return None
-    return _Place(int(match[1]), match[2], match[3])
+    return _Place(int(match[1]), match[2], bytes.fromhex(match[3]))
 
 
 def _scanned(head: bytes | None, holder: bytes, until: bytes) -> TaskRecord | None:

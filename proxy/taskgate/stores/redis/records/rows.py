@@ -194,8 +194,11 @@ _STATE_NAMES: Final = {state: state.status.value + ("!" if state.tool_error else
 ALL_STATES: Final = tuple(_STATE_NAMES.values())
 ALL_UNFINISHED: Final = ("unfinished:everybody",)
 """The sets with the unfinished tasks of all owners, by expiry."""
-ALL_TASKS: Final = tuple(f"all:{state}" for state in ALL_STATES)
-"""Those with all tasks."""
+ALL_TASKS: Final = (
+    *ALL_UNFINISHED,
+    *(f"all:{_STATE_NAMES[state]}" for state in STATES if state.status.is_terminal),
+)
+"""Those with all tasks. A task only moves from the first to one of the others, so a scan in this order misses none."""
 
 
 @lru_cache(maxsize=1024)

@@ -49,8 +49,11 @@ if is_named ~= '1' and name ~= '' then
   redis.call('HSET', task, 'name', '')
 end
 
--- A release before wrote none.
-if not known_by then refer(task, id, reference, span) end
+-- A release before wrote none, and another key made another.
+if known_by ~= reference then
+  if known_by then redis.call('DEL', root .. 'reference:' .. known_by) end
+  refer(task, id, reference, span)
+end
 
 if was_open == '1' then tell(mark, revision, owner, held_by ~= '' and held_by or holder, id) end
 return {held_by, was_open}
