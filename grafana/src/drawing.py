@@ -1,20 +1,30 @@
-"""Draws panels as SVG: lines, stacks, single numbers, tables and heatmaps, plainly.
+"""Draws panels as SVG: lines, stacks, numbers, bars, state timelines, tables and heatmaps.
 
-For previews alone: it shows what a panel asks and about how it looks, and is no Grafana.
+For previews alone: it shows what a panel asks and about how it looks, and is no Grafana. Page, frames
+and plain text take their colours from `STYLE`, light or dark as the reader's browser has it.
 """
 
 import math
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from html import escape
-from itertools import accumulate
+from itertools import accumulate, groupby
 from typing import Any, Final, NamedTuple
 
+from grafana.src.axes import Box, Span, marked, time_axis
+from grafana.src.colours import Meaning, colour_of, shade
 from grafana.src.numbers import written
 
-PALETTE: Final = ("#3b7dd8", "#e0752d", "#5b9a41", "#a352cc", "#c4162a", "#0f9c9c", "#b8860b", "#7a7a7a")
-GOOD, BAD, INK, FAINT = "#3a8a3a", "#c4162a", "#1f2430", "#8a90a0"
-_HEAD, _LEGEND, _MARGIN = 24, 34, 46
+PALETTE: Final = ("#3b7dd8", "#e0752d", "#0f9c9c", "#a352cc", "#b8860b", "#5b9a41", "#c2559d", "#7a7a7a")
+GOOD, BAD = Meaning.GOOD.value, Meaning.BAD.value
+INK, FAINT = "ink", "faint"
+STYLE: Final = (
+    "<style>.page{fill:#f4f5f8}.panel{fill:#fff;stroke:#d5d8e0}.ink{fill:#1f2430}.faint{fill:#6b7283}"
+    ".grid{stroke:#e6e8ee}.axis{stroke:#aab0bd}"
+    "@media (prefers-color-scheme:dark){.page{fill:#111217}.panel{fill:#181b1f;stroke:#2c3038}.ink{fill:#dfe2ea}"
+    ".faint{fill:#9097a6}.grid{stroke:#2a2e36}.axis{stroke:#5b616e}}</style>"
+)
+_HEAD, _LEGEND, _MARGIN, _TIMES = 24, 34, 46, 12
 
 
 class Series(NamedTuple):
@@ -24,22 +34,12 @@ class Series(NamedTuple):
     values: Sequence[float | None]
 
 
-@dataclass(frozen=True, slots=True)
-class Box:
-    """A place on the picture."""
-
-    x: float
-    y: float
-    width: float
-    height: float
-
-
 def framed(panel: dict[str, Any], box: Box, inside: str) -> str:
     """A panel's frame and title around what is drawn inside."""
     title = text(box.x + 8, box.y + 16, panel["title"], size=12, weight="bold")
     frame = (
         f'<rect x="{box.x:.1f}" y="{box.y:.1f}" width="{box.width:.1f}" height="{box.height:.1f}" rx="3" '
-        'fill="#ffffff" stroke="#d5d8e0"/>'
+        'class="panel"/>'
     )
     return f"{frame}{title}{inside}"
 
@@ -47,7 +47,8 @@ def framed(panel: dict[str, Any], box: Box, inside: str) -> str:
 def text(x: float, y: float, words: str, *, size: float = 10, colour: str = INK, weight: str = "normal") -> str:
     """A line of text that begins there."""
     place = f'x="{x:.1f}" y="{y:.1f}"'
-    return f'<text {place} font-size="{size}" fill="{colour}" font-weight="{weight}">{escape(words)}</text>'
+    look = f'fill="{colour}"' if colour.startswith("#") else f'class="{colour}"'
+    return f'<text {place} font-size="{size:g}" {look} font-weight="{weight}">{escape(words)}</text>'
 
 
 def empty(box: Box) -> str:
@@ -71,31 +72,78 @@ def number(panel: dict[str, Any], series: Sequence[Series], box: Box) -> str:
     return "".join(drawn)
 
 
-def lines(panel: dict[str, Any], series: Sequence[Series], box: Box) -> str:
+def lines(panel: dict[str, Any], series: Sequence[Series], box: Box, span: Span) -> str:
     """Lines over time, one upon the other where the panel stacks them, with the threshold where it has one."""
     defaults = panel["fieldConfig"]["defaults"]
     stacks = defaults.get("custom", {}).get("stacking", {}).get("mode") == "normal"
     shown = _stacked(series) if stacks else [list(one.values) for one in series]
     bounds = [step["value"] for step in defaults["thresholds"]["steps"] if step["value"] is not None]
     known = [value for values in shown for value in values if value is not None]
-    top = max([*known, *(bound for bound in bounds if bound <= 4 * max(known))]) * 1.08 or 1.0
-    plot = Box(box.x + _MARGIN, box.y + _HEAD + 4, box.width - _MARGIN - 10, box.height - _HEAD - _LEGEND - 8)
-    drawn = [_grid(plot, top, defaults["unit"])]
-    order = list(enumerate(shown))
+    most = max([*known, *(bound for bound in bounds if bound <= 4 * max(known))])
+    top = most * 1.08 or 1.0
+    if defaults["unit"] == "percentunit" and most <= 1:
+        top = min(top, 1.0)
+    plot = Box(box.x + _MARGIN, box.y + _HEAD + 4, box.width - _MARGIN - 10, box.height - _HEAD - _LEGEND - _TIMES - 8)
+    drawn = [_grid(plot, top, defaults["unit"]), time_axis(span, plot)]
+    order, colours = list(enumerate(shown)), _colours(panel, series)
     for place, values in reversed(order) if stacks else order:
-        drawn.append(_line(values, plot, top, PALETTE[place % len(PALETTE)], fills=stacks))
+        drawn.append(_line(values, plot, top, colours[place], fills=stacks))
     for bound in bounds:
         if bound <= top:
             y = plot.y + plot.height * (1 - bound / top)
             drawn.append(_rule(plot, y, BAD, dash="5 4"))
-    return "".join(drawn) + _legend(series, box)
+    drawn.append(marked(span, plot))
+    return "".join(drawn) + _legend(series, colours, box)
 
 
-def heatmap(panel: dict[str, Any], series: Sequence[Series], box: Box) -> str:
+def timeline(panel: dict[str, Any], series: Sequence[Series], box: Box, span: Span) -> str:
+    """A bar for each series, with the colour and the word of its state at each moment."""
+    defaults = panel["fieldConfig"]["defaults"]
+    plot = Box(box.x + 72, box.y + _HEAD + 4, box.width - 82, box.height - _HEAD - _TIMES - 12)
+    tall = plot.height / len(series)
+    drawn = [time_axis(span, plot)]
+    for row, one in enumerate(series):
+        y, step = plot.y + row * tall + tall * 0.15, plot.width / len(one.values)
+        drawn.append(text(box.x + 8, y + tall * 0.4, one.name, size=10))
+        at = 0
+        for value, run in groupby(one.values):
+            number = len(list(run))
+            if value is not None:
+                x, wide, colour = plot.x + at * step, number * step, _state_colour(value, defaults)
+                drawn.append(
+                    f'<rect x="{x:.1f}" y="{y:.1f}" width="{wide:.1f}" height="{tall * 0.7:.1f}" '
+                    f'fill="{colour}" fill-opacity="0.85"/>'
+                )
+                word = _word(value, defaults)
+                if wide > 7 * len(word):
+                    drawn.append(text(x + 5, y + tall * 0.35 + 3.5, word, size=9.5, colour="#ffffff"))
+            at += number
+    return "".join((*drawn, marked(span, plot)))
+
+
+def bars(panel: dict[str, Any], series: Sequence[Series], box: Box) -> str:
+    """A bar for the newest value of each series, as long as its part of the largest."""
+    defaults, colours = panel["fieldConfig"]["defaults"], _colours(panel, series)
+    newest = [next((value for value in reversed(one.values) if value is not None), 0.0) for one in series]
+    tall, most = (box.height - _HEAD - 10) / len(series), max(newest) or 1.0
+    left, wide = box.x + 120, box.width - 190
+    drawn = []
+    for row, (one, value) in enumerate(zip(series, newest, strict=True)):
+        y = box.y + _HEAD + 4 + row * tall
+        drawn.append(text(box.x + 8, y + tall * 0.55, one.name, size=11))
+        drawn.append(
+            f'<rect x="{left:.1f}" y="{y + tall * 0.15:.1f}" width="{wide * value / most:.1f}" '
+            f'height="{tall * 0.6:.1f}" fill="{colours[row]}" fill-opacity="0.85"/>'
+        )
+        drawn.append(text(left + wide * value / most + 6, y + tall * 0.55, written(value, defaults["unit"]), size=11))
+    return "".join(drawn)
+
+
+def heatmap(panel: dict[str, Any], series: Sequence[Series], box: Box, span: Span) -> str:
     """Cells: a column for each moment, a row for each bucket. The series are cumulative, as Prometheus has them."""
     rows = sorted(series, key=lambda one: float(one.name))
     below: list[float] = [0.0] * len(rows[0].values)
-    plot = Box(box.x + _MARGIN, box.y + _HEAD + 4, box.width - _MARGIN - 10, box.height - _HEAD - 16)
+    plot = Box(box.x + _MARGIN, box.y + _HEAD + 4, box.width - _MARGIN - 10, box.height - _HEAD - _TIMES - 12)
     tall, wide = plot.height / len(rows), plot.width / len(below)
     counts = []
     for row in rows:
@@ -114,7 +162,7 @@ def heatmap(panel: dict[str, Any], series: Sequence[Series], box: Box) -> str:
             for column, count in enumerate(cells)
             if count > most / 50
         ]
-    return "".join(drawn)
+    return "".join((*drawn, time_axis(span, plot), marked(span, plot)))
 
 
 def table(rows: Sequence[Sequence[str]], box: Box) -> str:
@@ -142,33 +190,56 @@ def _grid(plot: Box, top: float, unit: str) -> str:
     drawn = []
     for part in (0.0, 0.5, 1.0):
         y = plot.y + plot.height * (1 - part)
-        drawn.append(_rule(plot, y, "#e6e8ee"))
+        drawn.append(_rule(plot, y, "grid"))
         drawn.append(text(plot.x - _MARGIN + 4, y + 3, written(top * part, unit), size=8, colour=FAINT))
     return "".join(drawn)
 
 
 def _rule(plot: Box, y: float, colour: str, *, dash: str = "") -> str:
-    dashed = f' stroke-dasharray="{dash}"' if dash else ""
-    return (
-        f'<line x1="{plot.x:.1f}" x2="{plot.x + plot.width:.1f}" y1="{y:.1f}" y2="{y:.1f}" stroke="{colour}"{dashed}/>'
-    )
+    look = f'stroke="{colour}" stroke-dasharray="{dash}"' if dash else f'class="{colour}"'
+    return f'<line x1="{plot.x:.1f}" x2="{plot.x + plot.width:.1f}" y1="{y:.1f}" y2="{y:.1f}" {look}/>'
 
 
 def _line(values: Sequence[float | None], plot: Box, top: float, colour: str, *, fills: bool) -> str:
+    """A line with its gaps; a value without neighbours is a dot."""
     step = plot.width / max(1, len(values) - 1)
     points = [
-        f"{plot.x + at * step:.1f},{plot.y + plot.height * (1 - max(0.0, value) / top):.1f}"
+        None
+        if value is None
+        else f"{plot.x + at * step:.1f},{plot.y + plot.height * (1 - min(1.0, max(0.0, value) / top)):.1f}"
         for at, value in enumerate(values)
-        if value is not None
     ]
     if fills:
         foot = plot.y + plot.height
-        points = [f"{plot.x:.1f},{foot:.1f}", *points, f"{plot.x + plot.width:.1f},{foot:.1f}"]
-        return f'<polygon points="{" ".join(points)}" fill="{colour}" stroke="{colour}"/>'
-    return f'<polyline points="{" ".join(points)}" fill="none" stroke="{colour}" stroke-width="1.5"/>'
+        joined = [f"{plot.x:.1f},{foot:.1f}", *filter(None, points), f"{plot.x + plot.width:.1f},{foot:.1f}"]
+        return f'<polygon points="{" ".join(joined)}" fill="{colour}" stroke="{colour}" stroke-width="0.5"/>'
+    drawn = []
+    for known, run in groupby(points, key=lambda point: point is not None):
+        joined = [point for point in run if point is not None]
+        if known and len(joined) == 1:
+            x, y = joined[0].split(",")
+            drawn.append(f'<circle cx="{x}" cy="{y}" r="1.2" fill="{colour}"/>')
+        elif known:
+            drawn.append(f'<polyline points="{" ".join(joined)}" fill="none" stroke="{colour}" stroke-width="1.5"/>')
+    return "".join(drawn)
 
 
-def _legend(series: Sequence[Series], box: Box) -> str:
+def _colours(panel: dict[str, Any], series: Sequence[Series]) -> list[str]:
+    """The colour of each series: by what its name means, shades of it where several mean the same, else in turn."""
+    known = {
+        each["matcher"]["options"].strip("/"): each["properties"][0]["value"]["fixedColor"]
+        for each in panel["fieldConfig"].get("overrides", [])
+    }
+    colours, used = [], Counter[str]()
+    for one in series:
+        meant = colour_of(one.name, known)
+        place = used[meant or ""]
+        used[meant or ""] += 1
+        colours.append(PALETTE[place % len(PALETTE)] if meant is None else shade(meant, place))
+    return colours
+
+
+def _legend(series: Sequence[Series], colours: Sequence[str], box: Box) -> str:
     """As many names as two lines have room for."""
     drawn, x, y = [], box.x + 10.0, box.y + box.height - _LEGEND + 12
     for place, one in enumerate(series):
@@ -177,7 +248,7 @@ def _legend(series: Sequence[Series], box: Box) -> str:
             x, y = box.x + 10.0, y + 14
         if y > box.y + box.height:
             break
-        drawn.append(f'<rect x="{x:.1f}" y="{y - 7:.1f}" width="8" height="8" fill="{PALETTE[place % len(PALETTE)]}"/>')
+        drawn.append(f'<rect x="{x:.1f}" y="{y - 7:.1f}" width="8" height="8" fill="{colours[place]}"/>')
         drawn.append(text(x + 11, y, one.name, size=9.5))
         x += wide
     return "".join(drawn)
@@ -191,7 +262,13 @@ def _word(value: float, defaults: dict[str, Any]) -> str:
 def _colour(value: float | None, defaults: dict[str, Any]) -> str:
     steps = defaults["thresholds"]["steps"]
     passed = [step["color"] for step in steps if value is not None and (step["value"] or -math.inf) <= value]
-    return {"green": GOOD, "red": BAD}.get(passed[-1] if passed else "", PALETTE[0])
+    return {"green": GOOD, "red": BAD}.get(passed[-1] if passed else "", INK)
+
+
+def _state_colour(value: float, defaults: dict[str, Any]) -> str:
+    known = {word: each["color"] for one in defaults.get("mappings", []) for word, each in one["options"].items()}
+    named = {"green": GOOD, "red": BAD, "blue": Meaning.WORKS.value}
+    return named.get(known.get(f"{value:g}", ""), Meaning.STOPPED.value)
 
 
 def _bucket(le: str, panel: dict[str, Any]) -> str:

@@ -8,21 +8,25 @@ import json
 import math
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlencode
 from urllib.request import urlopen
 
 from grafana.src import drawing
-from grafana.src.drawing import Box, Series
+from grafana.src.axes import Box, Mark, Span
+from grafana.src.drawing import Series
 from grafana.src.numbers import written
 from grafana.src.reading import dashboards, expanded, panels
 
 FOLDER: Final = Path(__file__).parents[1] / "previews"
 WIDTH, COLUMN, ROW, TOP = 1200, 50, 24, 56
-STEPS: Final = 80
+STEPS: Final = 120
+_COLOURS: Final = {"blue": "#3d7fe0", "purple": "#a352cc", "red": "#e02f44"}
+_EXPLAINED: Final = 6
 _LABEL: Final = re.compile(r"\{\{(\w+)\}\}")
 
 
@@ -53,21 +57,50 @@ class Prometheus:
         return result
 
 
-def picture(dashboard: dict[str, Any], prometheus: Prometheus, note: str) -> str:
-    """A dashboard as the text of an SVG. The note says where the numbers are from."""
+def picture(dashboard: dict[str, Any], prometheus: Prometheus, note: str, marks: Sequence[Mark] = ()) -> str:
+    """A dashboard as the text of an SVG. The note says where the numbers are from; marks are annotations of them."""
     height = TOP + ROW * max(each["gridPos"]["y"] + each["gridPos"]["h"] for each in dashboard["panels"]) + 8
     rows = [each for each in dashboard["panels"] if each["type"] == "row"]
+    begin = prometheus.end - prometheus.seconds
+    span = Span(begin=begin, end=prometheus.end, marks=[*marks, *_annotations(dashboard, prometheus)])
     drawn = [
         drawing.text(12, 26, dashboard["title"], size=20, weight="bold"),
         drawing.text(12, 44, f"preview, drawn without Grafana; {note}", size=11, colour=drawing.FAINT),
+        *_explained(span),
         *(drawing.text(14, _place(row).y + 17, f"▾ {row['title']}", size=13, weight="bold") for row in rows),
-        *(_drawn(panel, prometheus) for panel in panels(dashboard)),
+        *(_drawn(panel, prometheus, span) for panel in panels(dashboard)),
     ]
     head = (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" '
         'font-family="Helvetica, Arial, sans-serif">'
     )
-    return "\n".join([head, f'<rect width="{WIDTH}" height="{height}" fill="#f4f5f8"/>', *drawn, "</svg>", ""])
+    page = f'<rect width="{WIDTH}" height="{height}" class="page"/>'
+    return "\n".join([head, drawing.STYLE, page, *drawn, "</svg>", ""])
+
+
+def _annotations(dashboard: dict[str, Any], prometheus: Prometheus) -> Iterator[Mark]:
+    """The moments in which an annotation of the dashboard begins; one that is there from the start is none."""
+    step = prometheus.seconds / STEPS
+    for annotation in dashboard["annotations"]["list"]:
+        for one in prometheus.over_time(annotation["expr"]):
+            begins = float(one["values"][0][0])
+            if begins > prometheus.end - prometheus.seconds + step:
+                words = " ".join((annotation["name"], *sorted(one["metric"].values())))
+                yield Mark(begins, begins, words, _COLOURS[annotation["iconColor"]])
+
+
+def _explained(span: Span) -> Iterator[str]:
+    """What the marks are, on the right of the heading; each text once."""
+    first = {mark.text: mark for mark in reversed(span.marks)}
+    for place, mark in enumerate(sorted(first.values(), key=lambda mark: mark.begin)[:_EXPLAINED]):
+        x, y = WIDTH - 620 + 310 * (place % 2), 14 + 13 * (place // 2)
+        times = " to ".join(_clock(moment) for moment in sorted({mark.begin, mark.end}))
+        yield f'<rect x="{x}" y="{y - 7}" width="8" height="8" fill="{mark.colour}" fill-opacity="0.6"/>'
+        yield drawing.text(x + 12, y, f"{times} {mark.text}", size=9.5)
+
+
+def _clock(moment: float) -> str:
+    return datetime.fromtimestamp(moment, UTC).strftime("%H:%M")
 
 
 def _place(panel: dict[str, Any]) -> Box:
@@ -75,7 +108,7 @@ def _place(panel: dict[str, Any]) -> Box:
     return Box(at["x"] * COLUMN + 3, TOP + at["y"] * ROW + 3, at["w"] * COLUMN - 6, at["h"] * ROW - 6)
 
 
-def _drawn(panel: dict[str, Any], prometheus: Prometheus) -> str:
+def _drawn(panel: dict[str, Any], prometheus: Prometheus, span: Span) -> str:
     box = _place(panel)
     if panel["type"] == "table":
         rows = _rows(panel, prometheus)
@@ -83,8 +116,17 @@ def _drawn(panel: dict[str, Any], prometheus: Prometheus) -> str:
     found = [series for target in panel["targets"] for series in _series(target, prometheus)]
     if not found:
         return drawing.framed(panel, box, drawing.empty(box))
-    draw = {"stat": drawing.number, "timeseries": drawing.lines, "heatmap": drawing.heatmap}[panel["type"]]
-    return drawing.framed(panel, box, draw(panel, found, box))
+    if panel["type"] in _PLAIN:
+        return drawing.framed(panel, box, _PLAIN[panel["type"]](panel, found, box))
+    return drawing.framed(panel, box, _OVER_TIME[panel["type"]](panel, found, box, span))
+
+
+_PLAIN: Final = {"stat": drawing.number, "bargauge": drawing.bars}
+_OVER_TIME: Final = {
+    "timeseries": drawing.lines,
+    "heatmap": drawing.heatmap,
+    "state-timeline": drawing.timeline,
+}
 
 
 def _series(target: dict[str, Any], prometheus: Prometheus) -> list[Series]:
@@ -102,7 +144,8 @@ def _series(target: dict[str, Any], prometheus: Prometheus) -> list[Series]:
 
 
 def _named(legend: str, labels: dict[str, str]) -> str:
-    return _LABEL.sub(lambda label: labels.get(label[1], ""), legend).strip() or "(none)"
+    named = _LABEL.sub(lambda label: labels.get(label[1], ""), legend)
+    return named if named.strip() else "(none)"
 
 
 def _rows(panel: dict[str, Any], prometheus: Prometheus) -> list[Sequence[str]]:

@@ -10,7 +10,6 @@ from grafana.src.reading import Target, Variable, dashboards, panels, targets, v
 
 from helpers.alert_rules import Rule, all_rules, recorded
 from helpers.promql import selectors, strangers
-from observability.draw import NOTE
 from observability.drive import Run
 from observability.reading import Archive
 from taskgate.telemetry.metrics import labels
@@ -117,9 +116,3 @@ async def test_a_preview_shows_every_panel(archive: Archive, dashboard: dict[str
     assert "nothing to show" not in text
     words = {"".join(each.itertext()) for each in ElementTree.fromstring(text).iter() if each.tag.endswith("text")}
     assert {panel["title"] for panel in panels(dashboard)} <= words
-
-
-async def test_the_committed_previews_are_of_this_scenario() -> None:
-    for dashboard in dashboards():
-        text = (preview.FOLDER / f"{dashboard['uid']}.svg").read_text(encoding="utf-8")
-        assert NOTE in text

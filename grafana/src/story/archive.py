@@ -1,0 +1,114 @@
+"""`archived`: a Prometheus that has a story, with what the recording and alert rules of the project make of it.
+
+`promtool` writes the blocks. Rules are evaluated by asking Prometheus for each of their moments, since
+it evaluates none of the past itself.
+"""
+
+import asyncio
+import json
+import math
+import subprocess
+from collections.abc import AsyncIterator, Iterable, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from example import prometheus
+from example.processes import running
+from ruamel.yaml import YAML
+
+ALERTS: Final = Path(__file__).parents[2] / "alerts"
+_UNITS: Final = {"s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moments:
+    """The times of a story, in seconds since 1970: scrapes and rules come `every` so many seconds."""
+
+    begin: float
+    end: float
+    every: float
+
+
+@asynccontextmanager
+async def archived(folder: Path, pages: Iterable[Iterable[str]], moments: Moments) -> AsyncIterator[str]:
+    """The address of such a Prometheus, for the length of the block. Raises PrometheusMissing."""
+    await asyncio.to_thread(_keep, folder, (line for page in pages for line in page))
+    known: set[str] = set()
+    rules = [*_rules()]
+    recorded = {rule["record"] for rule in rules if "record" in rule}
+    while recorded - known:
+        ready = [
+            rule
+            for rule in rules
+            if "record" in rule
+            and rule["record"] not in known
+            and not any(name in rule["expr"] for name in recorded - known)
+        ]
+        await _evaluate(folder, ready, moments)
+        known |= {rule["record"] for rule in ready}
+    await _evaluate(folder, [rule for rule in rules if "alert" in rule], moments)
+    async with _served(folder) as address:
+        yield address
+
+
+def _rules() -> Iterator[dict[str, Any]]:
+    for file in sorted(ALERTS.glob("*.yml")):
+        for group in YAML(typ="safe").load(file)["groups"]:
+            yield from group["rules"]
+
+
+async def _evaluate(folder: Path, rules: list[dict[str, Any]], moments: Moments) -> None:
+    lines: list[str] = []
+    async with _served(folder) as address:
+        for rule in rules:
+            times = {"start": f"{moments.begin}", "end": f"{moments.end}", "step": f"{moments.every}"}
+            found = await prometheus.get(address, "/api/v1/query_range", query=rule["expr"], **times)
+            for one in found["result"]:
+                lines += _samples(rule, one, moments.every)
+    await asyncio.to_thread(_keep, folder, lines)
+
+
+def _samples(rule: dict[str, Any], one: dict[str, Any], every: float) -> Iterator[str]:
+    labels = {name: value for name, value in one["metric"].items() if name != "__name__"} | rule.get("labels", {})
+    if "record" in rule:
+        for moment, value in one["values"]:
+            if math.isfinite(float(value)):
+                yield f"{_series(rule['record'], labels)} {value} {moment}\n"
+        return
+    wait = float(str(rule.get("for", "0s"))[:-1]) * _UNITS[str(rule.get("for", "0s"))[-1]]
+    name = _series("ALERTS", labels | {"alertname": rule["alert"], "alertstate": "firing"})
+    since = before = -math.inf
+    for moment, _ in one["values"]:
+        since = since if moment - before <= every * 1.5 else moment
+        before = moment
+        if moment - since >= wait:
+            yield f"{name} 1 {moment}\n"
+
+
+def _series(name: str, labels: dict[str, str]) -> str:
+    return f"{name}{{{','.join(f'{label}={json.dumps(value)}' for label, value in sorted(labels.items()))}}}"
+
+
+def _keep(folder: Path, lines: Iterable[str]) -> None:
+    """Adds samples to what is there already."""
+    file = folder / "samples.txt"
+    with file.open("w", encoding="utf-8") as text:
+        text.writelines(lines)
+        text.write("# EOF\n")
+    command = [prometheus.program("promtool"), "tsdb", "create-blocks-from", "openmetrics", "-q"]
+    subprocess.run([*command, file, folder / "blocks"], check=True, capture_output=True)  # noqa: S603
+    file.unlink()
+
+
+@asynccontextmanager
+async def _served(folder: Path) -> AsyncIterator[str]:
+    config = folder / "prometheus.yml"
+    config.write_text("{}", encoding="utf-8")
+    command = [*prometheus.command(config, folder / "blocks"), "--storage.tsdb.retention.time=100y"]
+    async with running(command, log=folder / "prometheus.log") as child:
+        async with asyncio.timeout(60):
+            address = (await child.said(prometheus.LISTENS))[1].decode()
+            await child.said(rb"Server is ready")
+        yield address
