@@ -9,9 +9,19 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, NamedTuple
 
-from grafana_foundation_sdk.builders import common, heatmap, prometheus, stat, table, timeseries
-from grafana_foundation_sdk.builders.dashboard import DashboardLink, ThresholdsConfig
+from grafana_foundation_sdk.builders import (
+    bargauge,
+    common,
+    heatmap,
+    prometheus,
+    stat,
+    statetimeline,
+    table,
+    timeseries,
+)
+from grafana_foundation_sdk.builders.dashboard import DashboardLink, FieldColor, ThresholdsConfig
 from grafana_foundation_sdk.models.common import (
+    BarGaugeDisplayMode,
     BigValueColorMode,
     BigValueGraphMode,
     GraphTresholdsStyleMode,
@@ -21,11 +31,14 @@ from grafana_foundation_sdk.models.common import (
     StackingMode,
     TooltipDisplayMode,
     VisibilityMode,
+    VizOrientation,
 )
 from grafana_foundation_sdk.models.dashboard import (
     DashboardLinkType,
     DataSourceRef,
     DataTransformerConfig,
+    DynamicConfigValue,
+    FieldColorModeId,
     Threshold,
     ThresholdsMode,
     ValueMap,
@@ -34,6 +47,7 @@ from grafana_foundation_sdk.models.dashboard import (
 from grafana_foundation_sdk.models.heatmap import HeatmapColorMode
 from grafana_foundation_sdk.models.prometheus import PromQueryFormat, QueryEditorMode
 
+from grafana.src.colours import Meaning, Rule, rules
 from grafana.src.queries import quantile
 from grafana.src.runbook import link
 from grafana.src.thresholds import Bound
@@ -42,7 +56,7 @@ DATASOURCE: Final = DataSourceRef(type_val="prometheus", uid="${datasource}")
 GOOD, BAD, PLAIN = "green", "red", "blue"
 HALF, THIRD, QUARTER, SIXTH = 12, 8, 6, 4
 
-Builder = timeseries.Panel | stat.Panel | table.Panel | heatmap.Panel
+Builder = timeseries.Panel | stat.Panel | table.Panel | heatmap.Panel | statetimeline.Panel | bargauge.Panel
 
 
 class Shape(StrEnum):
@@ -53,13 +67,26 @@ class Shape(StrEnum):
     NUMBER = "number"
     TABLE = "table"
     HEATMAP = "heatmap"
+    TIMELINE = "timeline"
+    BARS = "bars"
 
 
 class Ask(NamedTuple):
-    """One query. `legend` names its series; in a table it heads the column."""
+    """One query. `legend` names its series; in a table it heads the column.
+
+    A legend with a label that has a meaning is coloured by that; `meaning` colours one without.
+    """
 
     expr: str
     legend: str
+    meaning: Meaning | None = None
+
+    @property
+    def colours(self) -> list[Rule]:
+        """The rules for the colours of its series."""
+        if self.meaning is not None:
+            return [Rule(f"^{self.legend}$", self.meaning.value)]
+        return list(rules(self.legend))
 
 
 class Told(NamedTuple):
@@ -105,6 +132,10 @@ def draw(panel: Panel, number: int) -> Builder:
     drawn.links([_runbook(panel.alert)])
     for letter, ask in zip("ABCDEFGH", panel.asks, strict=False):
         drawn.with_target(_query(panel, ask, letter))
+    for rule in _colours(panel):
+        mode = FieldColorModeId.SHADES if ".*" in rule.pattern else FieldColorModeId.FIXED
+        colour = {"mode": mode.value, "fixedColor": rule.colour}
+        drawn.override_by_regexp(f"/{rule.pattern}/", [DynamicConfigValue(id_val="color", value=colour)])
     if panel.words:
         drawn.mappings([_mapping(panel.words)])
     if panel.decimals is not None:
@@ -112,11 +143,20 @@ def draw(panel: Panel, number: int) -> Builder:
     return drawn
 
 
+def _colours(panel: Panel) -> list[Rule]:
+    """Each rule once. Columns of a table and cells of a heatmap have none."""
+    if panel.shape in (Shape.TABLE, Shape.HEATMAP, Shape.NUMBER, Shape.TIMELINE):
+        return []
+    return list(dict.fromkeys(rule for ask in panel.asks for rule in ask.colours))
+
+
 def _query(panel: Panel, ask: Ask, letter: str) -> prometheus.Dataquery:
     query = prometheus.Dataquery().expr(ask.expr).legend_format(ask.legend).ref_id(letter).datasource(DATASOURCE)
     query.editor_mode(QueryEditorMode.CODE)
     if panel.shape is Shape.TABLE:
         return query.instant().format(PromQueryFormat.TABLE)
+    if panel.shape is Shape.BARS:
+        return query.instant()
     if panel.shape is Shape.HEATMAP:
         return query.range().format(PromQueryFormat.HEATMAP)
     return query.range().exemplar(panel.exemplars)
@@ -152,6 +192,21 @@ def _number(panel: Panel) -> stat.Panel:
     return drawn.thresholds(_steps(panel.bound))
 
 
+def _timeline(panel: Panel) -> statetimeline.Panel:
+    """A state for each series at each moment, by the words and colours of the panel."""
+    drawn = statetimeline.Panel().show_value(VisibilityMode.AUTO).merge_values(True).row_height(0.8).line_width(0)
+    drawn.fill_opacity(80).color_scheme(FieldColor().mode(FieldColorModeId.THRESHOLDS))
+    drawn.legend(common.VizLegendOptions().display_mode(LegendDisplayMode.LIST).placement(LegendPlacement.BOTTOM))
+    return drawn.thresholds(_steps(panel.bound))
+
+
+def _bars(panel: Panel) -> bargauge.Panel:
+    """A bar for each query, as long as its part of the largest."""
+    drawn = bargauge.Panel().orientation(VizOrientation.HORIZONTAL).display_mode(BarGaugeDisplayMode.BASIC).min(0)
+    drawn.reduce_options(common.ReduceDataOptions().calcs(["lastNotNull"]).values(False).fields(""))
+    return drawn.thresholds(_steps(panel.bound))
+
+
 def _table(panel: Panel) -> table.Panel:
     """One row per set of labels, one column per query; the largest of the first column comes first."""
     first = panel.asks[0].legend
@@ -176,6 +231,8 @@ _DRAWN: Final[Mapping[Shape, Callable[[Panel], Builder]]] = {
     Shape.NUMBER: _number,
     Shape.TABLE: _table,
     Shape.HEATMAP: _heatmap,
+    Shape.TIMELINE: _timeline,
+    Shape.BARS: _bars,
 }
 
 

@@ -113,20 +113,29 @@ def _drawn(panel: dict[str, Any], prometheus: Prometheus, span: Span) -> str:
     if panel["type"] == "table":
         rows = _rows(panel, prometheus)
         return drawing.framed(panel, box, drawing.table(rows, box) if len(rows) > 1 else drawing.empty(box))
+    if panel["type"] == "bargauge":
+        return drawing.framed(panel, box, drawing.bars(panel, _newest(panel, prometheus), box))
     found = [series for target in panel["targets"] for series in _series(target, prometheus)]
     if not found:
         return drawing.framed(panel, box, drawing.empty(box))
-    if panel["type"] in _PLAIN:
-        return drawing.framed(panel, box, _PLAIN[panel["type"]](panel, found, box))
+    if panel["type"] == "stat":
+        return drawing.framed(panel, box, drawing.number(panel, found, box))
     return drawing.framed(panel, box, _OVER_TIME[panel["type"]](panel, found, box, span))
 
 
-_PLAIN: Final = {"stat": drawing.number, "bargauge": drawing.bars}
 _OVER_TIME: Final = {
     "timeseries": drawing.lines,
     "heatmap": drawing.heatmap,
     "state-timeline": drawing.timeline,
 }
+
+
+def _newest(panel: dict[str, Any], prometheus: Prometheus) -> list[Series]:
+    return [
+        Series(_named(target["legendFormat"], one["metric"]), [float(one["value"][1])])
+        for target in panel["targets"]
+        for one in prometheus.at_the_end(target["expr"])
+    ]
 
 
 def _series(target: dict[str, Any], prometheus: Prometheus) -> list[Series]:

@@ -44,6 +44,11 @@ def quantile(rank: float, family: str, *matchers: str, by: Sequence[str] = ()) -
     return f"histogram_quantile({rank:g}, {rate(f'{family}_bucket', *matchers, by=('le', *by))})"
 
 
+def quantile_within(rank: float, family: str, *matchers: str, by: Sequence[str] = ()) -> str:
+    """A quantile of all that a histogram observed in the time shown."""
+    return f"histogram_quantile({rank:g}, {grown(f'{family}_bucket', *matchers, by=('le', *by), within='$__range')})"
+
+
 def mean(family: str, *matchers: str, by: Sequence[str] = ()) -> str:
     """The mean of what a histogram observed; a gap where that was nothing."""
     total, count = (rate(f"{family}_{part}", *matchers, by=by) for part in ("sum", "count"))

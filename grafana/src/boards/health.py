@@ -30,9 +30,9 @@ HEALTH: Final = (
         alert="TaskgateNotReady",
     ),
     Panel(
-        title="Upstreams that are well",
+        title="Healthy upstreams",
         shape=Shape.NUMBER,
-        asks=[Ask(now("taskgate_upstream_up", how="avg"), "well")],
+        asks=[Ask(now("taskgate_upstream_up", how="avg"), "healthy")],
         unit="percentunit",
         bound=thresholds.UPSTREAM_DOWN,
         span=SIXTH,
@@ -45,7 +45,7 @@ HEALTH: Final = (
         alert="TaskgateUpstreamDown",
     ),
     Panel(
-        title="Tasks running",
+        title="Running tasks",
         shape=Shape.NUMBER,
         asks=[Ask(now("taskgate_tasks_running"), "running")],
         unit="short",
@@ -60,7 +60,7 @@ HEALTH: Final = (
         alert="TaskgateConcurrencySaturated",
     ),
     Panel(
-        title="Errors",
+        title="Error ratio",
         shape=Shape.NUMBER,
         asks=[Ask(among("mcp_server_operation_duration_seconds_count", OUR_ERRORS), "errors")],
         unit="percentunit",

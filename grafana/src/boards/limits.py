@@ -12,7 +12,7 @@ _POLLS: Final = "taskgate_task_polls_total"
 
 _RATES: Final = (
     Panel(
-        title="What rate policies decided",
+        title="Rate limit decisions",
         shape=Shape.STACK,
         asks=[Ask(rate(_DECISIONS, by=["policy", "decision"]), "{{policy}} {{decision}}")],
         unit="reqps",
@@ -24,7 +24,7 @@ _RATES: Final = (
         alert="TaskgateRateLimitRejectionsHigh",
     ),
     Panel(
-        title="Rejected by each policy",
+        title="Rate limit rejection ratio",
         asks=[Ask(among(_DECISIONS, 'decision="rejected"', by=["policy"]), "{{policy}}")],
         unit="percentunit",
         bound=thresholds.RATE_REJECTIONS,
@@ -36,7 +36,7 @@ _RATES: Final = (
         alert="TaskgateRateLimitRejectionsHigh",
     ),
     Panel(
-        title="What policies in shadow would reject",
+        title="Rate limit rejections in shadow",
         asks=[Ask(rate(_DECISIONS, 'decision="shadow"', by=["policy"]), "{{policy}}")],
         unit="reqps",
         told=Told(
@@ -47,7 +47,7 @@ _RATES: Final = (
         alert="TaskgateRateLimitRejectionsHigh",
     ),
     Panel(
-        title="Decided without the store",
+        title="Rate limit decisions without the store",
         shape=Shape.STACK,
         asks=[
             Ask(
@@ -72,7 +72,7 @@ _RATES: Final = (
 _BOTH: Final = ("scope", "upstream")
 _SLOTS: Final = (
     Panel(
-        title="Slots in use",
+        title="Concurrency utilization",
         asks=[
             Ask(
                 f"{now('taskgate_concurrency_in_use', by=_BOTH, how='max')} / "
@@ -103,7 +103,7 @@ _SLOTS: Final = (
         alert="TaskgateConcurrencySaturated",
     ),
     Panel(
-        title="Refused by a cap",
+        title="Concurrency limit rejections",
         shape=Shape.STACK,
         asks=[Ask(rate("taskgate_concurrency_rejections_total", by=["policy", "scope"]), "{{policy}} per {{scope}}")],
         unit="reqps",
@@ -116,7 +116,7 @@ _SLOTS: Final = (
         alert="TaskgateConcurrencySaturated",
     ),
     Panel(
-        title="Callers",
+        title="Active and saturated callers",
         asks=[
             Ask(now("taskgate_active_contexts"), "active"),
             Ask(now("taskgate_saturated_contexts"), "at one of their caps"),
@@ -136,7 +136,7 @@ _SLOTS: Final = (
 
 _QUEUES: Final = (
     Panel(
-        title="How full the queues are",
+        title="Queue utilization",
         asks=[
             Ask(
                 f"{now('taskgate_queue_depth', by=['upstream'], how='max')} / "
@@ -155,7 +155,7 @@ _QUEUES: Final = (
         alert="TaskgateQueueSaturated",
     ),
     Panel(
-        title="Turned away by queues",
+        title="Queue rejections",
         shape=Shape.STACK,
         asks=[Ask(rate("taskgate_queue_rejections_total", by=["upstream", "reason"]), "{{upstream}} {{reason}}")],
         unit="reqps",
@@ -167,7 +167,7 @@ _QUEUES: Final = (
         alert="TaskgateQueueSaturated",
     ),
     Panel(
-        title="Wait for a turn",
+        title="Queue wait",
         asks=quantiles("taskgate_task_queue_wait_seconds", 0.5, 0.99),
         unit="s",
         told=Told(
@@ -181,7 +181,7 @@ _QUEUES: Final = (
 
 _TIMES: Final = (
     Panel(
-        title="Times to live that were changed",
+        title="TTL adjustments",
         shape=Shape.STACK,
         asks=[Ask(rate("taskgate_ttl_adjustments_total", by=["action"]), "{{action}}")],
         unit="cps",
@@ -194,7 +194,7 @@ _TIMES: Final = (
         alert="TaskgateTasksUndelivered",
     ),
     Panel(
-        title="Times to live granted",
+        title="Granted TTL",
         asks=quantiles("taskgate_task_ttl_seconds", 0.5, 0.95),
         unit="s",
         span=HALF,
@@ -209,7 +209,7 @@ _TIMES: Final = (
 
 _POLLING: Final = (
     Panel(
-        title="Looks at tasks, by what they found",
+        title="Task polls by result",
         shape=Shape.STACK,
         asks=[Ask(rate(_POLLS, by=["upstream", "result"]), "{{upstream}} {{result}}")],
         unit="reqps",
@@ -222,7 +222,7 @@ _POLLING: Final = (
         alert="TaskgateExcessivePolling",
     ),
     Panel(
-        title="Looks that found nothing new",
+        title="Wasted task polls",
         asks=[Ask(among(_POLLS, 'result=~"unchanged|early"', by=["upstream"]), "{{upstream}}")],
         unit="percentunit",
         bound=thresholds.WASTED_POLLS,
@@ -235,7 +235,7 @@ _POLLING: Final = (
         alert="TaskgatePollingPressure",
     ),
     Panel(
-        title="Interval advised",
+        title="Advised poll interval",
         asks=[Ask(now("taskgate_poll_interval_seconds", by=["upstream"], how="max"), "{{upstream}}")],
         unit="s",
         span=QUARTER,
@@ -247,7 +247,7 @@ _POLLING: Final = (
         alert="TaskgatePollingPressure",
     ),
     Panel(
-        title="Looks per task",
+        title="Polls per task",
         asks=quantiles("taskgate_task_polls_per_task", 0.5, 0.95),
         unit="short",
         span=QUARTER,

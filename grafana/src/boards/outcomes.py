@@ -10,7 +10,7 @@ _NOT_CANCELLED: Final = 'status!="cancelled"'
 
 ENDS: Final = (
     Panel(
-        title="Ends by reason",
+        title="Finished tasks by status and reason",
         shape=Shape.STACK,
         asks=[Ask(rate("taskgate_tasks_finished_total", by=["status", "reason"]), "{{status}}, {{reason}}")],
         unit="cps",
@@ -23,7 +23,7 @@ ENDS: Final = (
         alert="TaskgateTaskFailureRatioHigh",
     ),
     Panel(
-        title="Failed tasks",
+        title="Task failure ratio",
         asks=[Ask(among("taskgate_tasks_finished_total", 'status="failed"', by=["upstream"]), "{{upstream}}")],
         unit="percentunit",
         bound=thresholds.TASK_FAILURES,
@@ -35,7 +35,7 @@ ENDS: Final = (
         alert="TaskgateTaskFailureRatioHigh",
     ),
     Panel(
-        title="Times to live that ran out",
+        title="Expired tasks by phase",
         asks=[Ask(rate("taskgate_task_expirations_total", by=["phase"]), "{{phase}}")],
         unit="cps",
         bound=thresholds.EXPIRING,
@@ -47,7 +47,7 @@ ENDS: Final = (
         alert="TaskgateTasksExpiring",
     ),
     Panel(
-        title="Cancels asked for",
+        title="Cancel requests",
         shape=Shape.STACK,
         asks=[Ask(rate("taskgate_task_cancel_requests_total", by=["outcome"]), "{{outcome}}")],
         unit="cps",
@@ -60,7 +60,7 @@ ENDS: Final = (
         alert="TaskgateTasksExpiring",
     ),
     Panel(
-        title="Tasks that lost their process",
+        title="Recovered tasks and lost leases",
         shape=Shape.STACK,
         asks=[
             Ask(grown("taskgate_task_recoveries_total", by=["outcome"]), "{{outcome}}"),
@@ -77,7 +77,7 @@ ENDS: Final = (
         alert="TaskgateOrphanedTasks",
     ),
     Panel(
-        title="Answers that came too late",
+        title="Late answers",
         asks=[Ask(rate("taskgate_task_late_answers_total", by=["upstream"]), "{{upstream}}")],
         unit="cps",
         span=QUARTER,
@@ -89,7 +89,7 @@ ENDS: Final = (
         alert="TaskgateTasksExpiring",
     ),
     Panel(
-        title="Calls that rules in shadow would promote",
+        title="Shadow promotions",
         asks=[Ask(rate("taskgate_shadow_promotions_total", by=["upstream"]), "{{upstream}}")],
         unit="cps",
         span=QUARTER,
@@ -104,7 +104,7 @@ ENDS: Final = (
 
 QUESTIONS: Final = (
     Panel(
-        title="Wait for a host's answer",
+        title="Input wait",
         asks=quantiles("taskgate_task_input_wait_seconds", 0.5, 0.9),
         unit="s",
         bound=thresholds.INPUT_WAIT,
@@ -117,7 +117,7 @@ QUESTIONS: Final = (
         alert="TaskgateInputWaitStuck",
     ),
     Panel(
-        title="Questions to hosts, by kind and outcome",
+        title="Input requests by kind and outcome",
         shape=Shape.STACK,
         asks=[Ask(rate("taskgate_task_input_requests_total", by=["kind", "outcome"]), "{{kind}} {{outcome}}")],
         unit="cps",
@@ -133,7 +133,7 @@ QUESTIONS: Final = (
 
 RESULTS: Final = (
     Panel(
-        title="Time until the result is fetched",
+        title="Result delivery delay",
         asks=quantiles("taskgate_task_delivery_delay_seconds", 0.5, 0.95),
         unit="s",
         told=Told(
@@ -144,7 +144,7 @@ RESULTS: Final = (
         alert="TaskgateTasksUndelivered",
     ),
     Panel(
-        title="Results that nobody fetched",
+        title="Undelivered results",
         asks=[
             Ask(
                 share(
@@ -164,7 +164,7 @@ RESULTS: Final = (
         alert="TaskgateTasksUndelivered",
     ),
     Panel(
-        title="Size of results",
+        title="Result size",
         asks=quantiles("taskgate_task_result_bytes", 0.5, 0.95),
         unit="bytes",
         told=Told(

@@ -5,6 +5,7 @@ from typing import Final
 from grafana.src import thresholds
 from grafana.src.board import Board, Row
 from grafana.src.boards.health import HEALTH, OUR_ERRORS
+from grafana.src.colours import Meaning
 from grafana.src.panels import HALF, Ask, Panel, Shape, Told
 from grafana.src.queries import among, mean, now, quantile, rate
 
@@ -28,7 +29,7 @@ _RED: Final = (
         alert="TaskgateRateLimitRejectionsHigh",
     ),
     Panel(
-        title="Errors by upstream",
+        title="Error ratio by upstream",
         asks=[
             Ask(among(f"{_SERVED}_count", OUR_ERRORS, by=["upstream"]), "{{upstream}}"),
         ],
@@ -54,7 +55,7 @@ _RED: Final = (
         alert="TaskgateErrorBudgetFastBurn",
     ),
     Panel(
-        title="How long requests take",
+        title="Request duration",
         asks=[
             Ask(quantile(rank, _SERVED, _WELL, 'mcp_method_name!="subscriptions/listen"'), f"p{rank * 100:g}")
             for rank in (0.5, 0.95, 0.99)
@@ -69,7 +70,7 @@ _RED: Final = (
         alert="TaskgateLatencyHigh",
     ),
     Panel(
-        title="How long a look at a task takes",
+        title="Poll latency",
         asks=[Ask(quantile(0.95, _SERVED, 'mcp_method_name="tasks/get"', _WELL), "p95 of tasks/get")],
         unit="s",
         bound=thresholds.LATENCY,
@@ -82,7 +83,7 @@ _RED: Final = (
         alert="TaskgateLatencyHigh",
     ),
     Panel(
-        title="What the gateway adds",
+        title="Gateway overhead",
         asks=[
             Ask(
                 f"max by (upstream) ({mean(_SERVED, _WELL, _RELAYED, by=_EACH)} - {mean(_CALLED, _WELL, by=_EACH)})",
@@ -103,9 +104,9 @@ _RED: Final = (
 
 _TASKS: Final = (
     Panel(
-        title="Tasks that start and end",
+        title="Tasks started and finished",
         asks=[
-            Ask(rate("taskgate_tasks_started_total"), "started"),
+            Ask(rate("taskgate_tasks_started_total"), "started", Meaning.WORKS),
             Ask(rate("taskgate_tasks_finished_total", by=["status", "reason"]), "{{status}}, {{reason}}"),
         ],
         unit="cps",
@@ -118,7 +119,7 @@ _TASKS: Final = (
         alert="TaskgateTaskFailureRatioHigh",
     ),
     Panel(
-        title="Tasks running, by upstream",
+        title="Running tasks by upstream",
         shape=Shape.STACK,
         asks=[Ask(now("taskgate_tasks_running", by=["upstream"]), "{{upstream}}")],
         unit="short",
@@ -130,7 +131,7 @@ _TASKS: Final = (
         alert="TaskgateConcurrencySaturated",
     ),
     Panel(
-        title="Calls that wait for a turn",
+        title="Queue depth",
         shape=Shape.STACK,
         asks=[Ask(now("taskgate_queue_depth", by=["upstream"]), "{{upstream}}")],
         unit="short",
@@ -145,20 +146,20 @@ _TASKS: Final = (
 
 _POLLING: Final = (
     Panel(
-        title="Looks at tasks, by what they found",
+        title="Task polls by result",
         shape=Shape.STACK,
         asks=[Ask(rate("taskgate_task_polls_total", by=["result"]), "{{result}}")],
         unit="reqps",
         span=HALF,
         told=Told(
-            "how often hosts look at tasks: changed, unchanged, terminal (ended), early, limited (refused), denied.",
-            "a few unchanged looks for each that found something.",
+            "polls of hosts by result: changed, unchanged, terminal (ended), early, limited (refused), denied.",
+            "a few unchanged polls for each that found something.",
             "many early or limited ones are a host that does not keep to the interval it was told.",
         ),
         alert="TaskgateExcessivePolling",
     ),
     Panel(
-        title="Looks that found nothing new",
+        title="Wasted task polls",
         asks=[Ask(among("taskgate_task_polls_total", 'result=~"unchanged|early"'), "wasted")],
         unit="percentunit",
         bound=thresholds.WASTED_POLLS,
@@ -174,7 +175,7 @@ _POLLING: Final = (
 
 _VERSIONS: Final = (
     Panel(
-        title="Requests by revision of the protocol",
+        title="Requests by protocol revision",
         shape=Shape.STACK,
         asks=[
             Ask(rate("taskgate_requests_by_protocol_total", by=["mcp_protocol_version"]), "{{mcp_protocol_version}}")
@@ -189,7 +190,7 @@ _VERSIONS: Final = (
         alert="TaskgateCardinalityOverflow",
     ),
     Panel(
-        title="Releases that run",
+        title="Running versions",
         shape=Shape.STACK,
         asks=[Ask(now("taskgate_build_info", by=["version", "revision"]), "{{version}} {{revision}}")],
         unit="short",

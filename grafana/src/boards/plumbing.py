@@ -22,7 +22,7 @@ LISTENER: Final = (
         alert="TaskgateErrorBudgetFastBurn",
     ),
     Panel(
-        title="How long HTTP requests take",
+        title="HTTP request duration",
         asks=[Ask(quantile(0.95, _HTTP, 'http_request_method="POST"', by=["http_route"]), "p95 {{http_route}}")],
         unit="s",
         told=Told(
@@ -33,7 +33,7 @@ LISTENER: Final = (
         alert="TaskgateLatencyHigh",
     ),
     Panel(
-        title="HTTP requests being answered",
+        title="HTTP requests in flight",
         shape=Shape.STACK,
         asks=[Ask(now("http_server_active_requests", by=["http_route"]), "{{http_route}}")],
         unit="short",
@@ -48,7 +48,7 @@ LISTENER: Final = (
 
 CONFIGURATION: Final = (
     Panel(
-        title="Configuration",
+        title="Configuration reload status",
         shape=Shape.NUMBER,
         asks=[Ask(now("taskgate_config_last_reload_successful", by=["instance"], how="min"), "{{instance}}")],
         unit="bool_yes_no",
@@ -63,7 +63,7 @@ CONFIGURATION: Final = (
         alert="TaskgateConfigReloadFailed",
     ),
     Panel(
-        title="Time since a good reload",
+        title="Time since the last successful reload",
         asks=[
             Ask(
                 f"time() - max by (instance) ({select('taskgate_config_last_reload_success_timestamp_seconds')} > 0)",
@@ -80,7 +80,7 @@ CONFIGURATION: Final = (
         alert="TaskgateConfigDrift",
     ),
     Panel(
-        title="Reloads",
+        title="Configuration reloads",
         shape=Shape.STACK,
         asks=[Ask(grown("taskgate_config_reloads_total", by=["result"]), "{{result}}")],
         unit="short",
@@ -93,7 +93,7 @@ CONFIGURATION: Final = (
         alert="TaskgateConfigReloadFailed",
     ),
     Panel(
-        title="Instances that shut down",
+        title="Draining instances",
         asks=[Ask(now("taskgate_draining", by=["instance"]), "{{instance}}")],
         unit="bool_yes_no",
         span=QUARTER,
@@ -105,7 +105,7 @@ CONFIGURATION: Final = (
         alert="TaskgateNotReady",
     ),
     Panel(
-        title="What runs where",
+        title="Versions by instance",
         shape=Shape.TABLE,
         asks=[
             Ask(
@@ -128,7 +128,7 @@ CONFIGURATION: Final = (
 
 SCRAPING: Final = (
     Panel(
-        title="How long a scrape takes",
+        title="Scrape duration",
         asks=[Ask(now("scrape_duration_seconds", by=["instance"], how="max"), "{{instance}}")],
         unit="s",
         span=THIRD,
@@ -140,7 +140,7 @@ SCRAPING: Final = (
         alert="TaskgateCardinalityOverflow",
     ),
     Panel(
-        title="Series",
+        title="Exported series",
         asks=[Ask(now("scrape_samples_scraped", by=["instance"], how="max"), "{{instance}}")],
         unit="short",
         span=THIRD,
@@ -152,7 +152,7 @@ SCRAPING: Final = (
         alert="TaskgateCardinalityOverflow",
     ),
     Panel(
-        title="Values without a label of their own",
+        title="Label overflows",
         shape=Shape.STACK,
         asks=[Ask(grown("taskgate_metrics_label_overflows_total", by=["label"]), "{{label}}")],
         unit="short",

@@ -12,7 +12,7 @@ _STORE: Final = "taskgate_store_operation_duration_seconds"
 
 _STORES: Final = (
     Panel(
-        title="How long the store takes",
+        title="Store latency",
         asks=[
             Ask(quantile(0.5, _STORE), "p50"),
             Ask(quantile(0.99, _STORE), "p99"),
@@ -27,7 +27,7 @@ _STORES: Final = (
         alert="TaskgateStoreSlow",
     ),
     Panel(
-        title="How long each operation takes",
+        title="Store latency by operation",
         asks=quantiles(_STORE, 0.95, by="operation"),
         unit="s",
         told=Told(
@@ -38,7 +38,7 @@ _STORES: Final = (
         alert="TaskgateStoreSlow",
     ),
     Panel(
-        title="Operations of the store",
+        title="Store operations",
         shape=Shape.STACK,
         asks=[Ask(rate(f"{_STORE}_count", by=["operation"]), "{{operation}}")],
         unit="ops",
@@ -67,7 +67,7 @@ _STORES: Final = (
         alert="TaskgateStoreDown",
     ),
     Panel(
-        title="Operations by how they ended",
+        title="Store operations by result",
         shape=Shape.STACK,
         asks=[
             Ask(rate(f"{_STORE}_count", by=["backend", "result"]), "{{backend}} {{result}}"),
@@ -83,7 +83,7 @@ _STORES: Final = (
         alert="TaskgateStoreDown",
     ),
     Panel(
-        title="Leases lost",
+        title="Lost leases",
         shape=Shape.STACK,
         asks=[Ask(grown("taskgate_leases_lost_total", by=["instance", "kind"]), "{{instance}} {{kind}}")],
         unit="short",
@@ -96,7 +96,7 @@ _STORES: Final = (
         alert="TaskgateOrphanedTasks",
     ),
     Panel(
-        title="Size of the store",
+        title="Store size",
         asks=[
             Ask(now("taskgate_store_size_bytes", by=["backend"], how="max"), "{{backend}}"),
             Ask(now("taskgate_store_size_limit_bytes", by=["backend"], how="max"), "{{backend}}, the most"),
@@ -114,7 +114,7 @@ _STORES: Final = (
 
 _PROCESS: Final = (
     Panel(
-        title="How late the event loop is",
+        title="Event loop lag",
         asks=[
             Ask(quantile(0.5, "taskgate_event_loop_lag_seconds", by=["instance"]), "p50 {{instance}}"),
             Ask(quantile(0.99, "taskgate_event_loop_lag_seconds", by=["instance"]), "p99 {{instance}}"),
@@ -129,7 +129,7 @@ _PROCESS: Final = (
         alert="TaskgateEventLoopBlocked",
     ),
     Panel(
-        title="Processors used",
+        title="CPU usage",
         asks=[Ask(rate("process_cpu_seconds_total", by=["instance"]), "{{instance}}")],
         unit="short",
         told=Told(
@@ -151,7 +151,7 @@ _PROCESS: Final = (
         alert="TaskgateDown",
     ),
     Panel(
-        title="Files and sockets",
+        title="Open file descriptors",
         asks=[
             Ask(now("process_open_fds", by=["instance"]), "{{instance}}"),
             Ask(now("process_max_fds", by=["instance"]), "{{instance}}, the most"),
@@ -176,7 +176,7 @@ _PROCESS: Final = (
         alert="TaskgateEventLoopBlocked",
     ),
     Panel(
-        title="Time since the start",
+        title="Uptime",
         asks=[Ask(f"time() - max by (instance) ({select('process_start_time_seconds')})", "{{instance}}")],
         unit="s",
         told=Told(

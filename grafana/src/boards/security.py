@@ -12,7 +12,7 @@ _DENIALS: Final = "taskgate_task_access_denials_total"
 
 _TOKENS: Final = (
     Panel(
-        title="Tokens, by what became of them",
+        title="Token checks by result",
         shape=Shape.STACK,
         asks=[Ask(rate(_AUTH, by=["result", "reason"]), "{{result}} {{reason}}")],
         unit="reqps",
@@ -24,7 +24,7 @@ _TOKENS: Final = (
         alert="TaskgateAuthFailuresHigh",
     ),
     Panel(
-        title="Rejected tokens",
+        title="Token rejection ratio",
         asks=[Ask(among(_AUTH, 'result="rejected"', of=['reason!="missing"']), "rejected")],
         unit="percentunit",
         bound=thresholds.AUTH_FAILURES,
@@ -36,7 +36,7 @@ _TOKENS: Final = (
         alert="TaskgateAuthFailuresHigh",
     ),
     Panel(
-        title="Tokens by issuer",
+        title="Token checks by issuer",
         shape=Shape.STACK,
         asks=[Ask(rate(_AUTH, by=["issuer", "result"]), "{{issuer}} {{result}}")],
         unit="reqps",
@@ -48,7 +48,7 @@ _TOKENS: Final = (
         alert="TaskgateAuthBruteForce",
     ),
     Panel(
-        title="Tokens known from before",
+        title="Token cache lookups",
         shape=Shape.STACK,
         asks=[Ask(rate("taskgate_token_cache_lookups_total", by=["result"]), "{{result}}")],
         unit="reqps",
@@ -61,7 +61,7 @@ _TOKENS: Final = (
         alert="TaskgateLatencyHigh",
     ),
     Panel(
-        title="Operations refused by rules",
+        title="Authorization refusals",
         shape=Shape.STACK,
         asks=[
             Ask(rate("taskgate_access_refusals_total", by=["mcp_method_name", "mode"]), "{{mcp_method_name}} {{mode}}")
@@ -79,7 +79,7 @@ _TOKENS: Final = (
 
 _PROBING: Final = (
     Panel(
-        title="Looks that found no task, by reason",
+        title="Denied task look-ups by reason",
         asks=[Ask(rate(_DENIALS, by=["reason"]), "{{reason}}")],
         unit="reqps",
         bound=thresholds.ENUMERATION,
@@ -92,7 +92,7 @@ _PROBING: Final = (
         alert="TaskgateTaskEnumeration",
     ),
     Panel(
-        title="Looks that found no task, by method",
+        title="Denied task look-ups by method",
         shape=Shape.STACK,
         asks=[Ask(rate(_DENIALS, by=["upstream", "mcp_method_name"]), "{{upstream}} {{mcp_method_name}}")],
         unit="reqps",
@@ -104,7 +104,7 @@ _PROBING: Final = (
         alert="TaskgateCrossContextAccess",
     ),
     Panel(
-        title="Signs of an attack",
+        title="Security events",
         shape=Shape.STACK,
         asks=[Ask(grown("taskgate_security_events_total", by=["type"]), "{{type}}")],
         unit="short",
@@ -116,7 +116,7 @@ _PROBING: Final = (
         alert="TaskgateEnumerationSuspected",
     ),
     Panel(
-        title="Callers in the penalty box",
+        title="Penalized callers",
         asks=[Ask(now("taskgate_penalized_contexts"), "penalized")],
         unit="short",
         span=HALF,
@@ -128,7 +128,7 @@ _PROBING: Final = (
         alert="TaskgateEnumerationSuspected",
     ),
     Panel(
-        title="Requests refused at the door",
+        title="HTTP rejections by reason",
         shape=Shape.STACK,
         asks=[Ask(rate("taskgate_http_rejections_total", by=["reason"]), "{{reason}}")],
         unit="reqps",
@@ -146,7 +146,7 @@ _PROBING: Final = (
 _FETCHED: Final = "taskgate_jwks_last_success_timestamp_seconds"
 _KEYS: Final = (
     Panel(
-        title="Age of the issuers' keys",
+        title="JWKS age",
         asks=[Ask(f"time() - max by (issuer) ({select(_FETCHED)} > 0)", "{{issuer}}")],
         unit="s",
         bound=thresholds.KEYS_STALE,
@@ -158,7 +158,7 @@ _KEYS: Final = (
         alert="TaskgateJwksStale",
     ),
     Panel(
-        title="Usable keys",
+        title="JWKS keys",
         asks=[Ask(now("taskgate_jwks_keys", by=["issuer"], how="min"), "{{issuer}}")],
         unit="short",
         told=Told(
@@ -169,7 +169,7 @@ _KEYS: Final = (
         alert="TaskgateJwksFailing",
     ),
     Panel(
-        title="Attempts to get keys",
+        title="JWKS refreshes",
         shape=Shape.STACK,
         asks=[Ask(grown("taskgate_jwks_refreshes_total", by=["issuer", "result"]), "{{issuer}} {{result}}")],
         unit="short",
@@ -210,7 +210,7 @@ _AUDIT: Final = (
         alert="TaskgateAuditDropped",
     ),
     Panel(
-        title="How full the audit queue is",
+        title="Audit queue utilization",
         asks=[
             Ask(
                 f"{now('taskgate_audit_queue_depth', by=['instance', 'sink'], how='max')} / "
@@ -228,7 +228,7 @@ _AUDIT: Final = (
         alert="TaskgateAuditBacklog",
     ),
     Panel(
-        title="Last line of each chain",
+        title="Audit chain sequence",
         asks=[
             Ask(now("taskgate_audit_chain_sequence", by=["instance", "sink"], how="max"), "{{instance}} {{sink}}"),
         ],
@@ -241,7 +241,7 @@ _AUDIT: Final = (
         alert="TaskgateAuditChainRewound",
     ),
     Panel(
-        title="How long audit writes take",
+        title="Audit write duration",
         asks=[Ask(quantile(0.99, "taskgate_audit_write_duration_seconds", by=["sink"]), "p99 {{sink}}")],
         unit="s",
         told=Told(

@@ -4,14 +4,64 @@ from typing import Final
 
 from grafana.src.board import Board, Row
 from grafana.src.boards.outcomes import ENDS, QUESTIONS, RESULTS
+from grafana.src.colours import Meaning
 from grafana.src.panels import HALF, Ask, Panel, Shape, Told, quantiles
-from grafana.src.queries import at_least_none, grown, now, rate
+from grafana.src.queries import at_least_none, grown, now, quantile_within, rate
 
 _CALLS: Final = "taskgate_tool_calls_total"
 
+_RAN: Final = "taskgate_task_duration_seconds"
+_WAIT: Final = ("upstream",)
+
+
+def _funnel(counter: str) -> str:
+    return f"{grown(counter, within='$__range')} or vector(0)"
+
+
 _FLOW: Final = (
     Panel(
-        title="What became of calls of tools",
+        title="Task funnel",
+        shape=Shape.BARS,
+        asks=[
+            Ask(_funnel(_CALLS), "tool calls", Meaning.STOPPED),
+            Ask(_funnel("taskgate_tasks_started_total"), "tasks started", Meaning.WORKS),
+            Ask(_funnel("taskgate_tasks_finished_total"), "tasks finished", Meaning.WORKS),
+            Ask(_funnel("taskgate_task_delivery_delay_seconds_count"), "results delivered", Meaning.GOOD),
+        ],
+        unit="short",
+        decimals=0,
+        span=HALF,
+        height=7,
+        told=Told(
+            "in the time shown: tool calls, those that became tasks, tasks that ended, and results that were fetched.",
+            "the last three are nearly the same.",
+            "fewer finished than started: tasks pile up. Fewer delivered than finished: cancels, or hosts that do not "
+            "fetch; see the row of the results.",
+        ),
+        alert="TaskgateTasksUndelivered",
+    ),
+    Panel(
+        title="Longest running tasks",
+        shape=Shape.TABLE,
+        asks=[
+            Ask(quantile_within(1, _RAN, by=_WAIT), "longest, at most"),
+            Ask(quantile_within(0.95, _RAN, by=_WAIT), "p95"),
+            Ask(quantile_within(0.5, _RAN, by=_WAIT), "p50"),
+        ],
+        unit="s",
+        span=HALF,
+        height=7,
+        told=Told(
+            "durations of the tasks that ended in the time shown, by upstream. The longest one is given as the upper "
+            "bound of its bucket.",
+            "what the slowest tools take.",
+            "an upstream whose longest task is far above its p95 has tasks that hang; no metric names a task, the "
+            "audit log does (`task.ref`).",
+        ),
+        alert="TaskgateTasksExpiring",
+    ),
+    Panel(
+        title="Tool calls by disposition",
         shape=Shape.STACK,
         asks=[Ask(rate(_CALLS, by=["disposition"]), "{{disposition}}")],
         unit="reqps",
@@ -24,10 +74,10 @@ _FLOW: Final = (
         alert="TaskgateRateLimitRejectionsHigh",
     ),
     Panel(
-        title="Starts and ends",
+        title="Tasks started and finished",
         asks=[
-            Ask(rate("taskgate_tasks_started_total"), "started"),
-            Ask(rate("taskgate_tasks_finished_total"), "ended"),
+            Ask(rate("taskgate_tasks_started_total"), "started", Meaning.WORKS),
+            Ask(rate("taskgate_tasks_finished_total"), "finished", Meaning.GOOD),
         ],
         unit="cps",
         told=Told(
@@ -38,7 +88,7 @@ _FLOW: Final = (
         alert="TaskgateTasksExpiring",
     ),
     Panel(
-        title="Changes of status",
+        title="Task status transitions",
         shape=Shape.STACK,
         asks=[
             Ask(
@@ -55,7 +105,7 @@ _FLOW: Final = (
         alert="TaskgateInputWaitStuck",
     ),
     Panel(
-        title="Tasks in the store",
+        title="Stored tasks by status",
         shape=Shape.STACK,
         asks=[Ask(now("taskgate_store_tasks", by=["status"], how="max"), "{{status}}")],
         unit="short",
@@ -69,7 +119,7 @@ _FLOW: Final = (
         alert="TaskgateTasksExpiring",
     ),
     Panel(
-        title="Records removed",
+        title="Purged tasks by status",
         shape=Shape.STACK,
         asks=[Ask(rate("taskgate_tasks_purged_total", by=["status"]), "{{status}}")],
         unit="cps",
@@ -85,7 +135,7 @@ _FLOW: Final = (
 
 _TIME: Final = (
     Panel(
-        title="How long tasks take",
+        title="Task duration",
         asks=quantiles("taskgate_task_duration_seconds", 0.5, 0.95),
         unit="s",
         told=Told(
@@ -96,7 +146,7 @@ _TIME: Final = (
         alert="TaskgateTasksExpiring",
     ),
     Panel(
-        title="Tasks by how long they took",
+        title="Task duration heatmap",
         shape=Shape.HEATMAP,
         asks=[Ask(grown("taskgate_task_duration_seconds_bucket", by=["le"]), "{{le}}")],
         unit="s",
@@ -108,7 +158,7 @@ _TIME: Final = (
         alert="TaskgateTasksExpiring",
     ),
     Panel(
-        title="Wait for a turn",
+        title="Queue wait",
         asks=quantiles("taskgate_task_queue_wait_seconds", 0.5, 0.95),
         unit="s",
         told=Told(
@@ -117,6 +167,28 @@ _TIME: Final = (
             "the upstream is at its limit: see its queue on the dashboard of the limits.",
         ),
         alert="TaskgateQueueSaturated",
+    ),
+)
+
+_AGE: Final = (
+    Panel(
+        title="Age of running tasks, estimated",
+        asks=[
+            Ask(
+                f"{now('taskgate_tasks_running', by=_WAIT)} / ({rate('taskgate_tasks_started_total', by=_WAIT)} > 0)",
+                "{{upstream}}",
+            )
+        ],
+        unit="s",
+        span=24,
+        height=6,
+        told=Told(
+            "running tasks over tasks started per second, which is how long a task stays while load is steady. It "
+            "counts tasks that have not ended, where durations count those that have.",
+            "about the mean of the durations.",
+            "a line that climbs and does not come back is tasks that do not end; look for the upstream that hangs.",
+        ),
+        alert="TaskgateTasksExpiring",
     ),
 )
 
@@ -130,7 +202,7 @@ def _of(disposition: str) -> str:
 
 _TOOLS: Final = (
     Panel(
-        title="Tools by calls",
+        title="Top tools by calls",
         shape=Shape.TABLE,
         asks=[
             Ask(f"topk(20, {_ALL_CALLS})", "calls"),
@@ -156,7 +228,7 @@ BOARD: Final = Board(
     about="How tasks go: how many, how long, how they end, what they wait for, and whether their results are fetched.",
     rows=(
         Row(title="Flow", panels=_FLOW),
-        Row(title="Time", panels=_TIME),
+        Row(title="Time", panels=(*_TIME, *_AGE)),
         Row(title="Ends", panels=ENDS),
         Row(title="Questions to hosts", panels=QUESTIONS),
         Row(title="Results", panels=RESULTS),

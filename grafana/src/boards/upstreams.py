@@ -12,32 +12,33 @@ _WELL: Final = 'error_type=""'
 
 _HEALTH: Final = (
     Panel(
-        title="Up",
-        shape=Shape.NUMBER,
+        title="Upstream health",
+        shape=Shape.TIMELINE,
         asks=[Ask(now("taskgate_upstream_up", by=["upstream"], how="min"), "{{upstream}}")],
         unit="bool_yes_no",
         words=[("0", "down", BAD), ("1", "up", GOOD)],
         bound=thresholds.UPSTREAM_DOWN,
-        span=QUARTER,
+        span=HALF,
         height=6,
         told=Told(
-            "whether each upstream is thought to be well, by every chosen instance; without a check it is not shown.",
+            "the health of each upstream over time: down where one chosen instance or more thinks "
+            "so. An upstream without a check is not shown.",
             "up.",
-            "the log of the gateway says what the last check met.",
+            "the log names the reason of the last failed check.",
         ),
         alert="TaskgateUpstreamDown",
     ),
     Panel(
-        title="Circuit",
-        shape=Shape.NUMBER,
+        title="Circuit breaker",
+        shape=Shape.TIMELINE,
         asks=[Ask(now("taskgate_upstream_circuit_open", by=["upstream"], how="max"), "{{upstream}}")],
         unit="bool_on_off",
         words=[("0", "closed", GOOD), ("1", "open", BAD)],
         bound=thresholds.CIRCUIT_OPEN,
-        span=QUARTER,
+        span=HALF,
         height=6,
         told=Told(
-            "open while an upstream is left alone after failures, or only tried.",
+            "the circuit of each upstream over time: open while calls are not sent after failures, or only tried.",
             "closed.",
             "calls fail at once meanwhile; it closes by itself when the upstream answers again.",
         ),
@@ -48,7 +49,7 @@ _HEALTH: Final = (
         shape=Shape.STACK,
         asks=[Ask(now("taskgate_upstream_requests_in_flight", by=["upstream"]), "{{upstream}}")],
         unit="short",
-        span=QUARTER,
+        span=HALF,
         height=6,
         told=Told(
             "requests that wait for an answer of the upstream now, of every method.",
@@ -58,13 +59,13 @@ _HEALTH: Final = (
         alert="TaskgateConcurrencySaturated",
     ),
     Panel(
-        title="Checks of health",
+        title="Health checks",
         shape=Shape.STACK,
         asks=[
             Ask(rate("taskgate_upstream_health_checks_total", by=["upstream", "result"]), "{{upstream}} {{result}}"),
         ],
         unit="reqps",
-        span=QUARTER,
+        span=HALF,
         height=6,
         told=Told(
             "checks sent, by how they ended.",
@@ -89,7 +90,7 @@ _RED: Final = (
         alert="TaskgateUpstreamFlapping",
     ),
     Panel(
-        title="Errors of upstreams, by type",
+        title="Upstream errors by type",
         shape=Shape.STACK,
         asks=[
             Ask(
@@ -106,7 +107,7 @@ _RED: Final = (
         alert="TaskgateUpstreamDown",
     ),
     Panel(
-        title="Share of requests that fail",
+        title="Upstream error ratio",
         asks=[Ask(among(f"{_CALLED}_count", 'error_type!~"|tool_error|cancelled"', by=["upstream"]), "{{upstream}}")],
         unit="percentunit",
         told=Told(
@@ -118,7 +119,7 @@ _RED: Final = (
         alert="TaskgateErrorBudgetFastBurn",
     ),
     Panel(
-        title="How long calls of tools take",
+        title="Tool call duration",
         asks=[
             Ask(
                 quantile(rank, _CALLED, _WELL, 'mcp_method_name="tools/call"', by=["upstream"]),
@@ -137,7 +138,7 @@ _RED: Final = (
         alert="TaskgateTasksExpiring",
     ),
     Panel(
-        title="How long everything else takes",
+        title="Duration of other requests",
         asks=[
             Ask(
                 quantile(rank, _CALLED, _WELL, 'mcp_method_name!="tools/call"', by=["upstream"]),
@@ -158,7 +159,7 @@ _RED: Final = (
 
 _CONNECTION: Final = (
     Panel(
-        title="Sent again",
+        title="Upstream retries",
         asks=[Ask(rate("taskgate_upstream_retries_total", by=["upstream", "reason"]), "{{upstream}} {{reason}}")],
         unit="reqps",
         told=Told(
@@ -169,7 +170,7 @@ _CONNECTION: Final = (
         alert="TaskgateUpstreamFlapping",
     ),
     Panel(
-        title="Sessions that upstreams ended",
+        title="Lost upstream sessions",
         asks=[Ask(rate("taskgate_upstream_sessions_lost_total", by=["upstream"]), "{{upstream}}")],
         unit="cps",
         told=Told(
@@ -180,7 +181,7 @@ _CONNECTION: Final = (
         alert="TaskgateUpstreamFlapping",
     ),
     Panel(
-        title="Answered by an earlier call",
+        title="Coalesced calls",
         shape=Shape.STACK,
         asks=[Ask(rate("taskgate_calls_joined_total", by=["upstream", "how"]), "{{upstream}} {{how}}")],
         unit="reqps",
@@ -192,7 +193,7 @@ _CONNECTION: Final = (
         alert="TaskgateTasksExpiring",
     ),
     Panel(
-        title="Tokens got for upstreams",
+        title="Token exchanges",
         shape=Shape.STACK,
         asks=[
             Ask(
@@ -210,7 +211,7 @@ _CONNECTION: Final = (
         alert="TaskgateUpstreamDown",
     ),
     Panel(
-        title="How long getting a token takes",
+        title="Token exchange duration",
         asks=quantiles("taskgate_token_exchange_duration_seconds", 0.5, 0.95),
         unit="s",
         span=QUARTER,
@@ -222,7 +223,7 @@ _CONNECTION: Final = (
         alert="TaskgateUpstreamDown",
     ),
     Panel(
-        title="Streams open",
+        title="Open event streams",
         shape=Shape.STACK,
         asks=[Ask(now("taskgate_streams", by=["side", "kind"]), "{{side}} {{kind}}")],
         unit="short",
@@ -235,7 +236,7 @@ _CONNECTION: Final = (
         alert="TaskgateConcurrencySaturated",
     ),
     Panel(
-        title="Extensions denied",
+        title="Denied extensions",
         shape=Shape.STACK,
         asks=[
             Ask(rate("taskgate_extensions_denied_total", by=["upstream", "extension"]), "{{upstream}} {{extension}}"),
@@ -254,7 +255,7 @@ _CONNECTION: Final = (
 
 _PROGRAMS: Final = (
     Panel(
-        title="Programs that run",
+        title="Server processes",
         shape=Shape.STACK,
         asks=[Ask(now("taskgate_upstream_processes", by=["upstream"]), "{{upstream}}")],
         unit="short",
@@ -268,7 +269,7 @@ _PROGRAMS: Final = (
         alert="TaskgateConcurrencySaturated",
     ),
     Panel(
-        title="Programs started again",
+        title="Server process restarts",
         asks=[Ask(rate("taskgate_upstream_restarts_total", by=["upstream", "reason"]), "{{upstream}} {{reason}}")],
         unit="cps",
         span=HALF,

@@ -97,7 +97,7 @@ def _keep(folder: Path, lines: Iterable[str]) -> None:
     with file.open("w", encoding="utf-8") as text:
         text.writelines(lines)
         text.write("# EOF\n")
-    command = [prometheus.program("promtool"), "tsdb", "create-blocks-from", "openmetrics", "-q"]
+    command: list[str | Path] = [prometheus.program("promtool"), "tsdb", "create-blocks-from", "openmetrics", "-q"]
     subprocess.run([*command, file, folder / "blocks"], check=True, capture_output=True)  # noqa: S603
     file.unlink()
 

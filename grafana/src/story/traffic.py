@@ -10,6 +10,7 @@ import math
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import count
 from random import Random
 from typing import Final
@@ -106,7 +107,7 @@ class Traffic:
         for upstream, tools in TOOLS.items():
             for tool in tools:
                 self._next_call(upstream, tool)
-            self._in(0, lambda upstream=upstream: self._check(upstream))
+            self._in(0, partial(self._check, upstream))
         self._in(0, self._housekeep)
         self._zero()
 
