@@ -79,13 +79,15 @@ def _names(label: str, series: str, everything: str) -> dashboard.QueryVariable:
 
 
 def _marks() -> list[Builder[AnnotationQuery]]:
-    """Where the configuration in force changed, and where another release began to run."""
+    """Alerts that fire, and where the configuration in force changed or another release began to run."""
+    fires = 'max by (alertname) (ALERTS{alertname=~"Taskgate.+", alertstate="firing", job=~"$job"})'
     changed = f"changes({select('taskgate_config_hash')}[$__rate_interval]) > 0"
     running = f"count by (version, revision) ({select('taskgate_build_info')})"
     before = f"count by (version, revision) ({select('taskgate_build_info')} offset $__rate_interval)"
     return [
         _mark("Configuration changed", changed, "blue"),
         _mark("Another release", f"{running} unless {before}", "purple"),
+        _mark("Alert fires", fires, "red"),
     ]
 
 

@@ -39,6 +39,11 @@ def now(metric: str, *matchers: str, by: Sequence[str] = (), how: str = "sum") -
     return f"{_over(how, by)} ({select(metric, *matchers)})"
 
 
+def recorded(series: str, *, by: Sequence[str] = (), how: str) -> str:
+    """What a rule recorded of each job. It is of all instances and upstreams, whatever is chosen."""
+    return f'{_over(how, by)} ({series}{{job=~"$job"}})'
+
+
 def quantile(rank: float, family: str, *matchers: str, by: Sequence[str] = ()) -> str:
     """A quantile of a histogram, at the grain of its buckets."""
     return f"histogram_quantile({rank:g}, {rate(f'{family}_bucket', *matchers, by=('le', *by))})"

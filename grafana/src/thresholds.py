@@ -36,6 +36,7 @@ AUDIT_DROPPED: Final = Bound("TaskgateAuditDropped", 0, step=1)
 
 # Shares, rates and seconds.
 ERRORS: Final = Bound("TaskgateErrorBudgetFastBurn", 0.0144)
+BUDGET: Final = Bound("TaskgateErrorBudgetNearlySpent", 0.1, above=False)
 LATENCY: Final = Bound("TaskgateLatencyHigh", 0.5)
 OVERHEAD: Final = Bound("TaskgateOverheadHigh", 0.05)
 TASK_FAILURES: Final = Bound("TaskgateTaskFailureRatioHigh", 0.1)

@@ -31,6 +31,7 @@ FROM_SERVERS = {
     "TaskgateUpstreamDown",
     "TaskgateCircuitOpen",
     "TaskgateErrorBudgetFastBurn",
+    "TaskgateErrorBudgetNearlySpent",
     "TaskgateErrorBudgetSlowBurn",
 }
 FROM_CALLERS = {

@@ -16,15 +16,15 @@ from grafana.src.runbook import BASE, link
 from grafana.src.thresholds import Bound
 from promql_parser import BinaryExpr, NumberLiteral
 
-from helpers.alert_rules import RUNBOOKS, alerts, all_rules
+from helpers.alert_rules import RUNBOOKS, alerts, all_rules, recorded
 from helpers.dashboard_rules import Dashboard
 from helpers.promql import family_of, nodes, selectors, strangers
 from taskgate.telemetry.metrics.catalogue import FAMILIES
 
 ALL = dashboards()
 BOUNDS = [each for each in vars(thresholds).values() if isinstance(each, Bound)]
-FOREIGN = {"by (generation)"}
-"""The one label of Python's own families that a panel goes by."""
+FOREIGN = {"by (generation)", "by (objective)", "by (alertname)"}
+"""Labels of Python's own families, of recorded series and of alerts."""
 PARTS = ["**Shows:** ", "**Normal:** ", "**Otherwise:** "]
 
 
@@ -87,8 +87,12 @@ def test_a_dashboard_lets_one_choose_source_jobs_instances_and_upstreams(dashboa
 
 
 @each_dashboard
-def test_a_dashboard_marks_changes_of_configuration_and_release(dashboard: Dashboard) -> None:
-    assert [mark["name"] for mark in dashboard["annotations"]["list"]] == ["Configuration changed", "Another release"]
+def test_a_dashboard_marks_changes_of_configuration_and_release_and_alerts(dashboard: Dashboard) -> None:
+    assert [mark["name"] for mark in dashboard["annotations"]["list"]] == [
+        "Configuration changed",
+        "Another release",
+        "Alert fires",
+    ]
 
 
 @each_dashboard
@@ -176,6 +180,18 @@ def test_what_counts_as_an_error_is_the_same_in_panels_and_alerts() -> None:
     assert all(OUR_ERRORS in rule for rule in rules)
 
 
+def test_the_budgets_of_panels_and_alerts_are_those_of_the_recorded_objectives() -> None:
+    """14.4 times the budget is a fast burn, 6 times a slow one."""
+    rules = [rule for rule in all_rules() if rule.get("record") == "job:taskgate_error_budget:remaining_ratio30d"]
+    budgets = {rule["labels"]["objective"]: float(rule["expr"].split("/")[-1]) for rule in rules}
+    [burn] = [panel for row in BOARDS[0].rows for panel in row.panels if panel.title == "Error budget burn rate"]
+    assert {ask.legend: float(ask.expr.split("/")[-1]) for ask in burn.asks} == budgets
+    for kind, objective in (("Error", "operations"), ("Task", "tasks")):
+        for pace, times in (("Fast", 14.4), ("Slow", 6)):
+            [alert] = [each for each in alerts() if each["alert"] == f"Taskgate{kind}Budget{pace}Burn"]
+            assert compared_with(alert["expr"]) == pytest.approx([times * budgets[objective]] * 2)
+
+
 @pytest.mark.parametrize(
     ("expression", "numbers"),
     [("a > 14.4 * 0.001", [0.0144]), ("a > 0.8 * b or rate(c[5m]) > 0", [0.8, 0]), ("a == 1", [1]), ("a / 2", [])],
@@ -189,7 +205,7 @@ def test_the_numbers_that_an_alert_compares_with_are_found(expression: str, numb
 
 @each_dashboard
 def test_a_panel_asks_for_nothing_that_is_not_in_the_catalogue(dashboard: Dashboard) -> None:
-    found = {str(target): set(strangers(expanded(target.expr))) - FOREIGN for target in targets(dashboard)}
+    found = {str(target): set(strangers(expanded(target.expr), recorded())) - FOREIGN for target in targets(dashboard)}
     assert {target: names for target, names in found.items() if names} == {}
 
 

@@ -31,9 +31,11 @@ async def prometheus(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[
     folder: Path = tmp_path_factory.mktemp("prometheus")
     async with (
         MadeUpMetrics() as exporter,
-        PrometheusServer(folder, exporter.target, rules=[], interval="250ms") as server,
+        PrometheusServer(folder, exporter.target, interval="250ms") as server,
     ):
         await server.until("changes(taskgate_config_hash[1m]) > 0")
+        await server.until('ALERTS{alertstate="firing"}')
+        await server.until("count by (job) (job:taskgate_error_budget:remaining_ratio30d) == 2")
         for _ in range(3):
             await server.has_seen_all()
         yield server

@@ -1,6 +1,7 @@
 """The story of the previews: made of what the catalogue has, the same each time, and judged by the real rules."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -68,6 +69,17 @@ async def test_the_incident_of_a_story_is_in_prometheus_and_fires_the_alerts_of_
         # Nothing marks the end of a series that was written at once: it is seen for five minutes more.
         assert max(down) <= max(fires) <= max(down) + 300
         assert burns
+
+
+async def test_what_was_before_a_story_counts_in_what_is_left_of_a_budget(tmp_path: Path) -> None:
+    require_prometheus()
+    rates = {"job:taskgate_operations:rate5m": 5.0, "job:taskgate_operation_errors:rate5m": 0.0025}
+    moments = replace(MOMENTS, begin=MOMENTS.end - 600, every=60, history=rates)
+    traffic = Traffic(moments.begin, seed=3, incident=None, day=lambda _: 1.0)
+    async with archived(tmp_path, traffic.pages(60, moments.end), moments) as address:
+        left = 'job:taskgate_error_budget:remaining_ratio30d{objective="operations"}'
+        found = await prometheus.get(address, "/api/v1/query", query=left, time=f"{moments.end}")
+        assert [float(one["value"][1]) for one in found["result"]] == [pytest.approx(0.5, abs=0.01)]
 
 
 async def test_a_story_without_an_incident_fires_nothing(tmp_path: Path) -> None:

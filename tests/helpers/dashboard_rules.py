@@ -104,11 +104,11 @@ def target_promql(dashboard: Dashboard) -> Iterator[str]:
 
 
 def target_job_and_instance(dashboard: Dashboard) -> Iterator[str]:
-    """Every selector is held to the chosen jobs and instances."""
+    """Every selector is held to the chosen jobs and instances; what rules record of a job is held to jobs alone."""
     for where, expr in _asked(dashboard, chosen={"job": "$job", "instance": "$instance"}):
         for selector in selectors(expr):
             held = [(each.name, each.value) for each in selector.matchers.matchers if each.op == MatchOp.Re]
-            for name in ("job", "instance"):
+            for name in ("job",) if ":" in (selector.name or "") else ("job", "instance"):
                 if (name, f"${name}") not in held:
                     yield f"{where}: {selector.name} is of any {name}"
 

@@ -5,6 +5,7 @@ from typing import Final
 from grafana.src import thresholds
 from grafana.src.board import Board, Row
 from grafana.src.boards.health import HEALTH, OUR_ERRORS
+from grafana.src.boards.objectives import OBJECTIVES
 from grafana.src.colours import Meaning
 from grafana.src.panels import HALF, Ask, Panel, Shape, Told
 from grafana.src.queries import among, mean, now, quantile, rate
@@ -210,6 +211,7 @@ BOARD: Final = Board(
     about="Is the gateway healthy, how much passes through it, and what is slow or failing.",
     rows=(
         Row(title="Health", panels=HEALTH),
+        Row(title="Objectives", panels=OBJECTIVES),
         Row(title="Requests: rate, errors, duration", panels=_RED),
         Row(title="Tasks", panels=_TASKS),
         Row(title="Polling", panels=_POLLING),

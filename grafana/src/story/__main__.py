@@ -22,6 +22,12 @@ NOTE_OF_THE_HOUR: Final = "numbers of a story: an hour of a Wednesday, times in 
 NOTE_OF_THE_DAY: Final = "numbers of a story: a healthy Wednesday, times in UTC"
 _HOUR: Final = 3600.0
 _WARM: Final = 2.25 * _HOUR
+_HISTORY: Final = {
+    "job:taskgate_operations:rate5m": 5.0,
+    "job:taskgate_operation_errors:rate5m": 0.0014,
+    "job:taskgate_task_ends:rate5m": 0.45,
+    "job:taskgate_task_failures:rate5m": 0.0017,
+}
 _INCIDENT: Final = Incident(upstream="reports", begin=DAY + 13.4 * _HOUR, end=DAY + 13.6 * _HOUR)
 
 
@@ -39,7 +45,7 @@ class Story:
 
 def hour() -> Story:
     """An hour of normal traffic, in which one server is down for twelve minutes; a new configuration comes later."""
-    moments = Moments(begin=DAY + 13 * _HOUR - _WARM, end=DAY + 14 * _HOUR, every=15)
+    moments = Moments(begin=DAY + 13 * _HOUR - _WARM, end=DAY + 14 * _HOUR, every=15, history=_HISTORY)
     traffic = Traffic(moments.begin, seed=7, incident=_INCIDENT, day=lambda _: 1.0)
     traffic.reload(DAY + 13.8 * _HOUR)
     down = Mark(_INCIDENT.begin, _INCIDENT.end, f"incident: {_INCIDENT.upstream} is down", "#e02f44")
@@ -52,7 +58,7 @@ def day() -> Story:
     def busy(moment: float) -> float:
         return 0.15 + 0.85 * math.exp(-((((moment - DAY) / _HOUR - 13) / 4.2) ** 2))
 
-    moments = Moments(begin=DAY - _HOUR, end=DAY + 24 * _HOUR, every=60)
+    moments = Moments(begin=DAY - _HOUR, end=DAY + 24 * _HOUR, every=60, history=_HISTORY)
     traffic = Traffic(moments.begin, seed=11, incident=None, day=busy)
     return Story(traffic=traffic, moments=moments, seconds=24 * _HOUR, window="20m", note=NOTE_OF_THE_DAY)
 

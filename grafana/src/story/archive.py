@@ -8,17 +8,22 @@ import asyncio
 import json
 import math
 import subprocess
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urlencode
+from urllib.request import urlopen
 
 from example import prometheus
 from example.processes import running
 from ruamel.yaml import YAML
 
 ALERTS: Final = Path(__file__).parents[2] / "alerts"
+_ANSWER_WITHIN: Final = 120.0
+_HISTORY: Final = 30 * 86400
 _UNITS: Final = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
 
@@ -29,12 +34,14 @@ class Moments:
     begin: float
     end: float
     every: float
+    history: Mapping[str, float] = field(default_factory=dict)
+    """What recording rules had of the 30 days before, each the same at all times."""
 
 
 @asynccontextmanager
 async def archived(folder: Path, pages: Iterable[Iterable[str]], moments: Moments) -> AsyncIterator[str]:
     """The address of such a Prometheus, for the length of the block. Raises PrometheusMissing."""
-    await asyncio.to_thread(_keep, folder, (line for page in pages for line in page))
+    await asyncio.to_thread(_keep, folder, chain(_before(moments), (line for page in pages for line in page)))
     known: set[str] = set()
     rules = [*_rules()]
     recorded = {rule["record"] for rule in rules if "record" in rule}
@@ -53,6 +60,13 @@ async def archived(folder: Path, pages: Iterable[Iterable[str]], moments: Moment
         yield address
 
 
+def _before(moments: Moments) -> Iterator[str]:
+    for place in range(int(_HISTORY / moments.every) if moments.history else 0):
+        moment = moments.begin - _HISTORY + place * moments.every
+        for name, value in moments.history.items():
+            yield f"{_series(name, {'job': 'taskgate'})} {value} {moment}\n"
+
+
 def _rules() -> Iterator[dict[str, Any]]:
     for file in sorted(ALERTS.glob("*.yml")):
         for group in YAML(typ="safe").load(file)["groups"]:
@@ -63,11 +77,18 @@ async def _evaluate(folder: Path, rules: list[dict[str, Any]], moments: Moments)
     lines: list[str] = []
     async with _served(folder) as address:
         for rule in rules:
-            times = {"start": f"{moments.begin}", "end": f"{moments.end}", "step": f"{moments.every}"}
-            found = await prometheus.get(address, "/api/v1/query_range", query=rule["expr"], **times)
-            for one in found["result"]:
+            for one in await asyncio.to_thread(_asked, address, rule["expr"], moments):
                 lines += _samples(rule, one, moments.every)
     await asyncio.to_thread(_keep, folder, lines)
+
+
+def _asked(address: str, expr: str, moments: Moments) -> list[dict[str, Any]]:
+    """The series of an expression at the moments. A budget of 30 days takes Prometheus some seconds."""
+    times = {"start": moments.begin, "end": moments.end, "step": moments.every}
+    url = f"http://{address}/api/v1/query_range?{urlencode({'query': expr, **times})}"
+    with urlopen(url, timeout=_ANSWER_WITHIN) as answer:
+        found: list[dict[str, Any]] = json.load(answer)["data"]["result"]
+    return found
 
 
 def _samples(rule: dict[str, Any], one: dict[str, Any], every: float) -> Iterator[str]:
@@ -97,7 +118,8 @@ def _keep(folder: Path, lines: Iterable[str]) -> None:
     with file.open("w", encoding="utf-8") as text:
         text.writelines(lines)
         text.write("# EOF\n")
-    command: list[str | Path] = [prometheus.program("promtool"), "tsdb", "create-blocks-from", "openmetrics", "-q"]
+    command: list[str | Path] = [prometheus.program("promtool"), "tsdb", "create-blocks-from"]
+    command += ["--max-block-duration=744h", "openmetrics", "-q"]
     subprocess.run([*command, file, folder / "blocks"], check=True, capture_output=True)  # noqa: S603
     file.unlink()
 
