@@ -49,9 +49,12 @@ _FLAGS: Mapping[Location, str] = {
 
 
 def load(path: Path, environ: Mapping[str, str]) -> GatewayConfig:
-    """Load the file, its references replaced. Raises ConfigurationError with every problem."""
+    """Load the file, its references replaced. Raises ConfigurationError with every problem.
+
+    Relative paths in the file are relative to its folder. The configuration has them absolute.
+    """
     document = read_document(read_text(path), file=str(path), environ=environ)
-    config, wrong = _validate(document.raw)
+    config, wrong = _validate(document.raw, path.absolute().parent)
     problems = [*document.problems, *(document.problem(loc, msg) for loc, msg in wrong if not _follows(document, loc))]
     if problems or config is None:
         raise ConfigurationError(sorted(problems, key=lambda problem: (problem.line or 0, problem.path)))
@@ -108,10 +111,15 @@ def _follows(document: ConfigDocument, location: Location) -> bool:
 # --- validation -----------------------------------------------------------------------------------------------------
 
 
-def _validate(raw: Mapping[str, object]) -> tuple[GatewayConfig | None, list[tuple[Location, str]]]:
-    """Return the configuration and no problems, or None and every problem with its location."""
+def _validate(
+    raw: Mapping[str, object], folder: Path | None = None
+) -> tuple[GatewayConfig | None, list[tuple[Location, str]]]:
+    """Return the configuration and no problems, or None and every problem with its location.
+
+    Relative paths are joined to `folder`.
+    """
     try:
-        return GatewayConfig.model_validate(raw), []
+        return GatewayConfig.model_validate(raw, context=folder), []
     except ValidationError as invalid:
         found = [_problem(error) for error in invalid.errors() if error["type"] != CONFLICT]
     # The model checks conflicts only when every field is valid, and has lost which keys the file has.
