@@ -26,11 +26,18 @@ def main() -> None:
 
 @main.command()
 @click.option("--config", "file", type=AnyFile, required=True, help="The configuration file.")
-def check(file: Path) -> None:
-    """Check a configuration and print the effective one: every key, with secrets as ********."""
-    from taskgate.cli.configuration import print_effective
+@click.option("--print", "prints", is_flag=True, help="Print the effective configuration: every key, secrets masked.")
+@click.option("--running", "is_running", is_flag=True, help="A gateway runs with this file: its ports are in use.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def check(**options: Any) -> None:
+    """Check a configuration, and the files and addresses of this machine that it names.
 
-    print_effective(file)
+    Prints what is served, to which callers, the store, the limits and the result. Exit status: 0 if
+    the gateway would start, also with warnings; 2 if it would not.
+    """
+    from taskgate.cli.configuration import print_check
+
+    print_check(**options)
 
 
 @main.command()

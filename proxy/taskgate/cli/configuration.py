@@ -2,37 +2,51 @@
 
 import asyncio
 import os
+import sys
 from pathlib import Path
 
 import click
 import orjson
 
 from taskgate import config as settings
-from taskgate.auth.key_file import KeyFileRefused
 from taskgate.cli.exits import FAILED, WRONG_USE, fail
+from taskgate.clock import SystemClock
 from taskgate.config import ConfigurationError
-from taskgate.explain.checks import expect_key_files, metrics_text, missing_programs, series_warnings
+from taskgate.explain.checks import metrics_text
 from taskgate.explain.evaluate import explanation
 from taskgate.explain.inputs import ServerNotAsked, TokenRefused, ask_server, identify, read_hints, read_token
 from taskgate.explain.render import render
-from taskgate.listener.tls import TlsRefused
-from taskgate.telemetry.opentelemetry.settings import Exporter, TracingUnavailable, require_exporter
-from taskgate.upstream.wire.trust import TlsFileRefused
+from taskgate.explain.report import as_json as as_json_report
+from taskgate.explain.report import check_configuration, problems_as_json, summary
 
 
-def print_effective(file: Path) -> None:
-    """Print the effective configuration, and warnings about what it names."""
+def print_check(file: Path, prints: bool, is_running: bool, as_json: bool) -> None:
+    """Print the result of a check, or with `prints` the effective configuration.
+
+    Warnings and errors are printed to standard error, but with `as_json`.
+    """
     try:
         config = settings.load(file, os.environ)
-        expect_key_files(config)
-        if config.tracing.enabled:
-            require_exporter(Exporter(config.tracing.exporter))
-    except (ConfigurationError, KeyFileRefused, TlsRefused, TlsFileRefused, TracingUnavailable) as wrong:
+    except ConfigurationError as wrong:
+        if as_json:
+            _print_json(problems_as_json(wrong.problems))
+            sys.exit(WRONG_USE)
         fail(wrong, WRONG_USE)
-    click.echo(settings.effective(config), nl=False)
-    missing = (f"{key}: {what}" for key, what in missing_programs(config, os.environ))
-    for warning in (*series_warnings(config), *missing):
-        click.echo(f"taskgate: {warning}", err=True)
+    found = check_configuration(config, os.environ, is_running=is_running, now=SystemClock().wall())
+    if as_json:
+        _print_json(as_json_report(config, found))
+    elif not found.errors:
+        click.echo(settings.effective(config) if prints else summary(config, found), nl=False)
+    for warning in () if as_json else found.warnings:
+        click.echo(f"taskgate: warning: {warning}", err=True)
+    for error in () if as_json else found.errors:
+        click.echo(str(error), err=True)
+    if found.errors:
+        sys.exit(WRONG_USE)
+
+
+def _print_json(value: object) -> None:
+    click.echo(orjson.dumps(value, option=orjson.OPT_INDENT_2))
 
 
 def print_schema() -> None:

@@ -211,6 +211,34 @@ def open_data_directory(environ: Mapping[str, str]) -> Path:
     return directory
 
 
+def needs_data_directory(config: GatewayConfig) -> bool:
+    """Whether something that must outlive the process has no path of its own."""
+    makes_key = config.auth.mode == "required" and config.auth.context.key_file is None
+    if config.store.backend == "sqlite" and (config.store.sqlite.path is None or makes_key):
+        return True
+    audit = config.audit
+    has_file = any(sink.type == "file" and sink.path is None for sink in audit.sinks)
+    return audit.enabled and (has_file or audit.hmac_key_file is None)
+
+
+def expect_data_directory(environ: Mapping[str, str]) -> Path:
+    """Return the directory that `open_data_directory` would return, and create nothing.
+
+    Raises ConfigurationError where that would.
+    """
+    variable, directory = _data_directory(environ)
+    nearest = next(each for each in (directory.absolute(), *directory.absolute().parents) if each.exists())
+    if not nearest.is_dir():
+        message = f"the data directory {directory} cannot be made: {nearest} is not a folder"
+    elif os.access(nearest, os.R_OK | os.W_OK | os.X_OK):
+        return directory
+    elif nearest == directory.absolute():
+        message = f"the data directory {directory} cannot be written: no permission"
+    else:
+        message = f"the data directory {directory} cannot be made: Permission denied"
+    raise ConfigurationError([Problem(path=variable, message=message)])
+
+
 def _data_directory(environ: Mapping[str, str]) -> tuple[str, Path]:
     # systemd sets a list when a unit has several state directories; the first is the one of the unit.
     if named := environ.get("TASKGATE_DATA_DIR"):

@@ -35,7 +35,7 @@ async def open_redis(
     options: RedisOptions, clock: SharedClock | None = None, reference_of: ReferenceOf = plain_reference
 ) -> SharedBackend:
     """Open the backend; `stores.open.open_shared` has the contract."""
-    _check_tls_files(options)
+    expect_tls_files(options)
     connector = RedisConnector(options, clock)
     client = _connect(options, connector, limit=options.max_connections)
     keys = KeyNames(options.key_prefix)
@@ -139,7 +139,7 @@ async def _check(client: RedisClient, connector: RedisConnector) -> bool:
     return True
 
 
-def _check_tls_files(options: RedisOptions) -> None:
+def expect_tls_files(options: RedisOptions) -> None:
     """Raises StoreUnavailable if the TLS files are unusable; the library would fail at each
     connect.
     """
