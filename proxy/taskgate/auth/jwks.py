@@ -253,6 +253,15 @@ def lifetime(keys: KeySettings, max_age: timedelta | None) -> timedelta:
     return longest if max_age is None else min(longest, max(max_age, keys.cooldown))
 
 
+async def fetch_key_set(settings: IssuerSettings, fetcher: Fetcher, clock: Clock) -> KeySet:
+    """Fetch the keys of an issuer once, without a cache.
+
+    Raises FetchFailed, DiscoveryRefused or KeySetRefused, each with its `reason`.
+    """
+    fetched = await _source(settings, fetcher, clock).read(urgent=True)
+    return KeySet.read(fetched.body, settings.algorithms)
+
+
 # --- sources ----------------------------------------------------------------------------------------------------------
 
 

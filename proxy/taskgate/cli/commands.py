@@ -79,6 +79,27 @@ def metrics(file: Path | None) -> None:
 
 
 @main.group()
+def token() -> None:
+    """Find out why a token is accepted or refused."""
+
+
+@token.command()
+@click.option("--config", "file", type=AnyFile, required=True, help="The configuration file.")
+@click.option("--token", "token_file", type=AnyFile, required=True, help="File that holds the bearer token.")
+@click.option("--upstream", metavar="NAME", help="Name of an upstream in the file, where there are several.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def inspect(**options: Any) -> None:
+    """Print what each check of the gateway says of a token: what was expected, and what was found.
+
+    The keys of the issuer are fetched. Neither the token nor its signature is printed. Exit status:
+    0 if the token is accepted, 1 if it is refused, 2 if the command line or the file is wrong.
+    """
+    from taskgate.cli.configuration import print_token
+
+    print_token(**options)
+
+
+@main.group()
 def audit() -> None:
     """Verify an audit log, or look something up in it."""
 

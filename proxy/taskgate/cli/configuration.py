@@ -18,6 +18,7 @@ from taskgate.explain.inputs import ServerNotAsked, TokenRefused, ask_server, id
 from taskgate.explain.render import render
 from taskgate.explain.report import as_json as as_json_report
 from taskgate.explain.report import check_configuration, problems_as_json, summary
+from taskgate.explain.token_checks import inspect_token
 
 
 def print_check(file: Path, prints: bool, is_running: bool, as_json: bool) -> None:
@@ -76,6 +77,32 @@ def print_explanation(
         click.echo("taskgate: --token is ignored: auth.mode is none, so all hosts are one caller", err=True)
     found = explanation(config, upstream, tool, identity=identity, hints=listed, server=server)
     click.echo(orjson.dumps(found, option=orjson.OPT_INDENT_2) if as_json else render(found), nl=as_json)
+
+
+def print_token(file: Path, token_file: Path, upstream: str | None, as_json: bool) -> None:
+    """Print what each check says of a token."""
+    try:
+        config = settings.load(file, os.environ)
+    except ConfigurationError as wrong:
+        fail(wrong, WRONG_USE)
+    names = list(config.upstreams)
+    if upstream is None and len(names) > 1 and any(not each.audience for each in config.auth.issuers.values()):
+        raise click.UsageError(f"--upstream is needed, because aud depends on it: one of {', '.join(names)}")
+    if upstream is not None and upstream not in names:
+        raise click.UsageError(f"--upstream must be one of {', '.join(names)}")
+    try:
+        text = read_token(token_file) or ""
+    except ValueError as wrong:
+        raise click.UsageError(str(wrong)) from None
+    if config.auth.mode == "none":
+        fail(TokenRefused("no token is read: auth.mode is none, so all hosts are one caller"), WRONG_USE)
+    found = asyncio.run(inspect_token(config, upstream or names[0], text))
+    if as_json:
+        _print_json(found.as_json())
+    else:
+        click.echo(found.render(), nl=False)
+    if not found.is_accepted:
+        sys.exit(FAILED)
 
 
 def print_metrics(file: Path | None) -> None:
