@@ -27,13 +27,15 @@ def main() -> None:
 @main.command()
 @click.option("--config", "file", type=AnyFile, required=True, help="The configuration file.")
 @click.option("--print", "prints", is_flag=True, help="Print the effective configuration: every key, secrets masked.")
+@click.option("--online", is_flag=True, help="Ask servers, issuers and a shared store whether they answer.")
 @click.option("--running", "is_running", is_flag=True, help="A gateway runs with this file: its ports are in use.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def check(**options: Any) -> None:
     """Check a configuration, and the files and addresses of this machine that it names.
 
     Prints what is served, to which callers, the store, the limits and the result. Exit status: 0 if
-    the gateway would start, also with warnings; 2 if it would not.
+    the gateway would start, also with warnings; 1 if one that was asked with --online did not
+    answer well; 2 if the gateway would not start.
     """
     from taskgate.cli.configuration import print_check
 

@@ -15,16 +15,18 @@ from taskgate.config import ConfigurationError
 from taskgate.explain.checks import metrics_text
 from taskgate.explain.evaluate import explanation
 from taskgate.explain.inputs import ServerNotAsked, TokenRefused, ask_server, identify, read_hints, read_token
+from taskgate.explain.online import ask_all
 from taskgate.explain.render import render
 from taskgate.explain.report import as_json as as_json_report
 from taskgate.explain.report import check_configuration, problems_as_json, summary
 from taskgate.explain.token_checks import inspect_token
 
 
-def print_check(file: Path, prints: bool, is_running: bool, as_json: bool) -> None:
+def print_check(file: Path, prints: bool, online: bool, is_running: bool, as_json: bool) -> None:
     """Print the result of a check, or with `prints` the effective configuration.
 
-    Warnings and errors are printed to standard error, but with `as_json`.
+    Warnings and errors are printed to standard error, but with `as_json`. With `online` other
+    machines are asked, if there is no error.
     """
     try:
         config = settings.load(file, os.environ)
@@ -34,16 +36,21 @@ def print_check(file: Path, prints: bool, is_running: bool, as_json: bool) -> No
             sys.exit(WRONG_USE)
         fail(wrong, WRONG_USE)
     found = check_configuration(config, os.environ, is_running=is_running, now=SystemClock().wall())
+    answers = asyncio.run(ask_all(config)) if online and not found.errors else []
     if as_json:
-        _print_json(as_json_report(config, found))
+        _print_json(as_json_report(config, found, answers))
     elif not found.errors:
         click.echo(settings.effective(config) if prints else summary(config, found), nl=False)
     for warning in () if as_json else found.warnings:
         click.echo(f"taskgate: warning: {warning}", err=True)
     for error in () if as_json else found.errors:
         click.echo(str(error), err=True)
+    for answer in () if as_json else answers:
+        click.echo(str(answer), err=answer.passed is False)
     if found.errors:
         sys.exit(WRONG_USE)
+    if any(answer.passed is False for answer in answers):
+        sys.exit(FAILED)
 
 
 def _print_json(value: object) -> None:

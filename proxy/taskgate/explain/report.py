@@ -13,6 +13,7 @@ from taskgate.config.addresses import masked
 from taskgate.explain.checks import missing_programs, series_warnings
 from taskgate.explain.files import check_machine
 from taskgate.explain.findings import Finding, Findings
+from taskgate.explain.online import Answer
 from taskgate.explain.rules import check_rules
 from taskgate.wiring.authentication import resource_of
 
@@ -86,8 +87,11 @@ def _callers(config: GatewayConfig) -> str:
     return f"tokens of {issuers}"
 
 
-def as_json(config: GatewayConfig, found: Findings) -> dict[str, Any]:
-    """Return the report as JSON members: `errors` and `warnings`, each with `key` and `message`."""
+def as_json(config: GatewayConfig, found: Findings, answers: Iterable[Answer]) -> dict[str, Any]:
+    """Return the report as JSON members: `errors` and `warnings`, each with `key` and `message`.
+
+    `online` has the answers of other machines, with `passed` beside these.
+    """
     return {
         "result": "invalid" if found.errors else "ok",
         "upstreams": {name: _address(config, name) for name in config.upstreams},
@@ -96,6 +100,7 @@ def as_json(config: GatewayConfig, found: Findings) -> dict[str, Any]:
         "rates": [policy.name for policy in config.limits.rate],
         "errors": [_finding(each) for each in found.errors],
         "warnings": [_finding(each) for each in found.warnings],
+        "online": [each._asdict() for each in answers],
     }
 
 

@@ -19,7 +19,7 @@ from taskgate.stores.sqlite.file import OpenFile, SqliteOptions, open_file
 from taskgate.stores.sqlite.inspection import expect_usable as expect_file
 from taskgate.stores.sqlite.store import SqliteStore
 
-__all__ = ["RedisOptions", "SqliteOptions", "expect_usable", "open_shared", "open_store"]
+__all__ = ["RedisOptions", "SqliteOptions", "expect_server", "expect_usable", "open_shared", "open_store"]
 
 
 async def open_store(
@@ -80,6 +80,15 @@ def expect_usable(options: SqliteOptions | RedisOptions | None, *, is_running: b
         except ModuleNotFoundError as error:
             raise _missing_packages(error) from error
         expect_tls_files(options)
+
+
+async def expect_server(options: RedisOptions) -> None:
+    """Ask the server of a shared store whether it is up and fit. Raises StoreUnavailable if not."""
+    try:
+        from taskgate.stores.redis import open as shared  # noqa: PLC0415 - only with the extra
+    except ModuleNotFoundError as error:
+        raise _missing_packages(error) from error
+    await shared.expect_server(options)
 
 
 def _missing_packages(error: ModuleNotFoundError) -> Exception:

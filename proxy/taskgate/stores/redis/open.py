@@ -47,6 +47,21 @@ async def open_redis(
         raise
 
 
+async def expect_server(options: RedisOptions) -> None:
+    """Ask the server once whether it is up and fit; nothing is opened.
+
+    Raises StoreUnavailable if it is not. The wait is bounded by the timeouts of the options.
+    """
+    expect_tls_files(options)
+    connector = RedisConnector(options)
+    client = _connect(options, connector, limit=1, debug_only=True)
+    try:
+        if not await _check(client, connector):
+            raise StoreUnavailable("The server at store.redis.url does not answer: check its address and the network")
+    finally:
+        await client.close()
+
+
 async def _open(
     options: RedisOptions, client: RedisClient, keys: KeyNames, reference_of: ReferenceOf, *, is_up: bool
 ) -> SharedBackend:
