@@ -209,8 +209,8 @@ def configuration(servers: Mapping[str, str], *, folder: Path | None = None, **s
 
     Sections are written as in files, and laid over what is here. A server is spoken to in 2025-11-25, as the scripted
     one wants to be, and is asked nothing of the gateway's own accord, unless its own section says otherwise. Nobody is
-    too fast unless `limits` has rates, and every host is told to ask for its tasks every two seconds, and may
-    ask much more often.
+    too fast unless `limits` has rates, which are then the only ones. Every host is told to ask for its tasks every two
+    seconds, and may ask much more often.
     """
     store = {"backend": "memory"}
     if folder is not None:
@@ -228,6 +228,7 @@ def configuration(servers: Mapping[str, str], *, folder: Path | None = None, **s
     for name, section in sections.items():
         present = written.get(name)
         written[name] = {**present, **section} if isinstance(present, dict) else section
+    written["limits"] = {"replace_defaults": True, **written["limits"]}
     usual = {"protocol_version": "2025-11-25", "health": None}
     written["upstreams"] = {name: usual | section for name, section in written["upstreams"].items()}
     return GatewayConfig.model_validate(written)

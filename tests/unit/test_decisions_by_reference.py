@@ -202,7 +202,7 @@ def files(draw: st.DrawFn) -> Tree:
             "default": draw(st.sampled_from(["allow", "deny"])),
             "rules": draw(st.lists(accesses, max_size=4)),
         },
-        "limits": {"rate": policies, "overrides": draw(st.lists(override, max_size=3))},
+        "limits": {"replace_defaults": True, "rate": policies, "overrides": draw(st.lists(override, max_size=3))},
     }
 
 

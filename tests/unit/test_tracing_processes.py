@@ -30,7 +30,7 @@ def without_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def run(command: str, folder: Path, tracing: str) -> tuple[int, str]:
     """Status and standard error of a command on a file with that section."""
-    file = write_configuration(folder, URL, tracing=tracing, audit="{enabled: false}")
+    file = write_configuration(folder, URL, tracing=tracing, audit="{enabled: false}", limits="{}")
     ended = CliRunner().invoke(main, [command, "--config", str(file)])
     return ended.exit_code, ended.stderr
 

@@ -13,7 +13,7 @@ from taskgate.admission.rules import RuntimeConfig
 from taskgate.auth.authorization import AccessPolicy
 from taskgate.auth.context import AuthContext
 from taskgate.errors import Forbidden, InsufficientScope
-from taskgate.protocol.vocabulary import TOOLS_CALL
+from taskgate.protocol.vocabulary import TOOLS_CALL, UNJUDGED_METHODS
 from taskgate.system.log_throttle import ThrottledLog
 from taskgate.telemetry.events import AccessRefused, EventSink
 
@@ -43,10 +43,11 @@ class AccessControl:
         """Check one operation, and report a refusal.
 
         `tool` is the called tool, or the tool of the task that the operation is about. Raises
-        InsufficientScope if a token with more scopes would be allowed, otherwise Forbidden.
+        InsufficientScope if a token with more scopes would be allowed, otherwise Forbidden. The
+        handshake, discovery and pings are never refused.
         """
         policy = self.live.current.access
-        if policy.allows_all:
+        if policy.allows_all or method in UNJUDGED_METHODS:
             return
         decision = policy.decide(caller.identity, method=method, upstream=mount, tool=tool)
         for shadowed in decision.shadow_refusals:

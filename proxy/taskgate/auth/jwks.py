@@ -253,6 +253,15 @@ def lifetime(keys: KeySettings, max_age: timedelta | None) -> timedelta:
     return longest if max_age is None else min(longest, max(max_age, keys.cooldown))
 
 
+async def fetch_key_set(settings: IssuerSettings, fetcher: Fetcher, clock: Clock) -> KeySet:
+    """Fetch the keys of an issuer once, without a cache.
+
+    Raises FetchFailed, DiscoveryRefused or KeySetRefused, each with its `reason`.
+    """
+    fetched = await _source(settings, fetcher, clock).read(urgent=True)
+    return KeySet.read(fetched.body, settings.algorithms)
+
+
 # --- sources ----------------------------------------------------------------------------------------------------------
 
 
@@ -290,7 +299,7 @@ class _KeyFile:
     async def read(self, *, urgent: bool) -> FetchedDocument:
         try:
             async with asyncio.timeout(self._keys.timeout.total_seconds()):
-                return FetchedDocument(await asyncio.to_thread(_contents, self._path, self._keys.max_size))
+                return FetchedDocument(await asyncio.to_thread(read_file, self._path, self._keys.max_size))
         except TimeoutError:
             raise FetchFailed(FetchReason.TIMEOUT) from None
 
@@ -371,7 +380,7 @@ class _DiscoveredUrl:
         return await self._fetcher.get(url, timeout=keys.timeout, max_size=keys.max_size, only_public=only_public)
 
 
-def _contents(path: Path, max_size: int) -> bytes:
+def read_file(path: Path, max_size: int) -> bytes:
     """The bytes of a regular file, at most `max_size`; raises FetchFailed. Blocks."""
     try:
         # Devices and pipes may have no end, or block the reader.

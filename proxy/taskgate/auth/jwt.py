@@ -150,7 +150,7 @@ class TokenVerifier:
             issuer = settings.name
             check_header(unverified, settings)
             candidates = await keys.find(unverified.kid, unverified.algorithm)
-            _check_signature(token, unverified, candidates, settings)
+            check_signature(token, unverified, candidates, settings)
             now = self._clock.wall()
             identity = self._identity(unverified, settings, audience, now)
         except (Unauthenticated, KeysUnavailable) as refusal:
@@ -187,7 +187,7 @@ class TokenVerifier:
             raise Unauthenticated(AuthReason.CLAIM, issuer=settings.name) from None
 
 
-def _check_signature(
+def check_signature(
     token: str, unverified: UnverifiedToken, candidates: tuple[PyJWK, ...], settings: IssuerSettings
 ) -> None:
     """Raise Unauthenticated unless one of the keys signed the token: UNKNOWN_KID, SIGNATURE or ALG.

@@ -26,11 +26,20 @@ def main() -> None:
 
 @main.command()
 @click.option("--config", "file", type=AnyFile, required=True, help="The configuration file.")
-def check(file: Path) -> None:
-    """Check a configuration and print the effective one: every key, with secrets as ********."""
-    from taskgate.cli.configuration import print_effective
+@click.option("--print", "prints", is_flag=True, help="Print the effective configuration: every key, secrets masked.")
+@click.option("--online", is_flag=True, help="Ask servers, issuers and a shared store whether they answer.")
+@click.option("--running", "is_running", is_flag=True, help="A gateway runs with this file: its ports are in use.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def check(**options: Any) -> None:
+    """Check a configuration, and the files and addresses of this machine that it names.
 
-    print_effective(file)
+    Prints what is served, to which callers, the store, the limits and the result. Exit status: 0 if
+    the gateway would start, also with warnings; 1 if one that was asked with --online did not
+    answer well; 2 if the gateway would not start.
+    """
+    from taskgate.cli.configuration import print_check
+
+    print_check(**options)
 
 
 @main.command()
@@ -69,6 +78,27 @@ def metrics(file: Path | None) -> None:
     from taskgate.cli.configuration import print_metrics
 
     print_metrics(file)
+
+
+@main.group()
+def token() -> None:
+    """Find out why a token is accepted or refused."""
+
+
+@token.command()
+@click.option("--config", "file", type=AnyFile, required=True, help="The configuration file.")
+@click.option("--token", "token_file", type=AnyFile, required=True, help="File that holds the bearer token.")
+@click.option("--upstream", metavar="NAME", help="Name of an upstream in the file, where there are several.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def inspect(**options: Any) -> None:
+    """Print what each check of the gateway says of a token: what was expected, and what was found.
+
+    The keys of the issuer are fetched. Neither the token nor its signature is printed. Exit status:
+    0 if the token is accepted, 1 if it is refused, 2 if the command line or the file is wrong.
+    """
+    from taskgate.cli.configuration import print_token
+
+    print_token(**options)
 
 
 @main.group()

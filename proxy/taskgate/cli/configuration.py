@@ -2,37 +2,59 @@
 
 import asyncio
 import os
+import sys
 from pathlib import Path
 
 import click
 import orjson
 
 from taskgate import config as settings
-from taskgate.auth.key_file import KeyFileRefused
 from taskgate.cli.exits import FAILED, WRONG_USE, fail
+from taskgate.clock import SystemClock
 from taskgate.config import ConfigurationError
-from taskgate.explain.checks import expect_key_files, metrics_text, missing_programs, series_warnings
+from taskgate.explain.checks import metrics_text
 from taskgate.explain.evaluate import explanation
 from taskgate.explain.inputs import ServerNotAsked, TokenRefused, ask_server, identify, read_hints, read_token
+from taskgate.explain.online import ask_all
 from taskgate.explain.render import render
-from taskgate.listener.tls import TlsRefused
-from taskgate.telemetry.opentelemetry.settings import Exporter, TracingUnavailable, require_exporter
-from taskgate.upstream.wire.trust import TlsFileRefused
+from taskgate.explain.report import as_json as as_json_report
+from taskgate.explain.report import check_configuration, problems_as_json, summary
+from taskgate.explain.token_checks import inspect_token
 
 
-def print_effective(file: Path) -> None:
-    """Print the effective configuration, and warnings about what it names."""
+def print_check(file: Path, prints: bool, online: bool, is_running: bool, as_json: bool) -> None:
+    """Print the result of a check, or with `prints` the effective configuration.
+
+    Warnings and errors are printed to standard error, but with `as_json`. With `online` other
+    machines are asked, if there is no error.
+    """
     try:
         config = settings.load(file, os.environ)
-        expect_key_files(config)
-        if config.tracing.enabled:
-            require_exporter(Exporter(config.tracing.exporter))
-    except (ConfigurationError, KeyFileRefused, TlsRefused, TlsFileRefused, TracingUnavailable) as wrong:
+    except ConfigurationError as wrong:
+        if as_json:
+            _print_json(problems_as_json(wrong.problems))
+            sys.exit(WRONG_USE)
         fail(wrong, WRONG_USE)
-    click.echo(settings.effective(config), nl=False)
-    missing = (f"{key}: {what}" for key, what in missing_programs(config, os.environ))
-    for warning in (*series_warnings(config), *missing):
-        click.echo(f"taskgate: {warning}", err=True)
+    found = check_configuration(config, os.environ, is_running=is_running, now=SystemClock().wall())
+    answers = asyncio.run(ask_all(config)) if online and not found.errors else []
+    if as_json:
+        _print_json(as_json_report(config, found, answers))
+    elif not found.errors:
+        click.echo(settings.effective(config) if prints else summary(config, found), nl=False)
+    for warning in () if as_json else found.warnings:
+        click.echo(f"taskgate: warning: {warning}", err=True)
+    for error in () if as_json else found.errors:
+        click.echo(str(error), err=True)
+    for answer in () if as_json else answers:
+        click.echo(str(answer), err=answer.passed is False)
+    if found.errors:
+        sys.exit(WRONG_USE)
+    if any(answer.passed is False for answer in answers):
+        sys.exit(FAILED)
+
+
+def _print_json(value: object) -> None:
+    click.echo(orjson.dumps(value, option=orjson.OPT_INDENT_2))
 
 
 def print_schema() -> None:
@@ -62,6 +84,32 @@ def print_explanation(
         click.echo("taskgate: --token is ignored: auth.mode is none, so all hosts are one caller", err=True)
     found = explanation(config, upstream, tool, identity=identity, hints=listed, server=server)
     click.echo(orjson.dumps(found, option=orjson.OPT_INDENT_2) if as_json else render(found), nl=as_json)
+
+
+def print_token(file: Path, token_file: Path, upstream: str | None, as_json: bool) -> None:
+    """Print what each check says of a token."""
+    try:
+        config = settings.load(file, os.environ)
+    except ConfigurationError as wrong:
+        fail(wrong, WRONG_USE)
+    names = list(config.upstreams)
+    if upstream is None and len(names) > 1 and any(not each.audience for each in config.auth.issuers.values()):
+        raise click.UsageError(f"--upstream is needed, because aud depends on it: one of {', '.join(names)}")
+    if upstream is not None and upstream not in names:
+        raise click.UsageError(f"--upstream must be one of {', '.join(names)}")
+    try:
+        text = read_token(token_file) or ""
+    except ValueError as wrong:
+        raise click.UsageError(str(wrong)) from None
+    if config.auth.mode == "none":
+        fail(TokenRefused("no token is read: auth.mode is none, so all hosts are one caller"), WRONG_USE)
+    found = asyncio.run(inspect_token(config, upstream or names[0], text))
+    if as_json:
+        _print_json(found.as_json())
+    else:
+        click.echo(found.render(), nl=False)
+    if not found.is_accepted:
+        sys.exit(FAILED)
 
 
 def print_metrics(file: Path | None) -> None:

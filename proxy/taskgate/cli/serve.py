@@ -103,7 +103,7 @@ def serve_until_stopped(
             config = _config_for_command(command, listen, admin)
         else:
             config = settings.for_upstream(upstream or "", listen, admin)
-        directory = settings.open_data_directory(os.environ) if _needs_directory(config) else None
+        directory = settings.open_data_directory(os.environ) if settings.needs_data_directory(config) else None
     except (ConfigurationError, LoopUnavailable) as error:
         fail(error, WRONG_USE)
     _configure_logs(config)
@@ -160,16 +160,6 @@ def _warn_of_missing_programs(config: GatewayConfig) -> None:
     """Warn as `check` does, before the first call needs a program."""
     for key, problem in missing_programs(config, os.environ):
         log.warning("the program of a stdio server cannot be started", extra={"key": key, "problem": problem})
-
-
-def _needs_directory(config: GatewayConfig) -> bool:
-    """Whether something that must outlive the process has no path of its own."""
-    makes_key = config.auth.mode == "required" and config.auth.context.key_file is None
-    if config.store.backend == "sqlite" and (config.store.sqlite.path is None or makes_key):
-        return True
-    audit = config.audit
-    has_file = any(sink.type == "file" and sink.path is None for sink in audit.sinks)
-    return audit.enabled and (has_file or audit.hmac_key_file is None)
 
 
 # --- while it runs ----------------------------------------------------------------------------------------------------

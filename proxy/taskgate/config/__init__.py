@@ -7,7 +7,15 @@ settings. `load` reads a file by `document` (YAML and references such as `${NAME
 """
 
 from taskgate.config.addresses import BindAddress
-from taskgate.config.load import effective, for_command, for_upstream, load, open_data_directory
+from taskgate.config.load import (
+    effective,
+    expect_data_directory,
+    for_command,
+    for_upstream,
+    load,
+    needs_data_directory,
+    open_data_directory,
+)
 from taskgate.config.model import GatewayConfig, json_schema
 from taskgate.config.problems import ConfigurationError, Problem
 
@@ -17,9 +25,11 @@ __all__ = [
     "GatewayConfig",
     "Problem",
     "effective",
+    "expect_data_directory",
     "for_command",
     "for_upstream",
     "json_schema",
     "load",
+    "needs_data_directory",
     "open_data_directory",
 ]

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Annotated, NamedTuple
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, PlainSerializer, PlainValidator
+from pydantic import AfterValidator, PlainSerializer, PlainValidator, ValidationInfo
 
 from taskgate.auth.metadata import is_allowed
 from taskgate.config.fields import MASK, json_pattern
@@ -342,11 +342,14 @@ def read_database_path(written: object) -> Path:
     return read_file_path(written)
 
 
+def _in_folder(path: Path, info: ValidationInfo) -> Path:
+    """Join a relative path to the folder of the file, the context of the validation, if there is one."""
+    return path if info.context is None else info.context / path
+
+
 MountPath = Annotated[str, AfterValidator(read_mount_path), json_pattern(_MOUNT)]
-FilePath = Annotated[Path, PlainValidator(read_file_path), PlainSerializer(str, when_used="json"), json_pattern(r"\S")]
-FolderPath = Annotated[
-    Path, PlainValidator(read_folder_path), PlainSerializer(str, when_used="json"), json_pattern(r"\S")
-]
-DatabasePath = Annotated[
-    Path, PlainValidator(read_database_path), PlainSerializer(str, when_used="json"), json_pattern(r"\S")
-]
+_JOINED = AfterValidator(_in_folder)
+_WRITTEN = PlainSerializer(str, when_used="json")
+FilePath = Annotated[Path, PlainValidator(read_file_path), _JOINED, _WRITTEN, json_pattern(r"\S")]
+FolderPath = Annotated[Path, PlainValidator(read_folder_path), _JOINED, _WRITTEN, json_pattern(r"\S")]
+DatabasePath = Annotated[Path, PlainValidator(read_database_path), _JOINED, _WRITTEN, json_pattern(r"\S")]

@@ -49,9 +49,12 @@ _FLAGS: Mapping[Location, str] = {
 
 
 def load(path: Path, environ: Mapping[str, str]) -> GatewayConfig:
-    """Load the file, its references replaced. Raises ConfigurationError with every problem."""
+    """Load the file, its references replaced. Raises ConfigurationError with every problem.
+
+    Relative paths in the file are relative to its folder. The configuration has them absolute.
+    """
     document = read_document(read_text(path), file=str(path), environ=environ)
-    config, wrong = _validate(document.raw)
+    config, wrong = _validate(document.raw, path.absolute().parent)
     problems = [*document.problems, *(document.problem(loc, msg) for loc, msg in wrong if not _follows(document, loc))]
     if problems or config is None:
         raise ConfigurationError(sorted(problems, key=lambda problem: (problem.line or 0, problem.path)))
@@ -108,10 +111,15 @@ def _follows(document: ConfigDocument, location: Location) -> bool:
 # --- validation -----------------------------------------------------------------------------------------------------
 
 
-def _validate(raw: Mapping[str, object]) -> tuple[GatewayConfig | None, list[tuple[Location, str]]]:
-    """Return the configuration and no problems, or None and every problem with its location."""
+def _validate(
+    raw: Mapping[str, object], folder: Path | None = None
+) -> tuple[GatewayConfig | None, list[tuple[Location, str]]]:
+    """Return the configuration and no problems, or None and every problem with its location.
+
+    Relative paths are joined to `folder`.
+    """
     try:
-        return GatewayConfig.model_validate(raw), []
+        return GatewayConfig.model_validate(raw, context=folder), []
     except ValidationError as invalid:
         found = [_problem(error) for error in invalid.errors() if error["type"] != CONFLICT]
     # The model checks conflicts only when every field is valid, and has lost which keys the file has.
@@ -201,6 +209,34 @@ def open_data_directory(environ: Mapping[str, str]) -> Path:
         message = f"the data directory {directory} cannot be written: no permission"
         raise ConfigurationError([Problem(path=variable, message=message)])
     return directory
+
+
+def needs_data_directory(config: GatewayConfig) -> bool:
+    """Whether something that must outlive the process has no path of its own."""
+    makes_key = config.auth.mode == "required" and config.auth.context.key_file is None
+    if config.store.backend == "sqlite" and (config.store.sqlite.path is None or makes_key):
+        return True
+    audit = config.audit
+    has_file = any(sink.type == "file" and sink.path is None for sink in audit.sinks)
+    return audit.enabled and (has_file or audit.hmac_key_file is None)
+
+
+def expect_data_directory(environ: Mapping[str, str]) -> Path:
+    """Return the directory that `open_data_directory` would return, and create nothing.
+
+    Raises ConfigurationError where that would.
+    """
+    variable, directory = _data_directory(environ)
+    nearest = next(each for each in (directory.absolute(), *directory.absolute().parents) if each.exists())
+    if not nearest.is_dir():
+        message = f"the data directory {directory} cannot be made: {nearest} is not a folder"
+    elif os.access(nearest, os.R_OK | os.W_OK | os.X_OK):
+        return directory
+    elif nearest == directory.absolute():
+        message = f"the data directory {directory} cannot be written: no permission"
+    else:
+        message = f"the data directory {directory} cannot be made: Permission denied"
+    raise ConfigurationError([Problem(path=variable, message=message)])
 
 
 def _data_directory(environ: Mapping[str, str]) -> tuple[str, Path]:

@@ -23,7 +23,7 @@ from taskgate.config.sections.audit import AuditSection, audit_conflicts, with_s
 from taskgate.config.sections.auth import AuthorizationSection, AuthSection, auth_conflicts
 from taskgate.config.sections.credentials import credential_conflicts
 from taskgate.config.sections.extensions import extension_conflicts
-from taskgate.config.sections.limits import LimitsSection, limit_conflicts
+from taskgate.config.sections.limits import LimitsSection, limit_conflicts, with_built_in_rates
 from taskgate.config.sections.server import AdminSection, ServerSection, server_conflicts
 from taskgate.config.sections.store import StoreSection, store_conflicts
 from taskgate.config.sections.tasks import TasksSection, default_ttl_max, task_conflicts, with_ttl_max
@@ -84,7 +84,7 @@ class GatewayConfig(Section):
     @model_validator(mode="before")
     @classmethod
     def _fill_defaults(cls, raw: object) -> object:
-        return with_sink_defaults(with_check_defaults(with_ttl_max(raw)))
+        return with_sink_defaults(with_check_defaults(with_ttl_max(with_built_in_rates(raw))))
 
     @model_validator(mode="after")
     def _check_conflicts(self) -> Self:

@@ -1,7 +1,6 @@
-"""Checks beyond the file: key files, certificates and programs as a start would find them, and the
-number of series of its metrics.
+"""Programs as a start would find them, and the number of series of the metrics.
 
-`taskgate check` and `taskgate metrics` use it. The arithmetic of series is in
+`taskgate check`, `serve` and `metrics` use it. The arithmetic of series is in
 `telemetry.metrics.catalogue`.
 """
 
@@ -13,40 +12,15 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-from taskgate.clock import SystemEntropy
 from taskgate.config import GatewayConfig
 from taskgate.config.model import metrics_config
-from taskgate.listener.tls import made_context
 from taskgate.telemetry.metrics import catalogue
 from taskgate.telemetry.metrics.catalogue import PARTS
 from taskgate.telemetry.metrics.families import Family
 from taskgate.telemetry.metrics.settings import MetricsConfig
-from taskgate.upstream.wire.trust import TlsFileRefused, tls_context
-from taskgate.wiring.authentication import deployment_keys, operators_token
-from taskgate.wiring.observability import expect_keys
 
 _PACKAGES: Final = {"npx": "Node.js", "npm": "Node.js", "node": "Node.js", "uvx": "uv", "uv": "uv"}
 """The packages that install well-known programs."""
-
-
-def expect_key_files(config: GatewayConfig) -> None:
-    """Read each file with keys or certificates, and make none.
-
-    Raises KeyFileRefused, TlsRefused or TlsFileRefused with the message that `taskgate serve` has.
-    """
-    expect_keys(config)
-    if config.auth.context.key_file is not None:
-        deployment_keys(config, None, SystemEntropy())
-    operators_token(config)
-    tls = config.server.tls.to_settings()
-    if tls is not None:
-        made_context(tls)
-    for name, section in config.upstreams.items():
-        if section.url is not None and section.url.lower().startswith("https:"):
-            try:
-                tls_context(section.tls.to_settings())
-            except TlsFileRefused as refused:
-                raise TlsFileRefused(f"upstreams.{name}.{refused}") from None
 
 
 def missing_programs(config: GatewayConfig, environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:

@@ -218,7 +218,8 @@ class _Evaluation:
     def _rate(self, demand: Demand) -> dict[str, Any]:
         limits, name = self.config.limits, demand.policy.name
         number = next(number for number, each in enumerate(limits.rate) if each.name == name)
-        rate, where = limits.rate[number].rate, source(self.config, "limits", "rate", number)
+        where = {"from": dotted(("limits", "rate", number)), "default": limits.is_built_in(number)}
+        rate = limits.rate[number].rate
         if self.number is not None and name in limits.overrides[self.number].rate:
             rate, where = limits.overrides[self.number].rate[name], self._override_source("rate", name)
         return {

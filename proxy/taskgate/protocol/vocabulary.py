@@ -44,6 +44,9 @@ SERVER_DISCOVER: Final = "server/discover"
 TASKS_UPDATE: Final = "tasks/update"
 SUBSCRIPTIONS_LISTEN: Final = "subscriptions/listen"
 
+UNJUDGED_METHODS: Final = frozenset({INITIALIZE, SERVER_DISCOVER, PING})
+"""Requests that no access rule refuses: with them a host learns what it may do."""
+
 MODERN_TASK_METHODS: Final = frozenset({TASKS_GET, TASKS_UPDATE, TASKS_CANCEL})
 """The methods of the tasks extension."""
 

@@ -16,9 +16,10 @@ from taskgate.stores.redis.options import RedisOptions
 from taskgate.stores.references import ReferenceOf, plain_reference
 from taskgate.stores.shared import SharedBackend
 from taskgate.stores.sqlite.file import OpenFile, SqliteOptions, open_file
+from taskgate.stores.sqlite.inspection import expect_usable as expect_file
 from taskgate.stores.sqlite.store import SqliteStore
 
-__all__ = ["RedisOptions", "SqliteOptions", "open_shared", "open_store"]
+__all__ = ["RedisOptions", "SqliteOptions", "expect_server", "expect_usable", "open_shared", "open_store"]
 
 
 async def open_store(
@@ -62,10 +63,39 @@ async def open_shared(
     try:
         from taskgate.stores.redis.open import open_redis  # noqa: PLC0415 - only with the extra
     except ModuleNotFoundError as error:
-        if error.name is None or error.name.partition(".")[0] not in ("redis", "hiredis"):
-            raise
-        raise StoreUnavailable("A shared store needs more packages: pip install 'taskgate[redis]'") from error
+        raise _missing_packages(error) from error
     return await open_redis(options, clock, reference_of)
+
+
+def expect_usable(options: SqliteOptions | RedisOptions | None, *, is_running: bool) -> None:
+    """Check what can be checked of a store without opening it: its file, or its TLS files. Blocks.
+
+    With `is_running` a gateway may hold the file. Raises StoreUnavailable, as opening would.
+    """
+    if isinstance(options, SqliteOptions):
+        expect_file(options.path, is_running=is_running)
+    elif isinstance(options, RedisOptions):
+        try:
+            from taskgate.stores.redis.open import expect_tls_files  # noqa: PLC0415 - only with the extra
+        except ModuleNotFoundError as error:
+            raise _missing_packages(error) from error
+        expect_tls_files(options)
+
+
+async def expect_server(options: RedisOptions) -> None:
+    """Ask the server of a shared store whether it is up and fit. Raises StoreUnavailable if not."""
+    try:
+        from taskgate.stores.redis import open as shared  # noqa: PLC0415 - only with the extra
+    except ModuleNotFoundError as error:
+        raise _missing_packages(error) from error
+    await shared.expect_server(options)
+
+
+def _missing_packages(error: ModuleNotFoundError) -> Exception:
+    """Return the error for a missing package: StoreUnavailable if it is one of the extra."""
+    if error.name is None or error.name.partition(".")[0] not in ("redis", "hiredis"):
+        return error
+    return StoreUnavailable("A shared store needs more packages: pip install 'taskgate[redis]'")
 
 
 def _close_opened(opening: "Future[OpenFile]") -> None:

@@ -352,18 +352,26 @@ class Service:
         return None if reloaded is None else asdict(reloaded)
 
 
+def expect_address(key: str, listen: BindAddress) -> None:
+    """Check that an address is available, by taking it for a moment. Raises ListenFailed."""
+    _listening(key, listen).close()
+
+
 def _bind(listen: BindAddress, bounds: ConnectionBounds) -> socket.socket:
     """Bind the socket of the public listener, and return it. Raises ListenFailed.
 
     The system queues connections from now on; `PublicListener.start` takes the socket and accepts
     them, within `bounds`.
     """
+    return BoundedSocket(_listening("server.listen", listen), ConnectionCounts(bounds))
+
+
+def _listening(key: str, listen: BindAddress) -> socket.socket:
     family = socket.AF_INET6 if ":" in listen.host else socket.AF_INET
     try:
-        listening = socket.create_server((listen.host, listen.port), family=family)
+        return socket.create_server((listen.host, listen.port), family=family)
     except OSError as error:
-        raise _refused("server.listen", listen, error) from None
-    return BoundedSocket(listening, ConnectionCounts(bounds))
+        raise _refused(key, listen, error) from None
 
 
 def _refused(key: str, listen: BindAddress, error: OSError) -> ListenFailed:

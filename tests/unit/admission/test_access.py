@@ -35,6 +35,13 @@ def test_what_a_rule_allows_passes_and_nothing_is_counted() -> None:
     assert emitted.all == []
 
 
+@pytest.mark.parametrize("method", ["initialize", "server/discover", "ping"])
+def test_no_rule_refuses_what_tells_a_host_what_it_may_do(method: str) -> None:
+    rules, emitted = access(rule(effect=AccessEffect.DENY), default=AccessEffect.DENY)
+    rules.check(caller(), "reports", method)
+    assert emitted.all == []
+
+
 def test_missing_scopes_are_all_told_at_once_and_counted() -> None:
     rules, emitted = access(rule("r", "read", "write"))
     with pytest.raises(InsufficientScope) as refusal:

@@ -32,8 +32,8 @@ def test_the_version_is_told() -> None:
     assert run("--version") == (0, f"taskgate, version {__version__}\n", "")
 
 
-def test_check_prints_every_key_as_it_takes_effect(tmp_path: Path) -> None:
-    status, out, err = run("check", "--config", write_configuration(tmp_path, URL))
+def test_check_prints_every_key_as_it_takes_effect_where_that_is_asked_for(tmp_path: Path) -> None:
+    status, out, err = run("check", "--print", "--config", write_configuration(tmp_path, URL, limits="{}"))
     assert (status, err) == (0, "")
     assert "tasks_per_context: 10" in out
     assert f"url: {URL}" in out
@@ -49,7 +49,7 @@ def test_check_shows_no_secret(tmp_path: Path) -> None:
         f"  b: {{path: /b, url: 'https://b', credentials: {{{grant}, client_secret: '${{S}}'}}}}\n"
         f"  c: {{path: /c, url: 'https://c', credentials: {{{grant}, client_secret: '${{file:{secret}}}'}}}}\n"
     )
-    status, out, err = run("check", "--config", file, S="s3cret-variable")
+    status, out, err = run("check", "--print", "--config", file, S="s3cret-variable")
     assert (status, err) == (0, "")
     assert "s3cret" not in out
     assert out.count("********") == 3
@@ -64,7 +64,7 @@ def test_check_shows_no_value_of_a_query(tmp_path: Path) -> None:
         "  b: {path: /b, transport: stdio, command: [b, '--url=https://b/?key=s3cret-three']}\n"
         f"tracing: {{enabled: true, endpoint: '{endpoint}'}}\n"
     )
-    status, out, err = run("check", "--config", file)
+    status, out, err = run("check", "--print", "--config", file)
     assert status == 0, err
     assert "s3cret" not in out + err
     assert "https://a/mcp?api_key=********&region=********&empty=********" in out
@@ -86,7 +86,7 @@ def test_check_refuses_a_key_of_the_audit_log_as_serve_does(tmp_path: Path, key:
     served, _, said = run("serve", "--config", file, TASKGATE_DATA_DIR=str(tmp_path / "data"))
     assert (checked, served) == (2, 1)
     assert f"audit.{named}: " in told
-    assert told.strip() in said
+    assert told.splitlines()[-1] in said
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_check_refuses_a_file_with_a_key_as_serve_does(
     served, _, said = run("serve", "--config", file, TASKGATE_DATA_DIR=str(tmp_path / "data"))
     assert (checked, served) == (2, 1)
     assert named in told
-    assert told.strip() in said
+    assert told.splitlines()[-1] in said
 
 
 def test_check_tells_all_problems_at_once_with_file_and_line(tmp_path: Path) -> None:

@@ -48,6 +48,7 @@ tasks:
 limits:
   reject_as: tool_error
   expose_quota: true
+  replace_defaults: true
   rate:
     - {name: a, scope: tenant, rate: 120/m, methods: [tools/call], upstream: reports, tool: "b*", cost: 2, mode: shadow}
     - {name: b, scope: ip, rate: 1/h, burst: 4, before_auth: true}

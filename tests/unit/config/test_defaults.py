@@ -111,6 +111,7 @@ DEFAULTS: dict[str, Any] = {
     "limits.reject_as": "jsonrpc",
     "limits.expose_quota": False,
     "limits.on_store_error": "local",
+    "limits.replace_defaults": False,
     "limits.rate": [
         ("ip", "ip", "1000/s", 2000, None, None, True),
         ("auth_failures", "ip", "1/s", 20, None, "auth_failure", False),

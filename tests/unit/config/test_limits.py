@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from taskgate.config import GatewayConfig
+from taskgate.config import GatewayConfig, effective
 from taskgate.config.model import DEFAULTS, conflicts
 
 Tells = Callable[..., list[str]]
@@ -65,7 +65,34 @@ def test_a_policy_that_could_never_do_what_it_says_is_refused(
 @pytest.mark.parametrize("policy", GOOD)
 def test_a_policy_that_makes_sense_is_taken(loads: Loads, with_tokens: str, policy: str) -> None:
     config = loads(f"{with_tokens}limits:\n  rate:\n    - {{name: a, rate: 1/s, {policy}}}\n")
-    assert [each.name for each in config.limits.rate] == ["a"]
+    assert (config.limits.rate[0].name, str(config.limits.rate[0].rate)) == ("a", "1/s")
+
+
+MERGED = [
+    ("{rate: [{name: a, scope: global, rate: 1/s}]}", ["a", "ip", "auth_failures", "calls", "polls", "rest"]),
+    ("{rate: [{name: calls, scope: context, rate: 9/s}]}", ["calls", "ip", "auth_failures", "polls", "rest"]),
+    ("{replace_defaults: true, rate: [{name: a, scope: global, rate: 1/s}]}", ["a"]),
+    ("{replace_defaults: true}", []),
+    ("{rate: []}", []),
+    ("{}", ["ip", "auth_failures", "calls", "polls", "rest"]),
+]
+
+
+@pytest.mark.parametrize(("limits", "names"), MERGED)
+def test_policies_are_merged_by_name_with_the_built_in_ones_unless_the_file_says_otherwise(
+    loads: Loads, minimal: str, limits: str, names: list[str]
+) -> None:
+    assert [each.name for each in loads(f"{minimal}limits: {limits}\n").limits.rate] == names
+
+
+def test_a_policy_with_the_name_of_a_built_in_one_takes_its_place_as_a_whole(loads: Loads, minimal: str) -> None:
+    calls = loads(f"{minimal}limits: {{rate: [{{name: calls, scope: context, rate: 9/s}}]}}\n").limits.rate[0]
+    assert (str(calls.rate), calls.burst, calls.methods) == ("9/s", None, None)
+
+
+def test_merged_policies_are_written_and_read_again_as_they_are(loads: Loads, minimal: str) -> None:
+    config = loads(f"{minimal}limits: {{rate: [{{name: a, scope: global, rate: 1/s}}]}}\n")
+    assert loads(effective(config)) == config
 
 
 def test_a_name_is_given_once(tells: Tells, minimal: str) -> None:
@@ -83,10 +110,12 @@ def test_an_override_that_could_never_count_is_refused(
     assert tells(text) == [f"f:7: limits.overrides[0].{told}"]
 
 
-def test_an_override_names_the_policies_that_are_written_where_any_are(tells: Tells, minimal: str) -> None:
-    more = "limits:\n  rate: [{name: mine, scope: context, rate: 1/s}]\n  overrides:\n"
+def test_an_override_names_built_in_policies_too_unless_they_are_replaced(tells: Tells, minimal: str) -> None:
+    rate = "  rate: [{name: mine, scope: context, rate: 1/s}]\n"
+    assert tells(f"{minimal}limits:\n{rate}  overrides: [{{match: {{}}, rate: {{mine: 2/s, calls: 2/s}}}}]\n") == []
+    more = f"limits:\n  replace_defaults: true\n{rate}  overrides:\n"
     assert tells(f"{minimal}{more}    - {{match: {{}}, rate: {{mine: 2/s, calls: 2/s}}}}\n") == [
-        "f:8: limits.overrides[0].rate.calls: must be the name of a policy of limits.rate"
+        "f:9: limits.overrides[0].rate.calls: must be the name of a policy of limits.rate"
     ]
 
 

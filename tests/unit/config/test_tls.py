@@ -21,11 +21,11 @@ def test_without_files_the_listener_speaks_plain_http(loads: Loads, minimal: str
 
 
 def test_every_key_means_what_it_says(loads: Loads, minimal: str) -> None:
-    more = "min_version: '1.3', client_auth: require, client_ca_file: ca.pem"
+    more = "min_version: '1.3', client_auth: require, client_ca_file: /ca.pem"
     config = loads(f"{minimal}server: {{tls: {{{FILES}, {more}}}}}\n")
     tls = config.server.tls
     assert (tls.cert_file, tls.key_file) == (Path("/a/tls.crt"), Path("/a/tls.key"))
-    assert (tls.min_version, tls.client_auth, tls.client_ca_file) == ("1.3", "require", Path("ca.pem"))
+    assert (tls.min_version, tls.client_auth, tls.client_ca_file) == ("1.3", "require", Path("/ca.pem"))
     assert loads(effective(config)) == config
 
 

@@ -127,11 +127,7 @@ GOOD: list[tuple[str, str, Any]] = [
     ("admin.token_file", "/run/secrets/admin", Path("/run/secrets/admin")),
     ("server.max_streams_per_context", "1", 1),
     ("limits.rate", "[]", []),
-    (
-        "limits.rate",
-        "[{name: a, scope: global, rate: 100/h}]",
-        [("a", "global", "100/h", None, None, None, False)],
-    ),
+    ("limits.replace_defaults", "true", True),
     *(("limits.reject_as", each, each) for each in ("jsonrpc", "http", "tool_error")),
     *((f"limits.concurrency.{key}", "null", None) for key in ("tasks_global", "tasks_per_tenant", "kept_global")),
     ("limits.concurrency.kept_per_context", "1KiB", 2**10),

@@ -29,6 +29,7 @@ authorization:
     - {name: deleting, upstream: reports, tool: "delete_*", require_scopes: [reports.admin]}
   scope_implies: {reports.admin: [reports.read]}
 limits:
+  replace_defaults: true
   rate:
     - {name: ip, scope: ip, rate: 100/s, before_auth: true}
     - {name: calls, scope: context, methods: [tools/call], rate: 5/s, burst: 20}

@@ -79,7 +79,7 @@ def test_check_warns_of_them_and_ends_well(tmp_path: Path) -> None:
     checked = CliRunner().invoke(main, ["check", "--config", str(file)])
     assert checked.exit_code == 0
     words = "there is no program no-such-program on this machine"
-    assert checked.stderr == f"taskgate: upstreams.a.command: {words}\n"
+    assert checked.stderr == f"taskgate: warning: upstreams.a.command: {words}\n"
 
 
 @pytest.mark.program

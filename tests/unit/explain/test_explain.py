@@ -130,6 +130,16 @@ def test_a_time_to_live_that_is_cut_short_for_a_caller_comes_from_what_cuts_it(
     assert said(out, "Promotion")[1] == "time to live:       10m  [limits.overrides[0].ttl_max]"
 
 
+def test_a_built_in_rate_beside_those_of_the_file_is_told_as_a_default(anonymous: Path) -> None:
+    mine = "limits: {rate: [{name: mine, scope: context, methods: [tools/call], rate: 9/s}]}\n"
+    anonymous.write_text(anonymous.read_text() + mine)
+    out = told("--config", anonymous, "--upstream", "reports", "--tool", "export_year")
+    assert said(out, "Rates of tools/call") == [
+        "mine: 9/s by context, burst 9  [limits.rate[0]]",
+        "calls: 5/s by context, burst 20  [limits.rate[3], by default]",
+    ]
+
+
 def test_another_tenant_has_the_usual_limits(known: Path, tmp_path: Path, key: ec.EllipticCurvePrivateKey) -> None:
     tin = token(tmp_path, key, {"org": "tin", "scope": ""})
     out = told("--config", known, "--upstream", "reports", "--tool", "delete_year", "--token", tin)

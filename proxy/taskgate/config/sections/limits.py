@@ -285,12 +285,20 @@ class LimitsSection(Section):
     local: each gateway allows its part, the rate divided by the number of gateways; open: all
     requests pass; closed: requests are refused with code 503.
     """
+    replace_defaults: Flag = False
+    """false: entries of rate add to the built-in policies, and one with the name of a built-in policy
+    replaces it; true: only the entries of rate count.
+    """
     rate: tuple[RatePolicySection, ...] = _DEFAULT_RATES
-    """Rate limits; [] means none."""
+    """Rate limits, merged by name with the built-in ones; [] means none at all."""
     concurrency: ConcurrencySection = ConcurrencySection()
     catalogue: CatalogueSection = CatalogueSection()
     overrides: tuple[OverrideSection, ...] = ()
     """Limits that replace the general ones for some callers; the first that matches applies."""
+
+    def is_built_in(self, number: int) -> bool:
+        """Whether the policy at that index of `rate` is a built-in one that the file does not name."""
+        return any(self.rate[number] is each for each in _DEFAULT_RATES)
 
     def to_rate_policies(self) -> RatePolicies:
         """Return the policies of `rate` in the order of the file."""
@@ -300,6 +308,27 @@ class LimitsSection(Section):
         """Return the overrides in the order of the file."""
         policies = {policy.name: policy for policy in self.rate}
         return Overrides(override.to_override(policies) for override in self.overrides)
+
+
+def with_built_in_rates(raw: object) -> object:
+    """Add the built-in policies to `limits.rate` that it does not name, after its entries.
+
+    An empty list stays empty. With `replace_defaults` nothing is added, and an absent list is empty.
+    """
+    limits = mapping_at(raw, "limits")
+    rates = list_at(raw, *_RATES)
+    if not isinstance(raw, Mapping) or not (rates or _drops_built_in(limits)):
+        return raw
+    if not _drops_built_in(limits):
+        names = {mapping_at(each).get("name") for each in rates}
+        rates = [*rates, *(each for each in _DEFAULT_RATES if each.name not in names)]
+    elif "rate" in limits:
+        return raw
+    return {**raw, "limits": {**limits, "rate": rates}}
+
+
+def _drops_built_in(limits: Mapping[str, object]) -> bool:
+    return limits.get("replace_defaults") is True
 
 
 # --- rules between keys ---------------------------------------------------------------------------------------------
@@ -321,9 +350,10 @@ def limit_conflicts(raw: object, defaults: object) -> Iterator[Conflict]:
         yield from _policy_conflicts(policy, here)
         if policy.get("scope") == "tenant" and not has_tenants(raw):
             yield (*here, "scope"), f"must not be tenant {without_tenants(raw)}"
-    # The file does not set limits.rate: overrides name the default policies.
-    if "rate" not in mapping_at(raw, "limits"):
-        policies = {str(each["name"]): each for each in map(mapping_at, list_at(defaults, *_RATES))}
+    limits = mapping_at(raw, "limits")
+    if not _drops_built_in(limits) and ("rate" not in limits or policies):
+        built_in = {str(each["name"]): each for each in map(mapping_at, list_at(defaults, *_RATES))}
+        policies = built_in | policies
     for index, override in enumerate(map(mapping_at, list_at(raw, *_OVERRIDES))):
         yield from _override_conflicts(override, (*_OVERRIDES, index), policies, raw)
 

@@ -35,7 +35,7 @@ async def open_redis(
     options: RedisOptions, clock: SharedClock | None = None, reference_of: ReferenceOf = plain_reference
 ) -> SharedBackend:
     """Open the backend; `stores.open.open_shared` has the contract."""
-    _check_tls_files(options)
+    expect_tls_files(options)
     connector = RedisConnector(options, clock)
     client = _connect(options, connector, limit=options.max_connections)
     keys = KeyNames(options.key_prefix)
@@ -45,6 +45,21 @@ async def open_redis(
     except BaseException:
         await client.close()
         raise
+
+
+async def expect_server(options: RedisOptions) -> None:
+    """Ask the server once whether it is up and fit; nothing is opened.
+
+    Raises StoreUnavailable if it is not. The wait is bounded by the timeouts of the options.
+    """
+    expect_tls_files(options)
+    connector = RedisConnector(options)
+    client = _connect(options, connector, limit=1, debug_only=True)
+    try:
+        if not await _check(client, connector):
+            raise StoreUnavailable("The server at store.redis.url does not answer: check its address and the network")
+    finally:
+        await client.close()
 
 
 async def _open(
@@ -139,7 +154,7 @@ async def _check(client: RedisClient, connector: RedisConnector) -> bool:
     return True
 
 
-def _check_tls_files(options: RedisOptions) -> None:
+def expect_tls_files(options: RedisOptions) -> None:
     """Raises StoreUnavailable if the TLS files are unusable; the library would fail at each
     connect.
     """

@@ -44,7 +44,7 @@ _STEPS: Final = {
 }
 """The scripts that upgrade a file of each layout."""
 
-_APPLICATION: Final = 0x7461736B
+APPLICATION: Final = 0x7461736B
 """The `application_id` of a taskgate file: ASCII "task"."""
 
 _NEAR_TIMEOUT: Final = 0.05
@@ -244,7 +244,7 @@ def _examine(path: Path) -> int:
         raise StoreUnavailable("The store's file is damaged; it was not changed")
     if is_empty and layout == 0:
         return 0
-    if application != _APPLICATION:
+    if application != APPLICATION:
         raise StoreUnavailable("The store's file belongs to another program")
     if layout > LAYOUT:
         raise StoreUnavailable("The store's file was written by a newer version of the gateway")
@@ -308,7 +308,7 @@ def _lay_out(connection: sqlite3.Connection, layout: int) -> None:
     for name, digest in (("tool_of", _tool_of), ("upstream_of", _upstream_of)):
         connection.create_function(name, 1, digest, deterministic=True)
     texts = " ".join(resources.files("taskgate.stores.sqlite").joinpath(name).read_text() for name in names)
-    marks = f"PRAGMA application_id = {_APPLICATION}; PRAGMA user_version = {LAYOUT};"
+    marks = f"PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {LAYOUT};"
     script = f"BEGIN IMMEDIATE; {texts} {marks} COMMIT;"
     try:
         connection.executescript(script)

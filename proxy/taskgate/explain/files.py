@@ -1,0 +1,244 @@
+"""Findings about this machine: files, folders, keys, certificates and addresses that a start needs.
+
+The functions that a start uses read the keys and certificates, so the texts are the same. Nothing
+is created. `checks` is the user.
+"""
+
+import errno
+import fcntl
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from taskgate.auth.claims import IssuerSettings
+from taskgate.auth.fetch import FetchFailed
+from taskgate.auth.key_file import KeyFileRefused, read_keys
+from taskgate.clock import SystemEntropy
+from taskgate.config import BindAddress, ConfigurationError, GatewayConfig, expect_data_directory, needs_data_directory
+from taskgate.errors import StoreUnavailable
+from taskgate.explain.findings import Findings
+from taskgate.listener.tls import TlsRefused, made_context
+from taskgate.stores.open import expect_usable
+from taskgate.system.secret_files import ADVICE, is_exposed
+from taskgate.telemetry.opentelemetry.settings import Exporter, TracingUnavailable, require_exporter
+from taskgate.upstream.wire.trust import TlsFileRefused, tls_context
+from taskgate.wiring.app import ListenFailed, expect_address
+from taskgate.wiring.authentication import KEY_FILE, deployment_keys, operators_token
+from taskgate.wiring.observability import KEY_FILE as AUDIT_KEY_FILE
+from taskgate.wiring.observability import LOG_FILE, expect_keys
+
+EXPIRES_SOON: Final = timedelta(days=30)
+"""How long before the end of a certificate a warning begins."""
+_REFUSALS: Final = (KeyFileRefused, TlsRefused, TlsFileRefused, TracingUnavailable, StoreUnavailable, ListenFailed)
+
+
+def check_machine(
+    config: GatewayConfig, environ: Mapping[str, str], found: Findings, *, is_running: bool, now: datetime
+) -> None:
+    """Add what a start on this machine would find.
+
+    With `is_running` a gateway runs with this configuration: its ports and files are in use.
+    """
+    directory = _check_data_directory(config, environ, found)
+    for step in _steps(config):
+        try:
+            step()
+        except _REFUSALS as refused:
+            found.refused(refused)
+    _check_store(config, directory, found, is_running=is_running)
+    _check_sinks(config, directory, found, is_running=is_running)
+    _check_certificates(config, now, found)
+    _check_key_sets(config, found)
+    if not is_running:
+        for key, address in (("server.listen", config.server.listen), ("admin.listen", config.admin.listen)):
+            _check_address(key, address, found)
+
+
+def _steps(config: GatewayConfig) -> Iterator[Callable[[], object]]:
+    """The checks that end with the error of a start."""
+    yield lambda: expect_keys(config)
+    if config.auth.context.key_file is not None:
+        yield lambda: deployment_keys(config, None, SystemEntropy())
+    yield lambda: operators_token(config)
+    if (tls := config.server.tls.to_settings()) is not None:
+        yield lambda: made_context(tls)
+    for name in config.upstreams:
+        yield partial(_expect_upstream_tls, config, name)
+    if config.tracing.enabled:
+        yield lambda: require_exporter(Exporter(config.tracing.exporter))
+
+
+def _expect_upstream_tls(config: GatewayConfig, name: str) -> None:
+    section = config.upstreams[name]
+    if section.url is not None and section.url.lower().startswith("https:"):
+        try:
+            tls_context(section.tls.to_settings())
+        except TlsFileRefused as refused:
+            raise TlsFileRefused(f"upstreams.{name}.{refused}") from None
+
+
+def _check_address(key: str, address: BindAddress, found: Findings) -> None:
+    try:
+        expect_address(key, address)
+    except ListenFailed as failed:
+        is_taken = isinstance(failed.__context__, OSError) and failed.__context__.errno == errno.EADDRINUSE
+        advice = "; if a gateway runs with this file, check with --running" if is_taken else ""
+        found.error("", f"{failed}{advice}")
+
+
+# --- the data directory, the store and the audit log ------------------------------------------------------------------
+
+
+def _check_data_directory(config: GatewayConfig, environ: Mapping[str, str], found: Findings) -> Path | None:
+    if not needs_data_directory(config):
+        return None
+    try:
+        directory = expect_data_directory(environ)
+    except ConfigurationError as wrong:
+        found.refused(wrong)
+        return None
+    needed = {KEY_FILE: config.auth.mode == "required" and config.auth.context.key_file is None}
+    needed[AUDIT_KEY_FILE] = config.audit.enabled and config.audit.hmac_key_file is None
+    for name, is_needed in needed.items():
+        if is_needed and (directory / name).exists():
+            try:
+                read_keys(directory / name)
+            except KeyFileRefused as refused:
+                found.error(f"{name} in the data directory", str(refused))
+    return directory
+
+
+def _check_store(config: GatewayConfig, directory: Path | None, found: Findings, *, is_running: bool) -> None:
+    store = config.store
+    try:
+        if store.backend == "redis":
+            expect_usable(store.redis.to_options(), is_running=is_running)
+        elif store.backend == "sqlite" and (store.sqlite.path or directory):
+            expect_usable(store.sqlite.to_options(directory), is_running=is_running)
+    except StoreUnavailable as refused:
+        found.error("store.sqlite.path" if store.backend == "sqlite" else "store.redis", str(refused))
+    key = store.redis.tls.key_file if store.backend == "redis" else None
+    if key is not None and _is_exposed(key, "store.redis.tls.key_file"):
+        found.warn("store.redis.tls.key_file", ADVICE)
+
+
+def _is_exposed(path: Path, key: str) -> bool:
+    with suppress(OSError):
+        return is_exposed(path, path.stat().st_mode, key)
+    return False
+
+
+def _check_sinks(config: GatewayConfig, directory: Path | None, found: Findings, *, is_running: bool) -> None:
+    taken: set[Path] = set()
+    for sink in config.audit.sinks if config.audit.enabled else ():
+        path = sink.path or (None if directory is None else directory / LOG_FILE)
+        if sink.type != "file" or path is None:
+            continue
+        # The data directory is created by a start; the folder of a named path is not.
+        reason = _unusable(path, is_running=is_running) if sink.path or path.parent.exists() else None
+        if reason is None and path.resolve() in taken:
+            reason = "is the file of another sink"
+        taken.add(path.resolve())
+        if reason is not None:
+            found.error(f"audit.sinks ({sink.name})", reason)
+
+
+def _unusable(path: Path, *, is_running: bool) -> str | None:
+    """Say why an audit file cannot be written; None if it can."""
+    if not path.parent.is_dir():
+        return f"cannot be written: there is no folder {path.parent}; create it"
+    if not os.access(path.parent, os.W_OK | os.X_OK):
+        return f"cannot be written: the folder {path.parent} cannot be written: no permission"
+    if not path.exists():
+        return None
+    if not path.is_file():
+        return "must be a regular file"
+    if not os.access(path, os.R_OK | os.W_OK):
+        return f"cannot be written: {path}: no permission"
+    return None if is_running else _lock_reason(path)
+
+
+def _lock_reason(path: Path) -> str | None:
+    with path.open("rb") as file:
+        try:
+            fcntl.flock(file.fileno(), fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return f"{path} is in use by another process; if it is this gateway, check with --running"
+    return None
+
+
+# --- certificates and key sets ----------------------------------------------------------------------------------------
+
+
+def _check_certificates(config: GatewayConfig, now: datetime, found: Findings) -> None:
+    files: list[tuple[str, Path | None]] = [
+        ("server.tls.cert_file", config.server.tls.cert_file),
+        ("server.tls.client_ca_file", config.server.tls.client_ca_file),
+    ]
+    for name, section in config.upstreams.items():
+        files += [(f"upstreams.{name}.tls.{key}", getattr(section.tls, key)) for key in ("ca_file", "cert_file")]
+    if config.store.backend == "redis":
+        files += [(f"store.redis.tls.{key}", getattr(config.store.redis.tls, key)) for key in ("ca_file", "cert_file")]
+    for key, path in files:
+        if path is not None:
+            for text in _time_left(path, now):
+                found.warn(key, text)
+
+
+def _time_left(path: Path, now: datetime) -> Iterator[str]:
+    """Say which certificates of a file have expired, expire soon, or are not valid yet."""
+    # It takes a tenth of a second to load, which a gateway without certificates saves.
+    from cryptography import x509  # noqa: PLC0415
+
+    try:
+        certificates = x509.load_pem_x509_certificates(path.read_bytes())
+    except (OSError, ValueError):
+        # What cannot be read is an error already.
+        return
+    for each in certificates:
+        until, since = each.not_valid_after_utc, each.not_valid_before_utc
+        name = each.subject.rfc4514_string() or "without a name"
+        if until <= now:
+            yield f"the certificate {name} expired on {_day(until)}; renew it"
+        elif since > now:
+            yield f"the certificate {name} is not valid before {_day(since)}"
+        elif until - now < EXPIRES_SOON:
+            yield f"the certificate {name} expires on {_day(until)}, in {(until - now).days} days; renew it"
+
+
+def _day(moment: datetime) -> str:
+    return moment.astimezone(UTC).date().isoformat()
+
+
+def _check_key_sets(config: GatewayConfig, found: Findings) -> None:
+    if config.auth.mode != "required":
+        return
+    for settings in config.auth.to_issuer_settings():
+        if settings.keys.file is not None and (reason := _key_set_reason(settings, settings.keys.file)):
+            found.error(f"auth.issuers.{settings.name}.jwks_file", reason)
+
+
+def _key_set_reason(settings: IssuerSettings, path: Path) -> str | None:
+    """Say why a file is no key set that tokens can be verified with; None if it is one."""
+    # They load the libraries of signatures, which a gateway without authentication saves.
+    from taskgate.auth.jwks import read_file  # noqa: PLC0415
+    from taskgate.auth.keyset import KeySet, KeySetRefused  # noqa: PLC0415
+
+    try:
+        KeySet.read(read_file(path, settings.keys.max_size), settings.algorithms)
+    except FetchFailed as failed:
+        if failed.reason == "too_large":
+            return f"{path} is larger than jwks.max_size"
+        try:
+            path.open("rb").close()
+        except OSError as error:
+            return f"{path} cannot be read: {error.strerror}"
+        return f"{path} is not a regular file"
+    except KeySetRefused:
+        algorithms = ", ".join(settings.algorithms)
+        return f"{path} has no usable key: it must be a JWK set with a public key for one of {algorithms}"
+    return None

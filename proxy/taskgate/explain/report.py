@@ -1,0 +1,114 @@
+"""The report of `taskgate check`: `check_configuration` collects findings, `summary` and `as_json`
+show them.
+
+`cli` is the user. The findings are in `rules`, `files` and `checks`; `online` asks other machines.
+"""
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any
+
+from taskgate.config import GatewayConfig, Problem
+from taskgate.config.addresses import masked
+from taskgate.explain.checks import missing_programs, series_warnings
+from taskgate.explain.files import check_machine
+from taskgate.explain.findings import Finding, Findings
+from taskgate.explain.online import Answer
+from taskgate.explain.rules import check_rules
+from taskgate.wiring.authentication import resource_of
+
+_SHOWN = 3
+"""Upstreams that the summary names."""
+
+
+def check_configuration(
+    config: GatewayConfig, environ: Mapping[str, str], *, is_running: bool, now: datetime
+) -> Findings:
+    """Return what keeps a gateway with this configuration from serving, and what surprises later.
+
+    With `is_running` a gateway runs with it, so its ports and files are in use.
+    """
+    found = Findings()
+    check_machine(config, environ, found, is_running=is_running, now=now)
+    check_rules(config, found)
+    if config.auth.mode == "none" and not config.server.listen.is_loopback:
+        found.warn("auth.mode", "is none on an address that others reach: all hosts are one caller without a token")
+    for key, message in missing_programs(config, environ):
+        found.warn(key, message)
+    for text in series_warnings(config):
+        found.warn("", text)
+    return found
+
+
+def summary(config: GatewayConfig, found: Findings) -> str:
+    """Return five lines: what is served, to which callers, the store, the limits, and the result."""
+    store, limits = config.store, config.limits
+    place = {
+        "sqlite": f"sqlite, {store.sqlite.path or 'taskgate.db in the data directory'}",
+        "redis": f"redis, {masked(store.redis.url or 'by sentinels')}",
+        "memory": "memory: everything is lost at the end",
+    }[store.backend]
+    sinks = ", ".join(sink.name for sink in config.audit.sinks) if config.audit.enabled else "off"
+    rates = ", ".join(policy.name for policy in limits.rate) or "no rates"
+    caps = limits.concurrency
+    total = "any number" if caps.tasks_global is None else caps.tasks_global
+    return "".join(
+        f"{name + ':':<9}{text}\n"
+        for name, text in (
+            ("serves", "; ".join(_upstreams(config))),
+            ("callers", _callers(config)),
+            ("store", f"{place}; audit log: {sinks}"),
+            ("limits", f"{rates}; tasks: {caps.tasks_per_context} of one caller, {total} of all"),
+            ("result", f"{counted(found.warnings, 'warning')}" if found.warnings else "no problems"),
+        )
+    )
+
+
+def counted(found: Iterable[object], name: str) -> str:
+    """Return a number with its noun, such as `2 warnings`."""
+    number = len(list(found))
+    return f"{number} {name}{'' if number == 1 else 's'}"
+
+
+def _upstreams(config: GatewayConfig) -> list[str]:
+    names = [f"{name} at {_address(config, name)}" for name in config.upstreams]
+    more = len(names) - _SHOWN
+    return names if more <= 0 else [*names[:_SHOWN], f"and {more} more"]
+
+
+def _address(config: GatewayConfig, name: str) -> str:
+    return resource_of(config, config.server.listen.port, config.upstreams[name].path)
+
+
+def _callers(config: GatewayConfig) -> str:
+    if config.auth.mode == "none":
+        return "anonymous: all hosts are one caller"
+    issuers = ", ".join(f"{name} ({section.issuer})" for name, section in config.auth.issuers.items())
+    return f"tokens of {issuers}"
+
+
+def as_json(config: GatewayConfig, found: Findings, answers: Iterable[Answer]) -> dict[str, Any]:
+    """Return the report as JSON members: `errors` and `warnings`, each with `key` and `message`.
+
+    `online` has the answers of other machines, with `passed` beside these.
+    """
+    return {
+        "result": "invalid" if found.errors else "ok",
+        "upstreams": {name: _address(config, name) for name in config.upstreams},
+        "issuers": list(config.auth.issuers),
+        "store": config.store.backend,
+        "rates": [policy.name for policy in config.limits.rate],
+        "errors": [_finding(each) for each in found.errors],
+        "warnings": [_finding(each) for each in found.warnings],
+        "online": [each._asdict() for each in answers],
+    }
+
+
+def problems_as_json(problems: Iterable[Problem]) -> dict[str, Any]:
+    """Return the problems of a file that cannot be loaded, as `as_json` returns its errors."""
+    errors = [{"key": each.path, "message": each.message, "file": each.file, "line": each.line} for each in problems]
+    return {"result": "invalid", "errors": errors, "warnings": []}
+
+
+def _finding(found: Finding) -> dict[str, str]:
+    return {"key": found.key, "message": found.message}
