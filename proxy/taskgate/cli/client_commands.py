@@ -1,0 +1,73 @@
+"""The commands of an operator beside `serve`, with their options: `CLIENT_COMMANDS`.
+
+As in `commands`, each loads the module that does its work when it is called.
+"""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import click
+
+from taskgate.cli.help import HelpfulCommand
+
+_AsCommand = Callable[[Callable[..., Any]], HelpfulCommand]
+
+
+def _command(name: str) -> _AsCommand:
+    return click.command(name, cls=HelpfulCommand)
+
+
+as_json: Final = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+admin_url: Final = click.option(
+    "--admin",
+    metavar="URL",
+    envvar="TASKGATE_ADMIN_URL",
+    default="http://127.0.0.1:9464",
+    show_default=True,
+    show_envvar=True,
+    help="Address of the operators' listener (admin.listen).",
+)
+
+
+@_command("version")
+@as_json
+def version(**options: Any) -> None:
+    """Print the versions of taskgate, Python and aiohttp, and the revisions of the protocol."""
+    from taskgate.cli.version import print_version
+
+    print_version(**options)
+
+
+@_command("completion")
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+@click.pass_context
+def completion(ctx: click.Context, shell: str) -> None:
+    """Print the script that completes commands and options in a shell."""
+    from taskgate.cli.version import print_completion
+
+    print_completion(shell, ctx.find_root().command)
+
+
+@_command("health")
+@admin_url
+@click.option(
+    "--timeout",
+    metavar="SECONDS",
+    type=click.FloatRange(min=0.1, max=300),
+    default=5.0,
+    show_default=True,
+    help="How long to wait for the answer.",
+)
+@as_json
+def health(**options: Any) -> None:
+    """Ask a running gateway whether it is ready, and how its upstreams are.
+
+    An upstream that is down does not make a gateway unready.
+    """
+    from taskgate.cli.remote.health import print_health
+
+    print_health(**options)
+
+
+CLIENT_COMMANDS: Final = (version, completion, health)
+"""The commands of this module, which `cli` adds to the program."""

@@ -1,0 +1,82 @@
+"""The examples and exit statuses of each command, by its path: `EXAMPLES` and `STATUSES`.
+
+The help of a command ends with them, and so does its part of `docs/cli.md`. The path of the program
+itself is empty.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
+    "": (
+        "taskgate serve --upstream http://127.0.0.1:3000/mcp",
+        "taskgate serve --config taskgate.yaml",
+    ),
+    "audit": (
+        "taskgate audit verify audit.jsonl --key audit.key",
+        "taskgate audit ref 01JH9ZQ3TA7M --key audit.key",
+    ),
+    "audit ref": ("taskgate audit ref 01JH9ZQ3TA7M --key audit.key",),
+    "audit schema": ("taskgate audit schema > audit-schema.json",),
+    "audit verify": (
+        "taskgate audit verify audit.jsonl --key audit.key",
+        "taskgate audit verify audit.jsonl* --key audit.key --expect-seq 1000",
+    ),
+    "check": ("taskgate check --config taskgate.yaml",),
+    "completion": (
+        'eval "$(taskgate completion bash)"',
+        "taskgate completion zsh > ~/.zfunc/_taskgate",
+        "taskgate completion fish > ~/.config/fish/completions/taskgate.fish",
+    ),
+    "explain": (
+        "taskgate explain --config taskgate.yaml --upstream reports --tool generate_report",
+        "taskgate explain --config taskgate.yaml --upstream reports --tool delete_report --token alice.token",
+        "taskgate explain --config taskgate.yaml --upstream reports --tool search --hint readOnlyHint=true --json",
+    ),
+    "health": (
+        "taskgate health",
+        "taskgate health --admin http://127.0.0.1:9464 --json",
+        "HEALTHCHECK CMD taskgate health    # in a Dockerfile",
+    ),
+    "metrics": (
+        "taskgate metrics",
+        "taskgate metrics --config taskgate.yaml",
+    ),
+    "schema": ("taskgate schema > schema.json",),
+    "serve": (
+        "taskgate serve --upstream http://127.0.0.1:3000/mcp",
+        "taskgate serve --upstream-command 'npx -y @modelcontextprotocol/server-everything'",
+        "taskgate serve --config taskgate.yaml",
+    ),
+    "version": (
+        "taskgate version",
+        "taskgate version --json",
+    ),
+}
+"""Commands to paste, by the path of the command."""
+
+_DONE: Final = "success"
+_USE: Final = "the command line or a file that it names is wrong"
+_CONFIGURATION: Final = "the command line or the configuration is wrong"
+_PRINTED: Final = {0: _DONE, 2: _USE}
+
+STATUSES: Final[Mapping[str, Mapping[int, str]]] = {
+    "": {
+        0: _DONE,
+        1: "the command failed",
+        2: _CONFIGURATION,
+    },
+    "audit": {0: _DONE, 1: "a problem was found", 2: "a file cannot be used"},
+    "audit ref": {0: _DONE, 2: "the key cannot be used"},
+    "audit schema": _PRINTED,
+    "audit verify": {0: "no problem was found", 1: "a problem was found", 2: "the log could not be verified"},
+    "check": {0: "the configuration can be used", 2: _CONFIGURATION},
+    "completion": _PRINTED,
+    "explain": {0: _DONE, 1: "the token was refused, or the server was not reached", 2: _CONFIGURATION},
+    "health": {0: "ready", 1: "not ready, draining, or not reached", 2: "the command line is wrong"},
+    "metrics": {0: _DONE, 2: _CONFIGURATION},
+    "schema": _PRINTED,
+    "serve": {0: "ended by a signal or a drain", 1: "the gateway could not start", 2: _CONFIGURATION},
+    "version": _PRINTED,
+}
+"""The meaning of each exit status, by the path of the command."""
