@@ -4,6 +4,7 @@ As in `commands`, each loads the module that does its work when it is called.
 """
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Final
 
 import click
@@ -69,5 +70,25 @@ def health(**options: Any) -> None:
     print_health(**options)
 
 
-CLIENT_COMMANDS: Final = (version, completion, health)
+@_command("init")
+@click.argument("file", metavar="[FILE]", type=click.Path(path_type=Path, dir_okay=False), default="taskgate.yaml")
+@click.option("--upstream", metavar="URL", help="URL of the MCP server.")
+@click.option("--upstream-command", "command", metavar="COMMAND", help="Command of a stdio MCP server.")
+@click.option("--auth", metavar="none|issuer=URL", help="Without authentication, or with tokens of that issuer.")
+@click.option("--store", metavar="sqlite|URL", help="SQLite, or the redis:// URL of Redis or Valkey.")
+@click.option("--public-url", metavar="URL", help="URL by which hosts reach taskgate.")
+@click.option("--yes", is_flag=True, help="Ask nothing: take the defaults.")
+@click.option("--force", is_flag=True, help="Replace the file if it exists.")
+def init(**options: Any) -> None:
+    """Write a configuration with comments to FILE; default taskgate.yaml.
+
+    What no option says is asked on a terminal, in at most four questions. With redis, two files of
+    keys are created beside FILE if they are missing.
+    """
+    from taskgate.cli.init import write_configuration
+
+    write_configuration(**options)
+
+
+CLIENT_COMMANDS: Final = (version, completion, health, init)
 """The commands of this module, which `cli` adds to the program."""

@@ -10,6 +10,7 @@ from typing import Final
 EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
     "": (
         "taskgate serve --upstream http://127.0.0.1:3000/mcp",
+        "taskgate init taskgate.yaml",
         "taskgate serve --config taskgate.yaml",
     ),
     "audit": (
@@ -37,6 +38,12 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
         "taskgate health",
         "taskgate health --admin http://127.0.0.1:9464 --json",
         "HEALTHCHECK CMD taskgate health    # in a Dockerfile",
+    ),
+    "init": (
+        "taskgate init",
+        "taskgate init --upstream http://127.0.0.1:3000/mcp --yes",
+        "taskgate init gateway.yaml --upstream-command 'npx -y some-server' --auth none --store sqlite",
+        "taskgate init --upstream http://127.0.0.1:3000/mcp --auth issuer=https://idp.example.com/ --yes",
     ),
     "metrics": (
         "taskgate metrics",
@@ -74,6 +81,7 @@ STATUSES: Final[Mapping[str, Mapping[int, str]]] = {
     "completion": _PRINTED,
     "explain": {0: _DONE, 1: "the token was refused, or the server was not reached", 2: _CONFIGURATION},
     "health": {0: "ready", 1: "not ready, draining, or not reached", 2: "the command line is wrong"},
+    "init": {0: _DONE, 1: "the file could not be written", 2: "the command line or an answer is wrong"},
     "metrics": {0: _DONE, 2: _CONFIGURATION},
     "schema": _PRINTED,
     "serve": {0: "ended by a signal or a drain", 1: "the gateway could not start", 2: _CONFIGURATION},
