@@ -72,7 +72,7 @@ The program is `taskgate`. Every command has `--help`, and this page is that hel
 | 1 | the command failed: the gateway was not reached, is not ready, or refused |
 | 2 | the command line, a file that it names, or the configuration is wrong |
 
-Commands with other meanings list them below.
+Ctrl-C in `call` ends with 130. Commands with other meanings list them below.
 
 ## Output
 
@@ -85,6 +85,8 @@ Commands with other meanings list them below.
 | variable | meaning |
 |---|---|
 | `TASKGATE_ADMIN_URL` | address of the operators' listener; `--admin` wins |
+| `TASKGATE_TOKEN_FILE` | file with the caller's token for `call`; `--token` wins |
+| `NO_COLOR` | any value: no colours |
 | `TASKGATE_DATA_DIR` | directory of the files that `serve` keeps |
 
 ## Completion in a shell

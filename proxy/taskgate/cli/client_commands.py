@@ -90,5 +90,36 @@ def init(**options: Any) -> None:
     write_configuration(**options)
 
 
-CLIENT_COMMANDS: Final = (version, completion, health, init)
+@_command("call")
+@click.argument("upstream")
+@click.argument("tool")
+@click.option("--arg", "pairs", metavar="NAME=VALUE", multiple=True, help="An argument; the tool's schema types it.")
+@click.option("--args-json", metavar="JSON|@FILE", help="All arguments as a JSON object; --arg adds to them.")
+@click.option("--config", "file", type=click.Path(path_type=Path), help="Configuration that names UPSTREAM.")
+@click.option("--url", metavar="URL", help="Address of the gateway for hosts; default http://127.0.0.1:8080.")
+@click.option(
+    "--token",
+    "token_file",
+    type=click.Path(path_type=Path),
+    envvar="TASKGATE_TOKEN_FILE",
+    show_envvar=True,
+    help="File with the caller's bearer token.",
+)
+@click.option("--task", "as_task", is_flag=True, help="Ask for a task, poll it, and fetch its result.")
+@click.option(
+    "--timeout", metavar="SECONDS", type=click.FloatRange(min=0.1), help="Cancel the call after so long; default never."
+)
+@as_json
+def call(**options: Any) -> None:
+    """Call a tool through a running gateway, as a host does, and print its result.
+
+    UPSTREAM is a path such as /mcp, a URL, or with --config the name of an upstream. A terminal
+    shows a progress bar. Ctrl-C cancels the call.
+    """
+    from taskgate.cli.call import call_tool
+
+    call_tool(**options)
+
+
+CLIENT_COMMANDS: Final = (version, completion, health, init, call)
 """The commands of this module, which `cli` adds to the program."""

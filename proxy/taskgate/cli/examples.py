@@ -23,6 +23,12 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
         "taskgate audit verify audit.jsonl --key audit.key",
         "taskgate audit verify audit.jsonl* --key audit.key --expect-seq 1000",
     ),
+    "call": (
+        "taskgate call /mcp quick_sum --arg a=1 --arg b=2",
+        "taskgate call reports generate_report --config taskgate.yaml --arg quarter=Q3 --task",
+        "taskgate call /mcp search --args-json @arguments.json --token alice.token --json",
+        "taskgate call https://mcp.example.com/reports/mcp list_reports --timeout 30",
+    ),
     "check": ("taskgate check --config taskgate.yaml",),
     "completion": (
         'eval "$(taskgate completion bash)"',
@@ -77,6 +83,15 @@ STATUSES: Final[Mapping[str, Mapping[int, str]]] = {
     "audit ref": {0: _DONE, 2: "the key cannot be used"},
     "audit schema": _PRINTED,
     "audit verify": {0: "no problem was found", 1: "a problem was found", 2: "the log could not be verified"},
+    "call": {
+        0: "the tool returned a result",
+        1: "the gateway was not reached, or the call failed",
+        2: "the command line, an argument or the configuration is wrong",
+        3: "the tool returned an error",
+        124: "no result within --timeout; the call was cancelled",
+        130: "Ctrl-C; the call was cancelled",
+        143: "SIGTERM; the call was cancelled",
+    },
     "check": {0: "the configuration can be used", 2: _CONFIGURATION},
     "completion": _PRINTED,
     "explain": {0: _DONE, 1: "the token was refused, or the server was not reached", 2: _CONFIGURATION},
