@@ -1,13 +1,17 @@
 """Pages of `docs/` that are written by a program: `make pages` writes them, and a test compares.
 
 `docs/requirements.md` has what the gateway is held to, and the tests that show it; `docs/decisions/README.md` is the
-index of the decisions; `docs/cli.md` has the help of every command.
+index of the decisions; `docs/cli.md` has the help of every command; `docs/openapi.json` is the document of the API for
+operators.
 """
 
+import asyncio
+import json
 import re
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Final, NamedTuple
 
 import click
@@ -15,6 +19,7 @@ import click
 CHECKOUT: Final = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(CHECKOUT), str(CHECKOUT / "tests")]
 
+from helpers.whole_gateway import configuration, running  # noqa: E402
 from house.test_requirements import covering  # noqa: E402
 from requirements import NOT_BUILT, REQUIREMENTS  # noqa: E402
 from taskgate.cli import main  # noqa: E402
@@ -167,12 +172,32 @@ def commands_page() -> str:
     return "\n".join(parts)
 
 
+def api_document() -> str:
+    """The text of `docs/openapi.json`: the document that a gateway serves."""
+
+    def written(admin: Path) -> str:
+        async def served() -> str:
+            section = {"listen": "127.0.0.1:0", "token_file": str(admin)}
+            async with running(configuration({"reports": "http://127.0.0.1:9/mcp"}, admin=section)) as gateway:
+                bearer = f"Bearer {admin.read_text()}"
+                return (await gateway.operators("/api/v1/openapi.json", Authorization=bearer))[1]
+
+        return asyncio.run(served())
+
+    with TemporaryDirectory() as folder:
+        token = Path(folder, "token")
+        token.write_text("a-token-for-this-page")
+        token.chmod(0o600)
+        return json.dumps(json.loads(written(token)), indent=1, ensure_ascii=False) + "\n"
+
+
 def pages() -> dict[Path, str]:
     """Each page, with the text that it is to have."""
     return {
         CHECKOUT / "docs" / "requirements.md": requirements_page(covering()),
         CHECKOUT / "docs" / "decisions" / "README.md": decisions_page(),
         CHECKOUT / "docs" / "cli.md": commands_page(),
+        CHECKOUT / "docs" / "openapi.json": api_document(),
     }
 
 

@@ -8,6 +8,7 @@ slot from the grant to the release. No slot is free while a context waits that m
 """
 
 import asyncio
+import re
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -49,6 +50,15 @@ ShareOf = Callable[[AuthContext], int | None]
 def queue_status(ahead: int) -> str:
     """The status message of a task that waits for a permit."""
     return f"Queued ({ahead} ahead)"
+
+
+def queue_position(status_message: str | None) -> int | None:
+    """The number in a status message that `queue_status` made; None for any other text."""
+    match = _QUEUED.fullmatch(status_message or "")
+    return None if match is None else int(match[1])
+
+
+_QUEUED: Final = re.compile(r"Queued \(([0-9]{1,9}) ahead\)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,7 +22,7 @@ from taskgate.telemetry.metrics.catalogue import PARTS
 from taskgate.telemetry.metrics.families import Family
 from taskgate.telemetry.metrics.settings import MetricsConfig
 from taskgate.upstream.wire.trust import TlsFileRefused, tls_context
-from taskgate.wiring.authentication import deployment_keys, operators_token
+from taskgate.wiring.authentication import deployment_keys, operator_tokens
 from taskgate.wiring.observability import expect_keys
 
 _PACKAGES: Final = {"npx": "Node.js", "npm": "Node.js", "node": "Node.js", "uvx": "uv", "uv": "uv"}
@@ -37,7 +37,7 @@ def expect_key_files(config: GatewayConfig) -> None:
     expect_keys(config)
     if config.auth.context.key_file is not None:
         deployment_keys(config, None, SystemEntropy())
-    operators_token(config)
+    operator_tokens(config)
     tls = config.server.tls.to_settings()
     if tls is not None:
         made_context(tls)

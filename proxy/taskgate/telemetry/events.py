@@ -154,12 +154,16 @@ class SuspicionRaised:
 
 @dataclass(frozen=True, slots=True)
 class OperatorRequestAnswered:
-    """A request to the protected part of the operators' listener was answered with `status`."""
+    """A request to the protected part of the operators' listener was answered with `status`.
+
+    `operator` is the name of the token; None if it had no right one.
+    """
 
     verb: str
     path: str
     status: int
     address: str
+    operator: str | None = None
 
 
 # --- limits ----------------------------------------------------------------------------------------------------------
