@@ -90,6 +90,7 @@ Ctrl-C in `call` ends with 130. Commands with other meanings list them below.
 | variable | meaning |
 |---|---|
 | `TASKGATE_ADMIN_URL` | address of the operators' listener; `--admin` wins |
+| `TASKGATE_ADMIN_TOKEN_FILE` | file with an operator's token; `--token` wins |
 | `TASKGATE_TOKEN_FILE` | file with the caller's token for `call`; `--token` wins |
 | `NO_COLOR` | any value: no colours |
 | `TASKGATE_DATA_DIR` | directory of the files that `serve` keeps |

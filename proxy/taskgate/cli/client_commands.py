@@ -3,13 +3,20 @@
 As in `commands`, each loads the module that does its work when it is called.
 """
 
+import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from taskgate.cli.help import HelpfulCommand
+from taskgate.cli.help import HelpfulCommand, HelpfulGroup
+
+if TYPE_CHECKING:
+    from taskgate.cli.remote.client import AdminClient
+
+_API_SECONDS: Final = 30.0
+"""How long a request to the API may take."""
 
 _AsCommand = Callable[[Callable[..., Any]], HelpfulCommand]
 
@@ -121,5 +128,129 @@ def call(**options: Any) -> None:
     call_tool(**options)
 
 
-CLIENT_COMMANDS: Final = (version, completion, health, init, call)
+# --- with the API of operators --------------------------------------------------------------------------------------
+
+_STATUSES: Final = ("working", "input_required", "completed", "failed", "cancelled")
+_REFERENCE: Final = re.compile("t_[A-Za-z0-9_-]{22}")
+_DURATION: Final = re.compile(r"([0-9]{1,9})(s|m|h|d)")
+_SECONDS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
+
+
+def _read_reference(_ctx: click.Context, _parameter: click.Parameter, given: Any) -> Any:
+    for each in given if isinstance(given, tuple) else (given,):
+        if not _REFERENCE.fullmatch(each):
+            raise click.BadParameter(
+                "must be a reference such as t_ and 22 characters; `taskgate tasks ls` lists them, and `taskgate "
+                "audit ref` prints that of a task id."
+            )
+    return given
+
+
+def _read_duration(_ctx: click.Context, _parameter: click.Parameter, given: str | None) -> str | None:
+    found = None if given is None else _DURATION.fullmatch(given)
+    if given is not None and found is None:
+        raise click.BadParameter("must be a duration such as 30s, 10m, 2h or 7d.")
+    return None if found is None else str(int(found[1]) * _SECONDS[found[2]])
+
+
+def _with_client(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the options `--admin`, `--token` and `--json`."""
+    token = click.option(
+        "--token",
+        "token_file",
+        type=click.Path(path_type=Path),
+        envvar="TASKGATE_ADMIN_TOKEN_FILE",
+        show_envvar=True,
+        help="File with a token of admin.tokens.",
+    )
+    return admin_url(token(as_json(command)))
+
+
+def _client(admin: str, token_file: Path | None) -> "AdminClient":
+    """The client of the options. Raises click.UsageError."""
+    from taskgate.cli.remote.client import AdminClient, AdminUrlInvalid
+    from taskgate.cli.token_file import TokenFileInvalid, read_token
+
+    try:
+        token = None if token_file is None else read_token(token_file)
+        return AdminClient(admin, timeout=_API_SECONDS, token=token)
+    except (AdminUrlInvalid, TokenFileInvalid) as wrong:
+        raise click.UsageError(str(wrong)) from None
+
+
+@click.group("tasks", cls=HelpfulGroup)
+def tasks() -> None:
+    """List, show, cancel and watch tasks of a running gateway."""
+
+
+@tasks.command("ls")
+@click.option("--upstream", metavar="NAME", help="Tasks of that upstream.")
+@click.option("--tool", metavar="NAME", help="Tasks of that tool.")
+@click.option("--tenant", metavar="NAME", help="Tasks of callers of that tenant.")
+@click.option("--caller", metavar="REFERENCE", help="Tasks of that caller, c_….")
+@click.option("--status", "statuses", type=click.Choice(_STATUSES), multiple=True, help="Tasks in one of these.")
+@click.option("--unfinished", is_flag=True, help="Short for --status working --status input_required.")
+@click.option("--reference", metavar="PREFIX", help="Tasks whose reference begins so, t_….")
+@click.option("--older-than", metavar="DURATION", callback=_read_duration, help="Created at least so long ago: 10m.")
+@click.option("--younger-than", metavar="DURATION", callback=_read_duration, help="Created at most so long ago.")
+@click.option(
+    "--sort",
+    type=click.Choice(["created", "-created", "updated", "-updated"]),
+    help="Order of unfinished tasks; - is newest first.",
+)
+@click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="The most tasks.")
+@_with_client
+def list_tasks(admin: str, token_file: Path | None, limit: int, as_json: bool, **filters: Any) -> None:
+    """List tasks of all callers.
+
+    A terminal shows a table. Otherwise each task is a line with tabs between its cells.
+    """
+    from taskgate.cli.remote import tasks as work
+
+    statuses = [*filters.pop("statuses"), *(["working", "input_required"] if filters.pop("unfinished") else [])]
+    if filters["sort"] is not None and (not statuses or {*statuses} - {"working", "input_required"}):
+        raise click.UsageError("--sort needs --unfinished: other lists have the order of the store.")
+    filters["status"] = ",".join(dict.fromkeys(statuses)) or None
+    work.list_tasks(_client(admin, token_file), filters, limit, as_json)
+
+
+@tasks.command("show")
+@click.argument("reference", callback=_read_reference)
+@_with_client
+def show_task(reference: str, admin: str, token_file: Path | None, as_json: bool) -> None:
+    """Show one task: its statuses with their times, lease, failure and host."""
+    from taskgate.cli.remote import tasks as work
+
+    work.show_task(_client(admin, token_file), reference, as_json)
+
+
+@tasks.command("cancel")
+@click.argument("references", metavar="REFERENCE...", nargs=-1, required=True, callback=_read_reference)
+@_with_client
+def cancel_tasks(references: tuple[str, ...], admin: str, token_file: Path | None, as_json: bool) -> None:
+    """Cancel tasks. The hosts see them as cancelled, and the calls end at their servers."""
+    from taskgate.cli.remote import tasks as work
+
+    work.cancel_tasks(_client(admin, token_file), references, as_json)
+
+
+@tasks.command("watch")
+@click.argument("reference", callback=_read_reference)
+@click.option(
+    "--interval",
+    metavar="SECONDS",
+    type=click.FloatRange(min=0.1, max=3600),
+    default=2.0,
+    show_default=True,
+    help="How often to ask.",
+)
+@_with_client
+def watch_task(reference: str, interval: float, admin: str, token_file: Path | None, as_json: bool) -> None:
+    """Print a line for each change of a task, until it ends."""
+    from taskgate.cli.remote import tasks as work
+
+    work.watch_task(_client(admin, token_file), reference, interval, as_json)
+
+
+CLIENT_COMMANDS: Final = (version, completion, health, init, call, tasks)
 """The commands of this module, which `cli` adds to the program."""

@@ -61,6 +61,24 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
         "taskgate serve --upstream-command 'npx -y @modelcontextprotocol/server-everything'",
         "taskgate serve --config taskgate.yaml",
     ),
+    "tasks": (
+        "taskgate tasks ls --unfinished --older-than 10m --token operator.token",
+        "taskgate tasks show t_Pix6lDlMKzSHtQcVSLXj5g --token operator.token",
+    ),
+    "tasks cancel": (
+        "taskgate tasks cancel t_Pix6lDlMKzSHtQcVSLXj5g --token operator.token",
+        "taskgate tasks ls --tool slow_report --unfinished | tail -n +2 | cut -f1 | xargs taskgate tasks cancel",
+    ),
+    "tasks ls": (
+        "taskgate tasks ls --token operator.token",
+        "taskgate tasks ls --unfinished --sort created --older-than 10m --token operator.token",
+        "taskgate tasks ls --upstream reports --status failed --younger-than 1h --json --token operator.token",
+    ),
+    "tasks show": (
+        "taskgate tasks show t_Pix6lDlMKzSHtQcVSLXj5g --token operator.token",
+        "taskgate tasks show t_Pix6lDlMKzSHtQcVSLXj5g --json --admin http://127.0.0.1:9464 --token operator.token",
+    ),
+    "tasks watch": ("taskgate tasks watch t_Pix6lDlMKzSHtQcVSLXj5g --interval 5 --token operator.token",),
     "version": (
         "taskgate version",
         "taskgate version --json",
@@ -72,6 +90,8 @@ _DONE: Final = "success"
 _USE: Final = "the command line or a file that it names is wrong"
 _CONFIGURATION: Final = "the command line or the configuration is wrong"
 _PRINTED: Final = {0: _DONE, 2: _USE}
+
+_API: Final = {0: _DONE, 1: "the gateway refused, or was not reached", 2: _USE}
 
 STATUSES: Final[Mapping[str, Mapping[int, str]]] = {
     "": {
@@ -100,6 +120,11 @@ STATUSES: Final[Mapping[str, Mapping[int, str]]] = {
     "metrics": {0: _DONE, 2: _CONFIGURATION},
     "schema": _PRINTED,
     "serve": {0: "ended by a signal or a drain", 1: "the gateway could not start", 2: _CONFIGURATION},
+    "tasks": _API,
+    "tasks cancel": {0: "all tasks were cancelled", 1: "one was not, or the gateway was not reached", 2: _USE},
+    "tasks ls": _API,
+    "tasks show": _API,
+    "tasks watch": {0: "the task completed", 1: "it failed or was cancelled, or the gateway refused", 2: _USE},
     "version": _PRINTED,
 }
 """The meaning of each exit status, by the path of the command."""

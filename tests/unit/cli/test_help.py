@@ -31,7 +31,7 @@ def test_no_command_has_examples_or_statuses_without_being_there() -> None:
 @pytest.mark.parametrize("example", SHOWN)
 def test_an_example_is_a_command_line_that_is_understood(example: str) -> None:
     """Its options are parsed; it is not called."""
-    words = shlex.split(re.sub(r'.*\$\((.*)\)"|.*(?=\btaskgate )', r"\1", example), comments=True)
+    words = shlex.split(re.sub(r'.*\$\((.*)\)"|^.*?(?=\btaskgate )', r"\1", example, count=1), comments=True)
     arguments = words[words.index("taskgate") + 1 :]
     if {">", "|"} & {*arguments}:
         arguments = arguments[: min(arguments.index(each) for each in (">", "|") if each in arguments)]
