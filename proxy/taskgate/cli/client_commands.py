@@ -128,6 +128,29 @@ def call(**options: Any) -> None:
     call_tool(**options)
 
 
+@_command("doctor")
+@admin_url
+@click.option("--config", "file", type=click.Path(path_type=Path), help="Check this configuration too.")
+@click.option(
+    "--timeout",
+    metavar="SECONDS",
+    type=click.FloatRange(min=0.1, max=300),
+    default=10.0,
+    show_default=True,
+    help="How long to wait for each answer.",
+)
+@as_json
+def doctor(**options: Any) -> None:
+    """Report what is wrong with a gateway and what to do, then facts for a support request.
+
+    The report has versions, the outcome of `taskgate check`, health, upstreams, and refusals by
+    their metrics. It has no secrets, payloads or task ids.
+    """
+    from taskgate.cli.remote.doctor import print_report
+
+    print_report(**options)
+
+
 # --- with the API of operators --------------------------------------------------------------------------------------
 
 _STATUSES: Final = ("working", "input_required", "completed", "failed", "cancelled")
@@ -252,5 +275,5 @@ def watch_task(reference: str, interval: float, admin: str, token_file: Path | N
     work.watch_task(_client(admin, token_file), reference, interval, as_json)
 
 
-CLIENT_COMMANDS: Final = (version, completion, health, init, call, tasks)
+CLIENT_COMMANDS: Final = (version, completion, health, doctor, init, call, tasks)
 """The commands of this module, which `cli` adds to the program."""
