@@ -40,7 +40,7 @@ _MISSING: Final = {
 
 
 class Answers(NamedTuple):
-    """What the file is made of.
+    """The answers of which the file is made.
 
     Exactly one of `url` and `command` is set. `issuer`, `redis` and `public_url` are URLs; None
     means no authentication, SQLite, and the address of the listener.

@@ -52,7 +52,7 @@ class Finding(NamedTuple):
 
 
 class Refusal(NamedTuple):
-    """How often requests were refused for one reason since the gateway started."""
+    """A reason for refusals, and how many there were since the start of the gateway."""
 
     metric: str
     labels: Mapping[str, str]
