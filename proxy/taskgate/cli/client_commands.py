@@ -275,5 +275,26 @@ def watch_task(reference: str, interval: float, admin: str, token_file: Path | N
     work.watch_task(_client(admin, token_file), reference, interval, as_json)
 
 
-CLIENT_COMMANDS: Final = (version, completion, health, doctor, init, call, tasks)
+@_command("top")
+@click.option(
+    "--interval",
+    metavar="SECONDS",
+    type=click.FloatRange(min=0.2, max=3600),
+    default=2.0,
+    show_default=True,
+    help="How often to draw the screen.",
+)
+@click.option("--once", is_flag=True, help="Print one snapshot and end.")
+@_with_client
+def top(admin: str, token_file: Path | None, **options: Any) -> None:
+    """Show upstreams and unfinished tasks on a screen, the oldest tasks first, until Ctrl-C.
+
+    Without a terminal it prints one snapshot.
+    """
+    from taskgate.cli.remote.top import show_top
+
+    show_top(_client(admin, token_file), **options)
+
+
+CLIENT_COMMANDS: Final = (version, completion, health, doctor, init, call, tasks, top)
 """The commands of this module, which `cli` adds to the program."""

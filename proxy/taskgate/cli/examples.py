@@ -84,6 +84,10 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
         "taskgate tasks show t_Pix6lDlMKzSHtQcVSLXj5g --json --admin http://127.0.0.1:9464 --token operator.token",
     ),
     "tasks watch": ("taskgate tasks watch t_Pix6lDlMKzSHtQcVSLXj5g --interval 5 --token operator.token",),
+    "top": (
+        "taskgate top --token operator.token",
+        "taskgate top --once --json --token operator.token",
+    ),
     "version": (
         "taskgate version",
         "taskgate version --json",
@@ -131,6 +135,7 @@ STATUSES: Final[Mapping[str, Mapping[int, str]]] = {
     "tasks ls": _API,
     "tasks show": _API,
     "tasks watch": {0: "the task completed", 1: "it failed or was cancelled, or the gateway refused", 2: _USE},
+    "top": _API,
     "version": _PRINTED,
 }
 """The meaning of each exit status, by the path of the command."""

@@ -1,4 +1,5 @@
-"""Tables: `print_table`, for a terminal with colours, else as lines with tabs between the cells.
+"""Tables: `print_table`, for a terminal with colours, else as lines with tabs between the cells;
+`table_of` for a screen.
 
 rich draws them, and honours NO_COLOR. It is loaded for a terminal alone.
 """
@@ -6,11 +7,14 @@ rich draws them, and honours NO_COLOR. It is loaded for a terminal alone.
 import sys
 from collections.abc import Container, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from taskgate.cli.printing import one_line
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 STATUS_STYLES: Final[Mapping[str, str]] = {
     "working": "blue",
@@ -29,21 +33,29 @@ _UNITS: Final = ((86_400, "d"), (3_600, "h"), (60, "m"))
 def print_table(
     columns: Sequence[str], rows: Iterable[Sequence[str]], *, styles: Mapping[str, str], cut: Container[str]
 ) -> None:
-    """Print rows of texts under the names of their columns.
+    """Print rows of texts under the names of their columns. `styles` and `cut` are as in `table_of`."""
+    if sys.stdout.isatty():
+        from rich.console import Console
+
+        Console().print(table_of(columns, rows, styles=styles, cut=cut))
+        return
+    for row in (columns, *rows):
+        click.echo("\t".join(one_line(cell, _MAX_CELL) for cell in row))
+
+
+def table_of(
+    columns: Sequence[str], rows: Iterable[Sequence[str]], *, styles: Mapping[str, str], cut: Container[str]
+) -> "Table":
+    """A table for a terminal.
 
     `styles` has the colours of cells by their text. `cut` has the columns whose cells may be cut in
     a narrow terminal.
     """
-    cleaned = [[one_line(cell, _MAX_CELL) for cell in row] for row in rows]
-    if not sys.stdout.isatty():
-        for row in (columns, *cleaned):
-            click.echo("\t".join(row))
-        return
     from rich import box
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
+    cleaned = [[one_line(cell, _MAX_CELL) for cell in row] for row in rows]
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for number, column in enumerate(columns):
         width = max(len(row[number]) for row in (columns, *cleaned))
@@ -52,7 +64,7 @@ def print_table(
         table.add_column(Text(column), no_wrap=is_rigid, min_width=min(width, _MAX_RIGID) if is_rigid else None)
     for row in cleaned:
         table.add_row(*(Text(cell, style=styles.get(cell, ""), no_wrap=True, overflow="ellipsis") for cell in row))
-    Console().print(table)
+    return table
 
 
 def print_fields(fields: Iterable[tuple[str, str]]) -> None:

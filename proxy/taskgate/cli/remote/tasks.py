@@ -19,8 +19,9 @@ from taskgate.cli.remote.tables import STATUS_STYLES, duration_between, print_fi
 MAX_PAGE: Final = 100
 """The most tasks that the API puts on a page."""
 ENDED: Final = frozenset({"completed", "failed", "cancelled"})
-_COLUMNS: Final = ("REFERENCE", "STATUS", "UPSTREAM", "TOOL", "AGE", "CALLER", "PROGRESS")
-_CUT: Final = frozenset({"UPSTREAM", "TOOL", "CALLER", "PROGRESS"})
+COLUMNS: Final = ("REFERENCE", "STATUS", "UPSTREAM", "TOOL", "AGE", "CALLER", "PROGRESS")
+"""The columns of a table of tasks; `CUT` has those that a narrow terminal cuts."""
+CUT: Final = frozenset({"UPSTREAM", "TOOL", "CALLER", "PROGRESS"})
 _MAX_FAILURES: Final = 5
 
 
@@ -33,7 +34,7 @@ def list_tasks(client: AdminClient, filters: Mapping[str, str | None], limit: in
     if as_json:
         click.echo(json_text({"items": items, "is_complete": is_complete, "has_more": has_more}))
         return
-    print_table(_COLUMNS, (_row(item, now) for item in items), styles=STATUS_STYLES, cut=_CUT)
+    print_table(COLUMNS, (row_of(item, now) for item in items), styles=STATUS_STYLES, cut=CUT)
     if has_more:
         click.echo(f"taskgate: there are more than {limit} tasks: narrow the filters, or raise --limit", err=True)
     if not is_complete:
@@ -118,7 +119,8 @@ def _collect(
             return items[:limit], page.get("now"), page.get("is_complete") is not False, bool(cursor)
 
 
-def _row(item: Mapping[str, Any], now: Any) -> tuple[str, ...]:
+def row_of(item: Mapping[str, Any], now: Any) -> tuple[str, ...]:
+    """The cells of a task; `now` is the time of the answer, by which its age counts."""
     return (
         text_of(item.get("reference")),
         text_of(item.get("status")),
