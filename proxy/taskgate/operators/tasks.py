@@ -208,7 +208,7 @@ class TaskDetail(TaskItem):
 
 
 class BulkCancelled(Answer):
-    """What became of the tasks that matched."""
+    """The outcome for the tasks that matched."""
 
     matched: int
     cancelled: int
