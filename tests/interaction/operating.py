@@ -39,6 +39,9 @@ async def look_at_all(gateway: WholeGateway, path: str) -> list[dict[str, Any]]:
     return found + page["items"]
 
 
-async def act(gateway: WholeGateway, path: str) -> tuple[int, str]:
-    """Status and body of an action of an operator."""
-    return await gateway.operators(path, "POST", Authorization=OPS)
+async def act(gateway: WholeGateway, path: str, body: Any = None) -> tuple[int, Any]:
+    """Status and document of an action of an operator."""
+    data = None if body is None else json.dumps(body).encode()
+    headers = {"Authorization": OPS, "Content-Type": "application/json"}
+    status, _, answered = await gateway.operators_answer(path, "POST", data, **headers)
+    return status, json.loads(answered)

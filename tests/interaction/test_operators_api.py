@@ -179,12 +179,12 @@ async def test_a_cancel_reaches_the_server_and_the_host_sees_a_cancelled_task(
     task, reference = await started(gateway, host)
     await hold.begun.wait()
     status, body = await act(gateway, f"{TASKS}/{reference}/cancel")
-    assert (status, json.loads(body)["status"]) == (200, "cancelled")
+    assert (status, body["status"]) == (200, "cancelled")
     assert (await host.task(task))["status"] == "cancelled"
     await eventually(lambda: server.cancelled == [hold.turns[0].id])
     assert await gateway.count("taskgate_tasks_finished_total", status="cancelled", reason="operator") == 1
     status, body = await act(gateway, f"{TASKS}/{reference}/cancel")
-    assert (status, json.loads(body)["error"]["code"]) == (409, "already_ended")
+    assert (status, body["error"]["code"]) == (409, "already_ended")
     await told_of(tmp_path, "admin.request", 2)
     done, late = of(lines(tmp_path), "admin.request")
     assert (done["outcome"], done["data"], done["http"]["verb"]) == ("success", {"operator": "ops"}, "POST")
@@ -192,6 +192,51 @@ async def test_a_cancel_reaches_the_server_and_the_host_sees_a_cancelled_task(
     assert reference in done["http"]["path"]
     [asked] = of(lines(tmp_path), "task.cancel_requested")
     assert asked["task"]["ref"] == reference
+
+
+# --- cancel many
+
+
+async def test_many_tasks_are_counted_first_and_cancelled_by_their_number(
+    gateway: WholeGateway, host: McpHost, hold: Hold, tmp_path: Path
+) -> None:
+    made = {(await started(gateway, host))[1] for _ in range(3)}
+    await started(gateway, host, "echo")
+    path, select = f"{TASKS}/cancel", {"upstream": "reports", "tool": "report"}
+    status, counted = await act(gateway, path, {**select, "dry_run": True})
+    assert (status, set(counted.pop("references"))) == (200, made)
+    assert counted == {"matched": 3, "cancelled": 0, "ended": 0, "failed": 0}
+    assert len(await items(gateway, "?status=working&tool=report")) == 3
+    status, told = await act(gateway, path, {**select, "confirm": 2})
+    assert (status, told["error"]["code"]) == (409, "count_differs")
+    assert len(await items(gateway, "?status=working&tool=report")) == 3
+    status, done = await act(gateway, path, {**select, "confirm": 3})
+    assert (status, done["matched"], done["cancelled"]) == (200, 3, 3)
+    assert {item["reference"] for item in await items(gateway, "?status=cancelled")} == made
+    await told_of(tmp_path, "admin.request", 3)
+    assert len(of(lines(tmp_path), "task.cancel_requested")) == 3
+
+
+async def test_many_tasks_are_not_cancelled_without_a_selection_or_a_number(
+    gateway: WholeGateway, host: McpHost, hold: Hold
+) -> None:
+    await started(gateway, host)
+    for body, text in [
+        ({"dry_run": True}, "at least one parameter"),
+        ({"confirm": 1}, "at least one parameter"),
+        ({"status": [], "confirm": 1}, "at least one parameter"),
+        ({"upstream": "reports"}, "confirm: "),
+        ({"upstream": "reports", "confirm": -1}, "confirm: "),
+        ({"upstream": "reports", "confirm": 1, "force": True}, "force: "),
+        ([], "Input should be"),
+    ]:
+        status, told = await act(gateway, f"{TASKS}/cancel", body)
+        assert (status, told["error"]["code"]) == (400, "invalid_body")
+        assert text in told["error"]["message"], body
+    for data, content_type, expected in ((b"{", "application/json", 400), (b"{}", "text/plain", 415)):
+        headers = {"Authorization": OPS, "Content-Type": content_type}
+        assert (await gateway.operators_answer(f"{TASKS}/cancel", "POST", data, **headers))[0] == expected
+    assert len(await items(gateway, "?status=working")) == 1
 
 
 # --- who may
@@ -249,7 +294,7 @@ async def test_after_many_wrong_tokens_an_address_is_refused_for_a_while(gateway
 async def test_tokens_are_read_again_at_a_reload(gateway: WholeGateway, tmp_path: Path) -> None:
     (tmp_path / "looks.token").write_text("another-token-of-a-viewer")
     status, body = await act(gateway, "/-/reload")
-    assert (status, json.loads(body)["result"]) == (200, "success")
+    assert (status, body["result"]) == (200, "success")
     assert (await gateway.operators(TASKS, Authorization=VIEWER))[0] == 401
     assert (await gateway.operators(TASKS, Authorization="Bearer another-token-of-a-viewer"))[0] == 200
 

@@ -4,6 +4,8 @@ A task is named by its public reference, and its id leaves the process in no ans
 named by the reference of the audit log too. An answer contains no argument and no result.
 """
 
+import asyncio
+from collections import Counter
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -15,6 +17,7 @@ from taskgate.admission.concurrency import queue_position
 from taskgate.clock import Clock
 from taskgate.domain.events import CancelRequested
 from taskgate.domain.record import Faulted, FaultReason, TaskRecord, TaskStatus
+from taskgate.errors import StoreUnavailable
 from taskgate.lifecycle.runner import Runner
 from taskgate.lifecycle.transitions import Transitions
 from taskgate.operators.access import ApiError, Role
@@ -26,6 +29,12 @@ from taskgate.telemetry.events import TaskCancelRequested
 
 MAX_PAGE: Final = 100
 """The most tasks of one page."""
+MAX_BULK: Final = 1000
+"""The most tasks that one request cancels."""
+_AT_ONCE: Final = 32
+"""Tasks of one request that are cancelled at the same time."""
+_MOST_PARTS: Final = 10
+"""Parts of a scan for one request: 100,000 unfinished tasks."""
 _EPOCH: Final = datetime.fromisoformat("1970-01-01T00:00:00+00:00")
 _TICK: Final = timedelta(microseconds=1)
 _CALLER: Final = "c_"
@@ -108,6 +117,20 @@ class TaskListQuery(TaskSelection):
         return self.model_dump_json(exclude={"cursor", "limit"})
 
 
+class BulkCancel(TaskSelection):
+    """Which unfinished tasks are to be cancelled. At least one parameter must select them."""
+
+    dry_run: Annotated[bool, Field(description="true: only count the tasks.")] = False
+    confirm: Annotated[
+        int | None, Field(ge=0, description="The number of tasks that match now; needed unless `dry_run`.")
+    ] = None
+
+    @property
+    def selects(self) -> bool:
+        """Whether any parameter selects tasks."""
+        return any(getattr(self, name) for name in TaskSelection.model_fields)
+
+
 class TaskItem(Answer):
     """A task in a list."""
 
@@ -184,6 +207,16 @@ class TaskDetail(TaskItem):
     trace_id: str | None
 
 
+class BulkCancelled(Answer):
+    """The outcome for the tasks that matched."""
+
+    matched: int
+    cancelled: int
+    ended: Annotated[int, Field(description="Tasks that ended by themselves meanwhile.")]
+    failed: Annotated[int, Field(description="Tasks that the store could not change: send the request again.")]
+    references: Annotated[tuple[str, ...], Field(description="The tasks that matched.")]
+
+
 class TaskRoutes:
     """The handlers. `store` and `transitions` are those that hosts use."""
 
@@ -236,6 +269,19 @@ class TaskRoutes:
             answer=TaskItem,
             handler=self._cancel,
             refusals={404: _UNKNOWN, 409: "The task has already ended."},
+        )
+
+        yield Route(
+            method="POST",
+            path="/tasks/cancel",
+            summary="Cancel many tasks",
+            description="Cancels the unfinished tasks that match. `dry_run` counts them; then `confirm` repeats the "
+            f"number. At most {MAX_BULK} tasks are cancelled at once.",
+            role=Role.OPERATOR,
+            body=BulkCancel,
+            answer=BulkCancelled,
+            handler=self._cancel_many,
+            refusals={409: "Another number of tasks matches than `confirm` says, or too many."},
         )
 
     async def _list(self, call: ApiCall) -> TaskPage:
@@ -316,6 +362,56 @@ class TaskRoutes:
             if cancelled is not None:
                 return self._item(cancelled)
             # The record has changed since it was read.
+
+    async def _cancel_many(self, call: ApiCall) -> BulkCancelled:
+        body: BulkCancel = call.body
+        if not body.selects:
+            raise ApiError(400, "invalid_body", "give at least one parameter that selects tasks, such as upstream")
+        if not body.dry_run and body.confirm is None:
+            raise ApiError(400, "invalid_body", "confirm: must be the number of tasks, which dry_run counts")
+        records = await self._unfinished(body)
+        if not body.dry_run and body.confirm != len(records):
+            raise ApiError(409, "count_differs", f"{len(records)} tasks match now, not {body.confirm}")
+        counts = Counter[str]()
+        for start in range(0, 0 if body.dry_run else len(records), _AT_ONCE):
+            counts.update(await asyncio.gather(*map(self._cancel_one, records[start : start + _AT_ONCE])))
+        return BulkCancelled(
+            matched=len(records),
+            cancelled=counts["cancelled"],
+            ended=counts["ended"],
+            failed=counts["failed"],
+            references=tuple(self._reference_of(record.id) for record in records),
+        )
+
+    async def _unfinished(self, selection: TaskSelection) -> list[TaskRecord]:
+        """All unfinished tasks that match. Raises ApiError (409) for more than MAX_BULK."""
+        now = self._clock.now()
+        wants = selection.matcher(self._reference_of, now)
+        found: dict[str, TaskRecord] = {}
+        after: str | None = None
+        for _ in range(_MOST_PARTS):
+            part = await self._store.scan(unfinished=True, wants=wants, after=after, limit=MAX_BULK + 1, now=now)
+            found.update((record.id, record) for record in part.heads)
+            after = part.next
+            if after is None or len(found) > MAX_BULK:
+                break
+        if after is not None or len(found) > MAX_BULK:
+            raise ApiError(409, "too_many_tasks", f"more than {MAX_BULK} tasks match, or too many run: select fewer")
+        return list(found.values())
+
+    async def _cancel_one(self, record: TaskRecord) -> str:
+        """Cancel a task that was read, and return what became of it."""
+        try:
+            while await self.cancel(record) is None:
+                again = await self._store.load(record.owner, record.id, now=self._clock.now())
+                if again is None:
+                    return "ended"
+                record = again
+        except ApiError:
+            return "ended"
+        except StoreUnavailable:
+            return "failed"
+        return "cancelled"
 
     async def cancel(self, record: TaskRecord) -> TaskRecord | None:
         """Cancel a task that was read, and return its record; None if it has changed meanwhile.

@@ -220,7 +220,10 @@ class ConcurrencyChanged(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class QueueRefused:
-    """A call found the queue full, or waited too long; `reason` is full or timeout."""
+    """A call found the queue full or its server held, or waited too long.
+
+    `reason` is full, held or timeout.
+    """
 
     mount: str
     reason: str

@@ -6,6 +6,7 @@ from taskgate.operators.access import OperatorAccess
 from taskgate.operators.api import OperatorsApi
 from taskgate.operators.cursors import ListCursors
 from taskgate.operators.tasks import TaskRoutes
+from taskgate.operators.upstreams import UpstreamRoutes
 from taskgate.stores.base import Store
 from taskgate.stores.references import ReferenceOf
 from taskgate.wiring.authentication import list_cursor_keys
@@ -36,4 +37,10 @@ def build_operators_api(
         cursors=ListCursors(keys, entropy),
         clock=clock,
     )
-    return OperatorsApi(access, tasks.routes())
+    upstreams = UpstreamRoutes(
+        mounts=runtime.upstreams.mounts,
+        requests=runtime.upstreams.requests.read,
+        tasks=runtime.runner.calls_running,
+        replica=runtime.cluster.holder,
+    )
+    return OperatorsApi(access, (*tasks.routes(), *upstreams.routes()))
