@@ -155,6 +155,7 @@ def doctor(**options: Any) -> None:
 
 _STATUSES: Final = ("working", "input_required", "completed", "failed", "cancelled")
 _REFERENCE: Final = re.compile("t_[A-Za-z0-9_-]{22}")
+_NAME: Final = re.compile("[a-z0-9][a-z0-9_-]{0,63}")
 _DURATION: Final = re.compile(r"([0-9]{1,9})(s|m|h|d)")
 _SECONDS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 
@@ -166,6 +167,13 @@ def _read_reference(_ctx: click.Context, _parameter: click.Parameter, given: Any
                 "must be a reference such as t_ and 22 characters; `taskgate tasks ls` lists them, and `taskgate "
                 "audit ref` prints that of a task id."
             )
+    return given
+
+
+def _read_name(_ctx: click.Context, _parameter: click.Parameter, given: Any) -> Any:
+    for each in given if isinstance(given, tuple) else (given,):
+        if not _NAME.fullmatch(each):
+            raise click.BadParameter("must be the name of an upstream: a-z, 0-9, _ and -.")
     return given
 
 
@@ -275,6 +283,56 @@ def watch_task(reference: str, interval: float, admin: str, token_file: Path | N
     work.watch_task(_client(admin, token_file), reference, interval, as_json)
 
 
+@click.group("upstreams", cls=HelpfulGroup)
+def upstreams() -> None:
+    """List, show, hold and release the upstreams of a running gateway.
+
+    With several replicas, each command is about the one that answers.
+    """
+
+
+@upstreams.command("ls")
+@_with_client
+def list_upstreams(admin: str, token_file: Path | None, as_json: bool) -> None:
+    """List upstreams with their health and load."""
+    from taskgate.cli.remote import upstreams as work
+
+    work.list_upstreams(_client(admin, token_file), as_json)
+
+
+@upstreams.command("show")
+@click.argument("name", callback=_read_name)
+@_with_client
+def show_upstream(name: str, admin: str, token_file: Path | None, as_json: bool) -> None:
+    """Show one upstream."""
+    from taskgate.cli.remote import upstreams as work
+
+    work.show_upstream(_client(admin, token_file), name, as_json)
+
+
+@upstreams.command("hold")
+@click.argument("names", metavar="NAME...", nargs=-1, required=True, callback=_read_name)
+@_with_client
+def hold_upstreams(names: tuple[str, ...], admin: str, token_file: Path | None, as_json: bool) -> None:
+    """Refuse new tool calls to upstreams. Running calls go on.
+
+    A hold lasts until a release or the end of the process.
+    """
+    from taskgate.cli.remote import upstreams as work
+
+    work.change_upstreams(_client(admin, token_file), names, "hold", as_json)
+
+
+@upstreams.command("release")
+@click.argument("names", metavar="NAME...", nargs=-1, required=True, callback=_read_name)
+@_with_client
+def release_upstreams(names: tuple[str, ...], admin: str, token_file: Path | None, as_json: bool) -> None:
+    """End the hold of upstreams."""
+    from taskgate.cli.remote import upstreams as work
+
+    work.change_upstreams(_client(admin, token_file), names, "release", as_json)
+
+
 @_command("top")
 @click.option(
     "--interval",
@@ -296,5 +354,5 @@ def top(admin: str, token_file: Path | None, **options: Any) -> None:
     show_top(_client(admin, token_file), **options)
 
 
-CLIENT_COMMANDS: Final = (version, completion, health, doctor, init, call, tasks, top)
+CLIENT_COMMANDS: Final = (version, completion, health, doctor, init, call, tasks, upstreams, top)
 """The commands of this module, which `cli` adds to the program."""

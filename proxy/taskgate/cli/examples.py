@@ -88,6 +88,17 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
         "taskgate top --token operator.token",
         "taskgate top --once --json --token operator.token",
     ),
+    "upstreams": (
+        "taskgate upstreams ls --token operator.token",
+        "taskgate upstreams hold reports --token operator.token",
+    ),
+    "upstreams hold": ("taskgate upstreams hold reports --token operator.token",),
+    "upstreams ls": (
+        "taskgate upstreams ls --token operator.token",
+        "taskgate upstreams ls --json --token operator.token",
+    ),
+    "upstreams release": ("taskgate upstreams release reports --token operator.token",),
+    "upstreams show": ("taskgate upstreams show reports --token operator.token",),
     "version": (
         "taskgate version",
         "taskgate version --json",
@@ -136,6 +147,11 @@ STATUSES: Final[Mapping[str, Mapping[int, str]]] = {
     "tasks show": _API,
     "tasks watch": {0: "the task completed", 1: "it failed or was cancelled, or the gateway refused", 2: _USE},
     "top": _API,
+    "upstreams": _API,
+    "upstreams hold": _API,
+    "upstreams ls": _API,
+    "upstreams release": _API,
+    "upstreams show": _API,
     "version": _PRINTED,
 }
 """The meaning of each exit status, by the path of the command."""
