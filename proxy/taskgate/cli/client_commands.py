@@ -265,6 +265,32 @@ def cancel_tasks(references: tuple[str, ...], admin: str, token_file: Path | Non
     work.cancel_tasks(_client(admin, token_file), references, as_json)
 
 
+@tasks.command("cancel-many")
+@click.option("--upstream", metavar="NAME", help="Tasks of that upstream.")
+@click.option("--tool", metavar="NAME", help="Tasks of that tool.")
+@click.option("--tenant", metavar="NAME", help="Tasks of callers of that tenant.")
+@click.option("--caller", metavar="REFERENCE", help="Tasks of that caller, c_….")
+@click.option("--status", type=click.Choice(["working", "input_required"]), help="Tasks in that status alone.")
+@click.option("--reference", metavar="PREFIX", help="Tasks whose reference begins so, t_….")
+@click.option("--older-than", metavar="DURATION", callback=_read_duration, help="Created at least so long ago: 10m.")
+@click.option("--younger-than", metavar="DURATION", callback=_read_duration, help="Created at most so long ago.")
+@click.option("--yes", is_flag=True, help="Cancel without a confirmation.")
+@_with_client
+def cancel_many(admin: str, token_file: Path | None, yes: bool, as_json: bool, **filters: Any) -> None:
+    """Cancel all unfinished tasks that match, after a confirmation of their number.
+
+    At least one filter is needed. One command cancels at most 1,000 tasks.
+    """
+    from taskgate.cli.remote import tasks as work
+
+    for name in ("older_than", "younger_than"):
+        filters[name] = None if filters[name] is None else int(filters[name])
+    filters["status"] = None if filters["status"] is None else [filters["status"]]
+    if all(each is None for each in filters.values()):
+        raise click.UsageError("Give at least one filter, such as --upstream NAME.")
+    work.cancel_many(_client(admin, token_file), filters, yes, as_json)
+
+
 @tasks.command("watch")
 @click.argument("reference", callback=_read_reference)
 @click.option(

@@ -72,7 +72,11 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "tasks cancel": (
         "taskgate tasks cancel t_Pix6lDlMKzSHtQcVSLXj5g --token operator.token",
-        "taskgate tasks ls --tool slow_report --unfinished | tail -n +2 | cut -f1 | xargs taskgate tasks cancel",
+        "taskgate tasks ls --unfinished | grep slow_ | cut -f1 | xargs taskgate tasks cancel",
+    ),
+    "tasks cancel-many": (
+        "taskgate tasks cancel-many --upstream reports --older-than 1h --token operator.token",
+        "taskgate tasks cancel-many --caller c_x7 --yes --json --token operator.token",
     ),
     "tasks ls": (
         "taskgate tasks ls --token operator.token",
@@ -143,6 +147,11 @@ STATUSES: Final[Mapping[str, Mapping[int, str]]] = {
     "serve": {0: "ended by a signal or a drain", 1: "the gateway could not start", 2: _CONFIGURATION},
     "tasks": _API,
     "tasks cancel": {0: "all tasks were cancelled", 1: "one was not, or the gateway was not reached", 2: _USE},
+    "tasks cancel-many": {
+        0: "all tasks that matched are cancelled, or have ended",
+        1: "one was not, their number changed meanwhile, or the gateway was not reached",
+        2: _USE,
+    },
     "tasks ls": _API,
     "tasks show": _API,
     "tasks watch": {0: "the task completed", 1: "it failed or was cancelled, or the gateway refused", 2: _USE},

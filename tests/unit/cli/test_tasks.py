@@ -136,6 +136,35 @@ def test_each_task_is_cancelled_and_one_that_is_not_ends_it_with_1() -> None:
     assert (status, json.loads(out)) == (0, [{"reference": REF, "status": "cancelled", "error": None}])
 
 
+BULK = {"matched": 2, "cancelled": 2, "ended": 0, "failed": 0, "references": [REF, OTHER]}
+SELECTION = ("--upstream", "reports", "--status", "working", "--older-than", "1h")
+
+
+def test_many_are_counted_first_and_then_cancelled_by_that_number() -> None:
+    status, out, _, listener = tasks(lambda _: (200, BULK), "cancel-many", *SELECTION, "--yes")
+    assert (status, out) == (0, "2 matched, 2 cancelled, 0 ended, 0 failed\n")
+    selection = {"upstream": "reports", "status": ["working"], "older_than": 3600}
+    assert [(asked.verb, asked.path, json.loads(asked.body)) for asked in listener.asked] == [
+        ("POST", "/api/v1/tasks/cancel", {**selection, "dry_run": True}),
+        ("POST", "/api/v1/tasks/cancel", {**selection, "confirm": 2}),
+    ]
+    assert json.loads(tasks(lambda _: (200, BULK), "cancel-many", *SELECTION, "--yes", "--json")[1]) == BULK
+
+
+def test_without_a_terminal_or_yes_many_are_only_counted() -> None:
+    status, _, err, listener = tasks(lambda _: (200, BULK), "cancel-many", *SELECTION)
+    assert (status, len(listener.asked)) == (2, 1)
+    assert "2 tasks match" in err
+
+
+@pytest.mark.parametrize(
+    "second", [(200, BULK | {"failed": 1}), (409, {"error": {"message": "3 tasks match now, not 2"}})]
+)
+def test_many_of_which_one_was_not_cancelled_or_whose_number_changed_end_it_with_1(second: Answered) -> None:
+    answers = iter([(200, BULK), second])
+    assert tasks(lambda _: next(answers), "cancel-many", *SELECTION, "--yes")[0] == 1
+
+
 @pytest.mark.parametrize(("last", "expected"), [("completed", 0), ("failed", 1), ("cancelled", 1)])
 def test_a_watched_task_is_a_line_for_each_change_until_it_ends(last: str, expected: int) -> None:
     changes = [ITEM, ITEM, ITEM | {"progress": "4 of 5"}, ITEM | {"status": last, "progress": None}]
@@ -197,6 +226,8 @@ def test_hostile_names_do_not_reach_the_terminal(command: tuple[str, ...], optio
         ("show", "t_../../../../etc/passwd"),
         ("cancel",),
         ("cancel", REF, "x"),
+        ("cancel-many", "--yes"),
+        ("cancel-many", "--status", "failed"),
         ("ls", "--older-than", "soon"),
         ("ls", "--sort", "created"),
         ("ls", "--sort", "created", "--unfinished", "--status", "failed"),
@@ -245,6 +276,8 @@ async def test_a_task_of_a_running_gateway_is_found_shown_and_cancelled_at_its_s
         assert (cancelled.returncode, cancelled.stdout) == (0, f"{reference}  cancelled\n")
         assert await child.process.wait() == 1
         await eventually(lambda: "cancelled generate_report" in ledger.read_text())
+        none = taskgate("tasks", "cancel-many", "--upstream", "reports", "--yes", *options, folder=tmp_path)
+        assert (none.returncode, none.stdout) == (0, "0 matched, 0 cancelled, 0 ended, 0 failed\n"), none.stderr
         again = taskgate("tasks", "cancel", reference, *options, folder=tmp_path)
         assert (again.returncode, "already ended" in again.stderr) == (1, True)
         watched = taskgate("tasks", "watch", reference, *options, folder=tmp_path)

@@ -5,7 +5,7 @@ followed, and proxies of the environment are not used, so a token reaches the na
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlencode, urlsplit
@@ -76,24 +76,28 @@ class AdminClient:
         status, body = self._send("GET", path)
         return status, body.decode(errors="replace")
 
-    def ask(self, method: str, path: str, query: Iterable[tuple[str, str]] = ()) -> dict[str, Any]:
+    def ask(
+        self, method: str, path: str, query: Iterable[tuple[str, str]] = (), body: Mapping[str, Any] | None = None
+    ) -> dict[str, Any]:
         """Send a request to the API, and return its document.
 
-        `path` is below `/api/v1`. Raises GatewayUnreachable, and ApiRefused for a refusal.
+        `path` is below `/api/v1`; `body` is sent as JSON. Raises GatewayUnreachable, and ApiRefused for a refusal.
         """
         encoded = urlencode([*query])
-        status, body = self._send(method, f"{API}{path}{'?' if encoded else ''}{encoded}")
-        reply = Reply(status, _json_or_none(body))
+        status, answer = self._send(method, f"{API}{path}{'?' if encoded else ''}{encoded}", body)
+        reply = Reply(status, _json_or_none(answer))
         if 200 <= reply.status < 300 and isinstance(reply.document, dict):
             return reply.document
         raise ApiRefused(reply.status, _refusal(reply))
 
-    def _send(self, method: str, path: str) -> tuple[int, bytes]:
+    def _send(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> tuple[int, bytes]:
         connection = self._connection_class(self._host, self._port, timeout=self._timeout)
         try:
-            connection.request(method, path, headers=self._headers)
+            sent = None if body is None else json.dumps(body).encode()
+            headers = self._headers if body is None else {**self._headers, "Content-Type": "application/json"}
+            connection.request(method, path, body=sent, headers=headers)
             response = connection.getresponse()
-            body = response.read(MAX_ANSWER + 1)
+            received = response.read(MAX_ANSWER + 1)
         except TimeoutError:
             raise self._unreachable(f"no answer within {self._timeout:g} s") from None
         except OSError as error:
@@ -102,9 +106,9 @@ class AdminClient:
             raise self._unreachable("the answer is not HTTP") from None
         finally:
             connection.close()
-        if len(body) > MAX_ANSWER:
+        if len(received) > MAX_ANSWER:
             raise self._unreachable("the answer is too large")
-        return response.status, body
+        return response.status, received
 
     def _unreachable(self, reason: str) -> GatewayUnreachable:
         return GatewayUnreachable(

@@ -76,6 +76,37 @@ def cancel_tasks(client: AdminClient, references: tuple[str, ...], as_json: bool
         sys.exit(FAILED)
 
 
+def cancel_many(client: AdminClient, filters: Mapping[str, Any], yes: bool, as_json: bool) -> None:
+    """Cancel all unfinished tasks that match all filters, after a confirmation of their number.
+
+    `yes` stands for the confirmation. Ends with 1 if the number changed meanwhile.
+    """
+    selection = {name: value for name, value in filters.items() if value is not None}
+    try:
+        matched = client.ask("POST", "/tasks/cancel", body={**selection, "dry_run": True}).get("matched")
+        if not isinstance(matched, int):
+            raise GatewayUnreachable("the answer of the API has no number of tasks")
+        if matched and not yes:
+            _confirm(matched)
+        outcome = client.ask("POST", "/tasks/cancel", body={**selection, "confirm": matched})
+    except (ApiRefused, GatewayUnreachable) as error:
+        fail(error, FAILED)
+    if as_json:
+        click.echo(json_text(outcome))
+    else:
+        counts = (f"{text_of(outcome.get(key))} {key}" for key in ("matched", "cancelled", "ended", "failed"))
+        click.echo(one_line(", ".join(counts)))
+    if outcome.get("failed"):
+        sys.exit(FAILED)
+
+
+def _confirm(matched: int) -> None:
+    """Ask on a terminal; elsewhere raise click.UsageError."""
+    if not sys.stdin.isatty():
+        raise click.UsageError(f"{matched} tasks match. Standard input is no terminal: give --yes to cancel them.")
+    click.confirm(f"Cancel {matched} tasks?", abort=True, err=True)
+
+
 def watch_task(client: AdminClient, reference: str, interval: float, as_json: bool) -> NoReturn:
     """Print a line for each change of a task until it ends. Ends with 0 if it is completed, else 1."""
     shown: tuple[Any, ...] | None = None
