@@ -1,7 +1,8 @@
 """The arguments of a tool from a command line: `read_arguments` and `read_typed`.
 
 `--arg NAME=VALUE` is text. The input schema of the tool says what else it may be. A value that fits
-several types is the narrowest: null, true or false, a number, an array or object, then text.
+several types is the narrowest: null, true or false, a number, an array or object, then text. Where
+a value may be text or another type, JSON quotes around it make it text.
 """
 
 import json

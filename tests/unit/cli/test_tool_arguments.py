@@ -31,6 +31,8 @@ def typed(text: str, part: Any, **root: Any) -> Any:
         ("1.5", {"type": "number"}, 1.5),
         ("1", {"type": "string"}, "1"),
         ("", {"type": "string"}, ""),
+        ('"1"', {"type": "string"}, '"1"'),
+        ('"1"', {"type": ["string", "integer"]}, "1"),
         ("a=b", {"type": "string"}, "a=b"),
         ("true", {"type": "boolean"}, True),
         ("null", {"type": ["string", "null"]}, None),
