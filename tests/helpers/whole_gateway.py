@@ -123,6 +123,15 @@ class WholeGateway:
         async with bounded(), self.http.request(verb, url, headers=headers) as response:
             return response.status, await response.text()
 
+    async def operators_answer(
+        self, path: str, verb: str = "GET", body: bytes | None = None, **headers: str
+    ) -> tuple[int, Mapping[str, str], str]:
+        """As `operators`, for a request with a body, and with the headers of the answer."""
+        address, port = self.service.admin_address
+        url = f"http://{address}:{port}{path}"
+        async with bounded(), self.http.request(verb, url, data=body, headers=headers) as response:
+            return response.status, response.headers, await response.text()
+
     async def ready(self) -> int:
         """The status of /readyz."""
         return (await self.operators("/readyz"))[0]

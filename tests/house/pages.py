@@ -1,20 +1,28 @@
 """Pages of `docs/` that are written by a program: `make pages` writes them, and a test compares.
 
 `docs/requirements.md` has what the gateway is held to, and the tests that show it; `docs/decisions/README.md` is the
-index of the decisions.
+index of the decisions; `docs/cli.md` has the help of every command; `docs/openapi.json` is the document of the API for
+operators.
 """
 
+import asyncio
+import json
 import re
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Final, NamedTuple
+
+import click
 
 CHECKOUT: Final = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(CHECKOUT), str(CHECKOUT / "tests")]
 
+from helpers.whole_gateway import configuration, running  # noqa: E402
 from house.test_requirements import covering  # noqa: E402
 from requirements import NOT_BUILT, REQUIREMENTS  # noqa: E402
+from taskgate.cli import main  # noqa: E402
 
 AREAS: Final = {
     "V": "versions and eras",
@@ -55,6 +63,47 @@ A new decision takes the next number. Its title is what one would search for. `m
 
 | number | decision | date | status |
 |---|---|---|---|
+"""
+
+COMMANDS_HEAD: Final = """# Commands
+
+The program is `taskgate`. Every command has `--help`, and this page is that help. `make pages` writes it.
+
+## Exit statuses
+
+| status | meaning |
+|---|---|
+| 0 | success |
+| 1 | the command failed: the gateway was not reached, is not ready, or refused |
+| 2 | the command line, a file that it names, or the configuration is wrong |
+
+Ctrl-C in `call` ends with 130. Commands with other meanings list them below.
+
+## Output
+
+- `--json` prints JSON for programs. Without it the output is for people, and may change.
+- Results go to standard output, errors and warnings to standard error.
+- Names and messages of servers are printed without control characters. In JSON they are escaped.
+
+## Environment variables
+
+| variable | meaning |
+|---|---|
+| `TASKGATE_ADMIN_URL` | address of the operators' listener; `--admin` wins |
+| `TASKGATE_ADMIN_TOKEN_FILE` | file with an operator's token; `--token` wins |
+| `TASKGATE_TOKEN_FILE` | file with the caller's token for `call`; `--token` wins |
+| `NO_COLOR` | any value: no colours |
+| `TASKGATE_DATA_DIR` | directory of the files that `serve` keeps |
+
+## Completion in a shell
+
+`taskgate completion bash|zsh|fish` prints a script. Load it where your shell starts:
+
+```sh
+echo 'eval "$(taskgate completion bash)"' >> ~/.bashrc
+echo 'eval "$(taskgate completion zsh)"' >> ~/.zshrc
+taskgate completion fish > ~/.config/fish/completions/taskgate.fish
+```
 """
 
 
@@ -105,11 +154,51 @@ def decisions_page() -> str:
     return DECISIONS_HEAD + "\n".join(rows) + "\n"
 
 
+def commands(
+    command: click.Command = main, parent: click.Context | None = None
+) -> Iterator[tuple[click.Command, click.Context]]:
+    """The program and every command below it, each with a context whose help is 80 columns wide."""
+    name = "taskgate" if parent is None else command.name
+    context = click.Context(command, parent=parent, info_name=name, terminal_width=80, **command.context_settings)
+    yield command, context
+    for each in sorted(command.commands) if isinstance(command, click.Group) else ():
+        yield from commands(command.commands[each], context)
+
+
+def commands_page() -> str:
+    """The text of `docs/cli.md`."""
+    parts = [COMMANDS_HEAD]
+    for command, context in commands():
+        parts.append(f"## {context.command_path}\n\n```text\n{command.get_help(context)}\n```\n")
+    return "\n".join(parts)
+
+
+def api_document() -> str:
+    """The text of `docs/openapi.json`: the document that a gateway serves."""
+
+    def written(admin: Path) -> str:
+        async def served() -> str:
+            section = {"listen": "127.0.0.1:0", "token_file": str(admin)}
+            async with running(configuration({"reports": "http://127.0.0.1:9/mcp"}, admin=section)) as gateway:
+                bearer = f"Bearer {admin.read_text()}"
+                return (await gateway.operators("/api/v1/openapi.json", Authorization=bearer))[1]
+
+        return asyncio.run(served())
+
+    with TemporaryDirectory() as folder:
+        token = Path(folder, "token")
+        token.write_text("a-token-for-this-page")
+        token.chmod(0o600)
+        return json.dumps(json.loads(written(token)), indent=1, ensure_ascii=False) + "\n"
+
+
 def pages() -> dict[Path, str]:
     """Each page, with the text that it is to have."""
     return {
         CHECKOUT / "docs" / "requirements.md": requirements_page(covering()),
         CHECKOUT / "docs" / "decisions" / "README.md": decisions_page(),
+        CHECKOUT / "docs" / "cli.md": commands_page(),
+        CHECKOUT / "docs" / "openapi.json": api_document(),
     }
 
 

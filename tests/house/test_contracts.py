@@ -23,6 +23,7 @@ PURE = "Pure floors do no I/O and know no time"
 SPEAKERS = "Whoever speaks to a server does not know what moves the messages"
 MOVERS = "What moves the messages does not know who speaks"
 LINES = "Programs and event streams know nothing of each other"
+OPERATORS = "The API of operators knows no HTTP and no store of its own"
 NURSERY = "The nursery of programs needs the standard library alone"
 CYCLES = "No cycles between siblings"
 
@@ -62,6 +63,7 @@ MISTAKES: dict[str, tuple[str, ...]] = {
     "a stream that knows of programs": ("upstream/sse/channel.py", "import taskgate.upstream.stdio.pool", LINES),
     "a library in the nursery": ("upstream/stdio/supervisor/messages.py", "import orjson", NURSERY),
     "a look out of the nursery": ("upstream/stdio/supervisor/messages.py", "import taskgate.errors", NURSERY),
+    "HTTP in the API of operators": ("operators/tasks.py", "import aiohttp", OPERATORS),
     "a cycle": ("domain/record.py", "import taskgate.domain.events", CYCLES),
 }
 
@@ -107,6 +109,7 @@ def test_every_contract_is_kept(untouched: tuple[int, dict[str, str], str]) -> N
         MODERN,
         STORES,
         PURE,
+        OPERATORS,
         SPEAKERS,
         MOVERS,
         LINES,

@@ -90,6 +90,7 @@ def test_the_full_example_has_the_defaults(tmp_path: Path) -> None:
         "upstreams: {reports: {path: /reports/mcp, url: 'http://127.0.0.1:3000/mcp', "
         "timeouts: {tools: [{tool: '*'}]}, extensions: {com.example/widgets: {}}}}\n"
         "authorization: {rules: [{}]}\nlimits: {overrides: [{match: {}}]}\n"
+        "admin: {tokens: [{file: /run/secrets/taskgate-ops, role: operator, name: ops}]}\n"
     )
     assert load(FOLDER / "full.yaml", {}) == load(reduced, {})
 

@@ -26,7 +26,7 @@ with tempfile.TemporaryDirectory() as folder:
 # Needed for authentication, keys in PEM form, paths of what is removed from arguments, tracing and a shared store; and
 # what nothing here needs, wherever it is installed.
 _LATER = {"cryptography", "hiredis", "jsonpath", "jwt", "opentelemetry", "redis", "rich", "structlog"}
-_MOST = 330
+_MOST = 336
 """Modules of the package that a gateway loads."""
 
 
@@ -44,20 +44,37 @@ def foreign(modules: set[str]) -> set[str]:
     return {name for name in names if not name.startswith("_")} - {"taskgate"}
 
 
+_DECLARED = {"taskgate", "taskgate.cli", "taskgate.cli.client_commands", "taskgate.cli.commands", "taskgate.cli.help"}
+
+
 @pytest.mark.parametrize(
-    ("arguments", "environment"),
+    ("arguments", "environment", "more"),
     [
-        (["--version"], {}),
-        (["serve", "--help"], {}),
-        ([], {"_TASKGATE_COMPLETE": "bash_complete", "COMP_WORDS": "taskgate serve --", "COMP_CWORD": "2"}),
+        (["--version"], {}, set()),
+        (["serve", "--help"], {}, {"taskgate.cli.examples"}),
+        ([], {"_TASKGATE_COMPLETE": "bash_complete", "COMP_WORDS": "taskgate serve --", "COMP_CWORD": "2"}, set()),
     ],
     ids=["version", "help", "completion"],
 )
-def test_a_command_that_needs_no_gateway_loads_none(arguments: list[str], environment: dict[str, str]) -> None:
+def test_a_command_that_needs_no_gateway_loads_none(
+    arguments: list[str], environment: dict[str, str], more: set[str]
+) -> None:
     modules = loaded(_COMMAND, *arguments, **environment)
     ours = {name for name in modules if name.partition(".")[0] == "taskgate"}
-    assert ours == {"taskgate", "taskgate.cli", "taskgate.cli.commands"}
+    assert ours == _DECLARED | more
     assert foreign(modules) == {"click"}
+
+
+def test_a_health_check_loads_no_part_of_the_gateway() -> None:
+    """An orchestrator starts one every few seconds."""
+    code = _COMMAND.replace(
+        "main(", "sys.argv[1:] = ['health', '--admin', '127.0.0.1:1']; main(standalone_mode=False, "
+    )
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False, timeout=60)
+    modules = set(ended.stderr.decode().splitlines()[-1].split())
+    assert "taskgate.cli.remote.health" in modules
+    assert foreign(modules) == {"click"}
+    assert {name for name in modules if name.startswith("taskgate.") and not name.startswith("taskgate.cli")} == set()
 
 
 def test_a_gateway_loads_only_what_its_configuration_needs() -> None:

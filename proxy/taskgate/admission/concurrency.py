@@ -8,6 +8,7 @@ slot from the grant to the release. No slot is free while a context waits that m
 """
 
 import asyncio
+import re
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -37,6 +38,9 @@ NEWEST: Final = 0.2
 
 FULL: Final = "Too many calls wait for the server"
 NO_QUEUE: Final = "The server has reached its concurrency limit"
+HELD: Final = "An operator holds the server {}: no new call is sent"
+HELD_ADVICE: Final = timedelta(seconds=30)
+"""The retry delay for a call that is refused because of a hold."""
 TOO_LONG: Final = "The call waited too long in the queue for the server"
 
 PositionCallback = Callable[[int], Awaitable[None]]
@@ -49,6 +53,15 @@ ShareOf = Callable[[AuthContext], int | None]
 def queue_status(ahead: int) -> str:
     """The status message of a task that waits for a permit."""
     return f"Queued ({ahead} ahead)"
+
+
+def queue_position(status_message: str | None) -> int | None:
+    """The number in a status message that `queue_status` made; None for any other text."""
+    match = _QUEUED.fullmatch(status_message or "")
+    return None if match is None else int(match[1])
+
+
+_QUEUED: Final = re.compile(r"Queued \(([0-9]{1,9}) ahead\)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,6 +102,8 @@ class Bulkhead:
         self.permits: FairQueue[Permit] = FairQueue(
             settings.concurrency, settings.queue, share=settings.share, reserved=settings.reserved
         )
+        self.is_held = False
+        """Whether an operator holds the server: no new call gets a permit."""
         self.report_timer: asyncio.TimerHandle | None = None
         self._position_timer: asyncio.TimerHandle | None = None
         self._grant_interval: float | None = None
@@ -143,7 +158,20 @@ class Bulkhead:
         fits is granted.
         """
         self._settings = settings
-        self.permits.adjust(settings.concurrency, settings.queue, share=settings.share, reserved=settings.reserved)
+        self._apply()
+
+    def hold(self, is_held: bool) -> None:
+        """Refuse all new calls, or no longer. Running calls go on, and waiting ones keep their
+        places.
+        """
+        self.is_held = is_held
+        self._apply()
+
+    def _apply(self) -> None:
+        settings = self._settings
+        # A limit of 0 is looked up at no cost for calls to other servers, or without a hold.
+        limit, reserved = (0, 0) if self.is_held else (settings.concurrency, settings.reserved)
+        self.permits.adjust(limit, settings.queue, share=settings.share, reserved=reserved)
         self._grant()
         self._report_soon()
 
@@ -179,6 +207,9 @@ class Bulkhead:
                 self._position_timer = asyncio.get_running_loop().call_later(POSITIONS_EVERY, self._update_positions)
 
     def _enqueue(self, permit: "Permit", caller: AuthContext | None, force: bool) -> None:
+        if self.is_held and not force:
+            self._event_sink.emit(QueueRefused(self.name, "held"))
+            raise QueueFull(HELD.format(self.name), retry_after=HELD_ADVICE)
         share = None if caller is None or self._share is None else self._share(caller)
         if not self.permits.enqueue(permit.context, permit, share=share, must=force):
             self._event_sink.emit(QueueRefused(self.name, "full"))

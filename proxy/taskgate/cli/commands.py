@@ -12,11 +12,12 @@ from typing import Any, Final
 import click
 
 from taskgate import __version__
+from taskgate.cli.help import HelpfulGroup
 
 AnyFile: Final = click.Path(path_type=Path)
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=HelpfulGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="taskgate")
 def main() -> None:
     """A gateway that turns blocking MCP tool calls into durable tasks, in front of unmodified

@@ -132,7 +132,9 @@ class CallFaulted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CancelRequested:
-    """The host cancels the task."""
+    """The host cancels the task, or an operator; `by` is `client` or `operator`."""
+
+    by: str = "client"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -281,8 +281,8 @@ def _reason(event: TaskEvent) -> str:
             return "tool_error"
         case CallFaulted(reason=fault):
             return fault.value
-        case CancelRequested():
-            return "client"
+        case CancelRequested(by=canceller):
+            return canceller
     return "ok"
 
 

@@ -3,8 +3,9 @@
     GET  /livez        the process is alive
     GET  /readyz       it can serve; `?verbose` adds upstreams and replicas
     GET  /metrics      Prometheus metrics (the path is configurable)
-    POST /-/reload     read the configuration again        with the operators' token
-    POST /-/drain      drain and stop                      with the operators' token
+    POST /-/reload     read the configuration again        with a token of role operator
+    POST /-/drain      drain and stop                      with a token of role operator
+    /api/v1/…          look at tasks and act on them       with a token; see `operators`
 
 It has its own port and limits, and carries no MCP messages. A request whose Host header is neither
 an address nor localhost gets 421. Answers repeat nothing of a request and contain no version.
@@ -19,17 +20,20 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import timedelta
 from functools import partial
-from hmac import compare_digest
 from ipaddress import ip_address
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import orjson
 from aiohttp import web
 
 from taskgate.listener.patience import ConnectionSettings, HeadWatch
+from taskgate.operators.access import UNCONFIGURED, ApiError, OperatorAccess, Role
 from taskgate.system.timer_wheel import TimerWheel
 from taskgate.telemetry.events import EventSink, OperatorRequestAnswered
 from taskgate.telemetry.metrics.prometheus import PrometheusRecorder
+
+if TYPE_CHECKING:
+    from taskgate.operators.api import OperatorsApi
 
 _log = logging.getLogger(__name__)
 
@@ -58,6 +62,9 @@ READY_SECONDS: Final = 2.0
 
 _RELOAD: Final = "/-/reload"
 _DRAIN: Final = "/-/drain"
+MAX_BODY: Final = 64 * 2**10
+"""The most bytes of a body."""
+_API: Final = "/api/"
 _LIVEZ, _READYZ = "/livez", "/readyz"
 
 TAKEN: Final = (_LIVEZ, _READYZ, "/healthz", "/-", "/api")
@@ -72,6 +79,8 @@ _BACKLOG: Final = 16
 BOUNDS: Final = ConnectionSettings(max_header=16 * 2**10, idle_timeout=timedelta())
 """The limits of a request head. The idle timeout is not used: aiohttp closes idle connections."""
 _CLOSE_SECONDS: Final = 2.0
+_BODY_SECONDS: Final = 10.0
+"""Seconds for the body of a request."""
 _IDLE_SECONDS: Final = 75.0
 """Longer than the interval of scrapers, so that they keep their connection."""
 
@@ -80,13 +89,14 @@ class OperatorsListener:
     """The HTTP server for operators and their tools.
 
     `ready` is called at every probe and scrape until `drain`, so it should be cheap: at most one
-    read of the store. Each POST for reload or drain is emitted to `event_sink`, also if its token is
-    refused. Without `end`, a request for a drain gets 409.
+    read of the store. Each action of an operator is emitted to `event_sink`, also if its token is
+    refused. Without `end`, a request for a drain gets 409. The API is served from `serve` on.
     """
 
     def __init__(
         self,
         *,
+        access: OperatorAccess,
         metrics: PrometheusRecorder,
         ready: Ready,
         servers: Servers,
@@ -102,7 +112,8 @@ class OperatorsListener:
         self._reload = reload
         self._end = end
         self._replicas = replicas
-        self._token: bytes | None = None
+        self._access = access
+        self._api: OperatorsApi | None = None
         self._draining = False
         self.readiness_was_asked = False
         """Whether `/readyz` was ever requested.
@@ -119,12 +130,12 @@ class OperatorsListener:
             _DRAIN: partial(self._answer_operator, self._answer_drain),
         }
 
-    async def start(self, host: str, port: int, token: bytes | None = None) -> tuple[str, int]:
-        """Listen, and return the address; port 0 takes a free one. Raises OSError.
+    def serve(self, api: "OperatorsApi") -> None:
+        """Serve the API from now on; before, its paths get 503."""
+        self._api = api
 
-        `token` authorizes reload and drain; without it they are refused.
-        """
-        self._token = token
+    async def start(self, host: str, port: int) -> tuple[str, int]:
+        """Listen, and return the address; port 0 takes a free one. Raises OSError."""
         server = _Server(self._answer, access_log=None, keepalive_timeout=_IDLE_SECONDS, lingering_time=0)
         self._heads = server.heads
         self._runner = web.ServerRunner(server, shutdown_timeout=_CLOSE_SECONDS)
@@ -157,6 +168,8 @@ class OperatorsListener:
         if not _names_an_address(received.headers.get("Host", "")):
             return _json(421, {"error": "host not allowed: use localhost or an IP address"})
         path = received.path
+        if path.startswith(_API):
+            return await self._answer_api(received)
         # Compared each time: a reload may move the metrics or turn them off.
         route = self._answer_metrics if path == self._metrics.path else self._routes.get(path)
         if route is None:
@@ -195,19 +208,49 @@ class OperatorsListener:
         self, answer_operation: Callable[[], Awaitable[web.Response]], received: web.BaseRequest
     ) -> web.Response:
         """Answer reload or drain, if the request has the operators' token, and report it."""
-        answer = await answer_operation() if (refused := self._refusal(received)) is None else refused
         # `remote` is None after the peer has disconnected.
-        address = received.remote or ""
-        self._event_sink.emit(OperatorRequestAnswered(received.method, received.path, answer.status, address))
+        address, name = received.remote or "", None
+        try:
+            shown = received.headers.getall("Authorization", [])
+            name, role = self._access.identify(received.headers, shown, address)
+            if role is not Role.OPERATOR:
+                raise ApiError(403, "not_allowed", f"not allowed: the token has the role {role}")
+            answer = await answer_operation()
+        except ApiError as error:
+            answer = _json(error.status, {"error": error.message}, **error.headers)
+        if answer.status != 429:
+            self._event_sink.emit(OperatorRequestAnswered(received.method, received.path, answer.status, address, name))
         return answer
 
-    def _refusal(self, received: web.BaseRequest) -> web.Response | None:
-        """Return the answer to a request without the token; None if it has the token."""
-        if self._token is None:
-            return _json(403, {"error": "not allowed: admin.token_file is not configured"})
-        if not _has_token(received, self._token):
-            return _json(401, {"error": "not authenticated"}, **{"WWW-Authenticate": "Bearer"})
-        return None
+    async def _answer_api(self, received: web.BaseRequest) -> web.Response:
+        api, address = self._api, received.remote or ""
+        if not self._access.has_tokens:
+            unconfigured = ApiError(403, "no_token_configured", UNCONFIGURED)
+            return _json(unconfigured.status, unconfigured.document())
+        if api is None:
+            starting = ApiError(503, "starting", "the gateway is starting: try again")
+            return _json(503, starting.document(), **{"Retry-After": "1"})
+        body = await _body_of(received)
+        if body is None:
+            # The rest of the body is not read, so the connection cannot go on.
+            refusal = _json(413, ApiError(413, "body_too_large", f"at most {MAX_BODY} bytes are allowed").document())
+            refusal.force_close()
+            return refusal
+        reply = await api.answer(
+            method=received.method,
+            path=received.path,
+            query=list(received.query.items()),
+            headers=received.headers,
+            authorizations=received.headers.getall("Authorization", []),
+            address=address,
+            body=body,
+        )
+        if reply.audited is not None:
+            name = None if reply.operator is None else reply.operator.name
+            event = OperatorRequestAnswered(received.method, reply.audited, reply.status, address, name)
+            self._event_sink.emit(event)
+        headers = {**_PLAIN, **_GUARDS, **reply.headers}
+        return web.Response(status=reply.status, body=reply.body, content_type="application/json", headers=headers)
 
     async def _answer_reload(self) -> web.Response:
         outcome = await self._reload()
@@ -236,11 +279,20 @@ class OperatorsListener:
         return checks
 
 
-def _has_token(received: web.BaseRequest, token: bytes) -> bool:
-    """Return whether the request has the token and no other, compared in constant time."""
-    shown = received.headers.getall("Authorization", [])
-    scheme, _, given = shown[0].partition(" ") if len(shown) == 1 else ("", "", "")
-    return scheme.lower() == "bearer" and compare_digest(given.strip().encode(errors="surrogateescape"), token)
+async def _body_of(received: web.BaseRequest) -> bytes | None:
+    """Return the body; None if it is too large or too slow."""
+    if (received.content_length or 0) > MAX_BODY:
+        return None
+    body = bytearray()
+    try:
+        async with asyncio.timeout(_BODY_SECONDS):
+            async for part in received.content.iter_any():
+                body += part
+                if len(body) > MAX_BODY:
+                    return None
+    except TimeoutError:
+        return None
+    return bytes(body)
 
 
 def _names_an_address(host: str) -> bool:
@@ -333,6 +385,8 @@ def _report(what: str, status: int, error: BaseException | None) -> None:
 
 # Set because aiohttp would otherwise send its version and Python's.
 _PLAIN: Final = {"Server": "taskgate", "Cache-Control": "no-store"}
+_GUARDS: Final = {"X-Content-Type-Options": "nosniff", "Content-Security-Policy": "default-src 'none'"}
+"""For answers with texts of servers and hosts, in case that a browser shows one."""
 
 
 def _json(status: int, document: dict[str, Any], **headers: str) -> web.Response:

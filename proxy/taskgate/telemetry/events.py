@@ -154,12 +154,16 @@ class SuspicionRaised:
 
 @dataclass(frozen=True, slots=True)
 class OperatorRequestAnswered:
-    """A request to the protected part of the operators' listener was answered with `status`."""
+    """A request to the protected part of the operators' listener was answered with `status`.
+
+    `operator` is the name of the token; None if it had no right one.
+    """
 
     verb: str
     path: str
     status: int
     address: str
+    operator: str | None = None
 
 
 # --- limits ----------------------------------------------------------------------------------------------------------
@@ -216,7 +220,10 @@ class ConcurrencyChanged(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class QueueRefused:
-    """A call found the queue full, or waited too long; `reason` is full or timeout."""
+    """A call found the queue full or its server held, or waited too long.
+
+    `reason` is full, held or timeout.
+    """
 
     mount: str
     reason: str

@@ -18,13 +18,15 @@ from logging import getLogger
 from pathlib import Path
 from typing import Any, Final
 
-from taskgate.clock import SharedClock, SteadyClock
+from taskgate.clock import Clock, SharedClock, SteadyClock
 from taskgate.config import BindAddress, GatewayConfig
 from taskgate.domain.record import OwnerKey
 from taskgate.errors import StoreUnavailable
 from taskgate.listener.connection_limits import BoundedSocket, ConnectionBounds, ConnectionCounts
 from taskgate.listener.listener import PublicListener
 from taskgate.listener.operations import OperatorsListener
+from taskgate.operators.access import OperatorAccess
+from taskgate.stores.references import ReferenceOf
 from taskgate.stores.shared import SharedBackend
 from taskgate.system.allocator import IdleTrim
 from taskgate.telemetry.metrics.admission import PENALIZED
@@ -37,7 +39,7 @@ from taskgate.wiring.authentication import (
     build_authenticator,
     deployment_keys,
     metadata_documents,
-    operators_token,
+    operator_tokens,
 )
 from taskgate.wiring.build import Cluster, Environment, Runtime, build_runtime, open_configured_store
 from taskgate.wiring.measured_stores import MeasuredStore
@@ -88,7 +90,9 @@ class Service:
         self._telemetry = TelemetryPipeline(
             config, data_directory=data_directory, clock=environment.clock, entropy=environment.entropy
         )
+        self._access = OperatorAccess(environment.clock.elapsed)
         self._admin = OperatorsListener(
+            access=self._access,
             metrics=self._telemetry.metrics,
             ready=self._ready,
             servers=self._servers,
@@ -190,9 +194,9 @@ class Service:
     async def _open(self) -> None:
         # Each part is added to `closers` as it opens, so that `close` also works after an error.
         config, clock, closers, telemetry = self._config, self._environment.clock, self._closers, self._telemetry
-        token = operators_token(config)
+        self._access.replace(operator_tokens(config))
         try:
-            self.admin_address = await self._admin.start(config.admin.listen.host, config.admin.listen.port, token)
+            self.admin_address = await self._admin.start(config.admin.listen.host, config.admin.listen.port)
         except OSError as error:
             raise _refused("admin.listen", config.admin.listen, error) from None
         closers.add(self._admin.close)
@@ -247,6 +251,7 @@ class Service:
             entropy=entropy,
         )
         self._watch(runtime, self._listener)
+        self._serve_api(runtime, self._store, reference_of, time)
         self.address = await self._listener.start(bound)
         closers.add(partial(self._listener.close, timedelta()))
         configuration_fingerprint = await asyncio.to_thread(fingerprint, config)
@@ -257,6 +262,7 @@ class Service:
             listener=self._listener,
             telemetry=telemetry,
             environment=self._environment,
+            access=self._access,
             data_directory=self._data_directory,
             port=port,
             configure_logs=self._configure_logs,
@@ -269,6 +275,18 @@ class Service:
         """Measure the process; called several times a second, with the lag of the event loop."""
         self._telemetry.metrics.observe_lag(late)
         self._idle_trim.update(self._environment.pressure.update())
+
+    def _serve_api(self, runtime: Runtime, store: MeasuredStore, reference_of: ReferenceOf, clock: Clock) -> None:
+        """Serve the API of operators, if one has a token."""
+        if self._access.has_tokens:
+            # Without tokens its modules are not loaded.
+            from taskgate.wiring.operators import build_operators_api  # noqa: PLC0415
+
+            entropy = self._environment.entropy
+            api = build_operators_api(
+                self._access, runtime, store=store, reference_of=reference_of, clock=clock, entropy=entropy
+            )
+            self._admin.serve(api)
 
     def _watch(self, runtime: Runtime, listener: PublicListener) -> None:
         """Register values that are read when metrics are scraped."""

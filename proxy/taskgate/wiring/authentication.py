@@ -39,6 +39,7 @@ from taskgate.cluster.message_auth import SealKeys
 from taskgate.config import GatewayConfig
 from taskgate.domain.cursors import CursorKeys
 from taskgate.domain.request_state import RequestStateKeys
+from taskgate.operators.access import Operator, Role
 from taskgate.streams.exchange import Exchange
 from taskgate.system.background import Background
 from taskgate.system.secret_files import ADVICE, read_secret
@@ -54,6 +55,7 @@ _CURSORS: Final = b"taskgate: cursors of tasks/list"
 _STATES: Final = b"taskgate: requestState"
 _MESSAGES: Final = b"taskgate: words between gateways"
 _CHECKPOINTS: Final = b"taskgate: rounds in records"
+_LISTS: Final = b"taskgate: cursors of operators"
 
 
 class Issuer(NamedTuple):
@@ -116,24 +118,40 @@ def build_penalties(config: GatewayConfig) -> PenaltyBox | None:
     return PenaltyBox(failures.threshold, failures.window, failures.penalty)
 
 
-def operators_token(config: GatewayConfig) -> bytes | None:
-    """Read the operators' token; None if none is configured. Raises KeyFileRefused."""
-    named = config.admin.token_file
-    if named is None:
-        return None
+def operator_tokens(config: GatewayConfig) -> Mapping[bytes, Operator]:
+    """Read the tokens of operators. Raises KeyFileRefused."""
+    admin, found = config.admin, dict[bytes, Operator]()
+    files = [] if admin.token_file is None else [("admin.token_file", admin.token_file, _OF_TOKEN_FILE)]
+    for index, each in enumerate(admin.tokens):
+        files.append((f"admin.tokens[{index}].file", each.file, Operator(each.name, Role(each.role))))
+    for key, file, operator in files:
+        token = _operator_token(file, key)
+        if token in found:
+            raise KeyFileRefused(f"{key}: has the same token as {found[token].name}")
+        found[token] = operator
+    return found
+
+
+_OF_TOKEN_FILE: Final = Operator("token_file", Role.OPERATOR)
+
+
+def _operator_token(file: Path, key: str) -> bytes:
     try:
-        text, exposed = read_secret(named, _LONGEST_TOKEN, "admin.token_file")
+        text, exposed = read_secret(file, _LONGEST_TOKEN, key)
     except (OSError, ValueError) as error:
         reason = os.strerror(getattr(error, "errno", 0) or 0)
-        raise KeyFileRefused(f"admin.token_file: cannot be read: {reason}") from None
+        raise KeyFileRefused(f"{key}: cannot be read: {reason}") from None
     if exposed:
-        raise KeyFileRefused(f"admin.token_file: {ADVICE}")
+        raise KeyFileRefused(f"{key}: {ADVICE}")
     token = text.strip()
     if not _SHORTEST_TOKEN <= len(token) <= _LONGEST_TOKEN or not _TOKEN.fullmatch(token):
-        raise KeyFileRefused(
-            f"admin.token_file: must hold one token of {_SHORTEST_TOKEN} to {_LONGEST_TOKEN} visible characters"
-        )
+        raise KeyFileRefused(f"{key}: must hold one token of {_SHORTEST_TOKEN} to {_LONGEST_TOKEN} visible characters")
     return token
+
+
+def list_cursor_keys(keys: DeploymentKeys) -> tuple[bytes, bytes | None]:
+    """Return the keys of cursors in the API of operators, which all replicas with these keys share."""
+    return _keys_for(_LISTS, keys)
 
 
 def build_authenticator(

@@ -112,6 +112,7 @@ class Runtime:
     - `sessions` are those of legacy hosts, `session_pool` the upstream sessions of modern hosts.
     - `get_streams` serves GET streams, `calls` the calls of hosts, `retries` the held ones.
     - `result_waiter` waits for results of tasks, `input_delivery` delivers questions of tasks to hosts.
+    - `transitions` writes the changes that hosts and operators make to tasks.
     - `coalescer` answers equal calls with one. `unfetched` are results not fetched during a drain.
     """
 
@@ -127,6 +128,7 @@ class Runtime:
     poll_limiter: PollLimiter
     unfetched: Unfetched
     runner: Runner
+    transitions: Transitions
     sweeper: Sweeper
     get_streams: GetStreams
     input_delivery: InputDelivery
@@ -413,6 +415,7 @@ async def build_runtime(
         poll_limiter=poll_limiter,
         unfetched=retrievals.unfetched,
         runner=runner,
+        transitions=transitions,
         sweeper=sweeper,
         get_streams=get_streams,
         input_delivery=input_delivery,

@@ -20,6 +20,7 @@ from taskgate.config import ConfigurationError, GatewayConfig, Problem
 from taskgate.config.model import admission_rules, conflicts
 from taskgate.config.problems import Location, dotted
 from taskgate.listener.listener import PublicListener
+from taskgate.operators.access import OperatorAccess
 from taskgate.telemetry.auditlog.settings import AuditUnavailable
 from taskgate.telemetry.events import ConfigReloaded
 from taskgate.upstream.wire.trust import TlsFileRefused
@@ -29,6 +30,7 @@ from taskgate.wiring.authentication import (
     deployment_keys,
     metadata_documents,
     opened,
+    operator_tokens,
 )
 from taskgate.wiring.build import Environment, Runtime
 from taskgate.wiring.observability import TelemetryPipeline
@@ -69,11 +71,14 @@ class Reload:
         listener: PublicListener,
         telemetry: TelemetryPipeline,
         environment: Environment,
+        access: OperatorAccess,
         data_directory: Path | None,
         port: int,
         configure_logs: Callable[[GatewayConfig], None],
     ) -> None:
         """`configuration_fingerprint` is that of `config`; reports and metrics show it.
+
+        `access` gets the tokens of operators, whose files are read again.
 
         `configure_logs` is called with the configuration after its logging settings have changed. `port` is
         the public listener's. `data_directory` is where keys without a configured file are.
@@ -84,6 +89,7 @@ class Reload:
         self._listener = listener
         self._telemetry = telemetry
         self._environment = environment
+        self._access = access
         self._data_directory = data_directory
         self._port = port
         self._configure_logs = configure_logs
@@ -139,6 +145,7 @@ class Reload:
         """
         runtime, telemetry, rules = self._runtime, self._telemetry, admission_rules(config)
         documents = metadata_documents(config, self._port)
+        tokens = await asyncio.to_thread(operator_tokens, config)
         prepared = await runtime.upstreams.prepare(config, rules)
         authenticator = None
         try:
@@ -151,7 +158,14 @@ class Reload:
             raise
         # Nothing fails from here on, so the configuration counts as the present one.
         before, self._config = self._config, config
-        if config == before and authenticator is None and not prepared.is_new and not next_telemetry.is_new:
+        has_other_tokens = self._access.replace(tokens)
+        if (
+            config == before
+            and not has_other_tokens
+            and authenticator is None
+            and not prepared.is_new
+            and not next_telemetry.is_new
+        ):
             await telemetry.discard(next_telemetry)
             return False
         # From here on nothing waits and nothing fails.

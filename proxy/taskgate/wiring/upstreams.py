@@ -205,7 +205,10 @@ class UpstreamRegistry:
         before, self._mounted = self._mounted, prepared.mounted_servers
         self.mounts.replace(mounted.mount for mounted in prepared.mounted_servers.values())
         for name, mounted in prepared.mounted_servers.items():
-            mounted.limit.bulkhead.adjust(bulkhead_settings(prepared.config, name))
+            bulkhead = mounted.limit.bulkhead
+            bulkhead.adjust(bulkhead_settings(prepared.config, name))
+            # A hold is of the name: it stays if the server moves to another place.
+            bulkhead.hold(name in before and before[name].limit.bulkhead.is_held)
             if name not in before or before[name].server is not mounted.server:
                 mounted.server.upstream.open()
         for name, mounted in before.items():

@@ -43,6 +43,12 @@ APART = [
     ("localhost:1", "127.0.0.2:1"),
     ("localhost:1", "mcp.example.com:1"),
 ]
+TOKENS = [
+    ("[{file: /a, role: viewer, name: token_file}]",
+     "admin.tokens[0].name: must not be token_file, which is that of admin.token_file"),
+    ("[{file: /a, role: viewer, name: x}, {file: /b, role: operator, name: x}]",
+     "admin.tokens[1].name: must not be that of admin.tokens[0]"),
+]  # fmt: skip
 TTL = [
     ("min: 50m\n    max: 40m\n    default: 45m", "7: tasks.ttl.min: must be at most tasks.ttl.max"),
     ("min: 50m\n    default: 40m", "7: tasks.ttl.min: must be at most tasks.ttl.default"),
@@ -153,3 +159,8 @@ def test_a_model_that_contradicts_itself_cannot_be_made() -> None:
         GatewayConfig.model_validate(
             {"version": 1, "auth": {"mode": "none"}, "upstreams": {"a": upstream, "b": upstream}}
         )
+
+
+@pytest.mark.parametrize(("tokens", "told"), TOKENS)
+def test_each_token_of_operators_has_a_name_of_its_own(tells: Tells, minimal: str, tokens: str, told: str) -> None:
+    assert tells(f"{minimal}admin:\n  tokens: {tokens}\n") == [f"f:6: {told}"]

@@ -39,6 +39,7 @@ DEFAULTS: dict[str, Any] = {
     "server.drain.running_tasks": "wait",
     "admin.listen": BindAddress(host="127.0.0.1", port=9464),
     "admin.token_file": None,
+    "admin.tokens": (),
     "upstreams.reports.path": "/reports/mcp",
     "upstreams.reports.transport": "http",
     "upstreams.reports.server_info": "upstream",

@@ -79,12 +79,17 @@ def is_hidden(field: FieldInfo) -> bool:
     return field.repr is False and any(part is HIDDEN for part in (*field.metadata, *parts_of(field.annotation)))
 
 
+def holds_sections(field: FieldInfo) -> bool:
+    """Whether a field has fields of its own, which are judged themselves."""
+    return any(isinstance(part, type) and issubclass(part, BaseModel) for part in parts_of(field.annotation))
+
+
 def shown_secrets(model: type[BaseModel]) -> list[str]:
     """The fields that are called like secrets and are shown."""
     return [
         path
         for path, field in fields_of(model)
-        if path.split("_")[-1].split(".")[-1] in SECRET_WORDS and not is_hidden(field)
+        if path.split("_")[-1].split(".")[-1] in SECRET_WORDS and not is_hidden(field) and not holds_sections(field)
     ]
 
 

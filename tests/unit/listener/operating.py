@@ -12,6 +12,7 @@ from helpers.emitting_metrics import EmittingMetrics
 from helpers.raw_http import RawAnswer, raw_host, request_head
 from helpers.waiting import bounded
 from taskgate.listener.operations import OperatorsListener
+from taskgate.operators.access import Operator, OperatorAccess, Role
 from taskgate.telemetry.events import Event
 from taskgate.telemetry.metrics.settings import MetricsConfig
 
@@ -36,7 +37,9 @@ class Operated:
     def __post_init__(self) -> None:
         self.metrics = EmittingMetrics(CONFIGURED)
         self.noted: list[Event] = []
+        self.access = OperatorAccess(lambda: 0.0)
         self.listener = OperatorsListener(
+            access=self.access,
             metrics=self.metrics,
             ready=self._ready,
             servers=lambda: SERVERS,
@@ -75,7 +78,8 @@ class Operated:
 async def operated() -> AsyncIterator[Operated]:
     """One that knows the token."""
     operated = Operated()
-    operated.address = await operated.listener.start("127.0.0.1", 0, TOKEN.encode())
+    operated.access.replace({TOKEN.encode(): Operator("token_file", Role.OPERATOR)})
+    operated.address = await operated.listener.start("127.0.0.1", 0)
     yield operated
     async with bounded():
         await operated.listener.close()

@@ -93,7 +93,7 @@ async def test_nothing_is_done_for_anybody_where_no_token_is_configured(path: st
     operated.address = await operated.listener.start("127.0.0.1", 0)
     answer = await operated.ask(path, "POST", Authorization="Bearer ")
     assert (answer.status, operated.reloads, operated.ends) == (403, 0, 0)
-    assert told(answer) == {"error": "not allowed: admin.token_file is not configured"}
+    assert told(answer) == {"error": "not allowed: no token is configured (admin.token_file, admin.tokens)"}
     async with bounded():
         await operated.listener.close()
 
@@ -112,7 +112,7 @@ async def test_whoever_has_the_token_has_the_gateway_drain(operated: Operated) -
     for count in (1, 2):
         answer = await operated.ask("/-/drain", "POST", Authorization=BEARER)
         assert (answer.status, told(answer), operated.ends) == (202, {"status": "draining"}, count)
-    assert operated.noted == [OperatorRequestAnswered("POST", "/-/drain", 202, "127.0.0.1")] * 2
+    assert operated.noted == [OperatorRequestAnswered("POST", "/-/drain", 202, "127.0.0.1", "token_file")] * 2
 
 
 async def test_a_gateway_that_cannot_end_itself_says_so(operated: Operated) -> None:
@@ -133,7 +133,8 @@ async def test_whoever_asks_for_what_needs_the_token_is_told_of_with_what_they_g
     operated.reloaded = None
     await operated.ask("/-/reload", "POST", Authorization=BEARER)
     assert operated.noted == [
-        OperatorRequestAnswered("POST", "/-/reload", status, "127.0.0.1") for status in (200, 401, 401, 409)
+        OperatorRequestAnswered("POST", "/-/reload", status, "127.0.0.1", name)
+        for status, name in ((200, "token_file"), (401, None), (401, None), (409, "token_file"))
     ]
 
 

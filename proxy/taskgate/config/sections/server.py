@@ -26,11 +26,12 @@ from taskgate.config.fields import (
     Duration,
     Flag,
     MemorySize,
+    Name,
     PositiveDuration,
     Section,
     SizeIn,
 )
-from taskgate.config.problems import Conflict, conflict_between, mapping_at, value_at
+from taskgate.config.problems import Conflict, conflict_between, list_at, mapping_at, value_at
 from taskgate.listener.connection_limits import ConnectionBounds
 from taskgate.listener.door import allowed_hosts, allowed_origins
 from taskgate.listener.listener import ListenerSettings
@@ -167,16 +168,29 @@ class ServerSection(Section):
         )
 
 
+class AdminTokenSection(Section):
+    """A token for the API of operators. Its file is read again at each reload."""
+
+    file: FilePath
+    """The file with the token: one line of 16 to 4096 visible characters."""
+    role: Literal["viewer", "operator"]
+    """viewer: may look; operator: may also act, such as cancel a task."""
+    name: Name
+    """The name of the token in the audit log; each is given once, and none is token_file."""
+
+
 class AdminSection(Section):
-    """The listener that operators use: probes and metrics."""
+    """The listener that operators use: probes, metrics, and the API."""
 
     listen: ListenAddress = BindAddress(host="127.0.0.1", port=9464)
     """HOST:PORT. With auth.mode none it must be a loopback address, unless auth.allow_insecure;
     port 0 means any free port.
     """
     token_file: FilePath | None = None
-    """The file with the token for POST /-/reload and /-/drain; null means that these requests are
-    not served.
+    """The file with one token of role operator, whose name is token_file."""
+    tokens: tuple[AdminTokenSection, ...] = ()
+    """The tokens for /api/v1, POST /-/reload and /-/drain. Without any token these requests are
+    refused.
     """
 
 
@@ -188,6 +202,7 @@ def server_conflicts(raw: object, defaults: object) -> Iterator[Conflict]:
         words = "must not be" if ours == theirs else "must not take the address and port of"
         yield conflict_between(raw, defaults, _LISTEN, _ADMIN_LISTEN, (words, words))
 
+    yield from _token_conflicts(raw)
     tls = mapping_at(raw, *_TLS)
     for one, other in (("cert_file", "key_file"), ("key_file", "cert_file")):
         if tls.get(one) is not None and tls.get(other) is None:
@@ -200,3 +215,14 @@ def server_conflicts(raw: object, defaults: object) -> Iterator[Conflict]:
     if tls.get("client_ca_file") is not None and tls.get("client_auth", "none") == "none":
         why = "which asks for no certificate"
         yield (*_TLS, "client_ca_file"), f"must not be given with server.tls.client_auth none, {why}"
+
+
+def _token_conflicts(raw: object) -> Iterator[Conflict]:
+    """Find tokens of one name: the audit log names a token by it."""
+    names = {"token_file": "token_file, which is that of admin.token_file"}
+    for index, token in enumerate(map(mapping_at, list_at(raw, "admin", "tokens"))):
+        name = token.get("name")
+        if isinstance(name, str):
+            if name in names:
+                yield ("admin", "tokens", index, "name"), f"must not be {names[name]}"
+            names.setdefault(name, f"that of admin.tokens[{index}]")

@@ -100,7 +100,7 @@ KINDS: Final = (
     _kind("upstream.restarted", "A program was started after one that ended by itself.", failure=LOW),
     _kind("credential.exchanged", "There is a token for a server.", "seconds", success=INFO),
     _kind("credential.failed", "There is none.", "seconds", failure=MEDIUM),
-    _kind("admin.request", "An operator used what needs a token.", success=INFO, failure=LOW, denied=MEDIUM),
+    _kind("admin.request", "An operator acted, or was refused.", "operator", success=INFO, failure=LOW, denied=MEDIUM),
     _kind("audit.chain_started", "A chain begins, or goes on after a restart.", *_SIGNED, success=INFO),
     _kind("audit.checkpoint", "What vouches for the chain up to here.", *_SIGNED, success=INFO),
     _kind("audit.gap", "Lines are missing, or may be.", *_SIGNED, "cause", "lines", "bytes", failure=HIGH),

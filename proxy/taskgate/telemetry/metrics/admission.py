@@ -128,7 +128,9 @@ def limit_recorders(registry: Registry) -> Recorders:
         caps[event.cap, event.scope].value += 1
 
     def queue_refused(event: events.QueueRefused) -> None:
-        queue_refusals[event.mount, event.reason].value += 1
+        # The queue of a held server has no place for new calls. A reason of its own would be a series each.
+        reason = "full" if event.reason == "held" else event.reason
+        queue_refusals[event.mount, reason].value += 1
 
     return {
         events.RateLimitAllowed: rate_limit_allowed,

@@ -107,7 +107,7 @@ STATUS, FROM_STATUS, TO_STATUS = (
     _label("from_status", _STATUSES),
     _label("to_status", _STATUSES),
 )
-FINISH_REASON = _label("reason", ("ok", "tool_error", "client", *(reason.value for reason in FaultReason)))
+FINISH_REASON = _label("reason", ("ok", "tool_error", "client", "operator", *(reason.value for reason in FaultReason)))
 PHASE = _label("phase", ("queued", "working", "input_required"))
 INPUT_KIND = _label("kind", ("elicitation", "sampling", "roots"))
 INPUT_OUTCOME = _label("outcome", ("answered", "declined", "expired", "superseded"))

@@ -280,6 +280,7 @@ _QUESTION = {"key": "input-1", "kind": "sampling"}
 DATA: list[tuple[events.Event, dict[str, Any]]] = [
     (ANSWERED, {"seconds": 0.25}),
     (OF_A_BATCH, {}),
+    (events.OperatorRequestAnswered("POST", "/-/reload", 200, "127.0.0.1", "ops"), {"operator": "ops"}),
     (FIRST_USE, _ISSUER),
     (events.TokenChecked("corp", "expired"), _ISSUER),
     (events.KeysFetched("corp", "ok", 3), {**_ISSUER, "keys": 3}),

@@ -171,6 +171,7 @@ _DATA_MEMBERS: Final[Mapping[str, _Schema]] = {
     "messages": _COUNT,
     "problems": _TEXTS,
     "result": _closed({"bytes": _COUNT, "hmac": _digest("r")}, optional=("bytes", "hmac")),
+    "operator": {"type": ["string", "null"]},
     "retrieved": _FLAG,
     "rule": _TEXT,
     "seconds": _SECONDS,

@@ -1,0 +1,384 @@
+"""The commands of an operator beside `serve`, with their options: `CLIENT_COMMANDS`.
+
+As in `commands`, each loads the module that does its work when it is called.
+"""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from taskgate.cli.help import HelpfulCommand, HelpfulGroup
+
+if TYPE_CHECKING:
+    from taskgate.cli.remote.client import AdminClient
+
+_API_SECONDS: Final = 30.0
+"""How long a request to the API may take."""
+
+_AsCommand = Callable[[Callable[..., Any]], HelpfulCommand]
+
+
+def _command(name: str) -> _AsCommand:
+    return click.command(name, cls=HelpfulCommand)
+
+
+as_json: Final = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+admin_url: Final = click.option(
+    "--admin",
+    metavar="URL",
+    envvar="TASKGATE_ADMIN_URL",
+    default="http://127.0.0.1:9464",
+    show_default=True,
+    show_envvar=True,
+    help="Address of the operators' listener (admin.listen).",
+)
+
+
+@_command("version")
+@as_json
+def version(**options: Any) -> None:
+    """Print the versions of taskgate, Python and aiohttp, and the revisions of the protocol."""
+    from taskgate.cli.version import print_version
+
+    print_version(**options)
+
+
+@_command("completion")
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+@click.pass_context
+def completion(ctx: click.Context, shell: str) -> None:
+    """Print the script that completes commands and options in a shell."""
+    from taskgate.cli.version import print_completion
+
+    print_completion(shell, ctx.find_root().command)
+
+
+@_command("health")
+@admin_url
+@click.option(
+    "--timeout",
+    metavar="SECONDS",
+    type=click.FloatRange(min=0.1, max=300),
+    default=5.0,
+    show_default=True,
+    help="How long to wait for the answer.",
+)
+@as_json
+def health(**options: Any) -> None:
+    """Ask a running gateway whether it is ready, and how its upstreams are.
+
+    An upstream that is down does not make a gateway unready.
+    """
+    from taskgate.cli.remote.health import print_health
+
+    print_health(**options)
+
+
+@_command("init")
+@click.argument("file", metavar="[FILE]", type=click.Path(path_type=Path, dir_okay=False), default="taskgate.yaml")
+@click.option("--upstream", metavar="URL", help="URL of the MCP server.")
+@click.option("--upstream-command", "command", metavar="COMMAND", help="Command of a stdio MCP server.")
+@click.option("--auth", metavar="none|issuer=URL", help="Without authentication, or with tokens of that issuer.")
+@click.option("--store", metavar="sqlite|URL", help="SQLite, or the redis:// URL of Redis or Valkey.")
+@click.option("--public-url", metavar="URL", help="URL by which hosts reach taskgate.")
+@click.option("--yes", is_flag=True, help="Ask nothing: take the defaults.")
+@click.option("--force", is_flag=True, help="Replace the file if it exists.")
+def init(**options: Any) -> None:
+    """Write a configuration with comments to FILE; default taskgate.yaml.
+
+    What no option says is asked on a terminal, in at most four questions. With redis, two files of
+    keys are created beside FILE if they are missing.
+    """
+    from taskgate.cli.init import write_configuration
+
+    write_configuration(**options)
+
+
+@_command("call")
+@click.argument("upstream")
+@click.argument("tool")
+@click.option("--arg", "pairs", metavar="NAME=VALUE", multiple=True, help="An argument; the tool's schema types it.")
+@click.option("--args-json", metavar="JSON|@FILE", help="All arguments as a JSON object; --arg adds to them.")
+@click.option("--config", "file", type=click.Path(path_type=Path), help="Configuration that names UPSTREAM.")
+@click.option("--url", metavar="URL", help="Address of the gateway for hosts; default http://127.0.0.1:8080.")
+@click.option(
+    "--token",
+    "token_file",
+    type=click.Path(path_type=Path),
+    envvar="TASKGATE_TOKEN_FILE",
+    show_envvar=True,
+    help="File with the caller's bearer token.",
+)
+@click.option("--task", "as_task", is_flag=True, help="Ask for a task, poll it, and fetch its result.")
+@click.option(
+    "--timeout", metavar="SECONDS", type=click.FloatRange(min=0.1), help="Cancel the call after so long; default never."
+)
+@as_json
+def call(**options: Any) -> None:
+    """Call a tool through a running gateway, as a host does, and print its result.
+
+    UPSTREAM is a path such as /mcp, a URL, or with --config the name of an upstream. A terminal
+    shows a progress bar. Ctrl-C cancels the call.
+    """
+    from taskgate.cli.call import call_tool
+
+    call_tool(**options)
+
+
+@_command("doctor")
+@admin_url
+@click.option("--config", "file", type=click.Path(path_type=Path), help="Check this configuration too.")
+@click.option(
+    "--timeout",
+    metavar="SECONDS",
+    type=click.FloatRange(min=0.1, max=300),
+    default=10.0,
+    show_default=True,
+    help="How long to wait for each answer.",
+)
+@as_json
+def doctor(**options: Any) -> None:
+    """Report what is wrong with a gateway and what to do, then facts for a support request.
+
+    The report has versions, the outcome of `taskgate check`, health, upstreams, and refusals by
+    their metrics. It has no secrets, payloads or task ids.
+    """
+    from taskgate.cli.remote.doctor import print_report
+
+    print_report(**options)
+
+
+# --- with the API of operators --------------------------------------------------------------------------------------
+
+_STATUSES: Final = ("working", "input_required", "completed", "failed", "cancelled")
+_REFERENCE: Final = re.compile("t_[A-Za-z0-9_-]{22}")
+_NAME: Final = re.compile("[a-z0-9][a-z0-9_-]{0,63}")
+_DURATION: Final = re.compile(r"([0-9]{1,9})(s|m|h|d)")
+_SECONDS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
+
+
+def _read_reference(_ctx: click.Context, _parameter: click.Parameter, given: Any) -> Any:
+    for each in given if isinstance(given, tuple) else (given,):
+        if not _REFERENCE.fullmatch(each):
+            raise click.BadParameter(
+                "must be a reference such as t_ and 22 characters; `taskgate tasks ls` lists them, and `taskgate "
+                "audit ref` prints that of a task id."
+            )
+    return given
+
+
+def _read_name(_ctx: click.Context, _parameter: click.Parameter, given: Any) -> Any:
+    for each in given if isinstance(given, tuple) else (given,):
+        if not _NAME.fullmatch(each):
+            raise click.BadParameter("must be the name of an upstream: a-z, 0-9, _ and -.")
+    return given
+
+
+def _read_duration(_ctx: click.Context, _parameter: click.Parameter, given: str | None) -> str | None:
+    found = None if given is None else _DURATION.fullmatch(given)
+    if given is not None and found is None:
+        raise click.BadParameter("must be a duration such as 30s, 10m, 2h or 7d.")
+    return None if found is None else str(int(found[1]) * _SECONDS[found[2]])
+
+
+def _with_client(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the options `--admin`, `--token` and `--json`."""
+    token = click.option(
+        "--token",
+        "token_file",
+        type=click.Path(path_type=Path),
+        envvar="TASKGATE_ADMIN_TOKEN_FILE",
+        show_envvar=True,
+        help="File with a token of admin.tokens.",
+    )
+    return admin_url(token(as_json(command)))
+
+
+def _client(admin: str, token_file: Path | None) -> "AdminClient":
+    """The client of the options. Raises click.UsageError."""
+    from taskgate.cli.remote.client import AdminClient, AdminUrlInvalid
+    from taskgate.cli.token_file import TokenFileInvalid, read_token
+
+    try:
+        token = None if token_file is None else read_token(token_file)
+        return AdminClient(admin, timeout=_API_SECONDS, token=token)
+    except (AdminUrlInvalid, TokenFileInvalid) as wrong:
+        raise click.UsageError(str(wrong)) from None
+
+
+@click.group("tasks", cls=HelpfulGroup)
+def tasks() -> None:
+    """List, show, cancel and watch tasks of a running gateway."""
+
+
+@tasks.command("ls")
+@click.option("--upstream", metavar="NAME", help="Tasks of that upstream.")
+@click.option("--tool", metavar="NAME", help="Tasks of that tool.")
+@click.option("--tenant", metavar="NAME", help="Tasks of callers of that tenant.")
+@click.option("--caller", metavar="REFERENCE", help="Tasks of that caller, c_….")
+@click.option("--status", "statuses", type=click.Choice(_STATUSES), multiple=True, help="Tasks in one of these.")
+@click.option("--unfinished", is_flag=True, help="Short for --status working --status input_required.")
+@click.option("--reference", metavar="PREFIX", help="Tasks whose reference begins so, t_….")
+@click.option("--older-than", metavar="DURATION", callback=_read_duration, help="Created at least so long ago: 10m.")
+@click.option("--younger-than", metavar="DURATION", callback=_read_duration, help="Created at most so long ago.")
+@click.option(
+    "--sort",
+    type=click.Choice(["created", "-created", "updated", "-updated"]),
+    help="Order of unfinished tasks; - is newest first.",
+)
+@click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="The most tasks.")
+@_with_client
+def list_tasks(admin: str, token_file: Path | None, limit: int, as_json: bool, **filters: Any) -> None:
+    """List tasks of all callers.
+
+    A terminal shows a table. Otherwise each task is a line with tabs between its cells.
+    """
+    from taskgate.cli.remote import tasks as work
+
+    statuses = [*filters.pop("statuses"), *(["working", "input_required"] if filters.pop("unfinished") else [])]
+    if filters["sort"] is not None and (not statuses or {*statuses} - {"working", "input_required"}):
+        raise click.UsageError("--sort needs --unfinished: other lists have the order of the store.")
+    filters["status"] = ",".join(dict.fromkeys(statuses)) or None
+    work.list_tasks(_client(admin, token_file), filters, limit, as_json)
+
+
+@tasks.command("show")
+@click.argument("reference", callback=_read_reference)
+@_with_client
+def show_task(reference: str, admin: str, token_file: Path | None, as_json: bool) -> None:
+    """Show one task: its statuses with their times, lease, failure and host."""
+    from taskgate.cli.remote import tasks as work
+
+    work.show_task(_client(admin, token_file), reference, as_json)
+
+
+@tasks.command("cancel")
+@click.argument("references", metavar="REFERENCE...", nargs=-1, required=True, callback=_read_reference)
+@_with_client
+def cancel_tasks(references: tuple[str, ...], admin: str, token_file: Path | None, as_json: bool) -> None:
+    """Cancel tasks. The hosts see them as cancelled, and the calls end at their servers."""
+    from taskgate.cli.remote import tasks as work
+
+    work.cancel_tasks(_client(admin, token_file), references, as_json)
+
+
+@tasks.command("cancel-many")
+@click.option("--upstream", metavar="NAME", help="Tasks of that upstream.")
+@click.option("--tool", metavar="NAME", help="Tasks of that tool.")
+@click.option("--tenant", metavar="NAME", help="Tasks of callers of that tenant.")
+@click.option("--caller", metavar="REFERENCE", help="Tasks of that caller, c_….")
+@click.option("--status", type=click.Choice(["working", "input_required"]), help="Tasks in that status alone.")
+@click.option("--reference", metavar="PREFIX", help="Tasks whose reference begins so, t_….")
+@click.option("--older-than", metavar="DURATION", callback=_read_duration, help="Created at least so long ago: 10m.")
+@click.option("--younger-than", metavar="DURATION", callback=_read_duration, help="Created at most so long ago.")
+@click.option("--yes", is_flag=True, help="Cancel without a confirmation.")
+@_with_client
+def cancel_many(admin: str, token_file: Path | None, yes: bool, as_json: bool, **filters: Any) -> None:
+    """Cancel all unfinished tasks that match, after a confirmation of their number.
+
+    At least one filter is needed. One command cancels at most 1,000 tasks.
+    """
+    from taskgate.cli.remote import tasks as work
+
+    for name in ("older_than", "younger_than"):
+        filters[name] = None if filters[name] is None else int(filters[name])
+    filters["status"] = None if filters["status"] is None else [filters["status"]]
+    if all(each is None for each in filters.values()):
+        raise click.UsageError("Give at least one filter, such as --upstream NAME.")
+    work.cancel_many(_client(admin, token_file), filters, yes, as_json)
+
+
+@tasks.command("watch")
+@click.argument("reference", callback=_read_reference)
+@click.option(
+    "--interval",
+    metavar="SECONDS",
+    type=click.FloatRange(min=0.1, max=3600),
+    default=2.0,
+    show_default=True,
+    help="How often to ask.",
+)
+@_with_client
+def watch_task(reference: str, interval: float, admin: str, token_file: Path | None, as_json: bool) -> None:
+    """Print a line for each change of a task, until it ends."""
+    from taskgate.cli.remote import tasks as work
+
+    work.watch_task(_client(admin, token_file), reference, interval, as_json)
+
+
+@click.group("upstreams", cls=HelpfulGroup)
+def upstreams() -> None:
+    """List, show, hold and release the upstreams of a running gateway.
+
+    With several replicas, each command is about the one that answers.
+    """
+
+
+@upstreams.command("ls")
+@_with_client
+def list_upstreams(admin: str, token_file: Path | None, as_json: bool) -> None:
+    """List upstreams with their health and load."""
+    from taskgate.cli.remote import upstreams as work
+
+    work.list_upstreams(_client(admin, token_file), as_json)
+
+
+@upstreams.command("show")
+@click.argument("name", callback=_read_name)
+@_with_client
+def show_upstream(name: str, admin: str, token_file: Path | None, as_json: bool) -> None:
+    """Show one upstream."""
+    from taskgate.cli.remote import upstreams as work
+
+    work.show_upstream(_client(admin, token_file), name, as_json)
+
+
+@upstreams.command("hold")
+@click.argument("names", metavar="NAME...", nargs=-1, required=True, callback=_read_name)
+@_with_client
+def hold_upstreams(names: tuple[str, ...], admin: str, token_file: Path | None, as_json: bool) -> None:
+    """Refuse new tool calls to upstreams. Running calls go on.
+
+    A hold lasts until a release or the end of the process.
+    """
+    from taskgate.cli.remote import upstreams as work
+
+    work.change_upstreams(_client(admin, token_file), names, "hold", as_json)
+
+
+@upstreams.command("release")
+@click.argument("names", metavar="NAME...", nargs=-1, required=True, callback=_read_name)
+@_with_client
+def release_upstreams(names: tuple[str, ...], admin: str, token_file: Path | None, as_json: bool) -> None:
+    """End the hold of upstreams."""
+    from taskgate.cli.remote import upstreams as work
+
+    work.change_upstreams(_client(admin, token_file), names, "release", as_json)
+
+
+@_command("top")
+@click.option(
+    "--interval",
+    metavar="SECONDS",
+    type=click.FloatRange(min=0.2, max=3600),
+    default=2.0,
+    show_default=True,
+    help="How often to draw the screen.",
+)
+@click.option("--once", is_flag=True, help="Print one snapshot and end.")
+@_with_client
+def top(admin: str, token_file: Path | None, **options: Any) -> None:
+    """Show upstreams and unfinished tasks on a screen, the oldest tasks first, until Ctrl-C.
+
+    Without a terminal it prints one snapshot.
+    """
+    from taskgate.cli.remote.top import show_top
+
+    show_top(_client(admin, token_file), **options)
+
+
+CLIENT_COMMANDS: Final = (version, completion, health, doctor, init, call, tasks, upstreams, top)
+"""The commands of this module, which `cli` adds to the program."""

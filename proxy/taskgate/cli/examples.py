@@ -1,0 +1,166 @@
+"""The examples and exit statuses of each command, by its path: `EXAMPLES` and `STATUSES`.
+
+The help of a command ends with them, and so does its part of `docs/cli.md`. The path of the program
+itself is empty.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
+    "": (
+        "taskgate serve --upstream http://127.0.0.1:3000/mcp",
+        "taskgate init taskgate.yaml",
+        "taskgate serve --config taskgate.yaml",
+    ),
+    "audit": (
+        "taskgate audit verify audit.jsonl --key audit.key",
+        "taskgate audit ref 01JH9ZQ3TA7M --key audit.key",
+    ),
+    "audit ref": ("taskgate audit ref 01JH9ZQ3TA7M --key audit.key",),
+    "audit schema": ("taskgate audit schema > audit-schema.json",),
+    "audit verify": (
+        "taskgate audit verify audit.jsonl --key audit.key",
+        "taskgate audit verify audit.jsonl* --key audit.key --expect-seq 1000",
+    ),
+    "call": (
+        "taskgate call /mcp quick_sum --arg a=1 --arg b=2",
+        "taskgate call reports generate_report --config taskgate.yaml --arg quarter=Q3 --task",
+        "taskgate call /mcp search --args-json @arguments.json --token alice.token --json",
+        "taskgate call https://mcp.example.com/reports/mcp list_reports --timeout 30",
+    ),
+    "check": ("taskgate check --config taskgate.yaml",),
+    "completion": (
+        'eval "$(taskgate completion bash)"',
+        "taskgate completion zsh > ~/.zfunc/_taskgate",
+        "taskgate completion fish > ~/.config/fish/completions/taskgate.fish",
+    ),
+    "doctor": (
+        "taskgate doctor",
+        "taskgate doctor --config taskgate.yaml --admin http://127.0.0.1:9464",
+        "taskgate doctor --config taskgate.yaml --json > report.json",
+    ),
+    "explain": (
+        "taskgate explain --config taskgate.yaml --upstream reports --tool generate_report",
+        "taskgate explain --config taskgate.yaml --upstream reports --tool delete_report --token alice.token",
+        "taskgate explain --config taskgate.yaml --upstream reports --tool search --hint readOnlyHint=true --json",
+    ),
+    "health": (
+        "taskgate health",
+        "taskgate health --admin http://127.0.0.1:9464 --json",
+        "HEALTHCHECK CMD taskgate health    # in a Dockerfile",
+    ),
+    "init": (
+        "taskgate init",
+        "taskgate init --upstream http://127.0.0.1:3000/mcp --yes",
+        "taskgate init gateway.yaml --upstream-command 'npx -y some-server' --auth none --store sqlite",
+        "taskgate init --upstream http://127.0.0.1:3000/mcp --auth issuer=https://idp.example.com/ --yes",
+    ),
+    "metrics": (
+        "taskgate metrics",
+        "taskgate metrics --config taskgate.yaml",
+    ),
+    "schema": ("taskgate schema > schema.json",),
+    "serve": (
+        "taskgate serve --upstream http://127.0.0.1:3000/mcp",
+        "taskgate serve --upstream-command 'npx -y @modelcontextprotocol/server-everything'",
+        "taskgate serve --config taskgate.yaml",
+    ),
+    "tasks": (
+        "taskgate tasks ls --unfinished --older-than 10m --token operator.token",
+        "taskgate tasks show t_Pix6lDlMKzSHtQcVSLXj5g --token operator.token",
+    ),
+    "tasks cancel": (
+        "taskgate tasks cancel t_Pix6lDlMKzSHtQcVSLXj5g --token operator.token",
+        "taskgate tasks ls --unfinished | grep slow_ | cut -f1 | xargs taskgate tasks cancel",
+    ),
+    "tasks cancel-many": (
+        "taskgate tasks cancel-many --upstream reports --older-than 1h --token operator.token",
+        "taskgate tasks cancel-many --caller c_x7 --yes --json --token operator.token",
+    ),
+    "tasks ls": (
+        "taskgate tasks ls --token operator.token",
+        "taskgate tasks ls --unfinished --sort created --older-than 10m --token operator.token",
+        "taskgate tasks ls --upstream reports --status failed --younger-than 1h --json --token operator.token",
+    ),
+    "tasks show": (
+        "taskgate tasks show t_Pix6lDlMKzSHtQcVSLXj5g --token operator.token",
+        "taskgate tasks show t_Pix6lDlMKzSHtQcVSLXj5g --json --admin http://127.0.0.1:9464 --token operator.token",
+    ),
+    "tasks watch": ("taskgate tasks watch t_Pix6lDlMKzSHtQcVSLXj5g --interval 5 --token operator.token",),
+    "top": (
+        "taskgate top --token operator.token",
+        "taskgate top --once --json --token operator.token",
+    ),
+    "upstreams": (
+        "taskgate upstreams ls --token operator.token",
+        "taskgate upstreams hold reports --token operator.token",
+    ),
+    "upstreams hold": ("taskgate upstreams hold reports --token operator.token",),
+    "upstreams ls": (
+        "taskgate upstreams ls --token operator.token",
+        "taskgate upstreams ls --json --token operator.token",
+    ),
+    "upstreams release": ("taskgate upstreams release reports --token operator.token",),
+    "upstreams show": ("taskgate upstreams show reports --token operator.token",),
+    "version": (
+        "taskgate version",
+        "taskgate version --json",
+    ),
+}
+"""Commands to paste, by the path of the command."""
+
+_DONE: Final = "success"
+_USE: Final = "the command line or a file that it names is wrong"
+_CONFIGURATION: Final = "the command line or the configuration is wrong"
+_PRINTED: Final = {0: _DONE, 2: _USE}
+
+_API: Final = {0: _DONE, 1: "the gateway refused, or was not reached", 2: _USE}
+
+STATUSES: Final[Mapping[str, Mapping[int, str]]] = {
+    "": {
+        0: _DONE,
+        1: "the command failed",
+        2: _CONFIGURATION,
+    },
+    "audit": {0: _DONE, 1: "a problem was found", 2: "a file cannot be used"},
+    "audit ref": {0: _DONE, 2: "the key cannot be used"},
+    "audit schema": _PRINTED,
+    "audit verify": {0: "no problem was found", 1: "a problem was found", 2: "the log could not be verified"},
+    "call": {
+        0: "the tool returned a result",
+        1: "the gateway was not reached, or the call failed",
+        2: "the command line, an argument or the configuration is wrong",
+        3: "the tool returned an error",
+        124: "no result within --timeout; the call was cancelled",
+        130: "Ctrl-C; the call was cancelled",
+        143: "SIGTERM; the call was cancelled",
+    },
+    "check": {0: "the configuration can be used", 2: _CONFIGURATION},
+    "completion": _PRINTED,
+    "doctor": {0: "no problem was found", 1: "a problem was found", 2: "the command line is wrong"},
+    "explain": {0: _DONE, 1: "the token was refused, or the server was not reached", 2: _CONFIGURATION},
+    "health": {0: "ready", 1: "not ready, draining, or not reached", 2: "the command line is wrong"},
+    "init": {0: _DONE, 1: "the file could not be written", 2: "the command line or an answer is wrong"},
+    "metrics": {0: _DONE, 2: _CONFIGURATION},
+    "schema": _PRINTED,
+    "serve": {0: "ended by a signal or a drain", 1: "the gateway could not start", 2: _CONFIGURATION},
+    "tasks": _API,
+    "tasks cancel": {0: "all tasks were cancelled", 1: "one was not, or the gateway was not reached", 2: _USE},
+    "tasks cancel-many": {
+        0: "all tasks that matched are cancelled, or have ended",
+        1: "one was not, their number changed meanwhile, or the gateway was not reached",
+        2: _USE,
+    },
+    "tasks ls": _API,
+    "tasks show": _API,
+    "tasks watch": {0: "the task completed", 1: "it failed or was cancelled, or the gateway refused", 2: _USE},
+    "top": _API,
+    "upstreams": _API,
+    "upstreams hold": _API,
+    "upstreams ls": _API,
+    "upstreams release": _API,
+    "upstreams show": _API,
+    "version": _PRINTED,
+}
+"""The meaning of each exit status, by the path of the command."""

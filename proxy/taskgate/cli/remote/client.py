@@ -1,0 +1,136 @@
+"""Requests to the operators' listener: `AdminClient`.
+
+It uses the HTTP client of the standard library, which loads faster than aiohttp. Redirects are not
+followed, and proxies of the environment are not used, so a token reaches the named address alone.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from typing import Any, Final, NamedTuple
+from urllib.parse import urlencode, urlsplit
+
+from taskgate.cli.printing import one_line
+
+API: Final = "/api/v1"
+MAX_ANSWER: Final = 32 * 2**20
+"""Bytes of an answer; a longer one is an error."""
+_PORTS: Final = {"http": 80, "https": 443}
+
+
+class AdminUrlInvalid(ValueError):
+    """The address of the operators' listener is none; the text is for the operator."""
+
+
+class GatewayUnreachable(Exception):
+    """The gateway did not answer, or what answered is none; the text is for the operator."""
+
+
+class ApiRefused(Exception):
+    """The API refused a request; the text is for the operator, `status` the HTTP status."""
+
+    def __init__(self, status: int, text: str) -> None:
+        super().__init__(text)
+        self.status = status
+
+
+class Reply(NamedTuple):
+    """The answer to a request: its status, and its document if it is JSON, else None."""
+
+    status: int
+    document: Any
+
+
+class AdminClient:
+    """A client of one operators' listener; each request has a connection of its own.
+
+    `url` is `http://HOST:PORT`, `https://HOST:PORT` or `HOST:PORT`. Raises AdminUrlInvalid.
+    `timeout` is in seconds, for the connection and for each read. `token` is sent with each
+    request.
+    """
+
+    def __init__(self, url: str, *, timeout: float, token: str | None = None) -> None:
+        self._timeout = timeout
+        self._headers = {"Accept": "application/json"}
+        if token is not None:
+            self._headers["Authorization"] = f"Bearer {token}"
+        parts = urlsplit(url if "://" in url else f"http://{url}")
+        try:
+            port = parts.port or _PORTS[parts.scheme]
+        except (KeyError, ValueError):
+            port = 0
+        if not parts.hostname or not port or parts.path not in ("", "/") or parts.query or "@" in parts.netloc:
+            raise AdminUrlInvalid("--admin must be http://HOST:PORT or https://HOST:PORT")
+        self._host, self._port = parts.hostname, port
+        self._connection_class = HTTPSConnection if parts.scheme == "https" else HTTPConnection
+        self.url: Final = f"{parts.scheme}://{parts.netloc}"
+        """The address as error texts name it."""
+
+    def get(self, path: str) -> Reply:
+        """Send a GET request. Raises GatewayUnreachable."""
+        status, body = self._send("GET", path)
+        return Reply(status, _json_or_none(body))
+
+    def get_text(self, path: str) -> tuple[int, str]:
+        """Send a GET request, and return the status and the text. Raises GatewayUnreachable."""
+        status, body = self._send("GET", path)
+        return status, body.decode(errors="replace")
+
+    def ask(
+        self, method: str, path: str, query: Iterable[tuple[str, str]] = (), body: Mapping[str, Any] | None = None
+    ) -> dict[str, Any]:
+        """Send a request to the API, and return its document.
+
+        `path` is below `/api/v1`; `body` is sent as JSON. Raises GatewayUnreachable, and ApiRefused for a refusal.
+        """
+        encoded = urlencode([*query])
+        status, answer = self._send(method, f"{API}{path}{'?' if encoded else ''}{encoded}", body)
+        reply = Reply(status, _json_or_none(answer))
+        if 200 <= reply.status < 300 and isinstance(reply.document, dict):
+            return reply.document
+        raise ApiRefused(reply.status, _refusal(reply))
+
+    def _send(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> tuple[int, bytes]:
+        connection = self._connection_class(self._host, self._port, timeout=self._timeout)
+        try:
+            sent = None if body is None else json.dumps(body).encode()
+            headers = self._headers if body is None else {**self._headers, "Content-Type": "application/json"}
+            connection.request(method, path, body=sent, headers=headers)
+            response = connection.getresponse()
+            received = response.read(MAX_ANSWER + 1)
+        except TimeoutError:
+            raise self._unreachable(f"no answer within {self._timeout:g} s") from None
+        except OSError as error:
+            raise self._unreachable(error.strerror or type(error).__name__) from None
+        except HTTPException:
+            raise self._unreachable("the answer is not HTTP") from None
+        finally:
+            connection.close()
+        if len(received) > MAX_ANSWER:
+            raise self._unreachable("the answer is too large")
+        return response.status, received
+
+    def _unreachable(self, reason: str) -> GatewayUnreachable:
+        return GatewayUnreachable(
+            f"cannot ask the operators' listener at {self.url}: {reason}. Start the gateway, or name the address of "
+            "its admin.listen with --admin URL."
+        )
+
+
+def _refusal(reply: Reply) -> str:
+    """What the API says of a refusal, and what to do."""
+    error = reply.document.get("error") if isinstance(reply.document, dict) else None
+    message = error.get("message") if isinstance(error, dict) else error
+    said = one_line(message) if isinstance(message, str) else f"HTTP status {reply.status}"
+    if reply.status == 401:
+        return f"{said}: give --token FILE with a token of admin.tokens"
+    if reply.status == 421:
+        return f"{said}: give --admin an IP address or localhost"
+    return said
+
+
+def _json_or_none(body: bytes) -> Any:
+    try:
+        return json.loads(body)
+    except (ValueError, RecursionError):
+        return None

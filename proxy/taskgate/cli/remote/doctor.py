@@ -1,0 +1,190 @@
+"""The work of `doctor`: what is wrong with a gateway, and what to do, before the facts.
+
+It reads the operators' listener, and runs `taskgate check` on a configuration. Its report has no
+secrets, payloads or task ids, so it can be sent to others.
+"""
+
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import click
+from prometheus_client.parser import text_string_to_metric_families
+
+from taskgate.cli.exits import FAILED
+from taskgate.cli.printing import json_text, one_line
+from taskgate.cli.remote.client import AdminClient, AdminUrlInvalid, GatewayUnreachable
+from taskgate.cli.remote.health import ask_readiness
+from taskgate.cli.version import versions
+
+MAX_REFUSALS: Final = 10
+"""Rows of refusals that are shown, the most frequent first."""
+_CHECK_SECONDS: Final = 60
+_MAX_LINES: Final = 20
+
+_ADVICE: Final[Mapping[str, str]] = {
+    "started": "The start is not finished: recovery of earlier tasks may take long. Read the log.",
+    "store": "The task store does not answer. See that it runs, and that store.* names it.",
+    "store_writes": "The task store refuses to write. Free space on its disk, or raise store.sqlite.max_size.",
+    "keys": "The keys of an issuer were never fetched. See that jwks_uri or discovery is reachable from here.",
+}
+"""What to do about a failed check of `/readyz`."""
+_OTHER_ADVICE: Final = "Read the log of the gateway."
+
+_REFUSALS: Final[Mapping[str, Mapping[str, str]]] = {
+    "taskgate_http_rejections_total": {},
+    "taskgate_concurrency_rejections_total": {},
+    "taskgate_queue_rejections_total": {},
+    "taskgate_access_refusals_total": {},
+    "taskgate_auth_requests_total": {"result": "rejected"},
+    "taskgate_rate_limit_decisions_total": {"decision": "rejected"},
+}
+"""The counters of refusals, and the labels that make a sample one."""
+
+
+class Finding(NamedTuple):
+    """A problem, and what to do about it."""
+
+    problem: str
+    action: str
+
+
+class Refusal(NamedTuple):
+    """A reason for refusals, and how many there were since the start of the gateway."""
+
+    metric: str
+    labels: Mapping[str, str]
+    times: int
+
+
+def print_report(admin: str, file: Path | None, timeout: float, as_json: bool) -> None:
+    """Print the report, and end with 1 if there is a problem."""
+    try:
+        client = AdminClient(admin, timeout=timeout)
+    except AdminUrlInvalid as wrong:
+        raise click.UsageError(str(wrong)) from None
+    checked = None if file is None else check_configuration(file)
+    health, refusals, findings = None, list[Refusal](), [] if checked is None else [*_configuration_findings(checked)]
+    try:
+        health = ask_readiness(client).document
+        findings += health_findings(health)
+        refusals = read_refusals(client)
+    except GatewayUnreachable as error:
+        findings.append(Finding("the gateway was not reached", str(error)))
+    report = {
+        "problems": [finding._asdict() for finding in findings],
+        "versions": versions(),
+        "configuration": checked,
+        "health": health,
+        "refusals": [refusal._asdict() for refusal in refusals],
+    }
+    click.echo(json_text(report) if as_json else "\n".join(_lines(findings, report, refusals)))
+    if findings:
+        sys.exit(FAILED)
+
+
+def check_configuration(file: Path) -> dict[str, Any]:
+    """The outcome of `taskgate check`: its exit status, and what it says of problems."""
+    command = [sys.executable, "-m", "taskgate", "check", "--config", str(file)]
+    try:
+        ended = subprocess.run(  # noqa: S603 - our own program
+            command, capture_output=True, stdin=subprocess.DEVNULL, timeout=_CHECK_SECONDS, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return {"status": None, "messages": [f"no result within {_CHECK_SECONDS} s"]}
+    # The effective configuration is on standard output if the check passes.
+    said = ended.stderr if ended.returncode == 0 or ended.stderr.strip() else ended.stdout
+    lines = said.decode(errors="replace").splitlines()
+    return {"status": ended.returncode, "messages": [one_line(line, 400) for line in lines[:_MAX_LINES]]}
+
+
+def _configuration_findings(checked: Mapping[str, Any]) -> Iterator[Finding]:
+    if checked["status"] != 0:
+        for message in checked["messages"] or ["the check failed"]:
+            yield Finding(f"configuration: {message}", "Correct the file, then run `taskgate check` again.")
+
+
+def health_findings(health: Mapping[str, Any]) -> Iterator[Finding]:
+    """The problems in a document of `/readyz?verbose`."""
+    if health.get("status") == "draining":
+        yield Finding("the gateway is draining", "It ends after its running calls. Start another, or wait.")
+    for check, passed in _mapping(health.get("checks")).items():
+        if passed is not True:
+            yield Finding(f"the check {one_line(check)} failed", _ADVICE.get(check, _OTHER_ADVICE))
+    for name, state in _mapping(health.get("upstreams")).items():
+        yield from _upstream_findings(one_line(name), _mapping(state))
+
+
+def _upstream_findings(name: str, state: Mapping[str, Any]) -> Iterator[Finding]:
+    if state.get("up") is False:
+        yield Finding(
+            f"upstream {name} is down",
+            f"See that the server runs and that upstreams.{name} names it. The log has the reason.",
+        )
+    elif state.get("circuit") == "open":
+        yield Finding(
+            f"the circuit of upstream {name} is open",
+            f"Its calls failed repeatedly. Look at its log; upstreams.{name}.circuit_breaker has the limits.",
+        )
+    limit, queued = state.get("limit"), state.get("queued")
+    if isinstance(queued, int) and queued > 0 and isinstance(limit, int) and state.get("in_use") == limit:
+        yield Finding(
+            f"upstream {name} has {limit} calls in use, its limit, and {queued} wait",
+            f"If the server can take more, raise upstreams.{name}.concurrency.",
+        )
+
+
+def read_refusals(client: AdminClient) -> list[Refusal]:
+    """The most frequent refusals by the metrics; none if they are off or elsewhere.
+
+    Raises GatewayUnreachable.
+    """
+    status, text = client.get_text("/metrics")
+    if status != 200:
+        return []
+    found: list[Refusal] = []
+    try:
+        for family in text_string_to_metric_families(text):
+            for sample in family.samples:
+                expected = _REFUSALS.get(sample.name)
+                if expected is not None and expected.items() <= sample.labels.items() and sample.value >= 1:
+                    found.append(Refusal(sample.name, dict(sample.labels), int(sample.value)))
+    except (ValueError, KeyError, IndexError):
+        # What answers is no page of metrics.
+        return []
+    return sorted(found, key=lambda refusal: -refusal.times)[:MAX_REFUSALS]
+
+
+def _lines(findings: list[Finding], report: Mapping[str, Any], refusals: list[Refusal]) -> Iterator[str]:
+    count = len(findings)
+    yield "no problem was found" if not count else f"{count} problem{'' if count == 1 else 's'}"
+    for finding in findings:
+        yield f"- {one_line(finding.problem, 400)}"
+        yield f"  {one_line(finding.action, 400)}"
+    about = report["versions"]
+    yield ""
+    yield f"versions       taskgate {about['taskgate']}, python {about['python']}, aiohttp {about['aiohttp']}"
+    checked, health = report["configuration"], report["health"]
+    if checked is None:
+        yield "configuration  not checked: give --config FILE"
+    else:
+        yield f"configuration  {'can be used' if checked['status'] == 0 else 'has problems'}"
+        if checked["status"] == 0:
+            yield from (f"  {message}" for message in checked["messages"])
+    if health is None:
+        yield "health         unknown"
+        return
+    yield f"health         {one_line(str(health.get('status')))}"
+    for name, state in _mapping(health.get("upstreams")).items():
+        parts = ", ".join(f"{one_line(key)} {one_line(str(value))}" for key, value in _mapping(state).items())
+        yield f"  {one_line(name)}: {parts}"
+    yield f"refusals       {'since the start, most frequent first' if refusals else 'none'}"
+    for refusal in refusals:
+        labels = ", ".join(f"{one_line(name)} {one_line(value)}" for name, value in refusal.labels.items() if value)
+        yield f"  {refusal.times:>8}  {refusal.metric}  {labels}"
+
+
+def _mapping(found: Any) -> Mapping[str, Any]:
+    return found if isinstance(found, dict) else {}

@@ -1,0 +1,209 @@
+"""The work of `tasks ls`, `show`, `cancel` and `watch`, over the API of operators.
+
+Tasks are named by their public reference, which is the one in the audit log. The API returns no
+arguments and no results.
+"""
+
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, NoReturn
+
+import click
+
+from taskgate.cli.exits import FAILED, fail
+from taskgate.cli.printing import json_text, one_line
+from taskgate.cli.remote.client import AdminClient, ApiRefused, GatewayUnreachable
+from taskgate.cli.remote.tables import STATUS_STYLES, duration_between, print_fields, print_table, text_of
+
+MAX_PAGE: Final = 100
+"""The most tasks that the API puts on a page."""
+ENDED: Final = frozenset({"completed", "failed", "cancelled"})
+COLUMNS: Final = ("REFERENCE", "STATUS", "UPSTREAM", "TOOL", "AGE", "CALLER", "PROGRESS")
+"""The columns of a table of tasks; `CUT` has those that a narrow terminal cuts."""
+CUT: Final = frozenset({"UPSTREAM", "TOOL", "CALLER", "PROGRESS"})
+_MAX_FAILURES: Final = 5
+
+
+def list_tasks(client: AdminClient, filters: Mapping[str, str | None], limit: int, as_json: bool) -> None:
+    """Print tasks that match all filters, at most `limit`."""
+    try:
+        items, now, is_complete, has_more = _collect(client, filters, limit)
+    except (ApiRefused, GatewayUnreachable) as error:
+        fail(error, FAILED)
+    if as_json:
+        click.echo(json_text({"items": items, "is_complete": is_complete, "has_more": has_more}))
+        return
+    print_table(COLUMNS, (row_of(item, now) for item in items), styles=STATUS_STYLES, cut=CUT)
+    if has_more:
+        click.echo(f"taskgate: there are more than {limit} tasks: narrow the filters, or raise --limit", err=True)
+    if not is_complete:
+        click.echo("taskgate: the gateway has more unfinished tasks than it sorts; narrow the filters", err=True)
+
+
+def show_task(client: AdminClient, reference: str, as_json: bool) -> None:
+    """Print one task and the times of its statuses."""
+    try:
+        task = client.ask("GET", f"/tasks/{reference}")
+    except (ApiRefused, GatewayUnreachable) as error:
+        fail(error, FAILED)
+    if as_json:
+        click.echo(json_text(task))
+        return
+    print_fields(_fields(task))
+
+
+def cancel_tasks(client: AdminClient, references: tuple[str, ...], as_json: bool) -> None:
+    """Cancel tasks, one after another. Ends with 1 if one of them was not cancelled."""
+    outcomes: list[dict[str, Any]] = []
+    for reference in references:
+        try:
+            task = client.ask("POST", f"/tasks/{reference}/cancel")
+            outcomes.append({"reference": reference, "status": task.get("status"), "error": None})
+        except ApiRefused as refused:
+            outcomes.append({"reference": reference, "status": None, "error": str(refused)})
+        except GatewayUnreachable as error:
+            fail(error, FAILED)
+    if as_json:
+        click.echo(json_text(outcomes))
+    else:
+        for outcome in outcomes:
+            if outcome["error"] is None:
+                click.echo(f"{outcome['reference']}  {one_line(text_of(outcome['status']))}")
+            else:
+                click.echo(f"taskgate: {outcome['reference']} is not cancelled: {outcome['error']}", err=True)
+    if any(outcome["error"] is not None for outcome in outcomes):
+        sys.exit(FAILED)
+
+
+def cancel_many(client: AdminClient, filters: Mapping[str, Any], yes: bool, as_json: bool) -> None:
+    """Cancel all unfinished tasks that match all filters, after a confirmation of their number.
+
+    `yes` stands for the confirmation. Ends with 1 if the number changed meanwhile.
+    """
+    selection = {name: value for name, value in filters.items() if value is not None}
+    try:
+        matched = client.ask("POST", "/tasks/cancel", body={**selection, "dry_run": True}).get("matched")
+        if not isinstance(matched, int):
+            raise GatewayUnreachable("the answer of the API has no number of tasks")
+        if matched and not yes:
+            _confirm(matched)
+        outcome = client.ask("POST", "/tasks/cancel", body={**selection, "confirm": matched})
+    except (ApiRefused, GatewayUnreachable) as error:
+        fail(error, FAILED)
+    if as_json:
+        click.echo(json_text(outcome))
+    else:
+        counts = (f"{text_of(outcome.get(key))} {key}" for key in ("matched", "cancelled", "ended", "failed"))
+        click.echo(one_line(", ".join(counts)))
+    if outcome.get("failed"):
+        sys.exit(FAILED)
+
+
+def _confirm(matched: int) -> None:
+    """Ask on a terminal; elsewhere raise click.UsageError."""
+    if not sys.stdin.isatty():
+        raise click.UsageError(f"{matched} tasks match. Standard input is no terminal: give --yes to cancel them.")
+    click.confirm(f"Cancel {matched} tasks?", abort=True, err=True)
+
+
+def watch_task(client: AdminClient, reference: str, interval: float, as_json: bool) -> NoReturn:
+    """Print a line for each change of a task until it ends. Ends with 0 if it is completed, else 1."""
+    shown: tuple[Any, ...] | None = None
+    failures = 0
+    while True:
+        try:
+            task = client.ask("GET", f"/tasks/{reference}")
+            failures = 0
+        except (ApiRefused, GatewayUnreachable) as error:
+            failures += 1
+            is_final = isinstance(error, ApiRefused) and error.status < 500
+            if is_final or failures == _MAX_FAILURES:
+                fail(error, FAILED)
+            time.sleep(interval)
+            continue
+        change = tuple(task.get(key) for key in ("status", "progress", "queue_position", "replica"))
+        if change != shown:
+            shown = change
+            click.echo(json_text(task) if as_json else _change(task))
+        if task.get("status") in ENDED:
+            sys.exit(0 if task["status"] == "completed" else FAILED)
+        time.sleep(interval)
+
+
+def _collect(
+    client: AdminClient, filters: Mapping[str, str | None], limit: int
+) -> tuple[list[dict[str, Any]], Any, bool, bool]:
+    """The first tasks, the time of the answer, whether all unfinished ones were sorted, and whether
+    there are more.
+    """
+    given = [(name, value) for name, value in filters.items() if value is not None]
+    items: list[dict[str, Any]] = []
+    cursor: str | None = None
+    while True:
+        paging = [("limit", str(min(limit - len(items), MAX_PAGE))), *([("cursor", cursor)] if cursor else [])]
+        page = client.ask("GET", "/tasks", [*given, *paging])
+        found = page.get("items")
+        items += [item for item in found if isinstance(item, dict)] if isinstance(found, list) else []
+        cursor = page.get("next")
+        if not cursor or len(items) >= limit:
+            return items[:limit], page.get("now"), page.get("is_complete") is not False, bool(cursor)
+
+
+def row_of(item: Mapping[str, Any], now: Any) -> tuple[str, ...]:
+    """The cells of a task; `now` is the time of the answer, by which its age counts."""
+    return (
+        text_of(item.get("reference")),
+        text_of(item.get("status")),
+        text_of(item.get("upstream")),
+        text_of(item.get("tool")),
+        duration_between(item.get("created_at"), now),
+        text_of(item.get("caller")),
+        _progress(item),
+    )
+
+
+def _progress(item: Mapping[str, Any]) -> str:
+    if item.get("is_queued"):
+        position = item.get("queue_position")
+        return "queued" if position is None else f"queued, {position} before it"
+    if item.get("tool_error"):
+        return "the tool returned an error"
+    return text_of(item.get("progress"))
+
+
+def _fields(task: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    for key in ("reference", "status", "upstream", "tool", "caller", "tenant"):
+        yield key, text_of(task.get(key))
+    yield "progress", _progress(task)
+    yield "created", text_of(task.get("created_at"))
+    yield "updated", text_of(task.get("updated_at"))
+    yield "expires", text_of(task.get("expires_at"))
+    lease, failure, host = (_mapping(task, key) for key in ("lease", "failure", "host"))
+    if lease:
+        yield "lease", f"{text_of(lease.get('replica'))} until {text_of(lease.get('until'))}"
+    if failure:
+        message = failure.get("message")
+        yield "failure", f"{text_of(failure.get('reason'))}{'' if message is None else f': {message}'}"
+    if host:
+        yield "host", f"{text_of(host.get('name'))} {text_of(host.get('version'))}, {text_of(host.get('revision'))}"
+    questions = task.get("questions")
+    if isinstance(questions, list) and questions:
+        yield "questions", ", ".join(map(text_of, questions))
+    yield "fetched", text_of(task.get("is_retrieved"))
+    yield "trace", text_of(task.get("trace_id"))
+    timeline = task.get("timeline")
+    for change in timeline if isinstance(timeline, list) else ():
+        if isinstance(change, dict):
+            yield "", f"{text_of(change.get('time'))}  {text_of(change.get('status'))}"
+
+
+def _change(task: Mapping[str, Any]) -> str:
+    return "  ".join(
+        one_line(text) for text in (text_of(task.get("updated_at")), text_of(task.get("status")), _progress(task))
+    )
+
+
+def _mapping(document: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    found = document.get(key)
+    return found if isinstance(found, dict) else {}

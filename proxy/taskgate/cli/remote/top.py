@@ -1,0 +1,114 @@
+"""The work of `top`: a screen of upstreams and unfinished tasks that is drawn again and again.
+
+rich draws it on a terminal. Elsewhere one snapshot is printed, as text or as JSON.
+"""
+
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+import click
+
+from taskgate.cli.exits import FAILED, fail
+from taskgate.cli.printing import json_text, one_line
+from taskgate.cli.remote.client import AdminClient, ApiRefused, GatewayUnreachable
+from taskgate.cli.remote.health import ask_readiness
+from taskgate.cli.remote.tables import STATUS_STYLES, table_of, text_of
+from taskgate.cli.remote.tasks import COLUMNS, CUT, row_of
+
+MAX_TASKS: Final = 100
+"""Tasks of a snapshot, the oldest first."""
+_UPSTREAM_COLUMNS: Final = ("UPSTREAM", "STATE", "CIRCUIT", "IN USE", "LIMIT", "QUEUED")
+_STATE_STYLES: Final[Mapping[str, str]] = {"up": "green", "DOWN": "red", "open": "red", "half_open": "yellow"}
+_FRAME: Final = 12
+"""Lines of a screen beside the rows of tasks: heads, borders and the state of the gateway."""
+
+
+class Snapshot(NamedTuple):
+    """The state of a gateway: the document of `/readyz?verbose`, and unfinished tasks."""
+
+    health: Mapping[str, Any]
+    tasks: Sequence[Mapping[str, Any]]
+    now: Any
+    has_more: bool
+
+
+def show_top(client: AdminClient, interval: float, once: bool, as_json: bool) -> None:
+    """Draw snapshots until Ctrl-C; without a terminal, or with `once`, print one."""
+    try:
+        snapshot = take_snapshot(client)
+    except (ApiRefused, GatewayUnreachable) as error:
+        fail(error, FAILED)
+    if as_json:
+        click.echo(json_text({**snapshot.health, "tasks": snapshot.tasks, "has_more": snapshot.has_more}))
+    elif once or not sys.stdout.isatty():
+        click.echo("\n".join(_text(snapshot)))
+    else:
+        _draw(client, snapshot, interval)
+
+
+def take_snapshot(client: AdminClient) -> Snapshot:
+    """Ask for the state. Raises ApiRefused and GatewayUnreachable."""
+    health = ask_readiness(client).document
+    query = [("status", "working,input_required"), ("sort", "created"), ("limit", str(MAX_TASKS))]
+    page = client.ask("GET", "/tasks", query)
+    items = page.get("items")
+    tasks = [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
+    return Snapshot(health, tasks, page.get("now"), page.get("next") is not None)
+
+
+def _upstream_rows(health: Mapping[str, Any]) -> list[tuple[str, ...]]:
+    upstreams = health.get("upstreams")
+    rows = []
+    for name, state in upstreams.items() if isinstance(upstreams, dict) else ():
+        values = state if isinstance(state, dict) else {}
+        up = "up" if values.get("up") is True else "DOWN" if values.get("up") is False else "unknown"
+        rows.append((name, up, *(text_of(values.get(key)) for key in ("circuit", "in_use", "limit", "queued"))))
+    return rows
+
+
+def _head(snapshot: Snapshot) -> str:
+    count = f"{len(snapshot.tasks)}{' or more' if snapshot.has_more else ''}"
+    return f"{one_line(text_of(snapshot.health.get('status')))}, unfinished tasks: {count}"
+
+
+def _text(snapshot: Snapshot) -> list[str]:
+    lines = [_head(snapshot)]
+    rows = [_UPSTREAM_COLUMNS, *_upstream_rows(snapshot.health), COLUMNS]
+    rows += [row_of(task, snapshot.now) for task in snapshot.tasks]
+    return lines + ["\t".join(one_line(cell, 120) for cell in row) for row in rows]
+
+
+def _draw(client: AdminClient, snapshot: Snapshot, interval: float) -> None:
+    from rich.console import Console, Group, RenderableType
+    from rich.live import Live
+    from rich.text import Text
+
+    console = Console()
+
+    def screen(shown: Snapshot, problem: str | None) -> RenderableType:
+        upstreams = _upstream_rows(shown.health)
+        space = max(1, console.height - _FRAME - len(upstreams))
+        tasks = [row_of(task, shown.now) for task in shown.tasks[:space]]
+        return Group(
+            Text(_head(shown)),
+            Text("" if problem is None else one_line(problem), style="red", no_wrap=True, overflow="ellipsis"),
+            table_of(_UPSTREAM_COLUMNS, upstreams, styles=_STATE_STYLES, cut={"UPSTREAM"}),
+            table_of(COLUMNS, tasks, styles=STATUS_STYLES, cut=CUT),
+            Text("Ctrl-C ends", style="dim"),
+        )
+
+    try:
+        with Live(screen(snapshot, None), console=console, screen=True, auto_refresh=False) as live:
+            while True:
+                time.sleep(interval)
+                problem = None
+                try:
+                    snapshot = take_snapshot(client)
+                except (ApiRefused, GatewayUnreachable) as error:
+                    # The last state stays, with what is wrong now.
+                    problem = str(error)
+                live.update(screen(snapshot, problem), refresh=True)
+    except KeyboardInterrupt:
+        return

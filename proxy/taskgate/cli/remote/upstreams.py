@@ -1,0 +1,96 @@
+"""The work of `upstreams ls`, `show`, `hold` and `release`, over the API of operators.
+
+All of it is about the replica that answers, which the output names.
+"""
+
+import sys
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import click
+
+from taskgate.cli.exits import FAILED, fail
+from taskgate.cli.printing import json_text, one_line
+from taskgate.cli.remote.client import AdminClient, ApiRefused, GatewayUnreachable
+from taskgate.cli.remote.tables import print_fields, print_table, text_of
+
+_COLUMNS: Final = ("NAME", "STATE", "CIRCUIT", "CALLS", "LIMIT", "WAITING", "TASKS", "PATH")
+_CUT: Final = frozenset({"NAME", "PATH"})
+_STYLES: Final[Mapping[str, str]] = {
+    "up": "green",
+    "DOWN": "red",
+    "held": "yellow",
+    "open": "red",
+    "half_open": "yellow",
+}
+"""The colours of states and circuits."""
+
+
+def list_upstreams(client: AdminClient, as_json: bool) -> None:
+    """Print the upstreams of the replica that answers."""
+    try:
+        document = client.ask("GET", "/upstreams")
+    except (ApiRefused, GatewayUnreachable) as error:
+        fail(error, FAILED)
+    if as_json:
+        click.echo(json_text(document))
+        return
+    items = document.get("items")
+    rows = [_row(item) for item in items if isinstance(item, dict)] if isinstance(items, list) else []
+    print_table(_COLUMNS, rows, styles=_STYLES, cut=_CUT)
+
+
+def show_upstream(client: AdminClient, name: str, as_json: bool) -> None:
+    """Print one upstream."""
+    try:
+        document = client.ask("GET", f"/upstreams/{name}")
+    except (ApiRefused, GatewayUnreachable) as error:
+        fail(error, FAILED)
+    if as_json:
+        click.echo(json_text(document))
+        return
+    print_fields(_fields(document))
+
+
+def change_upstreams(client: AdminClient, names: tuple[str, ...], action: str, as_json: bool) -> None:
+    """Hold or release upstreams; `action` is `hold` or `release`. Ends with 1 if one was refused."""
+    outcomes: list[dict[str, Any]] = []
+    for name in names:
+        try:
+            found = client.ask("POST", f"/upstreams/{name}/{action}")
+            outcomes.append({"name": name, "is_held": found.get("is_held"), "replica": found.get("replica")})
+        except ApiRefused as refused:
+            outcomes.append({"name": name, "error": str(refused)})
+        except GatewayUnreachable as error:
+            fail(error, FAILED)
+    if as_json:
+        click.echo(json_text(outcomes))
+    else:
+        for outcome in outcomes:
+            _print_outcome(outcome)
+    if any("error" in outcome for outcome in outcomes):
+        sys.exit(FAILED)
+
+
+def _print_outcome(outcome: Mapping[str, Any]) -> None:
+    if "error" in outcome:
+        click.echo(f"taskgate: {outcome['name']}: {outcome['error']}", err=True)
+        return
+    state = "held" if outcome["is_held"] is True else "released"
+    click.echo(f"{outcome['name']}  {state} at replica {one_line(text_of(outcome['replica']))}")
+
+
+def _state(item: Mapping[str, Any]) -> str:
+    if item.get("is_held") is True:
+        return "held"
+    return "up" if item.get("is_up") is True else "DOWN" if item.get("is_up") is False else "unknown"
+
+
+def _row(item: Mapping[str, Any]) -> tuple[str, ...]:
+    counts = (text_of(item.get(key)) for key in ("calls", "limit", "waiting", "tasks"))
+    return text_of(item.get("name")), _state(item), text_of(item.get("circuit")), *counts, text_of(item.get("path"))
+
+
+def _fields(item: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    for key, value in item.items():
+        yield one_line(key), text_of(value)

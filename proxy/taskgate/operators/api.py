@@ -1,0 +1,83 @@
+"""The API of operators: `OperatorsApi` answers one request, whatever carries it."""
+
+import logging
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
+
+import orjson
+
+from taskgate.errors import StoreUnavailable
+from taskgate.operators.access import ApiError, Operator, OperatorAccess
+from taskgate.operators.openapi import document_of
+from taskgate.operators.routes import BASE, ApiCall, Route, RouteTable, read_body, read_query
+
+_OPENAPI: Final = f"{BASE}/openapi.json"
+_log = logging.getLogger("taskgate.operators")
+
+
+class ApiReply(NamedTuple):
+    """An answer. `audited` is the path for the audit log; None if it has no line there."""
+
+    status: int
+    body: bytes
+    headers: Mapping[str, str]
+    operator: Operator | None = None
+    audited: str | None = None
+
+
+class OperatorsApi:
+    """The routes, and who may use them."""
+
+    def __init__(self, access: OperatorAccess, routes: Iterable[Route]) -> None:
+        self._access = access
+        self._table = RouteTable(routes)
+        self._document = orjson.dumps(document_of(self._table.routes))
+
+    async def answer(
+        self,
+        *,
+        method: str,
+        path: str,
+        query: list[tuple[str, str]],
+        headers: Mapping[str, str],
+        authorizations: list[str],
+        address: str,
+        body: bytes,
+    ) -> ApiReply:
+        """Answer a request. Never raises.
+
+        `headers` finds a name in any case; `authorizations` has all headers of that name.
+        """
+        operator: Operator | None = None
+        audited: str | None = None
+        try:
+            operator = self._access.identify(headers, authorizations, address)
+            if path == _OPENAPI and method == "GET":
+                return ApiReply(200, self._document, {}, operator)
+            route, parameters = self._table.find(method, path)
+            audited = path if route.is_action else None
+            if not operator.may(route.role):
+                audited = path
+                raise ApiError(403, "not_allowed", f"the token has the role {operator.role}; {route.role} is needed")
+            call = ApiCall(
+                operator=operator,
+                parameters=parameters,
+                query=read_query(route.query, query),
+                body=read_body(route.body, headers.get("Content-Type", ""), body),
+            )
+            answer = await route.handler(call)
+            return ApiReply(route.status, answer.model_dump_json().encode(), {}, operator, audited)
+        except ApiError as error:
+            refusal = error
+        except StoreUnavailable:
+            refusal = ApiError(503, "store_unavailable", "the task store does not answer: try again", **_RETRY)
+        except Exception as error:
+            _log.error("a request of an operator failed", extra={"error": type(error).__name__})
+            refusal = ApiError(500, "internal", "internal error")
+        if operator is None and refusal.status in (401, 403):
+            # Before the token is known, the path is any text of a stranger.
+            audited = BASE
+        return ApiReply(refusal.status, orjson.dumps(refusal.document()), refusal.headers, operator, audited)
+
+
+_RETRY: Final = {"Retry-After": "1"}

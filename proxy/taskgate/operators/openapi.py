@@ -1,0 +1,134 @@
+"""The OpenAPI 3.1 document of the API: `document_of` makes it from the routes. Pure."""
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+from pydantic.json_schema import models_json_schema
+
+from taskgate.operators.routes import BASE, PARAMETERS, Answer, Query, Route
+
+_ERRORS: Final = {
+    400: "The query or the body is not valid.",
+    401: "The request has no right token.",
+    403: "The role of the token does not allow it, or the request comes from a web page of another origin.",
+    413: "The body is too large.",
+    415: "The body is not application/json.",
+    429: "Too many wrong tokens came from this address; see `Retry-After`.",
+    503: "The gateway starts, or its task store does not answer; see `Retry-After`.",
+}
+"""The refusals that each operation may have, by status."""
+_REF: Final = "#/components/schemas/{model}"
+
+
+def document_of(routes: Iterable[Route]) -> dict[str, Any]:
+    """The document, as JSON values."""
+    routes = tuple(routes)
+    inputs = [(route.body, "validation") for route in routes if route.body is not None]
+    outputs = [(route.answer, "serialization") for route in routes]
+    _, definitions = models_json_schema([*inputs, *outputs], ref_template=_REF)  # type: ignore[list-item]
+    paths: dict[str, dict[str, Any]] = {}
+    for route in routes:
+        paths.setdefault(BASE + route.path, {})[route.method.lower()] = _operation(route)
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "taskgate API for operators",
+            "version": "1",
+            "description": "Look at the tasks of all callers, and act on them. docs/api.md tells how to use it.",
+        },
+        "security": [{"token": []}],
+        "paths": paths,
+        "components": {
+            "schemas": {**definitions["$defs"], "Error": _ERROR},
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+        },
+    }
+
+
+_ERROR: Final = {
+    "title": "Error",
+    "type": "object",
+    "required": ["error"],
+    "properties": {
+        "error": {
+            "type": "object",
+            "required": ["code", "message"],
+            "properties": {
+                "code": {"type": "string", "description": "For programs; it stays the same."},
+                "message": {"type": "string", "description": "For people."},
+            },
+        }
+    },
+}
+
+
+def _operation(route: Route) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "operationId": _id_of(route),
+        "summary": route.summary,
+        "description": f"{route.description} Role: {route.role}.",
+        "parameters": [*map(_in_path, route.parameters), *_in_query(route.query)],
+        "responses": {
+            str(route.status): {"description": "Done.", "content": _json(_reference(route.answer))},
+            **{
+                str(status): {"description": text, "content": _json({"$ref": _REF.format(model="Error")})}
+                for status, text in sorted({**_ERRORS, **route.refusals}.items())
+            },
+        },
+    }
+    if route.body is not None:
+        found["requestBody"] = {"required": True, "content": _json(_reference(route.body))}
+    return found
+
+
+def _id_of(route: Route) -> str:
+    parts = [part.strip("{}") for part in route.path.split("/") if part]
+    return "_".join([route.method.lower(), *parts])
+
+
+def _in_path(name: str) -> dict[str, Any]:
+    return {
+        "name": name,
+        "in": "path",
+        "required": True,
+        "schema": {"type": "string", "pattern": f"^{PARAMETERS[name]}$"},
+    }
+
+
+def _in_query(model: type[Query]) -> list[dict[str, Any]]:
+    schema = model.model_json_schema(ref_template=_REF)
+    definitions = schema.get("$defs", {})
+    return [
+        {
+            "name": name,
+            "in": "query",
+            "required": name in schema.get("required", ()),
+            "description": described.get("description", ""),
+            "schema": _in_text(_inlined(described, definitions)),
+            **({"explode": True} if described.get("type") == "array" else {}),
+        }
+        for name, described in schema.get("properties", {}).items()
+    ]
+
+
+def _in_text(schema: dict[str, Any]) -> dict[str, Any]:
+    """The schema of a value in a query, which cannot be null."""
+    found = next((each for each in schema.get("anyOf", ()) if each != {"type": "null"}), schema)
+    return {key: value for key, value in found.items() if key not in ("description", "title", "default")}
+
+
+def _inlined(schema: Any, definitions: dict[str, Any]) -> Any:
+    """The schema with the definitions of a query in the place of references to them."""
+    if isinstance(schema, dict):
+        if "$ref" in schema:
+            return _inlined(definitions[schema["$ref"].rpartition("/")[2]], definitions)
+        return {key: _inlined(value, definitions) for key, value in schema.items()}
+    return [_inlined(each, definitions) for each in schema] if isinstance(schema, list) else schema
+
+
+def _reference(model: type[Answer] | type[Query]) -> dict[str, str]:
+    return {"$ref": _REF.format(model=model.__name__)}
+
+
+def _json(schema: dict[str, Any]) -> dict[str, Any]:
+    return {"application/json": {"schema": schema}}

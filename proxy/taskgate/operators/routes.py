@@ -1,0 +1,158 @@
+"""The form of a route of the API: `Route`, with what its handler gets (`ApiCall`) and returns.
+
+Queries, bodies and answers are pydantic models, from which `openapi` makes the document.
+"""
+
+import re
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Final, get_origin
+
+import orjson
+from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
+
+from taskgate.operators.access import ApiError, Operator, Role
+
+BASE: Final = "/api/v1"
+MAX_QUERY: Final = 32
+"""The most parameters of a query."""
+_PARAMETER: Final = re.compile(r"\{(\w+)\}")
+
+PARAMETERS: Final = {"reference": r"t_[A-Za-z0-9_-]{22}", "name": r"[a-z0-9][a-z0-9_-]{0,63}"}
+"""The form of each parameter of a path."""
+
+
+class Query(BaseModel):
+    """Base of the parameters of a query, and of bodies. An unknown one is refused."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+
+class Answer(BaseModel):
+    """Base of answers."""
+
+    model_config = ConfigDict(frozen=True)
+
+
+class NoQuery(Query):
+    """No parameters."""
+
+
+Text = Annotated[str, StringConstraints(min_length=1, max_length=256)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApiCall:
+    """A request whose token may use the route: the parameters of the path, the query, the body."""
+
+    operator: Operator
+    parameters: dict[str, str]
+    query: Any
+    body: Any
+
+
+Handler = Callable[[ApiCall], Awaitable[Answer]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Route:
+    """One operation. `path` is below BASE; `refusals` are its own codes of errors by status.
+
+    An operation that is no GET is an action, so it is written to the audit log.
+    """
+
+    method: str
+    path: str
+    summary: str
+    description: str
+    role: Role
+    answer: type[Answer]
+    handler: Handler
+    query: type[Query] = NoQuery
+    body: type[Query] | None = None
+    status: int = 200
+    refusals: dict[int, str] = field(default_factory=dict)
+
+    @property
+    def is_action(self) -> bool:
+        """Whether it changes something."""
+        return self.method != "GET"
+
+    @property
+    def parameters(self) -> list[str]:
+        """The names of the parameters of the path."""
+        return _PARAMETER.findall(self.path)
+
+    @property
+    def pattern(self) -> re.Pattern[str]:
+        """The expression that the whole path matches."""
+        return re.compile(BASE + _PARAMETER.sub(lambda found: f"(?P<{found[1]}>{PARAMETERS[found[1]]})", self.path))
+
+
+class RouteTable:
+    """The routes by path."""
+
+    def __init__(self, routes: Iterable[Route]) -> None:
+        self.routes: Sequence[Route] = tuple(routes)
+        self._paths: dict[str, tuple[re.Pattern[str], dict[str, Route]]] = {}
+        for route in self.routes:
+            self._paths.setdefault(route.path, (route.pattern, {}))[1][route.method] = route
+
+    def find(self, method: str, path: str) -> tuple[Route, dict[str, str]]:
+        """The route of a request and the parameters of its path. Raises ApiError: 404 or 405."""
+        for pattern, methods in self._paths.values():
+            match = pattern.fullmatch(path)
+            if match is not None:
+                if method not in methods:
+                    allowed = ", ".join(methods)
+                    raise ApiError(405, "method_not_allowed", f"use {allowed}", Allow=allowed)
+                return methods[method], match.groupdict()
+        raise ApiError(404, "not_found", "the API has no such path")
+
+
+def read_query(model: type[Query], pairs: Sequence[tuple[str, str]]) -> Query:
+    """The parameters of a query. Raises ApiError (400).
+
+    A list is a parameter that is repeated, or values with commas between them.
+    """
+    if len(pairs) > MAX_QUERY:
+        raise ApiError(400, "invalid_query", f"at most {MAX_QUERY} parameters are allowed")
+    values: dict[str, Any] = {}
+    for name, value in pairs:
+        field_ = model.model_fields.get(name)
+        if field_ is not None and get_origin(field_.annotation) is tuple:
+            values.setdefault(name, []).extend(value.split(","))
+        elif name in values:
+            raise ApiError(400, "invalid_query", f"{_shown(name)}: must be given once")
+        else:
+            values[name] = value
+    return _validated(model, values, "invalid_query")
+
+
+def read_body(model: type[Query] | None, content_type: str, body: bytes) -> Query | None:
+    """The body of a request. Raises ApiError: 400, or 415 for one that is no JSON."""
+    if model is None:
+        if body:
+            raise ApiError(400, "invalid_body", "the operation takes no body")
+        return None
+    if content_type.partition(";")[0].strip().lower() != "application/json":
+        raise ApiError(415, "unsupported_media_type", "the body must be application/json")
+    try:
+        document = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        raise ApiError(400, "invalid_body", "the body must be JSON") from None
+    return _validated(model, document, "invalid_body")
+
+
+def _validated(model: type[Query], values: Any, code: str) -> Query:
+    try:
+        return model.model_validate(values)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        place = ".".join(_shown(str(part)) for part in first["loc"])
+        raise ApiError(400, code, f"{place}: {first['msg']}" if place else first["msg"]) from None
+
+
+def _shown(name: str) -> str:
+    """A name of the caller for a message: short and without special characters."""
+    return re.sub(r"[^\w-]", "?", name[:64])

@@ -1,0 +1,476 @@
+"""The routes about tasks: list, show, cancel. `TaskRoutes` has their handlers.
+
+A task is named by its public reference, and its id leaves the process in no answer. A caller is
+named by the reference of the audit log too. An answer contains no argument and no result.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Annotated, Any, Final
+
+from pydantic import Field, StringConstraints
+
+from taskgate.admission.concurrency import queue_position
+from taskgate.clock import Clock
+from taskgate.domain.events import CancelRequested
+from taskgate.domain.record import Faulted, FaultReason, TaskRecord, TaskStatus
+from taskgate.errors import StoreUnavailable
+from taskgate.lifecycle.runner import Runner
+from taskgate.lifecycle.transitions import Transitions
+from taskgate.operators.access import ApiError, Role
+from taskgate.operators.cursors import MAX_CURSOR, ListCursors
+from taskgate.operators.routes import Answer, ApiCall, Query, Route, Text
+from taskgate.stores.base import MOST_SCANNED, TaskStore
+from taskgate.stores.references import ReferenceOf
+from taskgate.telemetry.events import TaskCancelRequested
+
+MAX_PAGE: Final = 100
+"""The most tasks of one page."""
+MAX_BULK: Final = 1000
+"""The most tasks that one request cancels."""
+_AT_ONCE: Final = 32
+"""Tasks of one request that are cancelled at the same time."""
+_MOST_PARTS: Final = 10
+"""Parts of a scan for one request: 100,000 unfinished tasks."""
+_EPOCH: Final = datetime.fromisoformat("1970-01-01T00:00:00+00:00")
+_TICK: Final = timedelta(microseconds=1)
+_CALLER: Final = "c_"
+_LONGEST_AGE: Final = 10 * 365 * 86_400
+_REFERENCE: Final = r"^t_[A-Za-z0-9_-]{0,22}$"
+
+
+class TaskSort(StrEnum):
+    """The orders of a list of unfinished tasks; `-` means the newest first."""
+
+    CREATED = "created"
+    NEWEST = "-created"
+    UPDATED = "updated"
+    LAST_UPDATED = "-updated"
+
+
+class TaskSelection(Query):
+    """Which tasks are meant. All given parameters must match."""
+
+    upstream: Annotated[Text | None, Field(description="The name of the upstream.")] = None
+    tool: Annotated[Text | None, Field(description="The name of the tool.")] = None
+    tenant: Annotated[Text | None, Field(description="The tenant of the caller.")] = None
+    caller: Annotated[Text | None, Field(description="The reference of the caller, `c_…`.")] = None
+    status: Annotated[
+        tuple[TaskStatus, ...], Field(description="The statuses, separated by commas; none means all.", max_length=5)
+    ] = ()
+    reference: Annotated[
+        Annotated[str, StringConstraints(pattern=_REFERENCE)] | None,
+        Field(description="The beginning of the reference, `t_…`."),
+    ] = None
+    older_than: Annotated[
+        float | None, Field(ge=0, le=_LONGEST_AGE, description="Seconds since the creation, at least.")
+    ] = None
+    younger_than: Annotated[
+        float | None, Field(ge=0, le=_LONGEST_AGE, description="Seconds since the creation, at most.")
+    ] = None
+
+    @property
+    def is_unfinished(self) -> bool:
+        """Whether only tasks that have not ended match."""
+        return bool(self.status) and not any(status.is_terminal for status in self.status)
+
+    def matcher(self, reference_of: ReferenceOf, now: datetime) -> Callable[[TaskRecord], bool]:
+        """The function that tells whether a task matches now. It may run on another thread."""
+        owner = None if self.caller is None else self.caller.removeprefix(_CALLER)
+        oldest = None if self.younger_than is None else now - timedelta(seconds=self.younger_than)
+        newest = None if self.older_than is None else now - timedelta(seconds=self.older_than)
+
+        def matches(record: TaskRecord) -> bool:
+            return (
+                (self.upstream is None or record.owner.mount == self.upstream)
+                and (not self.status or record.status in self.status)
+                and (self.tool is None or record.call.tool == self.tool)
+                and (self.tenant is None or record.tenant == self.tenant)
+                and (owner is None or record.owner.context == owner)
+                and (newest is None or record.created_at <= newest)
+                and (oldest is None or record.created_at >= oldest)
+                and (self.reference is None or reference_of(record.id).startswith(self.reference))
+            )
+
+        return matches
+
+
+class TaskListQuery(TaskSelection):
+    """Which tasks a list has, their order, and the page."""
+
+    sort: Annotated[
+        TaskSort | None,
+        Field(description="The order, if `status` has only working and input_required; oldest first by default."),
+    ] = None
+    limit: Annotated[int, Field(ge=1, le=MAX_PAGE, description="The most tasks of the page.")] = 50
+    cursor: Annotated[
+        Annotated[str, StringConstraints(max_length=MAX_CURSOR)] | None,
+        Field(description="`next` of the page before, with the same other parameters."),
+    ] = None
+
+    @property
+    def listing(self) -> str:
+        """A text that is the same for all pages of a list."""
+        return self.model_dump_json(exclude={"cursor", "limit"})
+
+
+class BulkCancel(TaskSelection):
+    """Which unfinished tasks are to be cancelled. At least one parameter must select them."""
+
+    dry_run: Annotated[bool, Field(description="true: only count the tasks.")] = False
+    confirm: Annotated[
+        int | None, Field(ge=0, description="The number of tasks that match now; needed unless `dry_run`.")
+    ] = None
+
+    @property
+    def selects(self) -> bool:
+        """Whether any parameter selects tasks."""
+        return any(getattr(self, name) for name in TaskSelection.model_fields)
+
+
+class TaskItem(Answer):
+    """A task in a list."""
+
+    reference: Annotated[str, Field(description="The public reference, as in the audit log.")]
+    upstream: str
+    tool: str
+    status: TaskStatus
+    tool_error: Annotated[bool, Field(description="Whether the result is an error of the tool.")]
+    is_queued: Annotated[bool, Field(description="Whether the call waits for a permit, and is not sent.")]
+    queue_position: Annotated[int | None, Field(description="Calls that are sent before it, as last stored.")]
+    progress: Annotated[
+        str | None, Field(description="What the server last said of its progress, while the task runs.")
+    ]
+    caller: Annotated[str, Field(description="The reference of the caller.")]
+    tenant: str | None
+    created_at: datetime
+    updated_at: datetime
+    expires_at: datetime
+    replica: Annotated[str | None, Field(description="The replica that has the lease, while the task runs.")]
+    is_retrieved: Annotated[bool, Field(description="Whether the caller has fetched the result.")]
+
+
+class TaskPage(Answer):
+    """A page of tasks."""
+
+    now: Annotated[datetime, Field(description="The time of the answer, by which ages count.")]
+    items: tuple[TaskItem, ...]
+    next: Annotated[str | None, Field(description="The cursor of the next page; null on the last one.")]
+    is_complete: Annotated[bool, Field(description="False if there are more unfinished tasks than are sorted: 10,000.")]
+
+
+class TaskTransition(Answer):
+    """A status of a task, and when it began."""
+
+    status: TaskStatus
+    time: datetime
+
+
+class TaskLease(Answer):
+    """The replica that runs the call, and until when without a heartbeat."""
+
+    replica: str
+    until: datetime
+
+
+class TaskFailure(Answer):
+    """Why a task failed. `message` is null if the server wrote it: that may be a payload."""
+
+    reason: FaultReason
+    message: str | None
+
+
+class TaskHost(Answer):
+    """The host that made the call, as it declared itself."""
+
+    name: str | None
+    version: str | None
+    revision: str
+
+
+class TaskDetail(TaskItem):
+    """A task, without arguments and result."""
+
+    timeline: Annotated[
+        tuple[TaskTransition, ...], Field(description="The statuses, oldest first: the first and the newest 15.")
+    ]
+    lease: TaskLease | None
+    failure: TaskFailure | None
+    host: TaskHost
+    questions: Annotated[tuple[str, ...], Field(description="The methods of the open input requests.")]
+    poll_interval_seconds: float
+    reruns_left: Annotated[int, Field(description="How often the call may be sent again after a crash.")]
+    is_resumable: Annotated[bool, Field(description="Whether another process can resume the call.")]
+    trace_id: str | None
+
+
+class BulkCancelled(Answer):
+    """The outcome for the tasks that matched."""
+
+    matched: int
+    cancelled: int
+    ended: Annotated[int, Field(description="Tasks that ended by themselves meanwhile.")]
+    failed: Annotated[int, Field(description="Tasks that the store could not change: send the request again.")]
+    references: Annotated[tuple[str, ...], Field(description="The tasks that matched.")]
+
+
+class TaskRoutes:
+    """The handlers. `store` and `transitions` are those that hosts use."""
+
+    def __init__(
+        self,
+        *,
+        store: TaskStore,
+        transitions: Transitions,
+        runner: Runner,
+        reference_of: ReferenceOf,
+        cursors: ListCursors,
+        clock: Clock,
+    ) -> None:
+        self._store = store
+        self._transitions = transitions
+        self._runner = runner
+        self._reference_of = reference_of
+        self._cursors = cursors
+        self._clock = clock
+
+    def routes(self) -> Iterator[Route]:
+        """The routes of tasks."""
+        yield Route(
+            method="GET",
+            path="/tasks",
+            summary="List tasks",
+            description="Tasks of all callers that have not expired. A page may be short, or empty, and still have a "
+            "next one. A task that ends meanwhile may be on two pages.",
+            role=Role.VIEWER,
+            query=TaskListQuery,
+            answer=TaskPage,
+            handler=self._list,
+        )
+        yield Route(
+            method="GET",
+            path="/tasks/{reference}",
+            summary="Show a task",
+            description="One task, with the times of its statuses.",
+            role=Role.VIEWER,
+            answer=TaskDetail,
+            handler=self._show,
+            refusals={404: _UNKNOWN},
+        )
+        yield Route(
+            method="POST",
+            path="/tasks/{reference}/cancel",
+            summary="Cancel a task",
+            description="The host sees a cancelled task. The replica that runs the call cancels it at the server.",
+            role=Role.OPERATOR,
+            answer=TaskItem,
+            handler=self._cancel,
+            refusals={404: _UNKNOWN, 409: "The task has already ended."},
+        )
+
+        yield Route(
+            method="POST",
+            path="/tasks/cancel",
+            summary="Cancel many tasks",
+            description="Cancels the unfinished tasks that match. `dry_run` counts them; then `confirm` repeats the "
+            f"number. At most {MAX_BULK} tasks are cancelled at once.",
+            role=Role.OPERATOR,
+            body=BulkCancel,
+            answer=BulkCancelled,
+            handler=self._cancel_many,
+            refusals={409: "Another number of tasks matches than `confirm` says, or too many."},
+        )
+
+    async def _list(self, call: ApiCall) -> TaskPage:
+        query: TaskListQuery = call.query
+        if query.sort is not None and not query.is_unfinished:
+            text = "sort: needs status=working,input_required; other lists have the order of the store"
+            raise ApiError(400, "invalid_query", text)
+        place = None if query.cursor is None else self._cursors.open(query.cursor, query.listing)
+        return await (self._sorted(query, place) if query.is_unfinished else self._stored(query, place))
+
+    async def _sorted(self, query: TaskListQuery, place: list[Any] | None) -> TaskPage:
+        """A page of unfinished tasks, in the order of a time. Their number is bounded by the caps."""
+        now = self._clock.now()
+        part = await self._store.scan(
+            unfinished=True,
+            wants=query.matcher(self._reference_of, now),
+            after=None,
+            limit=MOST_SCANNED,
+            now=now,
+        )
+        sort = query.sort or TaskSort.CREATED
+        is_by_creation, is_descending = sort.endswith("created"), sort.startswith("-")
+        # A record may be found twice. Equal times are told apart by the reference.
+        found = {record.id: record for record in part.heads}
+        rows = [(_ticks(each.created_at if is_by_creation else each.updated_at), each) for each in found.values()]
+        keyed = [((ticks, self._reference_of(each.id)), each) for ticks, each in rows]
+        if place is not None:
+            edge = (place[0], place[1])
+            keyed = [row for row in keyed if (row[0] < edge if is_descending else row[0] > edge)]
+        keyed.sort(key=lambda row: row[0], reverse=is_descending)
+        page = keyed[: query.limit]
+        following = self._cursors.seal(list(page[-1][0]), query.listing) if len(keyed) > query.limit else None
+        items = tuple(self._item(record) for _, record in page)
+        return TaskPage(now=now, items=items, next=following, is_complete=part.next is None)
+
+    async def _stored(self, query: TaskListQuery, place: list[Any] | None) -> TaskPage:
+        """A page of tasks in the order of the store."""
+        now = self._clock.now()
+        part = await self._store.scan(
+            unfinished=False,
+            wants=query.matcher(self._reference_of, now),
+            after=None if place is None else place[0],
+            limit=query.limit,
+            now=now,
+        )
+        following = None if part.next is None else self._cursors.seal([part.next], query.listing)
+        return TaskPage(now=now, items=tuple(map(self._item, part.heads)), next=following, is_complete=True)
+
+    async def _show(self, call: ApiCall) -> TaskDetail:
+        record = await self._found(call.parameters["reference"])
+        if record.status is TaskStatus.FAILED:
+            whole = await self._store.load(record.owner, record.id, now=self._clock.now(), bodies=True)
+            record = whole or record
+        changes = await self._store.transitions(record.id)
+        lease, is_running = record.lease, not record.status.is_terminal
+        peer, outcome = record.call.peer, record.outcome
+        return TaskDetail(
+            **dict(self._item(record)),
+            timeline=tuple(TaskTransition(status=change.status, time=change.time) for change in changes),
+            lease=TaskLease(replica=lease.holder, until=lease.until) if lease is not None and is_running else None,
+            failure=_failure(record, outcome) if isinstance(outcome, Faulted) else None,
+            host=TaskHost(
+                name=_text(peer.info.get("name")),
+                version=_text(peer.info.get("version")),
+                revision=peer.revision.value,
+            ),
+            questions=tuple(asked.method for asked in record.inputs),
+            poll_interval_seconds=record.poll_interval.total_seconds(),
+            reruns_left=record.reruns,
+            is_resumable=is_running and record.is_resumable,
+            trace_id=None if record.trace is None else record.trace.split("-")[1],
+        )
+
+    async def _cancel(self, call: ApiCall) -> TaskItem:
+        while True:
+            record = await self._found(call.parameters["reference"])
+            cancelled = await self.cancel(record)
+            if cancelled is not None:
+                return self._item(cancelled)
+            # The record has changed since it was read.
+
+    async def _cancel_many(self, call: ApiCall) -> BulkCancelled:
+        body: BulkCancel = call.body
+        if not body.selects:
+            raise ApiError(400, "invalid_body", "give at least one parameter that selects tasks, such as upstream")
+        if not body.dry_run and body.confirm is None:
+            raise ApiError(400, "invalid_body", "confirm: must be the number of tasks, which dry_run counts")
+        records = await self._unfinished(body)
+        if not body.dry_run and body.confirm != len(records):
+            raise ApiError(409, "count_differs", f"{len(records)} tasks match now, not {body.confirm}")
+        counts = Counter[str]()
+        for start in range(0, 0 if body.dry_run else len(records), _AT_ONCE):
+            counts.update(await asyncio.gather(*map(self._cancel_one, records[start : start + _AT_ONCE])))
+        return BulkCancelled(
+            matched=len(records),
+            cancelled=counts["cancelled"],
+            ended=counts["ended"],
+            failed=counts["failed"],
+            references=tuple(self._reference_of(record.id) for record in records),
+        )
+
+    async def _unfinished(self, selection: TaskSelection) -> list[TaskRecord]:
+        """All unfinished tasks that match. Raises ApiError (409) for more than MAX_BULK."""
+        now = self._clock.now()
+        wants = selection.matcher(self._reference_of, now)
+        found: dict[str, TaskRecord] = {}
+        after: str | None = None
+        for _ in range(_MOST_PARTS):
+            part = await self._store.scan(unfinished=True, wants=wants, after=after, limit=MAX_BULK + 1, now=now)
+            found.update((record.id, record) for record in part.heads)
+            after = part.next
+            if after is None or len(found) > MAX_BULK:
+                break
+        if after is not None or len(found) > MAX_BULK:
+            raise ApiError(409, "too_many_tasks", f"more than {MAX_BULK} tasks match, or too many run: select fewer")
+        return list(found.values())
+
+    async def _cancel_one(self, record: TaskRecord) -> str:
+        """Cancel a task that was read, and return what became of it."""
+        try:
+            while await self.cancel(record) is None:
+                again = await self._store.load(record.owner, record.id, now=self._clock.now())
+                if again is None:
+                    return "ended"
+                record = again
+        except ApiError:
+            return "ended"
+        except StoreUnavailable:
+            return "failed"
+        return "cancelled"
+
+    async def cancel(self, record: TaskRecord) -> TaskRecord | None:
+        """Cancel a task that was read, and return its record; None if it has changed meanwhile.
+
+        The process that runs the call learns of it from the store. Raises ApiError (409) if it had
+        ended.
+        """
+        if record.status.is_terminal:
+            raise ApiError(409, "already_ended", "the task has already ended")
+        event, asked = CancelRequested(by="operator"), TaskCancelRequested(record, "propagated")
+        cancelled = await self._transitions.apply(record, event, self._clock.now(), announce=asked)
+        if cancelled is not None:
+            await self._runner.stop_run(cancelled.id)
+        return cancelled
+
+    async def _found(self, reference: str) -> TaskRecord:
+        """The head of the task with that reference. Raises ApiError (404)."""
+        id_ = await self._store.referred(reference)
+        owner = None if id_ is None else await self._store.owner_of(id_)
+        if id_ is not None and owner is not None:
+            record = await self._store.load(owner, id_, now=self._clock.now())
+            if record is not None:
+                return record
+        raise ApiError(404, "task_not_found", "there is no such task, or it has expired")
+
+    def _item(self, record: TaskRecord) -> TaskItem:
+        is_running = not record.status.is_terminal
+        is_queued = is_running and not record.dispatched
+        return TaskItem(
+            reference=self._reference_of(record.id),
+            upstream=record.owner.mount,
+            tool=record.call.tool,
+            status=record.status,
+            tool_error=record.tool_error,
+            is_queued=is_queued,
+            queue_position=queue_position(record.status_message) if is_queued else None,
+            # That of an ended task repeats its result.
+            progress=record.status_message if is_running else None,
+            caller=_CALLER + record.owner.context,
+            tenant=record.tenant,
+            created_at=record.created_at,
+            updated_at=record.updated_at,
+            expires_at=record.expires_at,
+            replica=record.lease.holder if is_running and record.lease is not None else None,
+            is_retrieved=record.retrieved,
+        )
+
+
+_UNKNOWN: Final = "There is no such task, or it has expired."
+
+
+def _failure(record: TaskRecord, outcome: Faulted) -> TaskFailure:
+    is_own = outcome.reason is not FaultReason.JSONRPC_ERROR
+    return TaskFailure(reason=outcome.reason, message=record.status_message if is_own else None)
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _ticks(time: datetime) -> int:
+    return (time - _EPOCH) // _TICK

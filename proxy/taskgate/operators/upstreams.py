@@ -1,0 +1,139 @@
+"""The routes about upstreams: list, show, hold, release. `UpstreamRoutes` has their handlers.
+
+All of it is of the replica that answers. A hold lasts until a release or the end of the process.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Annotated, Final, Literal
+
+from pydantic import Field
+
+from taskgate.admission.mounts import Mount, Mounts
+from taskgate.operators.access import ApiError, Role
+from taskgate.operators.routes import Answer, ApiCall, Route
+
+Counts = Callable[[], Mapping[tuple[str], int]]
+"""Returns a number for each upstream that has any, by its name."""
+
+
+class UpstreamItem(Answer):
+    """An upstream, as this replica sees it."""
+
+    name: str
+    path: Annotated[str, Field(description="The path that hosts use.")]
+    is_up: Annotated[bool | None, Field(description="Whether it is healthy; null while that is unknown.")]
+    circuit: Literal["closed", "open", "half_open"]
+    is_held: Annotated[bool, Field(description="Whether an operator holds it at this replica.")]
+    calls: Annotated[int, Field(description="Calls that run: permits in use.")]
+    limit: Annotated[int, Field(description="The most calls at once.")]
+    waiting: Annotated[int, Field(description="Calls that wait for a permit.")]
+    tasks: Annotated[int, Field(description="Calls of tasks among those that run.")]
+    requests: Annotated[int, Field(description="Requests to the server without an answer yet.")]
+    offers_tasks: bool
+
+
+class UpstreamList(Answer):
+    """All upstreams, by name."""
+
+    replica: Annotated[str, Field(description="The replica that answers.")]
+    items: tuple[UpstreamItem, ...]
+
+
+class UpstreamDetail(UpstreamItem):
+    """An upstream, and the replica that answers."""
+
+    replica: str
+
+
+class UpstreamRoutes:
+    """The handlers. `replica` is the name of this process."""
+
+    def __init__(self, *, mounts: Mounts, requests: Counts, tasks: Counts, replica: str) -> None:
+        self._mounts = mounts
+        self._requests = requests
+        self._tasks = tasks
+        self._replica = replica
+
+    def routes(self) -> Iterator[Route]:
+        """The routes of upstreams."""
+        yield Route(
+            method="GET",
+            path="/upstreams",
+            summary="List upstreams",
+            description="Health and load of each upstream at this replica.",
+            role=Role.VIEWER,
+            answer=UpstreamList,
+            handler=self._list,
+        )
+        yield Route(
+            method="GET",
+            path="/upstreams/{name}",
+            summary="Show an upstream",
+            description="Health and load of one upstream at this replica.",
+            role=Role.VIEWER,
+            answer=UpstreamDetail,
+            handler=self._show,
+            refusals={404: _UNKNOWN},
+        )
+        yield Route(
+            method="POST",
+            path="/upstreams/{name}/hold",
+            summary="Hold an upstream",
+            description="This replica refuses new tool calls to it. Running calls go on, and waiting ones wait.",
+            role=Role.OPERATOR,
+            answer=UpstreamDetail,
+            handler=self._hold,
+            refusals={404: _UNKNOWN},
+        )
+        yield Route(
+            method="POST",
+            path="/upstreams/{name}/release",
+            summary="Release an upstream",
+            description="Ends a hold at this replica.",
+            role=Role.OPERATOR,
+            answer=UpstreamDetail,
+            handler=self._release,
+            refusals={404: _UNKNOWN},
+        )
+
+    async def _list(self, _call: ApiCall) -> UpstreamList:
+        items = tuple(self._item(mount) for _, mount in sorted(self._mounts.by_name.items()))
+        return UpstreamList(replica=self._replica, items=items)
+
+    async def _show(self, call: ApiCall) -> UpstreamDetail:
+        return UpstreamDetail(replica=self._replica, **dict(self._item(self._found(call))))
+
+    async def _hold(self, call: ApiCall) -> UpstreamDetail:
+        self._found(call).bulkhead.hold(True)
+        return await self._show(call)
+
+    async def _release(self, call: ApiCall) -> UpstreamDetail:
+        self._found(call).bulkhead.hold(False)
+        return await self._show(call)
+
+    def _found(self, call: ApiCall) -> Mount:
+        mount = self._mounts.by_name.get(call.parameters["name"])
+        if mount is None:
+            raise ApiError(404, "upstream_not_found", "there is no upstream of that name")
+        return mount
+
+    def _item(self, mount: Mount) -> UpstreamItem:
+        vitals, bulkhead, key = mount.upstream.vitals(), mount.bulkhead, (mount.name,)
+        return UpstreamItem.model_validate(
+            {
+                "name": mount.name,
+                "path": mount.path,
+                "is_up": vitals.up,
+                "circuit": vitals.circuit,
+                "is_held": bulkhead.is_held,
+                "calls": bulkhead.in_use,
+                "limit": bulkhead.limit,
+                "waiting": bulkhead.queued,
+                "tasks": self._tasks().get(key, 0),
+                "requests": self._requests().get(key, 0),
+                "offers_tasks": mount.offers_tasks,
+            }
+        )
+
+
+_UNKNOWN: Final = "There is no upstream of that name."

@@ -1,0 +1,46 @@
+"""The API of operators over the parts of a gateway: `build_operators_api`."""
+
+from taskgate.auth.key_file import DeploymentKeys
+from taskgate.clock import Clock, Entropy
+from taskgate.operators.access import OperatorAccess
+from taskgate.operators.api import OperatorsApi
+from taskgate.operators.cursors import ListCursors
+from taskgate.operators.tasks import TaskRoutes
+from taskgate.operators.upstreams import UpstreamRoutes
+from taskgate.stores.base import Store
+from taskgate.stores.references import ReferenceOf
+from taskgate.wiring.authentication import list_cursor_keys
+from taskgate.wiring.build import Runtime
+
+
+def build_operators_api(
+    access: OperatorAccess,
+    runtime: Runtime,
+    *,
+    store: Store,
+    reference_of: ReferenceOf,
+    clock: Clock,
+    entropy: Entropy,
+) -> OperatorsApi:
+    """Create the API. `reference_of` makes the references of tasks that the store knows."""
+    # Without keys of a deployment, cursors are valid as long as the process lives.
+    own = DeploymentKeys(entropy.token(32), None)
+
+    def keys() -> tuple[bytes, bytes | None]:
+        return list_cursor_keys(runtime.callers.authenticator.deployment or own)
+
+    tasks = TaskRoutes(
+        store=store,
+        transitions=runtime.transitions,
+        runner=runtime.runner,
+        reference_of=reference_of,
+        cursors=ListCursors(keys, entropy),
+        clock=clock,
+    )
+    upstreams = UpstreamRoutes(
+        mounts=runtime.upstreams.mounts,
+        requests=runtime.upstreams.requests.read,
+        tasks=runtime.runner.calls_running,
+        replica=runtime.cluster.holder,
+    )
+    return OperatorsApi(access, (*tasks.routes(), *upstreams.routes()))

@@ -1,0 +1,60 @@
+"""An operator lists, shows and cancels tasks at any replica, whichever runs their calls."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from helpers.scripted_upstream import Hold, ScriptedServer
+from helpers.several_gateways import several
+from helpers.shared_store import SharedServer
+from helpers.waiting import eventually
+from helpers.whole_gateway import WholeGateway
+from interaction.operating import act, look, look_at_all, tokens
+
+TASKS = "/api/v1/tasks"
+
+
+@pytest.fixture
+async def three(
+    server: ScriptedServer, valkey_server: SharedServer, tmp_path: Path
+) -> AsyncIterator[list[WholeGateway]]:
+    """Three gateways over one store, which know the tokens of operators."""
+    admin = tokens(tmp_path)
+    async with several(3, {"reports": server.url}, valkey_server.options(), tmp_path, admin=admin) as gateways:
+        yield gateways
+
+
+async def test_a_cancel_at_another_replica_reaches_the_server(
+    three: list[WholeGateway], server: ScriptedServer
+) -> None:
+    server.script["report"] = hold = Hold()
+    host = await three[0].greeted()
+    task = (await host.start("report"))["taskId"]
+    await hold.begun.wait()
+    [item] = (await look(three[1], f"{TASKS}?status=working"))["items"]
+    shown = await look(three[2], f"{TASKS}/{item['reference']}")
+    assert (shown["status"], shown["lease"]["replica"]) == ("working", item["replica"])
+    status, body = await act(three[2], f"{TASKS}/{item['reference']}/cancel")
+    assert (status, body["status"]) == (200, "cancelled")
+    await eventually(lambda: server.cancelled == [hold.turns[0].id])
+    assert (await host.task(task))["status"] == "cancelled"
+    assert (await look(three[0], f"{TASKS}/{item['reference']}"))["status"] == "cancelled"
+
+
+@pytest.mark.parametrize("query", ["limit=2", "limit=2&status=working", "limit=2&status=completed"])
+async def test_the_pages_of_a_list_come_from_any_replica(
+    three: list[WholeGateway], server: ScriptedServer, query: str
+) -> None:
+    if "completed" not in query:
+        server.script["report"] = Hold()
+    host = await three[0].greeted()
+    for _ in range(5):
+        task = (await host.start("report"))["taskId"]
+        if "completed" in query:
+            await host.ask("tasks/result", {"taskId": task})
+    found = await look_at_all(three[1], f"{TASKS}?{query}")
+    assert len({item["reference"] for item in found}) == len(found) == 5
+    first = await look(three[1], f"{TASKS}?{query}")
+    second = await look(three[2], f"{TASKS}?{query}&cursor={first['next']}")
+    assert not {item["reference"] for item in first["items"]} & {item["reference"] for item in second["items"]}

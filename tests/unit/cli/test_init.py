@@ -1,0 +1,159 @@
+"""`taskgate init`: what it asks, what it writes, and what it refuses."""
+
+import json
+import os
+import pty
+import subprocess
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from helpers.command_line import run
+from helpers.gateway_process import START_WITHIN, TASKGATE
+from taskgate.cli.init import Answers, configuration_text
+from taskgate.config import GatewayConfig, load
+
+URL = "http://127.0.0.1:3000/mcp"
+ISSUER = "https://idp.example.com/"
+
+
+def loaded(file: Path) -> GatewayConfig:
+    return load(file, {})
+
+
+def test_with_yes_the_least_that_is_needed_is_the_server(tmp_path: Path) -> None:
+    file = tmp_path / "new.yaml"
+    status, out, err = run("init", file, "--upstream", URL, "--yes")
+    assert (status, err) == (0, "")
+    assert out.splitlines() == [
+        f"wrote {file}",
+        f"check taskgate check --config {file}",
+        f"start taskgate serve --config {file}",
+        "hosts http://127.0.0.1:8080/mcp",
+    ]
+    config = loaded(file)
+    assert (config.auth.mode, config.store.backend, config.upstreams["default"].url) == ("none", "sqlite", URL)
+    assert run("check", "--config", file)[0] == 0
+    assert "    # The path that hosts use.\n    path: /mcp\n" in file.read_text()
+
+
+def test_every_option_is_in_the_file_and_keys_are_created_beside_it(tmp_path: Path) -> None:
+    file, command = tmp_path / "new.yaml", "sh -c 'echo $HOME \"${X}\" é'"
+    options = ("--upstream-command", command, "--auth", f"issuer={ISSUER}", "--store", "redis://127.0.0.1:6379/1")
+    status, out, err = run("init", file, *options, "--public-url", "https://mcp.example.com")
+    assert (status, err) == (0, "")
+    assert out.endswith("hosts https://mcp.example.com/mcp\n")
+    config = loaded(file)
+    assert config.upstreams["default"].command == ("sh", "-c", 'echo $HOME "${X}" é')
+    assert (config.auth.mode, config.auth.issuers["default"].issuer) == ("required", ISSUER)
+    assert (config.server.public_url, config.store.redis.url) == (
+        "https://mcp.example.com",
+        "redis://127.0.0.1:6379/1",
+    )
+    keys = [config.auth.context.key_file, config.audit.hmac_key_file]
+    assert [key and key.stat().st_mode & 0o777 for key in keys] == [0o600, 0o600]
+    assert len({key and key.read_bytes() for key in keys}) == 2
+
+
+def test_keys_that_are_there_stay(tmp_path: Path) -> None:
+    options = ("--upstream", URL, "--store", "redis://127.0.0.1:6379/1", "--yes", "--force")
+    file, key = tmp_path / "new.yaml", tmp_path / "taskgate-audit.key"
+    assert run("init", file, *options)[0] == 0
+    before = key.read_bytes()
+    assert run("init", file, *options)[0] == 0
+    assert key.read_bytes() == before
+
+
+def test_a_file_that_exists_is_replaced_with_force_alone(tmp_path: Path) -> None:
+    file = tmp_path / "new.yaml"
+    file.write_text("mine")
+    status, _, err = run("init", file, "--upstream", URL, "--yes")
+    assert status == 2
+    assert "exists already" in err
+    assert file.read_text() == "mine"
+    assert run("init", file, "--upstream", URL, "--yes", "--force")[0] == 0
+    assert loaded(file).upstreams["default"].url == URL
+    assert os.listdir(tmp_path) == ["new.yaml"]
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ((), "--upstream URL or --upstream-command COMMAND; --auth none or --auth issuer=URL; --store sqlite"),
+        (("--upstream", URL), "Give --auth none or --auth issuer=URL; --store sqlite"),
+        (("--upstream", URL, "--store", "sqlite", "--auth", "issuer=https://a"), "Give --public-url URL;"),
+    ],
+)
+def test_without_a_terminal_the_options_that_are_missing_are_named(
+    tmp_path: Path, options: tuple[str, ...], told: str
+) -> None:
+    file = tmp_path / "new.yaml"
+    status, out, err = run("init", file, *options)
+    assert (status, out) == (2, "")
+    assert "Standard input is no terminal" in err
+    assert told in " ".join(err.split())
+    assert not file.exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (("--upstream", "ftp://x"), "--upstream: must be an absolute http or https URL"),
+        (("--upstream", URL, "--upstream-command", "x"), "not both"),
+        (("--upstream-command", "'"), "quotation mark"),
+        (("--upstream-command", ""), "must begin with the name of a program"),
+        (("--upstream", URL, "--auth", "tokens"), "--auth must be none, or issuer=URL."),
+        (("--upstream", URL, "--auth", "issuer=http://a"), "--auth: must be https"),
+        (("--upstream", URL, "--store", "mysql://"), "--store must be sqlite, redis://"),
+        (("--upstream", URL, "--store", "redis://u:p@a"), "--store: must not hold a user name or password"),
+        (("--upstream", URL, "--public-url", "x"), "--public-url: must be an absolute http or https URL"),
+        ((), "Give --upstream URL or --upstream-command COMMAND."),
+    ],
+)
+def test_what_cannot_be_used_is_refused_by_its_option_and_nothing_is_written(
+    tmp_path: Path, options: tuple[str, ...], told: str
+) -> None:
+    status, out, err = run("init", tmp_path / "new.yaml", *options, "--yes")
+    assert (status, out) == (2, "")
+    assert told in err
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_folder_that_is_not_there_is_an_error(tmp_path: Path) -> None:
+    status, _, err = run("init", tmp_path / "none" / "new.yaml", "--upstream", URL, "--yes")
+    assert status == 1
+    assert "cannot be written: No such file or directory" in err
+
+
+@given(
+    st.lists(
+        st.text(st.characters(blacklist_categories=["Cs", "Cc"], blacklist_characters="\ufeff\ufffe\uffff")), min_size=1
+    )
+)
+def test_any_command_is_in_the_file_as_it_was_given(words: list[str]) -> None:
+    command = ["program", *words]
+    answers = Answers(url=None, command=tuple(command), issuer=None, redis=None, public_url=None)
+    line = next(line for line in configuration_text(answers, Path("/x")).splitlines() if "command: [" in line)
+    written = json.loads(line.partition(":")[2])
+    assert [each.replace("$$", "$") for each in written] == command
+
+
+@pytest.mark.program
+def test_on_a_terminal_at_most_six_questions_are_asked(tmp_path: Path) -> None:
+    ours, its = pty.openpty()
+    with os.fdopen(ours, "wb", buffering=0) as keyboard:
+        try:
+            child = subprocess.Popen(
+                [TASKGATE, "init", "new.yaml"], cwd=tmp_path, stdin=its, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+            )
+        finally:
+            os.close(its)
+        keyboard.write(f"{URL}\nissuer={ISSUER}\n\nhttps://mcp.example.com\n".encode())
+        out, err = child.communicate(timeout=START_WITHIN)
+    assert (child.returncode, out.decode().splitlines()[0]) == (0, "wrote new.yaml"), err
+    assert err.decode().count("it: ") + err.decode().count("]: ") == 4
+    config = loaded(tmp_path / "new.yaml")
+    assert (config.auth.mode, config.store.backend) == ("required", "sqlite")
+    assert config.server.public_url == "https://mcp.example.com"

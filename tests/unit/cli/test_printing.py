@@ -1,0 +1,45 @@
+"""Texts of others, made fit for a terminal."""
+
+import json
+import unicodedata
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from taskgate.cli.printing import clean, json_text, one_line
+
+ANY = st.text(st.characters())
+
+
+def has_control(text: str, but: str) -> bool:
+    """Whether a terminal would obey a part of the text."""
+    bidirectional = {*"\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u2028\u2029"}
+    return any(
+        (unicodedata.category(each) in {"Cc", "Cs"} and each not in but) or each in bidirectional for each in text
+    )
+
+
+@given(ANY)
+def test_a_cleaned_text_has_no_control_character_but_tab_and_line_feed(text: str) -> None:
+    assert not has_control(clean(text), "\t\n")
+    assert len(clean(text)) == len(text)
+
+
+@given(ANY)
+def test_a_text_in_one_line_has_none_at_all_and_is_short(text: str) -> None:
+    line = one_line(text, 20)
+    assert not has_control(line, "")
+    assert len(line) <= 20
+
+
+@given(st.recursive(ANY, lambda each: st.lists(each) | st.dictionaries(ANY, each), max_leaves=8))
+def test_json_has_no_control_character_and_reads_as_what_it_was(document: object) -> None:
+    text = json_text(document)
+    assert not has_control(text, "\n")
+    assert json.loads(text) == document
+
+
+def test_letters_of_every_language_stay() -> None:
+    assert (
+        clean("日本語 العربية é \U0001f600") == one_line("日本語 العربية é \U0001f600") == "日本語 العربية é \U0001f600"
+    )

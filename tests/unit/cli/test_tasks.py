@@ -1,0 +1,284 @@
+"""`taskgate tasks`: what it asks the API of operators, and what it prints."""
+
+import json
+import sys
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from example.processes import UVICORN_LISTENS, running
+
+from helpers.command_line import run
+from helpers.gateway_process import TASKGATE, gateway_process, taskgate, write_configuration
+from helpers.scripted_listener import Answered, Asked, ScriptedListener, scripted_listener
+from helpers.secrets import noted
+from helpers.waiting import bounded, eventually
+
+CHECKOUT = Path(__file__).parents[3]
+
+REF, OTHER = "t_" + "a" * 22, "t_" + "b" * 22
+NOW = "2026-11-28T10:12:30Z"
+ITEM: dict[str, Any] = {
+    "reference": REF,
+    "upstream": "reports",
+    "tool": "generate",
+    "status": "working",
+    "tool_error": False,
+    "is_queued": False,
+    "queue_position": None,
+    "progress": "3 of 5",
+    "caller": "c_x",
+    "tenant": None,
+    "created_at": "2026-11-28T10:00:00Z",
+    "updated_at": "2026-11-28T10:12:00Z",
+    "expires_at": "2026-11-28T11:00:00Z",
+    "replica": "one",
+    "is_retrieved": False,
+}
+DETAIL = ITEM | {
+    "timeline": [{"status": "working", "time": "2026-11-28T10:00:00Z"}],
+    "lease": {"replica": "one", "until": "2026-11-28T10:13:00Z"},
+    "failure": {"reason": "timeout", "message": "no answer"},
+    "host": {"name": "desk", "version": "1", "revision": "2025-11-25"},
+    "questions": ["elicitation/create"],
+    "trace_id": "abc",
+}
+REFUSED = {"error": {"code": "task_not_found", "message": "there is no such task, or it has expired"}}
+HOSTILE = "a\x1b]0;owned\x07\x9b2J"
+
+
+def page(*items: dict[str, Any], following: str | None = None, is_complete: bool = True) -> dict[str, Any]:
+    return {"now": NOW, "items": items, "next": following, "is_complete": is_complete}
+
+
+def tasks(answer: Callable[[Asked], Answered], *arguments: str | Path) -> tuple[int, str, str, ScriptedListener]:
+    with scripted_listener(answer) as listener:
+        return (*run("tasks", *arguments, "--admin", listener.url), listener)
+
+
+def query(asked: Asked) -> dict[str, list[str]]:
+    return parse_qs(urlsplit(asked.path).query)
+
+
+def test_a_list_is_lines_with_tabs_between_cells() -> None:
+    queued = ITEM | {"reference": OTHER, "is_queued": True, "queue_position": 4}
+    status, out, err, _ = tasks(lambda _: (200, page(ITEM, queued)), "ls")
+    assert (status, err) == (0, "")
+    assert out.splitlines() == [
+        "REFERENCE\tSTATUS\tUPSTREAM\tTOOL\tAGE\tCALLER\tPROGRESS",
+        f"{REF}\tworking\treports\tgenerate\t12m30s\tc_x\t3 of 5",
+        f"{OTHER}\tworking\treports\tgenerate\t12m30s\tc_x\tqueued, 4 before it",
+    ]
+
+
+def test_filters_are_those_of_the_api() -> None:
+    filters = ("--upstream", "reports", "--tool", "a b", "--tenant", "t", "--caller", "c_x", "--reference", "t_a")
+    times = ("--older-than", "10m", "--younger-than", "2h", "--sort", "-created", "--unfinished", "--limit", "7")
+    _, _, _, listener = tasks(lambda _: (200, page()), "ls", *filters, *times)
+    assert query(listener.asked[0]) == {
+        "upstream": ["reports"],
+        "tool": ["a b"],
+        "tenant": ["t"],
+        "caller": ["c_x"],
+        "reference": ["t_a"],
+        "older_than": ["600"],
+        "younger_than": ["7200"],
+        "sort": ["-created"],
+        "status": ["working,input_required"],
+        "limit": ["7"],
+    }
+
+
+def test_pages_are_followed_up_to_the_limit_also_empty_ones() -> None:
+    pages = iter([page(ITEM, following="1"), page(following="2"), page(ITEM, ITEM, following="3")])
+    status, out, err, listener = tasks(lambda _: (200, next(pages)), "ls", "--limit", "3")
+    assert (status, len(out.splitlines())) == (0, 4)
+    assert "there are more than 3 tasks" in err
+    assert [query(asked).get("cursor") for asked in listener.asked] == [None, ["1"], ["2"]]
+    assert [query(asked)["limit"] for asked in listener.asked] == [["3"], ["2"], ["2"]]
+
+
+def test_a_list_as_json_has_the_items_of_the_api() -> None:
+    status, out, _, _ = tasks(lambda _: (200, page(ITEM, is_complete=False)), "ls", "--json")
+    assert (status, json.loads(out)) == (0, {"items": [ITEM], "is_complete": False, "has_more": False})
+
+
+def test_a_task_is_shown_with_its_timeline() -> None:
+    status, out, _, listener = tasks(lambda _: (200, DETAIL), "show", REF)
+    assert (status, listener.asked[0].path) == (0, f"/api/v1/tasks/{REF}")
+    for line in (
+        f"reference  {REF}",
+        "lease      one until 2026-11-28T10:13:00Z",
+        "failure    timeout: no answer",
+        "host       desk 1, 2025-11-25",
+        "questions  elicitation/create",
+        "           2026-11-28T10:00:00Z  working",
+    ):
+        assert line in out.splitlines()
+    assert json.loads(tasks(lambda _: (200, DETAIL), "show", REF, "--json")[1]) == DETAIL
+
+
+def test_each_task_is_cancelled_and_one_that_is_not_ends_it_with_1() -> None:
+    def answer(asked: Asked) -> Answered:
+        return (200, ITEM | {"status": "cancelled"}) if REF in asked.path else (404, REFUSED)
+
+    status, out, err, listener = tasks(answer, "cancel", OTHER, REF)
+    assert (status, out) == (1, f"{REF}  cancelled\n")
+    assert err == f"taskgate: {OTHER} is not cancelled: there is no such task, or it has expired\n"
+    assert [(asked.verb, asked.path) for asked in listener.asked] == [
+        ("POST", f"/api/v1/tasks/{OTHER}/cancel"),
+        ("POST", f"/api/v1/tasks/{REF}/cancel"),
+    ]
+    status, out, _, _ = tasks(answer, "cancel", REF, "--json")
+    assert (status, json.loads(out)) == (0, [{"reference": REF, "status": "cancelled", "error": None}])
+
+
+BULK = {"matched": 2, "cancelled": 2, "ended": 0, "failed": 0, "references": [REF, OTHER]}
+SELECTION = ("--upstream", "reports", "--status", "working", "--older-than", "1h")
+
+
+def test_many_are_counted_first_and_then_cancelled_by_that_number() -> None:
+    status, out, _, listener = tasks(lambda _: (200, BULK), "cancel-many", *SELECTION, "--yes")
+    assert (status, out) == (0, "2 matched, 2 cancelled, 0 ended, 0 failed\n")
+    selection = {"upstream": "reports", "status": ["working"], "older_than": 3600}
+    assert [(asked.verb, asked.path, json.loads(asked.body)) for asked in listener.asked] == [
+        ("POST", "/api/v1/tasks/cancel", {**selection, "dry_run": True}),
+        ("POST", "/api/v1/tasks/cancel", {**selection, "confirm": 2}),
+    ]
+    assert json.loads(tasks(lambda _: (200, BULK), "cancel-many", *SELECTION, "--yes", "--json")[1]) == BULK
+
+
+def test_without_a_terminal_or_yes_many_are_only_counted() -> None:
+    status, _, err, listener = tasks(lambda _: (200, BULK), "cancel-many", *SELECTION)
+    assert (status, len(listener.asked)) == (2, 1)
+    assert "2 tasks match" in err
+
+
+@pytest.mark.parametrize(
+    "second", [(200, BULK | {"failed": 1}), (409, {"error": {"message": "3 tasks match now, not 2"}})]
+)
+def test_many_of_which_one_was_not_cancelled_or_whose_number_changed_end_it_with_1(second: Answered) -> None:
+    answers = iter([(200, BULK), second])
+    assert tasks(lambda _: next(answers), "cancel-many", *SELECTION, "--yes")[0] == 1
+
+
+@pytest.mark.parametrize(("last", "expected"), [("completed", 0), ("failed", 1), ("cancelled", 1)])
+def test_a_watched_task_is_a_line_for_each_change_until_it_ends(last: str, expected: int) -> None:
+    changes = [ITEM, ITEM, ITEM | {"progress": "4 of 5"}, ITEM | {"status": last, "progress": None}]
+    answers = iter([(200, change) for change in changes[:2]] + [(503, {})] + [(200, change) for change in changes[2:]])
+    status, out, _, listener = tasks(lambda _: next(answers), "watch", REF, "--interval", "0.1")
+    assert (status, len(listener.asked)) == (expected, 5)
+    assert [line.split("  ")[1:] for line in out.splitlines()] == [
+        ["working", "3 of 5"],
+        ["working", "4 of 5"],
+        [last, "-"],
+    ]
+
+
+def test_a_watched_task_that_is_not_there_ends_it_with_1() -> None:
+    status, _, err, listener = tasks(lambda _: (404, REFUSED), "watch", REF)
+    assert (status, len(listener.asked)) == (1, 1)
+    assert "there is no such task" in err
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        ((401, {"error": {"code": "x", "message": "not authenticated"}}), "not authenticated: give --token FILE"),
+        ((403, {"error": {"code": "x", "message": "the token has the role viewer"}}), "the token has the role viewer"),
+        ((421, {"error": "host not allowed"}), "give --admin an IP address or localhost"),
+        ((404, {"error": "not found"}), "not found"),
+        ((200, []), "HTTP status 200"),
+        ((500, b"<html>"), "HTTP status 500"),
+    ],
+)
+@pytest.mark.parametrize("command", [("ls",), ("show", REF), ("cancel", REF)])
+def test_a_refusal_is_told_with_what_to_do(answer: Answered, told: str, command: tuple[str, ...]) -> None:
+    status, out, err, _ = tasks(lambda _: answer, *command)
+    assert (status, out) == (1, "")
+    assert told in err
+
+
+@pytest.mark.parametrize("options", [(), ("--json",)])
+@pytest.mark.parametrize("command", [("ls",), ("show", REF), ("watch", REF), ("cancel", REF)])
+def test_hostile_names_do_not_reach_the_terminal(command: tuple[str, ...], options: tuple[str, ...]) -> None:
+    hostile = dict.fromkeys(DETAIL, HOSTILE) | {
+        "failure": {"reason": HOSTILE, "message": HOSTILE},
+        "host": {"name": HOSTILE},
+        "questions": [HOSTILE],
+        "timeline": [{"time": HOSTILE, "status": HOSTILE}],
+        "status": "completed",
+    }
+    document = {"now": HOSTILE, "items": [hostile], "next": None} if command == ("ls",) else hostile
+    status, out, err, _ = tasks(lambda _: (200, document), *command, *options)
+    assert status == 0
+    refused = tasks(lambda _: (400, {"error": {"message": HOSTILE}}), *command, *options)
+    assert not {"\x1b", "\x07", "\x9b"} & {*out, *err, *refused[1], *refused[2]}
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("show", "abc"),
+        ("show", "t_../../../../etc/passwd"),
+        ("cancel",),
+        ("cancel", REF, "x"),
+        ("cancel-many", "--yes"),
+        ("cancel-many", "--status", "failed"),
+        ("ls", "--older-than", "soon"),
+        ("ls", "--sort", "created"),
+        ("ls", "--sort", "created", "--unfinished", "--status", "failed"),
+        ("ls", "--limit", "0"),
+        ("ls", "--token", "/no/such/file"),
+    ],
+)
+def test_a_command_line_that_cannot_be_used_asks_nothing(arguments: tuple[str, ...]) -> None:
+    status, out, _, listener = tasks(lambda _: (200, page()), *arguments)
+    assert (status, out, listener.asked) == (2, "", [])
+
+
+def test_the_token_of_the_environment_is_sent(tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text(noted("the-token-of-an-operator"))
+    file.chmod(0o600)
+    with scripted_listener(lambda _: (200, page())) as listener:
+        status, _, _ = run("tasks", "ls", TASKGATE_ADMIN_URL=listener.url, TASKGATE_ADMIN_TOKEN_FILE=str(file))
+    assert status == 0
+    assert listener.asked[0].headers["Authorization"] == "Bearer the-token-of-an-operator"
+
+
+@pytest.mark.program
+async def test_a_task_of_a_running_gateway_is_found_shown_and_cancelled_at_its_server(tmp_path: Path) -> None:
+    ledger, token = tmp_path / "ledger", tmp_path / "token"
+    token.write_text(noted("the-token-of-an-operator"))
+    token.chmod(0o600)
+    server = [sys.executable, CHECKOUT / "example" / "server.py", "--port", "0", "--ledger", ledger]
+    admin = f'{{listen: "127.0.0.1:0", tokens: [{{file: "{token}", role: operator, name: ops}}]}}'
+    async with AsyncExitStack() as stack, bounded(40):
+        upstream = await stack.enter_async_context(running(server, log=tmp_path / "server.log"))
+        url = (await upstream.said(UVICORN_LISTENS))[1].decode()
+        file = write_configuration(tmp_path, f"{url}/mcp", admin=admin)
+        gateway = await stack.enter_async_context(gateway_process(["--config", file], log=tmp_path / "gateway.log"))
+        options = ("--admin", gateway.admin, "--token", token)
+        slow = ("generate_report", "--arg", "quarter=Q3", "--arg", "seconds=600", "--task")
+        calling = [TASKGATE, "call", "/reports/mcp", *slow, "--url", f"http://{gateway.listen}"]
+        child = await stack.enter_async_context(running(calling, log=tmp_path / "call.log"))
+        await eventually(lambda: ledger.exists() and "started" in ledger.read_text())
+        listed = taskgate("tasks", "ls", "--unfinished", *options, folder=tmp_path)
+        (row,) = listed.stdout.splitlines()[1:]
+        reference, status, name, tool, *_ = row.split("\t")
+        assert (status, name, tool) == ("working", "reports", "generate_report")
+        assert f"reference  {reference}" in taskgate("tasks", "show", reference, *options, folder=tmp_path).stdout
+        cancelled = taskgate("tasks", "cancel", reference, *options, folder=tmp_path)
+        assert (cancelled.returncode, cancelled.stdout) == (0, f"{reference}  cancelled\n")
+        assert await child.process.wait() == 1
+        await eventually(lambda: "cancelled generate_report" in ledger.read_text())
+        none = taskgate("tasks", "cancel-many", "--upstream", "reports", "--yes", *options, folder=tmp_path)
+        assert (none.returncode, none.stdout) == (0, "0 matched, 0 cancelled, 0 ended, 0 failed\n"), none.stderr
+        again = taskgate("tasks", "cancel", reference, *options, folder=tmp_path)
+        assert (again.returncode, "already ended" in again.stderr) == (1, True)
+        watched = taskgate("tasks", "watch", reference, *options, folder=tmp_path)
+        assert (watched.returncode, watched.stdout.split("  ")[1]) == (1, "cancelled")

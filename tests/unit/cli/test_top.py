@@ -1,0 +1,108 @@
+"""`taskgate top`: one snapshot without a terminal, and a screen on one."""
+
+import json
+import os
+import pty
+import signal
+import subprocess
+from typing import Any
+
+import pytest
+
+from helpers.command_line import run
+from helpers.gateway_process import START_WITHIN, TASKGATE
+from helpers.scripted_listener import Answered, Asked, scripted_listener
+
+REF = "t_" + "a" * 22
+TASK: dict[str, Any] = {
+    "reference": REF,
+    "status": "working",
+    "upstream": "reports",
+    "tool": "generate",
+    "created_at": "2026-11-28T10:00:00Z",
+    "caller": "c_x",
+    "progress": "3 of 5",
+}
+PAGE = {"now": "2026-11-28T10:12:30Z", "items": [TASK], "next": None, "is_complete": True}
+STATE = {"up": True, "circuit": "closed", "in_use": 1, "limit": 32, "queued": 0}
+HEALTH: dict[str, Any] = {"status": "ready", "checks": {}, "upstreams": {"reports": STATE}}
+HOSTILE = "a\x1b]0;owned\x07\x9b2J"
+
+
+def top(health: Any, page: Any, *options: str, status: int = 200) -> tuple[int, str, str]:
+    def answer(asked: Asked) -> Answered:
+        return (status, page) if asked.path.startswith("/api") else (200, health)
+
+    with scripted_listener(answer) as listener:
+        return run("top", "--admin", listener.url, *options)
+
+
+def test_without_a_terminal_it_is_one_snapshot() -> None:
+    status, out, err = top(HEALTH, PAGE)
+    assert (status, err) == (0, "")
+    assert out.splitlines() == [
+        "ready, unfinished tasks: 1",
+        "UPSTREAM\tSTATE\tCIRCUIT\tIN USE\tLIMIT\tQUEUED",
+        "reports\tup\tclosed\t1\t32\t0",
+        "REFERENCE\tSTATUS\tUPSTREAM\tTOOL\tAGE\tCALLER\tPROGRESS",
+        f"{REF}\tworking\treports\tgenerate\t12m30s\tc_x\t3 of 5",
+    ]
+
+
+def test_json_is_the_state_with_the_tasks() -> None:
+    status, out, _ = top(HEALTH, PAGE | {"next": "more"}, "--json")
+    assert (status, json.loads(out)) == (0, {**HEALTH, "tasks": [TASK], "has_more": True})
+
+
+def test_a_refusal_of_the_first_snapshot_ends_it_with_1() -> None:
+    status, out, err = top(HEALTH, {"error": {"message": "not authenticated"}}, status=401)
+    assert (status, out) == (1, "")
+    assert "give --token FILE" in err
+
+
+@pytest.mark.parametrize("options", [(), ("--json",)])
+def test_hostile_names_do_not_reach_the_terminal(options: tuple[str, ...]) -> None:
+    upstreams = {HOSTILE: {"up": [HOSTILE], "circuit": HOSTILE, "in_use": {}}, "b": HOSTILE}
+    page = PAGE | {"items": [dict.fromkeys(TASK, HOSTILE), HOSTILE], "now": HOSTILE}
+    status, out, _ = top({"status": HOSTILE, "upstreams": upstreams}, page, *options)
+    assert status == 0
+    assert not {"\x1b", "\x07", "\x9b"} & {*out}
+
+
+@pytest.mark.program
+def test_a_terminal_gets_a_screen_that_changes_and_stays_through_failures_until_ctrl_c() -> None:
+    asked = {"times": 0}
+
+    def answer(request: Asked) -> Answered:
+        if request.path.startswith("/api"):
+            return 200, PAGE | {"items": [TASK | {"tool": HOSTILE}]}
+        asked["times"] += 1
+        if asked["times"] in (2, 3):
+            return 500, b""
+        return 200, HEALTH | {"status": "ready" if asked["times"] == 1 else "draining"}
+
+    ours, its = pty.openpty()
+    environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "120", "LINES": "30"}
+    environment.pop("NO_COLOR", None)
+    with scripted_listener(answer) as listener, os.fdopen(ours, "rb", buffering=0) as screen:
+        command = [TASKGATE, "top", "--admin", listener.url, "--interval", "0.2"]
+        try:
+            child = subprocess.Popen(command, stdin=its, stdout=its, stderr=subprocess.PIPE, env=environment)
+        finally:
+            os.close(its)
+        shown = b""
+        while b"draining, unfinished" not in shown:
+            # Ends with OSError when the program does.
+            shown += screen.read(65536)
+        child.send_signal(signal.SIGINT)
+        while True:
+            try:
+                shown += screen.read(65536)
+            except OSError:
+                break
+        _, err = child.communicate(timeout=START_WITHIN)
+    assert (child.returncode, err) == (0, b"")
+    for text in (b"ready, unfinished", b"/readyz got HTTP status 500", REF.encode(), b"\x1b[?1049h", b"\x1b[?1049l"):
+        assert text in shown
+    assert b"owned\x07" not in shown
+    assert "\x9b".encode() not in shown
