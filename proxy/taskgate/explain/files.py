@@ -27,7 +27,7 @@ from taskgate.system.secret_files import ADVICE, is_exposed
 from taskgate.telemetry.opentelemetry.settings import Exporter, TracingUnavailable, require_exporter
 from taskgate.upstream.wire.trust import TlsFileRefused, tls_context
 from taskgate.wiring.app import ListenFailed, expect_address
-from taskgate.wiring.authentication import KEY_FILE, deployment_keys, operators_token
+from taskgate.wiring.authentication import KEY_FILE, deployment_keys, operator_tokens
 from taskgate.wiring.observability import KEY_FILE as AUDIT_KEY_FILE
 from taskgate.wiring.observability import LOG_FILE, expect_keys
 
@@ -63,7 +63,7 @@ def _steps(config: GatewayConfig) -> Iterator[Callable[[], object]]:
     yield lambda: expect_keys(config)
     if config.auth.context.key_file is not None:
         yield lambda: deployment_keys(config, None, SystemEntropy())
-    yield lambda: operators_token(config)
+    yield lambda: operator_tokens(config)
     if (tls := config.server.tls.to_settings()) is not None:
         yield lambda: made_context(tls)
     for name in config.upstreams:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from taskgate.clock import Clock, SharedClock, SteadyClock
-from taskgate.config import BindAddress, GatewayConfig
+from taskgate.config import BindAddress, GatewayConfig, effective
 from taskgate.domain.record import OwnerKey
 from taskgate.errors import StoreUnavailable
 from taskgate.listener.connection_limits import BoundedSocket, ConnectionBounds, ConnectionCounts
@@ -85,6 +85,7 @@ class Service:
         self._environment = environment or Environment()
         self._read_config = read_config
         self._configure_logs = configure_logs
+        self._end = end
         self._closers = Closers()
         environment = self._environment
         self._telemetry = TelemetryPipeline(
@@ -280,11 +281,19 @@ class Service:
         """Serve the API of operators, if one has a token."""
         if self._access.has_tokens:
             # Without tokens its modules are not loaded.
+            from taskgate.operators.control import ControlRoutes  # noqa: PLC0415
             from taskgate.wiring.operators import build_operators_api  # noqa: PLC0415
 
+            control = ControlRoutes(effective=self._effective, reload=self._report_reread, end=self._end)
             entropy = self._environment.entropy
             api = build_operators_api(
-                self._access, runtime, store=store, reference_of=reference_of, clock=clock, entropy=entropy
+                self._access,
+                runtime,
+                store=store,
+                reference_of=reference_of,
+                control=control,
+                clock=clock,
+                entropy=entropy,
             )
             self._admin.serve(api)
 
@@ -363,6 +372,10 @@ class Service:
     def _servers(self) -> Mapping[str, Mapping[str, Any]]:
         """Return the state of each server, by name."""
         return {} if self._runtime is None else self._runtime.upstreams.vitals()
+
+    def _effective(self) -> str:
+        """Return the configuration in force as YAML, without secrets."""
+        return effective(self._config if self._reload is None else self._reload.config)
 
     async def _report_reread(self) -> Mapping[str, Any] | None:
         """Reload for an operator's request, and return the outcome as JSON members."""

@@ -4,6 +4,7 @@ from taskgate.auth.key_file import DeploymentKeys
 from taskgate.clock import Clock, Entropy
 from taskgate.operators.access import OperatorAccess
 from taskgate.operators.api import OperatorsApi
+from taskgate.operators.control import ControlRoutes
 from taskgate.operators.cursors import ListCursors
 from taskgate.operators.tasks import TaskRoutes
 from taskgate.operators.upstreams import UpstreamRoutes
@@ -19,6 +20,7 @@ def build_operators_api(
     *,
     store: Store,
     reference_of: ReferenceOf,
+    control: ControlRoutes,
     clock: Clock,
     entropy: Entropy,
 ) -> OperatorsApi:
@@ -43,4 +45,4 @@ def build_operators_api(
         tasks=runtime.runner.calls_running,
         replica=runtime.cluster.holder,
     )
-    return OperatorsApi(access, (*tasks.routes(), *upstreams.routes()))
+    return OperatorsApi(access, (*tasks.routes(), *upstreams.routes(), *control.routes()))

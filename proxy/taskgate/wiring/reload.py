@@ -95,6 +95,11 @@ class Reload:
         self._configure_logs = configure_logs
         self._last_problems: tuple[str, ...] = ()
 
+    @property
+    def config(self) -> GatewayConfig:
+        """The configuration in force."""
+        return self._config
+
     async def apply(self, config: GatewayConfig) -> Reloaded:
         """Apply a configuration, except what needs a restart, and report the outcome. Never raises."""
         try:

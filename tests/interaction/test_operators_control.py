@@ -1,0 +1,43 @@
+"""Operators see the configuration in force, have it read again, and have the gateway drain."""
+
+from pathlib import Path
+
+from helpers.scripted_upstream import ScriptedServer
+from helpers.whole_gateway import configuration, running
+from interaction.operating import VIEWER, act, look, tokens
+
+HIDDEN = "the-secret-of-a-server"
+
+
+async def test_the_configuration_in_force_is_shown_without_secrets(server: ScriptedServer, tmp_path: Path) -> None:
+    credentials = {"mode": "header", "header": "X-Key", "value": HIDDEN}
+    section = {"reports": {"path": "/reports/mcp", "url": server.url, "credentials": credentials}}
+    first = configuration({}, upstreams=section, admin=tokens(tmp_path))
+    then = configuration({}, upstreams=section, admin=tokens(tmp_path), tasks={"inline_grace": "7s"})
+    async with running(first, source=lambda: then) as gateway:
+        before = (await look(gateway, "/api/v1/config"))["yaml"]
+        assert "value: '********'" in before
+        assert HIDDEN not in before
+        assert "inline_grace: 5s" in before
+        assert await act(gateway, "/api/v1/reload") == (200, {"result": "success", "needs_restart": []})
+        assert "inline_grace: 7s" in (await look(gateway, "/api/v1/config"))["yaml"]
+        assert await act(gateway, "/api/v1/reload") == (200, {"result": "unchanged", "needs_restart": []})
+
+
+async def test_a_configuration_that_cannot_be_used_is_refused_with_the_reason(
+    server: ScriptedServer, tmp_path: Path
+) -> None:
+    first = configuration({"reports": server.url}, admin=tokens(tmp_path))
+    async with running(first, source=lambda: first) as gateway:
+        (tmp_path / "ops.token").chmod(0o604)
+        status, told = await act(gateway, "/api/v1/reload")
+        assert (status, told["error"]["code"]) == (422, "invalid_configuration")
+        assert "admin.tokens[0].file: may be read or written by every user" in told["error"]["message"]
+
+
+async def test_where_it_is_not_possible_a_reload_or_a_drain_is_refused(server: ScriptedServer, tmp_path: Path) -> None:
+    async with running(configuration({"reports": server.url}, admin=tokens(tmp_path))) as gateway:
+        for path, code in (("/api/v1/reload", "no_file"), ("/api/v1/drain", "cannot_drain")):
+            assert (await gateway.operators(path, "POST", Authorization=VIEWER))[0] == 403
+            status, told = await act(gateway, path)
+            assert (status, told["error"]["code"]) == (409, code)
