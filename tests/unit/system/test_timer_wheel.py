@@ -245,3 +245,58 @@ def test_a_timer_starts_again_with_another_length() -> None:
         assert alarm.rang == [10, 12.5]
 
     run(scenario())
+
+
+def test_long_timers_of_one_second_share_a_timer_of_the_loop_and_are_at_most_a_second_late() -> None:
+    async def scenario() -> None:
+        loop, wheel = by_hand(), TimerWheel(USUAL)
+        alarms = [Alarm() for _ in range(4)]
+        for alarm, seconds in zip(alarms, (100.1, 100.5, 100.9, 101.5), strict=True):
+            wheel.start(alarm, seconds, loop.time())
+        assert len(loop.timers) == 2
+        wheel.stop(alarms[1])
+        for hour in (100.95, 101, 101.6, 102):
+            await loop.at(hour)
+        assert [alarm.rang for alarm in alarms] == [[101], [], [101], [102]]
+
+    run(scenario())
+
+
+def test_long_timers_that_are_stopped_leave_one_timer_of_the_loop() -> None:
+    async def scenario() -> None:
+        loop, wheel = by_hand(), TimerWheel(USUAL)
+        for second in range(50):
+            await loop.at(second)
+            for _ in range(3):
+                alarm = Alarm()
+                wheel.start(alarm, 3600.5)
+                wheel.stop(alarm)
+        assert len(loop.timers) == 50
+        assert sum(not timer.cancelled() for timer in loop.timers) == 1
+        wheel.close()
+        assert all(timer.cancelled() for timer in loop.timers)
+
+    run(scenario())
+
+
+def test_a_long_timer_whose_time_is_up_may_raise_and_may_stop_another() -> None:
+    async def scenario() -> None:
+        loop, wheel, faults = by_hand(), TimerWheel(USUAL), list[str]()
+        loop.set_exception_handler(lambda _, fault: faults.append(str(fault["exception"])))
+        alarms = [Alarm() for _ in range(3)]
+
+        class Failing:
+            def on_alarm(self) -> None:
+                wheel.stop(alarms[0])
+                raise ArithmeticError("a mistake")
+
+        failing = [Failing() for _ in range(3)]
+        for each in (*failing, *alarms[1:]):
+            wheel.start(each, 90.5, loop.time())
+        wheel.start(alarms[0], 95.5, loop.time())
+        for hour in (91, 91, 91, 96):
+            await loop.at(hour)
+        assert [alarm.rang for alarm in alarms] == [[], [91], [91]]
+        assert faults == ["a mistake"] * 3
+
+    run(scenario())
