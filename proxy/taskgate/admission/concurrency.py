@@ -266,13 +266,13 @@ class Permit:
     While a call waits with `on_moved`, `_position` is the position that was last reported.
     """
 
-    __slots__ = ("_bulkhead", "_is_released", "_position", "_waiter", "context", "is_granted")
+    __slots__ = ("_bulkhead", "_position", "_waiter", "context", "is_granted", "is_released")
 
     def __init__(self, bulkhead: Bulkhead, context: str) -> None:
         self.context = context
         self.is_granted = False
         self._bulkhead = bulkhead
-        self._is_released = False
+        self.is_released = False
         self._position: int | None = None
         self._waiter: asyncio.Future[None] | None = None
 
@@ -332,8 +332,8 @@ class Permit:
 
     def release(self) -> None:
         """Release the slot, or leave the queue. A second call does nothing."""
-        if not self._is_released:
-            self._is_released = True
+        if not self.is_released:
+            self.is_released = True
             bulkhead = self._bulkhead
             permits = bulkhead.permits
             concerns_others = permits.release(self.context) if self.is_granted else permits.withdraw(self)

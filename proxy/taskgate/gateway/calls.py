@@ -1,11 +1,11 @@
 """The handler of the calls of both eras: `Calls`. A call is a request of a host that a server
 answers, a `tools/call` above all.
 
-Read `answer` from top to bottom. A `tools/call` is decided: the operator's rules and the host say
-whether it becomes a task. It may join an equal call that runs. A slow method takes a permit of the
-server's concurrency limit. Then a task is created, or the request is sent and its answer returned
-(`proxy`). In between, the host gets progress and keep-alives through the call's listener
-(`listeners`).
+`create_task` is for a host that asks for a task. For all others, read `answer` from top to bottom. A
+`tools/call` is decided: the operator's rules and the host say whether it becomes a task. It may join
+an equal call that runs. A slow method takes a permit of the server's concurrency limit. Then a task
+is created, or the request is sent and its answer returned (`proxy`). In between, the host gets
+progress and keep-alives through the call's listener (`listeners`).
 
 A call that may become a task or be held for input responses is *detached* from its request, and
 may outlive it. It runs as an `InflightCall`. All other requests are sent and awaited in place.
@@ -27,6 +27,7 @@ from taskgate.admission.coalescing import CoalesceKey, RequestCoalescer
 from taskgate.admission.concurrency import Permit
 from taskgate.admission.polls import PollLimiter
 from taskgate.admission.rules import RuntimeConfig
+from taskgate.auth.context import AuthContext
 from taskgate.clock import Clock
 from taskgate.domain.policy import PromotionDecision, PromotionMode
 from taskgate.domain.record import RequestId, TaskRecord
@@ -68,8 +69,8 @@ class Calls:
     """The calls of this process. `patience` is the keep-alive interval, after which an answer
     becomes an event stream.
 
-    `answer` serves one call, and returns when its answer is known. `stop` is called at the end, and
-    then `close`.
+    `answer` serves one call, and returns when its answer is known. `create_task` returns when the task
+    is stored. `stop` is called at the end, and then `close`.
     """
 
     def __init__(
@@ -110,12 +111,9 @@ class Calls:
             if call.is_of_extension:
                 return await self._relay_extension(call)
         else:
-            # 1. A task, if the host asks for one.
-            if request.wants_task:
-                return await self._create_task(call, request)
-            # 2. The operator's rules, and what the host takes.
+            # 1. The operator's rules, and what the host takes.
             decision = self._decide_at_once(call, request) or await self._decide_by_catalogue(call, request)
-            # 3. An earlier call with the same idempotency key, which has become a task. Sent without
+            # 2. An earlier call with the same idempotency key, which has become a task. Sent without
             # a task, a repeated key would run the call a second time beside it.
             if request.idempotency_key is not None and not call.may_become_task:
                 earlier = await self._tasks.earlier(call.caller, call.session, request)
@@ -124,7 +122,7 @@ class Calls:
             # In shadow mode the operator's rules are counted and not applied.
             if decision.would_promote and call.knows_tasks:
                 self._event_sink.emit(ShadowPromotion(call.session.mount.name))
-            # 4. Equal calls share one result.
+            # 3. Equal calls share one result.
             if request.idempotency_key is not None or decision.join_retries is not None:
                 call.coalesce_key = CoalesceKey(
                     call.session.owner,
@@ -133,11 +131,11 @@ class Calls:
                     era=call.adapter.era,
                     features=client_features(call.peer),
                 )
-            # 5. A task at once.
+            # 4. A task at once.
             if call.may_become_task:
                 with self._tasks.expecting(call.session):
                     return await self.create_or_send(call)
-        # 6. The request to the server. Most are sent in place: here, without a frame in between that
+        # 5. The request to the server. Most are sent in place: here, without a frame in between that
         # would last as long as the call.
         if call.may_be_held:
             return await self._send_detached(call)
@@ -301,22 +299,28 @@ class Calls:
 
     # --- tasks --------------------------------------------------------------------------------------------------------
 
-    async def _create_task(self, call: Call, request: CallTool) -> HttpReply:
-        """Answer with the handle of a task that the host asked for."""
-        session, tool = call.session, request.tool
+    async def create_task(self, caller: AuthContext, session: HostSession, request: CallTool) -> HttpReply:
+        """Answer with the handle of a task that a legacy host asked for.
+
+        It needs no `Call`: the request has no listener, and is not sent. Raises what
+        TaskService.create raises.
+        """
+        mount, tool = session.mount.name, request.tool
         try:
-            record, decision = await self._tasks.create(call.caller, session, request)
+            record, decision = await self._tasks.create(caller, session, request)
         except GatewayError:
-            self.count(call, "rejected")
+            listed = None if session.upstream.listed(tool) is None else tool
+            self._event_sink.emit(_tool_called(mount, listed, "rejected"))
             raise
         # The tool is listed: a task of another one is refused.
-        self._event_sink.emit(_tool_called(session.mount.name, tool, "task"))
-        return self._task_reply(call, record, decision.immediate_response)
+        self._event_sink.emit(_tool_called(mount, tool, "task"))
+        interval = self._polls.advise(record)
+        return HttpReply(body=session.dialect.task_created(request.id, record, decision.immediate_response, interval))
 
-    def _task_reply(self, call: Call, record: TaskRecord, response: str | None = None) -> HttpReply:
+    def _task_reply(self, call: Call, record: TaskRecord) -> HttpReply:
         """Answer with the handle of a task, and advise when to poll it."""
         interval = self._polls.advise(record)
-        return HttpReply(body=call.adapter.dialect.task_created(call.id, record, response, interval))
+        return HttpReply(body=call.adapter.dialect.task_created(call.id, record, None, interval))
 
     # --- permits and equal calls --------------------------------------------------------------------------------------
 

@@ -171,6 +171,8 @@ class LegacyAdapter:
             await self._notifications.take(request, host_session)
             return HttpReply(status=202)
         with host_session:
+            if isinstance(intent, CallTool) and intent.wants_task:
+                return await self._calls.create_task(request.caller, host_session, intent)
             if isinstance(intent, _CALLS):
                 reply = await self._calls.answer(self._call(request, host_session, intent))
                 # A setting of the session at its server is remembered, for other replicas.

@@ -44,7 +44,7 @@ from taskgate.sessions.registry import HostSessions
 from taskgate.stores.base import HolderWatch, TaskStore
 from taskgate.system.background import Background
 from taskgate.telemetry.events import EventSink, TaskRecovered
-from taskgate.telemetry.request_context import RequestContext, attach, current, detach
+from taskgate.telemetry.request_context import RequestContext, attach, current
 from taskgate.telemetry.tracing import stored_span
 from taskgate.upstream.calls import Principal, ServerQuestion
 
@@ -80,13 +80,16 @@ class Expected:
 
     def __enter__(self) -> None:
         self._place.acquire()
-        self._runner.expect(1)
+        self._runner.expected += 1
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        runner = self._runner
         self._place.release()
-        self._runner.expect(-1)
+        runner.expected -= 1
+        if runner.ended is not None:
+            runner.ended.set()
 
 
 class Runner:
@@ -141,23 +144,14 @@ class Runner:
         self._stopping = False
         self.left: set[TaskId] = set()
         """Tasks whose calls a shutdown left to another process; filled as their runs end."""
-        self._expected = 0
-        self._change = asyncio.Event()
-        """Set when a run ends or a task is no longer expected."""
+        self.expected = 0
+        """The blocks of `Expected` that have not ended."""
+        self.ended: asyncio.Event | None = None
+        """Set when a run or such a block ends; None until `idle` waits."""
 
     def open(self) -> None:
         """Start to watch for changes that others make to running tasks."""
         self._watcher = asyncio.get_running_loop().create_task(self._watch())
-
-    def expecting(self, place: CallSite) -> Expected:
-        """Return the `with` block in which the caller creates a task (`Expected`)."""
-        return Expected(self, place)
-
-    def expect(self, change: int) -> None:
-        """Count a task that is being created, or one less."""
-        self._expected += change
-        if change < 0:
-            self._change.set()
 
     def start(self, record: TaskRecord, place: CallSite, caller: AuthContext, ticket: Permit) -> None:
         """Run the call of a new task of `caller` in the background: send it once `ticket` is
@@ -311,9 +305,10 @@ class Runner:
 
     async def idle(self) -> None:
         """Wait until no call runs and no task is being created."""
-        while self._runs or self._expected:
-            self._change.clear()
-            await self._change.wait()
+        self.ended = ended = self.ended or asyncio.Event()
+        while self._runs or self.expected:
+            ended.clear()
+            await ended.wait()
 
     async def stop(self) -> None:
         """Stop all runs because the gateway ends, and stop watching. A run that begins later is
@@ -388,15 +383,19 @@ class Runner:
             request_context = RequestContext("", "", "", "")
             request_context.span = stored_span(record.trace)
         request_context.mount, request_context.task, request_context.background = run.owner.mount, run.id, True
-        token = attach(request_context)
-        try:
-            run.task = asyncio.get_running_loop().create_task(self._follow(run, work, release, ticket))
-        finally:
-            detach(token)
+        work = self._follow(run, work, release, ticket, request_context)
+        run.task = asyncio.get_running_loop().create_task(work)
 
     async def _follow(
-        self, run: TaskRun, work: Coroutine[Any, Any, None], release: Callable[[], None], ticket: Permit | None
+        self,
+        run: TaskRun,
+        work: Coroutine[Any, Any, None],
+        release: Callable[[], None],
+        ticket: Permit | None,
+        request_context: RequestContext,
     ) -> None:
+        # The asyncio task has a copy of the context variables already, in which this is set.
+        attach(request_context)
         # No callback of the asyncio task: that would be one more step of the event loop for each task. Only
         # the end of the loop cancels a run before its first step: `stop` waits before it cancels any.
         try:
@@ -422,8 +421,9 @@ class Runner:
                 self._leasing.end(run)
         finally:
             del self._runs[run.id]
-            self._change.set()
-            if ticket is not None:
+            if self.ended is not None:
+                self.ended.set()
+            if ticket is not None and not ticket.is_released:
                 ticket.release()
             release()
 

@@ -139,8 +139,8 @@ class TaskService:
         return self._live.current.policy.decide(place.mount.name, tool, None if listed is None else listed.hints)
 
     def expecting(self, place: CallSite) -> Expected:
-        """Return the `with` block of a request whose call may become a task (`Runner.expecting`)."""
-        return self._runner.expecting(place)
+        """Return the `with` block of a request whose call may become a task."""
+        return Expected(self._runner, place)
 
     async def create(
         self, caller: AuthContext, place: CallSite, intent: CallTool, *, ticket: Permit | None = None
@@ -159,7 +159,7 @@ class TaskService:
         TooManyTasks, TooManyBytes, QueueFull, StoreUnavailable, and UpstreamFailed if the catalogue
         cannot be read.
         """
-        with self._runner.expecting(place):
+        with Expected(self._runner, place):
             listed = place.upstream.listed(intent.tool) or (await place.upstream.tools()).get(intent.tool)
             decision = self._admit(place, intent, listed)
             record, is_new, key = None, False, intent.idempotency_key
@@ -195,7 +195,7 @@ class TaskService:
         """
         # A call with an idempotency key becomes a task before it is sent (`create`), so no earlier
         # use of a key is looked up here.
-        with self._runner.expecting(place):
+        with Expected(self._runner, place):
             listed = place.upstream.listed(intent.tool) or (await place.upstream.tools()).get(intent.tool)
             decision = self._admit(place, intent, listed)
             new = self._new_task(caller, place, intent, decision)
@@ -310,7 +310,7 @@ class TaskService:
         async def make_shared() -> TaskRecord:
             # Joined calls share this, and the first request may disconnect before the task exists.
             # So this block keeps the session open too.
-            with self._runner.expecting(place):
+            with Expected(self._runner, place):
                 return await make()
 
         era = Era.MODERN if place.host_session is None else Era.LEGACY

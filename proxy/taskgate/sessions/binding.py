@@ -2,7 +2,7 @@
 
 A legacy host session is a call site, and so is a pooled server session of the modern era. The
 lifecycle runs tasks on both in the same way. It acquires the call site for each task while the task
-runs, and for each block in which a task is created (`Runner.expecting`). A call that was sent before it
+runs, and for each block in which a task is created (`runner.Expected`). A call that was sent before it
 became a task is an `OngoingCall`: the gateway made it, and `Runner.adopt` takes it over.
 """
 

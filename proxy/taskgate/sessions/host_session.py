@@ -102,7 +102,7 @@ class HostSession(UnsavedCallListener):
         self.is_ended = False
         self._close_upstream: Callable[[UpstreamSession], None] | None = None
         self._users = 0
-        self._dialect = services.dialect
+        self.dialect = services.dialect
         self._clock = services.clock
 
     def __enter__(self) -> Self:
@@ -202,7 +202,7 @@ class HostSession(UnsavedCallListener):
     # --- as the listener of messages that belong to no call -----------------------------------------------------------
 
     def on_notification(self, notification: Notification) -> None:
-        self.publish_anywhere(self._dialect.notification(notification, None))
+        self.publish_anywhere(self.dialect.notification(notification, None))
 
     def met(self, server: ServerDescription) -> None:
         # A legacy host learns once, with `initialize`, who its server is.

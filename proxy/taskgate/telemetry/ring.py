@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from typing import Any, Final, Protocol, get_args
 
 from taskgate.clock import Clock, SystemClock
-from taskgate.telemetry.events import Event
+from taskgate.telemetry.events import Event, TaskCreated
 from taskgate.telemetry.request_context import LARGE_MESSAGE, RequestContext, attach, current, detach
 
 BATCH: Final = 256
@@ -28,6 +28,9 @@ Handlers = Mapping[type, Callable[[Any], None]]
 
 Counters = Mapping[type, Callable[[Any, int], None]]
 """The function that counts an event so many times, by the type of the event."""
+
+_UNCHANGED: Final = frozenset({TaskCreated})
+"""Events that show nothing of what their request learns later, so that its context is not copied."""
 
 _WITH_TASKS: Final = frozenset(each for each in get_args(Event) if "task" in each.__annotations__) - {RequestContext}
 
@@ -50,8 +53,8 @@ class _Kind:
 
     - `handlers`: the functions that get them
     - `counts`: how often each happened, if they are only counted
-    - `is_recorded`: whether they have lines in the audit log; `is_timed`: whether they wait for
-      `FOLD_DELAY` at most
+    - `is_recorded`: whether they have lines in the audit log, which show the request as it is now;
+      `is_timed`: whether they wait for `FOLD_DELAY` at most
     """
 
     __slots__ = ("counts", "handlers", "is_recorded", "is_timed")
@@ -165,8 +168,8 @@ class EventRing:
         a task do not: a record may hold a large result.
         """
         for type_, kind in self._kinds.items():
-            kind.is_recorded = type_ in kinds
-            kind.is_timed = kind.is_recorded or type_ in _WITH_TASKS
+            kind.is_recorded = type_ in kinds and type_ not in _UNCHANGED
+            kind.is_timed = type_ in kinds or type_ in _WITH_TASKS
 
     def annotate(self, annotations: Handlers) -> None:
         """Call these functions when an event happens: a span takes nothing more after its end."""

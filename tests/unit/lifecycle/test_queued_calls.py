@@ -13,6 +13,7 @@ from helpers.waiting import bounded, eventually
 from taskgate.admission.concurrency import BulkheadSettings, Permit
 from taskgate.domain.events import CancelRequested
 from taskgate.domain.record import TaskRecord, TaskStatus
+from taskgate.lifecycle.runner import Expected
 from unit.lifecycle.one_runner import House, fault, house, slot
 
 __all__ = ["house", "slot"]
@@ -108,7 +109,7 @@ async def test_a_drain_waits_for_no_task_whose_session_could_not_be_kept_open(ho
         def acquire(self) -> None:
             raise RuntimeError("no session")
 
-    with pytest.raises(RuntimeError, match="no session"), house.runner.expecting(Place()):  # type: ignore[arg-type]
+    with pytest.raises(RuntimeError, match="no session"), Expected(house.runner, Place()):  # type: ignore[arg-type]
         pass
     async with bounded():
         await house.runner.idle()

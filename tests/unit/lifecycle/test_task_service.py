@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import nullcontext
 from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any
@@ -51,7 +50,8 @@ class House:
         self.joining = RequestCoalescer(store=store, event_sink=self.emitted, clock=self.clock)  # type: ignore[arg-type]
         runner = SimpleNamespace(
             holder="p",
-            expecting=lambda place: nullcontext(),
+            expected=0,
+            ended=None,
             start=lambda record, place, caller, ticket: self.started.append((record, ticket)),
             adopt=lambda record, underway, place: self.adopted.append(record),
             disown=lambda owner, task, dispatched: self.disowned.append((task, dispatched)),
@@ -74,6 +74,8 @@ class House:
             peer=new_peer(),
             host_session=None,
             upstream=SimpleNamespace(tools=self.list_tools, listed=lambda _: None),
+            acquire=lambda: None,
+            release=lambda: None,
         )
 
     def policy(self, **changes: Any) -> Any:

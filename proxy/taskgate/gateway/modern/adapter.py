@@ -33,7 +33,7 @@ from taskgate.gateway.modern.session_pool import SessionPool, SharedSession
 from taskgate.gateway.modern.subscriptions import Subscriptions
 from taskgate.gateway.task_requests import ABOUT_A_TASK, TaskRequests
 from taskgate.jsontext.large import MessageText, to_string
-from taskgate.lifecycle.runner import Runner
+from taskgate.lifecycle.runner import Expected, Runner
 from taskgate.protocol.classify import Route
 from taskgate.protocol.discovery import ListedTool
 from taskgate.protocol.faults import modern_status, no_result
@@ -163,7 +163,7 @@ class ModernAdapter:
         A shutdown that waits for tasks also waits for a call that may become one.
         """
         may_become_task = isinstance(asked, CallTool) and asked.stored_params is not None
-        return self._runner.expecting(session) if may_become_task else nullcontext()
+        return Expected(self._runner, session) if may_become_task else nullcontext()
 
     def listed_tool(self, request: DecodedMessage) -> str | None:
         """Return None: before a session is chosen, it is unknown what its server lists."""
