@@ -77,6 +77,7 @@ class EventRing:
     dropped when it is emitted. When its handlers change, a reader subscribes again. An exception in
     one handler does not keep others from the event. A handler runs within the request of its event,
     so that log lines name it. `now` and `elapsed` are then the time at which the event happened.
+    `folded_at` is the time of day at the last fold, less the monotonic time, in seconds.
 
     All methods are for the thread of the event loop.
 
@@ -84,7 +85,6 @@ class EventRing:
     - `on_batch`: called when the readers have had a batch, outside of any request
     - `_kinds`: what becomes of an event, by its type; `_read`: those that have a
       reader, and requests, whose large messages are released
-    - `_folded_at`: the time of day at the last fold, less the monotonic time, in seconds
     - `_limit`: the number of entries at which they are folded at once
     - `_payloads`: the requests with large messages among the entries, which the next fold discards;
       `_payload_size`: the length of these messages in characters
@@ -95,7 +95,7 @@ class EventRing:
         clock = clock or SystemClock()
         self._now, self._elapsed = clock.now, clock.elapsed
         self.elapsed = clock.elapsed()
-        self._folded_at = clock.now().timestamp() - self.elapsed
+        self.folded_at = clock.now().timestamp() - self.elapsed
         self.room: Callable[[], int] = lambda: BATCH
         self.on_batch: Callable[[], None] = lambda: None
         self._entries: list[Entry] = []
@@ -120,7 +120,7 @@ class EventRing:
     def now(self) -> datetime:
         """The time of day at which the event happened that a reader gets."""
         # By seconds since 1970: a `timedelta` of a float takes twice as long.
-        return datetime.fromtimestamp(self._folded_at + self.elapsed, UTC)
+        return datetime.fromtimestamp(self.folded_at + self.elapsed, UTC)
 
     def start(self) -> None:
         """From now on fold in time, by the running loop. Before, only `fold` and a full batch do."""
@@ -236,7 +236,7 @@ class EventRing:
             # A handler emits or subscribes; the batch below goes on.
             return
         self._is_folding = True
-        self._folded_at = self._now().timestamp() - self._elapsed()
+        self.folded_at = self._now().timestamp() - self._elapsed()
         entries, before = self._entries, attach(None)
         here: RequestContext | None = None
         try:

@@ -238,7 +238,7 @@ class ChainWriter:
                 "an audit event cannot be rendered; its line has no data", extra={"told": event.name}, exc_info=error
             )
             data: Mapping[str, Any] = {"unrendered": type(error).__name__}
-            bare = internal_event(event.name, event.time, outcome=event.outcome, severity=event.severity, data=data)
+            bare = AuditEvent(event.name, event.outcome, None, event.severity, event.time, data=data)
             line = self._chain.add(self._render(bare))
         self._pending += line
         if event.name not in SIGNED_EVENTS:

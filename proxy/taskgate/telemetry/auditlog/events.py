@@ -133,7 +133,7 @@ class ConstantMembers(dict[str, Any]):
 
 
 class AuditEvent(NamedTuple):
-    """One event.
+    """One event. `time` is in microseconds since 1970.
 
     `weight` is the number of bytes of arguments or results that it holds until it is rendered.
     `origin` is the request context itself at the last event of a request, and for the call of a
@@ -145,7 +145,7 @@ class AuditEvent(NamedTuple):
     outcome: str
     reason: str | None
     severity: str
-    time: datetime
+    time: int
     origin: Origin | None = None
     subject: TaskSubject | None = None
     data: Mapping[str, Any] | None = None
@@ -167,7 +167,7 @@ def internal_event(
     data: Mapping[str, Any] | None = None,
 ) -> AuditEvent:
     """An event about the audit log itself."""
-    return AuditEvent(name, outcome, reason, severity, time, data=data)
+    return AuditEvent(name, outcome, reason, severity, round(time.timestamp() * 1e6), data=data)
 
 
 def without_payload(event: AuditEvent) -> AuditEvent:

@@ -5,7 +5,6 @@ The module stays whole so that the table and its functions are read together.
 """
 
 from collections.abc import Callable, Mapping
-from datetime import datetime
 from itertools import product
 from sys import getsizeof
 from typing import Any, Final
@@ -41,9 +40,7 @@ AuditEvents = tuple[AuditEvent, ...]
 NO_EVENTS: Final[AuditEvents] = ()
 
 
-def _event(
-    name: str, outcome: str, reason: str | None, now: datetime, origin: Origin | None, **rest: Any
-) -> AuditEvents:
+def _event(name: str, outcome: str, reason: str | None, now: int, origin: Origin | None, **rest: Any) -> AuditEvents:
     """One event, with its severity from the catalogue."""
     return (AuditEvent(name, outcome, reason, EVENTS[name].severities[outcome], now, origin, **rest),)
 
@@ -58,7 +55,7 @@ class RequestMapper:
         self,
         request_context: RequestContext,
         _: RequestContext | None,
-        now: datetime,
+        now: int,
     ) -> AuditEvents:
         if not request_context.id:
             return NO_EVENTS
@@ -104,7 +101,7 @@ class RequestMapper:
 # --- callers and limits ------------------------------------------------------------------------------------------
 
 
-def token_judged(source: events.TokenChecked, request_context: RequestContext | None, now: datetime) -> AuditEvents:
+def token_judged(source: events.TokenChecked, request_context: RequestContext | None, now: int) -> AuditEvents:
     """Records the first use of a token, and each token that is not accepted."""
     if source.reason != "ok":
         return _event(
@@ -116,13 +113,13 @@ def token_judged(source: events.TokenChecked, request_context: RequestContext | 
     return _event("auth.accepted", SUCCESS, None, now, origin_of(request_context), data=issuer, caller=source.caller)
 
 
-def access_refused(source: events.AccessRefused, request_context: RequestContext | None, now: datetime) -> AuditEvents:
+def access_refused(source: events.AccessRefused, request_context: RequestContext | None, now: int) -> AuditEvents:
     name, outcome = ("access.shadow_refused", SUCCESS) if source.shadow else ("access.refused", DENIED)
     origin, data = origin_of(request_context), {"rule": source.rule}
     return _event(name, outcome, "policy", now, origin, mount=source.mount, method=source.method, data=data)
 
 
-def task_denied(source: events.TaskDenied, request_context: RequestContext | None, now: datetime) -> AuditEvents:
+def task_denied(source: events.TaskDenied, request_context: RequestContext | None, now: int) -> AuditEvents:
     """A look-up of a task that the caller does not own, or that does not exist."""
     subject = TaskSubject(source.task, None, source.owner, None, source.mount, None)
     severity = "medium" if source.reason == "context_mismatch" else "low"
@@ -134,13 +131,11 @@ def task_denied(source: events.TaskDenied, request_context: RequestContext | Non
     )
 
 
-def suspicion_raised(
-    source: events.SuspicionRaised, request_context: RequestContext | None, now: datetime
-) -> AuditEvents:
+def suspicion_raised(source: events.SuspicionRaised, request_context: RequestContext | None, now: int) -> AuditEvents:
     return _event(f"security.{source.kind}", DENIED, source.kind, now, origin_of(request_context), mount=source.mount)
 
 
-def rate_judged(source: events.RateLimitChecked, request_context: RequestContext | None, now: datetime) -> AuditEvents:
+def rate_judged(source: events.RateLimitChecked, request_context: RequestContext | None, now: int) -> AuditEvents:
     """A rate that refused a request, or would have; what passes without a shared store has no line."""
     limit = LimitHit("rate", source.policy, source.scope)
     if source.decision == "shadow":
@@ -150,23 +145,23 @@ def rate_judged(source: events.RateLimitChecked, request_context: RequestContext
     return ()
 
 
-def cap_refused(source: events.CapRefused, request_context: RequestContext | None, now: datetime) -> AuditEvents:
+def cap_refused(source: events.CapRefused, request_context: RequestContext | None, now: int) -> AuditEvents:
     limit = LimitHit(source.cap, None, source.scope)
     return _event("limit.concurrency_rejected", DENIED, source.cap, now, origin_of(request_context), limit=limit)
 
 
-def queue_refused(source: events.QueueRefused, request_context: RequestContext | None, now: datetime) -> AuditEvents:
+def queue_refused(source: events.QueueRefused, request_context: RequestContext | None, now: int) -> AuditEvents:
     limit = LimitHit("queue", None, "upstream")
     return _event(
         "limit.queue_rejected", DENIED, source.reason, now, origin_of(request_context), limit=limit, mount=source.mount
     )
 
 
-def call_joined(source: events.CallCoalesced, request_context: RequestContext | None, now: datetime) -> AuditEvents:
+def call_joined(source: events.CallCoalesced, request_context: RequestContext | None, now: int) -> AuditEvents:
     return _event("call.joined", SUCCESS, source.how, now, origin_of(request_context), mount=source.mount)
 
 
-def operator_asked(source: events.OperatorRequestAnswered, _: RequestContext | None, now: datetime) -> AuditEvents:
+def operator_asked(source: events.OperatorRequestAnswered, _: RequestContext | None, now: int) -> AuditEvents:
     """A request to the operator API, which has no request context."""
     outcome = SUCCESS if source.status < 400 else DENIED if source.status in (401, 403) else FAILURE
     origin = EventOrigin(
@@ -199,7 +194,7 @@ class TaskMapper:
         self._show_results = show_results
         self._hash_results = hash_results
 
-    def created(self, source: events.TaskCreated, request_context: RequestContext | None, now: datetime) -> AuditEvents:
+    def created(self, source: events.TaskCreated, request_context: RequestContext | None, now: int) -> AuditEvents:
         """A new task, and a second event when its requested TTL was changed."""
         origin, subject = origin_of(request_context, keep_arguments=self._keep_arguments), subject_of(source.task)
         adjustment, weight = source.adjustment, weight_of(origin)
@@ -214,9 +209,7 @@ class TaskMapper:
             AuditEvent("limit.ttl_clamped", SUCCESS, source.adjustment, "info", now, bare, subject, limit=limit),
         )
 
-    def finished(
-        self, source: events.TaskFinished, request_context: RequestContext | None, now: datetime
-    ) -> AuditEvents:
+    def finished(self, source: events.TaskFinished, request_context: RequestContext | None, now: int) -> AuditEvents:
         """The end of a task; an expired one has `task.expired` instead."""
         if source.reason == FaultReason.EXPIRED:
             return NO_EVENTS
@@ -237,52 +230,48 @@ class TaskMapper:
         return (make_tuple(AuditEvent, fields),)
 
 
-def dispatched(source: events.TaskDispatched, request_context: RequestContext | None, now: datetime) -> AuditEvents:
+def dispatched(source: events.TaskDispatched, request_context: RequestContext | None, now: int) -> AuditEvents:
     return _task_event(
         "task.dispatched", source.task, request_context, now, data={"waited_seconds": source.waited.total_seconds()}
     )
 
 
-def moved(source: events.TaskTransitioned, request_context: RequestContext | None, now: datetime) -> AuditEvents:
+def moved(source: events.TaskTransitioned, request_context: RequestContext | None, now: int) -> AuditEvents:
     data = _MOVED[source.before, source.task.status]
     return _task_event("task.transition", source.task, request_context, now, data=data)
 
 
-def expired(source: events.TaskExpired, request_context: RequestContext | None, now: datetime) -> AuditEvents:
+def expired(source: events.TaskExpired, request_context: RequestContext | None, now: int) -> AuditEvents:
     return _task_event("task.expired", source.task, request_context, now, FAILURE, source.phase)
 
 
-def purged(source: events.TaskPurged, request_context: RequestContext | None, now: datetime) -> AuditEvents:
+def purged(source: events.TaskPurged, request_context: RequestContext | None, now: int) -> AuditEvents:
     return _task_event("task.purged", source.task, request_context, now, data={"retrieved": source.task.retrieved})
 
 
-def cancel_asked(
-    source: events.TaskCancelRequested, request_context: RequestContext | None, now: datetime
-) -> AuditEvents:
+def cancel_asked(source: events.TaskCancelRequested, request_context: RequestContext | None, now: int) -> AuditEvents:
     outcome = SUCCESS if source.outcome == "propagated" else FAILURE
     return _task_event("task.cancel_requested", source.task, request_context, now, outcome, source.outcome)
 
 
-def recovered(source: events.TaskRecovered, request_context: RequestContext | None, now: datetime) -> AuditEvents:
+def recovered(source: events.TaskRecovered, request_context: RequestContext | None, now: int) -> AuditEvents:
     return _task_event("task.recovered", source.task, request_context, now, SUCCESS, source.outcome)
 
 
-def retrieved(source: events.TaskRetrieved, request_context: RequestContext | None, now: datetime) -> AuditEvents:
+def retrieved(source: events.TaskRetrieved, request_context: RequestContext | None, now: int) -> AuditEvents:
     delay = None if source.delay is None else source.delay.total_seconds()
     data = {"delay_seconds": delay, "first": delay is not None}
     return _task_event("task.result_retrieved", source.task, request_context, now, data=data)
 
 
-def input_asked(
-    source: events.InputRequestOpened, request_context: RequestContext | None, now: datetime
-) -> AuditEvents:
+def input_asked(source: events.InputRequestOpened, request_context: RequestContext | None, now: int) -> AuditEvents:
     """Records the kind of an input request, not its text."""
     return _task_event(
         "task.input_requested", source.task, request_context, now, data={"key": source.key, "kind": source.kind}
     )
 
 
-def input_settled(source: events.InputSettled, request_context: RequestContext | None, now: datetime) -> AuditEvents:
+def input_settled(source: events.InputSettled, request_context: RequestContext | None, now: int) -> AuditEvents:
     data = {"key": source.key, "kind": source.kind}
     if source.outcome not in _ANSWER_OUTCOMES:
         return _task_event("task.input_dropped", source.task, request_context, now, FAILURE, source.outcome, data)
@@ -291,7 +280,7 @@ def input_settled(source: events.InputSettled, request_context: RequestContext |
     )
 
 
-def would_promote(source: events.ShadowPromotion, request_context: RequestContext | None, now: datetime) -> AuditEvents:
+def would_promote(source: events.ShadowPromotion, request_context: RequestContext | None, now: int) -> AuditEvents:
     return (
         AuditEvent("task.shadow_promoted", SUCCESS, None, "info", now, origin_of(request_context), mount=source.mount),
     )
@@ -301,7 +290,7 @@ def _task_event(
     name: str,
     task: TaskRecord,
     request_context: RequestContext | None,
-    now: datetime,
+    now: int,
     outcome: str = SUCCESS,
     reason: str | None = None,
     data: Mapping[str, Any] | None = None,
@@ -334,10 +323,10 @@ _ANSWER_OUTCOMES: Final = {"answered": SUCCESS, "declined": FAILURE}
 # --- upstreams, the gateway, and the mapping itself ------------------------------------------------------------------
 
 
-Mapper = Callable[[Any, RequestContext | None, datetime], AuditEvents]
+Mapper = Callable[[Any, RequestContext | None, int], AuditEvents]
 """A function of one type of gateway events, which `AuditLog` calls for each.
 
-It gets the event, the context of the current request if there is one, and the time.
+It gets the event, the context of the current request if there is one, and the time in microseconds since 1970.
 """
 
 
@@ -365,12 +354,12 @@ class EventMapping:
         }
         """The function for each type of gateway event; other types are not recorded."""
 
-    def _upstream_begun(self, source: events.UpstreamAdded, _: RequestContext | None, __: datetime) -> AuditEvents:
+    def _upstream_begun(self, source: events.UpstreamAdded, _: RequestContext | None, __: int) -> AuditEvents:
         self._up.pop(source.mount, None)
         return NO_EVENTS
 
     def _health_changed(
-        self, source: events.HealthChecked | events.ProgramAvailabilityChanged, _: RequestContext | None, now: datetime
+        self, source: events.HealthChecked | events.ProgramAvailabilityChanged, _: RequestContext | None, now: int
     ) -> AuditEvents:
         if source.up is None or source.up is self._up.get(source.mount):
             return NO_EVENTS
@@ -380,7 +369,7 @@ class EventMapping:
         return _event("upstream.down", FAILURE, None, now, None, mount=source.mount)
 
 
-def _circuit_moved(source: events.CircuitChanged, _: RequestContext | None, now: datetime) -> AuditEvents:
+def _circuit_moved(source: events.CircuitChanged, _: RequestContext | None, now: int) -> AuditEvents:
     if source.state == "open":
         return _event("upstream.circuit_opened", FAILURE, None, now, None, mount=source.mount)
     if source.state == "closed":
@@ -389,36 +378,36 @@ def _circuit_moved(source: events.CircuitChanged, _: RequestContext | None, now:
     return NO_EVENTS
 
 
-def _session_lost(source: events.SessionLost, _: RequestContext | None, now: datetime) -> AuditEvents:
+def _session_lost(source: events.SessionLost, _: RequestContext | None, now: int) -> AuditEvents:
     return _event("upstream.session_lost", FAILURE, None, now, None, mount=source.mount)
 
 
-def _program_restarted(source: events.ProgramRestarted, _: RequestContext | None, now: datetime) -> AuditEvents:
+def _program_restarted(source: events.ProgramRestarted, _: RequestContext | None, now: int) -> AuditEvents:
     return _event("upstream.restarted", FAILURE, source.cause, now, None, mount=source.mount)
 
 
-def _credentials_got(source: events.CredentialsFetched, _: RequestContext | None, now: datetime) -> AuditEvents:
+def _credentials_got(source: events.CredentialsFetched, _: RequestContext | None, now: int) -> AuditEvents:
     name, outcome = ("credential.exchanged", SUCCESS) if source.ok else ("credential.failed", FAILURE)
     return _event(name, outcome, None, now, None, mount=source.mount, data={"seconds": source.seconds})
 
 
-def _keys_fetched(source: events.KeysFetched, _: RequestContext | None, now: datetime) -> AuditEvents:
+def _keys_fetched(source: events.KeysFetched, _: RequestContext | None, now: int) -> AuditEvents:
     data = {"issuer": source.issuer, "keys": source.keys}
     if source.result == "ok":
         return _event("auth.jwks_refreshed", SUCCESS, None, now, None, data=data)
     return _event("auth.jwks_failed", FAILURE, source.result, now, None, data=data)
 
 
-def _rates_fell_back(source: events.RateFallbackUsed, _: RequestContext | None, now: datetime) -> AuditEvents:
+def _rates_fell_back(source: events.RateFallbackUsed, _: RequestContext | None, now: int) -> AuditEvents:
     return _event("limit.store_fallback", FAILURE, "store", now, None, data={"rule": source.rule})
 
 
-def _gateway_moved(source: events.GatewayPhaseChanged, _: RequestContext | None, now: datetime) -> AuditEvents:
+def _gateway_moved(source: events.GatewayPhaseChanged, _: RequestContext | None, now: int) -> AuditEvents:
     data = {"version": source.version, "fingerprint": _fingerprint(source.fingerprint)}
     return _event(f"gateway.{source.phase}", SUCCESS, None, now, None, data=data)
 
 
-def _config_reloaded(source: events.ConfigReloaded, _: RequestContext | None, now: datetime) -> AuditEvents:
+def _config_reloaded(source: events.ConfigReloaded, _: RequestContext | None, now: int) -> AuditEvents:
     fingerprint = _fingerprint(source.fingerprint)
     if source.result == "invalid":
         data = {"fingerprint": fingerprint, "problems": list(source.problems[:_MAX_LISTED])}

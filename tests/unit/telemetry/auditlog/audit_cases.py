@@ -21,6 +21,8 @@ from taskgate.telemetry.auditlog.settings import LineOptions
 from taskgate.telemetry.request_context import RequestContext
 
 NOW: Final = datetime(2026, 11, 21, 1, 22, 3, 123456, tzinfo=UTC)
+MICROSECONDS: Final = round(NOW.timestamp() * 1e6)
+"""The same time, as events have it."""
 KEY: Final = b"k" * 32
 TASK_ID: Final = "Zm9vYmFyYmF6cXV4Zm9vYmFyYmF6cXV4"
 TOKEN: Final = "eyJhbGciOi.secret.token"
@@ -335,7 +337,7 @@ def events_of(
     """By a table that knows nothing yet."""
     if isinstance(event, Ended):
         event = ended(request_context, event)
-    return EventMapping(telling).mappers[type(event)](event, request_context, NOW)
+    return EventMapping(telling).mappers[type(event)](event, request_context, MICROSECONDS)
 
 
 def line_of(event: events.Event | Ended, request_context: RequestContext | None, **telling: Any) -> dict[str, Any]:

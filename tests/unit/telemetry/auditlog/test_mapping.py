@@ -22,6 +22,7 @@ from unit.telemetry.auditlog.audit_cases import (
     CALL,
     CASES,
     DONE,
+    MICROSECONDS,
     NOW,
     OF_A_BATCH,
     UNTOLD,
@@ -97,7 +98,7 @@ def test_every_other_event_is_for_metrics_alone() -> None:
 
 
 def test_an_event_happened_when_it_is_said_to_have() -> None:
-    assert {event.time for case in CASES for event in events_of(case.event, case.request_context)} == {NOW}
+    assert {event.time for case in CASES for event in events_of(case.event, case.request_context)} == {MICROSECONDS}
 
 
 # --- servers, which are told of when they change ---------------------------------------------------------------------
@@ -107,7 +108,7 @@ def test_a_server_that_stays_as_it_is_is_told_of_once() -> None:
     table = EventMapping(LineOptions())
     states = [True, True, None, True, False, False, True]
     tell, sought = table.mappers[kinds.HealthChecked], table.mappers[kinds.ProgramAvailabilityChanged]
-    told = [tell(kinds.HealthChecked("reports", True, up), None, NOW) for up in states]
+    told = [tell(kinds.HealthChecked("reports", True, up), None, MICROSECONDS) for up in states]
     assert [[event.name for event in each] for each in told] == [
         ["upstream.up"],
         [],
@@ -117,7 +118,7 @@ def test_a_server_that_stays_as_it_is_is_told_of_once() -> None:
         [],
         ["upstream.up"],
     ]
-    told = [sought(kinds.ProgramAvailabilityChanged("search", up), None, NOW) for up in (False, False, True)]
+    told = [sought(kinds.ProgramAvailabilityChanged("search", up), None, MICROSECONDS) for up in (False, False, True)]
     assert [[event.name for event in each] for each in told] == [["upstream.down"], [], ["upstream.up"]]
 
 
@@ -125,10 +126,10 @@ def test_servers_are_told_apart_and_another_of_the_same_name_is_new() -> None:
     table = EventMapping(LineOptions())
     tell = table.mappers[kinds.HealthChecked]
     for mount in ("reports", "search"):
-        assert tell(kinds.HealthChecked(mount, True, True), None, NOW) != ()
-    table.mappers[kinds.UpstreamAdded](kinds.UpstreamAdded("reports"), None, NOW)
-    assert tell(kinds.HealthChecked("search", True, True), None, NOW) == ()
-    assert tell(kinds.HealthChecked("reports", True, True), None, NOW) != ()
+        assert tell(kinds.HealthChecked(mount, True, True), None, MICROSECONDS) != ()
+    table.mappers[kinds.UpstreamAdded](kinds.UpstreamAdded("reports"), None, MICROSECONDS)
+    assert tell(kinds.HealthChecked("search", True, True), None, MICROSECONDS) == ()
+    assert tell(kinds.HealthChecked("reports", True, True), None, MICROSECONDS) != ()
 
 
 # --- requests --------------------------------------------------------------------------------------------------------

@@ -11,7 +11,6 @@ no template.
 """
 
 from collections.abc import Callable
-from datetime import UTC
 from typing import Any, Final
 
 import orjson
@@ -28,7 +27,7 @@ from taskgate.telemetry.auditlog.events import (
     EventOrigin,
     text_of,
 )
-from taskgate.telemetry.auditlog.formats.native import NativeRenderer, actor_of_caller, context_ref, rounded
+from taskgate.telemetry.auditlog.formats.native import NativeRenderer, actor_of_caller, context_ref, rounded, time_text
 from taskgate.telemetry.auditlog.formats.redaction import scrubbed
 from taskgate.telemetry.request_context import Caller, RequestContext
 
@@ -76,9 +75,6 @@ class LineTemplates:
         # these steps. So fields of named tuples are read all at once, or by number.
         fields: Any = event
         name, outcome, reason, _, time, origin, subject, data, _ = fields[:_USUAL]
-        # A time in a whole second is written otherwise by orjson: `native` adds the zeros.
-        if time.tzinfo is not UTC or not time.microsecond:
-            return None
         if subject is not None:
             return self._task_line(fields, seq, prev)
         if data is None or "seconds" not in data:
@@ -123,7 +119,7 @@ class LineTemplates:
         # task.ref, time.
         caller = origin.caller
         actor = b"null" if caller is None else (self._actors.get(id(caller)) or self._new_actor(caller))[1]
-        seconds, now = orjson.dumps(rounded(data["seconds"])), orjson.dumps(time, option=orjson.OPT_UTC_Z)
+        seconds, now = orjson.dumps(rounded(data["seconds"])), time_text(time)
         values: tuple[Any, ...] = (seconds, origin.id.encode(), _request_id(request_id), prev, seq)
         if result is not None:
             values = result["bytes"], *values
@@ -202,7 +198,7 @@ class LineTemplates:
             seq,
             owner.encode(),
             native.digests.task(task).encode(),
-            orjson.dumps(time, option=orjson.OPT_UTC_Z),
+            time_text(time),
         )
         if shared is None:
             values = orjson.dumps(native.data(data), option=orjson.OPT_SORT_KEYS), *values

@@ -130,7 +130,7 @@ class NativeRenderer:
         summary = summary_in(origin)
         return {
             "v": VERSION,
-            "time": _timestamp(event.time),
+            "time": time_text(event.time)[1:-1].decode(),
             "node": self._node,
             "event": event.name,
             "outcome": event.outcome,
@@ -253,12 +253,16 @@ def _trace(span: Span) -> dict[str, str]:
     return {"trace_id": span.trace_id, "span_id": span.span_id}
 
 
-def _timestamp(time: datetime) -> str:
-    """RFC 3339 in UTC, always with six digits after the point, so that lines sort by it."""
-    if time.tzinfo is not UTC:
-        time = time.astimezone(UTC)
-    text = orjson.dumps(time, option=orjson.OPT_UTC_Z)[1:-1].decode()
-    return text if time.microsecond else f"{text[:-1]}.000000Z"
+def time_text(time: int) -> bytes:
+    """RFC 3339 in UTC, as JSON, always with six digits after the point, so that lines sort by it."""
+    seconds, microseconds = divmod(time, 1_000_000)
+    return b'"%b.%06dZ"' % (_second_text(seconds), microseconds)
+
+
+@lru_cache(maxsize=64)
+def _second_text(seconds: int) -> bytes:
+    """The part of a time before the point; thousands of events happen in one second."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat()[:19].encode()
 
 
 def _cleaned(value: Any) -> Any:
