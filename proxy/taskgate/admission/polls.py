@@ -92,8 +92,10 @@ class PollLimiter:
         """The interval to tell the host of a task now, in milliseconds; None if the task has ended."""
         if record.status.is_terminal:
             return None
-        mount = record.owner.mount
-        advised = self._newest[mount] = self._advise(self._state(record.id), record, mount, self._clock.elapsed())
+        mount, task = record.owner.mount, record.id
+        # Nearly always it is a new task, which no host has seen before.
+        state = self._state(task) if task in self._states else self._new_state(task)
+        advised = self._newest[mount] = self._advise(state, record, mount, self._clock.elapsed())
         return advised
 
     def newest(self) -> dict[tuple[str], float]:

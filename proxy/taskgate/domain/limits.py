@@ -5,11 +5,11 @@
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from taskgate.domain.rates import RateLimit
 
@@ -48,8 +48,7 @@ class Cap:
         object.__setattr__(self, "place", list(CapScope).index(self.scope))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Caps:
+class Caps(NamedTuple):
     """The operator's caps; None means no cap.
 
     `kept_…` are bytes.
@@ -78,7 +77,7 @@ class Caps:
 def _applicable(
     caps: Caps, overrides: tuple[tuple[str, int], ...], tool_cap: int | None, has_tenant: bool
 ) -> tuple[Cap, ...]:
-    own = replace(caps, **dict(overrides)) if overrides else caps
+    own = caps._replace(**dict(overrides)) if overrides else caps
     limits = (
         (CapScope.CONTEXT, own.tasks_per_context, False),
         (CapScope.TENANT, own.tasks_per_tenant if has_tenant else None, False),
