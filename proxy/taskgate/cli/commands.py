@@ -34,9 +34,8 @@ def main() -> None:
 def check(**options: Any) -> None:
     """Check a configuration, and the files and addresses of this machine that it names.
 
-    Prints what is served, to which callers, the store, the limits and the result. Exit status: 0 if
-    the gateway would start, also with warnings; 1 if one that was asked with --online did not
-    answer well; 2 if the gateway would not start.
+    Prints what is served, to which callers, the store, the limits and the result. Warnings are
+    written to standard error.
     """
     from taskgate.cli.configuration import print_check
 
@@ -94,8 +93,7 @@ def token() -> None:
 def inspect(**options: Any) -> None:
     """Print what each check of the gateway says of a token: what was expected, and what was found.
 
-    The keys of the issuer are fetched. Neither the token nor its signature is printed. Exit status:
-    0 if the token is accepted, 1 if it is refused, 2 if the command line or the file is wrong.
+    The keys of the issuer are fetched. Neither the token nor its signature is printed.
     """
     from taskgate.cli.configuration import print_token
 

@@ -29,7 +29,11 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
         "taskgate call /mcp search --args-json @arguments.json --token alice.token --json",
         "taskgate call https://mcp.example.com/reports/mcp list_reports --timeout 30",
     ),
-    "check": ("taskgate check --config taskgate.yaml",),
+    "check": (
+        "taskgate check --config taskgate.yaml",
+        "taskgate check --config taskgate.yaml --online",
+        "taskgate check --config taskgate.yaml --print > effective.yaml",
+    ),
     "completion": (
         'eval "$(taskgate completion bash)"',
         "taskgate completion zsh > ~/.zfunc/_taskgate",
@@ -88,6 +92,11 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
         "taskgate tasks show t_Pix6lDlMKzSHtQcVSLXj5g --json --admin http://127.0.0.1:9464 --token operator.token",
     ),
     "tasks watch": ("taskgate tasks watch t_Pix6lDlMKzSHtQcVSLXj5g --interval 5 --token operator.token",),
+    "token": ("taskgate token inspect --config taskgate.yaml --token alice.token",),
+    "token inspect": (
+        "taskgate token inspect --config taskgate.yaml --token alice.token",
+        "taskgate token inspect --config taskgate.yaml --token alice.token --upstream reports --json",
+    ),
     "top": (
         "taskgate top --token operator.token",
         "taskgate top --once --json --token operator.token",
@@ -136,7 +145,11 @@ STATUSES: Final[Mapping[str, Mapping[int, str]]] = {
         130: "Ctrl-C; the call was cancelled",
         143: "SIGTERM; the call was cancelled",
     },
-    "check": {0: "the configuration can be used", 2: _CONFIGURATION},
+    "check": {
+        0: "the gateway would start; there may be warnings",
+        1: "with --online: a server, an issuer or the store did not answer",
+        2: "the gateway would not start",
+    },
     "completion": _PRINTED,
     "doctor": {0: "no problem was found", 1: "a problem was found", 2: "the command line is wrong"},
     "explain": {0: _DONE, 1: "the token was refused, or the server was not reached", 2: _CONFIGURATION},
@@ -155,6 +168,8 @@ STATUSES: Final[Mapping[str, Mapping[int, str]]] = {
     "tasks ls": _API,
     "tasks show": _API,
     "tasks watch": {0: "the task completed", 1: "it failed or was cancelled, or the gateway refused", 2: _USE},
+    "token": {0: "the token is accepted", 1: "the token is refused", 2: _CONFIGURATION},
+    "token inspect": {0: "the token is accepted", 1: "the token is refused", 2: _CONFIGURATION},
     "top": _API,
     "upstreams": _API,
     "upstreams hold": _API,

@@ -65,14 +65,18 @@ def print_report(admin: str, file: Path | None, timeout: float, as_json: bool) -
         client = AdminClient(admin, timeout=timeout)
     except AdminUrlInvalid as wrong:
         raise click.UsageError(str(wrong)) from None
-    checked = None if file is None else check_configuration(file)
-    health, refusals, findings = None, list[Refusal](), [] if checked is None else [*_configuration_findings(checked)]
+    health, refusals, findings = None, list[Refusal](), list[Finding]()
     try:
         health = ask_readiness(client).document
         findings += health_findings(health)
         refusals = read_refusals(client)
     except GatewayUnreachable as error:
         findings.append(Finding("the gateway was not reached", str(error)))
+    checked = None
+    if file is not None:
+        # A gateway that answers has its ports and files open.
+        checked = check_configuration(file, is_running=health is not None)
+        findings[:0] = _configuration_findings(checked)
     report = {
         "problems": [finding._asdict() for finding in findings],
         "versions": versions(),
@@ -85,16 +89,20 @@ def print_report(admin: str, file: Path | None, timeout: float, as_json: bool) -
         sys.exit(FAILED)
 
 
-def check_configuration(file: Path) -> dict[str, Any]:
-    """The outcome of `taskgate check`: its exit status, and what it says of problems."""
-    command = [sys.executable, "-m", "taskgate", "check", "--config", str(file)]
+def check_configuration(file: Path, *, is_running: bool) -> dict[str, Any]:
+    """The outcome of `taskgate check`: its exit status, and its errors and warnings.
+
+    With `is_running` a gateway runs with this file.
+    """
+    running = ["--running"] if is_running else []
+    command = [sys.executable, "-m", "taskgate", "check", "--config", str(file), *running]
     try:
         ended = subprocess.run(  # noqa: S603 - our own program
             command, capture_output=True, stdin=subprocess.DEVNULL, timeout=_CHECK_SECONDS, check=False
         )
     except subprocess.TimeoutExpired:
         return {"status": None, "messages": [f"no result within {_CHECK_SECONDS} s"]}
-    # The effective configuration is on standard output if the check passes.
+    # The summary is on standard output if the check passes.
     said = ended.stderr if ended.returncode == 0 or ended.stderr.strip() else ended.stdout
     lines = said.decode(errors="replace").splitlines()
     return {"status": ended.returncode, "messages": [one_line(line, 400) for line in lines[:_MAX_LINES]]}
