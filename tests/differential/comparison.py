@@ -39,9 +39,10 @@ def play_both(program: Path, folder: Path, count: str) -> tuple[Path, Path]:
         )
         for into, environment in ((before, packages), (now, {}))
     ]
-    for player in players:
-        _, told = player.communicate(timeout=1200)
-        assert player.returncode == 0, told
+    # Both have ended before one is judged: a program that runs on would fail a later test.
+    told = [player.communicate(timeout=1200)[1] for player in players]
+    for player, text in zip(players, told, strict=True):
+        assert player.returncode == 0, text
     return before, now
 
 

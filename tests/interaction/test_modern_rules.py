@@ -91,7 +91,13 @@ async def test_a_tool_that_is_denied_is_not_told_of(opens: Opens, comes: Comes) 
         assert refused(await host.call("write_all"), 200, 403)["data"]["reason"] == "policy"
 
 
-@pytest.mark.parametrize("method", ["server/discover", "subscriptions/listen", "resources/read", "tasks/update"])
+async def test_discovery_is_denied_by_no_rule(opens: Opens, comes: Comes) -> None:
+    async with opens({"methods": ["server/discover"], "effect": "deny"}) as gateway:
+        answer = await comes(gateway).ask("server/discover")
+    assert "2026-07-28" in answer.result["supportedVersions"]
+
+
+@pytest.mark.parametrize("method", ["subscriptions/listen", "resources/read", "tasks/update"])
 async def test_a_method_of_this_era_can_be_denied(opens: Opens, comes: Comes, method: str) -> None:
     params = {
         "subscriptions/listen": {"notifications": {"toolsListChanged": True}},
