@@ -18,7 +18,7 @@ import click
 from taskgate.cli.exits import FAILED, WRONG_USE, fail
 from taskgate.cli.mcp_host import CallFailed, McpHost, open_host
 from taskgate.cli.printing import clean, json_text, one_line
-from taskgate.cli.token_file import TokenFileInvalid, read_token
+from taskgate.cli.remote.token_file import TokenFileInvalid, read_token
 from taskgate.cli.tool_arguments import ArgumentInvalid, read_arguments, read_typed
 from taskgate.protocol.vocabulary import TASKS_CANCEL, TASKS_GET, TASKS_RESULT, TOOLS_CALL, TOOLS_LIST
 

@@ -200,7 +200,7 @@ def _with_client(command: Callable[..., Any]) -> Callable[..., Any]:
 def _client(admin: str, token_file: Path | None) -> "AdminClient":
     """The client of the options. Raises click.UsageError."""
     from taskgate.cli.remote.client import AdminClient, AdminUrlInvalid
-    from taskgate.cli.token_file import TokenFileInvalid, read_token
+    from taskgate.cli.remote.token_file import TokenFileInvalid, read_token
 
     try:
         token = None if token_file is None else read_token(token_file)

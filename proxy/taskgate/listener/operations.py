@@ -27,6 +27,7 @@ import orjson
 from aiohttp import web
 
 from taskgate.listener.patience import ConnectionSettings, HeadWatch
+from taskgate.listener.peers import read_peer
 from taskgate.operators.access import UNCONFIGURED, ApiError, OperatorAccess, Role
 from taskgate.system.timer_wheel import TimerWheel
 from taskgate.telemetry.events import EventSink, OperatorRequestAnswered
@@ -212,7 +213,7 @@ class OperatorsListener:
         address, name = received.remote or "", None
         try:
             shown = received.headers.getall("Authorization", [])
-            name, role = self._access.identify(received.headers, shown, address)
+            name, role = self._access.identify(received.headers, shown, read_peer(address)[1])
             if role is not Role.OPERATOR:
                 raise ApiError(403, "not_allowed", f"not allowed: the token has the role {role}")
             answer = await answer_operation()
@@ -242,7 +243,7 @@ class OperatorsListener:
             query=list(received.query.items()),
             headers=received.headers,
             authorizations=received.headers.getall("Authorization", []),
-            address=address,
+            address=read_peer(address)[1],
             body=body,
         )
         if reply.audited is not None:

@@ -10,9 +10,11 @@ from collections.abc import Callable, Mapping
 from enum import StrEnum
 from hashlib import sha256
 from hmac import compare_digest
-from ipaddress import IPv6Address, ip_address
 from math import ceil
 from typing import Any, Final, NamedTuple
+
+from taskgate.admission.rates import address_block
+from taskgate.domain.rates import RateLimit, gcra
 
 WRONG_TOKENS: Final = 10
 """Wrong tokens that an address may show at once."""
@@ -63,9 +65,9 @@ class ApiError(Exception):
 class WrongTokens:
     """The wrong tokens of each address. `elapsed` returns monotonic seconds.
 
-    `_until` has for each address the time at which its tokens are forgotten: each adds
-    SECONDS_PER_TOKEN. Addresses whose time has passed are dropped first. Beyond MOST_ADDRESSES, new
-    ones share one count.
+    `_until` has the state of each address in the cell rate algorithm: the time at which its tokens
+    are forgotten. Addresses whose time has passed are dropped first. Beyond MOST_ADDRESSES, new ones
+    share one count.
     """
 
     def __init__(self, elapsed: Callable[[], float]) -> None:
@@ -74,20 +76,19 @@ class WrongTokens:
 
     def wait(self, address: str) -> float:
         """Seconds until the address may show a token again; 0 if it may now."""
-        until = self._until.get(self._key(address), 0.0)
-        return max(0.0, until - self._elapsed() - (WRONG_TOKENS - 1) * SECONDS_PER_TOKEN)
+        return gcra(self._until.get(self._key(address)), self._elapsed(), _WRONG)[0].retry_after
 
     def add(self, address: str) -> None:
         """Count a wrong token."""
-        key, now = self._key(address), self._elapsed()
-        self._until[key] = max(self._until.get(key, now), now) + SECONDS_PER_TOKEN
+        key = self._key(address)
+        self._until[key] = gcra(self._until.get(key), self._elapsed(), _WRONG)[1]
         self._until.move_to_end(key)
 
     def __len__(self) -> int:
         return len(self._until)
 
     def _key(self, address: str) -> str:
-        key = _network(address)
+        key = address_block(address)
         if key in self._until or len(self._until) < MOST_ADDRESSES:
             return key
         now = self._elapsed()
@@ -97,15 +98,7 @@ class WrongTokens:
 
 
 _OTHERS: Final = ""
-
-
-def _network(address: str) -> str:
-    """The address, or the /64 of an IPv6 address: one machine has all of it."""
-    try:
-        found = ip_address(address.partition("%")[0])
-    except ValueError:
-        return _OTHERS
-    return f"{int(found) >> 64:x}" if isinstance(found, IPv6Address) else str(found)
+_WRONG: Final = RateLimit(every=SECONDS_PER_TOKEN, burst=WRONG_TOKENS)
 
 
 class OperatorAccess:
@@ -129,8 +122,8 @@ class OperatorAccess:
     def identify(self, headers: Mapping[str, str], authorizations: list[str], address: str) -> Operator:
         """The operator whose token the request has, in one `Authorization` header.
 
-        Raises ApiError: 401 without a right token, 403 for a foreign origin or if no token is
-        configured, 429 after too many wrong ones.
+        `address` is canonical, as from `read_peer`. Raises ApiError: 401 without a right token, 403
+        for a foreign origin or if no token is configured, 429 after too many wrong ones.
         """
         check_origin(headers)
         if not self._digests:
