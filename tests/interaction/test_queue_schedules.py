@@ -162,9 +162,11 @@ class Crowd:
         self.width[server] = width
 
 
-def configured(server: ScriptedServer, turns: int, size: int = 8, folder: Path | None = None) -> GatewayConfig:
+def configured(
+    server: ScriptedServer, turns: int, size: int = 8, folder: Path | None = None, max_wait: str = "1s"
+) -> GatewayConfig:
     section = {"path": "/reports/mcp", "url": server.url, "concurrency": turns}
-    section |= {"queue": {"size": size, "max_wait": "1s"}, "circuit_breaker": None}
+    section |= {"queue": {"size": size, "max_wait": max_wait}, "circuit_breaker": None}
     limits = {"rate": [], "concurrency": {"tasks_per_context": 1000}}
     tasks = {"ttl": {"min": "50ms", "default": "1h", "max": "1h"}, "inline_grace": "5ms"}
     return configuration({}, folder=folder, upstreams={"reports": section}, limits=limits, tasks=tasks)
@@ -200,7 +202,9 @@ async def all_ends(gateway: WholeGateway, crowd: Crowd) -> None:
     # There are as many slots as there should be: no more, and no fewer.
     server, slow = crowd.servers[0], OneByOne()
     server.script["report"] = slow
-    assert (await gateway.reload(configured(server, 3, 16, crowd.folder))).result in ("success", "unchanged")
+    # None of the six that wait may be given up before all of them were seen.
+    config = configured(server, 3, 16, crowd.folder, max_wait="1m")
+    assert (await gateway.reload(config)).result in ("success", "unchanged")
     host = await gateway.greeted()
     calls = [asyncio.create_task(host.call("report")) for _ in range(9)]
     await gateway.upstream_is(in_use=3, queued=6)
