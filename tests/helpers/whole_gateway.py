@@ -116,10 +116,15 @@ class WholeGateway:
 
     # --- operators
 
+    @property
+    def operators_origin(self) -> str:
+        """Where operators connect, as it stands in an address."""
+        address, port = self.service.admin_address
+        return f"http://{address}:{port}"
+
     async def operators(self, path: str, verb: str = "GET", **headers: str) -> tuple[int, str]:
         """Status and body of a request to the operators' listener."""
-        address, port = self.service.admin_address
-        url = f"http://{address}:{port}{path}"
+        url = f"{self.operators_origin}{path}"
         async with bounded(), self.http.request(verb, url, headers=headers) as response:
             return response.status, await response.text()
 
@@ -127,8 +132,7 @@ class WholeGateway:
         self, path: str, verb: str = "GET", body: bytes | None = None, **headers: str
     ) -> tuple[int, Mapping[str, str], str]:
         """As `operators`, for a request with a body, and with the headers of the answer."""
-        address, port = self.service.admin_address
-        url = f"http://{address}:{port}{path}"
+        url = f"{self.operators_origin}{path}"
         async with bounded(), self.http.request(verb, url, data=body, headers=headers) as response:
             return response.status, response.headers, await response.text()
 

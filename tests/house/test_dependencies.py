@@ -103,3 +103,12 @@ def test_a_dependency_without_a_floor_or_a_ceiling_is_seen() -> None:
 def test_an_import_is_seen_wherever_it_stands() -> None:
     source = "import a.b, c\nfrom d.e import f\nfrom . import g\nfrom taskgate import h\ndef i():\n    import j as k\n"
     assert imported(source) == {"a", "c", "d", "j"}
+
+
+def test_every_file_of_the_package_that_is_no_module_is_in_what_is_installed() -> None:
+    patterns = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())["tool"]["setuptools"]["package-data"][
+        "taskgate"
+    ]
+    installed = {file for pattern in patterns for file in PACKAGE.glob(pattern)}
+    others = {file for file in PACKAGE.rglob("*") if file.is_file() and file.suffix not in {".py", ".pyc"}}
+    assert {str(file.relative_to(PACKAGE)) for file in others ^ installed} == set()

@@ -6,6 +6,7 @@
     POST /-/reload     read the configuration again        with a token of role operator
     POST /-/drain      drain and stop                      with a token of role operator
     /api/v1/…          look at tasks and act on them       with a token; see `operators`
+    /ui                the console, a web page over /api/v1; it signs in with a token
 
 It has its own port and limits, and carries no MCP messages. A request whose Host header is neither
 an address nor localhost gets 421. Answers repeat nothing of a request and contain no version.
@@ -35,6 +36,7 @@ from taskgate.telemetry.metrics.prometheus import PrometheusRecorder
 
 if TYPE_CHECKING:
     from taskgate.operators.api import OperatorsApi
+    from taskgate.operators.console.page import ConsolePage
 
 _log = logging.getLogger(__name__)
 
@@ -66,9 +68,10 @@ _DRAIN: Final = "/-/drain"
 MAX_BODY: Final = 64 * 2**10
 """The most bytes of a body."""
 _API: Final = "/api/"
+_CONSOLE: Final = "/ui"
 _LIVEZ, _READYZ = "/livez", "/readyz"
 
-TAKEN: Final = (_LIVEZ, _READYZ, "/healthz", "/-", "/api")
+TAKEN: Final = (_LIVEZ, _READYZ, "/healthz", "/-", "/api", _CONSOLE)
 """The paths at or below which the configuration cannot place the metrics. Not all are served."""
 
 MOST_CONNECTIONS: Final = 32
@@ -115,6 +118,7 @@ class OperatorsListener:
         self._replicas = replicas
         self._access = access
         self._api: OperatorsApi | None = None
+        self._console: ConsolePage | None = None
         self._draining = False
         self.readiness_was_asked = False
         """Whether `/readyz` was ever requested.
@@ -131,9 +135,10 @@ class OperatorsListener:
             _DRAIN: partial(self._answer_operator, self._answer_drain),
         }
 
-    def serve(self, api: "OperatorsApi") -> None:
-        """Serve the API from now on; before, its paths get 503."""
+    def serve(self, api: "OperatorsApi", console: "ConsolePage") -> None:
+        """Serve the API and the console from now on; before, their paths get 503."""
         self._api = api
+        self._console = console
 
     async def start(self, host: str, port: int) -> tuple[str, int]:
         """Listen, and return the address; port 0 takes a free one. Raises OSError."""
@@ -171,6 +176,8 @@ class OperatorsListener:
         path = received.path
         if path.startswith(_API):
             return await self._answer_api(received)
+        if path == _CONSOLE or path.startswith(f"{_CONSOLE}/"):
+            return await self._answer_console(received)
         # Compared each time: a reload may move the metrics or turn them off.
         route = self._answer_metrics if path == self._metrics.path else self._routes.get(path)
         if route is None:
@@ -225,18 +232,11 @@ class OperatorsListener:
 
     async def _answer_api(self, received: web.BaseRequest) -> web.Response:
         api, address = self._api, received.remote or ""
-        if not self._access.has_tokens:
-            unconfigured = ApiError(403, "no_token_configured", UNCONFIGURED)
-            return _json(unconfigured.status, unconfigured.document())
-        if api is None:
-            starting = ApiError(503, "starting", "the gateway is starting: try again")
-            return _json(503, starting.document(), **{"Retry-After": "1"})
+        if not self._access.has_tokens or api is None:
+            return self._refuse_until_served()
         body = await _body_of(received)
         if body is None:
-            # The rest of the body is not read, so the connection cannot go on.
-            refusal = _json(413, ApiError(413, "body_too_large", f"at most {MAX_BODY} bytes are allowed").document())
-            refusal.force_close()
-            return refusal
+            return _too_large()
         reply = await api.answer(
             method=received.method,
             path=received.path,
@@ -252,6 +252,33 @@ class OperatorsListener:
             self._event_sink.emit(event)
         headers = {**_PLAIN, **_GUARDS, **reply.headers}
         return web.Response(status=reply.status, body=reply.body, content_type="application/json", headers=headers)
+
+    async def _answer_console(self, received: web.BaseRequest) -> web.Response:
+        console, address = self._console, received.remote or ""
+        if not self._access.has_tokens or console is None:
+            return self._refuse_until_served()
+        body = await _body_of(received)
+        if body is None:
+            return _too_large()
+        reply = console.answer(
+            method=received.method,
+            path=received.path,
+            headers=received.headers,
+            address=read_peer(address)[1],
+            body=body,
+        )
+        if reply.is_audited:
+            name = None if reply.operator is None else reply.operator.name
+            self._event_sink.emit(OperatorRequestAnswered(received.method, received.path, reply.status, address, name))
+        return web.Response(status=reply.status, body=reply.body, headers={**_PLAIN, **reply.headers})
+
+    def _refuse_until_served(self) -> web.Response:
+        """Refuse a request for the API or the console, which are not served."""
+        if not self._access.has_tokens:
+            unconfigured = ApiError(403, "no_token_configured", UNCONFIGURED)
+            return _json(unconfigured.status, unconfigured.document())
+        starting = ApiError(503, "starting", "the gateway is starting: try again")
+        return _json(503, starting.document(), **{"Retry-After": "1"})
 
     async def _answer_reload(self) -> web.Response:
         outcome = await self._reload()
@@ -278,6 +305,13 @@ class OperatorsListener:
         if not self._draining:
             self._metrics.show_ready(all(checks.values()))
         return checks
+
+
+def _too_large() -> web.Response:
+    # The rest of the body is not read, so the connection cannot go on.
+    refusal = _json(413, ApiError(413, "body_too_large", f"at most {MAX_BODY} bytes are allowed").document())
+    refusal.force_close()
+    return refusal
 
 
 async def _body_of(received: web.BaseRequest) -> bytes | None:

@@ -2,11 +2,12 @@
 
 A token is compared in constant time with all configured ones. An address that shows too many wrong
 tokens is refused for a while, also with a right one. A request of a web page of another origin is
-refused.
+refused. The console signs in with a token, and shows the key of a session after that, in a cookie.
 """
 
+from base64 import urlsafe_b64encode
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from enum import StrEnum
 from hashlib import sha256
 from hmac import compare_digest
@@ -22,6 +23,12 @@ SECONDS_PER_TOKEN: Final = 6.0
 """Seconds after which an address may show one more wrong token."""
 MOST_ADDRESSES: Final = 1024
 """Addresses whose wrong tokens are counted apart; the others are counted together."""
+COOKIE: Final = "taskgate_console"
+"""The cookie with the key of a session of the console."""
+SESSION_SECONDS: Final = 8 * 3600
+"""Seconds after which a session of the console ends."""
+MOST_SESSIONS: Final = 64
+"""The most sessions of the console; one more ends the oldest."""
 UNCONFIGURED: Final = "not allowed: no token is configured (admin.token_file, admin.tokens)"
 
 
@@ -101,12 +108,48 @@ _OTHERS: Final = ""
 _WRONG: Final = RateLimit(every=SECONDS_PER_TOKEN, burst=WRONG_TOKENS)
 
 
+class ConsoleSessions:
+    """The sessions of the console, in memory. `elapsed` returns monotonic seconds.
+
+    A session has the digest of its token. Keys are kept as digests too.
+    """
+
+    def __init__(self, elapsed: Callable[[], float]) -> None:
+        self._elapsed = elapsed
+        self._sessions: OrderedDict[bytes, tuple[bytes, float]] = OrderedDict()
+
+    def open(self, key: str, token: bytes) -> None:
+        """Open a session of the token with that digest. It ends the oldest of MOST_SESSIONS."""
+        if len(self._sessions) >= MOST_SESSIONS:
+            self._sessions.popitem(last=False)
+        self._sessions[_digest(key)] = (token, self._elapsed() + SESSION_SECONDS)
+
+    def find(self, key: str) -> bytes | None:
+        """The digest of the token of a session; None if it has ended."""
+        token, until = self._sessions.get(_digest(key), (None, 0.0))
+        return token if until > self._elapsed() else None
+
+    def end(self, key: str) -> None:
+        """End a session, if there is one of that key."""
+        self._sessions.pop(_digest(key), None)
+
+    def retain(self, tokens: Collection[bytes]) -> None:
+        """End the sessions of all other tokens."""
+        for key in [key for key, (token, _) in self._sessions.items() if token not in tokens]:
+            del self._sessions[key]
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+
 class OperatorAccess:
-    """The tokens of operators. A reload sets others with `replace`."""
+    """The tokens of operators, and the sessions of the console. A reload sets other tokens with
+    `replace`."""
 
     def __init__(self, elapsed: Callable[[], float]) -> None:
         self._digests: tuple[tuple[bytes, Operator], ...] = ()
         self._wrong = WrongTokens(elapsed)
+        self._sessions = ConsoleSessions(elapsed)
 
     @property
     def has_tokens(self) -> bool:
@@ -114,34 +157,72 @@ class OperatorAccess:
         return bool(self._digests)
 
     def replace(self, tokens: Mapping[bytes, Operator]) -> bool:
-        """Take these tokens in place of all others; return whether that is a change."""
+        """Take these tokens in place of all others; return whether that is a change.
+
+        Sessions of the console end with their token.
+        """
         digests = tuple((sha256(token).digest(), operator) for token, operator in tokens.items())
         before, self._digests = self._digests, digests
+        self._sessions.retain([digest for digest, _ in digests])
         return before != digests
 
-    def identify(self, headers: Mapping[str, str], authorizations: list[str], address: str) -> Operator:
+    def identify(
+        self, headers: Mapping[str, str], authorizations: list[str], address: str, method: str = "POST"
+    ) -> Operator:
         """The operator whose token the request has, in one `Authorization` header.
 
-        `address` is canonical, as from `read_peer`. Raises ApiError: 401 without a right token, 403
-        for a foreign origin or if no token is configured, 429 after too many wrong ones.
+        Without such a header, the cookie of a session of the console is read. `address` is canonical,
+        as from `read_peer`. Raises ApiError: 401 without a right token, 403 for a foreign origin or
+        if no token is configured, 429 after too many wrong ones.
         """
         check_origin(headers)
         if not self._digests:
             raise ApiError(403, "no_token_configured", UNCONFIGURED)
+        if not authorizations:
+            return self._of_session(headers, method)
         scheme, _, given = authorizations[0].partition(" ") if len(authorizations) == 1 else ("", "", "")
-        given = given.strip()
-        if scheme.lower() != "bearer" or not given:
+        if scheme.lower() != "bearer" or not given.strip():
             raise _unauthenticated()
+        return self._of_token(given.strip(), address)[1]
+
+    def sign_in(self, headers: Mapping[str, str], token: str, address: str, chance: bytes) -> tuple[Operator, str]:
+        """Open a session of the console; return its operator and its key, made of `chance`.
+
+        Raises ApiError as `identify` does, and 403 unless a page of this listener asks.
+        """
+        check_origin(headers)
+        if not self._digests:
+            raise ApiError(403, "no_token_configured", UNCONFIGURED)
+        _check_page(headers, "POST")
+        digest, operator = self._of_token(token, address)
+        key = urlsafe_b64encode(chance).decode().rstrip("=")
+        self._sessions.open(key, digest)
+        return operator, key
+
+    def sign_out(self, headers: Mapping[str, str]) -> None:
+        """End the session whose key the request has."""
+        for key in _session_keys(headers):
+            self._sessions.end(key)
+
+    def _of_token(self, token: str, address: str) -> tuple[bytes, Operator]:
         wait = self._wrong.wait(address)
         if wait > 0:
             text = "too many wrong tokens from this address: try again later"
             raise ApiError(429, "too_many_wrong_tokens", text, **{"Retry-After": str(ceil(wait))})
-        shown = sha256(given.encode(errors="surrogateescape")).digest()
+        shown = _digest(token)
         # All are compared, so that the time tells nothing of which one was nearly right.
-        found = [operator for digest, operator in self._digests if compare_digest(digest, shown)]
+        found = [each for each in self._digests if compare_digest(each[0], shown)]
         if not found:
             self._wrong.add(address)
             raise _unauthenticated()
+        return found[0]
+
+    def _of_session(self, headers: Mapping[str, str], method: str) -> Operator:
+        tokens = [self._sessions.find(key) for key in _session_keys(headers)]
+        found = [operator for digest, operator in self._digests if digest in tokens]
+        if not found:
+            raise _unauthenticated()
+        _check_page(headers, method)
         return found[0]
 
 
@@ -152,6 +233,27 @@ def check_origin(headers: Mapping[str, str]) -> None:
     is_own = origin is None or origin.lower() in (f"http://{host}", f"https://{host}")
     if not is_own or headers.get("Sec-Fetch-Site", "none") not in ("none", "same-origin"):
         raise ApiError(403, "foreign_origin", "not allowed: the request comes from a web page of another origin")
+
+
+def _check_page(headers: Mapping[str, str], method: str) -> None:
+    """Raise ApiError (403) unless a page of this listener made the request.
+
+    `check_origin` has compared both headers. Browsers send `Sec-Fetch-Site` to secure addresses and
+    this machine only, and `Origin` with all methods but GET. A GET without either changes nothing,
+    and its answer stays with its own origin.
+    """
+    site = headers.get("Sec-Fetch-Site")
+    if site != "same-origin" and (site is not None or (method != "GET" and "Origin" not in headers)):
+        raise ApiError(403, "foreign_origin", "not allowed: a cookie is for the pages of this listener only")
+
+
+def _session_keys(headers: Mapping[str, str]) -> list[str]:
+    pairs = [part.strip().partition("=") for part in headers.get("Cookie", "").split(";")]
+    return [value for name, _, value in pairs if name == COOKIE]
+
+
+def _digest(text: str) -> bytes:
+    return sha256(text.encode(errors="surrogateescape")).digest()
 
 
 def _unauthenticated() -> ApiError:

@@ -51,7 +51,7 @@ class OperatorsApi:
         operator: Operator | None = None
         audited: str | None = None
         try:
-            operator = self._access.identify(headers, authorizations, address)
+            operator = self._access.identify(headers, authorizations, address, method)
             if path == _OPENAPI and method == "GET":
                 return ApiReply(200, self._document, {}, operator)
             route, parameters = self._table.find(method, path)

@@ -278,9 +278,10 @@ class Service:
         self._idle_trim.update(self._environment.pressure.update())
 
     def _serve_api(self, runtime: Runtime, store: MeasuredStore, reference_of: ReferenceOf, clock: Clock) -> None:
-        """Serve the API of operators, if one has a token."""
+        """Serve the API of operators and the console, if one has a token."""
         if self._access.has_tokens:
             # Without tokens its modules are not loaded.
+            from taskgate.operators.console.page import ConsolePage  # noqa: PLC0415
             from taskgate.operators.control import ControlRoutes  # noqa: PLC0415
             from taskgate.wiring.operators import build_operators_api  # noqa: PLC0415
 
@@ -295,7 +296,7 @@ class Service:
                 clock=clock,
                 entropy=entropy,
             )
-            self._admin.serve(api)
+            self._admin.serve(api, ConsolePage(self._access, entropy))
 
     def _watch(self, runtime: Runtime, listener: PublicListener) -> None:
         """Register values that are read when metrics are scraped."""

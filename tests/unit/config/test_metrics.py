@@ -13,14 +13,14 @@ Tells = Callable[..., list[str]]
 Loads = Callable[..., GatewayConfig]
 
 PATH = "must be a path such as /metrics, of letters, digits and . _ ~ -"
-TAKEN = "must not be /livez, /readyz, /healthz, /- or /api, nor below one of them"
+TAKEN = "must not be /livez, /readyz, /healthz, /-, /api or /ui, nor below one of them"
 BOUNDS = "must be numbers above 0, each greater than the one before it"
 LAG = "taskgate_event_loop_lag_seconds"
 REFUSED = [
     *(("enabled", each, "must be true or false") for each in ("1", "'yes'", "null")),
     *(("path", each, PATH) for each in ("metrics", "/", "/metrics/", "//metrics", "/a//b", "/a?b", "/a b", "'/ä'",
                                          "/../a", "/.a", "''", "1", "null", f"/{'a' * 256}")),
-    *(("path", each, TAKEN) for each in ("/livez", "/readyz", "/healthz", "/api", "/api/v1", "/-/reload", "/-",
+    *(("path", each, TAKEN) for each in ("/livez", "/readyz", "/healthz", "/api", "/api/v1", "/ui", "/-/reload", "/-",
                                           "/livez/more")),
     *(("max_tools", each, "must be a whole number") for each in ("1.0", "'1'", "null")),
     ("max_tools", "0", "must be at least 1"),

@@ -4,9 +4,12 @@ import pytest
 
 from taskgate.operators.access import (
     MOST_ADDRESSES,
+    MOST_SESSIONS,
     SECONDS_PER_TOKEN,
+    SESSION_SECONDS,
     WRONG_TOKENS,
     ApiError,
+    ConsoleSessions,
     Operator,
     OperatorAccess,
     Role,
@@ -123,3 +126,20 @@ def test_a_page_of_another_origin_is_refused_even_with_a_token(access: OperatorA
 def test_a_page_of_the_listener_itself_is_let_in(access: OperatorAccess, origin: str) -> None:
     headers = {**HEADERS, "Origin": origin, "Sec-Fetch-Site": "same-origin"}
     assert access.identify(headers, ["Bearer token-of-an-operator"], "192.0.2.1") == OPS
+
+
+def test_sessions_of_the_console_are_bounded_and_the_oldest_ends_first(clock: Clock) -> None:
+    sessions = ConsoleSessions(clock.elapsed)
+    for each in range(MOST_SESSIONS + 1):
+        sessions.open(f"key {each}", b"token")
+    assert len(sessions) == MOST_SESSIONS
+    assert [sessions.find(key) for key in ("key 0", "key 1")] == [None, b"token"]
+    sessions.retain([b"another"])
+    assert len(sessions) == 0
+
+
+def test_a_session_of_the_console_ends_after_its_time(clock: Clock) -> None:
+    sessions = ConsoleSessions(clock.elapsed)
+    sessions.open("key", b"token")
+    clock.now += SESSION_SECONDS
+    assert sessions.find("key") is None

@@ -1,0 +1,786 @@
+// The console for operators, over /api/v1. Texts of hosts and servers become text nodes, never markup.
+
+const PAGE = 50;
+const MOST_ROWS = 100;
+const MOST_REFUSALS = 200;
+const FLUSH_MS = 200;
+const RELOAD_MS = 1000;
+const CONNECT_AGAIN_MS = 5000;
+const ENDED = new Set(["completed", "failed", "cancelled"]);
+const VIEWS = ["tasks", "servers", "callers", "refusals", "configuration"];
+
+const $ = (id) => document.getElementById(id);
+
+let account = null;
+let serverOffset = 0;
+
+// --- elements
+
+function element(tag, text, attributes = {}) {
+  const made = document.createElement(tag);
+  if (text !== undefined && text !== null) made.textContent = text;
+  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
+  return made;
+}
+
+function setText(node, text) {
+  const wanted = text === null || text === undefined ? "" : String(text);
+  if (node.textContent !== wanted) node.textContent = wanted;
+}
+
+function badge(text, tone) {
+  return element("span", text, { class: "badge", "data-tone": tone });
+}
+
+function cell(content, className, heading = false) {
+  const made = element(heading ? "th" : "td");
+  if (heading) made.scope = "row";
+  if (className) made.className = className;
+  if (content instanceof Node) made.append(content);
+  else setText(made, content);
+  return made;
+}
+
+function row(...cells) {
+  const made = element("tr");
+  made.append(...cells);
+  return made;
+}
+
+function emptyRow(text, columns) {
+  const only = cell(text);
+  only.colSpan = columns;
+  return row(only);
+}
+
+function button(text, label, act, className = "") {
+  const made = element("button", text, { type: "button", "aria-label": label });
+  if (className) made.className = className;
+  made.addEventListener("click", act);
+  return made;
+}
+
+// Puts rows in place of those of a table. The control that has the focus has it after that, too.
+function replaceRows(body, rows) {
+  const focused = body.contains(document.activeElement) ? document.activeElement : null;
+  const key = focused?.closest("tr").dataset.key;
+  const index = focused ? [...focused.closest("tr").querySelectorAll("button")].indexOf(focused) : -1;
+  body.replaceChildren(...rows);
+  const found = key === undefined ? null : rows.find((each) => each.dataset.key === key);
+  const controls = found ? [...found.querySelectorAll("button")] : [];
+  (controls[index] ?? controls[0])?.focus();
+}
+
+function say(text, kind = "note") {
+  const message = $("message");
+  message.dataset.kind = kind;
+  message.hidden = !text;
+  setText(message, text);
+}
+
+// --- times
+
+const now = () => Date.now() + serverOffset;
+
+function takeTime(document) {
+  const time = Date.parse(document.now);
+  if (!Number.isNaN(time)) serverOffset = time - Date.now();
+}
+
+function duration(seconds) {
+  const whole = Math.max(0, Math.floor(seconds));
+  if (whole < 60) return `${whole} s`;
+  if (whole < 3600) return `${Math.floor(whole / 60)} min`;
+  if (whole < 86400) return `${Math.floor(whole / 3600)} h ${Math.floor((whole % 3600) / 60)} min`;
+  return `${Math.floor(whole / 86400)} d ${Math.floor((whole % 86400) / 3600)} h`;
+}
+
+const age = (time) => duration((now() - Date.parse(time)) / 1000);
+const clockTime = (time) => new Date(time).toLocaleTimeString([], { hour12: false });
+const dateTime = (time) => new Date(time).toLocaleString([], { hour12: false });
+
+// --- requests
+
+class Refused extends Error {
+  constructor(status, message) {
+    super(message);
+    this.status = status;
+  }
+}
+
+async function ask(method, path, body) {
+  const options = { method, credentials: "same-origin", cache: "no-store" };
+  if (body !== undefined) {
+    options.body = JSON.stringify(body);
+    options.headers = { "Content-Type": "application/json" };
+  }
+  let response, document;
+  try {
+    response = await fetch(path, options);
+    document = await response.json();
+  } catch {
+    throw new Refused(0, "The gateway does not answer.");
+  }
+  if (response.ok) return document;
+  if (response.status === 401 && account) signedOut("The session has ended. Sign in again.");
+  throw new Refused(response.status, document.error?.message ?? `status ${response.status}`);
+}
+
+const api = (method, path, body) => ask(method, `/api/v1${path}`, body);
+
+function sayRefusal(what, error) {
+  if (!(error instanceof Refused)) throw error;
+  if (error.status === 404) say(`${what}: this gateway has no such path or record (404).`, "error");
+  else if (account) say(`${what}: ${error.message}`, "error");
+}
+
+// Runs `work` at most once each RELOAD_MS, and once more after the last request.
+function throttled(work) {
+  let timer = null;
+  let isRunning = false;
+  let isWanted = false;
+  async function run() {
+    timer = null;
+    isWanted = false;
+    isRunning = true;
+    try {
+      await work();
+    } finally {
+      isRunning = false;
+      if (isWanted) request();
+    }
+  }
+  function request() {
+    isWanted = true;
+    if (timer === null && !isRunning) timer = setTimeout(run, RELOAD_MS);
+  }
+  return request;
+}
+
+// --- session
+
+async function signIn(token) {
+  account = await ask("POST", "/ui/session", { token });
+  begin();
+}
+
+function begin() {
+  say("");
+  $("sign-in").hidden = true;
+  $("account").hidden = false;
+  $("views").hidden = false;
+  setText($("operator"), `${account.name} (${account.role})`);
+  document.body.dataset.role = account.role;
+  if (!VIEWS.includes(location.hash.slice(1))) history.replaceState(null, "", "#tasks");
+  show();
+  loadServerNames();
+  connect();
+}
+
+function signedOut(text) {
+  account = null;
+  disconnect();
+  for (const each of document.querySelectorAll("dialog[open]")) each.close();
+  for (const each of document.querySelectorAll("tbody")) each.replaceChildren();
+  tasks.rows.clear();
+  setText($("yaml"), "");
+  $("explanation").hidden = true;
+  $("account").hidden = true;
+  $("views").hidden = true;
+  for (const view of VIEWS) $(`view-${view}`).hidden = true;
+  $("sign-in").hidden = false;
+  say(text);
+  $("token").focus();
+}
+
+const mayAct = () => account?.role === "operator";
+
+$("sign-in-form").addEventListener("submit", async (event) => {
+  event.preventDefault();
+  const token = $("token").value.trim();
+  $("token").value = "";
+  try {
+    await signIn(token);
+    $("main").focus();
+  } catch (error) {
+    const wrong = error.status === 401 ? "The token is wrong." : error.message;
+    say(wrong, "error");
+    $("token").focus();
+  }
+});
+
+$("sign-out").addEventListener("click", async () => {
+  try {
+    await ask("DELETE", "/ui/session");
+  } catch (error) {
+    if (error.status !== 401) return sayRefusal("Sign out", error);
+  }
+  signedOut("Signed out.");
+});
+
+// --- views
+
+const current = () => VIEWS.find((view) => view === location.hash.slice(1)) ?? "tasks";
+
+const loads = {
+  tasks: () => loadTasks(tasks.cursor),
+  servers: loadServers,
+  callers: () => loadCallers(callers.cursor),
+  refusals: loadRefusals,
+  configuration: loadConfiguration,
+};
+
+async function load(view) {
+  try {
+    await loads[view]();
+  } catch (error) {
+    sayRefusal($(`${view}-title`).textContent, error);
+  }
+}
+
+function show() {
+  if (!account) return;
+  const chosen = current();
+  for (const view of VIEWS) $(`view-${view}`).hidden = view !== chosen;
+  for (const link of $("views").querySelectorAll("a")) {
+    if (link.hash === `#${chosen}`) link.setAttribute("aria-current", "page");
+    else link.removeAttribute("aria-current");
+  }
+  document.title = `${$(`${chosen}-title`).textContent} - taskgate console`;
+  load(chosen);
+}
+
+addEventListener("hashchange", () => {
+  say("");
+  show();
+});
+
+async function loadServerNames() {
+  try {
+    const names = (await api("GET", "/upstreams")).items.map((each) => each.name);
+    for (const form of [$("task-filter"), $("explain-form")]) {
+      const select = form.elements.upstream;
+      const chosen = select.value;
+      const fixed = [...select.options].filter((option) => option.value === "");
+      select.replaceChildren(...fixed, ...names.map((name) => element("option", name, { value: name })));
+      if (names.includes(chosen)) select.value = chosen;
+    }
+  } catch (error) {
+    sayRefusal("Servers", error);
+  }
+}
+
+// --- tasks
+
+const tasks = { rows: new Map(), cursor: null, next: null, isComplete: true, filter: readFilter(), loading: 0 };
+const changed = new Map();
+let flushing = null;
+
+function readFilter() {
+  const given = Object.fromEntries(new FormData($("task-filter")));
+  const filter = Object.fromEntries(Object.entries(given).filter(([, value]) => value !== ""));
+  const statuses = (filter.status ?? "").split(",").filter(Boolean);
+  // Lists of ended tasks have the order of the store.
+  if (!statuses.length || statuses.some((status) => ENDED.has(status))) delete filter.sort;
+  return filter;
+}
+
+function isMatch(item) {
+  const filter = tasks.filter;
+  return (
+    (!filter.status || filter.status.split(",").includes(item.status)) &&
+    (!filter.upstream || filter.upstream === item.upstream) &&
+    (!filter.tool || filter.tool === item.tool) &&
+    (!filter.caller || filter.caller === item.caller) &&
+    (!filter.reference || item.reference.startsWith(filter.reference)) &&
+    (!filter.older_than || (now() - Date.parse(item.created_at)) / 1000 >= Number(filter.older_than))
+  );
+}
+
+async function loadTasks(cursor) {
+  const loading = ++tasks.loading;
+  const query = new URLSearchParams({ ...tasks.filter, limit: String(PAGE) });
+  if (cursor) query.set("cursor", cursor);
+  const page = await api("GET", `/tasks?${query}`);
+  // A later request has another answer.
+  if (loading !== tasks.loading) return;
+  takeTime(page);
+  Object.assign(tasks, { cursor, next: page.next, isComplete: page.is_complete });
+  tasks.rows.clear();
+  for (const item of page.items) tasks.rows.set(item.reference, makeTaskRow(item));
+  replaceRows($("task-rows"), [...tasks.rows.values()].map((each) => each.row));
+  showTaskCount();
+}
+
+function showTaskCount() {
+  const count = tasks.rows.size;
+  const parts = [`${count} ${count === 1 ? "task" : "tasks"}`];
+  if (tasks.cursor) parts.push("a later page");
+  if (tasks.next) parts.push("more follow");
+  if (!tasks.filter.sort) parts.push("in the order of the store");
+  if (!tasks.isComplete) parts.push("more than 10,000 are unfinished, not all are sorted");
+  setText($("tasks-caption"), parts.join(", "));
+  $("tasks-next").disabled = !tasks.next;
+  $("tasks-first").disabled = !tasks.cursor;
+}
+
+function makeTaskRow(item) {
+  const open = element("button", item.tool, { type: "button", class: "link" });
+  open.addEventListener("click", () => openTask(item.reference));
+  const place = element("span", null, { class: "more" });
+  const name = cell(open, "", true);
+  name.append(place);
+  const status = badge("", "");
+  const queue = element("span", null, { class: "more" });
+  const statusCell = cell(status);
+  statusCell.append(queue);
+  const made = {
+    item,
+    row: row(name, statusCell, cell("", "number"), cell("", "wide"), cell("", "wide"), cell("", "act")),
+    parts: { open, place, status, queue },
+  };
+  made.row.dataset.key = item.reference;
+  renderTaskRow(made);
+  return made;
+}
+
+function renderTaskRow(made) {
+  const { item, parts } = made;
+  const [, , ageCell, progress, caller, act] = made.row.cells;
+  setText(parts.open, item.tool);
+  setText(parts.place, `${item.upstream} · ${item.reference}`);
+  setText(parts.status, item.status);
+  parts.status.dataset.tone = item.status;
+  setText(parts.queue, statusNote(item));
+  setText(ageCell, age(item.created_at));
+  setText(progress, item.progress);
+  setText(caller, item.tenant ? `${item.caller} (${item.tenant})` : item.caller);
+  const canCancel = mayAct() && !ENDED.has(item.status);
+  if (canCancel && !act.firstChild) {
+    act.append(button("Cancel", `Cancel ${item.tool}, ${item.reference}`, () => cancelTask(made.item), "danger"));
+  } else if (!canCancel) {
+    if (act.contains(document.activeElement)) parts.open.focus();
+    act.replaceChildren();
+  }
+}
+
+function statusNote(item) {
+  if (item.is_queued) return item.queue_position === null ? "waits" : `waits, ${item.queue_position} before it`;
+  return item.tool_error ? "error of the tool" : "";
+}
+
+function takeTask(item) {
+  changed.set(item.reference, item);
+  flushing ??= setTimeout(flushTasks, FLUSH_MS);
+  // Beyond a screenful, only the newest are of use.
+  if (changed.size > 10 * MOST_ROWS) changed.delete(changed.keys().next().value);
+}
+
+function flushTasks() {
+  flushing = null;
+  const items = [...changed.values()];
+  changed.clear();
+  for (const item of items) {
+    const shown = tasks.rows.get(item.reference);
+    if (shown) {
+      shown.item = item;
+      renderTaskRow(shown);
+    } else if (isMatch(item) && !tasks.cursor) {
+      addTask(item);
+    }
+    if (item.reference === opened) reloadOpened();
+  }
+  showTaskCount();
+}
+
+function addTask(item) {
+  const isNewestFirst = (tasks.filter.sort ?? "").startsWith("-");
+  if (!isNewestFirst && tasks.rows.size >= PAGE) {
+    // It belongs to a later page, which the first one leads to once it is loaded again.
+    reloadFirstPage();
+    return;
+  }
+  const made = makeTaskRow(item);
+  tasks.rows.set(item.reference, made);
+  if (isNewestFirst) $("task-rows").prepend(made.row);
+  else $("task-rows").append(made.row);
+  if (tasks.rows.size > MOST_ROWS) {
+    const last = $("task-rows").lastElementChild;
+    tasks.rows.delete(last.dataset.key);
+    last.remove();
+    reloadFirstPage();
+  }
+}
+
+const reloadFirstPage = throttled(async () => {
+  if (account && current() === "tasks" && !tasks.cursor) await load("tasks");
+});
+
+setInterval(() => {
+  for (const { item, row: shown } of tasks.rows.values()) setText(shown.cells[2], age(item.created_at));
+}, 1000);
+
+function applyFilter(event) {
+  event.preventDefault();
+  if (!$("task-filter").reportValidity()) return;
+  tasks.filter = readFilter();
+  say("");
+  tasks.cursor = null;
+  load("tasks");
+}
+
+async function turnTo(cursor) {
+  try {
+    await loadTasks(cursor);
+  } catch (error) {
+    sayRefusal("Tasks", error);
+  }
+}
+
+$("task-filter").addEventListener("submit", applyFilter);
+$("task-filter").addEventListener("change", applyFilter);
+$("tasks-next").addEventListener("click", () => turnTo(tasks.next));
+$("tasks-first").addEventListener("click", () => turnTo(null));
+
+// --- one task
+
+let opened = null;
+
+async function openTask(reference) {
+  try {
+    const task = await api("GET", `/tasks/${reference}`);
+    opened = reference;
+    renderTask(task);
+    if (!$("task-dialog").open) $("task-dialog").showModal();
+  } catch (error) {
+    sayRefusal("Task", error);
+  }
+}
+
+const reloadOpened = throttled(async () => {
+  if (opened !== null && account) await openTask(opened);
+});
+
+function renderTask(task) {
+  setText($("task-dialog-title"), task.tool);
+  const facts = {
+    Reference: task.reference,
+    Server: task.upstream,
+    Status: [task.status, statusNote(task)].filter(Boolean).join(", "),
+    Progress: task.progress,
+    Failure: task.failure && [task.failure.reason, task.failure.message].filter(Boolean).join(": "),
+    Questions: task.questions.join(", "),
+    Caller: task.caller,
+    Tenant: task.tenant,
+    Host: [task.host.name, task.host.version, task.host.revision].filter(Boolean).join(" "),
+    Created: dateTime(task.created_at),
+    Changed: dateTime(task.updated_at),
+    Expires: dateTime(task.expires_at),
+    Lease: task.lease && `${task.lease.replica} until ${dateTime(task.lease.until)}`,
+    "Result fetched": ENDED.has(task.status) ? (task.is_retrieved ? "yes" : "no") : null,
+    Trace: task.trace_id,
+  };
+  const shown = Object.entries(facts).filter(([, value]) => value);
+  $("task-facts").replaceChildren(...shown.flatMap(([name, value]) => [element("dt", name), element("dd", value)]));
+  $("task-timeline").replaceChildren(...task.timeline.map((change, index) => timelineItem(task, change, index)));
+  const canCancel = mayAct() && !ENDED.has(task.status);
+  if (!canCancel && document.activeElement === $("task-cancel")) $("task-close").focus();
+  $("task-cancel").hidden = !canCancel;
+  $("task-cancel").onclick = () => cancelTask(task);
+}
+
+function timelineItem(task, change, index) {
+  const start = Date.parse(change.time);
+  const next = task.timeline[index + 1];
+  const until = next ? Date.parse(next.time) : now();
+  const isLast = ENDED.has(change.status);
+  const made = element("li");
+  made.dataset.tone = change.status;
+  made.append(
+    element("span", change.status),
+    element("span", ` at ${clockTime(start)}${isLast ? "" : `, for ${duration((until - start) / 1000)}`}`),
+  );
+  return made;
+}
+
+$("task-close").addEventListener("click", () => $("task-dialog").close());
+$("task-dialog").addEventListener("close", () => {
+  opened = null;
+});
+
+async function cancelTask(task) {
+  const text = `${task.tool} at ${task.upstream}, ${task.reference}. The call is cancelled at the server.`;
+  if (!(await confirm("Cancel the task?", text, "Cancel the task"))) return;
+  try {
+    takeTask(await api("POST", `/tasks/${task.reference}/cancel`));
+    say(`Cancelled: ${task.tool}, ${task.reference}.`);
+    if (opened === task.reference) await openTask(opened);
+  } catch (error) {
+    sayRefusal("Cancel", error);
+  }
+}
+
+// --- confirmation
+
+let answer = null;
+
+function confirm(title, text, action) {
+  setText($("confirm-title"), title);
+  setText($("confirm-text"), text);
+  setText($("confirm-yes"), action);
+  $("confirm-dialog").showModal();
+  $("confirm-no").focus();
+  return new Promise((resolve) => {
+    answer = resolve;
+  });
+}
+
+function settle(isAgreed) {
+  const resolve = answer;
+  answer = null;
+  if ($("confirm-dialog").open) $("confirm-dialog").close();
+  resolve?.(isAgreed);
+}
+
+$("confirm-yes").addEventListener("click", () => settle(true));
+$("confirm-no").addEventListener("click", () => settle(false));
+$("confirm-dialog").addEventListener("close", () => settle(false));
+
+// --- servers
+
+async function loadServers() {
+  const page = await api("GET", "/upstreams");
+  replaceRows($("server-rows"), page.items.map(makeServerRow));
+  setText($("servers-caption"), `${page.items.length} servers, as replica ${page.replica} sees them`);
+}
+
+function makeServerRow(item) {
+  const name = cell(item.name, "", true);
+  name.append(element("span", item.path, { class: "more" }));
+  const [text, tone] = item.is_held ? ["held", "input_required"] : stateOf(item.is_up);
+  const state = cell(badge(text, tone));
+  if (item.is_held) state.append(element("span", stateOf(item.is_up)[0], { class: "more" }));
+  if (item.circuit !== "closed") state.append(element("span", `circuit ${item.circuit}`, { class: "more" }));
+  const act = cell("", "act");
+  if (mayAct()) {
+    const [verb, label] = item.is_held ? ["release", "Release"] : ["hold", "Hold"];
+    act.append(button(label, `${label} ${item.name}`, () => holdServer(item, verb)));
+  }
+  const made = row(
+    name, state, cell(item.circuit, "wide"), cell(`${item.calls} of ${item.limit}`, "number"),
+    cell(item.waiting, "number"), cell(item.tasks, "number wide"), cell(item.processes ?? "–", "number wide"), act,
+  );
+  made.dataset.key = item.name;
+  return made;
+}
+
+function stateOf(isUp) {
+  if (isUp === null) return ["unknown", "cancelled"];
+  return isUp ? ["up", "completed"] : ["down", "failed"];
+}
+
+async function holdServer(item, verb) {
+  const text = `This replica refuses new calls to ${item.name}. Calls that run go on.`;
+  if (verb === "hold" && !(await confirm("Hold the server?", text, "Hold the server"))) return;
+  try {
+    await api("POST", `/upstreams/${encodeURIComponent(item.name)}/${verb}`);
+    say(verb === "hold" ? `Held: ${item.name}.` : `Released: ${item.name}.`);
+    await loadServers();
+  } catch (error) {
+    sayRefusal(verb === "hold" ? "Hold" : "Release", error);
+  }
+}
+
+// --- callers
+
+const callers = { cursor: null, next: null };
+
+async function loadCallers(cursor) {
+  const query = new URLSearchParams({ limit: String(PAGE) });
+  const caller = $("caller-filter").elements.caller.value.trim();
+  if (caller) query.set("caller", caller);
+  if (cursor) query.set("cursor", cursor);
+  const page = await api("GET", `/callers?${query}`);
+  takeTime(page);
+  Object.assign(callers, { cursor, next: page.next });
+  const rows = page.callers.flatMap((each) =>
+    each.limits.map((limit) =>
+      row(
+        cell(each.caller, "", true), cell(limit.limit), cell(limit.used, "number"), cell(limit.most ?? "–", "number"),
+        cell(limit.refused, "number"),
+      ),
+    ),
+  );
+  $("caller-rows").replaceChildren(...(rows.length ? rows : [emptyRow("No caller uses a limit.", 5)]));
+  setText($("callers-caption"), `Use of limits, as replica ${page.replica} counts it`);
+  $("callers-next").disabled = !page.next;
+  $("callers-first").disabled = !cursor;
+}
+
+async function turnCallersTo(cursor) {
+  try {
+    await loadCallers(cursor);
+  } catch (error) {
+    sayRefusal("Callers", error);
+  }
+}
+
+$("caller-filter").addEventListener("submit", (event) => {
+  event.preventDefault();
+  turnCallersTo(null);
+});
+$("callers-next").addEventListener("click", () => turnCallersTo(callers.next));
+$("callers-first").addEventListener("click", () => turnCallersTo(null));
+
+// --- refusals
+
+async function loadRefusals() {
+  const page = await api("GET", `/refusals?limit=${MOST_REFUSALS}`);
+  takeTime(page);
+  const rows = page.refusals.map(makeRefusalRow);
+  $("refusal-rows").replaceChildren(...(rows.length ? rows : [emptyRow("No request was refused.", 6)]));
+  setText($("refusals-caption"), `The newest ${MOST_REFUSALS} of replica ${page.replica}, newest first`);
+}
+
+function makeRefusalRow(item) {
+  const time = cell(clockTime(item.at), "number");
+  time.title = dateTime(item.at);
+  const made = row(
+    time, cell(badge(item.kind, item.kind === "security" ? "failed" : "input_required")), cell(item.reason),
+    cell([item.caller, item.address].filter(Boolean).join(", "), "wide"),
+    cell([item.upstream, item.tool].filter(Boolean).join(", "), "wide"), cell(item.count, "number"),
+  );
+  made.dataset.refusal = "";
+  return made;
+}
+
+function takeRefusal(item) {
+  if (current() !== "refusals") return;
+  const body = $("refusal-rows");
+  if (body.firstElementChild && !("refusal" in body.firstElementChild.dataset)) body.replaceChildren();
+  body.prepend(makeRefusalRow(item));
+  while (body.childElementCount > MOST_REFUSALS) body.lastElementChild.remove();
+}
+
+// --- configuration
+
+async function loadConfiguration() {
+  setText($("yaml"), (await api("GET", "/config")).yaml);
+}
+
+// The members of a document as rows: key, value, and the configuration key that it comes from.
+function* members(value, key = "") {
+  if (value !== null && typeof value === "object" && "value" in value && "from" in value) {
+    yield [key, shown(value.value), `${value.from ?? ""}${value.default ? " (default)" : ""}`];
+  } else if (Array.isArray(value) && value.every((each) => each === null || typeof each !== "object")) {
+    yield [key, value.length ? value.map(shown).join(", ") : "none", ""];
+  } else if (value !== null && typeof value === "object") {
+    for (const [name, each] of Object.entries(value)) yield* members(each, key ? `${key}.${name}` : name);
+  } else {
+    yield [key, shown(value), ""];
+  }
+}
+
+function shown(value) {
+  if (value === null) return "none";
+  return typeof value === "object" ? JSON.stringify(value) : String(value);
+}
+
+$("explain-form").addEventListener("submit", async (event) => {
+  event.preventDefault();
+  const { upstream, tool, token } = Object.fromEntries(new FormData(event.target));
+  try {
+    const found = await api("POST", "/explain", { upstream, tool, ...(token ? { token } : {}) });
+    $("explanation-rows").replaceChildren(
+      ...[...members(found)].map(([key, value, from]) => row(cell(key, "", true), cell(value), cell(from, "wide"))),
+    );
+    $("explanation").hidden = false;
+    say("");
+  } catch (error) {
+    $("explanation").hidden = true;
+    sayRefusal("Explain", error);
+  }
+});
+
+// --- events
+
+let source = null;
+let connecting = null;
+
+const reloadView = throttled(async () => {
+  if (account && current() !== "configuration") await load(current());
+});
+const reloadCounts = throttled(async () => {
+  if (account && ["servers", "callers"].includes(current())) await load(current());
+});
+
+function showLive(state, text) {
+  $("live").dataset.state = state;
+  setText($("live"), text);
+}
+
+function connect() {
+  disconnect();
+  const stream = new EventSource("/api/v1/events");
+  source = stream;
+  showLive("connecting", "connecting");
+  const on = (name, take) =>
+    stream.addEventListener(name, (event) => {
+      if (stream === source) take(JSON.parse(event.data));
+    });
+  stream.addEventListener("open", () => {
+    showLive("open", "live");
+    // What happened before the stream was open has no event.
+    reloadView();
+  });
+  stream.addEventListener("error", () => {
+    if (stream !== source) return;
+    if (stream.readyState !== EventSource.CLOSED) return showLive("broken", "connecting again");
+    showLive("broken", "no live updates");
+    connecting = setTimeout(connectAgain, CONNECT_AGAIN_MS);
+  });
+  on("task", (item) => {
+    takeTask(item);
+    reloadCounts();
+  });
+  on("upstream", reloadCounts);
+  on("refusal", (item) => {
+    takeRefusal(item);
+    if (current() === "callers") reloadCounts();
+  });
+  on("reset", reloadView);
+}
+
+// A refused stream tells no reason; the session may have ended.
+async function connectAgain() {
+  try {
+    await ask("GET", "/ui/session");
+  } catch {
+    // A session that has ended was shown; a gateway that does not answer may come back.
+  }
+  if (account) connect();
+}
+
+function disconnect() {
+  clearTimeout(connecting);
+  source?.close();
+  source = null;
+  showLive("off", "");
+}
+
+// --- start
+
+async function start() {
+  const fragment = location.hash.match(/^#token=(.+)$/);
+  // A token is neither kept in the history nor shown in the address.
+  if (fragment) history.replaceState(null, "", location.pathname);
+  try {
+    if (fragment) return await signIn(decodeURIComponent(fragment[1]));
+    account = await ask("GET", "/ui/session");
+    begin();
+  } catch (error) {
+    signedOut(fragment && error.status === 401 ? "The token of the link is wrong." : error.status === 401 ? "" : error.message);
+  }
+}
+
+start();

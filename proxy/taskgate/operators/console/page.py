@@ -1,0 +1,128 @@
+"""The page of the console: `ConsolePage` answers the requests below `/ui`, whatever carries them.
+
+    GET    /ui              index.html; console.css and console.js lie below
+    GET    /ui/session      the name and the role of the token that the page signed in with
+    POST   /ui/session      sign in with a token, and get a cookie
+    DELETE /ui/session      sign out
+
+The page is the same for all, so it needs no token. All that it shows comes from `/api/v1`.
+"""
+
+from collections.abc import Mapping
+from hashlib import sha256
+from importlib.resources import files
+from typing import Annotated, Final, NamedTuple
+
+import orjson
+from pydantic import StringConstraints
+
+from taskgate.clock import Entropy
+from taskgate.operators.access import COOKIE, SESSION_SECONDS, ApiError, Operator, OperatorAccess
+from taskgate.operators.routes import Query, read_body
+
+PATH: Final = "/ui"
+SESSION: Final = f"{PATH}/session"
+_NAMES: Final = {
+    PATH: ("index.html", "text/html; charset=utf-8"),
+    f"{PATH}/console.css": ("console.css", "text/css; charset=utf-8"),
+    f"{PATH}/console.js": ("console.js", "text/javascript; charset=utf-8"),
+}
+_POLICY: Final = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+    "frame-ancestors 'none'; form-action 'none'; base-uri 'none'"
+)
+_HEADERS: Final = {
+    "Content-Security-Policy": _POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+_JSON: Final = {**_HEADERS, "Content-Type": "application/json"}
+_KEY_BYTES: Final = 32
+
+
+class SignIn(Query):
+    """The body of a sign-in."""
+
+    token: Annotated[str, StringConstraints(min_length=1, max_length=4096)]
+
+
+class ConsoleReply(NamedTuple):
+    """An answer. `is_audited` tells whether it has a line in the audit log."""
+
+    status: int
+    body: bytes
+    headers: Mapping[str, str]
+    operator: Operator | None = None
+    is_audited: bool = False
+
+
+class _File(NamedTuple):
+    body: bytes
+    headers: Mapping[str, str]
+
+
+class ConsolePage:
+    """The files of the page, and its sessions, which `access` has."""
+
+    def __init__(self, access: OperatorAccess, entropy: Entropy) -> None:
+        self._access = access
+        self._entropy = entropy
+        self._files = {path: _read(*named) for path, named in _NAMES.items()}
+
+    def answer(self, *, method: str, path: str, headers: Mapping[str, str], address: str, body: bytes) -> ConsoleReply:
+        """Answer a request. `headers` finds a name in any case; `address` is canonical."""
+        try:
+            if path == SESSION:
+                return self._answer_session(method, headers, address, body)
+            file = self._files.get(path)
+            if file is None:
+                raise ApiError(404, "not_found", "the console has no such path")
+            if method != "GET":
+                raise _other_method("GET")
+        except ApiError as error:
+            is_audited = path == SESSION and method == "POST" and error.status in (401, 403)
+            answered = {**_JSON, **error.headers}
+            return ConsoleReply(error.status, orjson.dumps(error.document()), answered, None, is_audited)
+        if headers.get("If-None-Match") == file.headers["ETag"]:
+            return ConsoleReply(304, b"", file.headers)
+        return ConsoleReply(200, file.body, file.headers)
+
+    def _answer_session(self, method: str, headers: Mapping[str, str], address: str, body: bytes) -> ConsoleReply:
+        match method:
+            case "GET":
+                return _session_of(self._access.identify(headers, [], address, method))
+            case "POST":
+                given = read_body(SignIn, headers.get("Content-Type", ""), body)
+                assert isinstance(given, SignIn)
+                chance = self._entropy.token(_KEY_BYTES)
+                operator, key = self._access.sign_in(headers, given.token.strip(), address, chance)
+                return _session_of(operator, _cookie(key, SESSION_SECONDS, headers), is_audited=True)
+            case "DELETE":
+                operator = self._access.identify(headers, [], address, method)
+                self._access.sign_out(headers)
+                return _session_of(operator, _cookie("", 0, headers), is_audited=True)
+        raise _other_method("GET, POST, DELETE")
+
+
+def _session_of(operator: Operator, cookie: str | None = None, *, is_audited: bool = False) -> ConsoleReply:
+    headers = _JSON if cookie is None else {**_JSON, "Set-Cookie": cookie}
+    document = {"name": operator.name, "role": operator.role}
+    return ConsoleReply(200, orjson.dumps(document), headers, operator, is_audited)
+
+
+def _cookie(key: str, seconds: int, headers: Mapping[str, str]) -> str:
+    # The listener has no TLS of its own. In front of it, the origin tells.
+    secure = "; Secure" if headers.get("Origin", "").lower().startswith("https:") else ""
+    return f"{COOKIE}={key}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Strict{secure}"
+
+
+def _other_method(allowed: str) -> ApiError:
+    return ApiError(405, "method_not_allowed", f"use {allowed}", Allow=allowed)
+
+
+def _read(name: str, kind: str) -> _File:
+    body = files(__package__).joinpath(name).read_bytes()
+    tag = f'"{sha256(body).hexdigest()[:32]}"'
+    return _File(body, {**_HEADERS, "Content-Type": kind, "Cache-Control": "no-cache", "ETag": tag})

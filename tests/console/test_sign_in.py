@@ -1,0 +1,64 @@
+"""The console lets an operator in with a token, and shows what its role may see."""
+
+import json
+from typing import Any
+
+from playwright.async_api import expect
+
+from console.visitor import Visitor
+from helpers.scripted_upstream import Hold, ScriptedServer
+from helpers.whole_gateway import WholeGateway
+from interaction.operating import OPS
+
+TOKEN = OPS.removeprefix("Bearer ")
+
+
+async def test_an_operator_signs_in_with_a_token_and_out_again(visitor: Visitor) -> None:
+    page = visitor.page
+    await visitor.open()
+    await expect(page.get_by_role("heading", name="Sign in")).to_be_visible()
+    await page.get_by_label("Token", exact=True).fill("a-wrong-token-of-nothing")
+    await page.get_by_role("button", name="Sign in").click()
+    await expect(page.locator("#message")).to_have_text("The token is wrong.")
+    await page.get_by_label("Token", exact=True).fill(TOKEN)
+    await page.keyboard.press("Enter")
+    await expect(page.get_by_role("heading", name="Tasks")).to_be_visible()
+    [cookie] = await page.context.cookies()
+    assert (cookie["httpOnly"], cookie["sameSite"], cookie["path"]) == (True, "Strict", "/")
+    assert TOKEN not in cookie["value"]
+    await page.reload()
+    await expect(page.locator("#operator")).to_have_text("ops (operator)")
+    await page.get_by_role("button", name="Sign out").click()
+    await expect(page.get_by_role("heading", name="Sign in")).to_be_visible()
+    assert await page.context.cookies() == []
+
+
+async def test_a_link_with_a_token_signs_in_and_the_address_keeps_no_token(visitor: Visitor) -> None:
+    requested: list[str] = []
+    visitor.page.on("request", lambda request: requested.append(request.url))
+    await visitor.sign_in()
+    assert visitor.page.url == f"{visitor.origin}/ui#tasks"
+    assert [url for url in requested if TOKEN in url] == []
+
+
+async def test_a_viewer_sees_tasks_and_servers_and_no_button_that_acts(
+    gateway: WholeGateway, server: ScriptedServer, visitor: Visitor
+) -> None:
+    server.script["report"] = Hold()
+    await (await gateway.greeted()).start("report")
+    await visitor.sign_in("looks")
+    row = visitor.row("reports")
+    await expect(row).to_have_count(1)
+    await expect(row.get_by_role("button")).to_have_text(["report"])
+    await row.get_by_role("button").click()
+    await expect(visitor.page.get_by_role("dialog").get_by_role("button")).to_have_text(["Close"])
+    await visitor.page.keyboard.press("Escape")
+    await visitor.go("Servers")
+    await expect(visitor.row("reports")).to_have_count(1)
+    await expect(visitor.row("reports").get_by_role("button")).to_have_count(0)
+    # A page of a viewer that asks all the same is refused.
+    refused: Any = await visitor.page.evaluate(
+        "async () => { const answer = await fetch('/api/v1/upstreams/reports/hold', {method: 'POST'});"
+        " return [answer.status, await answer.text()]; }"
+    )
+    assert (refused[0], json.loads(refused[1])["error"]["code"]) == (403, "not_allowed")

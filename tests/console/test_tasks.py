@@ -1,0 +1,95 @@
+"""The console lists tasks, chooses among them, shows one, and cancels it."""
+
+import re
+
+from playwright.async_api import expect
+
+from console.visitor import EVENT_MS, Visitor
+from helpers.scripted_upstream import Hold, ScriptedServer
+from helpers.waiting import eventually
+from helpers.whole_gateway import WholeGateway
+
+MARKUP = '<img src=x onerror="document.title=1"><script>document.title=2</script>'
+
+
+async def test_tasks_are_listed_and_filters_choose_among_them(
+    gateway: WholeGateway, server: ScriptedServer, visitor: Visitor
+) -> None:
+    server.script["report"] = Hold()
+    host = await gateway.greeted()
+    await host.start("report")
+    await host.start("echo")
+    await (await gateway.greeted(mount="books")).start("report")
+    await visitor.sign_in()
+    rows, page = visitor.page.locator("#task-rows tr"), visitor.page
+    await expect(rows).to_have_count(1)
+    await expect(rows).to_contain_text("working")
+    status = page.get_by_label("Status")
+    await status.select_option("completed")
+    await expect(rows).to_have_count(2)
+    await page.get_by_label("Server").first.select_option("books")
+    await expect(rows).to_have_count(1)
+    await status.select_option("all")
+    await page.get_by_label("Server").first.select_option("all")
+    await expect(rows).to_have_count(3)
+    await page.get_by_label("Tool").first.fill("echo")
+    await page.get_by_role("button", name="Apply").first.click()
+    await expect(rows).to_have_count(1)
+    await page.get_by_label("Tool").first.fill("")
+    await page.get_by_label("Reference").fill("no reference")
+    await page.get_by_role("button", name="Apply").first.click()
+    assert await page.get_by_label("Reference").evaluate("input => input.validity.patternMismatch")
+    await page.get_by_label("Reference").fill("t_")
+    await page.keyboard.press("Enter")
+    await expect(rows).to_have_count(3)
+    await page.get_by_label("Age").select_option("60")
+    await expect(rows).to_have_count(0)
+
+
+async def test_an_operator_cancels_a_task_after_a_question(
+    gateway: WholeGateway, server: ScriptedServer, visitor: Visitor
+) -> None:
+    server.script["report"] = hold = Hold()
+    await (await gateway.greeted()).start("report")
+    await visitor.sign_in()
+    page, row = visitor.page, visitor.row("report")
+    await row.get_by_role("button", name=re.compile("^Cancel")).click()
+    dialog = page.get_by_role("dialog", name="Cancel the task?")
+    await expect(dialog).to_contain_text("report at reports, t_")
+    await dialog.get_by_role("button", name="Back").click()
+    await expect(row).to_contain_text("working")
+    await row.get_by_role("button", name=re.compile("^Cancel")).click()
+    await dialog.get_by_role("button", name="Cancel the task").click()
+    await expect(row.get_by_text("cancelled")).to_be_visible(timeout=EVENT_MS)
+    await expect(row.get_by_role("button")).to_have_text(["report"])
+    await eventually(lambda: server.cancelled == [hold.turns[0].id])
+
+
+async def test_a_task_is_shown_with_its_timeline(
+    gateway: WholeGateway, server: ScriptedServer, visitor: Visitor
+) -> None:
+    await (await gateway.greeted()).start("echo")
+    await visitor.sign_in()
+    await visitor.page.get_by_label("Status").select_option("all")
+    await visitor.row("echo").get_by_role("button", name="echo").click()
+    dialog = visitor.page.get_by_role("dialog")
+    await expect(dialog.locator("#task-timeline li")).to_have_text(
+        [re.compile(r"^working at \d\d:\d\d:\d\d, for \d+ s$"), re.compile(r"^completed at \d\d:\d\d:\d\d$")]
+    )
+    await expect(dialog).to_contain_text("c_anonymous")
+    await visitor.page.keyboard.press("Escape")
+    await expect(dialog).to_have_count(0)
+
+
+async def test_names_and_progress_of_a_server_are_text_and_never_markup(
+    gateway: WholeGateway, server: ScriptedServer, visitor: Visitor
+) -> None:
+    server.tools = [{"name": MARKUP, "inputSchema": {"type": "object"}}]
+    server.script[MARKUP] = Hold()
+    await (await gateway.greeted()).start(MARKUP)
+    await visitor.sign_in()
+    await expect(visitor.page.locator("#task-rows th button")).to_have_text(MARKUP)
+    await visitor.page.locator("#task-rows th button").click()
+    await expect(visitor.page.get_by_role("heading", name=MARKUP)).to_be_visible()
+    assert await visitor.page.locator("main img, dialog img, main script, dialog script").count() == 0
+    assert await visitor.page.title() == "Tasks - taskgate console"

@@ -1,0 +1,75 @@
+"""A page of a browser that shows the console, with the operator's ways to use it."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Literal
+
+from playwright.async_api import Browser, ConsoleMessage, Error, Locator, Page, expect
+
+from helpers.whole_gateway import WholeGateway
+from interaction.operating import ROLES
+
+WIDE, NARROW = (1600, 900), (375, 740)
+PATIENCE_MS = 15_000
+"""Milliseconds that an action of the page may take."""
+EVENT_MS = 2_000
+"""Milliseconds in which an event is shown."""
+_EXPECTED = ("Failed to load resource",)
+"""How the browser's own lines about refused requests begin; no line of the page does."""
+
+
+@dataclass
+class Visitor:
+    """One page, at the console of a gateway."""
+
+    page: Page
+    origin: str
+    faults: list[str] = field(default_factory=list)
+
+    @classmethod
+    @asynccontextmanager
+    async def of(
+        cls, browser: Browser, gateway: WholeGateway, size: tuple[int, int], scheme: Literal["light", "dark"] = "light"
+    ) -> AsyncIterator["Visitor"]:
+        """A new page that has cookies of its own."""
+        view = {"width": size[0], "height": size[1]}
+        context = await browser.new_context(viewport=view, color_scheme=scheme, locale="en-GB", timezone_id="UTC")  # type: ignore[arg-type]
+        context.set_default_timeout(PATIENCE_MS)
+        visitor = cls(await context.new_page(), gateway.operators_origin)
+        visitor.page.on("pageerror", visitor.throw)
+        visitor.page.on("console", visitor.hear)
+        try:
+            yield visitor
+        finally:
+            await context.close()
+        assert visitor.faults == []
+
+    def throw(self, error: Error) -> None:
+        """An error that no code of the page has caught."""
+        self.faults.append(str(error))
+
+    def hear(self, message: ConsoleMessage) -> None:
+        """A line in the browser's own console."""
+        if message.type == "error" and not message.text.startswith(_EXPECTED):
+            self.faults.append(message.text)
+
+    async def open(self, view: str = "") -> None:
+        """Go to the console."""
+        await self.page.goto(f"{self.origin}/ui{view}")
+
+    async def sign_in(self, name: str = "ops", view: str = "") -> None:
+        """Open the console with the link that has the token of that name."""
+        await self.open(f"#token={ROLES[name][1].removeprefix('Bearer ')}")
+        await expect(self.page.locator("#operator")).to_have_text(f"{name} ({ROLES[name][0]})")
+        if view:
+            await self.go(view)
+
+    async def go(self, view: str) -> None:
+        """Choose a view, by its name in the navigation."""
+        await self.page.get_by_role("link", name=view, exact=True).click()
+        await expect(self.page.get_by_role("link", name=view, exact=True)).to_have_attribute("aria-current", "page")
+
+    def row(self, text: str) -> Locator:
+        """The row of a table that has the text."""
+        return self.page.locator("main section:not([hidden]) tbody tr").filter(has_text=text)

@@ -1,0 +1,173 @@
+"""The console: its files come with a strict policy, and a cookie stands in for a token, for its own page alone."""
+
+import json
+from collections.abc import AsyncIterator, Mapping
+from datetime import timedelta
+from http.cookies import SimpleCookie
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from helpers.manual_clock import ManualClock
+from helpers.scripted_upstream import ScriptedServer
+from helpers.whole_gateway import Environment, WholeGateway, configuration, running
+from interaction.auditing import audited, lines, of, told_of
+from interaction.operating import OPS, VIEWER, tokens
+
+SESSION = "/ui/session"
+TOKENS = {"operator": OPS.removeprefix("Bearer "), "viewer": VIEWER.removeprefix("Bearer ")}
+HOURS = 8
+
+
+@pytest.fixture
+async def gateway(server: ScriptedServer, tmp_path: Path, clock: ManualClock) -> AsyncIterator[WholeGateway]:
+    """A gateway with an audit log and a token of each role, whose clock the test moves."""
+    config = configuration({"reports": server.url}, admin=tokens(tmp_path), audit=audited(tmp_path))
+    async with running(config, Environment(clock=clock), source=lambda: config) as gateway:
+        yield gateway
+
+
+def origin(gateway: WholeGateway) -> dict[str, str]:
+    """The headers of a page of the listener."""
+    return {"Origin": gateway.operators_origin, "Content-Type": "application/json"}
+
+
+async def sign_in(
+    gateway: WholeGateway, token: str = TOKENS["operator"], **headers: str
+) -> tuple[int, Mapping[str, str], Any]:
+    """Status, headers and document of a sign-in by the page."""
+    body = json.dumps({"token": token}).encode()
+    status, answered, text = await gateway.operators_answer(SESSION, "POST", body, **{**origin(gateway), **headers})
+    return status, answered, json.loads(text)
+
+
+async def cookie(gateway: WholeGateway, role: str = "operator") -> str:
+    """The header `Cookie` of a page that is signed in."""
+    status, headers, document = await sign_in(gateway, TOKENS[role])
+    assert (status, document["role"]) == (200, role)
+    return headers["Set-Cookie"].partition(";")[0]
+
+
+async def ask(gateway: WholeGateway, path: str, method: str = "GET", **headers: str) -> tuple[int, str | None]:
+    """Status and code of the refusal, if any."""
+    status, _, text = await gateway.operators_answer(path, method, **headers)
+    return status, json.loads(text).get("error", {}).get("code")
+
+
+@pytest.mark.parametrize(
+    ("path", "kind"), [("", "text/html"), ("/console.css", "text/css"), ("/console.js", "text/javascript")]
+)
+async def test_a_file_of_the_console_has_its_type_a_strict_policy_and_a_tag(
+    gateway: WholeGateway, path: str, kind: str
+) -> None:
+    status, headers, _ = await gateway.operators_answer(f"/ui{path}")
+    assert (status, headers["Content-Type"]) == (200, f"{kind}; charset=utf-8")
+    policy = set(headers["Content-Security-Policy"].split("; "))
+    assert policy >= {
+        "default-src 'none'", "script-src 'self'", "style-src 'self'", "connect-src 'self'", "frame-ancestors 'none'",
+    }  # fmt: skip
+    assert "unsafe" not in headers["Content-Security-Policy"]
+    assert (headers["X-Content-Type-Options"], headers["Referrer-Policy"]) == ("nosniff", "no-referrer")
+    again = await gateway.operators_answer(f"/ui{path}", **{"If-None-Match": headers["ETag"]})
+    assert (again[0], again[2]) == (304, "")
+    assert await ask(gateway, f"/ui{path}", "POST") == (405, "method_not_allowed")
+
+
+async def test_other_paths_of_the_console_are_refused(gateway: WholeGateway) -> None:
+    for path in ("/ui/", "/ui/index.html", "/ui/../access.py", "/ui/page.py", "/ui/%2e%2e/x"):
+        assert (await gateway.operators_answer(path))[0] == 404
+    assert await ask(gateway, SESSION, "PUT") == (405, "method_not_allowed")
+
+
+async def test_a_session_has_the_role_of_its_token_and_its_cookie_has_no_token(gateway: WholeGateway) -> None:
+    _, headers, document = await sign_in(gateway)
+    assert document == {"name": "ops", "role": "operator"}
+    [morsel] = SimpleCookie(headers["Set-Cookie"]).values()
+    assert (morsel.key, morsel["httponly"], morsel["samesite"], morsel["path"]) == (
+        "taskgate_console", True, "Strict", "/",
+    )  # fmt: skip
+    assert (morsel["max-age"], morsel["secure"]) == (str(HOURS * 3600), "")
+    assert TOKENS["operator"] not in headers["Set-Cookie"]
+    shown = await cookie(gateway, "viewer")
+    assert await ask(gateway, "/api/v1/tasks", Cookie=shown) == (200, None)
+    hold = "/api/v1/upstreams/reports/hold"
+    assert await ask(gateway, hold, "POST", Cookie=shown, **origin(gateway)) == (403, "not_allowed")
+    acting = await cookie(gateway)
+    assert await ask(gateway, hold, "POST", Cookie=f"theme=dark; {acting}", Origin=gateway.operators_origin) == (
+        200, None,
+    )  # fmt: skip
+
+
+async def test_the_cookie_is_for_https_alone_where_the_page_came_so(gateway: WholeGateway) -> None:
+    secure = gateway.operators_origin.replace("http:", "https:")
+    _, headers, _ = await sign_in(gateway, Origin=secure)
+    assert headers["Set-Cookie"].endswith("; Secure")
+
+
+async def test_the_cookie_serves_no_page_of_another_origin_and_no_program(gateway: WholeGateway) -> None:
+    shown, hold = await cookie(gateway), "/api/v1/upstreams/reports/hold"
+    foreign = (403, "foreign_origin")
+    for headers in ({"Origin": "http://evil.example"}, {"Sec-Fetch-Site": "same-site"}, {"Sec-Fetch-Site": "none"}):
+        assert await ask(gateway, "/api/v1/tasks", Cookie=shown, **headers) == foreign
+    assert await ask(gateway, hold, "POST", Cookie=shown) == foreign
+    assert (await gateway.operators_answer("/-/reload", "POST", None, Cookie=shown))[0] == 403
+    assert await ask(gateway, "/api/v1/tasks", Cookie=shown, **{"Sec-Fetch-Site": "same-origin"}) == (200, None)
+    assert await ask(gateway, "/api/v1/tasks", Cookie="taskgate_console=wrong") == (401, "not_authenticated")
+
+
+async def test_no_page_of_another_origin_signs_in(gateway: WholeGateway) -> None:
+    for headers in ({"Origin": "http://evil.example"}, {"Sec-Fetch-Site": "cross-site"}):
+        assert (await sign_in(gateway, **headers))[0] == 403
+    body = json.dumps({"token": TOKENS["operator"]}).encode()
+    kind = {"Content-Type": "application/json"}
+    assert (await gateway.operators_answer(SESSION, "POST", body, **kind))[0] == 403
+
+
+async def test_a_session_ends_when_its_operator_signs_out(gateway: WholeGateway) -> None:
+    shown, other = await cookie(gateway), await cookie(gateway)
+    _, headers, _ = await gateway.operators_answer(SESSION, "DELETE", Cookie=shown, **origin(gateway))
+    assert "Max-Age=0" in headers["Set-Cookie"]
+    assert await ask(gateway, SESSION, Cookie=shown) == (401, "not_authenticated")
+    assert await ask(gateway, SESSION, Cookie=other) == (200, None)
+
+
+async def test_a_session_ends_with_its_time(gateway: WholeGateway, clock: ManualClock) -> None:
+    shown = await cookie(gateway)
+    clock.advance(timedelta(hours=HOURS, seconds=-1))
+    assert await ask(gateway, SESSION, Cookie=shown) == (200, None)
+    clock.advance(timedelta(seconds=2))
+    assert await ask(gateway, SESSION, Cookie=shown) == (401, "not_authenticated")
+
+
+async def test_a_session_ends_when_a_reload_replaces_its_token(gateway: WholeGateway, tmp_path: Path) -> None:
+    replaced, retained = await cookie(gateway), await cookie(gateway, "viewer")
+    (tmp_path / "ops.token").write_text("another-token-of-an-operator")
+    assert await ask(gateway, "/api/v1/reload", "POST", Cookie=replaced, Origin=gateway.operators_origin) == (
+        200, None,
+    )  # fmt: skip
+    assert await ask(gateway, SESSION, Cookie=replaced) == (401, "not_authenticated")
+    assert await ask(gateway, SESSION, Cookie=retained) == (200, None)
+
+
+async def test_wrong_tokens_of_sign_ins_and_of_requests_are_counted_together(gateway: WholeGateway) -> None:
+    for _ in range(5):
+        assert (await sign_in(gateway, "wrong"))[0] == 401
+        assert await ask(gateway, "/api/v1/tasks", Authorization="Bearer wrong") == (401, "not_authenticated")
+    status, headers, _ = await sign_in(gateway)
+    assert (status, headers["Retry-After"]) == (429, "6")
+
+
+async def test_sign_ins_are_in_the_audit_log_with_the_name_of_the_token(gateway: WholeGateway, tmp_path: Path) -> None:
+    await sign_in(gateway, "wrong")
+    shown = await cookie(gateway)
+    await gateway.operators_answer(SESSION, "DELETE", Cookie=shown, **origin(gateway))
+    await told_of(tmp_path, "admin.request", 3)
+    found = [(each["outcome"], each["data"]["operator"]) for each in of(lines(tmp_path), "admin.request")]
+    assert found == [("denied", None), ("success", "ops"), ("success", "ops")]
+
+
+async def test_without_a_token_in_the_configuration_there_is_no_console(server: ScriptedServer) -> None:
+    async with running(configuration({"reports": server.url})) as gateway:
+        assert await ask(gateway, "/ui") == (403, "no_token_configured")
+        assert await ask(gateway, SESSION, "POST") == (403, "no_token_configured")
