@@ -6,7 +6,7 @@ PY = .venv/bin/python
 STAMP = .venv/made-from-pyproject
 DEBIAN = On Debian 12 or newer: apt-get install python3 python3-venv
 
-.PHONY: help setup run test unit unit-pure unit-serving unit-upstream unit-transports unit-rest environments provider peers attacks chaos kills differential fuzz mutants check bench instructions dashboards pages fmt clean
+.PHONY: help setup run test unit unit-pure unit-serving unit-upstream unit-transports unit-rest environments provider peers pictures attacks chaos kills differential fuzz mutants check bench instructions dashboards pages fmt clean
 
 help:
 	@echo 'make setup   what all others need: .venv with taskgate in it'
@@ -31,6 +31,7 @@ help:
 	@echo 'make instructions  whether a request costs few instructions (Debian: apt-get install valgrind); TREES=checkout counts there, too'
 	@echo 'make dashboards  writes grafana/dashboards anew'
 	@echo 'make pages  writes docs/requirements.md and the index of decisions anew'
+	@echo 'make pictures  makes the pictures of the console in docs/images anew (Debian: apt-get install chromium)'
 	@echo 'make fmt     formats the code'
 	@echo 'make clean   removes all that was made here'
 
@@ -158,6 +159,9 @@ dashboards: $(STAMP)
 
 pages: $(STAMP)
 	$(PY) tests/house/pages.py
+
+pictures: $(STAMP)
+	CONSOLE_PICTURES=docs/images $(PY) -m pytest -q tests/console/test_pictures.py
 
 fmt: $(STAMP)
 	.venv/bin/ruff check --fix-only .

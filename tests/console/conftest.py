@@ -6,21 +6,20 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from playwright.async_api import Browser, async_playwright
+import pytest_asyncio
+from playwright.async_api import Browser, async_playwright, expect
 
-from console.visitor import WIDE, Visitor
+from console.visitor import PATIENCE_MS, WIDE, Visitor
 from helpers.scripted_upstream import ScriptedServer
 from helpers.whole_gateway import WholeGateway, configuration, running
-from interaction.conftest import other, server
 from interaction.operating import tokens
 from provider.install import nothing_may_be_missing
 
-__all__ = ["other", "server"]
-
+expect.set_options(timeout=PATIENCE_MS)
 _MISSING = "there is no chromium here (Debian: apt-get install chromium)"
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def browser() -> AsyncIterator[Browser]:
     """A Chromium of the machine; the test is skipped where there is none, unless nothing may be missing."""
     program = shutil.which("chromium")
@@ -36,7 +35,23 @@ async def browser() -> AsyncIterator[Browser]:
             await browser.close()
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="module")
+async def server() -> AsyncIterator[ScriptedServer]:
+    """A server with the tools `echo` and `report`."""
+    async with ScriptedServer() as server:
+        server.tools = [{"name": name, "inputSchema": {"type": "object"}} for name in ("echo", "report")]
+        yield server
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def other() -> AsyncIterator[ScriptedServer]:
+    """Another one."""
+    async with ScriptedServer() as other:
+        other.tools = [{"name": name, "inputSchema": {"type": "object"}} for name in ("echo", "report")]
+        yield other
+
+
+@pytest_asyncio.fixture(loop_scope="module")
 async def gateway(server: ScriptedServer, other: ScriptedServer, tmp_path: Path) -> AsyncIterator[WholeGateway]:
     """A gateway before two servers, with a token of each role."""
     config = configuration({"reports": server.url, "books": other.url}, admin=tokens(tmp_path))
@@ -44,7 +59,7 @@ async def gateway(server: ScriptedServer, other: ScriptedServer, tmp_path: Path)
         yield gateway
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="module")
 async def visitor(browser: Browser, gateway: WholeGateway) -> AsyncIterator[Visitor]:
     """An operator's browser, not signed in. What the page has thrown or logged as an error fails the test."""
     async with Visitor.of(browser, gateway, WIDE) as visitor:

@@ -3,12 +3,15 @@
 import json
 from typing import Any
 
+import pytest
 from playwright.async_api import expect
 
 from console.visitor import Visitor
 from helpers.scripted_upstream import Hold, ScriptedServer
 from helpers.whole_gateway import WholeGateway
 from interaction.operating import OPS
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 TOKEN = OPS.removeprefix("Bearer ")
 
@@ -36,6 +39,8 @@ async def test_an_operator_signs_in_with_a_token_and_out_again(visitor: Visitor)
 async def test_a_link_with_a_token_signs_in_and_the_address_keeps_no_token(visitor: Visitor) -> None:
     requested: list[str] = []
     visitor.page.on("request", lambda request: requested.append(request.url))
+    await visitor.open("#token=a-wrong-token-of-nothing")
+    await expect(visitor.page.locator("#message")).to_have_text("The token of the link is wrong.")
     await visitor.sign_in()
     assert visitor.page.url == f"{visitor.origin}/ui#tasks"
     assert [url for url in requested if TOKEN in url] == []

@@ -2,12 +2,15 @@
 
 import re
 
+import pytest
 from playwright.async_api import expect
 
 from console.visitor import EVENT_MS, Visitor
 from helpers.scripted_upstream import Hold, ScriptedServer
 from helpers.waiting import eventually
 from helpers.whole_gateway import WholeGateway
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 MARKUP = '<img src=x onerror="document.title=1"><script>document.title=2</script>'
 

@@ -3,12 +3,13 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from playwright.async_api import Browser, ConsoleMessage, Error, Locator, Page, expect
 
+from helpers.waiting import until
 from helpers.whole_gateway import WholeGateway
-from interaction.operating import ROLES
+from interaction.operating import OPS, ROLES, look
 
 WIDE, NARROW = (1600, 900), (375, 740)
 PATIENCE_MS = 15_000
@@ -24,7 +25,8 @@ class Visitor:
     """One page, at the console of a gateway."""
 
     page: Page
-    origin: str
+    gateway: WholeGateway
+    bearer = OPS
     faults: list[str] = field(default_factory=list)
 
     @classmethod
@@ -36,7 +38,7 @@ class Visitor:
         view = {"width": size[0], "height": size[1]}
         context = await browser.new_context(viewport=view, color_scheme=scheme, locale="en-GB", timezone_id="UTC")  # type: ignore[arg-type]
         context.set_default_timeout(PATIENCE_MS)
-        visitor = cls(await context.new_page(), gateway.operators_origin)
+        visitor = cls(await context.new_page(), gateway)
         visitor.page.on("pageerror", visitor.throw)
         visitor.page.on("console", visitor.hear)
         try:
@@ -53,6 +55,19 @@ class Visitor:
         """A line in the browser's own console."""
         if message.type == "error" and not message.text.startswith(_EXPECTED):
             self.faults.append(message.text)
+
+    @property
+    def origin(self) -> str:
+        """Where the console is."""
+        return self.gateway.operators_origin
+
+    async def documents(self, path: str) -> dict[str, Any]:
+        """What the API says, beside the page."""
+        return await look(self.gateway, path)
+
+    async def until_status(self, reference: str, status: str) -> None:
+        """Wait until a task has that status."""
+        await until(lambda: self.documents(f"/api/v1/tasks/{reference}"), lambda found: found["status"] == status)
 
     async def open(self, view: str = "") -> None:
         """Go to the console."""

@@ -5,8 +5,9 @@ const MOST_ROWS = 100;
 const MOST_REFUSALS = 200;
 const FLUSH_MS = 200;
 const RELOAD_MS = 1000;
-const CONNECT_AGAIN_MS = 5000;
+const CONNECT_AGAIN_MS = 2000;
 const ENDED = new Set(["completed", "failed", "cancelled"]);
+const TOKEN = "#token=";
 const VIEWS = ["tasks", "servers", "callers", "refusals", "configuration"];
 
 const $ = (id) => document.getElementById(id);
@@ -251,6 +252,7 @@ function show() {
 }
 
 addEventListener("hashchange", () => {
+  if (location.hash.startsWith(TOKEN)) return start();
   say("");
   show();
 });
@@ -272,7 +274,7 @@ async function loadServerNames() {
 
 // --- tasks
 
-const tasks = { rows: new Map(), cursor: null, next: null, isComplete: true, filter: readFilter(), loading: 0 };
+const tasks = { rows: new Map(), cursor: null, next: null, isComplete: true, filter: readFilter(), loads: 0, pending: 0 };
 const changed = new Map();
 let flushing = null;
 
@@ -298,18 +300,32 @@ function isMatch(item) {
 }
 
 async function loadTasks(cursor) {
-  const loading = ++tasks.loading;
+  const load = ++tasks.loads;
   const query = new URLSearchParams({ ...tasks.filter, limit: String(PAGE) });
   if (cursor) query.set("cursor", cursor);
-  const page = await api("GET", `/tasks?${query}`);
+  tasks.pending += 1;
+  let page;
+  try {
+    page = await api("GET", `/tasks?${query}`);
+  } finally {
+    tasks.pending -= 1;
+  }
   // A later request has another answer.
-  if (loading !== tasks.loading) return;
+  if (load !== tasks.loads) return;
   takeTime(page);
   Object.assign(tasks, { cursor, next: page.next, isComplete: page.is_complete });
+  const before = new Map(tasks.rows);
   tasks.rows.clear();
-  for (const item of page.items) tasks.rows.set(item.reference, makeTaskRow(item));
+  for (const item of page.items) {
+    tasks.rows.set(item.reference, makeTaskRow(newest(before.get(item.reference)?.item, item)));
+  }
   replaceRows($("task-rows"), [...tasks.rows.values()].map((each) => each.row));
   showTaskCount();
+}
+
+// An answer and an event may cross each other.
+function newest(known, item) {
+  return known && Date.parse(known.updated_at) > Date.parse(item.updated_at) ? known : item;
 }
 
 function showTaskCount() {
@@ -377,27 +393,32 @@ function takeTask(item) {
 }
 
 function flushTasks() {
-  flushing = null;
+  // Events that come while a list is on its way are newer than the list.
+  flushing = tasks.pending ? setTimeout(flushTasks, FLUSH_MS) : null;
+  if (flushing !== null) return;
   const items = [...changed.values()];
   changed.clear();
+  const added = [];
   for (const item of items) {
     const shown = tasks.rows.get(item.reference);
     if (shown) {
-      shown.item = item;
+      shown.item = newest(shown.item, item);
       renderTaskRow(shown);
     } else if (isMatch(item) && !tasks.cursor) {
-      addTask(item);
+      added.push(item);
     }
     if (item.reference === opened) reloadOpened();
   }
+  // Rows of more would be removed at once.
+  added.slice(-MOST_ROWS).forEach(addTask);
   showTaskCount();
 }
 
 function addTask(item) {
   const isNewestFirst = (tasks.filter.sort ?? "").startsWith("-");
   if (!isNewestFirst && tasks.rows.size >= PAGE) {
-    // It belongs to a later page, which the first one leads to once it is loaded again.
-    reloadFirstPage();
+    // It belongs to a later page. Without one so far, the list is loaded again for its cursor.
+    if (!tasks.next) reloadFirstPage();
     return;
   }
   const made = makeTaskRow(item);
@@ -771,15 +792,16 @@ function disconnect() {
 // --- start
 
 async function start() {
-  const fragment = location.hash.match(/^#token=(.+)$/);
+  const given = location.hash.startsWith(TOKEN) ? location.hash.slice(TOKEN.length) : null;
   // A token is neither kept in the history nor shown in the address.
-  if (fragment) history.replaceState(null, "", location.pathname);
+  if (given !== null) history.replaceState(null, "", location.pathname);
   try {
-    if (fragment) return await signIn(decodeURIComponent(fragment[1]));
+    if (given !== null) return await signIn(decodeURIComponent(given));
     account = await ask("GET", "/ui/session");
     begin();
   } catch (error) {
-    signedOut(fragment && error.status === 401 ? "The token of the link is wrong." : error.status === 401 ? "" : error.message);
+    if (error.status !== 401) signedOut(error.message);
+    else signedOut(given === null ? "" : "The token of the link is wrong.");
   }
 }
 

@@ -1,0 +1,137 @@
+"""The console shows what events tell, within two seconds, in a bounded page."""
+
+import pytest
+import pytest_asyncio
+from playwright.async_api import expect
+
+from console.standins import CALLERS, REFUSALS, EventStream, answer, refusal, task
+from console.visitor import EVENT_MS, Visitor
+from helpers.scripted_upstream import Hold, ScriptedServer
+from helpers.whole_gateway import WholeGateway
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+MARKUP = "<b onclick=1>bold</b><img src=x onerror=alert(1)>"
+MOST_ROWS = 100
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def stream(visitor: Visitor) -> EventStream:
+    """The stream of a page that is signed in and connected."""
+    await answer(visitor.page, "callers?*", CALLERS)
+    await answer(visitor.page, "refusals?*", REFUSALS)
+    stream = await EventStream.of(visitor.page)
+    await visitor.sign_in()
+    # Once connected, the page reads its list again, where these made-up tasks are not.
+    async with visitor.page.expect_response("**/api/v1/tasks?*") as response:
+        await stream.open()
+    await (await response.value).finished()
+    await expect(visitor.page.locator("#live")).to_have_text("live")
+    return stream
+
+
+async def test_a_task_of_an_event_joins_the_list_and_changes_in_place(visitor: Visitor, stream: EventStream) -> None:
+    await stream.send("task", task(1), task(2))
+    rows = visitor.page.locator("#task-rows tr")
+    await expect(rows.locator("th button")).to_have_text(["tool-2", "tool-1"], timeout=EVENT_MS)
+    await stream.send("task", task(1, status="input_required", progress=MARKUP))
+    await expect(rows.nth(1)).to_contain_text("input_required", timeout=EVENT_MS)
+    await expect(rows.nth(1).locator("td").nth(2)).to_have_text(MARKUP)
+    assert await rows.locator("b, img").count() == 0
+    await stream.send("task", task(1, status="completed"), task(3, status="failed"))
+    await expect(rows.nth(1)).to_contain_text("completed", timeout=EVENT_MS)
+    await expect(rows.nth(1).get_by_role("button")).to_have_text(["tool-1"])
+    await expect(rows).to_have_count(2)
+
+
+async def test_a_filter_keeps_other_tasks_of_events_out(visitor: Visitor, stream: EventStream) -> None:
+    await visitor.page.get_by_label("Server").first.select_option("books")
+    await stream.send("task", task(1), task(2, upstream="books"))
+    await expect(visitor.page.locator("#task-rows th button")).to_have_text(["tool-2"], timeout=EVENT_MS)
+
+
+async def test_ten_thousand_tasks_leave_the_page_small_and_make_few_rows(visitor: Visitor, stream: EventStream) -> None:
+    await visitor.page.evaluate(
+        "window.made = 0; new MutationObserver((list) => { for (const each of list) window.made +="
+        " each.addedNodes.length; }).observe(document.getElementById('task-rows'), {childList: true});"
+    )
+    rows = visitor.page.locator("#task-rows tr")
+    for start in range(0, 10_000, 1000):
+        await stream.send("task", *(task(number) for number in range(start, start + 1000)))
+    await expect(rows.locator("th button").first).to_have_text("tool-9999", timeout=EVENT_MS)
+    assert await rows.count() <= MOST_ROWS
+    assert await visitor.page.evaluate("document.querySelectorAll('*').length") < 3000
+    assert await visitor.page.evaluate("window.made") <= 11 * MOST_ROWS
+
+
+async def test_the_page_of_one_task_follows_its_events(
+    gateway: WholeGateway, server: ScriptedServer, visitor: Visitor, stream: EventStream
+) -> None:
+    server.script["report"] = hold = Hold()
+    await (await gateway.greeted()).start("report")
+    [item] = (await visitor.documents("/api/v1/tasks"))["items"]
+    await stream.send("task", item)
+    await visitor.row("report").get_by_role("button", name="report", exact=True).click()
+    timeline = visitor.page.locator("#task-timeline li")
+    await expect(timeline).to_have_count(1)
+    hold.release({"content": []})
+    await visitor.until_status(item["reference"], "completed")
+    await stream.send("task", {**item, "status": "completed"})
+    await expect(timeline).to_have_count(2, timeout=EVENT_MS)
+    await expect(visitor.page.locator("#task-cancel")).to_be_hidden()
+
+
+async def test_refusals_are_listed_and_a_new_one_comes_first_as_text(visitor: Visitor, stream: EventStream) -> None:
+    await visitor.go("Refusals")
+    rows = visitor.page.locator("#refusal-rows tr")
+    await expect(rows).to_have_count(2)
+    await stream.send("refusal", refusal(MARKUP, "auth"))
+    await expect(rows.first.locator("td").nth(2)).to_have_text(MARKUP, timeout=EVENT_MS)
+    assert await rows.locator("b, img").count() == 0
+    await stream.send("refusal", *(refusal(f"reason {number}") for number in range(300)))
+    await expect(rows.first).to_contain_text("reason 299", timeout=EVENT_MS)
+    await expect(rows).to_have_count(200)
+
+
+async def test_callers_are_listed_with_the_use_of_their_limits(visitor: Visitor, stream: EventStream) -> None:
+    await visitor.go("Callers")
+    cells = visitor.page.locator("#caller-rows tr").locator("th, td")
+    await expect(cells).to_have_text(["c_0123456789abcdef", "calls", "3", "20", "1"])
+
+
+async def test_an_event_of_a_server_has_its_row_read_again(
+    gateway: WholeGateway, visitor: Visitor, stream: EventStream
+) -> None:
+    await visitor.go("Servers")
+    row = visitor.row("books")
+    await expect(row.get_by_role("button")).to_have_text("Hold")
+    path = "/api/v1/upstreams/books"
+    assert (await gateway.operators_answer(f"{path}/hold", "POST", Authorization=visitor.bearer))[0] == 200
+    await stream.send("upstream", {"at": "2026-11-28T07:00:00Z", "name": "books", "state": "up", "circuit": "closed"})
+    await expect(row).to_contain_text("held", timeout=EVENT_MS)
+    await row.get_by_role("button", name="Release books").click()
+    await expect(row.get_by_role("button", name="Hold books")).to_be_visible()
+
+
+async def test_after_a_break_the_page_connects_again_and_reads_its_view_anew(
+    gateway: WholeGateway, server: ScriptedServer, visitor: Visitor, stream: EventStream
+) -> None:
+    server.script["report"] = Hold()
+    await stream.refuse()
+    await expect(visitor.page.locator("#live")).to_have_text("no live updates")
+    await (await gateway.greeted()).start("report")
+    await stream.open()
+    await expect(visitor.page.locator("#live")).to_have_text("live")
+    await expect(visitor.row("report")).to_have_count(1, timeout=EVENT_MS)
+
+
+async def test_when_its_session_has_ended_the_page_asks_for_a_token(
+    gateway: WholeGateway, visitor: Visitor, stream: EventStream
+) -> None:
+    await stream.send("task", task(1))
+    await expect(visitor.row("tool-1")).to_have_count(1)
+    await visitor.page.context.clear_cookies()
+    await stream.refuse()
+    await expect(visitor.page.get_by_role("heading", name="Sign in")).to_be_visible()
+    await expect(visitor.page.locator("#message")).to_have_text("The session has ended. Sign in again.")
+    await expect(visitor.page.locator("#task-rows tr")).to_have_count(0)

@@ -1,0 +1,154 @@
+"""The page of the console fits narrow and wide windows, is used by keyboard, and puts no barrier to anybody's way."""
+
+from collections.abc import AsyncIterator
+from typing import Any, Literal
+
+import pytest
+import pytest_asyncio
+from axe_playwright_python.async_playwright import Axe
+from playwright.async_api import Browser, expect
+
+from console.standins import CALLERS, EXPLANATION, REFUSALS, EventStream, answer
+from console.visitor import NARROW, WIDE, Visitor
+from helpers.scripted_upstream import Hold, ScriptedServer
+from helpers.whole_gateway import WholeGateway
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+VIEWS = ("Tasks", "Servers", "Callers", "Refusals", "Configuration")
+GRAVE = {"serious", "critical"}
+FILLED = "main section:not([hidden]) tbody tr, #yaml:not(:empty)"
+LONG = "a_tool_with_a_very_long_name_that_has_no_place_to_break_it_" * 2
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def full(gateway: WholeGateway, server: ScriptedServer) -> WholeGateway:
+    """A gateway with a running task, whose tool has a long name, and one that has ended."""
+    server.tools = [{"name": name, "inputSchema": {"type": "object"}} for name in (LONG, "echo")]
+    server.script[LONG] = Hold()
+    host = await gateway.greeted()
+    await host.start(LONG)
+    await host.start("echo")
+    return gateway
+
+
+async def prepared(visitor: Visitor) -> None:
+    """Sign in, with something to see in each view."""
+    for path, document in {"callers?*": CALLERS, "refusals?*": REFUSALS, "explain": EXPLANATION}.items():
+        await answer(visitor.page, path, document)
+    await visitor.page.goto("about:blank")
+    stream = await EventStream.of(visitor.page)
+    await visitor.sign_in()
+    await stream.open()
+
+
+async def faults(visitor: Visitor, where: str) -> list[Any]:
+    """What axe finds that is serious, and whether the page is wider than the window."""
+    found = [
+        (where, each["id"], [node["html"] for node in each["nodes"]])
+        for each in (await Axe().run(visitor.page)).response["violations"]
+        if each["impact"] in GRAVE
+    ]
+    wider = await visitor.page.evaluate("document.documentElement.scrollWidth - window.innerWidth")
+    return [*found, *([(where, "wider than the window", wider)] if wider > 0 else [])]
+
+
+async def visited(visitor: Visitor) -> AsyncIterator[str]:
+    """Each state of the page, one after the other."""
+    await visitor.open()
+    await expect(visitor.page.get_by_role("heading", name="Sign in")).to_be_visible()
+    yield "sign-in"
+    await prepared(visitor)
+    for view in VIEWS:
+        await visitor.go(view)
+        await expect(
+            visitor.page.locator("main section:not([hidden]) tbody tr, #yaml:not(:empty)").first
+        ).to_be_visible()
+        if view == "Configuration":
+            await visitor.page.get_by_role("textbox", name="Tool", exact=True).fill("report")
+            await visitor.page.get_by_role("button", name="Explain").click()
+            await expect(visitor.row("tasks_per_context")).to_be_visible()
+        yield view
+    await visitor.go("Tasks")
+    await visitor.row("working").locator("th button").click()
+    await expect(visitor.page.get_by_role("dialog")).to_be_visible()
+    yield "one task"
+    await visitor.page.locator("#task-cancel").click()
+    await expect(visitor.page.get_by_role("dialog", name="Cancel the task?")).to_be_visible()
+    yield "confirmation"
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("size", [NARROW, WIDE], ids=["narrow", "wide"])
+async def test_every_view_fits_the_window_and_axe_finds_nothing_serious(
+    browser: Browser, full: WholeGateway, size: tuple[int, int], scheme: Literal["light", "dark"]
+) -> None:
+    async with Visitor.of(browser, full, size, scheme) as visitor:
+        found = [fault async for where in visited(visitor) for fault in await faults(visitor, where)]
+    assert found == []
+
+
+async def test_the_console_is_used_by_keyboard_alone(full: WholeGateway, visitor: Visitor) -> None:
+    await prepared(visitor)
+    page = visitor.page
+    keys, focused = page.keyboard, page.locator(":focus")
+    await page.locator("body").focus()
+    await page.evaluate("document.activeElement.blur()")
+    await keys.press("Tab")
+    await expect(focused).to_have_text("Skip to the content")
+    await expect(focused).to_be_in_viewport()
+    await keys.press("Tab")
+    await expect(focused).to_have_text("Sign out")
+    for view in VIEWS:
+        await keys.press("Tab")
+        await expect(focused).to_have_text(view)
+        assert await focused.evaluate("element => getComputedStyle(element).outlineStyle") == "solid"
+    await page.locator("#task-rows th button").first.focus()
+    await keys.press("Enter")
+    dialog = page.get_by_role("dialog", name=LONG)
+    await expect(dialog).to_be_visible()
+    await page.locator("#task-cancel").focus()
+    await keys.press("Enter")
+    await expect(focused).to_have_text("Back")
+    await keys.press("Escape")
+    await expect(page.get_by_role("dialog", name="Cancel the task?")).to_have_count(0)
+    await expect(dialog).to_be_visible()
+    await keys.press("Escape")
+    await expect(dialog).to_have_count(0)
+    await expect(focused).to_have_text(LONG)
+
+
+async def test_a_view_whose_answers_this_gateway_has_not_says_so(visitor: Visitor) -> None:
+    await visitor.page.route("**/api/v1/config", lambda route: route.fulfill(status=404, json={"error": {"code": "x"}}))
+    await visitor.sign_in()
+    await visitor.go("Configuration")
+    await expect(visitor.page.locator("#message")).to_have_text(
+        "Configuration: this gateway has no such path or record (404)."
+    )
+
+
+async def test_the_answer_of_explain_is_a_table_of_keys_values_and_their_sources(visitor: Visitor) -> None:
+    await prepared(visitor)
+    await visitor.go("Configuration")
+    await expect(visitor.page.locator("#yaml")).to_contain_text("upstreams:")
+    await visitor.page.get_by_label("Server").last.select_option("reports")
+    await visitor.page.get_by_role("textbox", name="Tool", exact=True).fill("report")
+    await visitor.page.keyboard.press("Enter")
+    row = visitor.row("promotion.mode")
+    await expect(row.locator("th, td")).to_have_text(["promotion.mode", "auto", "tasks.upgrade[0].mode (default)"])
+
+
+async def test_pages_of_a_list_are_turned(gateway: WholeGateway, visitor: Visitor) -> None:
+    host = await gateway.greeted()
+    for _ in range(60):
+        await host.start("echo")
+    await visitor.sign_in()
+    page = visitor.page
+    await page.get_by_label("Status").select_option("completed")
+    await expect(page.locator("#task-rows tr")).to_have_count(50)
+    await expect(page.get_by_role("button", name="First page").first).to_be_disabled()
+    await page.get_by_role("button", name="Next page").first.click()
+    await expect(page.locator("#task-rows tr")).to_have_count(10)
+    await expect(page.get_by_role("button", name="Next page").first).to_be_disabled()
+    await page.get_by_role("button", name="First page").first.click()
+    await expect(page.locator("#task-rows tr")).to_have_count(50)
