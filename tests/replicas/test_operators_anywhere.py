@@ -10,9 +10,10 @@ from helpers.several_gateways import several
 from helpers.shared_store import SharedServer
 from helpers.waiting import eventually
 from helpers.whole_gateway import WholeGateway
+from interaction.limiting import CALLS
 from interaction.operating import act, look, look_at_all, tokens
 
-TASKS = "/api/v1/tasks"
+TASKS, CALLERS = "/api/v1/tasks", "/api/v1/callers"
 
 
 @pytest.fixture
@@ -20,8 +21,8 @@ async def three(
     server: ScriptedServer, valkey_server: SharedServer, tmp_path: Path
 ) -> AsyncIterator[list[WholeGateway]]:
     """Three gateways over one store, which know the tokens of operators."""
-    admin = tokens(tmp_path)
-    async with several(3, {"reports": server.url}, valkey_server.options(), tmp_path, admin=admin) as gateways:
+    sections = {"admin": tokens(tmp_path), "limits": {"rate": [{**CALLS, "burst": 50}]}}
+    async with several(3, {"reports": server.url}, valkey_server.options(), tmp_path, **sections) as gateways:
         yield gateways
 
 
@@ -58,3 +59,21 @@ async def test_the_pages_of_a_list_come_from_any_replica(
     first = await look(three[1], f"{TASKS}?{query}")
     second = await look(three[2], f"{TASKS}?{query}&cursor={first['next']}")
     assert not {item["reference"] for item in first["items"]} & {item["reference"] for item in second["items"]}
+
+
+async def test_rates_and_tasks_of_a_caller_are_those_of_all_replicas(
+    three: list[WholeGateway], server: ScriptedServer
+) -> None:
+    server.script["report"] = hold = Hold()
+    for gateway in three[:2]:
+        await (await gateway.greeted()).start("report")
+    await eventually(lambda: len(hold.turns) == 2)
+    for gateway in three:
+        [caller] = (await look(gateway, CALLERS))["callers"]
+        limits = {each["limit"]: each for each in caller["limits"]}
+        assert (caller["caller"], limits["tasks_per_context"]["used"]) == ("c_anonymous", 2)
+        assert limits["tasks_per_context"]["is_shared"] is limits["calls"]["is_shared"] is True
+        assert (limits["calls"]["used"], limits["calls"]["most"]) == (2, 50)
+        running = limits.get("calls_per_context")
+        assert (running is None) is (gateway is three[2])
+        assert running is None or (running["used"], running["is_shared"]) == (1, False)

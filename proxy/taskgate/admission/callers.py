@@ -4,7 +4,7 @@
 find out: every request has the context `ANONYMOUS`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from taskgate.admission.mounts import Mount
@@ -35,12 +35,20 @@ class Callers(Protocol):
         """
         ...
 
+    def recent(self) -> Iterable[AuthContext]:
+        """The callers of the last requests, as far as they are remembered; one may come several times."""
+        ...
+
 
 class TokenAuthenticator(Protocol):
     """The verification of tokens (`auth.jwt.TokenVerifier`)."""
 
     def is_cached(self, token: str, *, audience: str) -> bool:
         """Whether a token was accepted before, and is cached."""
+        ...
+
+    def contexts(self) -> Iterable[AuthContext]:
+        """The callers whose tokens are cached; the same one may come several times."""
         ...
 
     async def verify(self, token: str, *, audience: str) -> VerifiedToken:
@@ -77,6 +85,9 @@ class BearerCallers:
             return self._verifier.is_cached(bearer_token(head.authorization, head.query), audience=mount.resource)
         except Unauthenticated:
             return False
+
+    def recent(self) -> Iterable[AuthContext]:
+        return self._verifier.contexts()
 
     def _token(self, exchange: Exchange) -> str:
         head = exchange.head

@@ -126,6 +126,20 @@ class Bulkhead:
         return len(self.permits)
 
     @property
+    def share(self) -> int:
+        """How many calls of one caller run while a caller with fewer waits."""
+        return self._settings.share
+
+    @property
+    def places(self) -> int:
+        """How many permits may wait."""
+        return self._settings.queue
+
+    def usage(self) -> dict[str, tuple[int, int]]:
+        """How many slots and places in the queue each context has now."""
+        return self.permits.usage()
+
+    @property
     def utilization(self) -> float:
         """Running and waiting calls as a part of the limit: above 1 while calls wait."""
         waiting = 0 if self._last_grant is None else len(self.permits)
@@ -402,6 +416,11 @@ class OpenStreams:
     def count(self, caller: AuthContext) -> int:
         """How many streams the caller has."""
         return self._streams[caller.key]
+
+    def usage(self) -> dict[str, tuple[int, int]]:
+        """How many streams and waits each caller with any has, by its key."""
+        keys = (self._streams.keys() | self._waits.keys()) - {_ALL}
+        return {key: (self._streams[key], self._waits[key]) for key in keys}
 
     @property
     def waits(self) -> int:

@@ -80,6 +80,14 @@ class QuotaSubject(NamedTuple):
     rates: Mapping[str, RateLimit] = _NO_RATES
 
 
+class RateUsage(NamedTuple):
+    """The units of a rate that one caller has used and that have not come back, and the most at once."""
+
+    policy: str
+    used: int
+    most: int
+
+
 class QuotaSubjects:
     """The subjects of callers by the present configuration. The recent ones are cached."""
 
@@ -275,6 +283,17 @@ class RateLimiter:
         if id(exchange) in self.passed_in_cache:
             with suppress(RateLimited, StoreUnavailable):
                 await self._judge(self._store, (), exchange, mount)
+
+    async def usage(self, context: str, quota: QuotaSubject) -> tuple[RateUsage, ...]:
+        """What a caller has used of each rate for callers; consumes nothing. Raises StoreUnavailable."""
+        demands = self._live.current.rates.caller_demands(context, quota.rates)
+        if not demands:
+            return ()
+        judged = await self._store.judge((RateStep(RateStepMode.LOOK, demands),), now=self._clock.elapsed())
+        return tuple(
+            RateUsage(each.policy.name, each.limit.burst - verdict.remaining, each.limit.burst)
+            for each, verdict in zip(demands, judged.verdicts[0], strict=True)
+        )
 
     def _lookup_demands(self, caller: AuthContext, exchange: Exchange, mount: str) -> tuple[Demand, ...]:
         rates = self._live.current.rates

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 from base64 import urlsafe_b64decode
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from hashlib import sha256
@@ -133,6 +133,10 @@ class TokenVerifier:
         It verifies nothing and calls no listener.
         """
         return (sha256(token.encode("utf-8", "surrogatepass")).digest(), audience) in self._cache
+
+    def contexts(self) -> Iterator[AuthContext]:
+        """The auth contexts of the tokens in the cache, of which some may have expired."""
+        return (verified.context for verified in self._cache.values())
 
     async def verify(self, token: str, *, audience: str) -> VerifiedToken:
         """The verified token, with its auth context, at the mount whose address is `audience`.

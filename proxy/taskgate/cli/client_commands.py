@@ -359,6 +359,20 @@ def release_upstreams(names: tuple[str, ...], admin: str, token_file: Path | Non
     work.change_upstreams(_client(admin, token_file), names, "release", as_json)
 
 
+@_command("callers")
+@click.option("--caller", metavar="REFERENCE", help="That caller alone, c_….")
+@click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="The most callers.")
+@_with_client
+def callers(admin: str, token_file: Path | None, caller: str | None, limit: int, as_json: bool) -> None:
+    """List what callers use of their limits: rates, calls, tasks, sessions, streams.
+
+    Limits that a caller does not use are in the JSON alone.
+    """
+    from taskgate.cli.remote.callers import list_callers
+
+    list_callers(_client(admin, token_file), caller, limit, as_json)
+
+
 @_command("top")
 @click.option(
     "--interval",
@@ -380,5 +394,5 @@ def top(admin: str, token_file: Path | None, **options: Any) -> None:
     show_top(_client(admin, token_file), **options)
 
 
-CLIENT_COMMANDS: Final = (version, completion, health, doctor, init, call, tasks, upstreams, top)
+CLIENT_COMMANDS: Final = (version, completion, health, doctor, init, call, tasks, upstreams, callers, top)
 """The commands of this module, which `cli` adds to the program."""

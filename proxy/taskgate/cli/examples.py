@@ -29,6 +29,10 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
         "taskgate call /mcp search --args-json @arguments.json --token alice.token --json",
         "taskgate call https://mcp.example.com/reports/mcp list_reports --timeout 30",
     ),
+    "callers": (
+        "taskgate callers --token operator.token",
+        "taskgate callers --caller c_x7 --json --token operator.token",
+    ),
     "check": (
         "taskgate check --config taskgate.yaml",
         "taskgate check --config taskgate.yaml --online",
@@ -145,6 +149,7 @@ STATUSES: Final[Mapping[str, Mapping[int, str]]] = {
         130: "Ctrl-C; the call was cancelled",
         143: "SIGTERM; the call was cancelled",
     },
+    "callers": _API,
     "check": {
         0: "the gateway would start; there may be warnings",
         1: "with --online: a server, an issuer or the store did not answer",

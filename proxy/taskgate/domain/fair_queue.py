@@ -10,7 +10,7 @@ Invariants:
 - No more permits are out than `limit`, but for those from before `adjust` lowered it.
 - While a context without a permit waits, every other context gets at most one more.
 - Items of one context are granted in order of arrival.
-- Every operation but `ahead`, `order` and `adjust` takes constant time, even with 100,000 contexts.
+- Every operation but `ahead`, `order`, `usage` and `adjust` takes constant time, even with 100,000 contexts.
 """
 
 from collections import OrderedDict, deque
@@ -177,6 +177,13 @@ class FairQueue(Generic[Item]):
             yield queue.popleft()
             if queue:
                 queues.append(queue)
+
+    def usage(self) -> dict[str, tuple[int, int]]:
+        """How many permits and waiting items each context has. Takes time for every context."""
+        found = {context: (permits, 0) for context, permits in self._permits.items()}
+        for context, queue in self._queues.items():
+            found[context] = self._permits.get(context, 0), len(queue.items)
+        return found
 
     def _rank(self, context: str, queue: "_ContextQueue[Item]") -> None:
         """Move a waiting context to the rank of its permits; in a new rank it is last."""

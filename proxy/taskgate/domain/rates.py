@@ -207,6 +207,12 @@ class RatePolicies:
             return ()
         return _demands(policies.at(mount), RateSubject("", None, address), _NO_RATES, mount, None)
 
+    def caller_demands(self, context: str, rates: Mapping[str, RateLimit]) -> tuple[Demand, ...]:
+        """A demand of nothing on each budget of one caller, to look at them; `rates` as in `demands`."""
+        own = (each for each in self.policies if each.scope is RateScope.CONTEXT and not each.before_auth)
+        found = _demands(_indexed(own), RateSubject(context, None, ""), rates, "", None)
+        return tuple(each._replace(cost=0) for each in found)
+
     def applicable(self, mount: str, method: str, tool: str | None) -> tuple[RatePolicy, ...]:
         """The policies for a request of any caller, in the order of the file."""
         return tuple(each for each in self._for_requests if self._is_for(each, mount, method, tool))

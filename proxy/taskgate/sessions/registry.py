@@ -200,6 +200,10 @@ class HostSessions:
         """Return a session in memory, or None. It does not count as used by that."""
         return None if id is None else self._loaded.get(id)
 
+    def loaded(self) -> tuple[HostSession, ...]:
+        """The sessions in memory, the least recently used first. They do not count as used by that."""
+        return tuple(self._loaded.values())
+
     def send_in_background(self, host_session: HostSession, method: str, params: Params) -> None:
         """Send the server a request for the whole session; its answer and failures are ignored."""
         self._background.run(lambda: _send(host_session, method, params))

@@ -13,7 +13,7 @@ requests that had begun, and is then closed.
 import asyncio
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -378,6 +378,10 @@ class ReloadableAuthenticator:
         callers = self.authenticator.callers
         # Without authentication no request is refused for its token.
         return callers is not None and callers.is_known(exchange, mount)
+
+    def recent(self) -> Iterable[AuthContext]:
+        callers = self.authenticator.callers
+        return (ANONYMOUS,) if callers is None else callers.recent()
 
     def switch(self, authenticator: Authenticator) -> None:
         """Replace the authenticator by an open one. The old one closes when it is idle."""

@@ -113,6 +113,7 @@ class Runtime:
     - `get_streams` serves GET streams, `calls` the calls of hosts, `retries` the held ones.
     - `result_waiter` waits for results of tasks, `input_delivery` delivers questions of tasks to hosts.
     - `transitions` writes the changes that hosts and operators make to tasks.
+    - `rate_limiter`, `quota_subjects` and `open_streams` know what callers use of their limits.
     - `coalescer` answers equal calls with one. `unfetched` are results not fetched during a drain.
     """
 
@@ -129,6 +130,9 @@ class Runtime:
     unfetched: Unfetched
     runner: Runner
     transitions: Transitions
+    rate_limiter: RateLimiter
+    quota_subjects: QuotaSubjects
+    open_streams: OpenStreams
     sweeper: Sweeper
     get_streams: GetStreams
     input_delivery: InputDelivery
@@ -416,6 +420,9 @@ async def build_runtime(
         unfetched=retrievals.unfetched,
         runner=runner,
         transitions=transitions,
+        rate_limiter=rate_limiter,
+        quota_subjects=quota_subjects,
+        open_streams=open_streams,
         sweeper=sweeper,
         get_streams=get_streams,
         input_delivery=input_delivery,

@@ -4,6 +4,7 @@ from taskgate.auth.key_file import DeploymentKeys
 from taskgate.clock import Clock, Entropy
 from taskgate.operators.access import OperatorAccess
 from taskgate.operators.api import OperatorsApi
+from taskgate.operators.callers import CallerRoutes, LimitedParts
 from taskgate.operators.control import ControlRoutes
 from taskgate.operators.cursors import ListCursors
 from taskgate.operators.tasks import TaskRoutes
@@ -31,12 +32,13 @@ def build_operators_api(
     def keys() -> tuple[bytes, bytes | None]:
         return list_cursor_keys(runtime.callers.authenticator.deployment or own)
 
+    cursors = ListCursors(keys, entropy)
     tasks = TaskRoutes(
         store=store,
         transitions=runtime.transitions,
         runner=runtime.runner,
         reference_of=reference_of,
-        cursors=ListCursors(keys, entropy),
+        cursors=cursors,
         clock=clock,
     )
     upstreams = UpstreamRoutes(
@@ -45,4 +47,22 @@ def build_operators_api(
         tasks=runtime.runner.calls_running,
         replica=runtime.cluster.holder,
     )
-    return OperatorsApi(access, (*tasks.routes(), *upstreams.routes(), *control.routes()))
+    limited = LimitedParts(
+        live=runtime.live,
+        mounts=runtime.upstreams.mounts,
+        sessions=runtime.sessions,
+        streams=runtime.open_streams,
+        rates=runtime.rate_limiter,
+        subjects=runtime.quota_subjects,
+        recent=runtime.callers.recent,
+    )
+    callers = CallerRoutes(
+        limited,
+        store=store,
+        cursors=cursors,
+        clock=clock,
+        replica=runtime.cluster.holder,
+        is_shared=runtime.cluster.leasing is not None,
+    )
+    parts = (tasks, upstreams, callers, control)
+    return OperatorsApi(access, (route for part in parts for route in part.routes()))

@@ -351,3 +351,15 @@ def test_a_turn_takes_no_longer_for_a_hundred_thousand_contexts() -> None:
 
     # A search would take hundreds of times as long; a busy machine does not.
     assert seconds(100_000) < 25 * seconds(1_000) + 1e-6
+
+
+def test_permits_and_waiting_items_are_told_by_context() -> None:
+    permits: FairQueue[str] = FairQueue(2, 3)
+    assert permits.acquire("a")
+    assert permits.acquire("a")
+    assert permits.enqueue("a", "a1")
+    assert permits.enqueue("b", "b1")
+    assert permits.usage() == {"a": (2, 1), "b": (0, 1)}
+    permits.release("a")
+    assert permits.grant() == "b1"
+    assert permits.usage() == {"a": (1, 1), "b": (1, 0)}

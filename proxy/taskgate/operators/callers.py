@@ -1,0 +1,207 @@
+"""The route about callers: what each uses of its limits. `CallerRoutes` has its handler.
+
+A caller is listed if its token is remembered here, if it uses a limit here, or if it has an
+unfinished task. Rates and tasks are those of the store, so with a shared one they are of all
+replicas. The other limits are of the replica that answers.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from datetime import datetime
+from typing import Annotated, Final, NamedTuple
+
+from pydantic import Field, StringConstraints
+
+from taskgate.admission.concurrency import OpenStreams
+from taskgate.admission.mounts import Mounts
+from taskgate.admission.rates import QuotaSubject, QuotaSubjects, RateLimiter
+from taskgate.admission.rules import RuntimeConfig
+from taskgate.auth.context import ANONYMOUS, AuthContext
+from taskgate.clock import Clock
+from taskgate.domain.limits import CapScope
+from taskgate.operators.access import Role
+from taskgate.operators.cursors import MAX_CURSOR, ListCursors
+from taskgate.operators.routes import Answer, ApiCall, Query, Route, Text
+from taskgate.sessions.registry import HostSessions
+from taskgate.stores.base import TaskStore
+
+MAX_PAGE: Final = 100
+"""The most callers of one page."""
+MOST_COUNTED: Final = 10_000
+"""The most unfinished tasks that are counted."""
+_CALLS: Final = "calls_per_context"
+_CALLER: Final = "c_"
+_GENERAL: Final = QuotaSubject(None, None)
+
+
+class CallerListQuery(Query):
+    """Which callers a list has, and the page."""
+
+    caller: Annotated[Text | None, Field(description="The reference of the caller, `c_…`.")] = None
+    limit: Annotated[int, Field(ge=1, le=MAX_PAGE, description="The most callers of the page.")] = 50
+    cursor: Annotated[
+        Annotated[str, StringConstraints(max_length=MAX_CURSOR)] | None,
+        Field(description="`next` of the page before, with the same other parameters."),
+    ] = None
+
+
+class LimitUse(Answer):
+    """A limit, and how much of it a caller uses."""
+
+    limit: Annotated[
+        str, Field(description="The name: that of a rate in `limits.rate`, or the key of the configuration.")
+    ]
+    upstream: Annotated[str | None, Field(description="The upstream, for a limit of each upstream.")] = None
+    used: Annotated[int, Field(description="Units of a rate that have not come back, or the number that is open.")]
+    most: Annotated[int | None, Field(description="The most; null if the caller's own limit is not known here.")]
+    is_shared: Annotated[bool, Field(description="Whether the number is of all replicas, not of this one alone.")]
+
+
+class CallerItem(Answer):
+    """A caller, and what it uses."""
+
+    caller: Annotated[str, Field(description="The reference of the caller.")]
+    limits: tuple[LimitUse, ...]
+
+
+class CallerPage(Answer):
+    """Callers, by reference."""
+
+    now: datetime
+    replica: Annotated[str, Field(description="The replica that answers.")]
+    callers: tuple[CallerItem, ...]
+    next: Annotated[str | None, Field(description="The `cursor` of the next page.")]
+    is_complete: Annotated[bool, Field(description="Whether all unfinished tasks were counted.")]
+
+
+class LimitedParts(NamedTuple):
+    """The parts of a gateway that count what callers use. `recent` returns the callers of the last
+    requests.
+    """
+
+    live: RuntimeConfig
+    mounts: Mounts
+    sessions: HostSessions
+    streams: OpenStreams
+    rates: RateLimiter
+    subjects: QuotaSubjects
+    recent: Callable[[], Iterable[AuthContext]]
+
+
+class CallerRoutes:
+    """The handler. `is_shared` says whether replicas share the store; `replica` is the name of this
+    process.
+    """
+
+    def __init__(
+        self,
+        parts: LimitedParts,
+        *,
+        store: TaskStore,
+        cursors: ListCursors,
+        clock: Clock,
+        replica: str,
+        is_shared: bool,
+    ) -> None:
+        self._parts = parts
+        self._store = store
+        self._cursors = cursors
+        self._clock = clock
+        self._replica = replica
+        self._is_shared = is_shared
+
+    def routes(self) -> Iterator[Route]:
+        """The route of callers."""
+        yield Route(
+            method="GET",
+            path="/callers",
+            summary="List callers",
+            description="What each caller uses of its limits: rates, calls, places in queues, sessions, streams, waits "
+            "and unfinished tasks. With `is_shared` a number is of all replicas.",
+            role=Role.VIEWER,
+            query=CallerListQuery,
+            answer=CallerPage,
+            handler=self._list,
+        )
+
+    async def _list(self, call: ApiCall) -> CallerPage:
+        query: CallerListQuery = call.query
+        listing = f"callers {query.caller or ''}"
+        place = "" if query.cursor is None else str(self._cursors.open(query.cursor, listing)[0])
+        tasks, is_complete = await self._tasks()
+        known, open_ = self._known(), self._open()
+        keys = sorted({*known, *open_, *tasks})
+        if query.caller is not None:
+            keys = [key for key in keys if _CALLER + key == query.caller]
+        keys = [key for key in keys if key > place]
+        page = keys[: query.limit]
+        items = [await self._item(key, known.get(key), open_.get(key, []), tasks[key]) for key in page]
+        following = self._cursors.seal([page[-1]], listing) if len(keys) > query.limit else None
+        return CallerPage(
+            now=self._clock.now(),
+            replica=self._replica,
+            callers=tuple(items),
+            next=following,
+            is_complete=is_complete,
+        )
+
+    async def _tasks(self) -> tuple[Counter[str], bool]:
+        """The unfinished tasks of each caller, and whether all were counted."""
+        part = await self._store.scan(
+            unfinished=True, wants=lambda _: True, after=None, limit=MOST_COUNTED, now=self._clock.now()
+        )
+        # A record may be found twice.
+        found = {record.id: record.owner.context for record in part.heads}
+        return Counter(found.values()), part.next is None
+
+    def _known(self) -> dict[str, AuthContext]:
+        """The callers of which more than their key is known, by key."""
+        found = {session.caller.key: session.caller for session in self._parts.sessions.loaded()}
+        found.update((caller.key, caller) for caller in self._parts.recent())
+        return found
+
+    def _open(self) -> dict[str, list[tuple[str, str | None, int, int]]]:
+        """What callers have open here, by key: limit, upstream, number and most."""
+        rules = self._parts.live.current
+        found: defaultdict[str, list[tuple[str, str | None, int, int]]] = defaultdict(list)
+        for name, mount in sorted(self._parts.mounts.by_name.items()):
+            bulkhead = mount.bulkhead
+            for key, (calls, waiting) in bulkhead.usage().items():
+                if calls:
+                    found[key].append((_CALLS, name, calls, bulkhead.share))
+                if waiting:
+                    found[key].append(("queue.size", name, waiting, bulkhead.places))
+        for key, count in Counter(session.owner.context for session in self._parts.sessions.loaded()).items():
+            found[key].append(("sessions_per_context", None, count, rules.sessions))
+        for key, (streams, waits) in self._parts.streams.usage().items():
+            if streams:
+                found[key].append(("max_streams_per_context", None, streams, rules.streams))
+            if waits:
+                found[key].append(("waits_per_context", None, waits, rules.waits))
+        return found
+
+    async def _item(
+        self, key: str, caller: AuthContext | None, open_: list[tuple[str, str | None, int, int]], tasks: int
+    ) -> CallerItem:
+        """A caller. Without its token, it is not known which overrides it has."""
+        rules = self._parts.live.current
+        subject: QuotaSubject | None = _GENERAL
+        if caller is not None or key == ANONYMOUS.key:
+            subject = self._parts.subjects.of(caller or ANONYMOUS)
+        elif rules.overrides:
+            subject = None
+        override = None if subject is None else subject.override
+        cap = None
+        if subject is not None:
+            caps = rules.caps.applicable({} if override is None else override.caps, None, False)
+            cap = next((each.limit for each in caps if each.scope is CapScope.CONTEXT and not each.bytes), None)
+        limits = [LimitUse(limit="tasks_per_context", used=tasks, most=cap, is_shared=self._is_shared)]
+        for limit, upstream, used, general in open_:
+            most: int | None = general
+            if limit == _CALLS:
+                own = None if override is None else override.calls
+                most = None if subject is None else own or general
+            limits.append(LimitUse(limit=limit, upstream=upstream, used=used, most=most, is_shared=False))
+        rates = () if subject is None else await self._parts.rates.usage(key, subject)
+        limits += [LimitUse(limit=each[0], used=each[1], most=each[2], is_shared=self._is_shared) for each in rates]
+        return CallerItem(caller=_CALLER + key, limits=tuple(limits))
