@@ -9,7 +9,7 @@ is not refused.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextvars import Context
 from dataclasses import dataclass
 from datetime import datetime
@@ -56,8 +56,8 @@ class LogRecorder:
         self._clock = clock
         self._reference_of = reference_of
         self._block_of = block_of
-        self._health: dict[str, _Condition] = {}
-        self._circuits: dict[str, _Condition] = {}
+        self._health: dict[str, _Health] = {}
+        self._circuits: dict[str, _Circuit] = {}
         self._refusals = KeyedLog(_limit_log, "a limit refuses a caller")
         self._failed_tasks = KeyedLog(_task_log, "a task failed without a result of its tool")
         self._lost_leases = KeyedLog(_lease_log, "another replica took over a task: its call is aborted here")
@@ -79,6 +79,12 @@ class LogRecorder:
 
     def note_failure(self, event: Event) -> None:
         log.exception("an event was not logged", extra={"fact": type(event).__name__})
+
+    def adopt(self, upstreams: Collection[str]) -> None:
+        """Forget upstreams that are not among these any more, after a reload."""
+        for conditions in (self._health, self._circuits):
+            for gone in conditions.keys() - set(upstreams):
+                del conditions[gone]
 
     def close(self) -> None:
         """Write what is counted and has no line yet."""

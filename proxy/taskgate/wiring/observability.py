@@ -161,6 +161,8 @@ class TelemetryPipeline:
         self._settings = prepared.settings
         self._log.switch(prepared.sinks)
         self._methods = _methods_of(prepared.config)
+        if self._log_recorder is not None:
+            self._log_recorder.adopt(prepared.config.upstreams)
         self.metrics.adopt(metrics_config(prepared.config))
 
     def reopen(self) -> None:

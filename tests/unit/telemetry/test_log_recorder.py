@@ -122,6 +122,13 @@ async def test_a_server_in_the_place_of_another_is_new(desk: Desk) -> None:
     assert desk.lines("reason") == [(DOWN, "HTTP 503")]
 
 
+async def test_a_server_that_is_configured_no_more_is_forgotten(desk: Desk) -> None:
+    desk.emit(checked(False, False, "HTTP 503"), CircuitChanged("reports", "open", "HTTP 503"))
+    desk.recorder.adopt({"search"})
+    desk.emit(checked(True, True), CircuitChanged("reports", "closed"), after=MINUTE)
+    assert desk.lines() == [(DOWN,), (OPEN,)]
+
+
 async def test_programs_and_servers_have_the_same_lines(desk: Desk) -> None:
     desk.emit(
         ProgramAvailabilityChanged("reports", False, "exit status 3"),

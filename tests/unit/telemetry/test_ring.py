@@ -201,6 +201,19 @@ async def test_what_is_only_counted_has_no_timer_and_is_folded_with_what_has_a_l
     event_sink.stop()
 
 
+async def test_what_is_to_be_in_time_waits_no_longer_than_a_moment_whatever_has_lines() -> None:
+    event_sink = EventRing()
+    seen = seen_by(event_sink, SessionLost, LateAnswerDropped)
+    event_sink.hasten({SessionLost})
+    event_sink.record(())
+    event_sink.hasten({LateAnswerDropped})
+    event_sink.start()
+    for count, event in enumerate((LOST, LateAnswerDropped("m")), 1):
+        event_sink.emit(event)
+        await eventually(lambda: len(seen) == count)  # noqa: B023 - it is waited for here
+    event_sink.stop()
+
+
 async def test_a_record_waits_no_longer_than_a_moment_also_without_an_audit_log() -> None:
     event_sink = EventRing()
     seen = seen_by(event_sink, TaskPurged)
