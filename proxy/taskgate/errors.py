@@ -272,14 +272,22 @@ class UpstreamReason(StrEnum):
 class UpstreamFailed(GatewayError):
     """A failed request to a server, which may have acted on it if `dispatched`.
 
-    The text has no address.
+    The text has no address. `cause` is for operators alone: a few words such as ECONNREFUSED or
+    `HTTP 502`, without text of the server. Without one it is the reason.
     """
 
     def __init__(
-        self, reason: UpstreamReason, text: str, *, dispatched: bool, retry_after: timedelta | None = None
+        self,
+        reason: UpstreamReason,
+        text: str,
+        *,
+        dispatched: bool,
+        retry_after: timedelta | None = None,
+        cause: str | None = None,
     ) -> None:
         super().__init__(text)
         self.reason = reason.value
+        self.cause = cause or reason.value
         self.dispatched = dispatched
         self.retry_after = retry_after
 

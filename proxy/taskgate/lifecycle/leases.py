@@ -224,7 +224,7 @@ class Leasing:
     def lose(self, task: TaskId) -> None:
         run = self._runs.get(task)
         if run is not None and not run.is_lost:
-            self._event_sink.emit(LeaseLost("task"))
+            self._event_sink.emit(LeaseLost("task", run.owner.mount, task))
             run.lose()
             self._copies.end(task, forget=True)
 

@@ -33,7 +33,16 @@ from taskgate.domain.events import (
     TaskEvent,
 )
 from taskgate.domain.machine import advance
-from taskgate.domain.record import FaultReason, InputRequest, OwnerKey, Succeeded, TaskId, TaskRecord, TaskStatus
+from taskgate.domain.record import (
+    Faulted,
+    FaultReason,
+    InputRequest,
+    OwnerKey,
+    Succeeded,
+    TaskId,
+    TaskRecord,
+    TaskStatus,
+)
 from taskgate.errors import IllegalTransition, StoreUnavailable
 from taskgate.protocol import vocabulary as words
 from taskgate.protocol.faults import call_ended
@@ -47,6 +56,7 @@ from taskgate.telemetry.events import (
     InputWaited,
     LateAnswerDropped,
     TaskExpired,
+    TaskFaulted,
     TaskFinished,
     TaskPurged,
     TaskTransitioned,
@@ -255,6 +265,8 @@ def report(event_sink: EventSink, before: TaskRecord, event: TaskEvent, after: T
     if after.status is not before.status and after.status.is_terminal:
         size = len(after.outcome.result) if isinstance(after.outcome, Succeeded) else None
         event_sink.emit(TaskFinished(after, after.status, _reason(event), after.updated_at - after.created_at, size))
+        if isinstance(after.outcome, Faulted) and after.outcome.reason is not FaultReason.JSONRPC_ERROR:
+            event_sink.emit(TaskFaulted(after, after.outcome.reason.value))
 
 
 def report_purged(event_sink: EventSink, record: TaskRecord) -> None:
@@ -266,6 +278,7 @@ def report_purged(event_sink: EventSink, record: TaskRecord) -> None:
             _report_settled(event_sink, record, asked, InputResolution.EXPIRED)
         event_sink.emit(TaskExpired(record, record.status.value if record.dispatched else "queued"))
         event_sink.emit(TaskFinished(record, TaskStatus.FAILED, "expired", record.ttl, None))
+        event_sink.emit(TaskFaulted(record, FaultReason.EXPIRED.value))
     event_sink.emit(TaskPurged(record))
 
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final, NamedTuple, Protocol
 
-from taskgate.domain.record import TaskRecord, TaskStatus
+from taskgate.domain.record import TaskId, TaskRecord, TaskStatus
 from taskgate.errors import StoreFault
 from taskgate.telemetry.request_context import Caller, RequestContext
 
@@ -275,6 +275,17 @@ class TaskFinished:
 
 
 @dataclass(frozen=True, slots=True)
+class TaskFaulted:
+    """A task failed without a result of its tool, and not by an error that its server answered.
+
+    `reason` is a `FaultReason`. It follows the TaskFinished of the task, for the log alone.
+    """
+
+    task: TaskRecord
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class TaskExpired:
     """The TTL of an unfinished task ran out; `phase` is queued, working or input_required."""
 
@@ -386,9 +397,14 @@ class InputWaited:
 
 @dataclass(frozen=True, slots=True)
 class LeaseLost:
-    """Another replica took over what this one had leased; `kind` is `task`: its call is aborted."""
+    """Another replica took over what this one had leased; `kind` is `task`: its call is aborted.
+
+    `task` is the id, which readers do not show, and `mount` its upstream.
+    """
 
     kind: str
+    mount: str
+    task: TaskId
 
 
 # --- upstreams -------------------------------------------------------------------------------------------------------
@@ -423,19 +439,27 @@ class UpstreamRetried:
 
 @dataclass(frozen=True, slots=True)
 class CircuitChanged:
-    """The circuit breaker of a server is now closed, open or half_open."""
+    """The circuit breaker of a server is now closed, open or half_open.
+
+    `cause` is that of the latest failure, as in `UpstreamFailed`. No metric has it.
+    """
 
     mount: str
     state: str
+    cause: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class HealthChecked:
-    """A health check of a server ended; `up` is the health after it, None while unknown."""
+    """A health check of a server ended; `up` is the health after it, None while unknown.
+
+    `cause` is that of a failed check, as in `UpstreamFailed`. No metric has it.
+    """
 
     mount: str
     ok: bool
     up: bool | None
+    cause: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -456,10 +480,14 @@ class ProgramsCounted:
 
 @dataclass(frozen=True, slots=True)
 class ProgramAvailabilityChanged:
-    """Whether a needed stdio program answers changed; `up` is False as well if none starts."""
+    """Whether a needed stdio program answers changed; `up` is False as well if none starts.
+
+    `cause` says why it is down, as in `UpstreamFailed`.
+    """
 
     mount: str
     up: bool
+    cause: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -589,8 +617,8 @@ Event = (
     RequestContext | HttpRefused | StreamOpened | StreamEnded | ToolCalled | ShadowPromotion | CallCoalesced
     | TokenRecognized | TokenChecked | KeysFetched | AccessRefused | SuspicionRaised | OperatorRequestAnswered
     | RateLimitAllowed | RateLimitChecked | RateFallbackUsed | CapRefused | ConcurrencyChanged | QueueRefused
-    | TaskCreated | TaskDispatched | TaskTransitioned | TaskFinished | TaskExpired | TaskPurged | TaskCancelRequested
-    | TaskRecovered | TaskRetrieved | TaskDenied | TaskPolled | PollsCounted | InputRequestOpened
+    | TaskCreated | TaskDispatched | TaskTransitioned | TaskFinished | TaskFaulted | TaskExpired | TaskPurged
+    | TaskCancelRequested | TaskRecovered | TaskRetrieved | TaskDenied | TaskPolled | PollsCounted | InputRequestOpened
     | InputSettled | InputWaited | LeaseLost | UpstreamAnswered | UpstreamAdded | UpstreamRetried
     | CircuitChanged | HealthChecked | ProgramRestarted | ProgramsCounted | ProgramAvailabilityChanged | SessionLost
     | LateAnswerDropped | ExtensionDenied | CredentialsFetched | StoreUsed | StoreFaulted | StoreCounted

@@ -1,8 +1,8 @@
 """The `EventSink` of a gateway, `EventRing`: events wait on it in their order, and readers get them in batches.
 
 On the way of a request an event costs one entry. Metrics and the audit log read the entries later
-(`fold`). That is when `BATCH` of them wait, `FOLD_DELAY` after one that has a line in the audit
-log, and before a number is read.
+(`fold`). That is when `BATCH` of them wait, and before a number is read. It is `FOLD_DELAY` after
+one that has a line in the audit log or the log.
 """
 
 import asyncio
@@ -109,6 +109,7 @@ class EventRing:
         self._timer_context = Context()
         """An empty one: that of a request would keep its message."""
         self._kinds = {kind: _Kind() for kind in get_args(Event)}
+        self._hastened: frozenset[type] = frozenset()
         self._read: dict[type, _Kind] = {}
         self._counting: EventReader | None = None
         self._counted: list[tuple[_Kind, Callable[[Any, int], None]]] = []
@@ -169,7 +170,13 @@ class EventRing:
         """
         for type_, kind in self._kinds.items():
             kind.is_recorded = type_ in kinds and type_ not in _UNCHANGED
-            kind.is_timed = type_ in kinds or type_ in _WITH_TASKS
+            kind.is_timed = type_ in kinds or type_ in _WITH_TASKS or type_ in self._hastened
+
+    def hasten(self, kinds: Collection[type]) -> None:
+        """Fold in time what has events of these types, too: their reader must not be late."""
+        self._hastened |= frozenset(kinds)
+        for type_ in kinds:
+            self._kinds[type_].is_timed = True
 
     def annotate(self, annotations: Handlers) -> None:
         """Call these functions when an event happens: a span takes nothing more after its end."""

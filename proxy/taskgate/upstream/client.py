@@ -294,7 +294,7 @@ class UpstreamClient:
         """
         assert self._checks is not None, "health checks are on"
         up, guard = self._checks.up, self._guard
-        self._upstream_context.observer.health(result.good, up)
+        self._upstream_context.observer.health(result.good, up, result.cause)
         if guard is None:
             return
         if result.good and up:
@@ -306,7 +306,7 @@ class UpstreamClient:
             and not (self._was_tripped or (result.silent and self._upstream_context.running.count))
         ):
             self._was_tripped = True
-            guard.trip()
+            guard.trip(result.cause)
 
     async def close(self) -> None:
         """Close every connection; requests that still wait for an answer fail."""

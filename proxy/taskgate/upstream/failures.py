@@ -20,8 +20,8 @@ class Unwelcome(UpstreamFailed):
     `error` is the JSON-RPC error of the answer, empty for a bare HTTP status.
     """
 
-    def __init__(self, text: str, error: dict[str, Any]) -> None:
-        super().__init__(UpstreamReason.REFUSED, text, dispatched=False)
+    def __init__(self, text: str, error: dict[str, Any], *, cause: str | None = None) -> None:
+        super().__init__(UpstreamReason.REFUSED, text, dispatched=False, cause=cause)
         self.error = error
 
 
@@ -80,9 +80,9 @@ class Unsurvived(UpstreamFailed):
         super().__init__(UpstreamReason.CLOSED, text, dispatched=True)
 
 
-def unreachable() -> UpstreamFailed:
+def unreachable(cause: str | None = None) -> UpstreamFailed:
     """No connection was made, so nothing was sent."""
-    return UpstreamFailed(UpstreamReason.UNREACHABLE, "The server could not be reached", dispatched=False)
+    return UpstreamFailed(UpstreamReason.UNREACHABLE, "The server could not be reached", dispatched=False, cause=cause)
 
 
 def no_descriptor() -> UpstreamFailed:
@@ -134,7 +134,9 @@ def lost_sight(failure: UpstreamFailed | None) -> UpstreamFailed:
     """
     reason = UpstreamReason.REFUSED if failure is None else UpstreamReason(failure.reason)
     why = "it answered with an error" if failure is None else str(failure)
-    return UpstreamFailed(reason, f"The server no longer reports on its task for the call: {why}", dispatched=True)
+    cause = None if failure is None else failure.cause
+    text = f"The server no longer reports on its task for the call: {why}"
+    return UpstreamFailed(reason, text, dispatched=True, cause=cause)
 
 
 def silent() -> UpstreamFailed:
@@ -189,9 +191,15 @@ def refused(status: int) -> UpstreamFailed:
     text = f"The server refused the request with HTTP status {status}"
     if status in _UNAUTHORIZED:
         text = "The server refused the gateway's credentials"
+    cause = http_cause(status)
     if status >= 500:
-        return Unserved(UpstreamReason.REFUSED, text, dispatched=True)
-    return UpstreamFailed(UpstreamReason.REFUSED, text, dispatched=False)
+        return Unserved(UpstreamReason.REFUSED, text, dispatched=True, cause=cause)
+    return UpstreamFailed(UpstreamReason.REFUSED, text, dispatched=False, cause=cause)
+
+
+def http_cause(status: int) -> str:
+    """Return the cause of a failure that is an HTTP status."""
+    return f"HTTP {status}"
 
 
 def no_credentials(reason: UpstreamReason) -> UpstreamFailed:
@@ -213,7 +221,7 @@ def redirected(status: int) -> UpstreamFailed:
 def unwelcome(status: int) -> UpstreamFailed:
     """An HTTP status of a refused request, without a JSON-RPC body."""
     refusal = refused(status)
-    return Unwelcome(str(refusal), {}) if status in _UNKNOWING else refusal
+    return Unwelcome(str(refusal), {}, cause=refusal.cause) if status in _UNKNOWING else refusal
 
 
 def said_in(response: Response) -> dict[str, Any]:
@@ -256,10 +264,11 @@ def unsent(failure: UpstreamFailed) -> UpstreamFailed:
     """
     reason = UpstreamReason(failure.reason)
     if is_down(failure):
-        return Down(reason, str(failure), dispatched=False, retry_after=failure.retry_after)
+        return Down(reason, str(failure), dispatched=False, retry_after=failure.retry_after, cause=failure.cause)
     if not failure.dispatched:
         return failure
-    return (Ours if isinstance(failure, Ours) else UpstreamFailed)(reason, str(failure), dispatched=False)
+    kind = Ours if isinstance(failure, Ours) else UpstreamFailed
+    return kind(reason, str(failure), dispatched=False, cause=failure.cause)
 
 
 def sent(failure: UpstreamFailed) -> UpstreamFailed:
@@ -269,7 +278,7 @@ def sent(failure: UpstreamFailed) -> UpstreamFailed:
     """
     if failure.dispatched:
         return failure
-    return UpstreamFailed(UpstreamReason(failure.reason), str(failure), dispatched=True)
+    return UpstreamFailed(UpstreamReason(failure.reason), str(failure), dispatched=True, cause=failure.cause)
 
 
 KEEPING_REDIRECTS: Final = frozenset({307, 308})

@@ -51,6 +51,8 @@ class HealthProbe:
         # Requests of this and earlier checks that wait for the head of an answer.
         self._under_way = 0
         self._sent = self._failed = False
+        self.cause: str | None = None
+        """The cause of the latest failure since `forget`; None without one."""
 
     @property
     def failed(self) -> bool:
@@ -65,6 +67,7 @@ class HealthProbe:
     def forget(self) -> None:
         """Reset for the next check."""
         self._sent = self._failed = False
+        self.cause = None
 
     def begin(self) -> int:
         """Count a request. Its number is not needed."""
@@ -72,17 +75,22 @@ class HealthProbe:
         self._under_way += 1
         return 0
 
-    def settle(self, number: int, ok: bool | None) -> None:
+    def settle(self, number: int, ok: bool | None, cause: str | None = None) -> None:
         self._under_way -= 1
         if ok is False:
             self._failed = True
+            self.cause = cause
 
 
 class ProbeResult(NamedTuple):
-    """Result of a check. `good`: the server answered. `silent`: no answer came in time."""
+    """Result of a check. `good`: the server answered. `silent`: no answer came in time.
+
+    `cause` is that of a failed check, as in UpstreamFailed.
+    """
 
     good: bool
     silent: bool = False
+    cause: str | None = None
 
 
 class Checks:
@@ -150,13 +158,15 @@ class Checks:
             async with asyncio.timeout(self._health.timeout.total_seconds()):
                 await self._ask()
         except TimeoutError:
-            return ProbeResult(False, silent=not sentinel.failed) if sentinel.asked else None
+            cause = sentinel.cause or UpstreamReason.TIMEOUT.value
+            return ProbeResult(False, silent=not sentinel.failed, cause=cause) if sentinel.asked else None
         except UpstreamFailed as failure:
             if not sentinel.asked or failure.reason == UpstreamReason.INTERNAL.value:
                 return None
             silent = failure.reason == UpstreamReason.TIMEOUT.value
-            return ProbeResult(not (sentinel.failed or failure.reason in _NO_ANSWER), silent)
-        return ProbeResult(not sentinel.failed)
+            good = not (sentinel.failed or failure.reason in _NO_ANSWER)
+            return ProbeResult(good, silent, None if good else sentinel.cause or failure.cause)
+        return ProbeResult(not sentinel.failed, cause=sentinel.cause)
 
     async def _ask(self) -> None:
         """Send the configured request. Any answer will do. Raises UpstreamFailed."""

@@ -329,10 +329,11 @@ class RequestWatch(Protocol):
         not be."""
         ...
 
-    def settle(self, number: int, ok: bool | None) -> None:
+    def settle(self, number: int, ok: bool | None, cause: str | None = None) -> None:
         """Take the outcome of a request, once, on every path.
 
         `ok` is True for an answer, False for a failure of the server, None if neither is known.
+        `cause` is that of a failure, as in UpstreamFailed.
         """
         ...
 
@@ -340,10 +341,11 @@ class RequestWatch(Protocol):
 class CircuitGuard:
     """The `RequestWatch` that is a circuit breaker; `moved` is called with each new state.
 
-    Each request has a number of the breaker, and settles it once, with its outcome.
+    `moved` also gets the cause of the latest failure. Each request has a number of the breaker, and
+    settles it once, with its outcome.
     """
 
-    def __init__(self, breaker: Breaker, *, moved: Callable[[str], None], clock: Clock) -> None:
+    def __init__(self, breaker: Breaker, *, moved: Callable[[str, str | None], None], clock: Clock) -> None:
         self._clock = clock
         self._moved = moved
         self._circuit = CircuitBreaker(
@@ -354,6 +356,7 @@ class CircuitGuard:
         )
         # The state that `moved` was called with last.
         self._reported = self._circuit.state
+        self._cause: str | None = None
         self.failing = False
         """Whether the server failed the last request whose result is known."""
 
@@ -375,7 +378,7 @@ class CircuitGuard:
             raise failures.left_alone(timedelta(seconds=circuit.retry_after(now)))
         return number
 
-    def settle(self, number: int, ok: bool | None) -> None:
+    def settle(self, number: int, ok: bool | None, cause: str | None = None) -> None:
         circuit = self._circuit
         if ok is None:
             circuit.abandoned(number)
@@ -385,12 +388,14 @@ class CircuitGuard:
                 circuit.succeeded(number)
         else:
             self.failing = True
+            self._cause = cause
             circuit.failed(number, self._clock.elapsed())
         if circuit.state is not self._reported:
             self._report()
 
-    def trip(self) -> None:
-        """Open the circuit now: health checks found the server down."""
+    def trip(self, cause: str | None = None) -> None:
+        """Open the circuit now: health checks found the server down, for this cause."""
+        self._cause = cause
         self._circuit.open(self._clock.elapsed())
         if self._circuit.state is not self._reported:
             self._report()
@@ -404,7 +409,7 @@ class CircuitGuard:
     def _report(self) -> None:
         """Call `moved` with the state. Called whenever the state differs from the reported one."""
         self._reported = self._circuit.state
-        self._moved(self._reported.value)
+        self._moved(self._reported.value, self._cause)
 
 
 class SessionTransport:
@@ -466,25 +471,27 @@ class SessionTransport:
         if watch is None or outgoing.only_listens or outgoing.follows:
             incoming = await send(outgoing)
         else:
-            ok, patience = None, outgoing.first_byte
+            ok, patience, cause = None, outgoing.first_byte, None
             number = watch.begin()
             # Most calls have no such bound, and need no reading of the clock.
             began = 0.0 if patience is None else asyncio.get_running_loop().time()
             try:
                 incoming = await send(outgoing)
                 ok = incoming.status not in _DOWN
+                if not ok:
+                    cause = failures.http_cause(incoming.status)
             except UpstreamFailed as failure:
-                ok = _is_answer(failure)
+                ok, cause = _is_answer(failure), failure.cause
                 raise
             except asyncio.CancelledError:
                 # The caller may cancel just before the transport would have timed out. That is
                 # silence of the server; an earlier cancellation shows nothing.
                 if patience is not None:
                     waited = asyncio.get_running_loop().time() - began
-                    ok = False if waited >= patience.total_seconds() * _NEARLY else None
+                    ok, cause = False if waited >= patience.total_seconds() * _NEARLY else None, _TIMEOUT
                 raise
             finally:
-                watch.settle(number, ok)
+                watch.settle(number, ok, cause)
         if token is not None and incoming.status == _UNAUTHORIZED and credentials is not None and principal is not None:
             # The server refused the token. The answer is returned: a call is not sent twice.
             credentials.refused(principal, token)
@@ -513,6 +520,7 @@ _CLOSED: Final = CircuitState.CLOSED
 _HALF_OPEN: Final = CircuitState.HALF_OPEN
 _UNAUTHORIZED: Final = 401
 _DOWN: Final = frozenset({502, 503, 504})
+_TIMEOUT: Final = UpstreamReason.TIMEOUT.value
 _FAILURES: Final = frozenset(
     {UpstreamReason.UNREACHABLE.value, UpstreamReason.CLOSED.value, UpstreamReason.TIMEOUT.value}
 )

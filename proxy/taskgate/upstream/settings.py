@@ -227,11 +227,13 @@ class UpstreamObserver:
     - `credentials_got`: the seconds that a token endpoint took, and whether it gave a token.
     - `begun`: the upstream is served from now on; once.
     - `retried`: another attempt is made, for the reason `connect`.
-    - `circuit`: the new state, closed, open or half_open.
-    - `health`: whether a check was good, and whether the server is up after it (None: unknown).
+    - `circuit`: the new state, closed, open or half_open, and the cause of the latest failure.
+    - `health`: whether a check was good, whether the server is up after it (None: unknown), and the
+      cause of a failed check.
     - `restarted`: a program was started in place of one that ended by itself, and why that one
       ended.
-    - `sought`: whether the server of a program is up, as known from its handshakes; only changes.
+    - `sought`: whether the server of a program is up, as known from its handshakes, and the cause if
+      it is down; only changes.
     - `programs`: how many programs run now.
     """
 
@@ -242,8 +244,8 @@ class UpstreamObserver:
     credentials_got: Callable[[float, bool], None] = lambda seconds, ok: None
     begun: Callable[[], None] = lambda: None
     retried: Callable[[str], None] = lambda reason: None
-    circuit: Callable[[str], None] = lambda state: None
-    health: Callable[[bool, bool | None], None] = lambda ok, up: None
+    circuit: Callable[[str, str | None], None] = lambda state, cause: None
+    health: Callable[[bool, bool | None, str | None], None] = lambda ok, up, cause: None
     restarted: Callable[[str], None] = lambda cause: None
-    sought: Callable[[bool], None] = lambda up: None
+    sought: Callable[[bool, str | None], None] = lambda up, cause: None
     programs: Callable[[int], None] = lambda count: None

@@ -1,7 +1,7 @@
-"""The telemetry of one gateway: `TelemetryPipeline`, with metrics, audit log and tracing.
+"""The telemetry of one gateway: `TelemetryPipeline`, with metrics, audit log, tracing and log lines.
 
 `Service` opens it before whatever emits events and closes it after that, so that no event is lost.
-The three read the events of its `event_sink`. `begin`, `wind_down` and `end` report the phases
+They read the events of its `event_sink`. `begin`, `wind_down` and `end` report the phases
 of the gateway. A reload calls `prepare`, then `switch` or `discard`. `audit_settings` reads the keys
 of the audit log; the command that checks a configuration uses `expect_keys`.
 """
@@ -15,11 +15,13 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from taskgate import __version__
+from taskgate.admission.rates import address_block
 from taskgate.auth.key_file import KeyFileRefused, read_keys, read_or_make_keys
 from taskgate.clock import Clock, Entropy
 from taskgate.config import GatewayConfig
 from taskgate.config.model import extension_methods, metrics_config
 from taskgate.config.sections.audit import AuditSection, AuditSinkSection
+from taskgate.domain.record import TaskId
 from taskgate.protocol.extensions import KNOWN_METHODS
 from taskgate.stores.references import ReferenceOf, plain_reference
 from taskgate.system.secret_files import ADVICE, is_exposed
@@ -28,6 +30,7 @@ from taskgate.telemetry.auditlog.formats.digests import digests_of, task_ref
 from taskgate.telemetry.auditlog.log import AuditLog, PreparedSinks
 from taskgate.telemetry.auditlog.settings import AuditSettings, ChainSettings, LineOptions, SinkSettings
 from taskgate.telemetry.events import AuditCapacity, GatewayPhaseChanged
+from taskgate.telemetry.log_recorder import LogRecorder
 from taskgate.telemetry.metrics.prometheus import PrometheusRecorder
 from taskgate.telemetry.metrics.storage import AUDIT_QUEUE_DEPTH, AUDIT_SEQUENCE
 from taskgate.telemetry.opentelemetry.settings import TracingSettings, require_exporter
@@ -70,6 +73,7 @@ class TelemetryPipeline:
         self._fingerprint = 0
         self._has_begun = False
         self._log: AuditLog | None = None
+        self._log_recorder: LogRecorder | None = None
         self._methods = _methods_of(config)
         self.event_sink = EventRing(clock)
         self.metrics = PrometheusRecorder(metrics_config(config), self.event_sink, clock=clock)
@@ -87,7 +91,7 @@ class TelemetryPipeline:
         key would last as long as the process, these are digests without a key.
         """
         self._settings = settings = await asyncio.to_thread(self._audit_settings, config)
-        return digests_of(settings.key).task if settings.sinks else plain_reference
+        return _reference_of(settings)
 
     async def open(self, config: GatewayConfig) -> None:
         """Open the audit log and tracing. Raises KeyFileRefused, AuditUnavailable or
@@ -98,6 +102,12 @@ class TelemetryPipeline:
         settings = self._settings
         assert settings is not None, "load_keys() sets them"
         self.event_sink.start()
+        self._log_recorder = LogRecorder(
+            self.event_sink,
+            clock=self._clock,
+            reference_of=self._reference_of,
+            block_of=address_block,
+        )
         log_ = AuditLog(settings, event_sink=self.event_sink, clock=self._clock)
         await log_.open()
         self._log = log_
@@ -151,6 +161,8 @@ class TelemetryPipeline:
         self._settings = prepared.settings
         self._log.switch(prepared.sinks)
         self._methods = _methods_of(prepared.config)
+        if self._log_recorder is not None:
+            self._log_recorder.adopt(prepared.config.upstreams)
         self.metrics.adopt(metrics_config(prepared.config))
 
     def reopen(self) -> None:
@@ -165,6 +177,8 @@ class TelemetryPipeline:
         if self._log is not None:
             await self._log.close()
         self.event_sink.stop()
+        if self._log_recorder is not None:
+            self._log_recorder.close()
 
     def _emit_phase(self, phase: str) -> None:
         self.event_sink.emit(GatewayPhaseChanged(phase, __version__, self._fingerprint))
@@ -172,9 +186,18 @@ class TelemetryPipeline:
     def _audit_settings(self, config: GatewayConfig) -> AuditSettings:
         return audit_settings(config, self._data_directory, self._entropy, before=self._settings)
 
+    def _reference_of(self, task: TaskId) -> str:
+        assert self._settings is not None
+        return _reference_of(self._settings)(task)
+
     def _task_ref(self, task: str) -> str:
         assert self._settings is not None
         return task_ref(self._settings.key, task)
+
+
+def _reference_of(settings: AuditSettings) -> ReferenceOf:
+    """Return the function that makes the public references of tasks."""
+    return digests_of(settings.key).task if settings.sinks else plain_reference
 
 
 def _methods_of(config: GatewayConfig) -> frozenset[str]:

@@ -359,9 +359,9 @@ def _observer(name: str, report: UpstreamReport, event_sink: EventSink) -> Upstr
         stream_ended=lambda kind: event_sink.emit(StreamEnded("upstream", kind)),
         credentials_got=lambda seconds, ok: event_sink.emit(CredentialsFetched(name, seconds, ok)),
         retried=lambda reason: event_sink.emit(UpstreamRetried(name, reason)),
-        circuit=lambda state: report.emit(CircuitChanged(name, state)),
-        health=lambda ok, up: report.emit(HealthChecked(name, ok, up)),
+        circuit=lambda state, cause: report.emit(CircuitChanged(name, state, cause)),
+        health=lambda ok, up, cause: report.emit(HealthChecked(name, ok, up, cause)),
         restarted=lambda cause: event_sink.emit(ProgramRestarted(name, cause)),
-        sought=lambda up: report.emit(ProgramAvailabilityChanged(name, up)),
+        sought=lambda up, cause: report.emit(ProgramAvailabilityChanged(name, up, cause)),
         programs=lambda count: report.emit(ProgramsCounted(name, count)),
     )

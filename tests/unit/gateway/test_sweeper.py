@@ -13,7 +13,7 @@ from taskgate.domain.record import TaskRecord, TaskStatus
 from taskgate.errors import StoreUnavailable
 from taskgate.gateway.sweeper import Sweeper
 from taskgate.stores.open import open_store
-from taskgate.telemetry.events import InputSettled, InputWaited, TaskExpired, TaskFinished, TaskPurged
+from taskgate.telemetry.events import InputSettled, InputWaited, TaskExpired, TaskFaulted, TaskFinished, TaskPurged
 from unit.lifecycle.recorded_events import RecordedEvents
 
 HOUR = timedelta(hours=1)
@@ -51,9 +51,10 @@ async def purged(record: TaskRecord) -> tuple[TaskRecord, list[Any]]:
 )
 async def test_an_unfinished_task_expires_in_the_phase_that_it_was_in(events: tuple[Any, ...], phase: str) -> None:
     gone, emitted = await purged(after(new_record(), *events))
-    assert emitted[-3:] == [
+    assert emitted[-4:] == [
         TaskExpired(gone, phase),
         TaskFinished(gone, TaskStatus.FAILED, "expired", HOUR, None),
+        TaskFaulted(gone, "expired"),
         TaskPurged(gone),
     ]
 
@@ -63,7 +64,7 @@ async def test_the_questions_of_a_task_that_expires_do_so_too() -> None:
     gone, emitted = await purged(asked)
     assert asked.waiting_since is not None
     waited = EPOCH + HOUR - asked.waiting_since
-    assert emitted[:-3] == [InputWaited(gone, waited), InputSettled(gone, "input-1", "elicitation", "expired")]
+    assert emitted[:-4] == [InputWaited(gone, waited), InputSettled(gone, "input-1", "elicitation", "expired")]
 
 
 @pytest.mark.parametrize(

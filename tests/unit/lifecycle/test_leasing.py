@@ -76,13 +76,13 @@ async def test_a_call_whose_process_is_gone_ends_within_two_leases_as_one_of_unk
 
 async def test_a_process_that_wakes_too_late_gives_its_call_up_and_says_so(world: World) -> None:
     first = world.replicas[0]
-    await running(world)
+    record = await running(world)
     await left_alone(world, first)
     assert world.server.open
     first.stopped = False
     await world.tick()
     assert world.server.open == []
-    assert told(first, LeaseLost) == [LeaseLost("task")]
+    assert told(first, LeaseLost) == [LeaseLost("task", "reports", record.id)]
 
 
 async def test_an_answer_that_comes_after_the_lease_was_lost_is_dropped_and_counted(world: World) -> None:
@@ -96,7 +96,7 @@ async def test_an_answer_that_comes_after_the_lease_was_lost_is_dropped_and_coun
     assert world.head(record) == ended
     assert (told(first, LateAnswerDropped), told(first, LeaseLost)) == (
         [LateAnswerDropped("reports")],
-        [LeaseLost("task")],
+        [LeaseLost("task", "reports", record.id)],
     )
 
 

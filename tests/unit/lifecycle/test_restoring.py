@@ -155,5 +155,5 @@ async def test_what_is_not_to_be_put_back_is_anothers(world: World) -> None:
     for _ in range(2):
         world.beat(first)
         await world.rest()
-    assert told(first, LeaseLost) == [LeaseLost("task")]
+    assert told(first, LeaseLost) == [LeaseLost("task", "reports", record.id)]
     assert world.server.open == []

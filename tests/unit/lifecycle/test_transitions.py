@@ -31,6 +31,7 @@ from taskgate.telemetry.events import (
     InputSettled,
     InputWaited,
     TaskExpired,
+    TaskFaulted,
     TaskFinished,
     TaskPurged,
     TaskTransitioned,
@@ -75,7 +76,15 @@ def test_an_end_is_told_with_the_record_after_it_and_why_it_ended(
     event: TaskEvent, status: TaskStatus, reason: str, size: int | None
 ) -> None:
     after, emitted = told(new_record(created_at=EPOCH), event)
-    assert emitted == [TaskTransitioned(after, WORKING), TaskFinished(after, status, reason, 9 * SECOND, size)]
+    finished = TaskFinished(after, status, reason, 9 * SECOND, size)
+    assert emitted[:2] == [TaskTransitioned(after, WORKING), finished]
+    assert emitted[2:] == ([TaskFaulted(after, reason)] if status is TaskStatus.FAILED else [])
+
+
+def test_an_error_that_the_server_answered_is_no_fault() -> None:
+    error = CallFaulted(error="{}", reason=FaultReason.JSONRPC_ERROR, message="no")
+    _, emitted = told(new_record(created_at=EPOCH), error)
+    assert [type(each) for each in emitted] == [TaskTransitioned, TaskFinished]
 
 
 @pytest.mark.parametrize("event", [Dispatched(), Progressed(message="1/2")])
@@ -202,7 +211,7 @@ def test_a_task_that_expires_has_failed_and_one_that_had_ended_is_only_gone(disp
     emitted, record = RecordedEvents(), new_record(dispatched=dispatched)
     report_purged(emitted, record)
     failed = TaskFinished(record, TaskStatus.FAILED, "expired", record.ttl, None)
-    assert emitted.all == [TaskExpired(record, state), failed, TaskPurged(record)]
+    assert emitted.all == [TaskExpired(record, state), failed, TaskFaulted(record, "expired"), TaskPurged(record)]
     emitted, (ended, _) = RecordedEvents(), told(record, DONE)
     report_purged(emitted, ended)
     assert emitted.all == [TaskPurged(ended)]

@@ -12,7 +12,7 @@ from helpers.records import new_record
 from helpers.waiting import eventually
 from taskgate.protocol.jsonrpc import parse
 from taskgate.protocol.messages import Request
-from taskgate.telemetry.events import Event, LeaseLost, RateLimitAllowed, SessionLost, TaskPolled, TaskPurged
+from taskgate.telemetry.events import Event, LateAnswerDropped, RateLimitAllowed, SessionLost, TaskPolled, TaskPurged
 from taskgate.telemetry.request_context import LARGE_MESSAGE, RequestContext, current, in_request
 from taskgate.telemetry.ring import BATCH, FOLD_DELAY, MAX_PAYLOADS, EventRing
 
@@ -43,7 +43,7 @@ def test_a_reader_gets_the_events_that_it_asked_for() -> None:
     event_sink, seen = EventRing(), list[tuple[str, Any]]()
     reader = Reader("a", seen)
     event_sink.subscribe(reader, of(reader.note, SessionLost))
-    event_sink.emit(LeaseLost("task"))
+    event_sink.emit(LateAnswerDropped("m"))
     event_sink.emit(LOST)
     event_sink.fold()
     assert seen == [("a", LOST)]
@@ -54,7 +54,7 @@ def test_readers_and_their_parts_are_called_in_the_order_of_the_first_subscripti
     first, second = Reader("first", seen), Reader("second", seen)
     event_sink.subscribe(first, {})
     event_sink.subscribe(second, of(second.note, SessionLost))
-    event_sink.subscribe(first, of(first.note, SessionLost), of(first.note, SessionLost, LeaseLost))
+    event_sink.subscribe(first, of(first.note, SessionLost), of(first.note, SessionLost, LateAnswerDropped))
     event_sink.emit(LOST)
     event_sink.fold()
     assert seen == [("first", LOST), ("first", LOST), ("second", LOST)]
@@ -64,7 +64,7 @@ def test_a_subscription_replaces_the_one_before() -> None:
     event_sink, seen = EventRing(), list[tuple[str, Any]]()
     reader = Reader("a", seen)
     event_sink.subscribe(reader, of(reader.note, SessionLost))
-    event_sink.subscribe(reader, of(reader.note, LeaseLost))
+    event_sink.subscribe(reader, of(reader.note, LateAnswerDropped))
     event_sink.emit(LOST)
     event_sink.fold()
     assert seen == []
@@ -150,7 +150,7 @@ def test_events_that_nobody_reads_take_no_place_on_the_ring() -> None:
     seen = seen_by(event_sink, SessionLost)
     event_sink.emit(LOST)
     for _ in range(BATCH):
-        event_sink.emit(LeaseLost("task"))
+        event_sink.emit(LateAnswerDropped("m"))
     assert seen == []
     event_sink.fold()
     assert seen == [LOST]
@@ -190,14 +190,27 @@ async def test_events_with_a_line_wait_no_longer_than_a_moment_with_one_timer_fo
 
 async def test_what_is_only_counted_has_no_timer_and_is_folded_with_what_has_a_line() -> None:
     event_sink = EventRing()
-    seen = seen_by(event_sink, SessionLost, LeaseLost)
+    seen = seen_by(event_sink, SessionLost, LateAnswerDropped)
     event_sink.record({SessionLost})
     event_sink.start()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(asyncio.get_running_loop(), "call_later", None)
-        event_sink.emit(LeaseLost("task"))
+        event_sink.emit(LateAnswerDropped("m"))
     event_sink.emit(LOST)
     await eventually(lambda: len(seen) == 2)
+    event_sink.stop()
+
+
+async def test_what_is_to_be_in_time_waits_no_longer_than_a_moment_whatever_has_lines() -> None:
+    event_sink = EventRing()
+    seen = seen_by(event_sink, SessionLost, LateAnswerDropped)
+    event_sink.hasten({SessionLost})
+    event_sink.record(())
+    event_sink.hasten({LateAnswerDropped})
+    event_sink.start()
+    for count, event in enumerate((LOST, LateAnswerDropped("m")), 1):
+        event_sink.emit(event)
+        await eventually(lambda: len(seen) == count)  # noqa: B023 - it is waited for here
     event_sink.stop()
 
 
@@ -319,13 +332,13 @@ def test_a_reader_learns_when_an_event_happened_and_log_lines_name_its_request()
 
 def test_of_an_event_that_is_shown_with_its_request_the_request_is_as_it_was() -> None:
     event_sink, seen = EventRing(), list[Any]()
-    event_sink.subscribe(Reader("a", []), of(lambda _: seen.append(current()), SessionLost, LeaseLost))
+    event_sink.subscribe(Reader("a", []), of(lambda _: seen.append(current()), SessionLost, LateAnswerDropped))
     event_sink.record({SessionLost, RequestContext})
     request_context = RequestContext("id", "192.0.2.7", "POST", "/m", "host/1.0")
     request_context.mount, request_context.revision = "reports", "2025-11-25"
     with in_request(request_context):
         event_sink.emit(LOST)
-        event_sink.emit(LeaseLost("task"))
+        event_sink.emit(LateAnswerDropped("m"))
         request_context.task, request_context.refusal, request_context.revision = "t", "rate", "2025-06-18"
     event_sink.fold()
     then, now = seen

@@ -75,6 +75,10 @@ class Heard:
     retried: list[str] = field(default_factory=list)
     circuit: list[str] = field(default_factory=list)
     health: list[tuple[bool, bool | None]] = field(default_factory=list)
+    causes: list[str] = field(default_factory=list)
+    """The causes of failed checks."""
+    circuit_causes: list[str | None] = field(default_factory=list)
+    """The latest cause at each change of the circuit."""
 
     @property
     def session(self) -> list[Notification]:
@@ -93,6 +97,14 @@ class Heard:
         def begin() -> None:
             self.begun += 1
 
+        def note_circuit(state: str, cause: str | None) -> None:
+            self.circuit.append(state)
+            self.circuit_causes.append(cause)
+
+        def note_health(ok: bool, up: bool | None, cause: str | None) -> None:
+            self.health.append((ok, up))
+            self.causes += () if cause is None else (cause,)
+
         return UpstreamObserver(
             answered=lambda method, seconds, error: self.answered.append((method, error)),
             session_lost=lose,
@@ -100,8 +112,8 @@ class Heard:
             stream_ended=lambda kind: self.streams.append(f"{kind} ended"),
             begun=begin,
             retried=self.retried.append,
-            circuit=self.circuit.append,
-            health=lambda ok, up: self.health.append((ok, up)),
+            circuit=note_circuit,
+            health=note_health,
         )
 
 

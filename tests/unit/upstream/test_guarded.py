@@ -60,6 +60,7 @@ async def open_circuit(server: ScriptedServer, caller: Caller) -> None:
     for _ in range(3):
         await failed(caller.call("bad"))
     assert caller.heard.circuit[-1] == "open"
+    assert caller.heard.circuit_causes[-1] == "HTTP 503"
 
 
 FAILURES = {"resets": resets(), "502": status(502), "503": status(503), "504": status(504),

@@ -80,6 +80,7 @@ GOOD = {"an error of JSON-RPC": refusal(-32601, "none"), "401": status(401), "40
         "500": status(500), "nonsense": raw(b"<html>")}  # fmt: skip
 BAD = {"502": status(502), "503": status(503), "504": status(504), "resets": resets(), "breaks off": breaks_off(),
        "breaks off in a document": breaks_off(document=True)}  # fmt: skip
+CAUSES = {BAD[name]: f"HTTP {name}" if name.isdecimal() else "closed" for name in BAD}
 
 
 @pytest.mark.parametrize("reply", GOOD.values(), ids=GOOD)
@@ -99,6 +100,7 @@ async def test_a_server_that_fails_checks_in_a_row_is_down_and_left_alone_at_onc
     caller = checked(soon(unhealthy_after=3))
     assert await checks(caller, 4) == [(False, None), (False, None), (False, False), (False, False)]
     assert (caller.upstream.vitals(), caller.heard.circuit) == ((False, "open"), ["open"])
+    assert {*caller.heard.causes, *caller.heard.circuit_causes} == {CAUSES[reply]}
 
 
 async def test_a_server_that_is_silent_for_longer_than_a_check_may_take_is_down(
@@ -107,7 +109,7 @@ async def test_a_server_that_is_silent_for_longer_than_a_check_may_take_is_down(
     server.methods["tools/list"] = Hold()
     caller = checked(soon(timeout=timedelta(milliseconds=20), unhealthy_after=2))
     assert await checks(caller, 2) == [(False, None), (False, False)]
-    assert caller.heard.circuit == ["open"]
+    assert (caller.heard.circuit, {*caller.heard.causes}) == (["open"], {"timeout"})
 
 
 async def test_a_handshake_that_hangs_counts_against_every_check_that_waits_for_it(

@@ -27,9 +27,15 @@ class Known:
     def __init__(self) -> None:
         self.program = ScriptedProgram(shares=False)
         self.told: list[bool] = []
-        self.health = PassiveHealth(self.told.append)
+        self.causes: list[str | None] = []
+        self.health = PassiveHealth(self.note)
         self.transport = ChannelTransport(self.program, self.health)
         self.sessions: list[ChannelSession] = []
+
+    def note(self, up: bool, cause: str | None) -> None:
+        """Take what is told of it."""
+        self.told.append(up)
+        self.causes.append(cause)
 
     async def asked(self, method: str, *comes: Comes, **more: Any) -> bool | None:
         """What is known once it was asked that, as often as something comes of it."""

@@ -14,6 +14,7 @@ SECOND = timedelta(seconds=1)
 
 DOWN = [
     failures.unreachable(),
+    failures.unreachable("ECONNREFUSED"),
     failures.left_alone(SECOND),
     failures.closed(),
     failures.broke_off(),
@@ -54,13 +55,39 @@ NOT_DOWN = [
 ]
 
 
+@pytest.mark.parametrize("failure", [*DOWN, *NOT_DOWN], ids=str)
+def test_a_call_that_was_sent_keeps_the_cause(failure: UpstreamFailed) -> None:
+    assert failures.sent(failure).cause == failure.cause
+    assert failures.lost_sight(failure).cause == failure.cause
+
+
+@pytest.mark.parametrize(
+    ("failure", "cause"),
+    [
+        (failures.unreachable(), "unreachable"),
+        (failures.unreachable("ECONNREFUSED"), "ECONNREFUSED"),
+        (failures.refused(502), "HTTP 502"),
+        (failures.refused(403), "HTTP 403"),
+        (failures.unwelcome(404), "HTTP 404"),
+        (failures.silent(), "timeout"),
+        (exits.of_status(3).failure(dispatched=True), "exit status 3"),
+        (exits.of_status(-9).failure(dispatched=True), "SIGKILL"),
+        (exits.not_started(2, cwd=False), "ENOENT"),
+        (exits.again(exits.not_started(13, cwd=True)), "EACCES"),
+    ],
+    ids=str,
+)
+def test_a_failure_has_a_cause_for_operators(failure: UpstreamFailed, cause: str) -> None:
+    assert failure.cause == cause
+
+
 @pytest.mark.parametrize("failure", DOWN, ids=str)
 def test_a_server_is_down_that_was_not_reached_or_did_not_answer(failure: UpstreamFailed) -> None:
     assert failures.is_down(failure)
     told = failures.unsent(failure)
     assert isinstance(told, failures.Down)
     assert (told.reason, str(told), told.dispatched) == (failure.reason, str(failure), False)
-    assert told.retry_after == failure.retry_after
+    assert (told.retry_after, told.cause) == (failure.retry_after, failure.cause)
     assert failures.is_down(failures.unsent(told))
 
 
@@ -70,4 +97,4 @@ def test_a_server_is_not_down_that_refuses_or_had_no_part_in_it(failure: Upstrea
     told = failures.unsent(failures.unsent(failure))
     assert not isinstance(told, failures.Down)
     assert not failures.is_down(told)
-    assert (told.reason, told.dispatched) == (failure.reason, False)
+    assert (told.reason, told.dispatched, told.cause) == (failure.reason, False, failure.cause)

@@ -186,10 +186,10 @@ async def test_how_a_server_is_that_was_replaced_is_not_told_any_more_and_what_i
     await yard.mount(configured(a="http://b/mcp"))
     yard.emitted.all.clear()
     for made in yard.made:
-        made.observer.circuit("open")
-        made.observer.health(False, False)
+        made.observer.circuit("open", "timeout")
+        made.observer.health(False, False, "HTTP 502")
         made.observer.retried("connect")
-    states = [CircuitChanged("a", "open"), HealthChecked("a", False, False)]
+    states = [CircuitChanged("a", "open", "timeout"), HealthChecked("a", False, False, "HTTP 502")]
     assert yard.emitted.all == [UpstreamRetried("a", "connect"), *states, UpstreamRetried("a", "connect")]
     await session.close()
 

@@ -20,10 +20,10 @@ class PassiveHealth:
     """Whether one server is up, by the outcome of requests.
 
     `told` is called with the new value of `up` when it is first known and whenever it changes, not
-    after `close`.
+    after `close`. It also gets the cause if the server is down, as in UpstreamFailed.
     """
 
-    def __init__(self, told: Callable[[bool], None] = lambda up: None) -> None:
+    def __init__(self, told: Callable[[bool, str | None], None] = lambda up, cause: None) -> None:
         self._told = told
         # Whether the last evidence was a refusal of `initialize`, the first in a row.
         self._was_refused = False
@@ -38,7 +38,7 @@ class PassiveHealth:
         which has no such method.
         """
         if is_welcome or self._was_refused:
-            self.note(up=is_welcome)
+            self.note(up=is_welcome, cause=None if is_welcome else "initialize refused")
         self._was_refused = not is_welcome
 
     def initialize_failed(self, failure: UpstreamFailed) -> None:
@@ -48,7 +48,7 @@ class PassiveHealth:
         """
         was_asked = failure.dispatched or failure.reason != UpstreamReason.TIMEOUT.value
         if failure.reason != UpstreamReason.INTERNAL.value and was_asked:
-            self.note(up=False)
+            self.note(up=False, cause=failure.cause)
 
     def initialize_cancelled(self, after: float, patience: timedelta | None) -> None:
         """Take a cancellation of the wait for `initialize`, so many seconds after it began.
@@ -57,20 +57,20 @@ class PassiveHealth:
         as a timeout; an earlier cancellation is no evidence.
         """
         if patience is not None and after >= patience.total_seconds() * _NEARLY:
-            self.note(up=False)
+            self.note(up=False, cause=UpstreamReason.TIMEOUT.value)
 
     def failed(self, failure: UpstreamFailed) -> None:
         """Take a failure of a request outside of sessions: only a server that could not be reached is
         evidence."""
         if failure.reason == UpstreamReason.UNREACHABLE.value:
-            self.note(up=False)
+            self.note(up=False, cause=failure.cause)
 
-    def note(self, *, up: bool) -> None:
-        """Store that the server is up or down; call `told` if that is new."""
+    def note(self, *, up: bool, cause: str | None = None) -> None:
+        """Store that the server is up, or down for a cause; call `told` if that is new."""
         self._was_refused = False
         if self.up is not up and not self._closed:
             self.up = up
-            self._told(up)
+            self._told(up, cause)
 
     def close(self) -> None:
         """From now on `up` does not change."""

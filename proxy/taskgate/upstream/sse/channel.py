@@ -263,7 +263,7 @@ class SseChannelProvider:
         if wanted.outgoing.only_listens:
             # The request needs the channel of a session that exists; a new one carries nothing to
             # listen to.
-            raise failures.unreachable()
+            raise failures.unreachable("no stream")
         stream = await self._opened(wanted.outgoing)
         if not 200 <= stream.status < 300:
             stream.release()

@@ -39,10 +39,14 @@ class Cause(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """End of a channel, with its cause; `text` tells it to hosts whose requests fail."""
+    """End of a channel, with its cause; `text` tells it to hosts whose requests fail.
+
+    `detail` is for operators: the status of the program, if it exited.
+    """
 
     cause: Cause
     text: str
+    detail: str | None = None
 
     @property
     def is_ours(self) -> bool:
@@ -53,7 +57,7 @@ class Ending:
         """Return the failure of a request on the channel. `dispatched`: the program may have read
         some of it."""
         kind = failures.Ours if self.is_ours else UpstreamFailed
-        return kind(UpstreamReason.CLOSED, self.text, dispatched=dispatched)
+        return kind(UpstreamReason.CLOSED, self.text, dispatched=dispatched, cause=self.detail)
 
 
 OURS: Final = Ending(Cause.OURS, str(failures.let_go(dispatched=True)))
@@ -74,8 +78,10 @@ def of_status(status: int) -> Ending:
     if status == LOST:
         return _UNKNOWN
     if status >= 0:
-        return Ending(Cause.EXIT, f"The server's program exited with status {status} before it answered")
-    return Ending(Cause.SIGNAL, f"The server's program was killed by {_name(-status)} before it answered")
+        text = f"The server's program exited with status {status} before it answered"
+        return Ending(Cause.EXIT, text, f"exit status {status}")
+    signal = _name(-status)
+    return Ending(Cause.SIGNAL, f"The server's program was killed by {signal} before it answered", signal)
 
 
 def not_started(errno: int, *, cwd: bool) -> UpstreamFailed:
@@ -84,13 +90,14 @@ def not_started(errno: int, *, cwd: bool) -> UpstreamFailed:
         return failures.no_descriptor()
     why = _OF_DIRECTORIES.get(errno, _REFUSED) if cwd else _OF_PROGRAMS.get(errno, _REFUSED)
     text = f"The server's program could not be started: {why}"
-    return UpstreamFailed(UpstreamReason.UNREACHABLE, text, dispatched=False)
+    cause = numbers.errorcode.get(errno, "program not started")
+    return UpstreamFailed(UpstreamReason.UNREACHABLE, text, dispatched=False, cause=cause)
 
 
 def not_in_time() -> UpstreamFailed:
     """The supervisor did not start the program within the timeout."""
     text = "The server's program could not be started in time"
-    return UpstreamFailed(UpstreamReason.UNREACHABLE, text, dispatched=False)
+    return UpstreamFailed(UpstreamReason.UNREACHABLE, text, dispatched=False, cause="start timeout")
 
 
 def no_room() -> UpstreamFailed:
@@ -110,7 +117,8 @@ def held_back(failures: int, seconds: float) -> UpstreamFailed:
 def again(failure: UpstreamFailed) -> UpstreamFailed:
     """The same failure for another waiter, of whom nothing was sent."""
     kind = failures.Ours if isinstance(failure, failures.Ours) else UpstreamFailed
-    return kind(UpstreamReason(failure.reason), str(failure), dispatched=False, retry_after=failure.retry_after)
+    reason, retry_after = UpstreamReason(failure.reason), failure.retry_after
+    return kind(reason, str(failure), dispatched=False, retry_after=retry_after, cause=failure.cause)
 
 
 def _name(signal: int) -> str:

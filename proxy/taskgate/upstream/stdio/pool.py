@@ -173,7 +173,7 @@ class StdioChannels:
         least = min(fit, key=lambda slot: slot.load, default=None)
         if wanted.outgoing.only_listens:
             if least is None:
-                raise failures.unreachable()
+                raise failures.unreachable("no program")
             return least
         if least is None or wanted.probes:
             return None

@@ -224,7 +224,7 @@ class Connection(asyncio.Protocol):
         # It can close between the moment it is made and the one at which its maker continues.
         transport = self.transport
         if transport is None or transport.is_closing():
-            raise failures.unreachable()
+            raise failures.unreachable("connection closed")
         if call is not None:
             call.sent = True
         self._head = answer = self._loop.create_future()

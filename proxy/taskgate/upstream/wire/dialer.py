@@ -1,13 +1,15 @@
 """Connections to one origin: `Dialer` opens each, and `transport` keeps them.
 
-It resolves the address, races addresses ("happy eyeballs"), and adds TLS.
+It resolves the address, races addresses ("happy eyeballs"), and adds TLS. `cause_of` names why that
+failed.
 """
 
 import asyncio
+import errno
 import socket
+import ssl
 from collections.abc import Callable
 from contextvars import Context
-from errno import EMFILE
 from ipaddress import ip_address
 from itertools import chain, zip_longest
 from typing import Final
@@ -68,13 +70,13 @@ class Dialer:
             raise
         if transport.get_extra_info("socket").fileno() >= self._ceiling:
             connection.drop()
-            raise OSError(EMFILE, "the remaining file descriptors are reserved for the gateway")
+            raise OSError(errno.EMFILE, "the remaining file descriptors are reserved for the gateway")
         return connection
 
     async def _first_of(self, addresses: list[str], new: Callable[[], Connection]) -> Connection:
         """Return the first connection; end all other attempts."""
         loop = asyncio.get_running_loop()
-        started: set[asyncio.Task[Connection]] = set()
+        started: list[asyncio.Task[Connection]] = []
         running: set[asyncio.Task[Connection]] = set()
         winner: asyncio.Task[Connection] | None = None
         try:
@@ -82,7 +84,7 @@ class Dialer:
                 if addresses:
                     # An empty context: the connection will serve other requests later.
                     attempt = loop.create_task(self._reach(addresses.pop(0), new), context=Context())
-                    started.add(attempt)
+                    started.append(attempt)
                     running.add(attempt)
                 patience = NEXT_ADDRESS if addresses else None
                 done, running = await asyncio.wait(running, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
@@ -96,10 +98,27 @@ class Dialer:
                     winner.result().drop()
                 raise
         if winner is None:
-            errors = (attempt.exception() for attempt in started)
-            lacks = (error for error in errors if isinstance(error, OSError) and descriptors.is_exhaustion(error))
-            raise next(lacks, OSError("no address of the host is reachable"))
+            errors = [error for attempt in started if isinstance(error := attempt.exception(), OSError)]
+            lacks = (error for error in errors if descriptors.is_exhaustion(error))
+            raise next(lacks, errors[0] if errors else OSError("no address of the host is reachable"))
         return winner.result()
+
+
+def cause_of(error: OSError | ValueError) -> str:
+    """Return why a connection was not made, as a name of the system such as ECONNREFUSED.
+
+    It has no text of the error, which may show the address.
+    """
+    match error:
+        case TimeoutError():
+            return "connect timeout" if error.errno is None else "ETIMEDOUT"
+        case socket.gaierror():
+            return _RESOLVER_ERRORS.get(error.errno or 0, "name not resolved")
+        case ssl.SSLError():
+            return f"TLS {getattr(error, 'reason', None) or 'handshake failed'}"
+        case OSError():
+            return errno.errorcode.get(error.errno or 0, type(error).__name__)
+    return "invalid host name"
 
 
 async def _end(attempts: set[asyncio.Task[Connection]]) -> None:
@@ -115,6 +134,10 @@ async def _end(attempts: set[asyncio.Task[Connection]]) -> None:
 def _drop(attempt: asyncio.Task[Connection]) -> None:
     if not attempt.cancelled() and attempt.exception() is None:
         attempt.result().drop()
+
+
+_RESOLVER_ERRORS: Final = {number: name for name, number in vars(socket).items() if name.startswith("EAI_")}
+"""The names of the resolver's errors."""
 
 
 def _families_in_turn(found: list[tuple[int, str]]) -> list[str]:

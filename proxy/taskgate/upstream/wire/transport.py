@@ -40,7 +40,7 @@ from taskgate.upstream.notification_limits import SAID_A_SECOND, LeftOut, Notifi
 from taskgate.upstream.pauses import share
 from taskgate.upstream.settings import Retries, UpstreamSettings, UpstreamTls
 from taskgate.upstream.wire.connection import Connection, Target
-from taskgate.upstream.wire.dialer import Dialer
+from taskgate.upstream.wire.dialer import Dialer, cause_of
 from taskgate.upstream.wire.heads import AnswerHead, AnswerHeads
 
 CONNECT: Final = "connect"
@@ -184,7 +184,7 @@ class Pool:
                 raise failures.let_go(dispatched=False) from None
             if isinstance(error, OSError) and descriptors.is_exhaustion(error):
                 raise failures.no_descriptor() from None
-            raise _unmade(in_a_hurry=hurried and scope.expired()) from None
+            raise _unmade(error, in_a_hurry=hurried and scope.expired()) from None
         finally:
             self._dials.discard(scope)
             self._tell_if_empty()
@@ -249,10 +249,10 @@ class Pool:
             self._empty.set_result(None)
 
 
-def _unmade(*, in_a_hurry: bool) -> UpstreamFailed:
+def _unmade(error: OSError | ValueError, *, in_a_hurry: bool) -> UpstreamFailed:
     """Return the failure of a connection that could not be opened. With `in_a_hurry` the caller's
     time ended before the connect timeout."""
-    return failures.too_late(dispatched=False) if in_a_hurry else failures.unreachable()
+    return failures.too_late(dispatched=False) if in_a_hurry else failures.unreachable(cause_of(error))
 
 
 A_TURN: Final = 32 * 1024
@@ -609,7 +609,7 @@ class HttpTransport:
                 head = target.head(outgoing)
             except ValueError:
                 # Control characters in a header: it can never be sent, so it is not tried again.
-                raise failures.unreachable() from None
+                raise failures.unreachable("invalid header") from None
             try:
                 connection = self._pool.take() or await self._pool.dial(until)
                 waiting = connection.ask(head, outgoing.body, until, outgoing.call)

@@ -45,6 +45,7 @@ FOR_METRICS_ALONE = {
     kinds.PollsCounted,
     kinds.LateAnswerDropped,
     kinds.LeaseLost,
+    kinds.TaskFaulted,
     kinds.StoreUsed,
     kinds.StoreCounted,
     kinds.StoreFaulted,

@@ -264,7 +264,8 @@ EVENTS: list[tuple[events.Event, dict[str, float]]] = [
         for how in ("inline", "direct")
     ),
     (events.LateAnswerDropped("m"), {f"taskgate_task_late_answers_total{{{UP}}}": 1}),
-    (events.LeaseLost("task"), {"taskgate_leases_lost_total{kind=task}": 1}),
+    (events.TaskFaulted(TASK, "call_lost"), {}),
+    (events.LeaseLost("task", "m", TASK.id), {"taskgate_leases_lost_total{kind=task}": 1}),
     (events.SessionLost("m"), {f"taskgate_upstream_sessions_lost_total{{{UP}}}": 1}),
     (
         events.StoreUsed("load", 0.125, True),

@@ -1,7 +1,9 @@
 """A name with several addresses: whichever can be reached, and nothing left of the others."""
 
 import asyncio
+import errno
 import socket
+import ssl
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any, cast
 
@@ -16,6 +18,7 @@ from taskgate.upstream.client import HttpTransport
 from taskgate.upstream.settings import UpstreamTls
 from taskgate.upstream.wire import dialer
 from taskgate.upstream.wire.connection import Connection
+from taskgate.upstream.wire.dialer import cause_of
 from unit.upstream.raw_server import RawServer
 
 FIRST, SECOND = "127.0.0.2", "127.0.0.1"
@@ -159,6 +162,27 @@ async def test_a_name_of_which_no_address_is_reached_was_sent_nothing(
     with pytest.raises(UpstreamFailed) as failed:
         await start(transport)
     assert (failed.value.reason, failed.value.dispatched) == ("unreachable", False)
+    assert failed.value.cause == "ECONNREFUSED"
+    assert "ECONNREFUSED" not in str(failed.value)
+
+
+@pytest.mark.parametrize(
+    ("error", "cause"),
+    [
+        (ConnectionRefusedError(errno.ECONNREFUSED, "203.0.113.9"), "ECONNREFUSED"),
+        (OSError(errno.EHOSTUNREACH, "203.0.113.9"), "EHOSTUNREACH"),
+        (ConnectionResetError("203.0.113.9"), "ConnectionResetError"),
+        (TimeoutError(), "connect timeout"),
+        (TimeoutError(errno.ETIMEDOUT, "203.0.113.9"), "ETIMEDOUT"),
+        (socket.gaierror(socket.EAI_NONAME, "secret.example"), "EAI_NONAME"),
+        (socket.gaierror("secret.example"), "name not resolved"),
+        (ssl.SSLError("secret.example"), "TLS handshake failed"),
+        (ValueError("secret.example"), "invalid host name"),
+    ],
+    ids=repr,
+)
+def test_the_cause_is_the_name_of_the_error_without_its_text(error: OSError | ValueError, cause: str) -> None:
+    assert cause_of(error) == cause
 
 
 @pytest.mark.usefixtures("stuck")

@@ -39,10 +39,15 @@ async def peer_of(server: RawServer, transport: HttpTransport) -> Any:
 
 
 async def refusal(transport: HttpTransport) -> tuple[str, bool]:
+    failure = await failure_of(transport)
+    return failure.reason, failure.dispatched
+
+
+async def failure_of(transport: HttpTransport) -> UpstreamFailed:
     async with bounded():
         with pytest.raises(UpstreamFailed) as failed:
             await transport.send(Outgoing(verb="GET", headers={}))
-    return failed.value.reason, failed.value.dispatched
+    return failed.value
 
 
 async def test_a_server_of_the_configured_authority_is_trusted(
@@ -67,7 +72,9 @@ async def test_a_server_by_another_name_is_sent_nothing_unless_that_is_the_one_t
 ) -> None:
     async with RawServer(tls=authority.server_context("reports.internal")) as server:
         wrong = transport_to(server.url("https"), tls=UpstreamTls(ca_file=authority.ca_file))
-        assert await refusal(wrong) == ("unreachable", False)
+        failure = await failure_of(wrong)
+        assert (failure.reason, failure.dispatched) == ("unreachable", False)
+        assert failure.cause == "TLS CERTIFICATE_VERIFY_FAILED"
         tls = UpstreamTls(ca_file=authority.ca_file, server_name="reports.internal")
         assert await peer_of(server, transport_to(server.url("https"), tls=tls)) is None
 

@@ -1,0 +1,269 @@
+"""The reader of events for log lines about conditions: `LogRecorder`.
+
+It logs at `warning` that an upstream is down or up again and that a circuit opens or closes. It does
+so too for a task that fails without a result of its tool, a lost lease and a limit that refuses a
+caller. The number of lines is bounded: a line counts what it leaves out. docs/logs.md lists them.
+
+No line has an id of a task: it has the task's public reference. Nothing here runs for a request that
+is not refused.
+"""
+
+import asyncio
+from collections.abc import Callable, Collection, Mapping
+from contextvars import Context
+from dataclasses import dataclass
+from datetime import datetime
+from logging import getLogger
+from typing import Any, Final
+
+from taskgate.clock import Clock
+from taskgate.domain.record import TaskId
+from taskgate.system.log_throttle import LOG_PAUSE, KeyedLog
+from taskgate.telemetry import events
+from taskgate.telemetry.events import Event
+from taskgate.telemetry.request_context import current
+from taskgate.telemetry.ring import EventRing
+
+PAUSE: Final = 10.0
+"""Seconds between two lines about one condition of one upstream."""
+
+log = getLogger("taskgate.telemetry")
+_upstream_log: Final = getLogger("taskgate.upstream")
+_limit_log: Final = getLogger("taskgate.limits")
+_task_log: Final = getLogger("taskgate.runner")
+_lease_log: Final = getLogger("taskgate.leases")
+
+
+class LogRecorder:
+    """The reader of the events of a gateway that writes log lines, until `close`.
+
+    `reference_of` returns the public reference of a task. `block_of` returns what counts as one
+    address, for callers that are not authenticated.
+
+    - `_health`, `_circuits`: what is known of each upstream, by its name
+    - `_timer`: the one timer of all lines that wait
+    """
+
+    def __init__(
+        self,
+        event_sink: EventRing,
+        *,
+        clock: Clock,
+        reference_of: Callable[[TaskId], str],
+        block_of: Callable[[str], str],
+    ) -> None:
+        self._event_sink = event_sink
+        self._clock = clock
+        self._reference_of = reference_of
+        self._block_of = block_of
+        self._health: dict[str, _Health] = {}
+        self._circuits: dict[str, _Circuit] = {}
+        self._refusals = KeyedLog(_limit_log, "a limit refuses a caller")
+        self._failed_tasks = KeyedLog(_task_log, "a task failed without a result of its tool")
+        self._lost_leases = KeyedLog(_lease_log, "another replica took over a task: its call is aborted here")
+        self._timer: asyncio.TimerHandle | None = None
+        self._is_closed = False
+        handlers: Mapping[type, Callable[[Any], None]] = {
+            events.UpstreamAdded: self._upstream_added,
+            events.HealthChecked: self._health_checked,
+            events.ProgramAvailabilityChanged: self._program_availability_changed,
+            events.CircuitChanged: self._circuit_changed,
+            events.RateLimitChecked: self._rate_limit_checked,
+            events.CapRefused: self._cap_refused,
+            events.QueueRefused: self._queue_refused,
+            events.TaskFaulted: self._task_faulted,
+            events.LeaseLost: self._lease_lost,
+        }
+        event_sink.hasten(handlers.keys())
+        event_sink.subscribe(self, handlers)
+
+    def note_failure(self, event: Event) -> None:
+        log.exception("an event was not logged", extra={"fact": type(event).__name__})
+
+    def adopt(self, upstreams: Collection[str]) -> None:
+        """Forget upstreams that are not among these any more, after a reload."""
+        for conditions in (self._health, self._circuits):
+            for gone in conditions.keys() - set(upstreams):
+                del conditions[gone]
+
+    def close(self) -> None:
+        """Write what is counted and has no line yet."""
+        self._is_closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        for keyed in (self._refusals, self._failed_tasks, self._lost_leases):
+            keyed.close()
+
+    # --- upstreams ----------------------------------------------------------------------------------------------------
+
+    def _upstream_added(self, event: events.UpstreamAdded) -> None:
+        self._health.pop(event.mount, None)
+        self._circuits.pop(event.mount, None)
+
+    def _health_checked(self, event: events.HealthChecked) -> None:
+        known = self._health.get(event.mount)
+        if known is None:
+            known = self._health[event.mount] = _Health(event.mount)
+        if event.ok:
+            known.began = None
+        elif known.began is None:
+            known.began = self._event_sink.now
+        if event.up is not None:
+            self._change(known, event.cause, is_bad=not event.up)
+
+    def _program_availability_changed(self, event: events.ProgramAvailabilityChanged) -> None:
+        known = self._health.get(event.mount)
+        if known is None:
+            known = self._health[event.mount] = _Health(event.mount)
+        self._change(known, event.cause, is_bad=not event.up)
+
+    def _circuit_changed(self, event: events.CircuitChanged) -> None:
+        known = self._circuits.get(event.mount)
+        if known is None:
+            known = self._circuits[event.mount] = _Circuit(event.mount)
+        # Half open is a trial: the circuit then closes, or opens again.
+        if event.state != "half_open":
+            self._change(known, event.cause, is_bad=event.state == "open")
+
+    def _change(self, known: "_Condition", cause: str | None, *, is_bad: bool) -> None:
+        """Take the present state of a condition, and log it unless it has had a line just now."""
+        now = self._event_sink.elapsed
+        if is_bad is not known.is_bad:
+            known.is_bad = is_bad
+            known.changes += 1
+            if is_bad and not known.is_logged_bad:
+                known.since, known.cause = known.began or self._event_sink.now, cause
+        if not known.write(now, self._event_sink.now):
+            self._come_back(known.logged_at + PAUSE - now)
+
+    # --- limits -------------------------------------------------------------------------------------------------------
+
+    def _rate_limit_checked(self, event: events.RateLimitChecked) -> None:
+        # In shadow mode, and without the rate store, the request was not refused.
+        if event.decision == "rejected":
+            self._refused({"limit": "rate", "policy": event.policy, "scope": event.scope})
+
+    def _cap_refused(self, event: events.CapRefused) -> None:
+        self._refused({"limit": event.cap, "scope": event.scope})
+
+    def _queue_refused(self, event: events.QueueRefused) -> None:
+        self._refused({"limit": "queue", "upstream": event.mount, "reason": event.reason})
+
+    def _refused(self, fields: dict[str, str]) -> None:
+        """Log that a limit refused the present caller: its reference, or its address without one."""
+        here = current()
+        caller = "unknown"
+        if here is not None:
+            caller = self._block_of(here.address) if here.caller is None else f"c_{here.caller.key}"
+            if here.mount is not None:
+                fields.setdefault("upstream", here.mount)
+        key = caller, fields["limit"], fields.get("policy"), fields.get("upstream")
+        self._emit(self._refusals, key, {"caller": caller, **fields})
+
+    # --- tasks --------------------------------------------------------------------------------------------------------
+
+    def _task_faulted(self, event: events.TaskFaulted) -> None:
+        upstream = event.task.owner.mount
+        fields = {"upstream": upstream, "reason": event.reason, "task": self._reference_of(event.task.id)}
+        self._emit(self._failed_tasks, (upstream, event.reason), fields)
+
+    def _lease_lost(self, event: events.LeaseLost) -> None:
+        fields = {"upstream": event.mount, "task": self._reference_of(event.task)}
+        self._emit(self._lost_leases, event.mount, fields)
+
+    # --- lines that wait ----------------------------------------------------------------------------------------------
+
+    def _emit(self, keyed: KeyedLog, key: object, fields: Mapping[str, Any]) -> None:
+        keyed.emit(key, fields, self._event_sink.elapsed)
+        self._come_back(LOG_PAUSE)
+
+    def _come_back(self, seconds: float) -> None:
+        """Write the lines that wait in so many seconds, or earlier if a timer is due earlier."""
+        if self._is_closed:
+            return
+        loop = asyncio.get_running_loop()
+        due = loop.time() + max(seconds, 0.0)
+        if self._timer is not None:
+            if self._timer.when() <= due:
+                return
+            self._timer.cancel()
+        self._timer = loop.call_at(due, self._write_waiting, context=Context())
+
+    def _write_waiting(self) -> None:
+        self._timer = None
+        # Events that wait are older than now.
+        self._event_sink.fold()
+        now, today = self._clock.elapsed(), self._clock.now()
+        due = [keyed.flush(now) for keyed in (self._refusals, self._failed_tasks, self._lost_leases)]
+        conditions = (*self._health.values(), *self._circuits.values())
+        due += [None if known.write(now, today) else known.logged_at + PAUSE for known in conditions]
+        soonest = min((each for each in due if each is not None), default=None)
+        if soonest is not None:
+            self._come_back(soonest - now)
+
+
+@dataclass(slots=True)
+class _Condition:
+    """Something that may be wrong with an upstream, and what the log says of it.
+
+    - `is_bad`: how it is; `is_logged_bad`: how it was at the last line
+    - `began`: when the failures began that go on, if that is known
+    - `since`, `cause`: when it became bad, and why
+    - `changes`: how often it changed since the last line
+    """
+
+    upstream: str
+    is_bad: bool = False
+    is_logged_bad: bool = False
+    began: datetime | None = None
+    since: datetime | None = None
+    cause: str | None = None
+    changes: int = 0
+    logged_at: float = float("-inf")
+
+    def write(self, now: float, today: datetime) -> bool:
+        """Write the line of a new state; return False if the last line is too new for that.
+
+        Changes that were undone before they had a line are counted in the next one.
+        """
+        if self.is_bad is self.is_logged_bad:
+            return True
+        if now - self.logged_at < PAUSE:
+            return False
+        fields: dict[str, Any] = {"upstream": self.upstream}
+        if self.is_bad:
+            fields["reason"] = self.cause or "unknown"
+        if self.since is not None:
+            fields["since"] = self.since.isoformat(timespec="seconds").replace("+00:00", "Z")
+            if not self.is_bad:
+                fields["seconds"] = round((today - self.since).total_seconds(), 1)
+        if self.changes > 1:
+            fields["left_out"] = self.changes - 1
+        self.is_logged_bad, self.logged_at, self.changes = self.is_bad, now, 0
+        self.log(fields)
+        return True
+
+    def log(self, fields: Mapping[str, Any]) -> None:
+        """Write the line of the present state."""
+        raise NotImplementedError
+
+
+class _Health(_Condition):
+    __slots__ = ()
+
+    def log(self, fields: Mapping[str, Any]) -> None:
+        if self.is_bad:
+            _upstream_log.warning("an upstream is down", extra=fields)
+        else:
+            _upstream_log.warning("an upstream is up again", extra=fields)
+
+
+class _Circuit(_Condition):
+    __slots__ = ()
+
+    def log(self, fields: Mapping[str, Any]) -> None:
+        if self.is_bad:
+            _upstream_log.warning("the circuit of an upstream is open: calls to it are refused", extra=fields)
+        else:
+            _upstream_log.warning("the circuit of an upstream is closed again", extra=fields)

@@ -1,0 +1,78 @@
+"""A line about many keys is bounded for each and for all, and what is left out is counted."""
+
+import logging
+from random import Random
+
+import pytest
+
+from taskgate.system import log_throttle
+from taskgate.system.log_throttle import LOG_PAUSE, MOST_LINES, KeyedLog
+
+TEXT = "a limit refuses a caller"
+
+
+@pytest.fixture
+def lines() -> KeyedLog:
+    return KeyedLog(logging.getLogger("taskgate.limits"), TEXT)
+
+
+def counts_of(caplog: pytest.LogCaptureFixture) -> list[tuple[str, int, int]]:
+    """The field `who`, and both counts, of each line."""
+    found = [vars(record) for record in caplog.records]
+    return [(each["who"], each.get("left_out", 0), each.get("left_out_elsewhere", 0)) for each in found]
+
+
+def test_a_key_has_one_line_in_a_pause_and_the_next_one_counts_what_it_left_out(
+    lines: KeyedLog, caplog: pytest.LogCaptureFixture
+) -> None:
+    for now in (0.0, 1.0, 2.0, LOG_PAUSE):
+        lines.emit("a", {"who": "a"}, now)
+    lines.emit("b", {"who": "b"}, LOG_PAUSE)
+    assert counts_of(caplog) == [("a", 0, 0), ("a", 2, 0), ("b", 0, 0)]
+    assert {(record.levelname, record.getMessage()) for record in caplog.records} == {("WARNING", TEXT)}
+
+
+def test_what_was_counted_gets_its_line_when_the_pause_is_over(
+    lines: KeyedLog, caplog: pytest.LogCaptureFixture
+) -> None:
+    for now in (0.0, 1.0, 2.0):
+        lines.emit("a", {"who": "a"}, now)
+    assert lines.flush(2.0) == LOG_PAUSE
+    assert lines.flush(LOG_PAUSE) == 2 * LOG_PAUSE
+    assert counts_of(caplog) == [("a", 0, 0), ("a", 1, 0)]
+    assert lines.flush(2 * LOG_PAUSE) is None
+    assert len(caplog.records) == 2
+
+
+def test_the_end_writes_what_is_counted(lines: KeyedLog, caplog: pytest.LogCaptureFixture) -> None:
+    for now in (0.0, 1.0, 2.0):
+        lines.emit("a", {"who": "a"}, now)
+    lines.close()
+    lines.close()
+    assert counts_of(caplog) == [("a", 0, 0), ("a", 1, 0)]
+
+
+def test_many_keys_have_few_lines(lines: KeyedLog, caplog: pytest.LogCaptureFixture) -> None:
+    for number in range(10 * MOST_LINES):
+        lines.emit(number, {"who": "many"}, 0.0)
+    assert len(caplog.records) == MOST_LINES
+    lines.emit("late", {"who": "late"}, LOG_PAUSE)
+    assert counts_of(caplog)[-1] == ("late", 0, 9 * MOST_LINES)
+
+
+def test_no_event_is_lost_however_keys_come(
+    lines: KeyedLog, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With room for a few keys, so that others are forgotten."""
+    monkeypatch.setattr(log_throttle, "KEYS", 5)
+    random, now, events = Random(3), 0.0, 2000
+    for _ in range(events):
+        now += random.choice([0.0, 0.1, 20.0])
+        lines.emit(random.randrange(9), {"who": "any"}, now)
+        if random.random() < 0.1:
+            lines.flush(now)
+    lines.emit("last", {"who": "last"}, now + LOG_PAUSE)
+    lines.close()
+    told = counts_of(caplog)
+    assert len(told) + sum(mine + others for _, mine, others in told) == events + 1
+    assert len(told) <= (now / LOG_PAUSE + 2) * MOST_LINES

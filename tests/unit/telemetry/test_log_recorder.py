@@ -1,0 +1,214 @@
+"""What goes wrong has a line that names it, its reason and since when; and few lines, whatever happens."""
+
+import logging
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from helpers.manual_clock import ManualClock
+from helpers.records import new_record
+from helpers.waiting import eventually
+from taskgate.admission.rates import address_block
+from taskgate.auth.context import AuthContext
+from taskgate.domain.record import OwnerKey, TaskId
+from taskgate.stores.references import plain_reference
+from taskgate.telemetry import log_recorder
+from taskgate.telemetry.events import (
+    CapRefused,
+    CircuitChanged,
+    Event,
+    HealthChecked,
+    LeaseLost,
+    ProgramAvailabilityChanged,
+    QueueRefused,
+    RateLimitChecked,
+    TaskFaulted,
+    UpstreamAdded,
+)
+from taskgate.telemetry.log_recorder import LogRecorder
+from taskgate.telemetry.request_context import RequestContext, in_request
+from taskgate.telemetry.ring import EventRing
+
+SECOND = timedelta(seconds=1)
+MINUTE = timedelta(minutes=1)
+REJECTED = RateLimitChecked("calls", "context", "rejected")
+DOWN, UP = "an upstream is down", "an upstream is up again"
+OPEN = "the circuit of an upstream is open: calls to it are refused"
+CLOSED = "the circuit of an upstream is closed again"
+
+
+class Desk:
+    """A gateway's events, and the lines about them."""
+
+    def __init__(self, caplog: pytest.LogCaptureFixture) -> None:
+        self.clock = ManualClock()
+        self.ring = EventRing(self.clock)
+        self.recorder = LogRecorder(self.ring, clock=self.clock, reference_of=plain_reference, block_of=address_block)
+        self._caplog = caplog
+
+    def emit(self, *events: Event, after: timedelta = timedelta(0)) -> None:
+        """Emit these events, one after the other."""
+        for event in events:
+            self.clock.advance(after)
+            self.ring.emit(event)
+            self.ring.fold()
+
+    def emit_of(self, caller: str | None, *events: Event, address: str = "192.0.2.7") -> None:
+        """Emit these events in a request of that caller."""
+        here = RequestContext("id", address, "POST", "/reports", mount="reports")
+        here.caller = None if caller is None else AuthContext(key=caller, identity=None)
+        with in_request(here):
+            self.emit(*events)
+
+    def lines(self, *fields: str) -> list[tuple[Any, ...]]:
+        """The message of each line, and these of its fields."""
+        records = [record for record in self._caplog.records if record.levelno == logging.WARNING]
+        return [(record.getMessage(), *(vars(record).get(field) for field in fields)) for record in records]
+
+
+@pytest.fixture
+async def desk(caplog: pytest.LogCaptureFixture) -> AsyncIterator[Desk]:
+    desk = Desk(caplog)
+    yield desk
+    desk.recorder.close()
+
+
+# --- upstreams -------------------------------------------------------------------------------------------------------
+
+
+def checked(ok: bool, up: bool | None, cause: str | None = None) -> HealthChecked:
+    return HealthChecked("reports", ok, up, cause)
+
+
+async def test_a_server_that_is_down_has_a_line_with_the_reason_and_the_time_of_its_first_failure(desk: Desk) -> None:
+    desk.emit(checked(True, True))
+    for up in (True, True, False, False, False):
+        desk.emit(checked(False, up, "ECONNREFUSED"), after=15 * SECOND)
+    desk.emit(checked(True, True), after=15 * SECOND)
+    assert desk.lines("upstream", "reason", "since", "seconds") == [
+        (DOWN, "reports", "ECONNREFUSED", "2026-01-02T03:04:20Z", None),
+        (UP, "reports", None, "2026-01-02T03:04:20Z", 75.0),
+    ]
+
+
+async def test_a_server_that_is_well_from_the_start_has_no_line(desk: Desk) -> None:
+    desk.emit(checked(False, None, "timeout"), checked(True, True), checked(True, True), after=SECOND)
+    desk.emit(CircuitChanged("reports", "closed"))
+    assert desk.lines() == []
+
+
+async def test_a_server_that_comes_and_goes_has_few_lines_and_its_last_state_is_in_the_last_one(desk: Desk) -> None:
+    states = [number % 2 == 1 for number in range(31)]
+    desk.emit(*(checked(up, up, None if up else "HTTP 502") for up in states), after=SECOND)
+    desk.emit(checked(True, True), after=10 * SECOND)
+    lines = desk.lines("left_out")
+    assert len(lines) <= 5
+    assert lines[-1][0] == UP
+    assert len(lines) + sum(count or 0 for _, count in lines) == len(states) + 1
+
+
+async def test_a_state_that_came_too_soon_for_a_line_gets_it_later(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_recorder, "PAUSE", 0.02)
+    desk.emit(CircuitChanged("reports", "open", "timeout"), CircuitChanged("reports", "closed"))
+    assert desk.lines() == [(OPEN,)]
+    desk.clock.advance(SECOND)
+    await eventually(lambda: desk.lines() == [(OPEN,), (CLOSED,)])
+
+
+async def test_a_server_in_the_place_of_another_is_new(desk: Desk) -> None:
+    desk.emit(checked(False, False, "HTTP 503"), UpstreamAdded("reports"), checked(True, True), after=MINUTE)
+    assert desk.lines("reason") == [(DOWN, "HTTP 503")]
+
+
+async def test_a_server_that_is_configured_no_more_is_forgotten(desk: Desk) -> None:
+    desk.emit(checked(False, False, "HTTP 503"), CircuitChanged("reports", "open", "HTTP 503"))
+    desk.recorder.adopt({"search"})
+    desk.emit(checked(True, True), CircuitChanged("reports", "closed"), after=MINUTE)
+    assert desk.lines() == [(DOWN,), (OPEN,)]
+
+
+async def test_programs_and_servers_have_the_same_lines(desk: Desk) -> None:
+    desk.emit(
+        ProgramAvailabilityChanged("reports", False, "exit status 3"),
+        ProgramAvailabilityChanged("reports", True),
+        after=MINUTE,
+    )
+    assert desk.lines("reason", "seconds") == [(DOWN, "exit status 3", None), (UP, None, 60.0)]
+
+
+async def test_a_circuit_has_a_line_when_it_opens_and_when_it_closes_and_none_for_trials(desk: Desk) -> None:
+    for state in ("open", "half_open", "open", "half_open", "closed"):
+        desk.emit(CircuitChanged("reports", state, "HTTP 504"), after=30 * SECOND)
+    assert desk.lines("upstream", "reason", "since", "seconds") == [
+        (OPEN, "reports", "HTTP 504", "2026-01-02T03:04:35Z", None),
+        (CLOSED, "reports", None, "2026-01-02T03:04:35Z", 120.0),
+    ]
+
+
+# --- limits ----------------------------------------------------------------------------------------------------------
+
+LIMIT = "a limit refuses a caller"
+
+
+async def test_a_caller_has_a_line_for_each_limit_once_a_minute_with_what_was_left_out(desk: Desk) -> None:
+    desk.emit_of("alice", *[REJECTED] * 100)
+    desk.emit_of("bob", REJECTED)
+    desk.emit_of("alice", CapRefused("tasks", "context"), QueueRefused("reports", "full"))
+    desk.clock.advance(MINUTE)
+    desk.emit_of("alice", REJECTED)
+    assert desk.lines("caller", "limit", "policy", "scope", "reason", "upstream", "left_out") == [
+        (LIMIT, "c_alice", "rate", "calls", "context", None, "reports", None),
+        (LIMIT, "c_bob", "rate", "calls", "context", None, "reports", None),
+        (LIMIT, "c_alice", "tasks", None, "context", None, "reports", None),
+        (LIMIT, "c_alice", "queue", None, None, "full", "reports", None),
+        (LIMIT, "c_alice", "rate", "calls", "context", None, "reports", 99),
+    ]
+
+
+async def test_what_was_left_out_is_written_at_the_end(desk: Desk) -> None:
+    desk.emit_of("alice", *[REJECTED] * 100)
+    desk.recorder.close()
+    assert desk.lines("left_out") == [(LIMIT, None), (LIMIT, 98)]
+
+
+@pytest.mark.parametrize("decision", ["shadow", "fail_local", "fail_open"])
+async def test_what_was_not_refused_has_no_line(desk: Desk, decision: str) -> None:
+    desk.emit_of("alice", RateLimitChecked("calls", "context", decision))
+    assert desk.lines() == []
+
+
+async def test_a_caller_without_a_name_has_its_address(desk: Desk) -> None:
+    """Of a site of IPv6 all addresses are one."""
+    for address in ("2001:db8::1", "2001:db8::2", "192.0.2.7"):
+        desk.emit_of(None, RateLimitChecked("ip", "ip", "rejected"), address=address)
+    desk.emit(RateLimitChecked("ip", "ip", "rejected"))
+    assert desk.lines("caller") == [(LIMIT, "2001:db8::/64"), (LIMIT, "192.0.2.7"), (LIMIT, "unknown")]
+
+
+# --- tasks -----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_failed_task_is_named_by_its_reference_once_for_each_server_and_reason(desk: Desk) -> None:
+    records = [new_record(owner=OwnerKey("alice", mount)) for mount in ("reports", "reports", "search")]
+    desk.emit(*(TaskFaulted(record, "unreachable") for record in records), TaskFaulted(records[0], "expired"))
+    text = "a task failed without a result of its tool"
+    assert desk.lines("upstream", "reason", "task") == [
+        (text, "reports", "unreachable", plain_reference(records[0].id)),
+        (text, "search", "unreachable", plain_reference(records[2].id)),
+        (text, "reports", "expired", plain_reference(records[0].id)),
+    ]
+
+
+async def test_a_lost_lease_names_the_task_by_its_reference(desk: Desk) -> None:
+    task = TaskId("q7Zr0_XbV3mKtY9-hLwPs5Dc8NfGj2Ae"[:3])
+    desk.emit(LeaseLost("task", "reports", task))
+    [(_, upstream, reference)] = desk.lines("upstream", "task")
+    assert (upstream, reference) == ("reports", plain_reference(task))
+
+
+async def test_an_event_that_cannot_be_logged_is_no_obstacle(desk: Desk, caplog: pytest.LogCaptureFixture) -> None:
+    desk.emit(LeaseLost("task", "reports", None))  # type: ignore[arg-type]
+    desk.emit(CircuitChanged("reports", "open", "timeout"))
+    assert [record.getMessage() for record in caplog.records] == ["an event was not logged", OPEN]
