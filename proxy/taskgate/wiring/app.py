@@ -46,6 +46,7 @@ from taskgate.wiring.measured_stores import MeasuredStore
 from taskgate.wiring.observability import TelemetryPipeline
 from taskgate.wiring.reload import Reload, Reloaded, fingerprint
 from taskgate.wiring.shutdown import Closers, drain
+from taskgate.wiring.startup import StartupReport, startup_report
 
 NOT_NOW: Final = Reloaded(result="invalid", problems=("the gateway is starting or shutting down",))
 _NOBODY: Final = OwnerKey("", "")
@@ -124,6 +125,16 @@ class Service:
         except BaseException:
             await self.close()
             raise
+
+    def startup_report(self) -> StartupReport:
+        """Return what a gateway that listens says about itself to the operator who started it."""
+        return startup_report(
+            self._config,
+            self._data_directory,
+            audit=self._telemetry.audit_places,
+            listen=self.address,
+            admin=self.admin_address,
+        )
 
     async def reload(self, config: GatewayConfig) -> Reloaded:
         """Apply a configuration as far as possible without a restart, and without ending any call.

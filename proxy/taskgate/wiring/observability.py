@@ -80,6 +80,12 @@ class TelemetryPipeline:
         """The room for requests in the audit log; None before `open`."""
         return None if self._log is None else self._log.capacity
 
+    @property
+    def audit_places(self) -> tuple[str, ...]:
+        """The files of the audit log, `stdout` for standard output; () before `load_keys`."""
+        sinks = () if self._settings is None else self._settings.sinks
+        return tuple("stdout" if sink.path is None else str(sink.path) for sink in sinks)
+
     async def load_keys(self, config: GatewayConfig) -> ReferenceOf:
         """Read the settings of the audit log with its keys, before `open`. Raises KeyFileRefused.
 
