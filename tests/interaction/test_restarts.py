@@ -1,8 +1,10 @@
 """What outlives the process: tasks and host sessions, over a stop and over a fall."""
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from datetime import timedelta
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -276,3 +278,28 @@ async def test_a_plain_call_that_outlives_the_drain_is_answered(server: Scripted
             answer = await calling
     assert (answer.status, answer.code) == (200, -32603)
     assert answer.error["data"] == {"origin": "gateway", "reason": "shutdown", "dispatched": True}
+
+
+def lines_of(caplog: pytest.LogCaptureFixture, message: str) -> list[dict[str, Any]]:
+    """The fields of the log lines with that message."""
+    known = {*vars(logging.makeLogRecord({})), "message", "asctime"}
+    found = [vars(record) for record in caplog.records if record.getMessage() == message]
+    return [{name: value for name, value in fields.items() if name not in known} for fields in found]
+
+
+async def test_the_log_tells_what_a_drain_waits_for_and_what_became_of_it(
+    server: ScriptedServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with draining(server):
+        pass
+    began = {"tasks": 1, "requests": 1, "delay": timedelta(), "timeout": timedelta(seconds=20)}
+    assert lines_of(caplog, "draining") == [began]
+    assert lines_of(caplog, "drained") == [{"ended": 1, "failed": 0, "left": 0}]
+
+
+async def test_the_log_tells_how_many_tasks_a_drain_failed(
+    server: ScriptedServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with draining(server, ends=False, timeout="1s"):
+        pass
+    assert lines_of(caplog, "drained") == [{"ended": 0, "failed": 1, "left": 0}]

@@ -183,8 +183,16 @@ class Service:
         self._runtime.sweeper.part()
         self._runtime.unfetched.begin(self._runtime.poll_limiter.last_interval)
         delay = delay if self._admin.readiness_was_asked else timedelta()
-        log.info("draining")
-        await drain(
+        log.info(
+            "draining",
+            extra={
+                "tasks": self._runtime.runner.running,
+                "requests": self._runtime.upstreams.requests.in_flight.total(),
+                "delay": delay,
+                "timeout": self._config.server.drain.timeout,
+            },
+        )
+        drained = await drain(
             self._config,
             runtime=self._runtime,
             listener=self._listener,
@@ -192,6 +200,7 @@ class Service:
             delay=delay,
             hurry=hurry,
         )
+        log.info("drained", extra=drained._asdict())
 
     async def close(self, hurry: asyncio.Event | None = None) -> None:
         """Close everything that is open; sessions and records stay in the store.

@@ -228,6 +228,7 @@ async def test_a_signal_ends_it_with_0(tmp_path: Path, number: signal.Signals, l
         ("info", "the store and the audit log are open"),
         ("info", "serving"),
         ("info", "draining"),
+        ("info", "drained"),
         ("info", "stopped"),
     ]
 
@@ -329,6 +330,7 @@ async def test_a_file_that_was_changed_is_read_again(tmp_path: Path, option: lis
         assert await served(gateway) == ["books", "reports"]
     written = [line for line in gateway.log.read_text().splitlines() if "configuration reloaded" in line]
     assert "result=success" in written[0], "what is logged changes with the rest"
+    assert "changed=upstreams.reports.path,upstreams.books,logging.format" in written[0]
 
 
 @pytest.mark.program
