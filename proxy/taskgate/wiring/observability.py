@@ -31,6 +31,7 @@ from taskgate.telemetry.events import AuditCapacity, GatewayPhaseChanged
 from taskgate.telemetry.metrics.prometheus import PrometheusRecorder
 from taskgate.telemetry.metrics.storage import AUDIT_QUEUE_DEPTH, AUDIT_SEQUENCE
 from taskgate.telemetry.opentelemetry.settings import TracingSettings, require_exporter
+from taskgate.telemetry.request_log import RequestLog
 from taskgate.telemetry.ring import EventRing
 from taskgate.telemetry.span_annotations import ANNOTATIONS
 from taskgate.telemetry.tracing import NO_TRACING, Tracing
@@ -74,6 +75,7 @@ class TelemetryPipeline:
         self.event_sink = EventRing(clock)
         self.metrics = PrometheusRecorder(metrics_config(config), self.event_sink, clock=clock)
         self.tracing: Tracing = NO_TRACING
+        self._request_log = RequestLog(self.event_sink)
 
     @property
     def audit_capacity(self) -> AuditCapacity | None:
@@ -93,7 +95,7 @@ class TelemetryPipeline:
         key would last as long as the process, these are digests without a key.
         """
         self._settings = settings = await asyncio.to_thread(self._audit_settings, config)
-        return digests_of(settings.key).task if settings.sinks else plain_reference
+        return self._reference_of(settings)
 
     async def open(self, config: GatewayConfig) -> None:
         """Open the audit log and tracing. Raises KeyFileRefused, AuditUnavailable or
@@ -117,6 +119,7 @@ class TelemetryPipeline:
         )
         if self.tracing is not NO_TRACING:
             self.event_sink.annotate(ANNOTATIONS)
+        self._log_requests(config, settings)
         self.metrics.watch(AUDIT_QUEUE_DEPTH, log_.depths)
         self.metrics.watch(AUDIT_SEQUENCE, log_.sequences)
 
@@ -158,6 +161,7 @@ class TelemetryPipeline:
         self._log.switch(prepared.sinks)
         self._methods = _methods_of(prepared.config)
         self.metrics.adopt(metrics_config(prepared.config))
+        self._log_requests(prepared.config, prepared.settings)
 
     def reopen(self) -> None:
         """Close the audit files and open those that have their names now, after a log rotation."""
@@ -171,6 +175,18 @@ class TelemetryPipeline:
         if self._log is not None:
             await self._log.close()
         self.event_sink.stop()
+
+    def _log_requests(self, config: GatewayConfig, settings: AuditSettings) -> None:
+        section = config.logging
+        self._request_log.adopt(
+            access=section.access and section.level in ("debug", "info"),
+            debug=section.level == "debug",
+            reference_of=self._reference_of(settings),
+        )
+
+    @staticmethod
+    def _reference_of(settings: AuditSettings) -> ReferenceOf:
+        return digests_of(settings.key).task if settings.sinks else plain_reference
 
     def _emit_phase(self, phase: str) -> None:
         self.event_sink.emit(GatewayPhaseChanged(phase, __version__, self._fingerprint))

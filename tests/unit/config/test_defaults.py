@@ -197,6 +197,7 @@ DEFAULTS: dict[str, Any] = {
     "tracing.record_arguments": False,
     "logging.level": "info",
     "logging.format": "auto",
+    "logging.access": False,
 }
 
 

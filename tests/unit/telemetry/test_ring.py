@@ -257,6 +257,44 @@ def test_equal_events_are_given_with_their_number_and_before_other_events() -> N
     assert len(seen) == 4
 
 
+def test_equal_events_come_one_by_one_while_another_reader_wants_them() -> None:
+    event_sink, numbers, seen = EventRing(), list[int](), list[Any]()
+    counting, other = Reader("counting", []), Reader("other", [])
+
+    def count(event: Event, times: int = 1) -> None:
+        numbers.append(times)
+
+    event_sink.subscribe(counting, of(count, TaskPolled))
+    event_sink.count(counting, {TaskPolled: count})
+    event_sink.emit_many(TaskPolled("a", "b"), 2)
+    event_sink.subscribe(other, of(lambda event: seen.append((event, current())), TaskPolled))
+    request = RequestContext("r", "127.0.0.1", "POST", "/")
+    with in_request(request):
+        event_sink.emit_many(TaskPolled("a", "b"), 2)
+    event_sink.subscribe(other, {})
+    event_sink.emit_many(TaskPolled("a", "b"), 3)
+    event_sink.fold()
+    assert numbers == [2, 1, 1, 3]
+    assert seen == [(TaskPolled("a", "b"), request)] * 2
+
+
+async def test_what_a_reader_hastens_is_folded_in_time_until_it_hastens_no_more() -> None:
+    event_sink, seen = EventRing(), list[Any]()
+    reader = Reader("a", [])
+    event_sink.subscribe(reader, of(seen.append, SessionLost))
+    event_sink.start()
+    event_sink.hasten(reader, (SessionLost,))
+    event_sink.record(())
+    event_sink.emit(LOST)
+    await eventually(lambda: seen == [LOST])
+    event_sink.hasten(reader, ())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(asyncio.get_running_loop(), "call_later", None)
+        event_sink.emit(LOST)
+    event_sink.stop()
+    assert seen == [LOST, LOST]
+
+
 def test_what_a_reader_emits_is_counted_with_the_event_that_it_reads() -> None:
     event_sink, seen = EventRing(), list[Any]()
     event_sink.count(Reader("a", []), {TaskPolled: lambda event, times: seen.append((event, times))})
