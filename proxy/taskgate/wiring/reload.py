@@ -172,6 +172,7 @@ class Reload:
         authenticator = None
         try:
             authenticator = await self._authenticator(config)
+            reread = await (authenticator or runtime.callers.authenticator).reread_files()
             next_telemetry = await telemetry.prepare(config)
         except BaseException:
             await runtime.upstreams.discard(prepared)
@@ -187,6 +188,7 @@ class Reload:
             and authenticator is None
             and not prepared.is_new
             and not next_telemetry.is_new
+            and not reread
         ):
             await telemetry.discard(next_telemetry)
             return None
@@ -209,7 +211,8 @@ class Reload:
             "upstream TLS files": prepared.is_new and config == before,
             "audit keys": next_telemetry.is_new and config.audit == before.audit,
         }
-        return Changes(changed_keys(before, config), tuple(name for name, is_new in files.items() if is_new))
+        names = tuple(name for name, is_new in files.items() if is_new)
+        return Changes(changed_keys(before, config), (*names, *(f"JWKS file of {issuer}" for issuer in reread)))
 
     async def _authenticator(self, config: GatewayConfig) -> Authenticator | None:
         """Create and open another authenticator if the configuration or its key file has changed.
