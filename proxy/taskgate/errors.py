@@ -313,14 +313,16 @@ class StoreFault(StrEnum):
 class StoreUnavailable(InternalError):
     """A failed operation of the store, which may or may not have written.
 
-    `fault` is the cause if it is known.
+    `fault` is the cause if it is known. `unreadable` is whether one record is damaged, or was written
+    by another version, while the store works.
     """
 
     reason = "store"
 
-    def __init__(self, text: str, *, fault: StoreFault | None = None) -> None:
+    def __init__(self, text: str, *, fault: StoreFault | None = None, unreadable: bool = False) -> None:
         super().__init__(text)
         self.fault = fault
+        self.unreadable = unreadable
 
 
 class KeysUnavailable(InternalError):

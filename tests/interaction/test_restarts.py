@@ -2,8 +2,10 @@
 
 import asyncio
 import logging
+import re
+import sqlite3
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, closing, suppress
 from datetime import timedelta
 from pathlib import Path
 from time import monotonic
@@ -303,3 +305,23 @@ async def test_the_log_tells_how_many_tasks_a_drain_failed(
     async with draining(server, ends=False, timeout="1s"):
         pass
     assert lines_of(caplog, "drained") == [{"ended": 0, "failed": 1, "left": 0}]
+
+
+async def test_a_task_whose_record_is_damaged_is_named_in_the_log_by_its_reference(
+    server: ScriptedServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    server.script["report"] = result(DONE)
+    config = configuration({"reports": server.url}, folder=tmp_path)
+    async with running(config) as gateway:
+        host = await gateway.greeted()
+        task = await host.start("report")
+        await host.ask("tasks/result", {"taskId": task["taskId"]})
+    with closing(sqlite3.connect(tmp_path / "taskgate.db")) as connection:
+        connection.execute("UPDATE tasks SET head = CAST('[]' AS BLOB)")
+        connection.commit()
+    async with running(config) as gateway:
+        host = returned(gateway, host)
+        for _ in range(3):
+            assert (await host.ask("tasks/get", {"taskId": task["taskId"]})).code == 503
+    [line] = lines_of(caplog, "A stored task cannot be read: requests for it get code 503")
+    assert re.fullmatch("t_[A-Za-z0-9_-]{22}", line["task"])

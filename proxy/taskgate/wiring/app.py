@@ -242,7 +242,7 @@ class Service:
         await telemetry.open(config)
         closers.callback(telemetry.end)
         time = SteadyClock(clock) if shared is None else shared_clock
-        self._store = MeasuredStore(store, event_sink=telemetry.event_sink, clock=clock)
+        self._store = MeasuredStore(store, event_sink=telemetry.event_sink, clock=clock, reference_of=reference_of)
         entropy = self._environment.entropy
         keys = deployment_keys(config, self._data_directory, entropy)
         authenticator = ReloadableAuthenticator(build_authenticator(config, keys, telemetry.event_sink, clock, entropy))
