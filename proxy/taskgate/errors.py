@@ -160,15 +160,25 @@ class Unauthenticated(DownstreamError):
     """A request without a token, or with a refused one; `token_sent` is which.
 
     `issuer` is the operator's name of the configured issuer that the token names, None for any
-    other.
+    other. `expected` and `found` are values for operators, of a token whose signature is good; ()
+    for reasons other than AUDIENCE.
     """
 
     reason = "unauthenticated"
 
-    def __init__(self, reason: AuthReason, *, issuer: str | None = None) -> None:
+    def __init__(
+        self,
+        reason: AuthReason,
+        *,
+        issuer: str | None = None,
+        expected: tuple[str, ...] = (),
+        found: tuple[str, ...] = (),
+    ) -> None:
         super().__init__("Authentication is required")
         self.reason = reason.value
         self.issuer = issuer
+        self.expected = expected
+        self.found = found
         self.token_sent = reason is not AuthReason.MISSING
 
 
@@ -311,14 +321,16 @@ class StoreFault(StrEnum):
 class StoreUnavailable(InternalError):
     """A failed operation of the store, which may or may not have written.
 
-    `fault` is the cause if it is known.
+    `fault` is the cause if it is known. `unreadable` is whether one record is damaged, or was written
+    by another version, while the store works.
     """
 
     reason = "store"
 
-    def __init__(self, text: str, *, fault: StoreFault | None = None) -> None:
+    def __init__(self, text: str, *, fault: StoreFault | None = None, unreadable: bool = False) -> None:
         super().__init__(text)
         self.fault = fault
+        self.unreadable = unreadable
 
 
 class KeysUnavailable(InternalError):

@@ -1,8 +1,11 @@
 """Tokens are judged by keys that come, change and fail to come; what belongs to whom by a key of the gateway's own."""
 
 import asyncio
+import json
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from helpers.key_server import KeyServer, status
 from helpers.mcp_host import McpHost
@@ -11,6 +14,7 @@ from helpers.token_issuer import TokenIssuer, guarded
 from helpers.waiting import eventually, until
 from helpers.whole_gateway import running
 from interaction.asking import ask
+from interaction.reloading import SUCCESS, reloaded
 
 HASTY = {"refresh": "1h", "cooldown": "20ms", "timeout": "5s"}
 
@@ -176,3 +180,34 @@ async def test_a_store_in_memory_needs_no_place_for_a_key(server: ScriptedServer
         host = await gateway.greeted(token=issuer.token(gateway.url()))
         task = await host.start("echo")
         assert (await host.task(task["taskId"]))["taskId"] == task["taskId"]
+
+
+async def test_a_reload_reads_a_changed_file_of_keys_though_nothing_else_changed(
+    server: ScriptedServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    old, new = (TokenIssuer(tmp_path, number=number) for number in (0, 1))
+    config = guarded({"reports": server.url}, old)
+    async with running(config) as gateway:
+        await gateway.greeted(token=old.token(gateway.url()))
+        old.file.write_text(json.dumps({"keys": [new.jwk()]}))
+        assert await reloaded(gateway, config) == SUCCESS
+        await gateway.greeted(token=new.token(gateway.url()))
+        assert (await gateway.host(token=old.token(gateway.url(), jti="2")).ask("ping")).status == 401
+        assert (await reloaded(gateway, config)).result == "unchanged"
+        old.file.write_text("{}")
+        assert (await reloaded(gateway, config)).result == "unchanged"
+        await gateway.greeted(token=new.token(gateway.url(), jti="3"))
+    [line] = [vars(record) for record in caplog.records if record.getMessage().endswith("could not be fetched")]
+    assert (line["file"], line["problem"]) == (str(old.file), "is no JSON object with an array `keys`")
+    reloads = [vars(record) for record in caplog.records if record.getMessage() == "configuration reloaded"]
+    assert [line.get("files") for line in reloads] == [["JWKS file of corp"], None, None]
+
+
+async def test_a_refused_audience_is_told_with_what_was_expected_and_what_came(
+    server: ScriptedServer, issuer: TokenIssuer, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with running(guarded({"reports": server.url}, issuer)) as gateway:
+        assert (await gateway.host(token=issuer.token("https://other.example")).ask("ping")).status == 401
+    [line] = [vars(record) for record in caplog.records if record.name == "taskgate.security"]
+    assert (line["reason"], line["issuer"]) == ("audience", "corp")
+    assert (line["expected"], line["found"]) == ((gateway.url(),), ("https://other.example",))

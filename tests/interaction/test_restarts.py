@@ -1,8 +1,12 @@
 """What outlives the process: tasks and host sessions, over a stop and over a fall."""
 
 import asyncio
+import logging
+import re
+import sqlite3
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, closing, suppress
+from datetime import timedelta
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -276,3 +280,48 @@ async def test_a_plain_call_that_outlives_the_drain_is_answered(server: Scripted
             answer = await calling
     assert (answer.status, answer.code) == (200, -32603)
     assert answer.error["data"] == {"origin": "gateway", "reason": "shutdown", "dispatched": True}
+
+
+def lines_of(caplog: pytest.LogCaptureFixture, message: str) -> list[dict[str, Any]]:
+    """The fields of the log lines with that message."""
+    known = {*vars(logging.makeLogRecord({})), "message", "asctime"}
+    found = [vars(record) for record in caplog.records if record.getMessage() == message]
+    return [{name: value for name, value in fields.items() if name not in known} for fields in found]
+
+
+async def test_the_log_tells_what_a_drain_waits_for_and_what_became_of_it(
+    server: ScriptedServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with draining(server):
+        pass
+    began = {"tasks": 1, "requests": 1, "delay": timedelta(), "timeout": timedelta(seconds=20)}
+    assert lines_of(caplog, "draining") == [began]
+    assert lines_of(caplog, "drained") == [{"ended": 1, "failed": 0, "left": 0}]
+
+
+async def test_the_log_tells_how_many_tasks_a_drain_failed(
+    server: ScriptedServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with draining(server, ends=False, timeout="1s"):
+        pass
+    assert lines_of(caplog, "drained") == [{"ended": 0, "failed": 1, "left": 0}]
+
+
+async def test_a_task_whose_record_is_damaged_is_named_in_the_log_by_its_reference(
+    server: ScriptedServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    server.script["report"] = result(DONE)
+    config = configuration({"reports": server.url}, folder=tmp_path)
+    async with running(config) as gateway:
+        host = await gateway.greeted()
+        task = await host.start("report")
+        await host.ask("tasks/result", {"taskId": task["taskId"]})
+    with closing(sqlite3.connect(tmp_path / "taskgate.db")) as connection:
+        connection.execute("UPDATE tasks SET head = CAST('[]' AS BLOB)")
+        connection.commit()
+    async with running(config) as gateway:
+        host = returned(gateway, host)
+        for _ in range(3):
+            assert (await host.ask("tasks/get", {"taskId": task["taskId"]})).code == 503
+    [line] = lines_of(caplog, "A stored task cannot be read: requests for it get code 503")
+    assert re.fullmatch("t_[A-Za-z0-9_-]{22}", line["task"])

@@ -74,7 +74,7 @@ class BearerCallers:
         try:
             verified = await self._verifier.verify(self._token(exchange), audience=mount.resource)
         except (Unauthenticated, KeysUnavailable) as refusal:
-            self._security_log.log_unauthenticated(exchange, mount.name, refusal.reason)
+            self._security_log.log_unauthenticated(exchange, mount.name, refusal)
             raise
         exchange.head.token = verified
         return verified.context

@@ -2,14 +2,16 @@
 
 Code that detects an attack or a probe calls them: authentication, look-ups of tasks, rate limits.
 Both are throttled, because attackers decide how often they are triggered. Of a request a line has
-its address and its mount, and no other text that the sender chose.
+its address and its mount, and no other text that the sender chose. Audiences of a token are shown
+if an issuer has signed them.
 """
 
 from collections import OrderedDict
 from logging import INFO, WARNING, getLogger
-from typing import Final
+from typing import Any, Final
 
 from taskgate.clock import Clock
+from taskgate.errors import KeysUnavailable, Unauthenticated
 from taskgate.streams.exchange import Exchange
 from taskgate.telemetry.events import EventSink, SuspicionRaised
 
@@ -61,15 +63,18 @@ class SecurityLog:
         # The time and the suppressed lines, by kind; the kinds are a closed set.
         self._written: dict[str, tuple[float, int]] = {}
 
-    def log_unauthenticated(self, exchange: Exchange, mount: str, reason: str) -> None:
-        """Log a refused request; `reason` is an AuthReason, or that of KeysUnavailable."""
+    def log_unauthenticated(self, exchange: Exchange, mount: str, refusal: Unauthenticated | KeysUnavailable) -> None:
+        """Log a refused request, with what its token should have had and has, if that is known."""
+        reason = refusal.reason
         if self._is_due(reason):
-            extra = {
+            extra: dict[str, Any] = {
                 "reason": reason,
                 "upstream": mount,
                 "address": exchange.address,
                 "left_out": self._restart(reason),
             }
+            if isinstance(refusal, Unauthenticated) and refusal.expected:
+                extra |= {"issuer": refusal.issuer, "expected": refusal.expected, "found": refusal.found}
             log.log(INFO, "a request was refused: its caller could not be authenticated", extra=extra)
 
     def log_enumeration(self, exchange: Exchange, mount: str) -> None:

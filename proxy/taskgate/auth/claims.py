@@ -30,6 +30,10 @@ MAX_DEPTH: Final = 16
 """Levels of nesting in header and claims."""
 MAX_NAME: Final = 1024
 """Characters of an identifier: a subject, a client, a tenant, a key."""
+MAX_AUDIENCES: Final = 8
+"""Audiences that a refusal shows to operators."""
+MAX_SHOWN: Final = 256
+"""Characters of each of them."""
 
 
 class UnverifiedToken(NamedTuple):
@@ -213,8 +217,10 @@ def read_claims(
         raise _refusal(AuthReason.ISSUER, settings)
     if any(payload.get(name) is None for name in settings.required_claims):
         raise _refusal(AuthReason.CLAIM, settings)
-    if not _has_audience(payload.get("aud"), settings.audience or (audience,)):
-        raise _refusal(AuthReason.AUDIENCE, settings)
+    accepted = settings.audience or (audience,)
+    if not _has_audience(payload.get("aud"), accepted):
+        expected, found = _shown(list(accepted)), _shown(payload.get("aud"))
+        raise Unauthenticated(AuthReason.AUDIENCE, issuer=settings.name, expected=expected, found=found)
     subject = payload.get("sub")
     if not is_name(subject) or (settings.profile is TokenProfile.GENERIC and _is_id_token(payload, settings)):
         raise _refusal(AuthReason.CLAIM, settings)
@@ -246,6 +252,12 @@ def _has_audience(audience: object, accepted: tuple[str, ...]) -> bool:
     """RFC 7519, section 4.1.3: the claim is a text, or an array of texts only."""
     named = audience if isinstance(audience, list) else [audience]
     return all(isinstance(one, str) for one in named) and any(one in accepted for one in named)
+
+
+def _shown(audience: object) -> tuple[str, ...]:
+    """The first audiences of a claim or a setting, cut to MAX_SHOWN; another value as its Python type."""
+    named = audience if isinstance(audience, list) else [] if audience is None else [audience]
+    return tuple(one[:MAX_SHOWN] if isinstance(one, str) else type(one).__name__ for one in named[:MAX_AUDIENCES])
 
 
 def _is_id_token(payload: Claims, settings: IssuerSettings) -> bool:

@@ -62,11 +62,15 @@ class FetchReason(StrEnum):
 
 
 class FetchFailed(Exception):
-    """A failed fetch; the text has the reason, but neither the address nor a library's words."""
+    """A failed fetch; the text has the reason, but neither the address nor a library's words.
 
-    def __init__(self, reason: FetchReason) -> None:
+    `problem` says more about a file; None for a URL.
+    """
+
+    def __init__(self, reason: FetchReason, problem: str | None = None) -> None:
         super().__init__(f"Nothing was fetched: {reason.value}")
         self.reason: Final = reason.value
+        self.problem: Final = problem
 
 
 @dataclass(frozen=True, slots=True)

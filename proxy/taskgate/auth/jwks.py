@@ -14,6 +14,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from contextvars import Context
 from datetime import timedelta
+from hashlib import sha256
 from logging import getLogger
 from math import inf
 from pathlib import Path
@@ -57,6 +58,7 @@ class KeyRefreshListener(Protocol):
 
 class _CachedKeys(NamedTuple):
     keys: KeySet
+    digest: bytes
     fetched_at: float
 
 
@@ -144,6 +146,18 @@ class IssuerKeys:
         if not self._closed:
             await asyncio.wait({self._start_fetch(urgent=False)})
 
+    async def reread(self) -> bool:
+        """Fetch the keys now, after a running fetch; return whether the key set is another one.
+
+        For a key set in a file that an operator has changed. A file that is no key set changes nothing.
+        """
+        before = self._cached
+        if self._fetch is not None:
+            # It may have read the file before the change.
+            await asyncio.wait({self._fetch})
+        await self.refresh()
+        return self._cached is not None and (before is None or before.digest != self._cached.digest)
+
     def due_in(self) -> float:
         """Seconds until the next refresh is due; 0 or less if it is due now."""
         return self._due - self._clock.elapsed()
@@ -190,22 +204,27 @@ class IssuerKeys:
         try:
             fetched = await self._source.read(urgent=urgent)
             keys = KeySet.read(fetched.body, self._settings.algorithms)
-        except (FetchFailed, DiscoveryRefused, KeySetRefused) as error:
+        except DiscoveryRefused as error:
             self._failed(error.reason)
+        except (FetchFailed, KeySetRefused) as error:
+            file = self._settings.keys.file
+            # The address of a URL is not shown, since its query may hold a secret.
+            about = {} if file is None or error.problem is None else {"file": str(file), "problem": error.problem}
+            self._failed(error.reason, **about)
         except Exception as error:
             # The name of the error alone: its text and traceback are a library's and may have the address, which
             # the log must not show.
             self._failed("internal", kind=type(error).__name__)
         else:
-            self._succeeded(keys, lifetime(self._settings.keys, fetched.max_age))
+            self._succeeded(keys, sha256(fetched.body).digest(), lifetime(self._settings.keys, fetched.max_age))
         finally:
             self._fetch = None
 
-    def _succeeded(self, keys: KeySet, lifetime: timedelta) -> None:
+    def _succeeded(self, keys: KeySet, digest: bytes, lifetime: timedelta) -> None:
         now, name = self._clock.elapsed(), self._settings.name
         if self._failures:
             log.info("The keys of an issuer are fetched again", extra={"issuer": name, "keys": keys.count})
-        self._cached = _CachedKeys(keys, now)
+        self._cached = _CachedKeys(keys, digest, now)
         self._failures = 0
         self._due = now + max(REFRESH_AT * lifetime.total_seconds(), self._settings.keys.cooldown.total_seconds())
         self._listener.refreshed(name, "ok", keys.count)
@@ -301,7 +320,7 @@ class _KeyFile:
             async with asyncio.timeout(self._keys.timeout.total_seconds()):
                 return FetchedDocument(await asyncio.to_thread(read_file, self._path, self._keys.max_size))
         except TimeoutError:
-            raise FetchFailed(FetchReason.TIMEOUT) from None
+            raise FetchFailed(FetchReason.TIMEOUT, "could not be read in time") from None
 
     def invalidate(self) -> None:
         """Nothing is cached."""
@@ -385,11 +404,12 @@ def read_file(path: Path, max_size: int) -> bytes:
     try:
         # Devices and pipes may have no end, or block the reader.
         if not path.is_file():
-            raise FetchFailed(FetchReason.FILE)
+            path.stat()
+            raise FetchFailed(FetchReason.FILE, "is not a regular file")
         with path.open("rb") as file:
             text = file.read(max_size + 1)
-    except OSError:
-        raise FetchFailed(FetchReason.FILE) from None
+    except OSError as error:
+        raise FetchFailed(FetchReason.FILE, f"cannot be read: {error.strerror}") from None
     if len(text) > max_size:
-        raise FetchFailed(FetchReason.TOO_LARGE)
+        raise FetchFailed(FetchReason.TOO_LARGE, f"is larger than {max_size} bytes")
     return text

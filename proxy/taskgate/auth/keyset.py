@@ -32,15 +32,16 @@ ALGORITHMS: Final[Mapping[tuple[str, str | None], tuple[str, ...]]] = {
 
 
 class KeySetRefused(ValueError):
-    """No key set, one with too many keys, or one without a usable key.
+    """No key set, one with too many keys, or one without a usable key; `problem` says which.
 
-    The text has nothing of it.
+    The text has nothing of it, nor has `problem`.
     """
 
     reason: Final = "key_set"
 
-    def __init__(self) -> None:
+    def __init__(self, problem: str) -> None:
         super().__init__("There is no usable key set")
+        self.problem = problem
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +69,7 @@ class KeySet:
                 for name in {kid, None}:
                     candidates.setdefault((name, key.algorithm_name), []).append(key)
         if not count:
-            raise KeySetRefused
+            raise KeySetRefused(f"has no public key for {', '.join(algorithms)}")
         return cls(count, {place: tuple(keys[:MAX_CANDIDATES]) for place, keys in candidates.items()})
 
     def find(self, kid: str | None, algorithm: str) -> tuple[PyJWK, ...]:
@@ -83,10 +84,12 @@ def _read_set(text: bytes) -> list[dict[str, Any]]:
     try:
         document = orjson.loads(text)
     except orjson.JSONDecodeError:
-        raise KeySetRefused from None
+        raise KeySetRefused("is no JSON") from None
     keys = document.get("keys") if isinstance(document, dict) else None
-    if not isinstance(keys, list) or len(keys) > MAX_KEYS:
-        raise KeySetRefused
+    if not isinstance(keys, list):
+        raise KeySetRefused("is no JSON object with an array `keys`")
+    if len(keys) > MAX_KEYS:
+        raise KeySetRefused(f"has more than {MAX_KEYS} keys")
     return [jwk for jwk in keys if isinstance(jwk, dict)]
 
 

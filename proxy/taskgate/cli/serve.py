@@ -11,9 +11,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from datetime import timedelta
 from functools import partial
-from logging import getLogger
+from logging import INFO, getLogger
 from pathlib import Path
-from typing import Any, Final, NoReturn
+from typing import Final, NoReturn
 
 import click
 
@@ -32,6 +32,7 @@ from taskgate.telemetry.opentelemetry.settings import TracingUnavailable
 from taskgate.upstream.wire.trust import TlsFileRefused
 from taskgate.wiring.app import ListenFailed, Service
 from taskgate.wiring.shutdown import EndSignals
+from taskgate.wiring.startup import StartupReport
 
 
 class FileWatch:
@@ -183,7 +184,7 @@ async def _serve(
             return
         _freeze_heap()
         allocator.configure()
-        log.info("serving", extra={**_addresses(service), "loop": name_of(loop)})
+        _announce(service.startup_report(), format=config.logging.format, loop=name_of(loop))
         reloads = loop.create_task(_reload_on_change(service, hangup, watch))
         await signals.stop.wait()
         reloads.cancel()
@@ -241,8 +242,23 @@ def _freeze_heap() -> None:
     gc.set_threshold(50_000, 20, 50)
 
 
-def _addresses(service: Service) -> dict[str, Any]:
-    return {
-        name: f"{f'[{host}]' if ':' in host else host}:{port}"
-        for name, (host, port) in (("listen", service.address), ("admin", service.admin_address))
-    }
+def _announce(report: StartupReport, *, format: str, loop: str) -> None:
+    """Log what a gateway serves, and where its files are; with the format auto on a terminal, as a banner."""
+    if format == "auto" and log.isEnabledFor(INFO) and logs.is_terminal(sys.stderr):
+        # A terminal that is gone takes no banner.
+        with suppress(OSError, ValueError):
+            click.echo("\n".join(map(logs.printable, report.lines())) + "\n", err=True)
+    else:
+        for mount in report.mounts:
+            log.info("an upstream is mounted", extra=mount._asdict())
+        log.info(
+            "the store and the audit log are open",
+            extra={
+                "store": report.store,
+                "store_place": report.store_place,
+                "data_directory": report.data_directory,
+                "audit": report.audit,
+            },
+        )
+    addresses = {"listen": report.listen, "admin": report.admin}
+    log.info("serving", extra={**addresses, "loop": loop, "version": report.version})

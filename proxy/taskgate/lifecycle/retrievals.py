@@ -101,6 +101,8 @@ class Unfetched:
         self._interval: Callable[[TaskId], timedelta] | None = None
         self.has_begun = False
         """Whether `begin` was called. Until then there is nothing to note."""
+        self.count = 0
+        """The number of tasks whose calls are over here since `begin`, with those that were fetched."""
         self._until: dict[TaskId, float] = {}
         self._fetched: set[TaskId] = set()
         self._change = asyncio.Event()
@@ -111,6 +113,7 @@ class Unfetched:
 
     def ended(self, task: TaskId) -> None:
         """Handle that the call of a task is over here."""
+        self.count += 1
         if self._interval is not None and task not in self._fetched:
             self._until[task] = self._clock.elapsed() + POLLS * self._interval(task).total_seconds()
 

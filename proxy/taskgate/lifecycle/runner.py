@@ -303,6 +303,11 @@ class Runner:
         """The calls of tasks that count as sent and are not over, by mount."""
         return {(mount,): count for mount, count in self._services.counts.items()}
 
+    @property
+    def running(self) -> int:
+        """The number of tasks whose calls wait for a permit here, or run."""
+        return len(self._runs)
+
     async def idle(self) -> None:
         """Wait until no call runs and no task is being created."""
         self.ended = ended = self.ended or asyncio.Event()

@@ -429,8 +429,8 @@ def _is_utf8(body: bytes) -> bool:
 
 def _expect_schema(number: object) -> None:
     if number != SCHEMA:
-        raise StoreUnavailable("A stored record was written by another version of the gateway")
+        raise StoreUnavailable("A stored record was written by another version of the gateway", unreadable=True)
 
 
 def _unreadable() -> StoreUnavailable:
-    return StoreUnavailable("A stored record cannot be read")
+    return StoreUnavailable("A stored record cannot be read", unreadable=True)

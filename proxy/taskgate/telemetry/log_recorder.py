@@ -74,7 +74,7 @@ class LogRecorder:
             events.TaskFaulted: self._task_faulted,
             events.LeaseLost: self._lease_lost,
         }
-        event_sink.hasten(handlers.keys())
+        event_sink.hasten(self, handlers.keys())
         event_sink.subscribe(self, handlers)
 
     def note_failure(self, event: Event) -> None:

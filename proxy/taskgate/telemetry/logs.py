@@ -17,7 +17,7 @@ from typing import Any, Final, Literal, TextIO
 
 from taskgate.telemetry.request_context import current
 
-Format = Literal["json", "logfmt", "console"]
+Format = Literal["auto", "json", "logfmt", "console"]
 
 _ROOT_LOGGER: Final = "taskgate"
 _PACKAGE: Final = Path(__file__).parent.parent
@@ -34,15 +34,35 @@ _MAX_DEPTH: Final = 4
 
 
 def configure(level: str, format: Format, stream: TextIO) -> None:
-    """Write records from `level` up (`debug` to `error`) to `stream`, in place of all other handlers."""
+    """Write records from `level` up (`debug` to `error`) to `stream`, in place of all other handlers.
+
+    The format `auto` is `console` on a terminal and `json` elsewhere.
+    """
     unconfigure()
     root = logging.getLogger()
     _saved_root.append((root.level, root.handlers[:]))
     handler = _Handler(stream)
+    if format == "auto":
+        format = "console" if is_terminal(stream) else "json"
     handler.setFormatter(_Formatter(_RENDERERS[format]))
     handler.addFilter(_is_logged)
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
+
+
+def is_terminal(stream: TextIO) -> bool:
+    """Whether a stream is a terminal; a closed one is none."""
+    try:
+        return stream.isatty()
+    except ValueError:
+        return False
+
+
+def printable(text: str) -> str:
+    """Return a text with an escape in the place of each character that is not printable."""
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
 
 
 def unconfigure() -> None:
@@ -189,7 +209,7 @@ def _as_logfmt(line: dict[str, Any]) -> str:
 
 def _as_console(line: dict[str, Any]) -> str:
     rest = dict(line)
-    time, level, logger, event = (_printable(str(rest.pop(key))) for key in ("time", "level", "logger", "event"))
+    time, level, logger, event = (printable(str(rest.pop(key))) for key in ("time", "level", "logger", "event"))
     return f"{time} {level:<8} {logger}: {event} {_as_logfmt(rest)}".rstrip()
 
 
@@ -206,13 +226,7 @@ def _logfmt_value(value: Any) -> str:
     return value if bare and value else json.dumps(value)
 
 
-def _printable(text: str) -> str:
-    if text.isprintable():
-        return text
-    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
-
-
-_RENDERERS: Final[dict[Format, Callable[[dict[str, Any]], str]]] = {
+_RENDERERS: Final[dict[str, Callable[[dict[str, Any]], str]]] = {
     "json": _as_json,
     "logfmt": _as_logfmt,
     "console": _as_console,

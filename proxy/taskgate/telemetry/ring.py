@@ -109,10 +109,12 @@ class EventRing:
         self._timer_context = Context()
         """An empty one: that of a request would keep its message."""
         self._kinds = {kind: _Kind() for kind in get_args(Event)}
-        self._hastened: frozenset[type] = frozenset()
         self._read: dict[type, _Kind] = {}
         self._counting: EventReader | None = None
+        self._counters: Counters = {}
         self._counted: list[tuple[_Kind, Callable[[Any, int], None]]] = []
+        self._hastened: dict[EventReader, Collection[type]] = {}
+        self._recorded: Collection[type] = ()
         self._annotations: Handlers = {}
         self.record(())
         self._find_read()
@@ -153,13 +155,11 @@ class EventRing:
         """Count equal events of these types for a reader, and call these functions with each and its
         number.
 
-        There is one such reader. An event of such a type has no entry, and belongs to no request.
+        There is one such reader. An event of such a type has no entry, and belongs to no request. It
+        is not counted so while another reader has a handler for it: then each is handled alone.
         """
         self.fold()
-        self._counting = reader
-        self._counted = [(self._kinds[type_], count) for type_, count in counters.items()]
-        for type_, kind in self._kinds.items():
-            kind.counts = {} if type_ in counters else None
+        self._counting, self._counters = reader, counters
         self._find_read()
 
     def record(self, kinds: Collection[type]) -> None:
@@ -168,22 +168,40 @@ class EventRing:
         Events of other types are only counted, so they wait until the numbers are wanted. Those about
         a task do not: a record may hold a large result.
         """
-        for type_, kind in self._kinds.items():
-            kind.is_recorded = type_ in kinds and type_ not in _UNCHANGED
-            kind.is_timed = type_ in kinds or type_ in _WITH_TASKS or type_ in self._hastened
+        self._recorded = kinds
+        self._set_times()
 
-    def hasten(self, kinds: Collection[type]) -> None:
-        """Fold in time what has events of these types, too: their reader must not be late."""
-        self._hastened |= frozenset(kinds)
-        for type_ in kinds:
-            self._kinds[type_].is_timed = True
+    def hasten(self, reader: EventReader, kinds: Collection[type]) -> None:
+        """Fold in time what has events of these types, for a reader; in place of its earlier ones."""
+        self._hastened[reader] = kinds
+        self._set_times()
+
+    def _set_times(self) -> None:
+        hastened = {type_ for kinds in self._hastened.values() for type_ in kinds}
+        for type_, kind in self._kinds.items():
+            kind.is_recorded = type_ in self._recorded and type_ not in _UNCHANGED
+            kind.is_timed = type_ in self._recorded or type_ in _WITH_TASKS or type_ in hastened
 
     def annotate(self, annotations: Handlers) -> None:
         """Call these functions when an event happens: a span takes nothing more after its end."""
         self._annotations = annotations
 
     def _find_read(self) -> None:
-        """Find the types of events that have a reader; requests are among them for their messages."""
+        """Find the types of events that have a reader, and those that are counted by number.
+
+        Requests are among the first for their messages.
+        """
+        counters = {
+            type_: count
+            for type_, count in self._counters.items()
+            if all(reader is self._counting for _, reader in self._kinds[type_].handlers)
+        }
+        self._counted = [(self._kinds[type_], count) for type_, count in counters.items()]
+        for type_, kind in self._kinds.items():
+            if type_ not in counters:
+                kind.counts = None
+            elif kind.counts is None:
+                kind.counts = {}
         self._read = {
             type_: kind
             for type_, kind in self._kinds.items()

@@ -46,6 +46,7 @@ from taskgate.wiring.measured_stores import MeasuredStore
 from taskgate.wiring.observability import TelemetryPipeline
 from taskgate.wiring.reload import Reload, Reloaded, fingerprint
 from taskgate.wiring.shutdown import Closers, drain
+from taskgate.wiring.startup import StartupReport, startup_report
 
 NOT_NOW: Final = Reloaded(result="invalid", problems=("the gateway is starting or shutting down",))
 _NOBODY: Final = OwnerKey("", "")
@@ -125,6 +126,16 @@ class Service:
             await self.close()
             raise
 
+    def startup_report(self) -> StartupReport:
+        """Return what a gateway that listens says about itself to the operator who started it."""
+        return startup_report(
+            self._config,
+            self._data_directory,
+            audit=self._telemetry.audit_places,
+            listen=self.address,
+            admin=self.admin_address,
+        )
+
     async def reload(self, config: GatewayConfig) -> Reloaded:
         """Apply a configuration as far as possible without a restart, and without ending any call.
 
@@ -172,8 +183,16 @@ class Service:
         self._runtime.sweeper.part()
         self._runtime.unfetched.begin(self._runtime.poll_limiter.last_interval)
         delay = delay if self._admin.readiness_was_asked else timedelta()
-        log.info("draining")
-        await drain(
+        log.info(
+            "draining",
+            extra={
+                "tasks": self._runtime.runner.running,
+                "requests": self._runtime.upstreams.requests.in_flight.total(),
+                "delay": delay,
+                "timeout": self._config.server.drain.timeout,
+            },
+        )
+        drained = await drain(
             self._config,
             runtime=self._runtime,
             listener=self._listener,
@@ -181,6 +200,7 @@ class Service:
             delay=delay,
             hurry=hurry,
         )
+        log.info("drained", extra=drained._asdict())
 
     async def close(self, hurry: asyncio.Event | None = None) -> None:
         """Close everything that is open; sessions and records stay in the store.
@@ -222,7 +242,7 @@ class Service:
         await telemetry.open(config)
         closers.callback(telemetry.end)
         time = SteadyClock(clock) if shared is None else shared_clock
-        self._store = MeasuredStore(store, event_sink=telemetry.event_sink, clock=clock)
+        self._store = MeasuredStore(store, event_sink=telemetry.event_sink, clock=clock, reference_of=reference_of)
         entropy = self._environment.entropy
         keys = deployment_keys(config, self._data_directory, entropy)
         authenticator = ReloadableAuthenticator(build_authenticator(config, keys, telemetry.event_sink, clock, entropy))

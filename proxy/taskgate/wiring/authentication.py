@@ -100,6 +100,15 @@ class Authenticator:
             await issuer.keys.close()
             await issuer.fetch.close()
 
+    async def reread_files(self) -> tuple[str, ...]:
+        """Read the key sets in files again; return the names of issuers with other keys now.
+
+        A file that is no key set is logged, and the earlier keys stay. The time is that of `jwks.timeout`.
+        """
+        of_files = [issuer for issuer in self.issuers if issuer.settings.keys.file is not None]
+        changed = await asyncio.gather(*(issuer.keys.reread() for issuer in of_files))
+        return tuple(issuer.settings.name for issuer, is_new in zip(of_files, changed, strict=True) if is_new)
+
     @property
     def ready(self) -> bool:
         """Whether every issuer's keys were fetched once, so that its tokens can be verified."""

@@ -31,7 +31,9 @@ from taskgate.stores.base import (
     StoreCensus,
     Watch,
 )
+from taskgate.stores.references import ReferenceOf, plain_reference
 from taskgate.stores.shared import HeartbeatReply, LeaseStore
+from taskgate.system.log_throttle import ThrottledLog
 from taskgate.telemetry.events import EventSink, StoreFaulted, StoreUsed
 
 CALM: Final = 6.0
@@ -103,10 +105,17 @@ T = TypeVar("T")
 
 
 class MeasuredStore:
-    """A `Store` that measures `inner`. The wait for changes is not measured."""
+    """A `Store` that measures `inner`. The wait for changes is not measured.
 
-    def __init__(self, inner: Store, *, event_sink: EventSink, clock: Clock) -> None:
+    A task that is loaded and cannot be read is logged by its reference, which `reference_of` makes.
+    """
+
+    def __init__(
+        self, inner: Store, *, event_sink: EventSink, clock: Clock, reference_of: ReferenceOf = plain_reference
+    ) -> None:
         self._inner = inner
+        self._reference_of = reference_of
+        self._unreadable_log = ThrottledLog(log, "A stored task cannot be read: requests for it get code 503")
         self._emit = event_sink.emit
         self._elapsed = clock.elapsed
         self._health = StoreHealth(event_sink=event_sink, clock=clock)
@@ -133,7 +142,7 @@ class MeasuredStore:
         try:
             found = await self._inner.load(owner, id, now=now, bodies=bodies)
         except StoreUnavailable as error:
-            self._failed("load", begun, error)
+            self._failed("load", begun, error, id)
             raise
         self._emit(StoreUsed("load", self._elapsed() - begun, True))
         return found
@@ -143,7 +152,7 @@ class MeasuredStore:
         try:
             found = self._inner.recall(owner, id, now=now)
         except StoreUnavailable as error:
-            self._failed("load", begun, error)
+            self._failed("load", begun, error, id)
             raise
         # Otherwise `load` follows.
         if found is not None:
@@ -264,9 +273,11 @@ class MeasuredStore:
         self._emit(StoreUsed(operation, self._elapsed() - begun, True))
         return done
 
-    def _failed(self, operation: str, begun: float, error: StoreUnavailable) -> None:
+    def _failed(self, operation: str, begun: float, error: StoreUnavailable, id: TaskId | None = None) -> None:
         self._emit(StoreUsed(operation, self._elapsed() - begun, False))
         self._health.failed(error)
+        if id is not None and error.unreadable:
+            self._unreadable_log.emit({"task": self._reference_of(id)})
 
 
 class MeasuredRates:

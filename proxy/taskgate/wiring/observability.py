@@ -34,6 +34,7 @@ from taskgate.telemetry.log_recorder import LogRecorder
 from taskgate.telemetry.metrics.prometheus import PrometheusRecorder
 from taskgate.telemetry.metrics.storage import AUDIT_QUEUE_DEPTH, AUDIT_SEQUENCE
 from taskgate.telemetry.opentelemetry.settings import TracingSettings, require_exporter
+from taskgate.telemetry.request_log import RequestLog
 from taskgate.telemetry.ring import EventRing
 from taskgate.telemetry.span_annotations import ANNOTATIONS
 from taskgate.telemetry.tracing import NO_TRACING, Tracing
@@ -78,11 +79,18 @@ class TelemetryPipeline:
         self.event_sink = EventRing(clock)
         self.metrics = PrometheusRecorder(metrics_config(config), self.event_sink, clock=clock)
         self.tracing: Tracing = NO_TRACING
+        self._request_log = RequestLog(self.event_sink)
 
     @property
     def audit_capacity(self) -> AuditCapacity | None:
         """The room for requests in the audit log; None before `open`."""
         return None if self._log is None else self._log.capacity
+
+    @property
+    def audit_places(self) -> tuple[str, ...]:
+        """The files of the audit log, `stdout` for standard output; () before `load_keys`."""
+        sinks = () if self._settings is None else self._settings.sinks
+        return tuple("stdout" if sink.path is None else str(sink.path) for sink in sinks)
 
     async def load_keys(self, config: GatewayConfig) -> ReferenceOf:
         """Read the settings of the audit log with its keys, before `open`. Raises KeyFileRefused.
@@ -105,7 +113,7 @@ class TelemetryPipeline:
         self._log_recorder = LogRecorder(
             self.event_sink,
             clock=self._clock,
-            reference_of=self._reference_of,
+            reference_of=self._reference,
             block_of=address_block,
         )
         log_ = AuditLog(settings, event_sink=self.event_sink, clock=self._clock)
@@ -121,6 +129,7 @@ class TelemetryPipeline:
         )
         if self.tracing is not NO_TRACING:
             self.event_sink.annotate(ANNOTATIONS)
+        self._log_requests(config, settings)
         self.metrics.watch(AUDIT_QUEUE_DEPTH, log_.depths)
         self.metrics.watch(AUDIT_SEQUENCE, log_.sequences)
 
@@ -164,6 +173,7 @@ class TelemetryPipeline:
         if self._log_recorder is not None:
             self._log_recorder.adopt(prepared.config.upstreams)
         self.metrics.adopt(metrics_config(prepared.config))
+        self._log_requests(prepared.config, prepared.settings)
 
     def reopen(self) -> None:
         """Close the audit files and open those that have their names now, after a log rotation."""
@@ -180,13 +190,21 @@ class TelemetryPipeline:
         if self._log_recorder is not None:
             self._log_recorder.close()
 
+    def _log_requests(self, config: GatewayConfig, settings: AuditSettings) -> None:
+        section = config.logging
+        self._request_log.adopt(
+            access=section.access and section.level in ("debug", "info"),
+            debug=section.level == "debug",
+            reference_of=_reference_of(settings),
+        )
+
     def _emit_phase(self, phase: str) -> None:
         self.event_sink.emit(GatewayPhaseChanged(phase, __version__, self._fingerprint))
 
     def _audit_settings(self, config: GatewayConfig) -> AuditSettings:
         return audit_settings(config, self._data_directory, self._entropy, before=self._settings)
 
-    def _reference_of(self, task: TaskId) -> str:
+    def _reference(self, task: TaskId) -> str:
         assert self._settings is not None
         return _reference_of(self._settings)(task)
 

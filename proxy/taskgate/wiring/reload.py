@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from hashlib import scrypt
 from logging import getLogger
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from taskgate.auth.key_file import KeyFileRefused
 from taskgate.config import ConfigurationError, GatewayConfig, Problem
@@ -40,6 +40,9 @@ INVALID: Final = "invalid"
 UNCHANGED: Final = "unchanged"
 NEEDS_RESTART: Final = "needs_restart"
 
+MAX_NAMED: Final = 32
+"""Changed keys that one log line names."""
+
 log = getLogger("taskgate.wiring.reload")
 
 
@@ -54,6 +57,20 @@ class Reloaded:
     result: str
     needs_restart: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
+
+
+class Changes(NamedTuple):
+    """The changes of a reload: dotted keys, and kinds of files whose contents are others."""
+
+    keys: tuple[str, ...]
+    files: tuple[str, ...]
+
+    def fields(self) -> dict[str, Any]:
+        """Return the fields of the log line: the first MAX_NAMED keys, and how many more there are."""
+        found: dict[str, Any] = {"changed": list(self.keys[:MAX_NAMED])} if self.keys else {}
+        if len(self.keys) > MAX_NAMED:
+            found["left_out"] = len(self.keys) - MAX_NAMED
+        return found | ({"files": list(self.files)} if self.files else {})
 
 
 class Reload:
@@ -107,13 +124,13 @@ class Reload:
             applicable = without_restart(self._config, config)
             # On a thread: the fingerprint is slow by design.
             configuration_fingerprint = await asyncio.to_thread(fingerprint, applicable)
-            changed = await self._apply_all(applicable)
+            changes = await self._apply_all(applicable)
         except Exception as error:
             return self.fail(error)
         self._fingerprint, self._last_problems = configuration_fingerprint, ()
-        result = NEEDS_RESTART if restart_keys else SUCCESS if changed else UNCHANGED
+        result = NEEDS_RESTART if restart_keys else SUCCESS if changes else UNCHANGED
         self._telemetry.event_sink.emit(ConfigReloaded(result, configuration_fingerprint, waits=restart_keys))
-        log.info("configuration reloaded", extra={"result": result})
+        log.info("configuration reloaded", extra={"result": result} | ({} if changes is None else changes.fields()))
         if restart_keys:
             log.warning("changed configuration keys need a restart", extra={"keys": ", ".join(restart_keys)})
         return Reloaded(result=result, needs_restart=restart_keys)
@@ -143,8 +160,8 @@ class Reload:
         # Only its class: the text may quote the file, and so its secrets.
         return self.refuse((f"unexpected error: {type(error).__name__}",))
 
-    async def _apply_all(self, config: GatewayConfig) -> bool:
-        """Apply a configuration, and return whether anything has changed.
+    async def _apply_all(self, config: GatewayConfig) -> "Changes | None":
+        """Apply a configuration, and return what has changed; None if nothing has.
 
         Raises TlsFileRefused, KeyFileRefused or AuditUnavailable; then nothing has.
         """
@@ -155,6 +172,7 @@ class Reload:
         authenticator = None
         try:
             authenticator = await self._authenticator(config)
+            reread = await (authenticator or runtime.callers.authenticator).reread_files()
             next_telemetry = await telemetry.prepare(config)
         except BaseException:
             await runtime.upstreams.discard(prepared)
@@ -170,9 +188,10 @@ class Reload:
             and authenticator is None
             and not prepared.is_new
             and not next_telemetry.is_new
+            and not reread
         ):
             await telemetry.discard(next_telemetry)
-            return False
+            return None
         # From here on nothing waits and nothing fails.
         runtime.live.current = rules
         runtime.upstreams.switch(prepared)
@@ -186,7 +205,14 @@ class Reload:
         telemetry.switch(next_telemetry)
         if config.logging != before.logging:
             self._configure_logs(config)
-        return True
+        files = {
+            "admin tokens": has_other_tokens,
+            "auth keys": authenticator is not None and config.auth == before.auth,
+            "upstream TLS files": prepared.is_new and config == before,
+            "audit keys": next_telemetry.is_new and config.audit == before.audit,
+        }
+        names = tuple(name for name, is_new in files.items() if is_new)
+        return Changes(changed_keys(before, config), (*names, *(f"JWKS file of {issuer}" for issuer in reread)))
 
     async def _authenticator(self, config: GatewayConfig) -> Authenticator | None:
         """Create and open another authenticator if the configuration or its key file has changed.
@@ -230,6 +256,11 @@ def restart_needed(old: GatewayConfig, new: GatewayConfig) -> tuple[str, ...]:
     changed = (each for name in _COMPARED for each in _changed(before[name], after[name], (name,)))
     has_other_mode = old.auth.mode != new.auth.mode
     return tuple(dotted(where) for where in changed if _needs_restart(where) or (has_other_mode and where[:2] == _TTL))
+
+
+def changed_keys(old: GatewayConfig, new: GatewayConfig) -> tuple[str, ...]:
+    """Return the dotted paths of keys whose values differ, secrets included, in the order of the model."""
+    return tuple(map(dotted, _changed(old.model_dump(), new.model_dump(), ())))
 
 
 def without_restart(old: GatewayConfig, new: GatewayConfig) -> GatewayConfig:

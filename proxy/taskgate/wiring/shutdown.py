@@ -14,7 +14,7 @@ from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack, suppress
 from datetime import timedelta
 from types import FrameType
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from taskgate.clock import Clock
 from taskgate.config import GatewayConfig
@@ -105,6 +105,19 @@ def _kill_after(seconds: float) -> None:
 # --- the drain --------------------------------------------------------------------------------------------------------
 
 
+class Drained(NamedTuple):
+    """The tasks of this process in a drain, as numbers.
+
+    - `ended`: their calls ended by themselves within the timeout
+    - `failed`: their calls were cancelled, and the tasks ended as shut down
+    - `left`: another process resumes their calls
+    """
+
+    ended: int
+    failed: int
+    left: int
+
+
 async def drain(
     config: GatewayConfig,
     *,
@@ -113,7 +126,7 @@ async def drain(
     clock: Clock,
     delay: timedelta,
     hurry: asyncio.Event,
-) -> None:
+) -> Drained:
     """Serve for `delay` as before, then take no new work, and let running work end.
 
     The steps of a gateway alone differ from those of one with a shared store, which has other
@@ -127,6 +140,7 @@ async def drain(
     if rules.running_tasks == "wait":
         waited = _settled(runtime) if is_alone else runtime.runner.idle()
         await wait_or_abort(hurry, waited, within=rules.timeout)
+    ended = runtime.unfetched.count
     await wait_or_abort(hurry, runtime.sweeper.close(), moment=LAST_MOMENT)
     await wait_or_abort(hurry, runtime.runner.stop(), moment=LAST_MOMENT)
     if is_alone:
@@ -139,6 +153,7 @@ async def drain(
     await wait_or_abort(hurry, _close_listener(listener, runtime, left))
     # A task that was being created when the runner stopped may have started since.
     await wait_or_abort(hurry, runtime.runner.stop(), moment=LAST_MOMENT)
+    return Drained(ended=ended, failed=runtime.unfetched.count - ended, left=len(runtime.runner.left))
 
 
 async def _stop_new_work(

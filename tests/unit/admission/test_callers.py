@@ -99,6 +99,17 @@ async def test_what_the_judge_says_is_passed_on_and_heard_of_only_from_the_judge
     assert told(caplog) == [(error.reason, "reports", "192.0.2.7")]
 
 
+async def test_a_refused_audience_is_told_with_what_was_expected_and_what_came(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("INFO", "taskgate.security")
+    error = Unauthenticated(AuthReason.AUDIENCE, issuer="corp", expected=("https://a",), found=("https://b", "c"))
+    with pytest.raises(Unauthenticated):
+        await bearers(ScriptedJudge(error), []).identify(asked("Bearer a"), MOUNT)
+    [line] = [vars(record) for record in caplog.records]
+    assert (line["issuer"], line["expected"], line["found"]) == ("corp", ("https://a",), ("https://b", "c"))
+
+
 def told(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str, str]]:
     """Reason, mount and address of each line about somebody who was not let in."""
     lines = [vars(record) for record in caplog.records if record.name == "taskgate.security"]

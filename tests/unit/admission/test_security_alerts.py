@@ -7,6 +7,7 @@ import pytest
 
 from helpers.manual_clock import ManualClock
 from taskgate.admission.security_alerts import ALERT_PAUSE, SecurityAlerts, SecurityLog
+from taskgate.errors import AuthReason, KeysUnavailable, Unauthenticated
 from taskgate.telemetry.events import SuspicionRaised
 from unit.lifecycle.asked import Asked
 from unit.lifecycle.recorded_events import RecordedEvents
@@ -31,7 +32,7 @@ def lines(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str, dict[str, An
 
 
 def test_a_line_says_why_where_and_from_where(security_log: SecurityLog, caplog: pytest.LogCaptureFixture) -> None:
-    security_log.log_unauthenticated(Asked(where="2001:db8::1"), "reports", "expired")
+    security_log.log_unauthenticated(Asked(where="2001:db8::1"), "reports", Unauthenticated(AuthReason.EXPIRED))
     security_log.log_enumeration(Asked(), "orders")
     assert lines(caplog) == [
         ("INFO", REFUSED, {"reason": "expired", "upstream": "reports", "address": "2001:db8::1", "left_out": 0}),
@@ -45,11 +46,11 @@ def test_a_flood_of_one_kind_is_one_line_a_second_that_says_how_many_it_stands_f
     asked = Asked()
     for _ in range(3):
         for _ in range(100):
-            security_log.log_unauthenticated(asked, "reports", "missing")
+            security_log.log_unauthenticated(asked, "reports", Unauthenticated(AuthReason.MISSING))
             security_log.log_enumeration(asked, "reports")
         clock.advance(timedelta(seconds=0.5))
     clock.advance(timedelta(seconds=0.5))
-    security_log.log_unauthenticated(asked, "reports", "missing")
+    security_log.log_unauthenticated(asked, "reports", Unauthenticated(AuthReason.MISSING))
     told = [(text, fields["left_out"]) for _, text, fields in lines(caplog)]
     assert told == [(REFUSED, 0), (SUSPECTED, 0), (REFUSED, 199), (SUSPECTED, 199), (REFUSED, 99)]
     # And only for a line is it found out where a request comes from.
@@ -57,8 +58,9 @@ def test_a_flood_of_one_kind_is_one_line_a_second_that_says_how_many_it_stands_f
 
 
 def test_kinds_do_not_hold_each_other_back(security_log: SecurityLog, caplog: pytest.LogCaptureFixture) -> None:
-    for reason in ("missing", "expired", "jwks_unavailable"):
-        security_log.log_unauthenticated(Asked(), "reports", reason)
+    for reason in (AuthReason.MISSING, AuthReason.EXPIRED):
+        security_log.log_unauthenticated(Asked(), "reports", Unauthenticated(reason))
+    security_log.log_unauthenticated(Asked(), "reports", KeysUnavailable("corp"))
     security_log.log_enumeration(Asked(), "reports")
     assert len(lines(caplog)) == 4
 

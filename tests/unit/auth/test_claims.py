@@ -8,7 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from helpers.manual_clock import EPOCH
-from taskgate.auth.claims import MAX_NAME, ContextPartMissing, IssuerSettings, TokenProfile, read_claims
+from taskgate.auth.claims import (
+    MAX_AUDIENCES,
+    MAX_NAME,
+    MAX_SHOWN,
+    ContextPartMissing,
+    IssuerSettings,
+    TokenProfile,
+    read_claims,
+)
 from taskgate.auth.context import CONTEXT_PARTS, Identity
 from taskgate.errors import AuthReason, Unauthenticated
 from unit.auth.tokens import ISSUER, MOUNT, NOW, claims
@@ -85,6 +93,23 @@ def test_a_token_is_meant_for_the_mount_that_was_called(audience: object) -> Non
 @pytest.mark.parametrize("audience", NOT_THE_MOUNT)
 def test_a_token_for_something_else_is_refused(audience: object) -> None:
     assert refused(claims(aud=audience)) == AuthReason.AUDIENCE
+
+
+@pytest.mark.parametrize(
+    ("audience", "found"),
+    [
+        ("other", ("other",)),
+        (..., ()),
+        (["a", 1, None], ("a", "int", "NoneType")),
+        ({MOUNT: 1}, ("dict",)),
+        ("x" * 300, ("x" * MAX_SHOWN,)),
+        (["x"] * 20, ("x",) * MAX_AUDIENCES),
+    ],
+)
+def test_a_refused_audience_is_shown_with_the_one_that_was_expected(audience: object, found: tuple[str, ...]) -> None:
+    with pytest.raises(Unauthenticated) as refusal:
+        read(claims(aud=audience), settings(required_claims=()))
+    assert (refusal.value.expected, refusal.value.found) == ((MOUNT,), found)
 
 
 def test_an_operators_audiences_stand_in_for_the_mount() -> None:

@@ -230,6 +230,16 @@ async def test_keys_that_are_too_old_are_fetched_by_who_asks(
     assert len(fetch.asked) == 2
 
 
+async def test_what_is_read_again_is_not_what_a_fetch_that_had_begun_got(
+    keys: IssuerKeys, fetch: ScriptedFetch
+) -> None:
+    running = asyncio.create_task(keys.refresh())
+    await asyncio.sleep(0)
+    await keys.reread()
+    await running
+    assert len(fetch.asked) == 2
+
+
 async def test_a_log_line_says_which_issuer_and_why_and_never_where(
     keys: IssuerKeys, fetch: ScriptedFetch, caplog: pytest.LogCaptureFixture
 ) -> None:

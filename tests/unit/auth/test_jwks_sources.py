@@ -68,9 +68,68 @@ async def test_a_file_is_read_anew_with_each_refresh(
     assert fetch.asked == []
 
 
-@pytest.mark.parametrize("kind", ["missing", "folder", "huge", "endless", "silent", "unnameable"])
+async def test_a_file_is_read_again_when_an_operator_wants_it_and_others_are_told_apart(
+    clock: ManualClock, heard: Heard, fetch: ScriptedFetch, tmp_path: Path
+) -> None:
+    file = tmp_path / "jwks.json"
+    file.write_bytes(key_set(FIRST).body)
+    async with closing(IssuerKeys(settings_of(file=file), fetch, clock, heard)) as keys:
+        assert await keys.reread()
+        assert not await keys.reread()
+        file.write_bytes(key_set(SECOND_KEY).body)
+        assert await keys.reread()
+        assert await found(keys, "second") == ["second"]
+        file.write_text("no keys")
+        assert not await keys.reread()
+        assert await found(keys, "second") == ["second"]
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("no keys", "is no JSON"),
+        ("[]", "is no JSON object with an array `keys`"),
+        ('{"keys": []}', "has no public key for "),
+        (f'{{"keys": {[0] * 101}}}', "has more than 100 keys"),
+    ],
+)
+async def test_a_file_that_is_no_key_set_is_named_with_what_is_wrong_with_it(
+    clock: ManualClock,
+    heard: Heard,
+    fetch: ScriptedFetch,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    text: str,
+    problem: str,
+) -> None:
+    file = tmp_path / "jwks.json"
+    file.write_text(text)
+    async with closing(IssuerKeys(settings_of(file=file), fetch, clock, heard)) as keys:
+        await keys.refresh()
+    [line] = [vars(record) for record in caplog.records]
+    assert (line["reason"], line["file"]) == ("key_set", str(file))
+    assert line["problem"].startswith(problem)
+
+
+@pytest.mark.parametrize(
+    ("kind", "problem"),
+    [
+        ("missing", "cannot be read: No such file or directory"),
+        ("folder", "is not a regular file"),
+        ("huge", "is larger than 262144 bytes"),
+        ("endless", "is not a regular file"),
+        ("silent", "is not a regular file"),
+        ("unnameable", "cannot be read: File name too long"),
+    ],
+)
 async def test_what_is_no_file_of_keys_has_a_reason(
-    clock: ManualClock, heard: Heard, fetch: ScriptedFetch, tmp_path: Path, caplog: pytest.LogCaptureFixture, kind: str
+    clock: ManualClock,
+    heard: Heard,
+    fetch: ScriptedFetch,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    kind: str,
+    problem: str,
 ) -> None:
     others = {"folder": tmp_path, "endless": Path("/dev/zero"), "unnameable": tmp_path / ("a" * 300)}
     file = others.get(kind, tmp_path / "jwks.json")
@@ -82,7 +141,7 @@ async def test_what_is_no_file_of_keys_has_a_reason(
         with pytest.raises(KeysUnavailable):
             await found(keys)
     assert [record.__dict__["reason"] for record in caplog.records] == ["too_large" if kind == "huge" else "file"]
-    assert str(tmp_path) not in caplog.text
+    assert [(vars(record)["file"], vars(record)["problem"]) for record in caplog.records] == [(str(file), problem)]
 
 
 async def test_a_file_that_takes_too_long_is_not_waited_for(

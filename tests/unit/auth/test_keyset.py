@@ -234,7 +234,7 @@ def test_as_many_keys_as_allowed_are_read_and_one_more_is_too_many() -> None:
 def test_a_refusal_repeats_nothing() -> None:
     with pytest.raises(KeySetRefused) as refused:
         read(EC | {"kid": "hunter2", "d": "hunter2"})
-    assert "hunter2" not in str(refused.value)
+    assert "hunter2" not in f"{refused.value} {refused.value.problem}"
     assert refused.value.__cause__ is None
     assert refused.value.reason == "key_set"
 

@@ -223,7 +223,14 @@ async def test_a_signal_ends_it_with_0(tmp_path: Path, number: signal.Signals, l
         "warning",
         "authentication is off (auth.mode: none): all hosts that reach the listener are one caller",
     )
-    assert events == [("info", "serving"), ("info", "draining"), ("info", "stopped")]
+    assert events == [
+        ("info", "an upstream is mounted"),
+        ("info", "the store and the audit log are open"),
+        ("info", "serving"),
+        ("info", "draining"),
+        ("info", "drained"),
+        ("info", "stopped"),
+    ]
 
 
 @pytest.mark.program
@@ -321,8 +328,9 @@ async def test_a_file_that_was_changed_is_read_again(tmp_path: Path, option: lis
             gateway.ask(signal.SIGHUP)
         await gateway.child.said(rb"configuration reloaded[^\n]*success")
         assert await served(gateway) == ["books", "reports"]
-    written = [line for line in gateway.log.read_text().splitlines() if '"seq":' not in line]
-    assert "result=success" in written[2], "what is logged changes with the rest"
+    written = [line for line in gateway.log.read_text().splitlines() if "configuration reloaded" in line]
+    assert "result=success" in written[0], "what is logged changes with the rest"
+    assert "changed=upstreams.reports.path,upstreams.books,logging.format" in written[0]
 
 
 @pytest.mark.program

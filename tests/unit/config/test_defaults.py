@@ -196,7 +196,8 @@ DEFAULTS: dict[str, Any] = {
     "tracing.trust_incoming": True,
     "tracing.record_arguments": False,
     "logging.level": "info",
-    "logging.format": "json",
+    "logging.format": "auto",
+    "logging.access": False,
 }
 
 

@@ -167,7 +167,7 @@ SCALARS: list[tuple[str, tuple[str, ...], list[str]]] = [
     ("must be 'sqlite', 'redis' or 'memory'", ("store.backend",), ["valkey", "null", "SQLite"]),
     ("must be 'FULL' or 'NORMAL'", ("store.sqlite.synchronous",), ["full", "OFF", "2"]),
     ("must be 'debug', 'info', 'warning' or 'error'", ("logging.level",), ["INFO", "trace", "20"]),
-    ("must be 'json', 'logfmt' or 'console'", ("logging.format",), ["text", "no", "{}"]),
+    ("must be 'auto', 'json', 'logfmt' or 'console'", ("logging.format",), ["text", "no", "{}"]),
     ("must be a mapping of keys to values", _SECTIONS, ["null", "[]", "text", "1", "2026-01-02"]),
     ("must not be empty", ("upstreams",), ["{}"]),
     ("must be a list", _LISTS, ["text", "{}", "null"]),

@@ -142,7 +142,8 @@ GOOD: list[tuple[str, str, Any]] = [
     ("store.sqlite.max_size", "1MiB", 2**20),
     ("store.sqlite.max_size", "1TiB", 2**40),
     *(("logging.level", level, level) for level in ("debug", "info", "warning", "error")),
-    *(("logging.format", format, format) for format in ("json", "logfmt", "console")),
+    ("logging.access", "true", True),
+    *(("logging.format", format, format) for format in ("auto", "json", "logfmt", "console")),
 ]
 
 

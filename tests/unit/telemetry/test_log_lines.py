@@ -33,6 +33,31 @@ def _written(format: logs.Format, event: str, logger: logging.Logger = _own, **f
     return text[:-1]
 
 
+class _Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(("stream", "is_json"), [(_Terminal(), False), (io.StringIO(), True)])
+def test_without_a_format_a_terminal_gets_text_and_all_else_json(stream: io.StringIO, is_json: bool) -> None:
+    logs.configure("debug", "auto", stream)
+    try:
+        _own.warning("it happened")
+    finally:
+        logs.unconfigure()
+    assert stream.getvalue().startswith("{") is is_json
+
+
+def test_a_chosen_format_holds_on_a_terminal_too() -> None:
+    stream = _Terminal()
+    logs.configure("debug", "logfmt", stream)
+    try:
+        _own.warning("it happened")
+    finally:
+        logs.unconfigure()
+    assert stream.getvalue().startswith("time=")
+
+
 @pytest.mark.parametrize(
     ("format", "expected"),
     [

@@ -201,19 +201,6 @@ async def test_what_is_only_counted_has_no_timer_and_is_folded_with_what_has_a_l
     event_sink.stop()
 
 
-async def test_what_is_to_be_in_time_waits_no_longer_than_a_moment_whatever_has_lines() -> None:
-    event_sink = EventRing()
-    seen = seen_by(event_sink, SessionLost, LateAnswerDropped)
-    event_sink.hasten({SessionLost})
-    event_sink.record(())
-    event_sink.hasten({LateAnswerDropped})
-    event_sink.start()
-    for count, event in enumerate((LOST, LateAnswerDropped("m")), 1):
-        event_sink.emit(event)
-        await eventually(lambda: len(seen) == count)  # noqa: B023 - it is waited for here
-    event_sink.stop()
-
-
 async def test_a_record_waits_no_longer_than_a_moment_also_without_an_audit_log() -> None:
     event_sink = EventRing()
     seen = seen_by(event_sink, TaskPurged)
@@ -268,6 +255,44 @@ def test_equal_events_are_given_with_their_number_and_before_other_events() -> N
     assert (seen, [type(event) for event, _ in seen[:3]]) == ([*counted, LOST], [TaskPolled] * 2 + [RateLimitAllowed])
     event_sink.fold()
     assert len(seen) == 4
+
+
+def test_equal_events_come_one_by_one_while_another_reader_wants_them() -> None:
+    event_sink, numbers, seen = EventRing(), list[int](), list[Any]()
+    counting, other = Reader("counting", []), Reader("other", [])
+
+    def count(event: Event, times: int = 1) -> None:
+        numbers.append(times)
+
+    event_sink.subscribe(counting, of(count, TaskPolled))
+    event_sink.count(counting, {TaskPolled: count})
+    event_sink.emit_many(TaskPolled("a", "b"), 2)
+    event_sink.subscribe(other, of(lambda event: seen.append((event, current())), TaskPolled))
+    request = RequestContext("r", "127.0.0.1", "POST", "/")
+    with in_request(request):
+        event_sink.emit_many(TaskPolled("a", "b"), 2)
+    event_sink.subscribe(other, {})
+    event_sink.emit_many(TaskPolled("a", "b"), 3)
+    event_sink.fold()
+    assert numbers == [2, 1, 1, 3]
+    assert seen == [(TaskPolled("a", "b"), request)] * 2
+
+
+async def test_what_a_reader_hastens_is_folded_in_time_until_it_hastens_no_more() -> None:
+    event_sink, seen = EventRing(), list[Any]()
+    reader = Reader("a", [])
+    event_sink.subscribe(reader, of(seen.append, SessionLost))
+    event_sink.start()
+    event_sink.hasten(reader, (SessionLost,))
+    event_sink.record(())
+    event_sink.emit(LOST)
+    await eventually(lambda: seen == [LOST])
+    event_sink.hasten(reader, ())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(asyncio.get_running_loop(), "call_later", None)
+        event_sink.emit(LOST)
+    event_sink.stop()
+    assert seen == [LOST, LOST]
 
 
 def test_what_a_reader_emits_is_counted_with_the_event_that_it_reads() -> None:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from taskgate.config import ConfigurationError, GatewayConfig
-from taskgate.wiring.reload import fingerprint, restart_needed, without_restart
+from taskgate.wiring.reload import MAX_NAMED, Changes, changed_keys, fingerprint, restart_needed, without_restart
 
 Loads = Callable[..., GatewayConfig]
 
@@ -108,3 +108,27 @@ def test_who_tries_out_secrets_has_to_work_for_each(usual_effort: int) -> None:
 def test_another_secret_makes_another_fingerprint(loads: Loads, minimal: str) -> None:
     text = minimal.replace("mcp'}", "mcp', credentials: {mode: header, header: X-Key, value: '${S}'}}")
     assert fingerprint(loads(text, {"S": "one"})) != fingerprint(loads(text, {"S": "two"}))
+
+
+def test_the_keys_that_changed_are_named_in_the_order_of_the_file(loads: Loads, minimal: str) -> None:
+    old, new = loads(minimal), loads(minimal + "  b: {path: /b, url: 'http://b'}\n" + OTHER)
+    found = changed_keys(old, new)
+    assert found[:2] == ("server.tls.min_version", "server.max_body")
+    assert {"upstreams.b", "tasks.inline_grace", "limits.reject_as", "logging.level"} <= set(found)
+    assert changed_keys(old, loads(minimal)) == ()
+
+
+def test_another_secret_is_named_by_its_key_alone(loads: Loads) -> None:
+    header = "version: 1\nauth: {mode: none}\nupstreams:\n  a: {path: /a, url: 'http://a', credentials: "
+    old, new = (loads(header + f"{{mode: header, header: X-Key, value: {value}}}}}\n") for value in ("one", "two"))
+    assert changed_keys(old, new) == ("upstreams.a.credentials.value",)
+
+
+def test_a_log_line_names_some_of_many_keys_and_counts_the_rest() -> None:
+    keys = tuple(f"upstreams.u{number}" for number in range(MAX_NAMED + 3))
+    assert Changes(keys, ("auth keys",)).fields() == {
+        "changed": list(keys[:MAX_NAMED]),
+        "left_out": 3,
+        "files": ["auth keys"],
+    }
+    assert Changes((), ("admin tokens",)).fields() == {"files": ["admin tokens"]}

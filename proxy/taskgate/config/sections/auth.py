@@ -140,7 +140,7 @@ class IssuerSection(Section):
     jwks_uri: SecureUrl | None = None
     """The URL of the JWKS: an https URL, or an http one on a loopback host."""
     jwks_file: FilePath | None = None
-    """The file with the JWKS."""
+    """The file with the JWKS. It is read again at each reload, such as by SIGHUP."""
     profile: Literal["generic", "rfc9068"] = "generic"
     """generic: typ is absent, JWT or at+jwt, and ID tokens are refused; rfc9068: typ is at+jwt."""
     algorithms: Annotated[

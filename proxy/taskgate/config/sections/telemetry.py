@@ -28,8 +28,14 @@ class LoggingSection(Section):
 
     level: Literal["debug", "info", "warning", "error"] = "info"
     """The lowest level that is logged."""
-    format: Literal["json", "logfmt", "console"] = "json"
-    """The format of lines."""
+    format: Literal["auto", "json", "logfmt", "console"] = "auto"
+    """The format of lines; auto means console on a terminal, with a banner at the start, and json
+    elsewhere.
+    """
+    access: Flag = False
+    """Whether each tool call has a line at info: its upstream, tool, disposition, task reference,
+    status and milliseconds.
+    """
 
 
 _PATH: Final = r"^(/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)+$"

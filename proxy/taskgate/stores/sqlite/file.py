@@ -161,7 +161,7 @@ def _open(options: SqliteOptions, reference_of: ReferenceOf, undo: ExitStack) ->
         kept = _pragma(writer, "secure_delete")
         _pragma(writer, "secure_delete = OFF")
         _pragma(writer, f"max_page_count = {_MOST_PAGES}")
-        _lay_out(writer, layout)
+        _lay_out(writer, path, layout)
         _pragma(writer, f"secure_delete = {_SECURE_DELETE[kept]}")
     else:
         # Another order of the references may need a few pages more.
@@ -273,7 +273,7 @@ def _copy(connection: sqlite3.Connection, path: Path, layout: int) -> None:
     """
     # All of the log goes into the file, which then has a time that each later change moves.
     is_open_elsewhere = _pragma(connection, "wal_checkpoint(TRUNCATE)")
-    target, original = path.with_name(f"{path.name}.layout{layout}"), path.stat()
+    target, original = _copy_of(path, layout), path.stat()
     with suppress(FileNotFoundError):
         made = target.stat()
         if not is_open_elsewhere and (made.st_size, made.st_mtime_ns) == (original.st_size, original.st_mtime_ns):
@@ -301,7 +301,12 @@ def _copy(connection: sqlite3.Connection, path: Path, layout: int) -> None:
         _sync_folder(path)
 
 
-def _lay_out(connection: sqlite3.Connection, layout: int) -> None:
+def _copy_of(path: Path, layout: int) -> Path:
+    """The path of the copy of a file as it was in an earlier layout."""
+    return path.with_name(f"{path.name}.layout{layout}")
+
+
+def _lay_out(connection: sqlite3.Connection, path: Path, layout: int) -> None:
     """Upgrade a file from an earlier layout in one transaction; its records stay."""
     names = _STEPS[layout]
     # Tool and upstream names are only in heads: these functions compute their digests.
@@ -318,7 +323,8 @@ def _lay_out(connection: sqlite3.Connection, layout: int) -> None:
         _pragma(connection, "temp_store = MEMORY")
         connection.executescript(script)
     if layout:
-        log.info("upgraded the store's file; a copy of the earlier one is beside it", extra={"layout": LAYOUT})
+        told = {"layout": LAYOUT, "copy": str(_copy_of(path, layout))}
+        log.info("upgraded the store's file; a copy of the earlier one is beside it", extra=told)
 
 
 def _refer(connection: sqlite3.Connection) -> None:

@@ -244,6 +244,14 @@ def test_the_copy_has_what_another_program_that_reads_the_file_keeps_in_the_log(
     assert session_in(copy) == "in the log"
 
 
+def test_the_log_names_the_copy(options: SqliteOptions, copy: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "taskgate.stores")
+    with opened(options):
+        pass
+    assert [vars(record)["copy"] for record in caplog.records if "upgraded" in record.getMessage()] == [str(copy)]
+    assert copy.exists()
+
+
 def test_a_new_file_and_one_of_this_layout_leave_no_copy(options: SqliteOptions) -> None:
     options.path.unlink()
     for _ in range(2):

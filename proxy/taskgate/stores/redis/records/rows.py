@@ -173,7 +173,7 @@ def unpack_number(field: bytes | None) -> int:
 
 
 def _unreadable() -> StoreUnavailable:
-    return StoreUnavailable("A stored record cannot be read")
+    return StoreUnavailable("A stored record cannot be read", unreadable=True)
 
 
 def unpack_row_bodies(head: TaskRecord, params: bytes | None, kind: bytes | None, outcome: bytes | None) -> TaskRecord:

@@ -1,0 +1,103 @@
+"""The report of a gateway that has started, `StartupReport`: what to connect to, and where its files are.
+
+`cli` logs it, or shows it as a banner on a terminal. It has no secret: values in queries of URLs are
+masked, and of a server's program only the first word is shown.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from taskgate import __version__
+from taskgate.config import GatewayConfig
+from taskgate.config.addresses import masked
+from taskgate.config.sections.upstreams import UpstreamSection
+from taskgate.wiring.authentication import resource_of
+
+
+class MountReport(NamedTuple):
+    """A mount: the name of its server, the URL for hosts, and the URL or program of the server."""
+
+    upstream: str
+    url: str
+    server: str
+
+
+class StartupReport(NamedTuple):
+    """A started gateway.
+
+    - `listen`, `admin`: HOST:PORT of the listeners for hosts and for operators
+    - `mounts`: in the order of the configuration
+    - `store`: the backend; `store_place`: its file or URL, None for one in memory
+    - `data_directory`: None if nothing is in it
+    - `audit`: the files of the audit log, `stdout` for standard output
+    """
+
+    version: str
+    listen: str
+    admin: str
+    mounts: tuple[MountReport, ...]
+    store: str
+    store_place: str | None
+    data_directory: str | None
+    audit: tuple[str, ...]
+
+    def lines(self) -> Iterator[str]:
+        """Return the lines of the banner, for people."""
+        yield f"taskgate {self.version}"
+        yield ""
+        width = max(len(mount.url) for mount in self.mounts)
+        for mount in self.mounts:
+            yield f"  {mount.url:<{width}}  {mount.upstream}: {mount.server}"
+        yield ""
+        for name, text in (
+            ("operators", f"http://{self.admin}"),
+            ("store", self.store if self.store_place is None else f"{self.store}, {self.store_place}"),
+            ("data directory", self.data_directory or "none"),
+            ("audit log", ", ".join(self.audit) or "none"),
+        ):
+            yield f"  {name:<15} {text}"
+
+
+def startup_report(
+    config: GatewayConfig,
+    data_directory: Path | None,
+    *,
+    audit: tuple[str, ...],
+    listen: tuple[str, int],
+    admin: tuple[str, int],
+) -> StartupReport:
+    """Return the report of a gateway with these bound addresses; `audit` is as in `StartupReport`."""
+    return StartupReport(
+        version=__version__,
+        listen=_joined(*listen),
+        admin=_joined(*admin),
+        mounts=tuple(
+            MountReport(name, resource_of(config, listen[1], upstream.path), _server(upstream))
+            for name, upstream in config.upstreams.items()
+        ),
+        store=config.store.backend,
+        store_place=_store_place(config, data_directory),
+        data_directory=None if data_directory is None else str(data_directory),
+        audit=audit,
+    )
+
+
+def _server(upstream: UpstreamSection) -> str:
+    # Arguments of a program may be secrets.
+    return upstream.command[0] if upstream.command else masked(upstream.url or "")
+
+
+def _store_place(config: GatewayConfig, data_directory: Path | None) -> str | None:
+    match config.store.backend:
+        case "sqlite":
+            return str(config.store.sqlite.to_options(data_directory).path)
+        case "redis":
+            redis = config.store.redis
+            nodes = ", ".join(map(str, redis.sentinel.nodes))
+            return nodes if redis.url is None or nodes else redis.url
+    return None
+
+
+def _joined(host: str, port: int) -> str:
+    return f"{f'[{host}]' if ':' in host else host}:{port}"

@@ -1,0 +1,104 @@
+"""What `serve` says at its start: lines in a pipe, a banner on a terminal."""
+
+import json
+import os
+import pty
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from helpers.gateway_process import START_WITHIN, TASKGATE, gateway_process, write_configuration
+from taskgate import __version__
+from taskgate.wiring.startup import MountReport, StartupReport
+
+UPSTREAMS = (
+    '{reports: {path: /reports/mcp, url: "http://127.0.0.1:9/mcp?key=s3cret", health: null},'
+    " files: {path: /files/mcp, transport: stdio, command: [cat, s3cret]}}"
+)
+
+
+def on_terminal(file: Path, data: Path) -> str:
+    """Standard error of a gateway whose standard error is a terminal, until it serves and has ended."""
+    ours, its = pty.openpty()
+    with os.fdopen(ours, "rb", buffering=0) as screen:
+        command = [TASKGATE, "serve", "--config", file]
+        environment = {**os.environ, "TASKGATE_DATA_DIR": str(data)}
+        try:
+            child = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=its, env=environment)
+        finally:
+            os.close(its)
+        shown = b""
+        try:
+            while b"serving" not in shown:
+                # Ends with OSError when the program does.
+                shown += screen.read(65536)
+        finally:
+            child.send_signal(signal.SIGINT)
+            assert child.wait(timeout=START_WITHIN) == 0
+    return shown.decode().replace("\r\n", "\n")
+
+
+@pytest.mark.program
+async def test_each_mount_is_told_with_the_url_for_hosts_and_its_server(tmp_path: Path) -> None:
+    file = write_configuration(tmp_path, "", upstreams=UPSTREAMS)
+    async with gateway_process(["--config", file], log=tmp_path / "log") as gateway:
+        lines = [line for line in gateway.log_lines() if line["event"] == "an upstream is mounted"]
+    assert [(line["upstream"], line["url"], line["server"]) for line in lines] == [
+        ("reports", f"http://{gateway.listen}/reports/mcp", "http://127.0.0.1:9/mcp?key=********"),
+        ("files", f"http://{gateway.listen}/files/mcp", "cat"),
+    ]
+
+
+@pytest.mark.program
+async def test_the_version_and_the_places_of_files_are_told(tmp_path: Path) -> None:
+    file, data = write_configuration(tmp_path, "", upstreams=UPSTREAMS), tmp_path / "log-data"
+    async with gateway_process(["--config", file], log=tmp_path / "log") as gateway:
+        lines = {line["event"]: line for line in gateway.log_lines()}
+    assert lines["serving"]["version"] == __version__
+    told = lines["the store and the audit log are open"]
+    assert (told["store"], told["store_place"], told["data_directory"], told["audit"]) == (
+        "sqlite",
+        f"{tmp_path}/taskgate.db",
+        str(data),
+        [f"{data}/audit.jsonl", "stdout"],
+    )
+
+
+@pytest.mark.program
+def test_a_terminal_gets_a_banner_and_lines_of_text(tmp_path: Path) -> None:
+    shown = on_terminal(write_configuration(tmp_path, "", upstreams=UPSTREAMS), tmp_path / "data")
+    assert f"taskgate {__version__}\n\n  http://127.0.0.1:" in shown
+    assert "/reports/mcp  reports: http://127.0.0.1:9/mcp?key=********\n" in shown
+    assert f"\n  audit log       {tmp_path}/data/audit.jsonl, stdout\n" in shown
+    assert "info     taskgate.cli: serving listen=127.0.0.1:" in shown
+    assert "an upstream is mounted" not in shown
+    assert "s3cret" not in shown
+
+
+@pytest.mark.parametrize("format", ["json", "console"])
+@pytest.mark.program
+def test_a_format_that_is_chosen_has_no_banner(tmp_path: Path, format: str) -> None:
+    logging = f"{{format: {format}}}"
+    shown = on_terminal(write_configuration(tmp_path, "", upstreams=UPSTREAMS, logging=logging), tmp_path / "data")
+    assert shown.count("an upstream is mounted") == 2
+    assert "\ntaskgate " not in shown
+    first = shown.splitlines()[0]
+    assert json.loads(first)["level"] == "warning" if format == "json" else " warning  taskgate" in first
+
+
+def test_a_banner_aligns_urls_and_says_what_is_not_there() -> None:
+    mounts = MountReport("a", "http://h/a", "npx"), MountReport("bb", "http://h/longer", "http://s/mcp")
+    report = StartupReport("1.2", "h:1", "[::1]:2", mounts, "memory", None, None, ())
+    assert list(report.lines()) == [
+        "taskgate 1.2",
+        "",
+        "  http://h/a       a: npx",
+        "  http://h/longer  bb: http://s/mcp",
+        "",
+        "  operators       http://[::1]:2",
+        "  store           memory",
+        "  data directory  none",
+        "  audit log       none",
+    ]
