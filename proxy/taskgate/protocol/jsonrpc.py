@@ -153,7 +153,14 @@ def _second_text(seconds: int) -> str:
     return (_EPOCH + timedelta(seconds=seconds)).isoformat()[:-6]
 
 
+@lru_cache(maxsize=256)
+def milliseconds(span: timedelta) -> int:
+    """A span as hosts see it, in whole milliseconds; many tasks share few spans."""
+    return span // _MILLISECOND
+
+
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND: Final = timedelta(milliseconds=1)
 _MILLISECONDS: Final = tuple(f".{number:03}Z" for number in range(1000))
 
 

@@ -8,6 +8,7 @@ revision, or at a mount without tasks, is served as if tasks did not exist.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import lru_cache
 from typing import Any, Final
 
 from taskgate.domain.listing import ListedTask
@@ -74,6 +75,7 @@ LISTING_CAPABILITY = f'{{"cancel":{{}},"list":{{"filter":{FILTER_CAPABILITY}}},"
 
 MAX_TTL: Final = timedelta(days=36_500)
 """Longest TTL; anything longer is cut to it, so that no date overflows."""
+_MAX_TTL_MILLISECONDS: Final = MAX_TTL // MILLISECOND
 
 
 @dataclass(slots=True)
@@ -348,7 +350,13 @@ def read_task_options(params: Members) -> TaskOptions | None:
         return TaskOptions(None)
     if not isinstance(ttl, int) or isinstance(ttl, bool) or ttl < 0:
         raise InvalidParams("task.ttl must be a whole number of milliseconds, zero or more")
-    return TaskOptions(MAX_TTL if ttl > MAX_TTL // MILLISECOND else timedelta(milliseconds=ttl))
+    return TaskOptions(MAX_TTL if ttl > _MAX_TTL_MILLISECONDS else _lifetime(ttl))
+
+
+@lru_cache(maxsize=256)
+def _lifetime(milliseconds: int) -> timedelta:
+    """A lifetime that a host asks for; many calls ask for few."""
+    return timedelta(milliseconds=milliseconds)
 
 
 def prepare_params(request: Request) -> tuple[Params, RequestId | None] | None:

@@ -13,7 +13,7 @@ from taskgate.domain.record import RequestId, TaskId, TaskRecord, TaskStatus
 from taskgate.jsontext.edits import Edits, dump, insertion, splice
 from taskgate.jsontext.large import LargeJson, MessageText, wrap
 from taskgate.jsontext.spans import Member, Members, RawJson, may_have_key, members, skip_space
-from taskgate.protocol.jsonrpc import result_text, timestamp, timestamp_of
+from taskgate.protocol.jsonrpc import milliseconds, result_text, timestamp, timestamp_of
 from taskgate.protocol.legacy.results import TextAt, may_be_modern, outcome_edit
 from taskgate.protocol.meta import edits_for
 from taskgate.protocol.vocabulary import IMMEDIATE_RESPONSE, RELATED_TASK
@@ -31,7 +31,7 @@ def task_object(record: TaskRecord | ListedTask, interval: int | None = None) ->
     """
     message = "" if record.status_message is None else f',"statusMessage":{dump(record.status_message)}'
     if interval is None:
-        interval = record.poll_interval // MILLISECOND
+        interval = milliseconds(record.poll_interval)
     if isinstance(record, ListedTask):
         created, updated = timestamp_of(record.created), timestamp_of(record.updated)
     else:
@@ -39,9 +39,9 @@ def task_object(record: TaskRecord | ListedTask, interval: int | None = None) ->
         # A new task has one object for both times.
         updated = created if record.updated_at is record.created_at else timestamp(record.updated_at)
     return (
-        f'{{"taskId":"{record.id}","status":"{presented_status(record)}",'
+        f'{{"taskId":"{record.id}","status":"{presented_status(record)._value_}",'
         f'"createdAt":"{created}","lastUpdatedAt":"{updated}",'
-        f'"ttl":{record.ttl // MILLISECOND},"pollInterval":{interval}{message}}}'
+        f'"ttl":{milliseconds(record.ttl)},"pollInterval":{interval}{message}}}'
     )
 
 

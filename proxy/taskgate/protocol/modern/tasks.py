@@ -5,21 +5,19 @@ a tool's error (T-1), and no result has the related-task key (T-7). `info` is th
 serverInfo, which every result has.
 """
 
-from datetime import timedelta
 from functools import lru_cache
 
 from taskgate.domain.record import Faulted, InputRequest, RequestId, Succeeded, TaskRecord, TaskStatus
 from taskgate.jsontext.edits import dump
 from taskgate.jsontext.large import JsonChunks, LargeJson, MessageText, wrap
 from taskgate.jsontext.spans import RawJson
-from taskgate.protocol.jsonrpc import notification_text, timestamp
+from taskgate.protocol.jsonrpc import milliseconds, notification_text, timestamp
 from taskgate.protocol.modern.results import convert_error, convert_large_error, nested_large_result, nested_result
 from taskgate.protocol.modern.rounds import ALLOWED_QUESTIONS, input_request, input_requests
 from taskgate.protocol.vocabulary import NOTE_TASKS, SERVER_INFO, SUBSCRIPTION_ID
 
 INTERVAL_KEY = '"pollIntervalMs":'
 """What stands before the poll interval of a Task."""
-_MILLISECOND = timedelta(milliseconds=1)
 
 
 def create_result(record: TaskRecord, info: RawJson, interval: int | None = None) -> RawJson:
@@ -88,14 +86,14 @@ def _task_members(record: TaskRecord, interval: int | None = None) -> str:
     message = "" if record.status_message is None else f',"statusMessage":{dump(record.status_message)}'
     status = presented_status(record) if record.inputs else record.status
     if interval is None:
-        interval = record.poll_interval // _MILLISECOND
+        interval = milliseconds(record.poll_interval)
     created = timestamp(record.created_at)
     # A new task has one object for both times.
     updated = created if record.updated_at is record.created_at else timestamp(record.updated_at)
     return (
-        f'"taskId":"{record.id}","status":"{status}",'
+        f'"taskId":"{record.id}","status":"{status._value_}",'
         f'"createdAt":"{created}","lastUpdatedAt":"{updated}",'
-        f'"ttlMs":{record.ttl // _MILLISECOND},"pollIntervalMs":{interval}{message}'
+        f'"ttlMs":{milliseconds(record.ttl)},"pollIntervalMs":{interval}{message}'
     )
 
 
