@@ -1,6 +1,7 @@
 """taskgate as the example starts it: what it is told, and when it is ready."""
 
 import asyncio
+import json
 import re
 import signal
 import sys
@@ -8,17 +9,31 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
+from typing import Any
 
 from addresses import Address, is_ready
+from console_link import write_token
 from processes import Child, ChildEnded, running
 
 TASKGATE = Path(sys.executable).with_name("taskgate")
 READY_WITHIN = 30.0
 
+PLAIN = """\
+version: 1
+server: {{listen: "{listen}"}}
+admin:
+  listen: "{admin}"
+  tokens: [{{file: "{token}", role: operator, name: console}}]
+upstreams:
+  default: {server}
+auth: {{mode: none}}
+"""
 GUARDED = """\
 version: 1
 server: {{listen: "{listen}"}}
-admin: {{listen: "{admin}"}}
+admin:
+  listen: "{admin}"
+  tokens: [{{file: "{token}", role: operator, name: console}}]
 upstreams:
   reports: {{path: /mcp, url: "{upstream}"}}
 auth:
@@ -54,11 +69,22 @@ async def said(child: Child, pattern: bytes, name: str) -> re.Match[bytes]:
 def options_for(
     folder: Path, listen: Address, admin: Address, upstream: str, issuer: str | None
 ) -> Sequence[str | Path]:
-    """How taskgate is told what to do: by options alone, or by a file where it is to ask for tokens."""
+    """How taskgate is told what to do, in a file: without tokens of hosts, or with an issuer of them."""
     if issuer is None:
-        return ["--upstream", upstream, "--listen", str(listen), "--admin", str(admin)]
-    config = folder / "gateway.yaml"
-    config.write_text(GUARDED.format(listen=listen, admin=admin, upstream=upstream, issuer=issuer))
+        return options_before_server({"url": upstream}, folder, listen, admin)
+    config, token = folder / "gateway.yaml", write_token(folder)
+    config.write_text(GUARDED.format(listen=listen, admin=admin, upstream=upstream, issuer=issuer, token=token))
+    return ["--config", config]
+
+
+def options_before_server(
+    server: Mapping[str, Any], folder: Path, listen: Address, admin: Address
+) -> Sequence[str | Path]:
+    """The same before any one server, given as in a file."""
+    config, token = folder / "gateway.yaml", write_token(folder)
+    # A dollar sign would begin a variable.
+    text = json.dumps({"path": "/mcp", **server}).replace("$", "$$")
+    config.write_text(PLAIN.format(listen=listen, admin=admin, server=text, token=token))
     return ["--config", config]
 
 

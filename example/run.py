@@ -19,12 +19,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from addresses import Address, AddressUnusable, free_addresses, parse_address, refuse_taken
+from console_link import link_to
 from environments import NEWEST, EnvironmentNotMade, ensure, python_of, unsupported
-from gateways import RunFailed, gateway_before, options_for, url_of, wait_until_ready
+from gateways import RunFailed, gateway_before, options_before_server, options_for, url_of, wait_until_ready
 from observing import NotObserved, Observer, check_that_prometheus_is_here, observing, where_to_look
 from processes import UVICORN_LISTENS, Child, bound_to_us, end, running
 from replicas import Replicas, count_from, several
-from yours import options_before, upstream_from
+from yours import server_from, upstream_from
 
 EXAMPLE = Path(__file__).resolve().parent
 RUN = EXAMPLE.parent / ".run"
@@ -78,13 +79,16 @@ def plan_from(environment: Mapping[str, str], *, once: bool, auth: bool, observe
 
 async def run_before_yours(plan: Plan, upstream: str) -> None:
     """Starts taskgate in front of a server of one's own, looks at its tools, and serves on. Raises RunFailed."""
-    options, url = options_before(upstream, plan.listen, plan.admin), f"http://{plan.listen}/mcp"
+    options, url = (
+        options_before_server(server_from(upstream), plan.folder, plan.listen, plan.admin),
+        f"http://{plan.listen}/mcp",
+    )
     async with gateway_before(options, plan.folder) as gateway:
         await wait_until_ready(gateway, plan.admin)
         print(f"taskgate is in front of\n  {upstream}\nat {url}\n", flush=True)
         await run_host("guest.py", url)
         if not plan.once:
-            print(farewell(url, [plan.admin], None, None), flush=True)
+            print(farewell(url, [plan.admin], None, None, plan.folder), flush=True)
             await wait_for_any_to_end({"taskgate": gateway})
 
 
@@ -117,7 +121,7 @@ async def run(plan: Plan, python: Path) -> None:
         if observer is not None:
             await observer.show()
         if not plan.once:
-            print(farewell(url, admins, issuer, observer), flush=True)
+            print(farewell(url, admins, issuer, observer, plan.folder), flush=True)
             await wait_for_any_to_end(needed)
 
 
@@ -174,13 +178,14 @@ async def wait_for_any_to_end(needed: Mapping[str, Child]) -> None:
     raise RunFailed(f"{done.pop().get_name()} ended by itself")
 
 
-def farewell(url: str, admins: Sequence[Address], issuer: str | None, observer: Observer | None) -> str:
+def farewell(url: str, admins: Sequence[Address], issuer: str | None, observer: Observer | None, folder: Path) -> str:
     """What to try while it serves."""
     log = "gateway.log" if len(admins) == 1 else "gateway-1.log"
     others = "".join(f"\n                 http://{each}/metrics" for each in admins[1:])
     return f"""
 taskgate goes on serving until Ctrl-C.
   for hosts      {url}
+  the console    {link_to(admins[0], folder)}
   for operators  http://{admins[0]}/metrics, its log is {RUN.name}/{log}{others}
 {"" if observer is None else where_to_look(observer, RUN.name)}
 Try it:{"" if issuer is None else get_token(url, issuer)}

@@ -2,10 +2,10 @@
 
 import shlex
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
-from addresses import Address
 from gateways import RunFailed
 
 ALONE = ("AUTH", "OBSERVE", "REPLICAS")
@@ -44,7 +44,11 @@ def expect_program(command: str) -> None:
         raise RunFailed(f"UPSTREAM={command}: there is no program {program!r} here{hint}")
 
 
-def options_before(upstream: str, listen: Address, admin: Address) -> Sequence[str | Path]:
-    """How taskgate is told to stand before it."""
-    option = "--upstream" if is_url(upstream) else "--upstream-command"
-    return [option, upstream, "--listen", str(listen), "--admin", str(admin)]
+def server_from(upstream: str) -> Mapping[str, Any]:
+    """The server as a file has it."""
+    if is_url(upstream):
+        return {"url": upstream}
+    program, *arguments = shlex.split(upstream)
+    # A path is relative to where make was called, and not to the file.
+    found = str(Path(program).resolve()) if "/" in program else program
+    return {"transport": "stdio", "command": [found, *arguments]}

@@ -88,6 +88,9 @@ async def test_refusals_are_listed_and_a_new_one_comes_first_as_text(visitor: Vi
     await stream.send("refusal", refusal(MARKUP, "auth"))
     await expect(rows.first.locator("td").nth(2)).to_have_text(MARKUP, timeout=EVENT_MS)
     assert await rows.locator("b, img").count() == 0
+    await stream.send("refusal", {**refusal("ids of tasks are tried", "security"), "count": 7})
+    await expect(rows.first.locator("td").last).to_have_text("7", timeout=EVENT_MS)
+    await expect(rows).to_have_count(3)
     await stream.send("refusal", *(refusal(f"reason {number}") for number in range(300)))
     await expect(rows.first).to_contain_text("reason 299", timeout=EVENT_MS)
     await expect(rows).to_have_count(200)

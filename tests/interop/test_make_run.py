@@ -4,13 +4,16 @@ import asyncio
 import os
 import re
 import shutil
+import signal
 import socket
 import sys
 from pathlib import Path
 from typing import Any, TextIO
 
+import aiohttp
 import pytest
 from example import environments
+from example.addresses import free_addresses
 
 from helpers import told
 from helpers.prometheus_server import require_prometheus
@@ -136,6 +139,33 @@ async def expect_one_run(lines: tuple[str, ...], **environment: str) -> str:
 
 async def test_one_run_shows_a_task_that_completes_one_cancelled_one_failed_and_a_plain_call() -> None:
     await expect_one_run(LINES)
+
+
+@pytest.mark.parametrize("environment", [{}, {"REPLICAS": "2"}], ids=["one", "replicas"])
+async def test_a_run_that_serves_on_prints_a_link_by_which_the_console_signs_in(environment: dict[str, str]) -> None:
+    listen, admin = free_addresses()
+    names = {"LISTEN": str(listen), "ADMIN": str(admin), "UPSTREAM": ""}
+    if not environment:
+        names["UPSTREAM"] = f"{sys.executable} -IS {PROGRAM} --words 'a b' '$HOME'"
+    child = await asyncio.create_subprocess_exec(
+        sys.executable, SCRIPT, stdout=asyncio.subprocess.PIPE, env={**os.environ, **names, **environment}
+    )
+    assert child.stdout is not None
+    try:
+        async with bounded(50):
+            while b"/ui#token=" not in (line := await child.stdout.readline()):
+                assert line != b"", "it ended"
+        [url, token] = line.decode().split()[-1].split("#token=")
+        async with bounded(), aiohttp.ClientSession(headers={"Origin": url.removesuffix("/ui")}) as page:
+            async with page.get(url) as shown:
+                assert (shown.status, shown.content_type) == (200, "text/html")
+            async with page.post(f"{url}/session", json={"token": token}) as signed_in:
+                assert (signed_in.status, (await signed_in.json())["role"]) == (200, "operator")
+    finally:
+        child.send_signal(signal.SIGINT)
+        async with bounded(30):
+            # Its pipe is read to the end: it writes once more.
+            await child.communicate()
 
 
 async def test_one_run_before_a_program_of_ones_own_lists_its_tools() -> None:

@@ -627,8 +627,8 @@ async function loadCallers(cursor) {
   const rows = page.callers.flatMap((each) =>
     each.limits.map((limit) =>
       row(
-        cell(each.caller, "", true), cell(limit.limit), cell(limit.used, "number"), cell(limit.most ?? "–", "number"),
-        cell(limit.refused, "number"),
+        cell(each.caller, "", true), cell(limit.upstream ? `${limit.limit} (${limit.upstream})` : limit.limit),
+        cell(limit.used, "number"), cell(limit.most ?? "–", "number"), cell(limit.refused, "number"),
       ),
     ),
   );
@@ -671,15 +671,20 @@ function makeRefusalRow(item) {
     cell([item.caller, item.address].filter(Boolean).join(", "), "wide"),
     cell([item.upstream, item.tool].filter(Boolean).join(", "), "wide"), cell(item.count, "number"),
   );
-  made.dataset.refusal = "";
+  // Equal refusals are one entry, with their number.
+  made.dataset.key = JSON.stringify([item.kind, item.caller, item.address, item.upstream, item.tool, item.reason]);
   return made;
 }
 
 function takeRefusal(item) {
   if (current() !== "refusals") return;
   const body = $("refusal-rows");
-  if (body.firstElementChild && !("refusal" in body.firstElementChild.dataset)) body.replaceChildren();
-  body.prepend(makeRefusalRow(item));
+  const made = makeRefusalRow(item);
+  // The row that says that there is none has no key.
+  for (const each of [...body.children]) {
+    if (each.dataset.key === undefined || each.dataset.key === made.dataset.key) each.remove();
+  }
+  body.prepend(made);
   while (body.childElementCount > MOST_REFUSALS) body.lastElementChild.remove();
 }
 
