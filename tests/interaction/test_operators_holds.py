@@ -9,6 +9,7 @@ from helpers.scripted_upstream import Hold, ScriptedServer
 from helpers.waiting import eventually, until
 from helpers.whole_gateway import Environment, WholeGateway, configuration, running
 from interaction.operating import OPS, VIEWER, act, look, tokens
+from interaction.programs import who, with_program
 from interaction.reloading import DONE, SUCCESS, echoed, refused, reloaded
 
 UPSTREAMS = "/api/v1/upstreams"
@@ -32,6 +33,7 @@ async def test_each_server_is_listed_with_its_load(gateway: WholeGateway, server
     assert (books["name"], books["calls"], books["tasks"]) == ("books", 0, 0)
     assert (reports["name"], reports["path"], reports["calls"], reports["tasks"]) == ("reports", "/reports/mcp", 1, 1)
     assert (reports["requests"], reports["waiting"], reports["circuit"]) == (1, 0, "closed")
+    assert reports["processes"] is None
     assert await look(gateway, REPORTS) == {**reports, "replica": listed["replica"]}
     assert (await gateway.operators(f"{UPSTREAMS}/unknown", Authorization=VIEWER))[0] == 404
 
@@ -94,3 +96,10 @@ async def test_a_viewer_holds_no_server(gateway: WholeGateway) -> None:
     ):
         assert (await gateway.operators(path, "POST", Authorization=bearer))[0] == expected
     assert not (await look(gateway, REPORTS))["is_held"]
+
+
+async def test_a_server_of_programs_is_listed_with_their_number(tmp_path: Path) -> None:
+    async with running(with_program(sections={"admin": tokens(tmp_path)}), Environment()) as gateway:
+        host = await gateway.greeted()
+        await who(host)
+        assert (await look(gateway, REPORTS))["processes"] == 1

@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 
 from helpers.scripted_upstream import Hold, ScriptedServer
-from helpers.several_gateways import several
+from helpers.several_gateways import at, several
 from helpers.shared_store import SharedServer
-from helpers.waiting import eventually
+from helpers.waiting import eventually, until
 from helpers.whole_gateway import WholeGateway
 from interaction.limiting import CALLS
 from interaction.operating import act, look, look_at_all, tokens
 
-TASKS, CALLERS = "/api/v1/tasks", "/api/v1/callers"
+TASKS, CALLERS, SESSIONS = "/api/v1/tasks", "/api/v1/callers", "/api/v1/sessions"
 
 
 @pytest.fixture
@@ -77,3 +77,21 @@ async def test_rates_and_tasks_of_a_caller_are_those_of_all_replicas(
         running = limits.get("calls_per_context")
         assert (running is None) is (gateway is three[2])
         assert running is None or (running["used"], running["is_shared"]) == (1, False)
+
+
+async def test_a_session_that_ends_at_one_replica_is_found_at_none(three: list[WholeGateway]) -> None:
+    host = await three[0].greeted()
+    assert (await at(host, three[1]).ask("tools/list")).status == 200
+    [here] = (await look(three[0], SESSIONS))["sessions"]
+    [there] = (await look(three[1], SESSIONS))["sessions"]
+    assert here["session"] == there["session"]
+    assert (here["created"] is None, there["created"]) == (False, None)
+    end = f"{SESSIONS}/{here['session']}/end"
+    assert (await act(three[2], end))[0] == 404
+    assert (await act(three[1], end))[0] == 200
+
+    async def status() -> int:
+        return (await host.ask("tools/list")).status
+
+    await until(status, lambda found: found == 404)
+    assert (await at(host, three[2]).ask("tools/list")).status == 404

@@ -18,7 +18,11 @@ MAX_QUERY: Final = 32
 """The most parameters of a query."""
 _PARAMETER: Final = re.compile(r"\{(\w+)\}")
 
-PARAMETERS: Final = {"reference": r"t_[A-Za-z0-9_-]{22}", "name": r"[a-z0-9][a-z0-9_-]{0,63}"}
+PARAMETERS: Final = {
+    "reference": r"t_[A-Za-z0-9_-]{22}",
+    "name": r"[a-z0-9][a-z0-9_-]{0,63}",
+    "session": r"s_[A-Za-z0-9_-]{22}",
+}
 """The form of each parameter of a path."""
 
 

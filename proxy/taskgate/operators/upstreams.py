@@ -29,6 +29,9 @@ class UpstreamItem(Answer):
     waiting: Annotated[int, Field(description="Calls that wait for a permit.")]
     tasks: Annotated[int, Field(description="Calls of tasks among those that run.")]
     requests: Annotated[int, Field(description="Requests to the server without an answer yet.")]
+    processes: Annotated[
+        int | None, Field(description="Programs of the server that run or start; null unless its transport is stdio.")
+    ]
     offers_tasks: bool
 
 
@@ -131,6 +134,7 @@ class UpstreamRoutes:
                 "waiting": bulkhead.queued,
                 "tasks": self._tasks().get(key, 0),
                 "requests": self._requests().get(key, 0),
+                "processes": vitals.processes,
                 "offers_tasks": mount.offers_tasks,
             }
         )

@@ -8,6 +8,7 @@ messages for the host are found here too.
 """
 
 from collections.abc import Callable, Mapping
+from datetime import datetime
 from typing import Any, Final, NamedTuple, Self
 
 from taskgate.admission.callers import principal_of
@@ -98,6 +99,8 @@ class HostSession(UnsavedCallListener):
             on_change=self.remote_streams.on_local_change,
         )
         self.last_used = self.last_checked = services.clock.elapsed()
+        self.opened_at: datetime | None = None
+        """When it was opened; None for one that was loaded from the store."""
         self.running_tasks = 0
         self.is_ended = False
         self._close_upstream: Callable[[UpstreamSession], None] | None = None

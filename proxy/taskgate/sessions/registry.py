@@ -108,6 +108,7 @@ class HostSessions:
             self._uncount(owner)
             self.close_upstream(host_session.upstream)
             raise
+        host_session.opened_at = self._clock.now()
         self._loaded[id_] = host_session
         self._make_room()
         return host_session, server

@@ -94,10 +94,12 @@ class UpstreamSession(Protocol):
 
 class Vitals(NamedTuple):
     """Health of an upstream: `circuit` is closed, open or half_open; `up` is None while it is
-    unknown."""
+    unknown. `processes` are its programs that run or start; None for a server that is none of them.
+    """
 
     up: bool | None
     circuit: str
+    processes: int | None = None
 
 
 class Upstream(Protocol):

@@ -52,15 +52,21 @@ def _nobody_knows() -> bool | None:
     return None
 
 
+def _no_programs() -> int | None:
+    return None
+
+
 class TransportChoice(NamedTuple):
     """The transport to one server. `asks_whose`: every request must name its principal.
 
     `up` returns whether the server is up, as far as the transport has noticed; None if unknown.
+    `processes` returns the number of programs; None for a server that the gateway does not start.
     """
 
     transport: Transport | ChannelTransport
     asks_whose: bool = False
     up: Callable[[], bool | None] = _nobody_knows
+    processes: Callable[[], int | None] = _no_programs
 
 
 def choose_transport(settings: UpstreamSettings, observer: UpstreamObserver, supervisor: Supervisor) -> TransportChoice:
@@ -84,8 +90,9 @@ def _to_program(
         running=observer.programs,
     )
     health = PassiveHealth(observer.sought)
-    transport = ChannelTransport(StdioChannels(program, supervisor), health)
-    return TransportChoice(transport, asks_whose=True, up=lambda: health.up)
+    channels = StdioChannels(program, supervisor)
+    transport = ChannelTransport(channels, health)
+    return TransportChoice(transport, asks_whose=True, up=lambda: health.up, processes=lambda: channels.processes)
 
 
 __all__ = ["HttpTransport", "UpstreamClient", "UpstreamObserver", "UpstreamSettings"]
@@ -153,7 +160,8 @@ class UpstreamClient:
 
     def vitals(self) -> Vitals:
         up = self._way.up() if self._checks is None else self._checks.up
-        return Vitals(up, CircuitState.CLOSED.value if self._guard is None else self._guard.state)
+        circuit = CircuitState.CLOSED.value if self._guard is None else self._guard.state
+        return Vitals(up, circuit, self._way.processes())
 
     def session(
         self, listener: SessionCallListener, principal_source: PrincipalSource, host: Peer | None = None

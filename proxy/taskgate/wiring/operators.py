@@ -7,6 +7,7 @@ from taskgate.operators.api import OperatorsApi
 from taskgate.operators.callers import CallerRoutes, LimitedParts
 from taskgate.operators.control import ControlRoutes
 from taskgate.operators.cursors import ListCursors
+from taskgate.operators.sessions import SessionRoutes
 from taskgate.operators.tasks import TaskRoutes
 from taskgate.operators.upstreams import UpstreamRoutes
 from taskgate.stores.base import Store
@@ -64,5 +65,6 @@ def build_operators_api(
         replica=runtime.cluster.holder,
         is_shared=runtime.cluster.leasing is not None,
     )
-    parts = (tasks, upstreams, callers, control)
+    sessions = SessionRoutes(sessions=runtime.sessions, cursors=cursors, clock=clock, replica=runtime.cluster.holder)
+    parts = (tasks, upstreams, callers, sessions, control)
     return OperatorsApi(access, (route for part in parts for route in part.routes()))

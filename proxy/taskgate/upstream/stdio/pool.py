@@ -216,6 +216,11 @@ class StdioChannels:
 
     # --- number of programs -------------------------------------------------------------------------------------------
 
+    @property
+    def processes(self) -> int:
+        """How many programs run or start."""
+        return len(self._slots)
+
     def _start(self, key: Hashable, owner: Hashable, *, probes: bool) -> ProgramSlot:
         """Begin to start a program, and return its slot."""
         slot = ProgramSlot(self, key, owner, probes=probes)
