@@ -40,7 +40,7 @@ def print_check(file: Path, prints: bool, online: bool, is_running: bool, as_jso
     if as_json:
         _print_json(as_json_report(config, found, answers))
     elif not found.errors:
-        click.echo(settings.effective(config) if prints else summary(config, found), nl=False)
+        click.echo(settings.effective(config) if prints else summary(config, found, answers), nl=False)
     for warning in () if as_json else found.warnings:
         click.echo(f"taskgate: warning: {warning}", err=True)
     for error in () if as_json else found.errors:

@@ -76,6 +76,8 @@ _START_ERRORS: Final = (
     TracingUnavailable,
 )
 
+_HANDLED: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
 log = getLogger("taskgate.cli")
 
 
@@ -195,6 +197,8 @@ async def _serve(
         await service.drain(delay=delay, hurry=signals.hurry)
     finally:
         await service.close(signals.hurry)
+        # The loop drops its handlers when it is closed. A signal would then end the process, with its number as status.
+        signal.pthread_sigmask(signal.SIG_BLOCK, _HANDLED)
     log.info("stopped")
 
 

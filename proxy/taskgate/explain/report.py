@@ -4,7 +4,7 @@ show them.
 `cli` is the user. The findings are in `rules`, `files` and `checks`; `online` asks other machines.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -40,7 +40,7 @@ def check_configuration(
     return found
 
 
-def summary(config: GatewayConfig, found: Findings) -> str:
+def summary(config: GatewayConfig, found: Findings, answers: Sequence[Answer] = ()) -> str:
     """Return five lines: what is served, to which callers, the store, the limits, and the result."""
     store, limits = config.store, config.limits
     place = {
@@ -59,9 +59,16 @@ def summary(config: GatewayConfig, found: Findings) -> str:
             ("callers", _callers(config)),
             ("store", f"{place}; audit log: {sinks}"),
             ("limits", f"{rates}; tasks: {caps.tasks_per_context} of one caller, {total} of all"),
-            ("result", f"{counted(found.warnings, 'warning')}" if found.warnings else "no problems"),
+            ("result", _result(found, answers)),
         )
     )
+
+
+def _result(found: Findings, answers: Sequence[Answer]) -> str:
+    failed = sum(answer.passed is False for answer in answers)
+    parts = [f"{failed} of {len(answers)} FAILED"] if failed else []
+    parts += [counted(found.warnings, "warning")] if found.warnings else []
+    return ", ".join(parts) or "no problems"
 
 
 def counted(found: Iterable[object], name: str) -> str:
@@ -87,13 +94,15 @@ def _callers(config: GatewayConfig) -> str:
     return f"tokens of {issuers}"
 
 
-def as_json(config: GatewayConfig, found: Findings, answers: Iterable[Answer]) -> dict[str, Any]:
+def as_json(config: GatewayConfig, found: Findings, answers: Sequence[Answer]) -> dict[str, Any]:
     """Return the report as JSON members: `errors` and `warnings`, each with `key` and `message`.
 
-    `online` has the answers of other machines, with `passed` beside these.
+    `online` has the answers of other machines, with `passed` beside these. `result` is `invalid`
+    with an error, `failed` if another machine failed, else `ok`.
     """
+    has_failed = any(answer.passed is False for answer in answers)
     return {
-        "result": "invalid" if found.errors else "ok",
+        "result": "invalid" if found.errors else "failed" if has_failed else "ok",
         "upstreams": {name: _address(config, name) for name in config.upstreams},
         "issuers": list(config.auth.issuers),
         "store": config.store.backend,

@@ -5,6 +5,7 @@ import os
 import signal
 import socket
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from example.processes import running
 
 from helpers.gateway_process import TASKGATE, GatewayProcess, gateway_process, write_configuration
 from helpers.secrets import noted
-from helpers.waiting import bounded
+from helpers.waiting import bounded, eventually
 from taskgate import __version__
 from taskgate.cli import main
 
@@ -255,6 +256,26 @@ async def test_a_second_signal_ends_the_drain(tmp_path: Path) -> None:
         await gateway.child.said(rb"draining")
         gateway.ask(signal.SIGTERM)
         assert await gateway.exit_status() == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+@pytest.mark.program
+async def test_signals_after_the_end_change_no_exit_status(tmp_path: Path, number: signal.Signals) -> None:
+    file = write_configuration(tmp_path, URL)
+    async with gateway_process(["--config", file], log=tmp_path / "log") as gateway:
+        gateway.ask(signal.SIGTERM)
+        await gateway.child.said(rb"stopped")
+        process = gateway.child.process
+
+        def has_ended() -> bool:
+            # Its own function to send signals would take its exit status from the loop.
+            with suppress(ProcessLookupError):
+                os.kill(process.pid, number)
+            return process.returncode is not None
+
+        async with bounded(20):
+            await eventually(has_ended)
+        assert process.returncode == 0
 
 
 @pytest.mark.program

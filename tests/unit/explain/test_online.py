@@ -69,9 +69,15 @@ async def test_a_server_that_does_not_answer_is_told_with_the_reason_and_what_to
     tmp_path: Path, upstream: str, told: str
 ) -> None:
     ended, out, [line] = await asked(written(tmp_path, upstream))
-    assert (ended, len(out)) == (1, 5)
+    assert (ended, len(out), out[4]) == (1, 5, "result:  1 of 1 FAILED")
     assert line.startswith(f"upstreams.reports: {told}")
     assert line.endswith("; check that the server runs, and its url or command")
+
+
+async def test_the_result_as_json_is_failed_where_a_server_does_not_answer(tmp_path: Path) -> None:
+    ended, out, err = await asked(written(tmp_path, f"url: '{DEAD}/mcp'"), "--json")
+    document = json.loads("\n".join(out))
+    assert (ended, document["result"], document["errors"], err) == (1, "failed", [], [])
 
 
 async def test_a_server_that_needs_the_token_of_a_caller_is_not_asked(tmp_path: Path) -> None:
