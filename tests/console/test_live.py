@@ -8,6 +8,7 @@ from console.standins import CALLERS, REFUSALS, EventStream, answer, refusal, ta
 from console.visitor import EVENT_MS, Visitor
 from helpers.scripted_upstream import Hold, ScriptedServer
 from helpers.whole_gateway import WholeGateway
+from requirements import covers
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -81,6 +82,7 @@ async def test_the_page_of_one_task_follows_its_events(
     await expect(visitor.page.locator("#task-cancel")).to_be_hidden()
 
 
+@covers("T36")
 async def test_refusals_are_listed_and_a_new_one_comes_first_as_text(visitor: Visitor, stream: EventStream) -> None:
     await visitor.go("Refusals")
     rows = visitor.page.locator("#refusal-rows tr")

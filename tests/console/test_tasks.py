@@ -9,6 +9,7 @@ from console.visitor import EVENT_MS, Visitor
 from helpers.scripted_upstream import Hold, ScriptedServer
 from helpers.waiting import eventually
 from helpers.whole_gateway import WholeGateway
+from requirements import covers
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -84,6 +85,7 @@ async def test_a_task_is_shown_with_its_timeline(
     await expect(dialog).to_have_count(0)
 
 
+@covers("T36")
 async def test_names_and_progress_of_a_server_are_text_and_never_markup(
     gateway: WholeGateway, server: ScriptedServer, visitor: Visitor
 ) -> None:

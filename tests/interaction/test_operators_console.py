@@ -14,6 +14,7 @@ from helpers.scripted_upstream import ScriptedServer
 from helpers.whole_gateway import Environment, WholeGateway, configuration, running
 from interaction.auditing import audited, lines, of, told_of
 from interaction.operating import OPS, VIEWER, tokens
+from requirements import covers
 
 SESSION = "/ui/session"
 TOKENS = {"operator": OPS.removeprefix("Bearer "), "viewer": VIEWER.removeprefix("Bearer ")}
@@ -55,6 +56,7 @@ async def ask(gateway: WholeGateway, path: str, method: str = "GET", **headers: 
     return status, json.loads(text).get("error", {}).get("code")
 
 
+@covers("T31", "T53")
 @pytest.mark.parametrize(
     ("path", "kind"), [("", "text/html"), ("/console.css", "text/css"), ("/console.js", "text/javascript")]
 )
@@ -105,6 +107,7 @@ async def test_the_cookie_is_for_https_alone_where_the_page_came_so(gateway: Who
     assert headers["Set-Cookie"].endswith("; Secure")
 
 
+@covers("T31", "T53")
 async def test_the_cookie_serves_no_page_of_another_origin_and_no_program(gateway: WholeGateway) -> None:
     shown, hold = await cookie(gateway), "/api/v1/upstreams/reports/hold"
     foreign = (403, "foreign_origin")
@@ -116,6 +119,7 @@ async def test_the_cookie_serves_no_page_of_another_origin_and_no_program(gatewa
     assert await ask(gateway, "/api/v1/tasks", Cookie="taskgate_console=wrong") == (401, "not_authenticated")
 
 
+@covers("T31", "T53")
 async def test_no_page_of_another_origin_signs_in(gateway: WholeGateway) -> None:
     for headers in ({"Origin": "http://evil.example"}, {"Sec-Fetch-Site": "cross-site"}):
         assert (await sign_in(gateway, **headers))[0] == 403
@@ -124,6 +128,7 @@ async def test_no_page_of_another_origin_signs_in(gateway: WholeGateway) -> None
     assert (await gateway.operators_answer(SESSION, "POST", body, **kind))[0] == 403
 
 
+@covers("T53")
 async def test_a_session_ends_when_its_operator_signs_out(gateway: WholeGateway) -> None:
     shown, other = await cookie(gateway), await cookie(gateway)
     _, headers, _ = await gateway.operators_answer(SESSION, "DELETE", Cookie=shown, **origin(gateway))
@@ -132,6 +137,7 @@ async def test_a_session_ends_when_its_operator_signs_out(gateway: WholeGateway)
     assert await ask(gateway, SESSION, Cookie=other) == (200, None)
 
 
+@covers("T53")
 async def test_a_session_ends_with_its_time(gateway: WholeGateway, clock: ManualClock) -> None:
     shown = await cookie(gateway)
     clock.advance(timedelta(hours=HOURS, seconds=-1))
@@ -140,6 +146,7 @@ async def test_a_session_ends_with_its_time(gateway: WholeGateway, clock: Manual
     assert await ask(gateway, SESSION, Cookie=shown) == (401, "not_authenticated")
 
 
+@covers("T53")
 async def test_a_session_ends_when_a_reload_replaces_its_token(gateway: WholeGateway, tmp_path: Path) -> None:
     replaced, retained = await cookie(gateway), await cookie(gateway, "viewer")
     (tmp_path / "ops.token").write_text("another-token-of-an-operator")
@@ -150,6 +157,7 @@ async def test_a_session_ends_when_a_reload_replaces_its_token(gateway: WholeGat
     assert await ask(gateway, SESSION, Cookie=retained) == (200, None)
 
 
+@covers("T53")
 async def test_wrong_tokens_of_sign_ins_and_of_requests_are_counted_together(gateway: WholeGateway) -> None:
     for _ in range(5):
         assert (await sign_in(gateway, "wrong"))[0] == 401

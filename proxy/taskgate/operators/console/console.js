@@ -274,7 +274,9 @@ async function loadServerNames() {
 
 // --- tasks
 
-const tasks = { rows: new Map(), cursor: null, next: null, isComplete: true, filter: readFilter(), loads: 0, pending: 0 };
+const tasks = {
+  rows: new Map(), cursor: null, next: null, isComplete: true, filter: readFilter(), loads: 0, pending: 0,
+};
 const changed = new Map();
 let flushing = null;
 
