@@ -246,9 +246,12 @@ async def test_a_certificate_of_our_own_is_shown_where_one_is_asked_for(tmp_path
     authority = Authority(tmp_path)
     authority.host(tmp_path)
     own = {"cert_file": tmp_path / "host.crt", "key_file": tmp_path / "host.key"}
+    own["key_file"].chmod(0o600)
     async with SharedServer(tmp_path, "redis", tls=authority, settings={"tls-auth-clients": "yes"}) as server:
         await expect_to_open(server.options(**own))
         assert "cannot be used" in await refusal(server.options(**{**own, "key_file": authority.file}))
+        own["key_file"].chmod(0o604)
+        assert "store.redis.tls.key_file" in await refusal(server.options(**own))
 
 
 async def test_without_the_extra_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,6 @@ import errno
 import fcntl
 import os
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -23,7 +22,6 @@ from taskgate.errors import StoreUnavailable
 from taskgate.explain.findings import Findings
 from taskgate.listener.tls import TlsRefused, made_context
 from taskgate.stores.open import expect_usable
-from taskgate.system.secret_files import ADVICE, is_exposed
 from taskgate.telemetry.opentelemetry.settings import Exporter, TracingUnavailable, require_exporter
 from taskgate.upstream.wire.trust import TlsFileRefused, tls_context
 from taskgate.wiring.app import ListenFailed, expect_address
@@ -121,15 +119,6 @@ def _check_store(config: GatewayConfig, directory: Path | None, found: Findings,
             expect_usable(store.sqlite.to_options(directory), is_running=is_running)
     except StoreUnavailable as refused:
         found.error("store.sqlite.path" if store.backend == "sqlite" else "store.redis", str(refused))
-    key = store.redis.tls.key_file if store.backend == "redis" else None
-    if key is not None and _is_exposed(key, "store.redis.tls.key_file"):
-        found.warn("store.redis.tls.key_file", ADVICE)
-
-
-def _is_exposed(path: Path, key: str) -> bool:
-    with suppress(OSError):
-        return is_exposed(path, path.stat().st_mode, key)
-    return False
 
 
 def _check_sinks(config: GatewayConfig, directory: Path | None, found: Findings, *, is_running: bool) -> None:

@@ -362,9 +362,13 @@ def test_the_files_of_a_shared_store_are_checked(tmp_path: Path) -> None:
     for name, content in zip(("tls.crt", "tls.key"), Authority(tmp_path).pair(), strict=True):
         (tmp_path / name).write_bytes(content)
         (tmp_path / name).chmod(0o604)
+    status, _, refused = run("check", file)
+    told = f"{tmp_path / 'tls.key'} may be read or written by every user of this machine: chmod o-rwx it"
+    assert (status, refused[-1]) == (2, f"store.redis: store.redis.tls.key_file: {told}")
+    (tmp_path / "tls.key").chmod(0o600)
     status, _, warnings = run("check", file)
     assert status == 0
-    assert [each.split(": ")[2] for each in warnings] == ["store.redis.tls.key_file", "store.redis.tls.cert_file"]
+    assert [each.split(": ")[2] for each in warnings] == ["store.redis.tls.cert_file"]
 
 
 # --- forms ----------------------------------------------------------------------------------------------------------

@@ -26,7 +26,9 @@ from taskgate.stores.redis.records.store import RedisStore
 from taskgate.stores.redis.streams import RedisStreamLog
 from taskgate.stores.references import ReferenceOf, plain_reference
 from taskgate.stores.shared import LeaseStore, SharedBackend
+from taskgate.system.secret_files import ADVICE, is_exposed
 
+_KEY_FILE = "store.redis.tls.key_file"
 _HEARTBEAT_CONNECTIONS = 2
 """Connections of the heartbeat thread, which does nothing else."""
 
@@ -155,8 +157,8 @@ async def _check(client: RedisClient, connector: RedisConnector) -> bool:
 
 
 def expect_tls_files(options: RedisOptions) -> None:
-    """Raises StoreUnavailable if the TLS files are unusable; the library would fail at each
-    connect.
+    """Raises StoreUnavailable if the TLS files are unusable, or if every user of the machine may
+    read the key. The library would fail at each connect.
     """
     if not options.tls:
         return
@@ -165,10 +167,14 @@ def expect_tls_files(options: RedisOptions) -> None:
         if options.cert_file is not None:
             # There is no operator to ask for a passphrase.
             context.load_cert_chain(options.cert_file, options.key_file, password=lambda: "")
+        key = options.key_file
+        is_open = key is not None and is_exposed(key, key.stat().st_mode, _KEY_FILE)
     except OSError as error:
         raise StoreUnavailable(
             "The files of store.redis.tls cannot be used: check that they exist, are readable, and match"
         ) from error
+    if is_open:
+        raise StoreUnavailable(f"{_KEY_FILE}: {options.key_file} {ADVICE}")
 
 
 def _raise_if_untrusted(error: BaseException) -> None:
