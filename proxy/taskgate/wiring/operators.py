@@ -6,10 +6,12 @@ from taskgate.operators.access import OperatorAccess
 from taskgate.operators.api import OperatorsApi
 from taskgate.operators.control import ControlRoutes
 from taskgate.operators.cursors import ListCursors
+from taskgate.operators.refusals import RefusalLog, RefusalRoutes
 from taskgate.operators.tasks import TaskRoutes
 from taskgate.operators.upstreams import UpstreamRoutes
 from taskgate.stores.base import Store
 from taskgate.stores.references import ReferenceOf
+from taskgate.telemetry.ring import EventRing
 from taskgate.wiring.authentication import list_cursor_keys
 from taskgate.wiring.build import Runtime
 
@@ -21,6 +23,7 @@ def build_operators_api(
     store: Store,
     reference_of: ReferenceOf,
     control: ControlRoutes,
+    event_ring: EventRing,
     clock: Clock,
     entropy: Entropy,
 ) -> OperatorsApi:
@@ -45,4 +48,7 @@ def build_operators_api(
         tasks=runtime.runner.calls_running,
         replica=runtime.cluster.holder,
     )
-    return OperatorsApi(access, (*tasks.routes(), *upstreams.routes(), *control.routes()))
+    refused = RefusalLog(event_ring)
+    refused.subscribe()
+    refusals = RefusalRoutes(refused, replica=runtime.cluster.holder, clock=clock)
+    return OperatorsApi(access, (*tasks.routes(), *upstreams.routes(), *refusals.routes(), *control.routes()))
