@@ -313,6 +313,7 @@ class Service:
                 store=store,
                 reference_of=reference_of,
                 control=control,
+                event_ring=self._telemetry.event_sink,
                 clock=clock,
                 entropy=entropy,
             )

@@ -7,11 +7,13 @@ from taskgate.operators.api import OperatorsApi
 from taskgate.operators.callers import CallerRoutes, LimitedParts
 from taskgate.operators.control import ControlRoutes
 from taskgate.operators.cursors import ListCursors
+from taskgate.operators.refusals import RefusalLog, RefusalRoutes
 from taskgate.operators.sessions import SessionRoutes
 from taskgate.operators.tasks import TaskRoutes
 from taskgate.operators.upstreams import UpstreamRoutes
 from taskgate.stores.base import Store
 from taskgate.stores.references import ReferenceOf
+from taskgate.telemetry.ring import EventRing
 from taskgate.wiring.authentication import list_cursor_keys
 from taskgate.wiring.build import Runtime
 
@@ -23,6 +25,7 @@ def build_operators_api(
     store: Store,
     reference_of: ReferenceOf,
     control: ControlRoutes,
+    event_ring: EventRing,
     clock: Clock,
     entropy: Entropy,
 ) -> OperatorsApi:
@@ -66,5 +69,8 @@ def build_operators_api(
         is_shared=runtime.cluster.leasing is not None,
     )
     sessions = SessionRoutes(sessions=runtime.sessions, cursors=cursors, clock=clock, replica=runtime.cluster.holder)
-    parts = (tasks, upstreams, callers, sessions, control)
+    refused = RefusalLog(event_ring)
+    refused.subscribe()
+    refusals = RefusalRoutes(refused, replica=runtime.cluster.holder, clock=clock)
+    parts = (tasks, upstreams, callers, sessions, refusals, control)
     return OperatorsApi(access, (route for part in parts for route in part.routes()))

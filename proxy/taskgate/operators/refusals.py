@@ -1,0 +1,167 @@
+"""The route of refusals: `RefusalLog` keeps what this replica refused last, `RefusalRoutes` shows it."""
+
+from collections import OrderedDict
+from collections.abc import Iterator
+from datetime import datetime
+from enum import StrEnum
+from ipaddress import ip_network
+from logging import getLogger
+from typing import Annotated, Final, NamedTuple
+
+from pydantic import Field
+
+from taskgate.clock import Clock
+from taskgate.operators.access import Role
+from taskgate.operators.routes import Answer, ApiCall, Query, Route
+from taskgate.telemetry import events
+from taskgate.telemetry.request_context import current
+from taskgate.telemetry.ring import EventRing, Handlers
+
+MOST_REFUSALS: Final = 200
+"""The most refusals that are kept."""
+_LONGEST_NAME: Final = 256
+"""Characters of the name of a tool that are kept: a host may have invented it."""
+
+_log = getLogger("taskgate.operators")
+
+
+class RefusalKind(StrEnum):
+    """The kind of a limit or check that refused."""
+
+    RATE = "rate"
+    CAP = "cap"
+    QUEUE = "queue"
+    AUTH = "auth"
+    AUTHORIZATION = "authorization"
+    SECURITY = "security"
+
+
+class RefusalQuery(Query):
+    """The page."""
+
+    limit: Annotated[int, Field(ge=1, le=MOST_REFUSALS, description="The most refusals of the answer.")] = 50
+
+
+class RefusalItem(Answer):
+    """Equal refusals: how many, and the time of the newest."""
+
+    at: Annotated[datetime, Field(description="The time of the newest.")]
+    kind: RefusalKind
+    caller: Annotated[str | None, Field(description="The reference of the caller, if it is known.")]
+    address: Annotated[str | None, Field(description="The /24 of an IPv4 address, the /64 of an IPv6 address.")]
+    upstream: str | None
+    tool: Annotated[str | None, Field(description="The tool that a rule refused, cut to 256 characters.")]
+    reason: Annotated[str, Field(description="The policy, cap, rule or other reason, as in metrics.")]
+    count: Annotated[int, Field(description="How often it was refused, as long as it is kept.")]
+
+
+class RefusalList(Answer):
+    """The newest refusals of the replica that answers, newest first."""
+
+    now: datetime
+    replica: str
+    refusals: tuple[RefusalItem, ...]
+
+
+class _Refused(NamedTuple):
+    """The fields that equal refusals have in common, as in `RefusalItem`."""
+
+    kind: RefusalKind
+    caller: str | None
+    address: str | None
+    upstream: str | None
+    tool: str | None
+    reason: str
+
+
+class RefusalLog:
+    """The newest refusals: a reader of events. Equal ones are one entry, so a flood leaves others.
+
+    Beyond MOST_REFUSALS the entry that was not repeated for longest is dropped.
+    """
+
+    def __init__(self, event_ring: EventRing) -> None:
+        self._ring = event_ring
+        self._entries: OrderedDict[_Refused, tuple[datetime, int]] = OrderedDict()
+
+    def subscribe(self) -> None:
+        """Keep refusals from now on. The usual request emits none of these events."""
+        handlers: Handlers = {
+            events.RateLimitChecked: self._note_rate,
+            events.CapRefused: lambda event: self._add(RefusalKind.CAP, f"{event.cap}_{event.scope}"),
+            events.QueueRefused: lambda event: self._add(RefusalKind.QUEUE, event.reason, event.mount),
+            events.TokenChecked: self._note_token,
+            events.AccessRefused: self._note_access,
+            events.SuspicionRaised: lambda event: self._add(RefusalKind.SECURITY, event.kind, event.mount),
+        }
+        self._ring.subscribe(self, handlers)
+
+    def newest(self, limit: int) -> tuple[RefusalItem, ...]:
+        """At most `limit` refusals, newest first."""
+        self._ring.fold()
+        newest = list(reversed(self._entries.items()))[:limit]
+        return tuple(RefusalItem(at=at, count=count, **refused._asdict()) for refused, (at, count) in newest)
+
+    def note_failure(self, event: events.Event) -> None:
+        _log.exception("a refusal was not kept for operators", extra={"fact": type(event).__name__})
+
+    def _note_rate(self, event: events.RateLimitChecked) -> None:
+        if event.decision == "rejected":
+            self._add(RefusalKind.RATE, event.policy)
+
+    def _note_token(self, event: events.TokenChecked) -> None:
+        if event.reason != "ok":
+            self._add(RefusalKind.AUTH, event.reason)
+
+    def _note_access(self, event: events.AccessRefused) -> None:
+        if not event.shadow:
+            tool = None if event.tool is None else event.tool[:_LONGEST_NAME]
+            self._add(RefusalKind.AUTHORIZATION, event.rule or "default", event.mount, tool)
+
+    def _add(self, kind: RefusalKind, reason: str, upstream: str | None = None, tool: str | None = None) -> None:
+        request = current()
+        caller = address = None
+        if request is not None:
+            caller = None if request.caller is None else f"c_{request.caller.key}"
+            address, upstream = _block(request.address), upstream or request.mount
+        refused = _Refused(kind, caller, address, upstream, tool, reason)
+        _, count = self._entries.pop(refused, (None, 0))
+        self._entries[refused] = (self._ring.now, count + 1)
+        if len(self._entries) > MOST_REFUSALS:
+            self._entries.popitem(last=False)
+
+
+class RefusalRoutes:
+    """The handler. `replica` is the name of this process."""
+
+    def __init__(self, refusals: RefusalLog, *, replica: str, clock: Clock) -> None:
+        self._refusals = refusals
+        self._replica = replica
+        self._clock = clock
+
+    def routes(self) -> Iterator[Route]:
+        """The route of refusals."""
+        yield Route(
+            method="GET",
+            path="/refusals",
+            summary="List the newest refusals",
+            description=f"What this replica refused last, newest first: at most {MOST_REFUSALS}. Equal refusals are "
+            "one entry with a count. A restart forgets them.",
+            role=Role.VIEWER,
+            query=RefusalQuery,
+            answer=RefusalList,
+            handler=self._list,
+        )
+
+    async def _list(self, call: ApiCall) -> RefusalList:
+        query: RefusalQuery = call.query
+        refusals = self._refusals.newest(query.limit)
+        return RefusalList(now=self._clock.now(), replica=self._replica, refusals=refusals)
+
+
+def _block(address: str) -> str | None:
+    """The network of an address, which tells less of a person than the address; None for no address."""
+    try:
+        return str(ip_network((address, 64 if ":" in address else 24), strict=False))
+    except ValueError:
+        return None
