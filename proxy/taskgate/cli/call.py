@@ -34,6 +34,8 @@ TERMINATED: Final = 143
 DEFAULT_URL: Final = "http://127.0.0.1:8080"
 _CANCEL_SECONDS: Final = 5.0
 _MAX_PAGES: Final = 100
+_MAX_ERROR: Final = 2000
+"""Characters of an error that are shown: most of them may be of the server."""
 _MIN_INTERVAL, _MAX_INTERVAL = 0.05, 60.0
 _DEFAULT_INTERVAL: Final = 1.0
 _MAX_FAILED_POLLS: Final = 10
@@ -200,7 +202,7 @@ def call_tool(
     except ArgumentInvalid as wrong:
         raise click.UsageError(str(wrong)) from None
     except CallFailed as failed:
-        fail(CallFailed(clean(str(failed))), FAILED)
+        fail(CallFailed(one_line(str(failed), _MAX_ERROR)), FAILED)
     except TimeoutError:
         click.echo(f"taskgate: no result within {timeout:g} s: the call was cancelled", err=True)
         sys.exit(TIMED_OUT)

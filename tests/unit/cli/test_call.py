@@ -113,7 +113,7 @@ def test_a_stream_that_ends_before_the_answer_is_a_failure() -> None:
 
 def test_an_error_of_the_tool_ends_it_with_3_and_one_of_the_protocol_with_1() -> None:
     assert call({"tools/call": HELLO | {"isError": True}})[:2] == (3, "hello\n")
-    status, out, err, _ = call({"tools/call": {"code": -32602, "message": "no\x1b[2J such tool"}})
+    status, out, err, _ = call({"tools/call": {"code": -32602, "message": "no\x1b[2J such\ntool"}})
     assert (status, out, err) == (1, "", "taskgate: no\ufffd[2J such tool (code -32602)\n")
 
 
