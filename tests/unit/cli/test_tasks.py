@@ -127,13 +127,31 @@ def test_each_task_is_cancelled_and_one_that_is_not_ends_it_with_1() -> None:
 
     status, out, err, listener = tasks(answer, "cancel", OTHER, REF)
     assert (status, out) == (1, f"{REF}  cancelled\n")
-    assert err == f"taskgate: {OTHER} is not cancelled: there is no such task, or it has expired\n"
+    assert err == f"taskgate: {OTHER}: there is no such task, or it has expired\n"
     assert [(asked.verb, asked.path) for asked in listener.asked] == [
         ("POST", f"/api/v1/tasks/{OTHER}/cancel"),
         ("POST", f"/api/v1/tasks/{REF}/cancel"),
     ]
     status, out, _, _ = tasks(answer, "cancel", REF, "--json")
     assert (status, json.loads(out)) == (0, [{"reference": REF, "status": "cancelled", "error": None}])
+
+
+def test_what_was_cancelled_before_the_gateway_was_lost_is_told() -> None:
+    def answer(asked: Asked) -> Answered:
+        # No answer to the second: its body has no chunks.
+        return (
+            (200, ITEM | {"status": "cancelled"})
+            if REF in asked.path
+            else (200, b"no\r\n", {"Transfer-Encoding": "chunked"})
+        )
+
+    status, out, err, listener = tasks(answer, "cancel", REF, OTHER, REF)
+    assert (status, out, len(listener.asked)) == (1, f"{REF}  cancelled\n", 2)
+    lost, rest = err.splitlines()
+    assert lost.startswith(f"taskgate: {OTHER}: its outcome is unknown: cannot ask the operators' listener")
+    assert rest == f"taskgate: {REF}: not asked, because the gateway was not reached before"
+    status, out, _, _ = tasks(answer, "cancel", REF, OTHER, REF, "--json")
+    assert (status, [each["status"] for each in json.loads(out)]) == (1, ["cancelled", None, None])
 
 
 BULK = {"matched": 2, "cancelled": 2, "ended": 0, "failed": 0, "references": [REF, OTHER]}

@@ -22,6 +22,8 @@ ENDED: Final = frozenset({"completed", "failed", "cancelled"})
 COLUMNS: Final = ("REFERENCE", "STATUS", "UPSTREAM", "TOOL", "AGE", "CALLER", "PROGRESS")
 """The columns of a table of tasks; `CUT` has those that a narrow terminal cuts."""
 CUT: Final = frozenset({"UPSTREAM", "TOOL", "CALLER", "PROGRESS"})
+NOT_ASKED: Final = "not asked, because the gateway was not reached before"
+"""The error of the rest, after the gateway was lost."""
 _MAX_FAILURES: Final = 5
 
 
@@ -54,16 +56,25 @@ def show_task(client: AdminClient, reference: str, as_json: bool) -> None:
 
 
 def cancel_tasks(client: AdminClient, references: tuple[str, ...], as_json: bool) -> None:
-    """Cancel tasks, one after another. Ends with 1 if one of them was not cancelled."""
+    """Cancel tasks, one after another. Ends with 1 if one of them was not cancelled.
+
+    If the gateway is lost, the rest is not asked, and the outcomes so far are printed.
+    """
     outcomes: list[dict[str, Any]] = []
+    lost: GatewayUnreachable | None = None
     for reference in references:
+        if lost is not None:
+            outcomes.append({"reference": reference, "status": None, "error": NOT_ASKED})
+            continue
         try:
             task = client.ask("POST", f"/tasks/{reference}/cancel")
             outcomes.append({"reference": reference, "status": task.get("status"), "error": None})
         except ApiRefused as refused:
             outcomes.append({"reference": reference, "status": None, "error": str(refused)})
         except GatewayUnreachable as error:
-            fail(error, FAILED)
+            # The request may have reached the gateway.
+            lost = error
+            outcomes.append({"reference": reference, "status": None, "error": f"its outcome is unknown: {error}"})
     if as_json:
         click.echo(json_text(outcomes))
     else:
@@ -71,7 +82,7 @@ def cancel_tasks(client: AdminClient, references: tuple[str, ...], as_json: bool
             if outcome["error"] is None:
                 click.echo(f"{outcome['reference']}  {one_line(text_of(outcome['status']))}")
             else:
-                click.echo(f"taskgate: {outcome['reference']} is not cancelled: {outcome['error']}", err=True)
+                click.echo(f"taskgate: {outcome['reference']}: {outcome['error']}", err=True)
     if any(outcome["error"] is not None for outcome in outcomes):
         sys.exit(FAILED)
 
