@@ -234,7 +234,8 @@ def tasks() -> None:
 def list_tasks(admin: str, token_file: Path | None, limit: int, as_json: bool, **filters: Any) -> None:
     """List tasks of all callers.
 
-    A terminal shows a table. Otherwise each task is a line with tabs between its cells.
+    A terminal shows a table. Otherwise each task is a line with tabs between its cells. A task whose
+    tool returned an error has the status completed here.
     """
     from taskgate.cli.remote import tasks as work
 
@@ -303,7 +304,10 @@ def cancel_many(admin: str, token_file: Path | None, yes: bool, as_json: bool, *
 )
 @_with_client
 def watch_task(reference: str, interval: float, admin: str, token_file: Path | None, as_json: bool) -> None:
-    """Print a line for each change of a task, until it ends."""
+    """Print a line for each change of a task, until it ends.
+
+    With --json a line is a document of the task.
+    """
     from taskgate.cli.remote import tasks as work
 
     work.watch_task(_client(admin, token_file), reference, interval, as_json)

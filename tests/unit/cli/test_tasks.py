@@ -1,7 +1,10 @@
 """`taskgate tasks`: what it asks the API of operators, and what it prints."""
 
 import json
+import signal
+import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -194,6 +197,35 @@ def test_a_watched_task_is_a_line_for_each_change_until_it_ends(last: str, expec
         ["working", "4 of 5"],
         [last, "-"],
     ]
+
+
+def test_a_watched_task_whose_tool_returns_an_error_ends_it_with_3() -> None:
+    ended = ITEM | {"status": "completed", "tool_error": True}
+    assert tasks(lambda _: (200, ended), "watch", REF)[0] == 3
+
+
+def test_a_watched_task_as_json_is_a_document_in_each_line() -> None:
+    changes = [ITEM, DETAIL | {"status": "completed", "tool": HOSTILE}]
+    answers = iter(changes)
+    _, out, _, _ = tasks(lambda _: (200, next(answers)), "watch", REF, "--interval", "0.1", "--json")
+    assert [json.loads(line) for line in out.splitlines()] == changes
+
+
+@pytest.mark.program
+def test_ctrl_c_ends_a_watch_with_130() -> None:
+    has_asked = threading.Event()
+
+    def answer(_: Asked) -> Answered:
+        has_asked.set()
+        return 200, ITEM
+
+    with scripted_listener(answer) as listener:
+        command = [TASKGATE, "tasks", "watch", REF, "--admin", listener.url]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as child:
+            assert has_asked.wait(20)
+            child.send_signal(signal.SIGINT)
+            _, err = child.communicate(timeout=20)
+    assert (child.returncode, err) == (130, b"")
 
 
 def test_a_watched_task_that_is_not_there_ends_it_with_1() -> None:

@@ -11,8 +11,8 @@ from typing import Any, Final, NoReturn
 
 import click
 
-from taskgate.cli.exits import FAILED, fail
-from taskgate.cli.printing import json_text, one_line
+from taskgate.cli.exits import FAILED, INTERRUPTED, TOOL_FAILED, fail
+from taskgate.cli.printing import json_line, json_text, one_line
 from taskgate.cli.remote.client import AdminClient, ApiRefused, GatewayUnreachable
 from taskgate.cli.remote.tables import STATUS_STYLES, duration_between, print_fields, print_table, text_of
 
@@ -119,7 +119,17 @@ def _confirm(matched: int) -> None:
 
 
 def watch_task(client: AdminClient, reference: str, interval: float, as_json: bool) -> NoReturn:
-    """Print a line for each change of a task until it ends. Ends with 0 if it is completed, else 1."""
+    """Print a line for each change of a task until it ends, with `as_json` its document in a line.
+
+    Ends with 0 if the task completed, 3 if its tool returned an error, 130 after Ctrl-C, else 1.
+    """
+    try:
+        _watch(client, reference, interval, as_json)
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)
+
+
+def _watch(client: AdminClient, reference: str, interval: float, as_json: bool) -> NoReturn:
     shown: tuple[Any, ...] | None = None
     failures = 0
     while True:
@@ -136,9 +146,10 @@ def watch_task(client: AdminClient, reference: str, interval: float, as_json: bo
         change = tuple(task.get(key) for key in ("status", "progress", "queue_position", "replica"))
         if change != shown:
             shown = change
-            click.echo(json_text(task) if as_json else _change(task))
+            click.echo(json_line(task) if as_json else _change(task))
         if task.get("status") in ENDED:
-            sys.exit(0 if task["status"] == "completed" else FAILED)
+            done = TOOL_FAILED if task.get("tool_error") is True else 0
+            sys.exit(done if task["status"] == "completed" else FAILED)
         time.sleep(interval)
 
 
