@@ -188,6 +188,8 @@ def test_a_file_without_a_token_is_refused_and_not_repeated(tmp_path: Path, cont
         ("/mcp", "add", "--url", "x"),
         ("/mcp", "add", "--args-json", "["),
         ("/mcp", "add", "--timeout", "0"),
+        ("/mcp", "add", "--timeout", "nan"),
+        ("/mcp", "\udcff"),
     ],
 )
 def test_a_command_line_that_cannot_be_used_is_refused_with_2(arguments: tuple[str, ...]) -> None:

@@ -283,11 +283,22 @@ def test_hostile_names_do_not_reach_the_terminal(command: tuple[str, ...], optio
         ("ls", "--sort", "created", "--unfinished", "--status", "failed"),
         ("ls", "--limit", "0"),
         ("ls", "--token", "/no/such/file"),
+        ("ls", "--tool", "\udcff"),
+        ("ls", "--caller", "\udcff"),
+        ("cancel-many", "--upstream", "\udcff", "--yes"),
+        ("watch", REF, "--interval", "nan"),
     ],
 )
 def test_a_command_line_that_cannot_be_used_asks_nothing(arguments: tuple[str, ...]) -> None:
     status, out, _, listener = tasks(lambda _: (200, page()), *arguments)
     assert (status, out, listener.asked) == (2, "", [])
+
+
+@pytest.mark.parametrize("command", [("ls", "--tool", ""), ("cancel-many", "--older-than", "0s", "--yes")])
+def test_a_filter_that_the_api_refuses_ends_it_with_2(command: tuple[str, ...]) -> None:
+    invalid = (400, {"error": {"code": "invalid_request", "message": "tool: too short"}})
+    status, out, err, _ = tasks(lambda _: invalid, *command)
+    assert (status, out, err) == (2, "", "tool: too short\n")
 
 
 def test_the_token_of_the_environment_is_sent(tmp_path: Path) -> None:

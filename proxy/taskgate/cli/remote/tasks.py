@@ -11,7 +11,7 @@ from typing import Any, Final, NoReturn
 
 import click
 
-from taskgate.cli.exits import FAILED, INTERRUPTED, TOOL_FAILED, fail
+from taskgate.cli.exits import FAILED, INTERRUPTED, TOOL_FAILED, WRONG_USE, fail
 from taskgate.cli.printing import json_line, json_text, one_line
 from taskgate.cli.remote.client import AdminClient, ApiRefused, GatewayUnreachable
 from taskgate.cli.remote.tables import STATUS_STYLES, duration_between, print_fields, print_table, text_of
@@ -32,7 +32,7 @@ def list_tasks(client: AdminClient, filters: Mapping[str, str | None], limit: in
     try:
         items, now, is_complete, has_more = _collect(client, filters, limit)
     except (ApiRefused, GatewayUnreachable) as error:
-        fail(error, FAILED)
+        _fail_for_filters(error)
     if as_json:
         click.echo(json_text({"items": items, "is_complete": is_complete, "has_more": has_more}))
         return
@@ -41,6 +41,11 @@ def list_tasks(client: AdminClient, filters: Mapping[str, str | None], limit: in
         click.echo(f"taskgate: there are more than {limit} tasks: narrow the filters, or raise --limit", err=True)
     if not is_complete:
         click.echo("taskgate: the gateway has more unfinished tasks than it sorts; narrow the filters", err=True)
+
+
+def _fail_for_filters(error: ApiRefused | GatewayUnreachable) -> NoReturn:
+    """Fail after a request with filters, which the API refuses with 400 if one of them is invalid."""
+    fail(error, WRONG_USE if isinstance(error, ApiRefused) and error.status == 400 else FAILED)
 
 
 def show_task(client: AdminClient, reference: str, as_json: bool) -> None:
@@ -101,7 +106,7 @@ def cancel_many(client: AdminClient, filters: Mapping[str, Any], yes: bool, as_j
             _confirm(matched)
         outcome = client.ask("POST", "/tasks/cancel", body={**selection, "confirm": matched})
     except (ApiRefused, GatewayUnreachable) as error:
-        fail(error, FAILED)
+        _fail_for_filters(error)
     if as_json:
         click.echo(json_text(outcome))
     else:
