@@ -77,7 +77,7 @@ The program is `taskgate`. Every command has `--help`, and this page is that hel
 | 1 | the command failed: the gateway was not reached, is not ready, or refused |
 | 2 | the command line, a file that it names, or the configuration is wrong |
 
-Ctrl-C in `call` ends with 130. Commands with other meanings list them below.
+Ctrl-C in `call` and `tasks watch` ends with 130. Commands with other meanings list them below.
 
 ## Output
 

@@ -15,25 +15,23 @@ from urllib.parse import urlsplit
 
 import click
 
-from taskgate.cli.exits import FAILED, WRONG_USE, fail
+from taskgate.cli.exits import FAILED, INTERRUPTED, TOOL_FAILED, WRONG_USE, fail
 from taskgate.cli.mcp_host import CallFailed, McpHost, open_host
 from taskgate.cli.printing import clean, json_text, one_line
 from taskgate.cli.remote.token_file import TokenFileInvalid, read_token
 from taskgate.cli.tool_arguments import ArgumentInvalid, read_arguments, read_typed
 from taskgate.protocol.vocabulary import TASKS_CANCEL, TASKS_GET, TASKS_RESULT, TOOLS_CALL, TOOLS_LIST
 
-TOOL_FAILED: Final = 3
-"""Exit status: the tool itself reported an error."""
 TIMED_OUT: Final = 124
 """Exit status: the call did not end in time; as of `timeout` in a shell."""
-INTERRUPTED: Final = 130
-"""Exit status: Ctrl-C."""
 TERMINATED: Final = 143
 """Exit status: SIGTERM."""
 
 DEFAULT_URL: Final = "http://127.0.0.1:8080"
 _CANCEL_SECONDS: Final = 5.0
 _MAX_PAGES: Final = 100
+_MAX_ERROR: Final = 2000
+"""Characters of an error that are shown: most of them may be of the server."""
 _MIN_INTERVAL, _MAX_INTERVAL = 0.05, 60.0
 _DEFAULT_INTERVAL: Final = 1.0
 _MAX_FAILED_POLLS: Final = 10
@@ -200,7 +198,7 @@ def call_tool(
     except ArgumentInvalid as wrong:
         raise click.UsageError(str(wrong)) from None
     except CallFailed as failed:
-        fail(CallFailed(clean(str(failed))), FAILED)
+        fail(CallFailed(one_line(str(failed), _MAX_ERROR)), FAILED)
     except TimeoutError:
         click.echo(f"taskgate: no result within {timeout:g} s: the call was cancelled", err=True)
         sys.exit(TIMED_OUT)

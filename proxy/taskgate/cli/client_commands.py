@@ -3,6 +3,7 @@
 As in `commands`, each loads the module that does its work when it is called.
 """
 
+import math
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +18,27 @@ if TYPE_CHECKING:
 
 _API_SECONDS: Final = 30.0
 """How long a request to the API may take."""
+
+
+class _Seconds(click.FloatRange):
+    """A number of seconds. `nan` and `inf` are none."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the number. Raises click.BadParameter."""
+        seconds = super().convert(value, param, ctx)
+        if not math.isfinite(seconds):
+            self.fail(f"{value} is no number of seconds.", param, ctx)
+        return seconds
+
+
+def _read_text(_ctx: click.Context, _parameter: click.Parameter, given: str | None) -> str | None:
+    """A text that can be sent. The bytes of a command line may be of another encoding than UTF-8."""
+    try:
+        (given or "").encode()
+    except UnicodeEncodeError:
+        raise click.BadParameter("must be UTF-8.") from None
+    return given
+
 
 _AsCommand = Callable[[Callable[..., Any]], HelpfulCommand]
 
@@ -61,7 +83,7 @@ def completion(ctx: click.Context, shell: str) -> None:
 @click.option(
     "--timeout",
     metavar="SECONDS",
-    type=click.FloatRange(min=0.1, max=300),
+    type=_Seconds(min=0.1, max=300),
     default=5.0,
     show_default=True,
     help="How long to wait for the answer.",
@@ -98,8 +120,8 @@ def init(**options: Any) -> None:
 
 
 @_command("call")
-@click.argument("upstream")
-@click.argument("tool")
+@click.argument("upstream", callback=_read_text)
+@click.argument("tool", callback=_read_text)
 @click.option("--arg", "pairs", metavar="NAME=VALUE", multiple=True, help="An argument; the tool's schema types it.")
 @click.option("--args-json", metavar="JSON|@FILE", help="All arguments as a JSON object; --arg adds to them.")
 @click.option("--config", "file", type=click.Path(path_type=Path), help="Configuration that names UPSTREAM.")
@@ -114,7 +136,7 @@ def init(**options: Any) -> None:
 )
 @click.option("--task", "as_task", is_flag=True, help="Ask for a task, poll it, and fetch its result.")
 @click.option(
-    "--timeout", metavar="SECONDS", type=click.FloatRange(min=0.1), help="Cancel the call after so long; default never."
+    "--timeout", metavar="SECONDS", type=_Seconds(min=0.1), help="Cancel the call after so long; default never."
 )
 @as_json
 def call(**options: Any) -> None:
@@ -134,7 +156,7 @@ def call(**options: Any) -> None:
 @click.option(
     "--timeout",
     metavar="SECONDS",
-    type=click.FloatRange(min=0.1, max=300),
+    type=_Seconds(min=0.1, max=300),
     default=10.0,
     show_default=True,
     help="How long to wait for each answer.",
@@ -215,13 +237,13 @@ def tasks() -> None:
 
 
 @tasks.command("ls")
-@click.option("--upstream", metavar="NAME", help="Tasks of that upstream.")
-@click.option("--tool", metavar="NAME", help="Tasks of that tool.")
-@click.option("--tenant", metavar="NAME", help="Tasks of callers of that tenant.")
-@click.option("--caller", metavar="REFERENCE", help="Tasks of that caller, c_….")
+@click.option("--upstream", metavar="NAME", callback=_read_text, help="Tasks of that upstream.")
+@click.option("--tool", metavar="NAME", callback=_read_text, help="Tasks of that tool.")
+@click.option("--tenant", metavar="NAME", callback=_read_text, help="Tasks of callers of that tenant.")
+@click.option("--caller", metavar="REFERENCE", callback=_read_text, help="Tasks of that caller, c_….")
 @click.option("--status", "statuses", type=click.Choice(_STATUSES), multiple=True, help="Tasks in one of these.")
 @click.option("--unfinished", is_flag=True, help="Short for --status working --status input_required.")
-@click.option("--reference", metavar="PREFIX", help="Tasks whose reference begins so, t_….")
+@click.option("--reference", metavar="PREFIX", callback=_read_text, help="Tasks whose reference begins so, t_….")
 @click.option("--older-than", metavar="DURATION", callback=_read_duration, help="Created at least so long ago: 10m.")
 @click.option("--younger-than", metavar="DURATION", callback=_read_duration, help="Created at most so long ago.")
 @click.option(
@@ -234,7 +256,8 @@ def tasks() -> None:
 def list_tasks(admin: str, token_file: Path | None, limit: int, as_json: bool, **filters: Any) -> None:
     """List tasks of all callers.
 
-    A terminal shows a table. Otherwise each task is a line with tabs between its cells.
+    A terminal shows a table. Otherwise each task is a line with tabs between its cells. A task whose
+    tool returned an error has the status completed here.
     """
     from taskgate.cli.remote import tasks as work
 
@@ -266,12 +289,12 @@ def cancel_tasks(references: tuple[str, ...], admin: str, token_file: Path | Non
 
 
 @tasks.command("cancel-many")
-@click.option("--upstream", metavar="NAME", help="Tasks of that upstream.")
-@click.option("--tool", metavar="NAME", help="Tasks of that tool.")
-@click.option("--tenant", metavar="NAME", help="Tasks of callers of that tenant.")
-@click.option("--caller", metavar="REFERENCE", help="Tasks of that caller, c_….")
+@click.option("--upstream", metavar="NAME", callback=_read_text, help="Tasks of that upstream.")
+@click.option("--tool", metavar="NAME", callback=_read_text, help="Tasks of that tool.")
+@click.option("--tenant", metavar="NAME", callback=_read_text, help="Tasks of callers of that tenant.")
+@click.option("--caller", metavar="REFERENCE", callback=_read_text, help="Tasks of that caller, c_….")
 @click.option("--status", type=click.Choice(["working", "input_required"]), help="Tasks in that status alone.")
-@click.option("--reference", metavar="PREFIX", help="Tasks whose reference begins so, t_….")
+@click.option("--reference", metavar="PREFIX", callback=_read_text, help="Tasks whose reference begins so, t_….")
 @click.option("--older-than", metavar="DURATION", callback=_read_duration, help="Created at least so long ago: 10m.")
 @click.option("--younger-than", metavar="DURATION", callback=_read_duration, help="Created at most so long ago.")
 @click.option("--yes", is_flag=True, help="Cancel without a confirmation.")
@@ -296,14 +319,17 @@ def cancel_many(admin: str, token_file: Path | None, yes: bool, as_json: bool, *
 @click.option(
     "--interval",
     metavar="SECONDS",
-    type=click.FloatRange(min=0.1, max=3600),
+    type=_Seconds(min=0.1, max=3600),
     default=2.0,
     show_default=True,
     help="How often to ask.",
 )
 @_with_client
 def watch_task(reference: str, interval: float, admin: str, token_file: Path | None, as_json: bool) -> None:
-    """Print a line for each change of a task, until it ends."""
+    """Print a line for each change of a task, until it ends.
+
+    With --json a line is a document of the task.
+    """
     from taskgate.cli.remote import tasks as work
 
     work.watch_task(_client(admin, token_file), reference, interval, as_json)
@@ -377,7 +403,7 @@ def callers(admin: str, token_file: Path | None, caller: str | None, limit: int,
 @click.option(
     "--interval",
     metavar="SECONDS",
-    type=click.FloatRange(min=0.2, max=3600),
+    type=_Seconds(min=0.2, max=3600),
     default=2.0,
     show_default=True,
     help="How often to draw the screen.",

@@ -4,12 +4,14 @@ import asyncio
 import os
 import sys
 from pathlib import Path
+from typing import Final
 
 import click
 import orjson
 
 from taskgate import config as settings
 from taskgate.cli.exits import FAILED, WRONG_USE, fail
+from taskgate.cli.printing import clean, json_text, one_line
 from taskgate.clock import SystemClock
 from taskgate.config import ConfigurationError
 from taskgate.explain.checks import metrics_text
@@ -20,6 +22,9 @@ from taskgate.explain.render import render
 from taskgate.explain.report import as_json as as_json_report
 from taskgate.explain.report import check_configuration, problems_as_json, summary
 from taskgate.explain.token_checks import inspect_token
+
+_MAX_ANSWER: Final = 1000
+"""Characters of a line about a server, whose text may be in it."""
 
 
 def print_check(file: Path, prints: bool, online: bool, is_running: bool, as_json: bool) -> None:
@@ -46,7 +51,7 @@ def print_check(file: Path, prints: bool, online: bool, is_running: bool, as_jso
     for error in () if as_json else found.errors:
         click.echo(str(error), err=True)
     for answer in () if as_json else answers:
-        click.echo(str(answer), err=answer.passed is False)
+        click.echo(one_line(str(answer), _MAX_ANSWER), err=answer.passed is False)
     if found.errors:
         sys.exit(WRONG_USE)
     if any(answer.passed is False for answer in answers):
@@ -54,7 +59,7 @@ def print_check(file: Path, prints: bool, online: bool, is_running: bool, as_jso
 
 
 def _print_json(value: object) -> None:
-    click.echo(orjson.dumps(value, option=orjson.OPT_INDENT_2))
+    click.echo(json_text(value))
 
 
 def print_schema() -> None:
@@ -79,11 +84,11 @@ def print_explanation(
     except ConfigurationError as wrong:
         fail(wrong, WRONG_USE)
     except (TokenRefused, ServerNotAsked) as refused:
-        fail(refused, FAILED)
+        fail(type(refused)(one_line(str(refused), _MAX_ANSWER)), FAILED)
     if token is not None and identity is None:
         click.echo("taskgate: --token is ignored: auth.mode is none, so all hosts are one caller", err=True)
     found = explanation(config, upstream, tool, identity=identity, hints=listed, server=server)
-    click.echo(orjson.dumps(found, option=orjson.OPT_INDENT_2) if as_json else render(found), nl=as_json)
+    click.echo(json_text(found) if as_json else clean(render(found)), nl=as_json)
 
 
 def print_token(file: Path, token_file: Path, upstream: str | None, as_json: bool) -> None:
@@ -107,7 +112,7 @@ def print_token(file: Path, token_file: Path, upstream: str | None, as_json: boo
     if as_json:
         _print_json(found.as_json())
     else:
-        click.echo(found.render(), nl=False)
+        click.echo(clean(found.render()), nl=False)
     if not found.is_accepted:
         sys.exit(FAILED)
 

@@ -80,7 +80,7 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "tasks cancel": (
         "taskgate tasks cancel t_Pix6lDlMKzSHtQcVSLXj5g --token operator.token",
-        "taskgate tasks ls --unfinished | grep slow_ | cut -f1 | xargs taskgate tasks cancel",
+        "taskgate tasks ls --unfinished --tool slow_report | cut -f1 | grep ^t_ | xargs taskgate tasks cancel",
     ),
     "tasks cancel-many": (
         "taskgate tasks cancel-many --upstream reports --older-than 1h --token operator.token",
@@ -172,7 +172,13 @@ STATUSES: Final[Mapping[str, Mapping[int, str]]] = {
     },
     "tasks ls": _API,
     "tasks show": _API,
-    "tasks watch": {0: "the task completed", 1: "it failed or was cancelled, or the gateway refused", 2: _USE},
+    "tasks watch": {
+        0: "the task completed",
+        1: "it failed or was cancelled, or the gateway refused",
+        2: _USE,
+        3: "the task completed with an error of its tool",
+        130: "Ctrl-C; the task goes on",
+    },
     "token": {0: "the token is accepted", 1: "the token is refused", 2: _CONFIGURATION},
     "token inspect": {0: "the token is accepted", 1: "the token is refused", 2: _CONFIGURATION},
     "top": _API,

@@ -9,6 +9,10 @@ FAILED: Final = 1
 """Exit status: the gateway could not start, or a token was refused."""
 WRONG_USE: Final = 2
 """Exit status: the command line or the configuration is wrong."""
+TOOL_FAILED: Final = 3
+"""Exit status: the tool itself reported an error."""
+INTERRUPTED: Final = 130
+"""Exit status: Ctrl-C."""
 
 
 def fail(error: Exception, status: int) -> NoReturn:

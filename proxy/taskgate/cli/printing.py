@@ -1,15 +1,20 @@
-"""Texts for a terminal: `clean` and `json_text`.
+"""Texts for a terminal: `clean`, `one_line`, `json_text` and `json_line`.
 
 Names of tools and messages come from servers and hosts. A control character among them could move
-the cursor, change the title of a window or hide text. None of these functions returns one.
+the cursor, change the title of a window or hide text. An invisible one makes two names look the
+same. None of these functions returns one.
 """
 
 import json
 import re
 from typing import Any, Final
 
-_CONTROLS: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
-"""Controls of C0 and C1 but for tab and line feed, marks of direction, and lone surrogates."""
+_CONTROLS: Final = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff"
+    "\ufeff\ufff9-\ufffb\U0001d173-\U0001d17a\U000e0000-\U000e00ff]"
+)
+"""Controls of C0 and C1 but for tab and line feed, marks of direction, invisible characters, tags and
+lone surrogates. Joiners stay, because languages and emoji need them."""
 _LINE_BREAKS: Final = re.compile("[\t\n]")
 _REPLACEMENT: Final = "\ufffd"
 
@@ -27,6 +32,20 @@ def one_line(text: str, most: int = 200) -> str:
 
 def json_text(document: Any) -> str:
     """A document as JSON with two spaces of indentation. Control characters are escaped."""
-    text = json.dumps(document, ensure_ascii=False, indent=2)
     # Line feeds are between tokens alone: those inside strings are escaped already.
-    return _CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    return _escaped(json.dumps(document, ensure_ascii=False, indent=2))
+
+
+def json_line(document: Any) -> str:
+    """A document as JSON in one line, for output with a document in each line."""
+    return _escaped(json.dumps(document, ensure_ascii=False))
+
+
+def _escaped(text: str) -> str:
+    return _CONTROLS.sub(_escape, text)
+
+
+def _escape(found: re.Match[str]) -> str:
+    """A character as JSON writes it in ASCII: in UTF-16, as one or two escapes."""
+    units = found[0].encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))

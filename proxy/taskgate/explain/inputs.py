@@ -19,6 +19,7 @@ from taskgate.config.sections.tasks import Hint
 from taskgate.domain.policy import APP_ONLY
 from taskgate.domain.versions import Peer
 from taskgate.errors import KeysUnavailable, Unauthenticated, UpstreamFailed
+from taskgate.system.secret_files import ADVICE, read_secret
 from taskgate.upstream.calls import Principal
 from taskgate.upstream.health import DEAF, QUIET
 from taskgate.upstream.stdio.supervisor_client import Supervisor
@@ -51,10 +52,13 @@ def read_token(file: Path | None) -> str | None:
     if file is None:
         return None
     try:
-        with file.open("rb") as opened:
-            return opened.read(2 * MAX_TOKEN).decode("ascii").strip()
+        content, exposed = read_secret(file, 2 * MAX_TOKEN, "--token")
     except OSError as error:
         raise ValueError(f"--token: {file} cannot be read: {error.strerror}") from None
+    if exposed:
+        raise ValueError(f"--token: {file} {ADVICE}")
+    try:
+        return content.decode("ascii").strip()
     except UnicodeDecodeError:
         raise ValueError(f"--token: {file} does not hold a token") from None
 

@@ -70,7 +70,8 @@ _EXTENSION_LISTS: Final = {
 
 def render(explanation: Mapping[str, Any]) -> str:
     """Return the text, in the order in which the rules apply to a call."""
-    return "\n".join(_lines(explanation)) + "\n"
+    # A name of a server or a token with a line break in it stays in its line.
+    return "".join(f"{' '.join(line.splitlines())}\n" for line in _lines(explanation))
 
 
 def _lines(found: Mapping[str, Any]) -> Iterator[str]:

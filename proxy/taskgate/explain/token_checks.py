@@ -84,7 +84,8 @@ class InspectedToken:
             for each in self.checks
         ]
         verdict = "accepted" if self.reason is None else f"refused ({self.reason})"
-        return "\n".join([*lines, f"verdict    {verdict}"]) + "\n"
+        # A claim with a line break in it stays in its line.
+        return "".join(f"{' '.join(line.splitlines())}\n" for line in (*lines, f"verdict    {verdict}"))
 
 
 async def inspect_token(config: GatewayConfig, upstream: str, token: str) -> InspectedToken:

@@ -113,7 +113,7 @@ def test_a_stream_that_ends_before_the_answer_is_a_failure() -> None:
 
 def test_an_error_of_the_tool_ends_it_with_3_and_one_of_the_protocol_with_1() -> None:
     assert call({"tools/call": HELLO | {"isError": True}})[:2] == (3, "hello\n")
-    status, out, err, _ = call({"tools/call": {"code": -32602, "message": "no\x1b[2J such tool"}})
+    status, out, err, _ = call({"tools/call": {"code": -32602, "message": "no\x1b[2J such\ntool"}})
     assert (status, out, err) == (1, "", "taskgate: no\ufffd[2J such tool (code -32602)\n")
 
 
@@ -188,6 +188,8 @@ def test_a_file_without_a_token_is_refused_and_not_repeated(tmp_path: Path, cont
         ("/mcp", "add", "--url", "x"),
         ("/mcp", "add", "--args-json", "["),
         ("/mcp", "add", "--timeout", "0"),
+        ("/mcp", "add", "--timeout", "nan"),
+        ("/mcp", "\udcff"),
     ],
 )
 def test_a_command_line_that_cannot_be_used_is_refused_with_2(arguments: tuple[str, ...]) -> None:

@@ -76,6 +76,13 @@ def test_a_gateway_that_is_not_there_ends_it_with_1_and_what_to_do() -> None:
     assert (status, json.loads(out)["status"]) == (1, "unreachable")
 
 
+@pytest.mark.parametrize("command", ["health", "doctor"])
+@pytest.mark.parametrize("seconds", ["nan", "inf", "0"])
+def test_a_timeout_that_is_no_number_of_seconds_is_refused(command: str, seconds: str) -> None:
+    status, out, err = run(command, "--timeout", seconds)
+    assert (status, out, "Invalid value for '--timeout'" in err) == (2, "", True)
+
+
 def test_a_gateway_that_does_not_answer_is_given_up_after_the_timeout() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         status, _, err = run("health", "--admin", f"127.0.0.1:{silent.getsockname()[1]}", "--timeout", "0.1")

@@ -6,16 +6,18 @@ import unicodedata
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taskgate.cli.printing import clean, json_text, one_line
+from taskgate.cli.printing import clean, json_line, json_text, one_line
 
-ANY = st.text(st.characters())
+ANY = st.text(st.characters() | st.sampled_from("\u061c\u200b\u202e\ufeff\U000e0041"))
 
 
 def has_control(text: str, but: str) -> bool:
     """Whether a terminal would obey a part of the text."""
-    bidirectional = {*"\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u2028\u2029"}
+    bidirectional = {*"\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u2028\u2029"}
+    invisible = {*"\u200b\u2060\ufeff\U000e0001\U000e0041\U000e007f"}
     return any(
-        (unicodedata.category(each) in {"Cc", "Cs"} and each not in but) or each in bidirectional for each in text
+        (unicodedata.category(each) in {"Cc", "Cs"} and each not in but) or each in bidirectional | invisible
+        for each in text
     )
 
 
@@ -34,9 +36,10 @@ def test_a_text_in_one_line_has_none_at_all_and_is_short(text: str) -> None:
 
 @given(st.recursive(ANY, lambda each: st.lists(each) | st.dictionaries(ANY, each), max_leaves=8))
 def test_json_has_no_control_character_and_reads_as_what_it_was(document: object) -> None:
-    text = json_text(document)
+    text, line = json_text(document), json_line(document)
     assert not has_control(text, "\n")
-    assert json.loads(text) == document
+    assert not has_control(line, "")
+    assert json.loads(text) == json.loads(line) == document
 
 
 def test_letters_of_every_language_stay() -> None:

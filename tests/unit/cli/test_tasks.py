@@ -1,7 +1,10 @@
 """`taskgate tasks`: what it asks the API of operators, and what it prints."""
 
 import json
+import signal
+import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -127,13 +130,31 @@ def test_each_task_is_cancelled_and_one_that_is_not_ends_it_with_1() -> None:
 
     status, out, err, listener = tasks(answer, "cancel", OTHER, REF)
     assert (status, out) == (1, f"{REF}  cancelled\n")
-    assert err == f"taskgate: {OTHER} is not cancelled: there is no such task, or it has expired\n"
+    assert err == f"taskgate: {OTHER}: there is no such task, or it has expired\n"
     assert [(asked.verb, asked.path) for asked in listener.asked] == [
         ("POST", f"/api/v1/tasks/{OTHER}/cancel"),
         ("POST", f"/api/v1/tasks/{REF}/cancel"),
     ]
     status, out, _, _ = tasks(answer, "cancel", REF, "--json")
     assert (status, json.loads(out)) == (0, [{"reference": REF, "status": "cancelled", "error": None}])
+
+
+def test_what_was_cancelled_before_the_gateway_was_lost_is_told() -> None:
+    def answer(asked: Asked) -> Answered:
+        # No answer to the second: its body has no chunks.
+        return (
+            (200, ITEM | {"status": "cancelled"})
+            if REF in asked.path
+            else (200, b"no\r\n", {"Transfer-Encoding": "chunked"})
+        )
+
+    status, out, err, listener = tasks(answer, "cancel", REF, OTHER, REF)
+    assert (status, out, len(listener.asked)) == (1, f"{REF}  cancelled\n", 2)
+    lost, rest = err.splitlines()
+    assert lost.startswith(f"taskgate: {OTHER}: its outcome is unknown: cannot ask the operators' listener")
+    assert rest == f"taskgate: {REF}: not asked, because the gateway was not reached before"
+    status, out, _, _ = tasks(answer, "cancel", REF, OTHER, REF, "--json")
+    assert (status, [each["status"] for each in json.loads(out)]) == (1, ["cancelled", None, None])
 
 
 BULK = {"matched": 2, "cancelled": 2, "ended": 0, "failed": 0, "references": [REF, OTHER]}
@@ -176,6 +197,35 @@ def test_a_watched_task_is_a_line_for_each_change_until_it_ends(last: str, expec
         ["working", "4 of 5"],
         [last, "-"],
     ]
+
+
+def test_a_watched_task_whose_tool_returns_an_error_ends_it_with_3() -> None:
+    ended = ITEM | {"status": "completed", "tool_error": True}
+    assert tasks(lambda _: (200, ended), "watch", REF)[0] == 3
+
+
+def test_a_watched_task_as_json_is_a_document_in_each_line() -> None:
+    changes = [ITEM, DETAIL | {"status": "completed", "tool": HOSTILE}]
+    answers = iter(changes)
+    _, out, _, _ = tasks(lambda _: (200, next(answers)), "watch", REF, "--interval", "0.1", "--json")
+    assert [json.loads(line) for line in out.splitlines()] == changes
+
+
+@pytest.mark.program
+def test_ctrl_c_ends_a_watch_with_130() -> None:
+    has_asked = threading.Event()
+
+    def answer(_: Asked) -> Answered:
+        has_asked.set()
+        return 200, ITEM
+
+    with scripted_listener(answer) as listener:
+        command = [TASKGATE, "tasks", "watch", REF, "--admin", listener.url]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as child:
+            assert has_asked.wait(20)
+            child.send_signal(signal.SIGINT)
+            _, err = child.communicate(timeout=20)
+    assert (child.returncode, err) == (130, b"")
 
 
 def test_a_watched_task_that_is_not_there_ends_it_with_1() -> None:
@@ -233,11 +283,22 @@ def test_hostile_names_do_not_reach_the_terminal(command: tuple[str, ...], optio
         ("ls", "--sort", "created", "--unfinished", "--status", "failed"),
         ("ls", "--limit", "0"),
         ("ls", "--token", "/no/such/file"),
+        ("ls", "--tool", "\udcff"),
+        ("ls", "--caller", "\udcff"),
+        ("cancel-many", "--upstream", "\udcff", "--yes"),
+        ("watch", REF, "--interval", "nan"),
     ],
 )
 def test_a_command_line_that_cannot_be_used_asks_nothing(arguments: tuple[str, ...]) -> None:
     status, out, _, listener = tasks(lambda _: (200, page()), *arguments)
     assert (status, out, listener.asked) == (2, "", [])
+
+
+@pytest.mark.parametrize("command", [("ls", "--tool", ""), ("cancel-many", "--older-than", "0s", "--yes")])
+def test_a_filter_that_the_api_refuses_ends_it_with_2(command: tuple[str, ...]) -> None:
+    invalid = (400, {"error": {"code": "invalid_request", "message": "tool: too short"}})
+    status, out, err, _ = tasks(lambda _: invalid, *command)
+    assert (status, out, err) == (2, "", "tool: too short\n")
 
 
 def test_the_token_of_the_environment_is_sent(tmp_path: Path) -> None:

@@ -72,6 +72,20 @@ def test_each_is_held_or_released_and_one_that_is_refused_ends_it_with_1(action:
     assert (status, json.loads(out)) == (0, [{"name": "reports", "is_held": held, "replica": "one"}])
 
 
+def test_what_was_held_before_the_gateway_was_lost_is_told() -> None:
+    answers: dict[str, Answered] = {
+        "a": (200, ITEM | {"is_held": True, "replica": "one"}),
+        "b": (200, b"no\r\n", {"Transfer-Encoding": "chunked"}),
+    }
+    status, out, err, listener = upstreams(answers, "hold", "a", "b", "c")
+    assert (status, out, len(listener.asked)) == (1, "a  held at replica one\n", 2)
+    lost, rest = err.splitlines()
+    assert lost.startswith("taskgate: b: its outcome is unknown: ")
+    assert rest == "taskgate: c: not asked, because the gateway was not reached before"
+    status, out, _, _ = upstreams(answers, "hold", "a", "b", "c", "--json")
+    assert (status, [each["name"] for each in json.loads(out)]) == (1, ["a", "b", "c"])
+
+
 @pytest.mark.parametrize("options", [(), ("--json",)])
 @pytest.mark.parametrize("command", [("ls",), ("show", "a"), ("hold", "a")])
 def test_hostile_names_do_not_reach_the_terminal(command: tuple[str, ...], options: tuple[str, ...]) -> None:

@@ -29,6 +29,7 @@ def token(folder: Path, key: ec.EllipticCurvePrivateKey, claims: Mapping[str, An
     }
     file = folder / "token"
     file.write_text(encode({**usual, **(claims or {})}, key, algorithm="ES256", headers={"kid": "k"}) + "\n")
+    file.chmod(0o600)
     return file
 
 

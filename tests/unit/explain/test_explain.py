@@ -94,6 +94,14 @@ def test_everything_that_decides_over_a_call_is_told_with_its_key(anonymous: Pat
     assert told("--config", anonymous, "--upstream", "reports", "--tool", "export_year") == ANONYMOUS
 
 
+def test_a_name_with_control_characters_cannot_write_to_the_terminal(anonymous: Path) -> None:
+    options = ("--config", anonymous, "--upstream", "reports", "--tool", "a\x1b[31m\u202e\nCaller: admin")
+    assert told(*options).splitlines()[1] == "Call: a\ufffd[31m\ufffd Caller: admin of reports at /reports/mcp"
+    as_json = told(*options, "--json")
+    assert not {"\x1b", "\u202e"} & {*as_json}
+    assert json.loads(as_json)["call"]["tool"] == options[-1]
+
+
 def test_a_caller_is_who_the_token_says_with_limits_of_their_own(
     known: Path, tmp_path: Path, key: ec.EllipticCurvePrivateKey
 ) -> None:

@@ -52,6 +52,7 @@ def token(
     sent |= {name: now + value for name, value in sent.items() if name in ("iat", "exp", "nbf")}
     place = folder / "token"
     place.write_text(encode(sent, key, algorithm="ES256", headers={"kid": "k", **(header or {})}) + "\n")
+    place.chmod(0o600)
     return place
 
 
@@ -128,8 +129,20 @@ def test_a_wrong_signature_is_told_and_neither_it_nor_the_token_is_printed(
     assert [each["name"] for each in report["checks"] if each["passed"] is False] == ["signature"]
 
 
+def test_a_token_that_every_user_of_the_machine_may_read_is_not_used(
+    file: Path, tmp_path: Path, key: ec.EllipticCurvePrivateKey
+) -> None:
+    place = token(tmp_path, key)
+    place.chmod(0o644)
+    for command in (["token", "inspect"], ["explain", "--upstream", "reports", "--tool", "a"]):
+        ended = CliRunner().invoke(main, [*command, "--config", str(file), "--token", str(place)])
+        assert (ended.exit_code, ended.stdout) == (2, "")
+        assert f"--token: {place} may be read or written by every user of this machine" in ended.stderr
+
+
 def test_a_text_that_is_no_token_is_refused_for_its_form(file: Path, tmp_path: Path) -> None:
     (tmp_path / "token").write_text("no-token")
+    (tmp_path / "token").chmod(0o600)
     status, out = inspect(file, tmp_path / "token")
     assert (status, out.splitlines()[-1]) == (1, "verdict    refused (malformed)")
 

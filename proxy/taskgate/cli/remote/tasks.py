@@ -11,8 +11,8 @@ from typing import Any, Final, NoReturn
 
 import click
 
-from taskgate.cli.exits import FAILED, fail
-from taskgate.cli.printing import json_text, one_line
+from taskgate.cli.exits import FAILED, INTERRUPTED, TOOL_FAILED, WRONG_USE, fail
+from taskgate.cli.printing import json_line, json_text, one_line
 from taskgate.cli.remote.client import AdminClient, ApiRefused, GatewayUnreachable
 from taskgate.cli.remote.tables import STATUS_STYLES, duration_between, print_fields, print_table, text_of
 
@@ -22,6 +22,8 @@ ENDED: Final = frozenset({"completed", "failed", "cancelled"})
 COLUMNS: Final = ("REFERENCE", "STATUS", "UPSTREAM", "TOOL", "AGE", "CALLER", "PROGRESS")
 """The columns of a table of tasks; `CUT` has those that a narrow terminal cuts."""
 CUT: Final = frozenset({"UPSTREAM", "TOOL", "CALLER", "PROGRESS"})
+NOT_ASKED: Final = "not asked, because the gateway was not reached before"
+"""The error of the rest, after the gateway was lost."""
 _MAX_FAILURES: Final = 5
 
 
@@ -30,7 +32,7 @@ def list_tasks(client: AdminClient, filters: Mapping[str, str | None], limit: in
     try:
         items, now, is_complete, has_more = _collect(client, filters, limit)
     except (ApiRefused, GatewayUnreachable) as error:
-        fail(error, FAILED)
+        _fail_for_filters(error)
     if as_json:
         click.echo(json_text({"items": items, "is_complete": is_complete, "has_more": has_more}))
         return
@@ -39,6 +41,11 @@ def list_tasks(client: AdminClient, filters: Mapping[str, str | None], limit: in
         click.echo(f"taskgate: there are more than {limit} tasks: narrow the filters, or raise --limit", err=True)
     if not is_complete:
         click.echo("taskgate: the gateway has more unfinished tasks than it sorts; narrow the filters", err=True)
+
+
+def _fail_for_filters(error: ApiRefused | GatewayUnreachable) -> NoReturn:
+    """Fail after a request with filters, which the API refuses with 400 if one of them is invalid."""
+    fail(error, WRONG_USE if isinstance(error, ApiRefused) and error.status == 400 else FAILED)
 
 
 def show_task(client: AdminClient, reference: str, as_json: bool) -> None:
@@ -54,16 +61,25 @@ def show_task(client: AdminClient, reference: str, as_json: bool) -> None:
 
 
 def cancel_tasks(client: AdminClient, references: tuple[str, ...], as_json: bool) -> None:
-    """Cancel tasks, one after another. Ends with 1 if one of them was not cancelled."""
+    """Cancel tasks, one after another. Ends with 1 if one of them was not cancelled.
+
+    If the gateway is lost, the rest is not asked, and the outcomes so far are printed.
+    """
     outcomes: list[dict[str, Any]] = []
+    lost: GatewayUnreachable | None = None
     for reference in references:
+        if lost is not None:
+            outcomes.append({"reference": reference, "status": None, "error": NOT_ASKED})
+            continue
         try:
             task = client.ask("POST", f"/tasks/{reference}/cancel")
             outcomes.append({"reference": reference, "status": task.get("status"), "error": None})
         except ApiRefused as refused:
             outcomes.append({"reference": reference, "status": None, "error": str(refused)})
         except GatewayUnreachable as error:
-            fail(error, FAILED)
+            # The request may have reached the gateway.
+            lost = error
+            outcomes.append({"reference": reference, "status": None, "error": f"its outcome is unknown: {error}"})
     if as_json:
         click.echo(json_text(outcomes))
     else:
@@ -71,7 +87,7 @@ def cancel_tasks(client: AdminClient, references: tuple[str, ...], as_json: bool
             if outcome["error"] is None:
                 click.echo(f"{outcome['reference']}  {one_line(text_of(outcome['status']))}")
             else:
-                click.echo(f"taskgate: {outcome['reference']} is not cancelled: {outcome['error']}", err=True)
+                click.echo(f"taskgate: {outcome['reference']}: {outcome['error']}", err=True)
     if any(outcome["error"] is not None for outcome in outcomes):
         sys.exit(FAILED)
 
@@ -90,7 +106,7 @@ def cancel_many(client: AdminClient, filters: Mapping[str, Any], yes: bool, as_j
             _confirm(matched)
         outcome = client.ask("POST", "/tasks/cancel", body={**selection, "confirm": matched})
     except (ApiRefused, GatewayUnreachable) as error:
-        fail(error, FAILED)
+        _fail_for_filters(error)
     if as_json:
         click.echo(json_text(outcome))
     else:
@@ -108,7 +124,17 @@ def _confirm(matched: int) -> None:
 
 
 def watch_task(client: AdminClient, reference: str, interval: float, as_json: bool) -> NoReturn:
-    """Print a line for each change of a task until it ends. Ends with 0 if it is completed, else 1."""
+    """Print a line for each change of a task until it ends, with `as_json` its document in a line.
+
+    Ends with 0 if the task completed, 3 if its tool returned an error, 130 after Ctrl-C, else 1.
+    """
+    try:
+        _watch(client, reference, interval, as_json)
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)
+
+
+def _watch(client: AdminClient, reference: str, interval: float, as_json: bool) -> NoReturn:
     shown: tuple[Any, ...] | None = None
     failures = 0
     while True:
@@ -125,9 +151,10 @@ def watch_task(client: AdminClient, reference: str, interval: float, as_json: bo
         change = tuple(task.get(key) for key in ("status", "progress", "queue_position", "replica"))
         if change != shown:
             shown = change
-            click.echo(json_text(task) if as_json else _change(task))
+            click.echo(json_line(task) if as_json else _change(task))
         if task.get("status") in ENDED:
-            sys.exit(0 if task["status"] == "completed" else FAILED)
+            done = TOOL_FAILED if task.get("tool_error") is True else 0
+            sys.exit(done if task["status"] == "completed" else FAILED)
         time.sleep(interval)
 
 

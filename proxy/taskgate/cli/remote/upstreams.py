@@ -13,6 +13,7 @@ from taskgate.cli.exits import FAILED, fail
 from taskgate.cli.printing import json_text, one_line
 from taskgate.cli.remote.client import AdminClient, ApiRefused, GatewayUnreachable
 from taskgate.cli.remote.tables import print_fields, print_table, text_of
+from taskgate.cli.remote.tasks import NOT_ASKED
 
 _COLUMNS: Final = ("NAME", "STATE", "CIRCUIT", "CALLS", "LIMIT", "WAITING", "TASKS", "PATH")
 _CUT: Final = frozenset({"NAME", "PATH"})
@@ -53,16 +54,25 @@ def show_upstream(client: AdminClient, name: str, as_json: bool) -> None:
 
 
 def change_upstreams(client: AdminClient, names: tuple[str, ...], action: str, as_json: bool) -> None:
-    """Hold or release upstreams; `action` is `hold` or `release`. Ends with 1 if one was refused."""
+    """Hold or release upstreams; `action` is `hold` or `release`. Ends with 1 if one was refused.
+
+    If the gateway is lost, the rest is not asked, and the outcomes so far are printed.
+    """
     outcomes: list[dict[str, Any]] = []
+    lost: GatewayUnreachable | None = None
     for name in names:
+        if lost is not None:
+            outcomes.append({"name": name, "error": NOT_ASKED})
+            continue
         try:
             found = client.ask("POST", f"/upstreams/{name}/{action}")
             outcomes.append({"name": name, "is_held": found.get("is_held"), "replica": found.get("replica")})
         except ApiRefused as refused:
             outcomes.append({"name": name, "error": str(refused)})
         except GatewayUnreachable as error:
-            fail(error, FAILED)
+            # The request may have reached the gateway.
+            lost = error
+            outcomes.append({"name": name, "error": f"its outcome is unknown: {error}"})
     if as_json:
         click.echo(json_text(outcomes))
     else:
