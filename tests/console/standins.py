@@ -83,13 +83,13 @@ def refusal(reason: str, kind: str = "rate") -> dict[str, Any]:
 CALLERS: dict[str, Any] = {
     "now": "2026-11-28T07:00:00Z",
     "replica": "a",
-    "callers": [{"caller": "c_0123456789abcdef", "limits": [{"limit": "calls", "used": 3, "most": 20, "refused": 1}]}],
+    "items": [{"caller": "c_0123456789abcdef", "limits": [{"limit": "calls", "upstream": None, "used": 3, "most": 20}]}],
     "next": None,
 }
 REFUSALS: dict[str, Any] = {
     "now": "2026-11-28T07:00:00Z",
     "replica": "a",
-    "refusals": [refusal("the rate calls is exhausted"), refusal("ids of tasks are tried", "security")],
+    "items": [refusal("the rate calls is exhausted"), refusal("ids of tasks are tried", "security")],
 }
 EXPLANATION: dict[str, Any] = {
     "call": {"upstream": "reports", "path": "/reports/mcp", "tool": "report", "hints": {}},

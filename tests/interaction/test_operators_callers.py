@@ -45,7 +45,7 @@ async def guarded_gateway(server: ScriptedServer, issuer: TokenIssuer, tmp_path:
 
 async def used(gateway: WholeGateway, caller: str = "c_anonymous") -> dict[str, tuple[int, int]]:
     """What a caller uses: number and most, by limit."""
-    [found] = [each for each in (await look(gateway, CALLERS))["callers"] if each["caller"] == caller]
+    [found] = [each for each in (await look(gateway, CALLERS))["items"] if each["caller"] == caller]
     return {each["limit"]: (each["used"], each["most"]) for each in found["limits"]}
 
 
@@ -76,11 +76,11 @@ async def test_a_caller_has_its_own_limits(guarded_gateway: WholeGateway, issuer
     page = await look(guarded_gateway, CALLERS)
     mosts = sorted(
         tuple(each["most"] for each in caller["limits"] if each["limit"] in ("tasks_per_context", "calls"))
-        for caller in page["callers"]
+        for caller in page["items"]
     )
     assert mosts == [(7, 4), (10, 2)]
-    alone = page["callers"][0]
-    assert (await look(guarded_gateway, f"{CALLERS}?caller={alone['caller']}"))["callers"] == [alone]
+    alone = page["items"][0]
+    assert (await look(guarded_gateway, f"{CALLERS}?caller={alone['caller']}"))["items"] == [alone]
 
 
 async def test_pages_have_each_caller_once(guarded_gateway: WholeGateway, issuer: TokenIssuer) -> None:
@@ -90,7 +90,7 @@ async def test_pages_have_each_caller_once(guarded_gateway: WholeGateway, issuer
     found: list[str] = []
     page: dict[str, Any] = await look(guarded_gateway, f"{CALLERS}?limit=2")
     while True:
-        found += [each["caller"] for each in page["callers"]]
+        found += [each["caller"] for each in page["items"]]
         if page["next"] is None:
             break
         page = await look(guarded_gateway, f"{CALLERS}?limit=2&cursor={page['next']}")

@@ -12,13 +12,13 @@ from interaction.operating import VIEWER, act, look, tokens
 async def test_a_refused_call_is_listed_with_its_reason(server: ScriptedServer, tmp_path: Path) -> None:
     config = configuration({"reports": server.url}, admin=tokens(tmp_path))
     async with running(config) as gateway:
-        assert (await look(gateway, "/api/v1/refusals"))["refusals"] == []
+        assert (await look(gateway, "/api/v1/refusals"))["items"] == []
         host = await gateway.greeted()
         assert (await act(gateway, "/api/v1/upstreams/reports/hold"))[0] == 200
         for _ in range(2):
             await host.call("report")
         found = await look(gateway, "/api/v1/refusals")
-        [refusal] = found["refusals"]
+        [refusal] = found["items"]
         assert (refusal["kind"], refusal["reason"], refusal["upstream"]) == ("queue", "held", "reports")
         assert (refusal["count"], refusal["address"]) == (2, "127.0.0.0/24")
         assert refusal["at"] <= found["now"]

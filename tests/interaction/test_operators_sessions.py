@@ -32,7 +32,7 @@ async def test_a_session_is_listed_by_a_reference_and_never_by_its_id(
     await host.start("report")
     await hold.begun.wait()
     page = await look(gateway, SESSIONS)
-    [item] = page["sessions"]
+    [item] = page["items"]
     assert (item["caller"], item["upstream"], item["protocol"]) == ("c_anonymous", "reports", "2025-11-25")
     assert (item["streams"], item["tasks"], page["next"]) == (0, 1, None)
     assert item["created"] <= item["last_used"] <= page["now"]
@@ -47,13 +47,13 @@ async def test_an_ended_session_is_not_found_and_its_task_goes_on(
     host = await gateway.greeted()
     task = (await host.start("report"))["taskId"]
     await hold.begun.wait()
-    [item] = (await look(gateway, SESSIONS))["sessions"]
+    [item] = (await look(gateway, SESSIONS))["items"]
     end = f"{SESSIONS}/{item['session']}/end"
     assert (await gateway.operators(end, "POST", Authorization=VIEWER))[0] == 403
     status, ended = await act(gateway, end)
     assert (status, ended["session"]) == (200, item["session"])
     assert (await host.ask("tools/list")).status == 404
-    assert (await look(gateway, SESSIONS))["sessions"] == []
+    assert (await look(gateway, SESSIONS))["items"] == []
     assert (await act(gateway, end))[0] == 404
     hold.release(DONE)
     again = await gateway.greeted()
@@ -70,10 +70,10 @@ async def test_filters_and_pages_have_each_session_once(gateway: WholeGateway) -
     found: list[str] = []
     page = await look(gateway, f"{SESSIONS}?limit=2&upstream=reports")
     while True:
-        found += [each["session"] for each in page["sessions"]]
+        found += [each["session"] for each in page["items"]]
         if page["next"] is None:
             break
         page = await look(gateway, f"{SESSIONS}?limit=2&upstream=reports&cursor={page['next']}")
     assert (len(found), found) == (5, sorted(set(found)))
-    assert len((await look(gateway, f"{SESSIONS}?caller=c_anonymous"))["sessions"]) == 6
-    assert (await look(gateway, f"{SESSIONS}?caller=c_other"))["sessions"] == []
+    assert len((await look(gateway, f"{SESSIONS}?caller=c_anonymous"))["items"]) == 6
+    assert (await look(gateway, f"{SESSIONS}?caller=c_other"))["items"] == []

@@ -69,7 +69,7 @@ async def test_rates_and_tasks_of_a_caller_are_those_of_all_replicas(
         await (await gateway.greeted()).start("report")
     await eventually(lambda: len(hold.turns) == 2)
     for gateway in three:
-        [caller] = (await look(gateway, CALLERS))["callers"]
+        [caller] = (await look(gateway, CALLERS))["items"]
         limits = {each["limit"]: each for each in caller["limits"]}
         assert (caller["caller"], limits["tasks_per_context"]["used"]) == ("c_anonymous", 2)
         assert limits["tasks_per_context"]["is_shared"] is limits["calls"]["is_shared"] is True
@@ -82,8 +82,8 @@ async def test_rates_and_tasks_of_a_caller_are_those_of_all_replicas(
 async def test_a_session_that_ends_at_one_replica_is_found_at_none(three: list[WholeGateway]) -> None:
     host = await three[0].greeted()
     assert (await at(host, three[1]).ask("tools/list")).status == 200
-    [here] = (await look(three[0], SESSIONS))["sessions"]
-    [there] = (await look(three[1], SESSIONS))["sessions"]
+    [here] = (await look(three[0], SESSIONS))["items"]
+    [there] = (await look(three[1], SESSIONS))["items"]
     assert here["session"] == there["session"]
     assert (here["created"] is None, there["created"]) == (False, None)
     end = f"{SESSIONS}/{here['session']}/end"

@@ -69,7 +69,7 @@ class CallerPage(Answer):
 
     now: datetime
     replica: Annotated[str, Field(description="The replica that answers.")]
-    callers: tuple[CallerItem, ...]
+    items: tuple[CallerItem, ...]
     next: Annotated[str | None, Field(description="The `cursor` of the next page.")]
     is_complete: Annotated[bool, Field(description="Whether all unfinished tasks were counted.")]
 
@@ -140,7 +140,7 @@ class CallerRoutes:
         return CallerPage(
             now=self._clock.now(),
             replica=self._replica,
-            callers=tuple(items),
+            items=tuple(items),
             next=following,
             is_complete=is_complete,
         )

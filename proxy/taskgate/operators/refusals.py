@@ -60,7 +60,7 @@ class RefusalList(Answer):
 
     now: datetime
     replica: str
-    refusals: tuple[RefusalItem, ...]
+    items: tuple[RefusalItem, ...]
 
 
 class _Refused(NamedTuple):
@@ -156,7 +156,7 @@ class RefusalRoutes:
     async def _list(self, call: ApiCall) -> RefusalList:
         query: RefusalQuery = call.query
         refusals = self._refusals.newest(query.limit)
-        return RefusalList(now=self._clock.now(), replica=self._replica, refusals=refusals)
+        return RefusalList(now=self._clock.now(), replica=self._replica, items=refusals)
 
 
 def _block(address: str) -> str | None:

@@ -67,7 +67,7 @@ class SessionPage(Answer):
 
     now: datetime
     replica: Annotated[str, Field(description="The replica that answers.")]
-    sessions: tuple[SessionItem, ...]
+    items: tuple[SessionItem, ...]
     next: Annotated[str | None, Field(description="The `cursor` of the next page.")]
 
 
@@ -119,7 +119,7 @@ class SessionRoutes:
         return SessionPage(
             now=now,
             replica=self._replica,
-            sessions=tuple(self._item(reference, found[reference], now) for reference in page),
+            items=tuple(self._item(reference, found[reference], now) for reference in page),
             next=self._cursors.seal([page[-1]], query.listing) if len(references) > query.limit else None,
         )
 

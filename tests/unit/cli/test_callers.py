@@ -16,8 +16,8 @@ def limit(name: str, used: int, **rest: Any) -> dict[str, Any]:
 ALICE = {"caller": "c_alice", "limits": [limit("calls", 3, is_shared=True), limit("rest", 0)]}
 BOB = {"caller": "c_bob", "limits": [limit("queue.size", 1, upstream="reports", most=None)]}
 PAGES: dict[bool, dict[str, Any]] = {
-    False: {"callers": [ALICE], "next": "a-cursor"},
-    True: {"callers": [BOB], "next": None},
+    False: {"items": [ALICE], "next": "a-cursor"},
+    True: {"items": [BOB], "next": None},
 }
 
 
@@ -55,6 +55,6 @@ def test_no_more_callers_are_asked_for_than_are_wanted() -> None:
 
 def test_hostile_texts_do_not_reach_the_terminal() -> None:
     hostile = {"caller": HOSTILE, "limits": [limit(HOSTILE, 1, upstream=HOSTILE, most=HOSTILE)]}
-    status, out, _, _ = callers(pages={False: {"callers": [hostile], "next": None}})
+    status, out, _, _ = callers(pages={False: {"items": [hostile], "next": None}})
     assert status == 0
     assert not {"\x1b", "\x07", "\x9b"} & {*out}

@@ -27,7 +27,7 @@ def list_callers(client: AdminClient, caller: str | None, most: int, as_json: bo
         while len(found) < most:
             query["limit"] = str(min(_PAGE, most - len(found)))
             page = client.ask("GET", "/callers", query.items())
-            callers, following = page.get("callers"), page.get("next")
+            callers, following = page.get("items"), page.get("next")
             found += [each for each in callers if isinstance(each, dict)] if isinstance(callers, list) else []
             if not isinstance(following, str):
                 break

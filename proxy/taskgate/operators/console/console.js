@@ -626,15 +626,15 @@ async function loadCallers(cursor) {
   const page = await api("GET", `/callers?${query}`);
   takeTime(page);
   Object.assign(callers, { cursor, next: page.next });
-  const rows = page.callers.flatMap((each) =>
+  const rows = page.items.flatMap((each) =>
     each.limits.map((limit) =>
       row(
         cell(each.caller, "", true), cell(limit.upstream ? `${limit.limit} (${limit.upstream})` : limit.limit),
-        cell(limit.used, "number"), cell(limit.most ?? "–", "number"), cell(limit.refused, "number"),
+        cell(limit.used, "number"), cell(limit.most ?? "–", "number"),
       ),
     ),
   );
-  $("caller-rows").replaceChildren(...(rows.length ? rows : [emptyRow("No caller uses a limit.", 5)]));
+  $("caller-rows").replaceChildren(...(rows.length ? rows : [emptyRow("No caller uses a limit.", 4)]));
   setText($("callers-caption"), `Use of limits, as replica ${page.replica} counts it`);
   $("callers-next").disabled = !page.next;
   $("callers-first").disabled = !cursor;
@@ -660,7 +660,7 @@ $("callers-first").addEventListener("click", () => turnCallersTo(null));
 async function loadRefusals() {
   const page = await api("GET", `/refusals?limit=${MOST_REFUSALS}`);
   takeTime(page);
-  const rows = page.refusals.map(makeRefusalRow);
+  const rows = page.items.map(makeRefusalRow);
   $("refusal-rows").replaceChildren(...(rows.length ? rows : [emptyRow("No request was refused.", 6)]));
   setText($("refusals-caption"), `The newest ${MOST_REFUSALS} of replica ${page.replica}, newest first`);
 }
