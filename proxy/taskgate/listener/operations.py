@@ -18,7 +18,8 @@ The shutdown that follows calls `drain`, which changes only what `/readyz` and t
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import aclosing
 from datetime import timedelta
 from functools import partial
 from ipaddress import ip_address
@@ -85,6 +86,8 @@ BOUNDS: Final = ConnectionSettings(max_header=16 * 2**10, idle_timeout=timedelta
 _CLOSE_SECONDS: Final = 2.0
 _BODY_SECONDS: Final = 10.0
 """Seconds for the body of a request."""
+_WRITE_SECONDS: Final = 30.0
+"""Seconds in which the reader of an event stream has to take a part."""
 _IDLE_SECONDS: Final = 75.0
 """Longer than the interval of scrapers, so that they keep their connection."""
 
@@ -126,9 +129,10 @@ class OperatorsListener:
         If so, a load balancer may watch it, and a drain waits until the balancer sees it.
         """
         self._rendering = asyncio.Lock()
+        self._sending: set[asyncio.Task[Any]] = set()
         self._runner: web.ServerRunner | None = None
         self._heads: TimerWheel | None = None
-        self._routes: dict[str, Callable[[web.BaseRequest], Awaitable[web.Response]]] = {
+        self._routes: dict[str, Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]] = {
             _LIVEZ: self._answer_livez,
             _READYZ: self._answer_readyz,
             _RELOAD: partial(self._answer_operator, self._answer_reload),
@@ -165,12 +169,14 @@ class OperatorsListener:
     async def close(self) -> None:
         """Close the port and every connection. A second close does nothing."""
         runner, self._runner = self._runner, None
+        for sending in self._sending:
+            sending.cancel()
         if runner is not None:
             await runner.cleanup()
         if self._heads is not None:
             self._heads.close()
 
-    async def _answer(self, received: web.BaseRequest) -> web.Response:
+    async def _answer(self, received: web.BaseRequest) -> web.StreamResponse:
         if not _names_an_address(received.headers.get("Host", "")):
             return _json(421, {"error": "host not allowed: use localhost or an IP address"})
         path = received.path
@@ -230,7 +236,7 @@ class OperatorsListener:
             self._event_sink.emit(OperatorRequestAnswered(received.method, received.path, answer.status, address, name))
         return answer
 
-    async def _answer_api(self, received: web.BaseRequest) -> web.Response:
+    async def _answer_api(self, received: web.BaseRequest) -> web.StreamResponse:
         api, address = self._api, received.remote or ""
         if not self._access.has_tokens or api is None:
             return self._refuse_until_served()
@@ -251,7 +257,35 @@ class OperatorsListener:
             event = OperatorRequestAnswered(received.method, reply.audited, reply.status, address, name)
             self._event_sink.emit(event)
         headers = {**_PLAIN, **_GUARDS, **reply.headers}
+        if reply.stream is not None:
+            return await self._send(received, reply.stream, headers)
         return web.Response(status=reply.status, body=reply.body, content_type="application/json", headers=headers)
+
+    async def _send(
+        self, received: web.BaseRequest, stream: AsyncGenerator[bytes], headers: Mapping[str, str]
+    ) -> web.StreamResponse:
+        """Send an event stream until it ends, its reader is gone or too slow, or the listener closes."""
+        response = web.StreamResponse(
+            headers={**headers, "Content-Type": "text/event-stream", "X-Accel-Buffering": "no"}
+        )
+        sending = asyncio.current_task()
+        assert sending is not None
+        self._sending.add(sending)
+        try:
+            async with aclosing(stream):
+                await response.prepare(received)
+                async for part in stream:
+                    if received.transport is None or received.transport.is_closing():
+                        break
+                    async with asyncio.timeout(_WRITE_SECONDS):
+                        await response.write(part)
+        except (TimeoutError, ConnectionError):
+            if received.transport is not None:
+                received.transport.abort()
+        finally:
+            self._sending.discard(sending)
+        response.force_close()
+        return response
 
     async def _answer_console(self, received: web.BaseRequest) -> web.Response:
         console, address = self._console, received.remote or ""
@@ -345,7 +379,7 @@ def _names_an_address(host: str) -> bool:
 class _Server(web.Server):
     """The factory of connections; one over the limit is closed at once. `heads` has their timers."""
 
-    def __init__(self, handler: Callable[[web.BaseRequest], Awaitable[web.Response]], **options: Any) -> None:
+    def __init__(self, handler: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]], **options: Any) -> None:
         super().__init__(handler, **options)
         self.heads = TimerWheel(BOUNDS.head_timeout.total_seconds())
 

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Final, NamedTuple
 
 import orjson
@@ -9,20 +10,24 @@ import orjson
 from taskgate.errors import StoreUnavailable
 from taskgate.operators.access import ApiError, Operator, OperatorAccess
 from taskgate.operators.openapi import document_of
-from taskgate.operators.routes import BASE, ApiCall, Route, RouteTable, read_body, read_query
+from taskgate.operators.routes import BASE, Answer, ApiCall, EventStream, Route, RouteTable, read_body, read_query
 
 _OPENAPI: Final = f"{BASE}/openapi.json"
 _log = logging.getLogger("taskgate.operators")
 
 
 class ApiReply(NamedTuple):
-    """An answer. `audited` is the path for the audit log; None if it has no line there."""
+    """An answer. `audited` is the path for the audit log; None if it has no line there.
+
+    With a `stream` its parts follow in place of the body, until it ends or the reader is gone.
+    """
 
     status: int
     body: bytes
     headers: Mapping[str, str]
     operator: Operator | None = None
     audited: str | None = None
+    stream: EventStream | None = None
 
 
 class OperatorsApi:
@@ -61,11 +66,15 @@ class OperatorsApi:
                 raise ApiError(403, "not_allowed", f"the token has the role {operator.role}; {route.role} is needed")
             call = ApiCall(
                 operator=operator,
+                last_event=headers.get("Last-Event-ID"),
+                is_allowed=partial(self._is_allowed, route, headers, authorizations, address),
                 parameters=parameters,
                 query=read_query(route.query, query),
                 body=read_body(route.body, headers.get("Content-Type", ""), body),
             )
             answer = await route.handler(call)
+            if not isinstance(answer, Answer):
+                return ApiReply(route.status, b"", {}, operator, audited, answer)
             return ApiReply(route.status, answer.model_dump_json().encode(), {}, operator, audited)
         except ApiError as error:
             refusal = error
@@ -78,6 +87,13 @@ class OperatorsApi:
             # Before the token is known, the path is any text of a stranger.
             audited = BASE
         return ApiReply(refusal.status, orjson.dumps(refusal.document()), refusal.headers, operator, audited)
+
+    def _is_allowed(self, route: Route, headers: Mapping[str, str], authorizations: list[str], address: str) -> bool:
+        """Whether the token or the session of a request may use the route now."""
+        try:
+            return self._access.identify(headers, authorizations, address, route.method).may(route.role)
+        except ApiError:
+            return False
 
 
 _RETRY: Final = {"Retry-After": "1"}

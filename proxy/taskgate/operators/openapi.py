@@ -24,7 +24,8 @@ def document_of(routes: Iterable[Route]) -> dict[str, Any]:
     """The document, as JSON values."""
     routes = tuple(routes)
     inputs = [(route.body, "validation") for route in routes if route.body is not None]
-    outputs = [(route.answer, "serialization") for route in routes]
+    answers = [answer for route in routes for answer in (route.answer, *route.events.values()) if answer is not None]
+    outputs = [(answer, "serialization") for answer in answers]
     _, definitions = models_json_schema([*inputs, *outputs], ref_template=_REF)  # type: ignore[list-item]
     paths: dict[str, dict[str, Any]] = {}
     for route in routes:
@@ -69,7 +70,7 @@ def _operation(route: Route) -> dict[str, Any]:
         "description": f"{route.description} Role: {route.role}.",
         "parameters": [*map(_in_path, route.parameters), *_in_query(route.query)],
         "responses": {
-            str(route.status): {"description": "Done.", "content": _json(_reference(route.answer))},
+            str(route.status): _success(route),
             **{
                 str(status): {"description": text, "content": _json({"$ref": _REF.format(model="Error")})}
                 for status, text in sorted({**_ERRORS, **route.refusals}.items())
@@ -79,6 +80,14 @@ def _operation(route: Route) -> dict[str, Any]:
     if route.body is not None:
         found["requestBody"] = {"required": True, "content": _json(_reference(route.body))}
     return found
+
+
+def _success(route: Route) -> dict[str, Any]:
+    if route.answer is not None:
+        return {"description": "Done.", "content": _json(_reference(route.answer))}
+    names = ", ".join(f"`{name}` ({answer.__name__})" for name, answer in route.events.items())
+    text = f"Events with JSON data: {names}."
+    return {"description": text, "content": {"text/event-stream": {"schema": {"type": "string"}}}}
 
 
 def _id_of(route: Route) -> str:

@@ -1,8 +1,8 @@
 """The route of refusals: `RefusalLog` keeps what this replica refused last, `RefusalRoutes` shows it."""
 
 from collections import OrderedDict
-from collections.abc import Iterator
-from datetime import datetime
+from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta
 from enum import StrEnum
 from ipaddress import ip_network
 from logging import getLogger
@@ -21,6 +21,8 @@ MOST_REFUSALS: Final = 200
 """The most refusals that are kept."""
 _LONGEST_NAME: Final = 256
 """Characters of the name of a tool that are kept: a host may have invented it."""
+
+_TOLD_EVERY: Final = timedelta(seconds=1)
 
 _log = getLogger("taskgate.operators")
 
@@ -77,12 +79,14 @@ class _Refused(NamedTuple):
 class RefusalLog:
     """The newest refusals: a reader of events. Equal ones are one entry, so a flood leaves others.
 
-    Beyond MOST_REFUSALS the entry that was not repeated for longest is dropped.
+    Beyond MOST_REFUSALS the entry that was not repeated for longest is dropped. `on_refusal` is called
+    with each new entry, and with a repeated one once a second at most.
     """
 
     def __init__(self, event_ring: EventRing) -> None:
         self._ring = event_ring
-        self._entries: OrderedDict[_Refused, tuple[datetime, int]] = OrderedDict()
+        self._entries: OrderedDict[_Refused, tuple[datetime, int, datetime]] = OrderedDict()
+        self.on_refusal: Callable[[RefusalItem], None] = lambda _: None
 
     def subscribe(self) -> None:
         """Keep refusals from now on. The usual request emits none of these events."""
@@ -95,12 +99,13 @@ class RefusalLog:
             events.SuspicionRaised: lambda event: self._add(RefusalKind.SECURITY, event.kind, event.mount),
         }
         self._ring.subscribe(self, handlers)
+        self._ring.hasten(self, handlers.keys())
 
     def newest(self, limit: int) -> tuple[RefusalItem, ...]:
         """At most `limit` refusals, newest first."""
         self._ring.fold()
         newest = list(reversed(self._entries.items()))[:limit]
-        return tuple(RefusalItem(at=at, count=count, **refused._asdict()) for refused, (at, count) in newest)
+        return tuple(RefusalItem(at=at, count=count, **refused._asdict()) for refused, (at, count, _) in newest)
 
     def note_failure(self, event: events.Event) -> None:
         _log.exception("a refusal was not kept for operators", extra={"fact": type(event).__name__})
@@ -125,8 +130,12 @@ class RefusalLog:
             caller = None if request.caller is None else f"c_{request.caller.key}"
             address, upstream = _block(request.address), upstream or request.mount
         refused = _Refused(kind, caller, address, upstream, tool, reason)
-        _, count = self._entries.pop(refused, (None, 0))
-        self._entries[refused] = (self._ring.now, count + 1)
+        now = self._ring.now
+        _, count, told = self._entries.pop(refused, (now, 0, now - _TOLD_EVERY))
+        is_told = now - told >= _TOLD_EVERY
+        self._entries[refused] = (now, count + 1, now if is_told else told)
+        if is_told:
+            self.on_refusal(RefusalItem(at=now, count=count + 1, **refused._asdict()))
         if len(self._entries) > MOST_REFUSALS:
             self._entries.popitem(last=False)
 

@@ -4,7 +4,7 @@ Queries, bodies and answers are pydantic models, from which `openapi` makes the 
 """
 
 import re
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Final, get_origin
 
@@ -47,22 +47,32 @@ Text = Annotated[str, StringConstraints(min_length=1, max_length=256)]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiCall:
-    """A request whose token may use the route: the parameters of the path, the query, the body."""
+    """A request whose token may use the route: the parameters of the path, the query, the body.
+
+    `last_event` is the `Last-Event-ID` of a reader that comes back. `is_allowed` tells later on
+    whether the token may still use the route.
+    """
 
     operator: Operator
     parameters: dict[str, str]
     query: Any
     body: Any
+    last_event: str | None = None
+    is_allowed: Callable[[], bool] = lambda: True
 
 
-Handler = Callable[[ApiCall], Awaitable[Answer]]
+EventStream = AsyncGenerator[bytes]
+"""The parts of an event stream; an empty one only asks whether the reader is still there."""
+
+Handler = Callable[[ApiCall], Awaitable[Answer | EventStream]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
     """One operation. `path` is below BASE; `refusals` are its own codes of errors by status.
 
-    An operation that is no GET is an action, so it is written to the audit log.
+    An operation that is no GET is an action, so it is written to the audit log. Without an `answer`
+    it is an event stream, with these `events` by name.
     """
 
     method: str
@@ -70,12 +80,13 @@ class Route:
     summary: str
     description: str
     role: Role
-    answer: type[Answer]
+    answer: type[Answer] | None
     handler: Handler
     query: type[Query] = NoQuery
     body: type[Query] | None = None
     status: int = 200
     refusals: dict[int, str] = field(default_factory=dict)
+    events: dict[str, type[Answer]] = field(default_factory=dict)
 
     @property
     def is_action(self) -> bool:

@@ -314,7 +314,7 @@ class TaskRoutes:
         keyed.sort(key=lambda row: row[0], reverse=is_descending)
         page = keyed[: query.limit]
         following = self._cursors.seal(list(page[-1][0]), query.listing) if len(keyed) > query.limit else None
-        items = tuple(self._item(record) for _, record in page)
+        items = tuple(self.item(record) for _, record in page)
         return TaskPage(now=now, items=items, next=following, is_complete=part.next is None)
 
     async def _stored(self, query: TaskListQuery, place: list[Any] | None) -> TaskPage:
@@ -328,7 +328,7 @@ class TaskRoutes:
             now=now,
         )
         following = None if part.next is None else self._cursors.seal([part.next], query.listing)
-        return TaskPage(now=now, items=tuple(map(self._item, part.heads)), next=following, is_complete=True)
+        return TaskPage(now=now, items=tuple(map(self.item, part.heads)), next=following, is_complete=True)
 
     async def _show(self, call: ApiCall) -> TaskDetail:
         record = await self._found(call.parameters["reference"])
@@ -339,7 +339,7 @@ class TaskRoutes:
         lease, is_running = record.lease, not record.status.is_terminal
         peer, outcome = record.call.peer, record.outcome
         return TaskDetail(
-            **dict(self._item(record)),
+            **dict(self.item(record)),
             timeline=tuple(TaskTransition(status=change.status, time=change.time) for change in changes),
             lease=TaskLease(replica=lease.holder, until=lease.until) if lease is not None and is_running else None,
             failure=_failure(record, outcome) if isinstance(outcome, Faulted) else None,
@@ -360,7 +360,7 @@ class TaskRoutes:
             record = await self._found(call.parameters["reference"])
             cancelled = await self.cancel(record)
             if cancelled is not None:
-                return self._item(cancelled)
+                return self.item(cancelled)
             # The record has changed since it was read.
 
     async def _cancel_many(self, call: ApiCall) -> BulkCancelled:
@@ -437,7 +437,8 @@ class TaskRoutes:
                 return record
         raise ApiError(404, "task_not_found", "there is no such task, or it has expired")
 
-    def _item(self, record: TaskRecord) -> TaskItem:
+    def item(self, record: TaskRecord) -> TaskItem:
+        """What a list shows of a task."""
         is_running = not record.status.is_terminal
         is_queued = is_running and not record.dispatched
         return TaskItem(

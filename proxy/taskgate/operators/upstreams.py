@@ -100,11 +100,11 @@ class UpstreamRoutes:
         )
 
     async def _list(self, _call: ApiCall) -> UpstreamList:
-        items = tuple(self._item(mount) for _, mount in sorted(self._mounts.by_name.items()))
+        items = tuple(self.item(mount) for _, mount in sorted(self._mounts.by_name.items()))
         return UpstreamList(replica=self._replica, items=items)
 
     async def _show(self, call: ApiCall) -> UpstreamDetail:
-        return UpstreamDetail(replica=self._replica, **dict(self._item(self._found(call))))
+        return UpstreamDetail(replica=self._replica, **dict(self.item(self._found(call))))
 
     async def _hold(self, call: ApiCall) -> UpstreamDetail:
         self._found(call).bulkhead.hold(True)
@@ -120,7 +120,8 @@ class UpstreamRoutes:
             raise ApiError(404, "upstream_not_found", "there is no upstream of that name")
         return mount
 
-    def _item(self, mount: Mount) -> UpstreamItem:
+    def item(self, mount: Mount) -> UpstreamItem:
+        """What a list shows of an upstream."""
         vitals, bulkhead, key = mount.upstream.vitals(), mount.bulkhead, (mount.name,)
         return UpstreamItem.model_validate(
             {

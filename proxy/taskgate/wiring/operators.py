@@ -7,6 +7,7 @@ from taskgate.operators.api import OperatorsApi
 from taskgate.operators.callers import CallerRoutes, LimitedParts
 from taskgate.operators.control import ControlRoutes
 from taskgate.operators.cursors import ListCursors
+from taskgate.operators.events import EventRoutes
 from taskgate.operators.refusals import RefusalLog, RefusalRoutes
 from taskgate.operators.sessions import SessionRoutes
 from taskgate.operators.tasks import TaskRoutes
@@ -72,5 +73,14 @@ def build_operators_api(
     refused = RefusalLog(event_ring)
     refused.subscribe()
     refusals = RefusalRoutes(refused, replica=runtime.cluster.holder, clock=clock)
-    parts = (tasks, upstreams, callers, sessions, refusals, control)
+    streamed = EventRoutes(
+        event_ring,
+        refusals=refused,
+        task_item=tasks.item,
+        upstream_item=upstreams.item,
+        mounts=runtime.upstreams.mounts.by_name,
+        elapsed=clock.elapsed,
+        replica=runtime.cluster.holder,
+    )
+    parts = (tasks, upstreams, callers, sessions, refusals, streamed, control)
     return OperatorsApi(access, (route for part in parts for route in part.routes()))

@@ -1,0 +1,152 @@
+"""Operators see live what happens at a gateway, over an event stream that they can resume."""
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from helpers.scripted_upstream import Hold, ScriptedServer
+from helpers.waiting import bounded, until
+from helpers.whole_gateway import WholeGateway, configuration, running
+from interaction.operating import VIEWER, act, look, tokens
+from interaction.reloading import DONE, reloaded
+
+EVENTS = "/api/v1/events"
+
+
+class Stream:
+    """An open event stream."""
+
+    def __init__(self, response: aiohttp.ClientResponse) -> None:
+        self.response = response
+
+    async def next(self, *names: str) -> tuple[str, str, dict[str, Any]]:
+        """Name, id and data of the next event of these names."""
+        fields: dict[str, str] = {}
+        async with bounded():
+            while line := await self.response.content.readline():
+                name, _, value = line.decode().rstrip("\n").partition(": ")
+                if line != b"\n":
+                    fields[name] = value
+                elif fields.get("event") in names:
+                    return fields["event"], fields["id"], json.loads(fields["data"])
+                else:
+                    fields = {}
+        raise EOFError
+
+    async def ends(self) -> None:
+        """Read to its end."""
+        async with bounded():
+            while await self.response.content.readline():
+                pass
+
+
+@asynccontextmanager
+async def stream(gateway: WholeGateway, query: str = "", **headers: str) -> AsyncIterator[Stream]:
+    """A stream, whose reader has the token of a viewer."""
+    address, port = gateway.service.admin_address
+    sent = {"Authorization": VIEWER, **{name.replace("_", "-"): value for name, value in headers.items()}}
+    async with gateway.http.get(f"http://{address}:{port}{EVENTS}{query}", headers=sent) as response:
+        assert (response.status, response.content_type) == (200, "text/event-stream"), await response.text()
+        yield Stream(response)
+
+
+@pytest.fixture
+async def gateway(server: ScriptedServer, tmp_path: Path) -> AsyncIterator[WholeGateway]:
+    """A gateway that knows the tokens of operators."""
+    async with running(configuration({"reports": server.url}, admin=tokens(tmp_path))) as gateway:
+        yield gateway
+
+
+async def test_each_change_of_a_task_is_an_event_with_the_task_as_lists_have_it(
+    gateway: WholeGateway, server: ScriptedServer
+) -> None:
+    server.script["report"] = hold = Hold()
+    async with stream(gateway, "?kinds=task") as events:
+        host = await gateway.greeted()
+        task = (await host.start("report"))["taskId"]
+        _, _, created = await events.next("task")
+        [item] = (await look(gateway, "/api/v1/tasks"))["items"]
+        assert created["status"] == "working"
+        assert {*created} == {*item, "at"}
+        assert task not in json.dumps(created)
+        hold.release(DONE)
+        changed = created
+        while changed["status"] == "working":
+            _, _, changed = await events.next("task")
+        assert (changed["status"], changed["reference"]) == ("completed", item["reference"])
+
+
+async def test_load_holds_and_refusals_are_events(gateway: WholeGateway) -> None:
+    async with stream(gateway) as events:
+        await act(gateway, "/api/v1/upstreams/reports/hold")
+        _, _, upstream = await events.next("upstream")
+        assert (upstream["name"], upstream["is_held"]) == ("reports", True)
+        host = await gateway.greeted()
+        for _ in range(3):
+            await host.call("report")
+        _, _, refusal = await events.next("refusal")
+        assert (refusal["kind"], refusal["reason"], refusal["count"]) == ("queue", "held", 1)
+
+
+async def test_a_stream_resumes_after_the_event_that_it_names(gateway: WholeGateway) -> None:
+    async with stream(gateway, "?kinds=task") as events:
+        host = await gateway.greeted()
+        await host.start("report")
+        _, first, created = await events.next("task")
+        _, second, _ = await events.next("task")
+    async with stream(gateway, "?kinds=task", Last_Event_ID=first) as events:
+        _, id_, again = await events.next("task")
+        assert (id_, again["reference"]) == (second, created["reference"])
+
+
+@pytest.mark.parametrize("last", ["another-7", "nothing", "-1", ""])
+async def test_an_id_of_another_process_gets_a_reset(gateway: WholeGateway, last: str) -> None:
+    async with stream(gateway, Last_Event_ID=last) as events:
+        _, _, reset = await events.next("reset")
+        assert reset == {"reason": "unknown"}
+
+
+async def test_a_stream_ends_when_its_token_is_replaced(
+    gateway: WholeGateway, server: ScriptedServer, tmp_path: Path
+) -> None:
+    async with stream(gateway) as events:
+        config = configuration({"reports": server.url}, admin=tokens(tmp_path))
+        (tmp_path / "looks.token").write_text("another-token-of-a-viewer")
+        await reloaded(gateway, config)
+        await events.ends()
+
+
+async def test_streams_have_a_limit_and_a_closed_one_leaves_room(gateway: WholeGateway) -> None:
+    async with AsyncExitStack() as stack:
+        for _ in range(16):
+            await stack.enter_async_context(stream(gateway))
+        status, body = await gateway.operators(EVENTS, Authorization=VIEWER)
+        assert (status, json.loads(body)["error"]["code"]) == (503, "too_many_streams")
+        assert await gateway.ready() == 200
+    await until(lambda: opened(gateway), lambda is_open: is_open)
+
+
+async def opened(gateway: WholeGateway) -> bool:
+    """Whether a stream can be opened now."""
+    address, port = gateway.service.admin_address
+    async with gateway.http.get(f"http://{address}:{port}{EVENTS}", headers={"Authorization": VIEWER}) as response:
+        return response.status == 200
+
+
+async def test_a_stream_does_not_hold_up_the_end_of_the_gateway(server: ScriptedServer, tmp_path: Path) -> None:
+    config = configuration({"reports": server.url}, admin=tokens(tmp_path))
+    async with running(config) as gateway, stream(gateway) as events:
+        await gateway.service.close()
+        with pytest.raises((EOFError, aiohttp.ClientError)):
+            await events.next("task")
+
+
+@pytest.mark.parametrize("query", ["?kinds=other", "?limit=1"])
+async def test_a_query_that_is_not_valid_is_refused(gateway: WholeGateway, query: str) -> None:
+    assert (await gateway.operators(f"{EVENTS}{query}", Authorization=VIEWER))[0] == 400
+    assert (await gateway.operators(EVENTS))[0] == 401
