@@ -18,6 +18,7 @@ The shutdown that follows calls `drain`, which changes only what `/readyz` and t
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from ipaddress import ip_address
@@ -29,6 +30,7 @@ from aiohttp import web
 from taskgate.listener.patience import ConnectionSettings, HeadWatch
 from taskgate.listener.peers import read_peer
 from taskgate.operators.access import UNCONFIGURED, ApiError, OperatorAccess, Role
+from taskgate.system.log_throttle import Throttle
 from taskgate.system.timer_wheel import TimerWheel
 from taskgate.telemetry.events import EventSink, OperatorRequestAnswered
 from taskgate.telemetry.metrics.prometheus import PrometheusRecorder
@@ -80,6 +82,8 @@ _BACKLOG: Final = 16
 BOUNDS: Final = ConnectionSettings(max_header=16 * 2**10, idle_timeout=timedelta())
 """The limits of a request head. The idle timeout is not used: aiohttp closes idle connections."""
 _CLOSE_SECONDS: Final = 2.0
+_REFUSAL_PAUSE: Final = 1.0
+"""Seconds between two reports of refusals with one status, where no token was right."""
 _BODY_SECONDS: Final = 10.0
 """Seconds for the body of a request."""
 _IDLE_SECONDS: Final = 75.0
@@ -90,8 +94,9 @@ class OperatorsListener:
     """The HTTP server for operators and their tools.
 
     `ready` is called at every probe and scrape until `drain`, so it should be cheap: at most one
-    read of the store. Each action of an operator is emitted to `event_sink`, also if its token is
-    refused. Without `end`, a request for a drain gets 409. The API is served from `serve` on.
+    read of the store. Each action of an operator is emitted to `event_sink`. Refusals without a right
+    token are emitted once a second for each status. Without `end`, a request for a drain gets 409.
+    The API is served from `serve` on.
     """
 
     def __init__(
@@ -106,6 +111,7 @@ class OperatorsListener:
         end: End | None = None,
         replicas: Replicas = lambda: None,
     ) -> None:
+        self._refusals = {status: Throttle(_REFUSAL_PAUSE, access.elapsed) for status in (401, 403)}
         self._metrics = metrics
         self._event_sink = event_sink
         self._ready = ready
@@ -220,8 +226,15 @@ class OperatorsListener:
         except ApiError as error:
             answer = _json(error.status, {"error": error.message}, **error.headers)
         if answer.status != 429:
-            self._event_sink.emit(OperatorRequestAnswered(received.method, received.path, answer.status, address, name))
+            self._report(OperatorRequestAnswered(received.method, received.path, answer.status, address, name))
         return answer
+
+    def _report(self, event: OperatorRequestAnswered) -> None:
+        """Emit an event, unless it is one of many refusals of requests without a right token."""
+        throttle = self._refusals.get(event.status) if event.operator is None else None
+        left_out = 0 if throttle is None else throttle.take()
+        if left_out is not None:
+            self._event_sink.emit(replace(event, left_out=left_out))
 
     async def _answer_api(self, received: web.BaseRequest) -> web.Response:
         api, address = self._api, received.remote or ""
@@ -248,8 +261,7 @@ class OperatorsListener:
         )
         if reply.audited is not None:
             name = None if reply.operator is None else reply.operator.name
-            event = OperatorRequestAnswered(received.method, reply.audited, reply.status, address, name)
-            self._event_sink.emit(event)
+            self._report(OperatorRequestAnswered(received.method, reply.audited, reply.status, address, name))
         headers = {**_PLAIN, **_GUARDS, **reply.headers}
         return web.Response(status=reply.status, body=reply.body, content_type="application/json", headers=headers)
 

@@ -105,6 +105,8 @@ class OperatorAccess:
     """The tokens of operators. A reload sets others with `replace`."""
 
     def __init__(self, elapsed: Callable[[], float]) -> None:
+        self.elapsed = elapsed
+        """Monotonic seconds."""
         self._digests: tuple[tuple[bytes, Operator], ...] = ()
         self._wrong = WrongTokens(elapsed)
 

@@ -156,7 +156,8 @@ class SuspicionRaised:
 class OperatorRequestAnswered:
     """A request to the protected part of the operators' listener was answered with `status`.
 
-    `operator` is the name of the token; None if it had no right one.
+    `operator` is the name of the token; None if it had no right one. `left_out` counts refusals
+    with this status before it that were not reported, because there were many.
     """
 
     verb: str
@@ -164,6 +165,7 @@ class OperatorRequestAnswered:
     status: int
     address: str
     operator: str | None = None
+    left_out: int = 0
 
 
 # --- limits ----------------------------------------------------------------------------------------------------------

@@ -167,7 +167,10 @@ def operator_asked(source: events.OperatorRequestAnswered, _: RequestContext | N
     origin = EventOrigin(
         "", source.address, source.verb, source.path, None, source.status, None, None, RequestSummary(), *(None,) * 4
     )
-    return _event("admin.request", outcome, None, now, origin, data={"operator": source.operator})
+    data: dict[str, Any] = {"operator": source.operator}
+    if source.left_out:
+        data["left_out"] = source.left_out
+    return _event("admin.request", outcome, None, now, origin, data=data)
 
 
 _RPC_CALL, _RPC_REQUEST, _RPC_REJECTED = "rpc.call", "rpc.request", "rpc.rejected"

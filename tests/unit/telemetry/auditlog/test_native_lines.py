@@ -281,6 +281,10 @@ DATA: list[tuple[events.Event, dict[str, Any]]] = [
     (ANSWERED, {"seconds": 0.25}),
     (OF_A_BATCH, {}),
     (events.OperatorRequestAnswered("POST", "/-/reload", 200, "127.0.0.1", "ops"), {"operator": "ops"}),
+    (
+        events.OperatorRequestAnswered("POST", "/-/reload", 401, "127.0.0.1", left_out=7),
+        {"operator": None, "left_out": 7},
+    ),
     (FIRST_USE, _ISSUER),
     (events.TokenChecked("corp", "expired"), _ISSUER),
     (events.KeysFetched("corp", "ok", 3), {**_ISSUER, "keys": 3}),

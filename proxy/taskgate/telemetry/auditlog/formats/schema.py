@@ -167,6 +167,7 @@ _DATA_MEMBERS: Final[Mapping[str, _Schema]] = {
     "key": _TEXT,
     "keys": _COUNT,
     "kind": _TEXT,
+    "left_out": _COUNT,
     "lines": _COUNT,
     "messages": _COUNT,
     "problems": _TEXTS,
