@@ -261,7 +261,8 @@ class OperatorsListener:
         )
         if reply.audited is not None:
             name = None if reply.operator is None else reply.operator.name
-            self._report(OperatorRequestAnswered(received.method, reply.audited, reply.status, address, name))
+            event = OperatorRequestAnswered(received.method, reply.audited, reply.status, address, name)
+            self._report(replace(event, details=reply.details))
         headers = {**_PLAIN, **_GUARDS, **reply.headers}
         return web.Response(status=reply.status, body=reply.body, content_type="application/json", headers=headers)
 

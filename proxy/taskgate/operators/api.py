@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 import orjson
@@ -16,13 +17,17 @@ _log = logging.getLogger("taskgate.operators")
 
 
 class ApiReply(NamedTuple):
-    """An answer. `audited` is the path for the audit log; None if it has no line there."""
+    """An answer. `audited` is the path for the audit log; None if it has no line there.
+
+    `details` are further members of that line.
+    """
 
     status: int
     body: bytes
     headers: Mapping[str, str]
     operator: Operator | None = None
     audited: str | None = None
+    details: Mapping[str, int] = MappingProxyType({})
 
 
 class OperatorsApi:
@@ -50,6 +55,7 @@ class OperatorsApi:
         """
         operator: Operator | None = None
         audited: str | None = None
+        details: dict[str, int] = {}
         try:
             operator = self._access.identify(headers, authorizations, address)
             if path == _OPENAPI and method == "GET":
@@ -64,9 +70,10 @@ class OperatorsApi:
                 parameters=parameters,
                 query=read_query(route.query, query),
                 body=read_body(route.body, headers.get("Content-Type", ""), body),
+                details=details,
             )
             answer = await route.handler(call)
-            return ApiReply(route.status, answer.model_dump_json().encode(), {}, operator, audited)
+            return ApiReply(route.status, answer.model_dump_json().encode(), {}, operator, audited, details)
         except ApiError as error:
             refusal = error
         except StoreUnavailable:
@@ -77,7 +84,7 @@ class OperatorsApi:
         if operator is None and refusal.status in (401, 403):
             # Before the token is known, the path is any text of a stranger.
             audited = BASE
-        return ApiReply(refusal.status, orjson.dumps(refusal.document()), refusal.headers, operator, audited)
+        return ApiReply(refusal.status, orjson.dumps(refusal.document()), refusal.headers, operator, audited, details)
 
 
 _RETRY: Final = {"Retry-After": "1"}

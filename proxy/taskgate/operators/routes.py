@@ -43,12 +43,16 @@ Text = Annotated[str, StringConstraints(min_length=1, max_length=256)]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiCall:
-    """A request whose token may use the route: the parameters of the path, the query, the body."""
+    """A request whose token may use the route: the parameters of the path, the query, the body.
+
+    A handler adds to `details` what the line of the request in the audit log has of its own.
+    """
 
     operator: Operator
     parameters: dict[str, str]
     query: Any
     body: Any
+    details: dict[str, int] = field(default_factory=dict)
 
 
 Handler = Callable[[ApiCall], Awaitable[Answer]]
