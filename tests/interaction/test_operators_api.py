@@ -320,6 +320,12 @@ async def test_a_body_that_is_too_large_or_not_wanted_is_refused(gateway: WholeG
         assert (status, bool(json.loads(answered)["error"]["code"])) == (expected, True)
 
 
+async def test_a_body_in_a_broken_encoding_is_refused_in_the_form_of_the_api(gateway: WholeGateway) -> None:
+    path = f"{TASKS}/cancel"
+    status, _, answered = await gateway.operators_answer(path, "POST", b"zz", **{"Content-Encoding": "gzip"})
+    assert (status, json.loads(answered)["error"]["code"]) == (400, "invalid_body")
+
+
 async def test_without_a_token_the_api_is_refused(server: ScriptedServer) -> None:
     async with running(configuration({"reports": server.url})) as gateway:
         status, body = await gateway.operators(TASKS, Authorization=OPS)

@@ -244,10 +244,11 @@ class OperatorsListener:
         if api is None:
             starting = ApiError(503, "starting", "the gateway is starting: try again")
             return _json(503, starting.document(), **{"Retry-After": "1"})
-        body = await _body_of(received)
-        if body is None:
+        try:
+            body = await _body_of(received)
+        except ApiError as error:
             # The rest of the body is not read, so the connection cannot go on.
-            refusal = _json(413, ApiError(413, "body_too_large", f"at most {MAX_BODY} bytes are allowed").document())
+            refusal = _json(error.status, error.document())
             refusal.force_close()
             return refusal
         reply = await api.answer(
@@ -293,19 +294,22 @@ class OperatorsListener:
         return checks
 
 
-async def _body_of(received: web.BaseRequest) -> bytes | None:
-    """Return the body; None if it is too large or too slow."""
+async def _body_of(received: web.BaseRequest) -> bytes:
+    """Return the body. Raises ApiError: 413 if it is too large, 408 too slow, 400 not readable."""
+    too_large = ApiError(413, "body_too_large", f"at most {MAX_BODY} bytes are allowed")
     if (received.content_length or 0) > MAX_BODY:
-        return None
+        raise too_large
     body = bytearray()
     try:
         async with asyncio.timeout(_BODY_SECONDS):
             async for part in received.content.iter_any():
                 body += part
                 if len(body) > MAX_BODY:
-                    return None
+                    raise too_large
     except TimeoutError:
-        return None
+        raise ApiError(408, "body_too_slow", f"the body must be complete in {_BODY_SECONDS:.0f} s") from None
+    except web.RequestPayloadError:
+        raise ApiError(400, "invalid_body", "the body is not in its encoding") from None
     return bytes(body)
 
 

@@ -180,6 +180,15 @@ async def test_requests_with_a_token_are_never_left_out(operated: Operated) -> N
     assert operated.noted == [OperatorRequestAnswered("POST", "/-/reload", 403, "127.0.0.1", "looks")] * 3
 
 
+async def test_a_body_that_is_too_slow_is_refused_as_such(operated: Operated, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("taskgate.listener.operations._BODY_SECONDS", 0.01)
+    operated.listener.serve(OperatorsApi(operated.access, (ROUTE,)))
+    answer = await operated.ask("/api/v1/tasks", "POST", **{"Content-Length": "40"})
+    document = told(answer)
+    assert isinstance(document, dict)
+    assert (answer.status, document["error"]["code"]) == (408, "body_too_slow")
+
+
 async def test_of_probes_and_scrapes_nobody_is_told(operated: Operated) -> None:
     for path in ("/livez", "/readyz", "/metrics", "/nowhere"):
         await operated.ask(path)
