@@ -191,7 +191,7 @@ async def test_a_cancel_reaches_the_server_and_the_host_sees_a_cancelled_task(
     assert (late["outcome"], late["http"]["status"]) == ("failure", 409)
     assert reference in done["http"]["path"]
     [asked] = of(lines(tmp_path), "task.cancel_requested")
-    assert asked["task"]["ref"] == reference
+    assert (asked["task"]["ref"], asked["data"]) == (reference, {"operator": "ops"})
 
 
 # --- cancel many
@@ -214,7 +214,13 @@ async def test_many_tasks_are_counted_first_and_cancelled_by_their_number(
     assert (status, done["matched"], done["cancelled"]) == (200, 3, 3)
     assert {item["reference"] for item in await items(gateway, "?status=cancelled")} == made
     await told_of(tmp_path, "admin.request", 3)
-    assert len(of(lines(tmp_path), "task.cancel_requested")) == 3
+    asked = of(lines(tmp_path), "task.cancel_requested")
+    assert [line["data"] for line in asked] == [{"operator": "ops"}] * 3
+    assert [line["data"] for line in of(lines(tmp_path), "admin.request")] == [
+        {"operator": "ops", "dry_run": True, "matched": 3, "cancelled": 0},
+        {"operator": "ops", "dry_run": False, "matched": 3},
+        {"operator": "ops", "dry_run": False, "matched": 3, "cancelled": 3},
+    ]
 
 
 async def test_many_tasks_are_not_cancelled_without_a_selection_or_a_number(
@@ -312,6 +318,12 @@ async def test_a_body_that_is_too_large_or_not_wanted_is_refused(gateway: WholeG
         path = f"{TASKS}/t_{'A' * 22}/cancel"
         status, _, answered = await gateway.operators_answer(path, "POST", body, Authorization=OPS)
         assert (status, bool(json.loads(answered)["error"]["code"])) == (expected, True)
+
+
+async def test_a_body_in_a_broken_encoding_is_refused_in_the_form_of_the_api(gateway: WholeGateway) -> None:
+    path = f"{TASKS}/cancel"
+    status, _, answered = await gateway.operators_answer(path, "POST", b"zz", **{"Content-Encoding": "gzip"})
+    assert (status, json.loads(answered)["error"]["code"]) == (400, "invalid_body")
 
 
 async def test_without_a_token_the_api_is_refused(server: ScriptedServer) -> None:

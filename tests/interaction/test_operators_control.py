@@ -35,6 +35,25 @@ async def test_a_configuration_that_cannot_be_used_is_refused_with_the_reason(
         assert "admin.tokens[0].file: may be read or written by every user" in told["error"]["message"]
 
 
+async def test_a_token_that_is_removed_or_gets_another_role_does_so_at_a_reload(
+    server: ScriptedServer, tmp_path: Path
+) -> None:
+    admin = tokens(tmp_path)
+    first, then = admin, {**admin, "tokens": [each for each in admin["tokens"] if each["name"] == "ops"]}
+    demoted = {**admin, "tokens": [{**each, "role": "viewer"} for each in then["tokens"]]}
+    source = [demoted, then]
+    files = {"reports": server.url}
+    async with running(
+        configuration(files, admin=first), source=lambda: configuration(files, admin=source.pop())
+    ) as gateway:
+        (tmp_path / "looks.token").unlink()
+        assert await act(gateway, "/api/v1/reload") == (200, {"result": "success", "needs_restart": []})
+        assert (await gateway.operators("/api/v1/config", Authorization=VIEWER))[0] == 401
+        assert await act(gateway, "/api/v1/reload") == (200, {"result": "success", "needs_restart": []})
+        status, told = await act(gateway, "/api/v1/reload")
+        assert (status, told["error"]["code"]) == (403, "not_allowed")
+
+
 async def test_where_it_is_not_possible_a_reload_or_a_drain_is_refused(server: ScriptedServer, tmp_path: Path) -> None:
     async with running(configuration({"reports": server.url}, admin=tokens(tmp_path))) as gateway:
         for path, code in (("/api/v1/reload", "no_file"), ("/api/v1/drain", "cannot_drain")):

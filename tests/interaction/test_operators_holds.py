@@ -88,6 +88,19 @@ async def test_a_hold_outlives_a_reload_even_to_another_place(
     assert await echoed(await gateway.greeted()) == "the first"
 
 
+async def test_a_hold_outlives_reloads_that_remove_a_server_and_add_it_again(
+    gateway: WholeGateway, server: ScriptedServer, other: ScriptedServer, tmp_path: Path
+) -> None:
+    await act(gateway, f"{REPORTS}/hold")
+    for servers in ({"books": other.url}, {"books": other.url}, {"reports": server.url, "books": other.url}):
+        await reloaded(gateway, configuration(servers, admin=tokens(tmp_path)))
+    assert (await look(gateway, REPORTS))["is_held"]
+    await act(gateway, f"{REPORTS}/release")
+    for servers in ({"books": other.url}, {"reports": server.url, "books": other.url}):
+        await reloaded(gateway, configuration(servers, admin=tokens(tmp_path)))
+    assert not (await look(gateway, REPORTS))["is_held"]
+
+
 async def test_a_viewer_holds_no_server(gateway: WholeGateway) -> None:
     for path, bearer, expected in (
         (f"{REPORTS}/hold", VIEWER, 403),

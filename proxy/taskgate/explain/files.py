@@ -22,12 +22,15 @@ from taskgate.errors import StoreUnavailable
 from taskgate.explain.findings import Findings
 from taskgate.listener.tls import TlsRefused, made_context
 from taskgate.stores.open import expect_usable
+from taskgate.telemetry.auditlog.settings import AuditUnavailable
+from taskgate.telemetry.auditlog.sinks import expect_log
 from taskgate.telemetry.opentelemetry.settings import Exporter, TracingUnavailable, require_exporter
 from taskgate.upstream.wire.trust import TlsFileRefused, tls_context
 from taskgate.wiring.app import ListenFailed, expect_address
+from taskgate.wiring.audit_files import LOG_FILE, sink_reasons
 from taskgate.wiring.authentication import KEY_FILE, deployment_keys, operator_tokens
 from taskgate.wiring.observability import KEY_FILE as AUDIT_KEY_FILE
-from taskgate.wiring.observability import LOG_FILE, expect_keys
+from taskgate.wiring.observability import OWN_KEYS, expect_keys
 
 EXPIRES_SOON: Final = timedelta(days=30)
 """How long before the end of a certificate a warning begins."""
@@ -122,16 +125,14 @@ def _check_store(config: GatewayConfig, directory: Path | None, found: Findings,
 
 
 def _check_sinks(config: GatewayConfig, directory: Path | None, found: Findings, *, is_running: bool) -> None:
-    taken: set[Path] = set()
+    reasons = sink_reasons(config, directory, OWN_KEYS)
     for sink in config.audit.sinks if config.audit.enabled else ():
         path = sink.path or (None if directory is None else directory / LOG_FILE)
         if sink.type != "file" or path is None:
             continue
         # The data directory is created by a start; the folder of a named path is not.
         reason = _unusable(path, is_running=is_running) if sink.path or path.parent.exists() else None
-        if reason is None and path.resolve() in taken:
-            reason = "is the file of another sink"
-        taken.add(path.resolve())
+        reason = reasons.get(sink.name, reason)
         if reason is not None:
             found.error(f"audit.sinks ({sink.name})", reason)
 
@@ -142,13 +143,17 @@ def _unusable(path: Path, *, is_running: bool) -> str | None:
         return f"cannot be written: there is no folder {path.parent}; create it"
     if not os.access(path.parent, os.W_OK | os.X_OK):
         return f"cannot be written: the folder {path.parent} cannot be written: no permission"
-    if not path.exists():
-        return None
-    if not path.is_file():
+    if path.exists() and not path.is_file():
         return "must be a regular file"
-    if not os.access(path, os.R_OK | os.W_OK):
+    if path.exists() and not os.access(path, os.R_OK | os.W_OK):
         return f"cannot be written: {path}: no permission"
-    return None if is_running else _lock_reason(path)
+    try:
+        expect_log(path)
+    except AuditUnavailable as refused:
+        return str(refused)
+    except OSError as failed:
+        return f"cannot be written: {failed.strerror}"
+    return None if is_running or not path.exists() else _lock_reason(path)
 
 
 def _lock_reason(path: Path) -> str | None:

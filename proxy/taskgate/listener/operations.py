@@ -20,6 +20,7 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
+from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from ipaddress import ip_address
@@ -31,6 +32,7 @@ from aiohttp import web
 from taskgate.listener.patience import ConnectionSettings, HeadWatch
 from taskgate.listener.peers import read_peer
 from taskgate.operators.access import UNCONFIGURED, ApiError, OperatorAccess, Role
+from taskgate.system.log_throttle import Throttle
 from taskgate.system.timer_wheel import TimerWheel
 from taskgate.telemetry.events import EventSink, OperatorRequestAnswered
 from taskgate.telemetry.metrics.prometheus import PrometheusRecorder
@@ -84,6 +86,8 @@ _BACKLOG: Final = 16
 BOUNDS: Final = ConnectionSettings(max_header=16 * 2**10, idle_timeout=timedelta())
 """The limits of a request head. The idle timeout is not used: aiohttp closes idle connections."""
 _CLOSE_SECONDS: Final = 2.0
+_REFUSAL_PAUSE: Final = 1.0
+"""Seconds between two reports of refusals with one status, where no token was right."""
 _BODY_SECONDS: Final = 10.0
 """Seconds for the body of a request."""
 _WRITE_SECONDS: Final = 30.0
@@ -96,8 +100,9 @@ class OperatorsListener:
     """The HTTP server for operators and their tools.
 
     `ready` is called at every probe and scrape until `drain`, so it should be cheap: at most one
-    read of the store. Each action of an operator is emitted to `event_sink`, also if its token is
-    refused. Without `end`, a request for a drain gets 409. The API is served from `serve` on.
+    read of the store. Each action of an operator is emitted to `event_sink`. Refusals without a right
+    token are emitted once a second for each status. Without `end`, a request for a drain gets 409.
+    The API is served from `serve` on.
     """
 
     def __init__(
@@ -112,6 +117,7 @@ class OperatorsListener:
         end: End | None = None,
         replicas: Replicas = lambda: None,
     ) -> None:
+        self._refusals = {status: Throttle(_REFUSAL_PAUSE, access.elapsed) for status in (401, 403)}
         self._metrics = metrics
         self._event_sink = event_sink
         self._ready = ready
@@ -233,16 +239,24 @@ class OperatorsListener:
         except ApiError as error:
             answer = _json(error.status, {"error": error.message}, **error.headers)
         if answer.status != 429:
-            self._event_sink.emit(OperatorRequestAnswered(received.method, received.path, answer.status, address, name))
+            self._report(OperatorRequestAnswered(received.method, received.path, answer.status, address, name))
         return answer
+
+    def _report(self, event: OperatorRequestAnswered) -> None:
+        """Emit an event, unless it is one of many refusals of requests without a right token."""
+        throttle = self._refusals.get(event.status) if event.operator is None else None
+        left_out = 0 if throttle is None else throttle.take()
+        if left_out is not None:
+            self._event_sink.emit(replace(event, left_out=left_out))
 
     async def _answer_api(self, received: web.BaseRequest) -> web.StreamResponse:
         api, address = self._api, received.remote or ""
         if not self._access.has_tokens or api is None:
             return self._refuse_until_served()
-        body = await _body_of(received)
-        if body is None:
-            return _too_large()
+        try:
+            body = await _body_of(received)
+        except ApiError as error:
+            return _refuse_body(error)
         reply = await api.answer(
             method=received.method,
             path=received.path,
@@ -255,7 +269,7 @@ class OperatorsListener:
         if reply.audited is not None:
             name = None if reply.operator is None else reply.operator.name
             event = OperatorRequestAnswered(received.method, reply.audited, reply.status, address, name)
-            self._event_sink.emit(event)
+            self._report(replace(event, details=reply.details))
         headers = {**_PLAIN, **_GUARDS, **reply.headers}
         if reply.stream is not None:
             return await self._send(received, reply.stream, headers)
@@ -291,9 +305,10 @@ class OperatorsListener:
         console, address = self._console, received.remote or ""
         if not self._access.has_tokens or console is None:
             return self._refuse_until_served()
-        body = await _body_of(received)
-        if body is None:
-            return _too_large()
+        try:
+            body = await _body_of(received)
+        except ApiError as error:
+            return _refuse_body(error)
         reply = console.answer(
             method=received.method,
             path=received.path,
@@ -303,7 +318,7 @@ class OperatorsListener:
         )
         if reply.is_audited:
             name = None if reply.operator is None else reply.operator.name
-            self._event_sink.emit(OperatorRequestAnswered(received.method, received.path, reply.status, address, name))
+            self._report(OperatorRequestAnswered(received.method, received.path, reply.status, address, name))
         return web.Response(status=reply.status, body=reply.body, headers={**_PLAIN, **reply.headers})
 
     def _refuse_until_served(self) -> web.Response:
@@ -341,26 +356,29 @@ class OperatorsListener:
         return checks
 
 
-def _too_large() -> web.Response:
+def _refuse_body(error: ApiError) -> web.Response:
     # The rest of the body is not read, so the connection cannot go on.
-    refusal = _json(413, ApiError(413, "body_too_large", f"at most {MAX_BODY} bytes are allowed").document())
+    refusal = _json(error.status, error.document())
     refusal.force_close()
     return refusal
 
 
-async def _body_of(received: web.BaseRequest) -> bytes | None:
-    """Return the body; None if it is too large or too slow."""
+async def _body_of(received: web.BaseRequest) -> bytes:
+    """Return the body. Raises ApiError: 413 if it is too large, 408 too slow, 400 not readable."""
+    too_large = ApiError(413, "body_too_large", f"at most {MAX_BODY} bytes are allowed")
     if (received.content_length or 0) > MAX_BODY:
-        return None
+        raise too_large
     body = bytearray()
     try:
         async with asyncio.timeout(_BODY_SECONDS):
             async for part in received.content.iter_any():
                 body += part
                 if len(body) > MAX_BODY:
-                    return None
+                    raise too_large
     except TimeoutError:
-        return None
+        raise ApiError(408, "body_too_slow", f"the body must be complete in {_BODY_SECONDS:.0f} s") from None
+    except web.RequestPayloadError:
+        raise ApiError(400, "invalid_body", "the body is not in its encoding") from None
     return bytes(body)
 
 

@@ -147,6 +147,8 @@ class OperatorAccess:
     `replace`."""
 
     def __init__(self, elapsed: Callable[[], float]) -> None:
+        self.elapsed = elapsed
+        """Monotonic seconds."""
         self._digests: tuple[tuple[bytes, Operator], ...] = ()
         self._wrong = WrongTokens(elapsed)
         self._sessions = ConsoleSessions(elapsed)

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Iterable, Mapping
 from functools import partial
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 import orjson
@@ -19,7 +20,8 @@ _log = logging.getLogger("taskgate.operators")
 class ApiReply(NamedTuple):
     """An answer. `audited` is the path for the audit log; None if it has no line there.
 
-    With a `stream` its parts follow in place of the body, until it ends or the reader is gone.
+    With a `stream` its parts follow in place of the body, until it ends or the reader is gone. `details` are
+    further members of that line.
     """
 
     status: int
@@ -27,6 +29,7 @@ class ApiReply(NamedTuple):
     headers: Mapping[str, str]
     operator: Operator | None = None
     audited: str | None = None
+    details: Mapping[str, int] = MappingProxyType({})
     stream: EventStream | None = None
 
 
@@ -55,6 +58,7 @@ class OperatorsApi:
         """
         operator: Operator | None = None
         audited: str | None = None
+        details: dict[str, int] = {}
         try:
             operator = self._access.identify(headers, authorizations, address, method)
             if path == _OPENAPI and method == "GET":
@@ -71,11 +75,12 @@ class OperatorsApi:
                 parameters=parameters,
                 query=read_query(route.query, query),
                 body=read_body(route.body, headers.get("Content-Type", ""), body),
+                details=details,
             )
             answer = await route.handler(call)
             if not isinstance(answer, Answer):
-                return ApiReply(route.status, b"", {}, operator, audited, answer)
-            return ApiReply(route.status, answer.model_dump_json().encode(), {}, operator, audited)
+                return ApiReply(route.status, b"", {}, operator, audited, stream=answer)
+            return ApiReply(route.status, answer.model_dump_json().encode(), {}, operator, audited, details)
         except ApiError as error:
             refusal = error
         except StoreUnavailable:
@@ -86,7 +91,7 @@ class OperatorsApi:
         if operator is None and refusal.status in (401, 403):
             # Before the token is known, the path is any text of a stranger.
             audited = BASE
-        return ApiReply(refusal.status, orjson.dumps(refusal.document()), refusal.headers, operator, audited)
+        return ApiReply(refusal.status, orjson.dumps(refusal.document()), refusal.headers, operator, audited, details)
 
     def _is_allowed(self, route: Route, headers: Mapping[str, str], authorizations: list[str], address: str) -> bool:
         """Whether the token or the session of a request may use the route now."""

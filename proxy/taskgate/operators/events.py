@@ -1,7 +1,7 @@
 """The route of events: `EventRoutes` streams what happens at this replica, over an `EventFeed`.
 
 A feed keeps the newest events once. A stream has only its place among them, so a slow reader costs
-no memory: behind the oldest event it gets a `reset`, and lists again. Tasks and upstreams are
+no memory. Behind the oldest event it gets a `reset`, and lists again. Tasks and upstreams are
 watched while a stream is open, and `LINGER` after the last one.
 """
 

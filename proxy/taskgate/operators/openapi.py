@@ -11,6 +11,7 @@ _ERRORS: Final = {
     400: "The query or the body is not valid.",
     401: "The request has no right token.",
     403: "The role of the token does not allow it, or the request comes from a web page of another origin.",
+    408: "The body is too slow.",
     413: "The body is too large.",
     415: "The body is not application/json.",
     429: "Too many wrong tokens came from this address; see `Retry-After`.",

@@ -49,6 +49,7 @@ Text = Annotated[str, StringConstraints(min_length=1, max_length=256)]
 class ApiCall:
     """A request whose token may use the route: the parameters of the path, the query, the body.
 
+    A handler adds to `details` what the line of the request in the audit log has of its own.
     `last_event` is the `Last-Event-ID` of a reader that comes back. `is_allowed` tells later on
     whether the token may still use the route.
     """
@@ -59,6 +60,7 @@ class ApiCall:
     body: Any
     last_event: str | None = None
     is_allowed: Callable[[], bool] = lambda: True
+    details: dict[str, int] = field(default_factory=dict)
 
 
 EventStream = AsyncGenerator[bytes]

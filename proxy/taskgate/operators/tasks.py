@@ -358,7 +358,7 @@ class TaskRoutes:
     async def _cancel(self, call: ApiCall) -> TaskItem:
         while True:
             record = await self._found(call.parameters["reference"])
-            cancelled = await self.cancel(record)
+            cancelled = await self.cancel(record, call.operator.name)
             if cancelled is not None:
                 return self.item(cancelled)
             # The record has changed since it was read.
@@ -369,12 +369,16 @@ class TaskRoutes:
             raise ApiError(400, "invalid_body", "give at least one parameter that selects tasks, such as upstream")
         if not body.dry_run and body.confirm is None:
             raise ApiError(400, "invalid_body", "confirm: must be the number of tasks, which dry_run counts")
+        call.details["dry_run"] = body.dry_run
         records = await self._unfinished(body)
+        call.details["matched"] = len(records)
         if not body.dry_run and body.confirm != len(records):
             raise ApiError(409, "count_differs", f"{len(records)} tasks match now, not {body.confirm}")
         counts = Counter[str]()
         for start in range(0, 0 if body.dry_run else len(records), _AT_ONCE):
-            counts.update(await asyncio.gather(*map(self._cancel_one, records[start : start + _AT_ONCE])))
+            some = (self._cancel_one(record, call.operator.name) for record in records[start : start + _AT_ONCE])
+            counts.update(await asyncio.gather(*some))
+        call.details["cancelled"] = counts["cancelled"]
         return BulkCancelled(
             matched=len(records),
             cancelled=counts["cancelled"],
@@ -399,10 +403,10 @@ class TaskRoutes:
             raise ApiError(409, "too_many_tasks", f"more than {MAX_BULK} tasks match, or too many run: select fewer")
         return list(found.values())
 
-    async def _cancel_one(self, record: TaskRecord) -> str:
+    async def _cancel_one(self, record: TaskRecord, operator: str) -> str:
         """Cancel a task that was read, and return what became of it."""
         try:
-            while await self.cancel(record) is None:
+            while await self.cancel(record, operator) is None:
                 again = await self._store.load(record.owner, record.id, now=self._clock.now())
                 if again is None:
                     return "ended"
@@ -413,15 +417,16 @@ class TaskRoutes:
             return "failed"
         return "cancelled"
 
-    async def cancel(self, record: TaskRecord) -> TaskRecord | None:
+    async def cancel(self, record: TaskRecord, operator: str | None = None) -> TaskRecord | None:
         """Cancel a task that was read, and return its record; None if it has changed meanwhile.
 
+        `operator` is the name of the token, for the audit log.
         The process that runs the call learns of it from the store. Raises ApiError (409) if it had
         ended.
         """
         if record.status.is_terminal:
             raise ApiError(409, "already_ended", "the task has already ended")
-        event, asked = CancelRequested(by="operator"), TaskCancelRequested(record, "propagated")
+        event, asked = CancelRequested(by="operator"), TaskCancelRequested(record, "propagated", operator)
         cancelled = await self._transitions.apply(record, event, self._clock.now(), announce=asked)
         if cancelled is not None:
             await self._runner.stop_run(cancelled.id)

@@ -1,11 +1,11 @@
-"""Log lines with a limit on repetition: `ThrottledLog` for one text, `KeyedLog` for one text about many.
+"""Limits on repetition: `Throttle`, and for log lines `ThrottledLog` for one text, `KeyedLog` for one about many.
 
 Many are callers, or upstreams with a reason.
 """
 
 import logging
 from collections import OrderedDict
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from time import monotonic
 from typing import Any, Final
@@ -18,6 +18,25 @@ MOST_LINES: Final = 60
 """Lines of a `KeyedLog` in LOG_PAUSE seconds, for all keys."""
 
 
+class Throttle:
+    """A limit of one report in `pause` seconds. `elapsed` returns monotonic seconds."""
+
+    def __init__(self, pause: float, elapsed: Callable[[], float] = monotonic) -> None:
+        self._pause = pause
+        self._elapsed = elapsed
+        self._latest: float | None = None
+        self._left_out = 0
+
+    def take(self) -> int | None:
+        """Return how many reports were left out since the last one; None to leave this one out too."""
+        now = self._elapsed()
+        if self._latest is not None and now - self._latest < self._pause:
+            self._left_out += 1
+            return None
+        left_out, self._latest, self._left_out = self._left_out, now, 0
+        return left_out
+
+
 class ThrottledLog:
     """One text for the operator, logged at most once in `pause` seconds; for one thread."""
 
@@ -27,23 +46,17 @@ class ThrottledLog:
         self._log = log
         self._text = text
         self._level = level
-        self._pause = pause
-        self._latest: float | None = None
-        self._left_out = 0
+        self._throttle = Throttle(pause)
 
     def emit(self, extra: Mapping[str, Any] | None = None, error: Exception | None = None) -> None:
         """Log the text, unless it was logged recently; `error` adds a traceback.
 
         The field `left_out` counts the calls since the last line that logged nothing.
         """
-        now = monotonic()
-        if self._latest is not None and now - self._latest < self._pause:
-            self._left_out += 1
+        left_out = self._throttle.take()
+        if left_out is None:
             return
-        fields = dict(extra or {})
-        if self._left_out:
-            fields["left_out"] = self._left_out
-        self._latest, self._left_out = now, 0
+        fields = {**(extra or {}), **({"left_out": left_out} if left_out else {})}
         self._log.log(self._level, self._text, extra=fields, exc_info=error)
 
 

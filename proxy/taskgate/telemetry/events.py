@@ -12,7 +12,8 @@ emits one. What nearly every request passes has an event of its own, so that the
 look at it. The module is long because it is one catalogue, in the order of the way of a request.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final, NamedTuple, Protocol
 
@@ -156,7 +157,9 @@ class SuspicionRaised:
 class OperatorRequestAnswered:
     """A request to the protected part of the operators' listener was answered with `status`.
 
-    `operator` is the name of the token; None if it had no right one.
+    `operator` is the name of the token; None if it had no right one. `left_out` counts refusals
+    with this status before it that were not reported, because there were many. `details` are members
+    of the audit line that the operation has of its own, such as `dry_run`.
     """
 
     verb: str
@@ -164,6 +167,8 @@ class OperatorRequestAnswered:
     status: int
     address: str
     operator: str | None = None
+    left_out: int = 0
+    details: Mapping[str, int] = field(default_factory=dict)
 
 
 # --- limits ----------------------------------------------------------------------------------------------------------
@@ -305,10 +310,14 @@ class TaskPurged:
 
 @dataclass(frozen=True, slots=True)
 class TaskCancelRequested:
-    """A host asked to cancel a task; `outcome` is propagated or already_terminal."""
+    """A host or an operator asked to cancel a task; `outcome` is propagated or already_terminal.
+
+    `operator` is the name of the operator's token; None for a host.
+    """
 
     task: TaskRecord
     outcome: str
+    operator: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

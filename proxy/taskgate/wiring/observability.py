@@ -38,9 +38,12 @@ from taskgate.telemetry.request_log import RequestLog
 from taskgate.telemetry.ring import EventRing
 from taskgate.telemetry.span_annotations import ANNOTATIONS
 from taskgate.telemetry.tracing import NO_TRACING, Tracing
+from taskgate.wiring.audit_files import LOG_FILE, expect_free_paths
+from taskgate.wiring.authentication import KEY_FILE as CONTEXT_KEY_FILE
 
 KEY_FILE: Final = "audit.key"
-LOG_FILE: Final = "audit.jsonl"
+OWN_KEYS: Final = (KEY_FILE, CONTEXT_KEY_FILE)
+"""Key files of the gateway in the data directory."""
 _KEY_BYTES: Final = 32
 _LONGEST_PEM: Final = 16 * 2**10
 _OF: Final = "the audit log"
@@ -93,10 +96,11 @@ class TelemetryPipeline:
         return tuple("stdout" if sink.path is None else str(sink.path) for sink in sinks)
 
     async def load_keys(self, config: GatewayConfig) -> ReferenceOf:
-        """Read the settings of the audit log with its keys, before `open`. Raises KeyFileRefused.
+        """Read the settings of the audit log with its keys, before `open`.
 
         Returns the function that makes the public references of tasks in its lines. Without a log, whose
-        key would last as long as the process, these are digests without a key.
+        key would last as long as the process, these are digests without a key. Raises KeyFileRefused or
+        AuditUnavailable.
         """
         self._settings = settings = await asyncio.to_thread(self._audit_settings, config)
         return _reference_of(settings)
@@ -229,7 +233,8 @@ def _methods_of(config: GatewayConfig) -> frozenset[str]:
 def audit_settings(
     config: GatewayConfig, data_directory: Path | None, entropy: Entropy, *, before: AuditSettings | None = None
 ) -> AuditSettings:
-    """Return the settings of the log, with its keys. Raises KeyFileRefused.
+    """Return the settings of the log, with its keys. Raises KeyFileRefused, or AuditUnavailable
+    where a sink has the path of another file of the gateway.
 
     At a reload `before` are the present settings. If the log is on, no key file is created then: old
     lines could not be verified with a new key. A log that is off has no sinks. Without a data
@@ -239,6 +244,7 @@ def audit_settings(
     section = config.audit
     if not section.enabled:
         return AuditSettings(sinks=(), key=entropy.token(_KEY_BYTES) if before is None else before.key, node=_node())
+    expect_free_paths(config, data_directory, OWN_KEYS)
     return AuditSettings(
         sinks=_sinks(section, data_directory),
         key=_key(section, data_directory, entropy, before),

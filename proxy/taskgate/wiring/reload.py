@@ -237,9 +237,13 @@ class Reload:
 
 
 RESTART_SECTIONS: Final = ("server", "admin", "store", "tracing")
-"""Sections that change with a restart, all but `server.max_streams_per_context`."""
+"""Sections that change with a restart, all but `server.max_streams_per_context` and the tokens of
+operators in `admin`.
+"""
 _COMPARED: Final = (*RESTART_SECTIONS, "auth", "tasks")
 _STREAMS: Final = "max_streams_per_context"
+_TOKENS: Final = ("tokens", "token_file")
+_LIVE: Final = {("server", _STREAMS), *(("admin", key) for key in _TOKENS)}
 _MODE: Final = ("auth", "mode")
 _TTL: Final = ("tasks", "ttl")
 _BYTES: Final = 6
@@ -272,6 +276,8 @@ def without_restart(old: GatewayConfig, new: GatewayConfig) -> GatewayConfig:
     """
     kept: dict[str, Any] = {name: getattr(old, name) for name in RESTART_SECTIONS}
     kept["server"] = old.server.model_copy(update={_STREAMS: new.server.max_streams_per_context})
+    # A token that was removed must not stay valid until a restart.
+    kept["admin"] = old.admin.model_copy(update={key: getattr(new.admin, key) for key in _TOKENS})
     if old.auth.mode != new.auth.mode:
         kept |= {"auth": old.auth, "tasks": new.tasks.model_copy(update={"ttl": old.tasks.ttl})}
     mixed = new.model_copy(update=kept)
@@ -294,7 +300,7 @@ def fingerprint(config: GatewayConfig) -> int:
 
 
 def _needs_restart(where: Location) -> bool:
-    return where == _MODE or (where[0] in RESTART_SECTIONS and where != ("server", _STREAMS))
+    return where == _MODE or (where[0] in RESTART_SECTIONS and where not in _LIVE)
 
 
 def _changed(before: object, after: object, where: Location) -> Iterator[Location]:

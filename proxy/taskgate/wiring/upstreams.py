@@ -164,6 +164,8 @@ class UpstreamRegistry:
         self._clock = clock
         self._port = port
         self._mounted: Mapping[str, _MountedServer] = {}
+        # Names of servers that were held when a reload removed them.
+        self._held_absent: Set[str] = frozenset()
         # Replaced servers that still have sessions, with the keys of their concurrency limits.
         self._leaving: dict[CountedUpstream, _LimitKey] = {}
         self._replaced_limits: dict[_LimitKey, _Limit] = {}
@@ -203,12 +205,14 @@ class UpstreamRegistry:
         server continue there until they end.
         """
         before, self._mounted = self._mounted, prepared.mounted_servers
+        held = self._held_absent | {name for name, mounted in before.items() if mounted.limit.bulkhead.is_held}
+        self._held_absent = held - prepared.mounted_servers.keys()
         self.mounts.replace(mounted.mount for mounted in prepared.mounted_servers.values())
         for name, mounted in prepared.mounted_servers.items():
             bulkhead = mounted.limit.bulkhead
             bulkhead.adjust(bulkhead_settings(prepared.config, name))
-            # A hold is of the name: it stays if the server moves to another place.
-            bulkhead.hold(name in before and before[name].limit.bulkhead.is_held)
+            # A hold is of the name: it stays if the server moves to another place, or is away for a while.
+            bulkhead.hold(name in held)
             if name not in before or before[name].server is not mounted.server:
                 mounted.server.upstream.open()
         for name, mounted in before.items():

@@ -80,6 +80,14 @@ def folder_as_log(folder: Path) -> None:
     (folder / "log").mkdir()
 
 
+def text_as_log(folder: Path) -> None:
+    (folder / "notes.txt").write_text("notes\nof somebody else")
+
+
+def full_head(folder: Path) -> None:
+    (folder / "a.jsonl.head").write_text("x" * 200)
+
+
 def text_as_store(folder: Path) -> None:
     (folder / "text.db").write_text("this is no database, although it is longer than its header of a hundred bytes" * 2)
 
@@ -105,6 +113,52 @@ BROKEN: dict[str, tuple[Callable[[Path], None], dict[str, str], str]] = {
         nothing,
         {"audit": "{sinks: [{name: a, type: file, path: FOLDER/a}, {name: b, type: file, path: FOLDER/../SAME/a}]}"},
         "audit.sinks (b): ",
+    ),
+    "the configuration in place of the audit log": (
+        nothing,
+        {"audit": "{sinks: [{name: file, type: file, path: FOLDER/taskgate.yaml}]}"},
+        "audit.sinks (file): FOLDER/taskgate.yaml is no audit log of taskgate",
+    ),
+    "a text in place of the audit log": (
+        text_as_log,
+        {"audit": "{sinks: [{name: file, type: file, path: FOLDER/notes.txt}]}"},
+        "audit.sinks (file): FOLDER/notes.txt is no audit log of taskgate",
+    ),
+    "a file in place of the head of the audit log": (
+        full_head,
+        {"audit": "{sinks: [{name: file, type: file, path: FOLDER/a.jsonl}]}"},
+        "audit.sinks (file): FOLDER/a.jsonl.head is no file of an audit log",
+    ),
+    "the store's file as audit log": (
+        nothing,
+        {
+            "audit": "{sinks: [{name: file, type: file, path: FOLDER/bb.db}]}",
+            "store": "{sqlite: {path: FOLDER/bb.db}}",
+        },
+        "audit.sinks (file): FOLDER/bb.db is a file of the task store",
+    ),
+    "the lock of the store as audit log": (
+        nothing,
+        {
+            "audit": "{sinks: [{name: file, type: file, path: FOLDER/bb.db.lock}]}",
+            "store": "{sqlite: {path: FOLDER/bb.db}}",
+        },
+        "audit.sinks (file): FOLDER/bb.db.lock is a file of the task store",
+    ),
+    "the store's file in the data directory as audit log": (
+        lambda folder: (folder / "data").mkdir(mode=0o700),
+        {"audit": "{sinks: [{name: file, type: file, path: FOLDER/data/taskgate.db}]}"},
+        "audit.sinks (file): FOLDER/data/taskgate.db is a file of the task store",
+    ),
+    "the key of the audit log as audit log": (
+        lambda folder: (folder / "data").mkdir(mode=0o700),
+        {"audit": "{sinks: [{name: file, type: file, path: FOLDER/data/audit.key}]}"},
+        "audit.sinks (file): FOLDER/data/audit.key is a key file of the gateway",
+    ),
+    "the head of a sink as another sink": (
+        nothing,
+        {"audit": "{sinks: [{name: a, type: file, path: FOLDER/a}, {name: b, type: file, path: FOLDER/a.head}]}"},
+        "audit.sinks (b): FOLDER/a.head meets a file that another sink has beside its own",
     ),
     "a store of another program": (
         other_program,
@@ -140,7 +194,8 @@ def test_what_stops_a_start_is_found(
 ) -> None:
     prepare(tmp_path)
     texts = {name: text.replace("SAME", tmp_path.name) for name, text in sections.items()}
-    file = written(tmp_path, **texts)
+    file, told = written(tmp_path, **texts), told.replace("FOLDER", str(tmp_path))
+    before = {each: each.read_bytes() for each in tmp_path.iterdir() if each.is_file()}
     status, out, errors = run("check", file)
     assert (status, out) == (2, "")
     assert len(errors) == 1
@@ -148,6 +203,7 @@ def test_what_stops_a_start_is_found(
     served, _, said = run("serve", file)
     assert served in (1, 2)
     assert told.split(": ", maxsplit=1)[0] in "\n".join(said)
+    assert {each: each.read_bytes() for each in before} == before
 
 
 def test_a_port_in_use_is_an_error_unless_it_is_said_that_a_gateway_runs(tmp_path: Path) -> None:

@@ -33,11 +33,12 @@ class Operated:
     reloads: int = 0
     ends: int = 0
     replicas: int | None = None
+    elapsed: float = 0.0
 
     def __post_init__(self) -> None:
         self.metrics = EmittingMetrics(CONFIGURED)
         self.noted: list[Event] = []
-        self.access = OperatorAccess(lambda: 0.0)
+        self.access = OperatorAccess(lambda: self.elapsed)
         self.listener = OperatorsListener(
             access=self.access,
             metrics=self.metrics,

@@ -3,8 +3,27 @@
 import pytest
 
 from helpers.waiting import bounded
+from taskgate.operators.access import Operator, Role
+from taskgate.operators.api import OperatorsApi
+from taskgate.operators.routes import Answer, ApiCall, Route
 from taskgate.telemetry.events import OperatorRequestAnswered
 from unit.listener.operating import SERVERS, TOKEN, Operated, told
+
+
+async def answered(_: ApiCall) -> Answer:
+    """Answer without content."""
+    return Answer()
+
+
+ROUTE = Route(
+    method="POST",
+    path="/tasks",
+    summary="Act",
+    description="Acts.",
+    role=Role.OPERATOR,
+    answer=Answer,
+    handler=answered,
+)
 
 # --- how each server does -----------------------------------------------------------------------------------------
 
@@ -129,6 +148,7 @@ async def test_a_gateway_that_cannot_end_itself_says_so(operated: Operated) -> N
 
 async def test_whoever_asks_for_what_needs_the_token_is_told_of_with_what_they_got(operated: Operated) -> None:
     for headers in ({"Authorization": BEARER}, {"Authorization": "Bearer wrong"}, {}):
+        operated.elapsed += 1.0
         await operated.ask("/-/reload", "POST", **headers)
     operated.reloaded = None
     await operated.ask("/-/reload", "POST", Authorization=BEARER)
@@ -136,6 +156,37 @@ async def test_whoever_asks_for_what_needs_the_token_is_told_of_with_what_they_g
         OperatorRequestAnswered("POST", "/-/reload", status, "127.0.0.1", name)
         for status, name in ((200, "token_file"), (401, None), (401, None), (409, "token_file"))
     ]
+
+
+@pytest.mark.parametrize("path", ["/-/reload", "/api/v1/tasks"])
+async def test_a_flood_of_refusals_without_a_token_is_one_event_a_second_for_each_cause(
+    operated: Operated, path: str
+) -> None:
+    operated.listener.serve(OperatorsApi(operated.access, (ROUTE,)))
+    foreign = {"Authorization": BEARER, "Origin": "https://evil.example"}
+    for _ in range(3):
+        assert (await operated.ask(path, "POST")).status == 401
+        assert (await operated.ask(path, "POST", **foreign)).status == 403
+    operated.elapsed += 1.0
+    await operated.ask(path, "POST")
+    shown = [(event.status, event.left_out) for event in operated.noted if isinstance(event, OperatorRequestAnswered)]
+    assert shown == [(401, 0), (403, 0), (401, 2)]
+
+
+async def test_requests_with_a_token_are_never_left_out(operated: Operated) -> None:
+    operated.access.replace({TOKEN.encode(): Operator("looks", Role.VIEWER)})
+    for _ in range(3):
+        await operated.ask("/-/reload", "POST", Authorization=BEARER)
+    assert operated.noted == [OperatorRequestAnswered("POST", "/-/reload", 403, "127.0.0.1", "looks")] * 3
+
+
+async def test_a_body_that_is_too_slow_is_refused_as_such(operated: Operated, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("taskgate.listener.operations._BODY_SECONDS", 0.01)
+    operated.listener.serve(OperatorsApi(operated.access, (ROUTE,)))
+    answer = await operated.ask("/api/v1/tasks", "POST", **{"Content-Length": "40"})
+    document = told(answer)
+    assert isinstance(document, dict)
+    assert (answer.status, document["error"]["code"]) == (408, "body_too_slow")
 
 
 async def test_of_probes_and_scrapes_nobody_is_told(operated: Operated) -> None:

@@ -36,6 +36,13 @@ def test_nothing_waits_where_nothing_changed_or_all_takes_effect(loads: Loads, m
     assert restart_needed(old, loads(minimal + "server: {max_streams_per_context: 3}\nlimits: {rate: []}\n")) == ()
 
 
+def test_tokens_of_operators_do_not_wait_where_other_keys_of_their_section_do(loads: Loads, minimal: str) -> None:
+    old = loads(minimal + "admin: {tokens: [{file: /a, role: operator, name: a}]}\n")
+    new = loads(minimal + "admin: {listen: 127.0.0.1:1, token_file: /b}\n")
+    assert restart_needed(old, new) == ("admin.listen",)
+    assert without_restart(old, new).admin == new.admin.model_copy(update={"listen": old.admin.listen})
+
+
 def test_what_waits_stays_as_it_was_and_the_rest_is_new(loads: Loads, minimal: str) -> None:
     old, new = loads(minimal), loads(minimal + OTHER)
     mixed = without_restart(old, new)

@@ -47,6 +47,7 @@ def _kind(name: str, meaning: str, *members: str, **severities: str) -> EventKin
 
 _REQUEST = ("seconds", "messages", "stated_reason", "result")
 _SIGNED = ("sink", "seq", "head", "algorithm", "key", "signature")
+_OPERATED = ("operator", "left_out", "dry_run", "matched", "cancelled")
 
 KINDS: Final = (
     _kind("gateway.started", "The gateway serves.", "version", "fingerprint", success=INFO),
@@ -71,7 +72,7 @@ KINDS: Final = (
     _kind("task.input_requested", "A server asks the host of a task.", "key", "kind", success=INFO),
     _kind("task.input_answered", "The host answered or declined.", "key", "kind", success=INFO, failure=INFO),
     _kind("task.input_dropped", "An input request needs no answer any more.", "key", "kind", failure=INFO),
-    _kind("task.cancel_requested", "A host asked for a cancel.", success=INFO, failure=INFO),
+    _kind("task.cancel_requested", "A host or an operator asked for a cancel.", "operator", success=INFO, failure=INFO),
     _kind("task.completed", "A task has a result.", "age_seconds", "result", success=INFO, failure=LOW),
     _kind("task.failed", "A task ended with an error.", "age_seconds", failure=LOW),
     _kind("task.cancelled", "A task was cancelled.", "age_seconds", success=INFO),
@@ -100,7 +101,7 @@ KINDS: Final = (
     _kind("upstream.restarted", "A program was started after one that ended by itself.", failure=LOW),
     _kind("credential.exchanged", "There is a token for a server.", "seconds", success=INFO),
     _kind("credential.failed", "There is none.", "seconds", failure=MEDIUM),
-    _kind("admin.request", "An operator acted, or was refused.", "operator", success=INFO, failure=LOW, denied=MEDIUM),
+    _kind("admin.request", "An operator acted, or was refused.", *_OPERATED, success=INFO, failure=LOW, denied=MEDIUM),
     _kind("audit.chain_started", "A chain begins, or goes on after a restart.", *_SIGNED, success=INFO),
     _kind("audit.checkpoint", "What vouches for the chain up to here.", *_SIGNED, success=INFO),
     _kind("audit.gap", "Lines are missing, or may be.", *_SIGNED, "cause", "lines", "bytes", failure=HIGH),

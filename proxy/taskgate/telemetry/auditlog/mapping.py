@@ -167,7 +167,10 @@ def operator_asked(source: events.OperatorRequestAnswered, _: RequestContext | N
     origin = EventOrigin(
         "", source.address, source.verb, source.path, None, source.status, None, None, RequestSummary(), *(None,) * 4
     )
-    return _event("admin.request", outcome, None, now, origin, data={"operator": source.operator})
+    data: dict[str, Any] = {"operator": source.operator, **source.details}
+    if source.left_out:
+        data["left_out"] = source.left_out
+    return _event("admin.request", outcome, None, now, origin, data=data)
 
 
 _RPC_CALL, _RPC_REQUEST, _RPC_REJECTED = "rpc.call", "rpc.request", "rpc.rejected"
@@ -251,7 +254,8 @@ def purged(source: events.TaskPurged, request_context: RequestContext | None, no
 
 def cancel_asked(source: events.TaskCancelRequested, request_context: RequestContext | None, now: int) -> AuditEvents:
     outcome = SUCCESS if source.outcome == "propagated" else FAILURE
-    return _task_event("task.cancel_requested", source.task, request_context, now, outcome, source.outcome)
+    data = None if source.operator is None else {"operator": source.operator}
+    return _task_event("task.cancel_requested", source.task, request_context, now, outcome, source.outcome, data=data)
 
 
 def recovered(source: events.TaskRecovered, request_context: RequestContext | None, now: int) -> AuditEvents:

@@ -2,23 +2,29 @@
 
 `FileSink` reads the last line, a torn half-line behind it, and the head beside the file
 (`HeadFile`, suffix `.head`). When that head has a higher number than the file, lines are missing.
+`expect_own` refuses a file of another program before anything is written.
 The head file is locked while the log is open, so that no two processes write one chain.
 """
 
 import fcntl
 import os
 import re
+import stat
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple, Self
 
 import orjson
 
-from taskgate.telemetry.auditlog.chain import EMPTY_CHAIN, ChainHead, head_of
+from taskgate.telemetry.auditlog.chain import EMPTY_CHAIN, ChainHead, head_of, parse_line
+from taskgate.telemetry.auditlog.settings import AuditUnavailable
 
 _BLOCK: Final = 64 * 2**10
 _RECORD_BYTES: Final = 128
 """Size of a head file in bytes; constant, so that one write replaces all of it."""
+_BEGINNING: Final = b'{"'
+"""The first bytes of each line, in any format."""
 _OWNER_ONLY: Final = 0o600
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
 
@@ -60,6 +66,59 @@ def first_seq(fd: int) -> int | None:
         line, newline, _ = (line + block).partition(b"\n")
     head = head_of(line) if newline else None
     return None if head is None else head.seq
+
+
+def expect_own(path: Path, head: Path) -> None:
+    """Check that a log may be written at `path`: the file is missing, empty, or a log of taskgate.
+
+    A log is known by its first line or its last whole one, or by half a line alone. `head` is
+    the file of its head, and must be missing or no larger than one. Changes nothing. Raises
+    AuditUnavailable, or OSError.
+    """
+    if not _is_at(path, is_own):
+        raise AuditUnavailable(f"{path} is no audit log of taskgate: name another file")
+    if not _is_at(head, _may_be_head):
+        raise AuditUnavailable(f"{head} is no file of an audit log: name another file")
+
+
+def is_own(fd: int) -> bool:
+    """Return whether an open file is empty or a log of taskgate. Raises OSError."""
+    # First of all, so that a large file of another kind is not read.
+    if not _BEGINNING.startswith(os.pread(fd, len(_BEGINNING), 0)):
+        return False
+    if not os.fstat(fd).st_size or first_seq(fd) is not None:
+        return True
+    tail = read_tail(fd)
+    if tail.line is not None:
+        return head_of(tail.line) is not None
+    torn = os.pread(fd, tail.torn, 0)
+    return parse_line(torn) is not None or not _is_json(torn)
+
+
+def _is_at(path: Path, judge: Callable[[int], bool]) -> bool:
+    """Judge the file at a path; a missing one passes, and what is no regular file is judged later."""
+    try:
+        # Without O_NONBLOCK, a named pipe would wait for its writer.
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except FileNotFoundError:
+        return True
+    try:
+        return not stat.S_ISREG(os.fstat(fd).st_mode) or judge(fd)
+    finally:
+        os.close(fd)
+
+
+def _may_be_head(fd: int) -> bool:
+    # A damaged head is replaced, so only the size tells.
+    return os.fstat(fd).st_size <= _RECORD_BYTES
+
+
+def _is_json(text: bytes) -> bool:
+    try:
+        orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return False
+    return True
 
 
 def recover_head(tail: Tail, recorded: ChainHead, rotated: ChainHead | None) -> tuple[ChainHead, tuple[Gap, ...]]:

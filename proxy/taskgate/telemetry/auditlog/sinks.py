@@ -9,6 +9,7 @@ there may be:
 - `audit.jsonl.torn`: half-lines that were cut off
 """
 
+import errno
 import fcntl
 import os
 import re
@@ -18,7 +19,16 @@ from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
 from taskgate.telemetry.auditlog.chain import EMPTY_CHAIN, ChainHead, head_of
-from taskgate.telemetry.auditlog.recovery import Gap, HeadFile, Tail, first_seq, read_tail, recover_head
+from taskgate.telemetry.auditlog.recovery import (
+    Gap,
+    HeadFile,
+    Tail,
+    expect_own,
+    first_seq,
+    is_own,
+    read_tail,
+    recover_head,
+)
 from taskgate.telemetry.auditlog.settings import AuditFileInUse, AuditUnavailable
 
 STDOUT = 1
@@ -115,6 +125,14 @@ _FILE_MODE: Final = 0o640
 """The owner writes; the group may read, for example a log shipper."""
 
 
+def expect_log(path: Path) -> None:
+    """Check that no file of another program is in the way of a sink at `path`.
+
+    Raises AuditUnavailable, or OSError. Changes nothing.
+    """
+    expect_own(path, path.with_name(path.name + HEAD_SUFFIX))
+
+
 class FileSink:
     """The log file at `path`; rotated at `rotate_size` bytes (None: never). Keeps `keep` files.
 
@@ -135,6 +153,7 @@ class FileSink:
         self._rotate_size, self._keep, self._disk = rotate_size, keep, disk
 
     def open(self) -> OpenedSink:
+        expect_log(self._path)
         try:
             self._head_file = HeadFile.lock(self._sibling(HEAD_SUFFIX))
         except BlockingIOError:
@@ -189,6 +208,9 @@ class FileSink:
             with suppress(OSError):
                 os.ftruncate(self._fd, self._size)
         fd = self._opened(self._path)
+        if not is_own(fd):
+            os.close(fd)
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
         self._use(fd, head)
         return True
 

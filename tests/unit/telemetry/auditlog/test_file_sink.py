@@ -93,6 +93,45 @@ def test_what_is_no_log_is_put_aside_whole(sinks: Sinks, lines: Lines, path: Pat
 
 
 @pytest.mark.parametrize(
+    "text",
+    [b"notes\n", b"notes", b"a: 1\nb: 2", b"{\n}\n", b'{"a": 1}', b'{"a": 1}\n', b"\x00" * 9, b"SQLite format 3\x00"],
+)
+def test_a_file_of_another_program_is_refused_and_untouched(sinks: Sinks, path: Path, text: bytes) -> None:
+    path.write_bytes(text)
+    with pytest.raises(AuditUnavailable, match="is no audit log of taskgate"):
+        sinks().open()
+    assert path.read_bytes() == text
+    assert [each.name for each in path.parent.iterdir()] == [path.name]
+
+
+def test_a_file_of_another_program_beside_is_refused_and_untouched(sinks: Sinks, path: Path) -> None:
+    beside(path, ".head").write_bytes(b"x" * 200)
+    with pytest.raises(AuditUnavailable, match="is no file of an audit log"):
+        sinks().open()
+    assert beside(path, ".head").read_bytes() == b"x" * 200
+    assert not path.exists()
+
+
+def test_a_log_whose_first_line_lost_its_end_is_own(sinks: Sinks, lines: Lines, path: Path) -> None:
+    path.write_bytes(lines()[:-1])
+    assert sinks().open().gaps == (Gap("torn", bytes=path.with_name(path.name + ".torn").stat().st_size - 1),)
+
+
+def test_a_file_of_another_program_is_not_used_when_a_log_is_opened_anew(
+    sinks: Sinks, lines: Lines, path: Path
+) -> None:
+    sink = sinks()
+    sink.open()
+    path.rename(beside(path, ".old"))
+    path.write_bytes(b"notes\n")
+    with pytest.raises(FileExistsError):
+        sink.reopen(lines.head)
+    sink.put(lines())
+    assert path.read_bytes() == b"notes\n"
+    assert beside(path, ".old").read_bytes() != b""
+
+
+@pytest.mark.parametrize(
     "kept",
     [b"", b"no json", b"7", b"{}", b'{"seq":"1","digest":"a"}', b'{"seq":0,"digest":"%s"}' % (b"a" * 64),
      b'{"seq":1,"digest":7}', b'{"seq":1,"digest":"no"}'],

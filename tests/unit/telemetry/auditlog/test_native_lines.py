@@ -281,6 +281,22 @@ DATA: list[tuple[events.Event, dict[str, Any]]] = [
     (ANSWERED, {"seconds": 0.25}),
     (OF_A_BATCH, {}),
     (events.OperatorRequestAnswered("POST", "/-/reload", 200, "127.0.0.1", "ops"), {"operator": "ops"}),
+    (
+        events.OperatorRequestAnswered("POST", "/-/reload", 401, "127.0.0.1", left_out=7),
+        {"operator": None, "left_out": 7},
+    ),
+    (
+        events.OperatorRequestAnswered(
+            "POST",
+            "/api/v1/tasks/cancel",
+            200,
+            "127.0.0.1",
+            "ops",
+            details={"dry_run": False, "matched": 3, "cancelled": 2},
+        ),
+        {"operator": "ops", "dry_run": False, "matched": 3, "cancelled": 2},
+    ),
+    (events.TaskCancelRequested(of_task(), "propagated", "ops"), {"operator": "ops"}),
     (FIRST_USE, _ISSUER),
     (events.TokenChecked("corp", "expired"), _ISSUER),
     (events.KeysFetched("corp", "ok", 3), {**_ISSUER, "keys": 3}),
