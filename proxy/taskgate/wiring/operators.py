@@ -7,6 +7,7 @@ from taskgate.operators.api import OperatorsApi
 from taskgate.operators.callers import CallerRoutes, LimitedParts
 from taskgate.operators.control import ControlRoutes
 from taskgate.operators.cursors import ListCursors
+from taskgate.operators.explain import ExplainRoutes
 from taskgate.operators.refusals import RefusalLog, RefusalRoutes
 from taskgate.operators.sessions import SessionRoutes
 from taskgate.operators.tasks import TaskRoutes
@@ -25,6 +26,7 @@ def build_operators_api(
     store: Store,
     reference_of: ReferenceOf,
     control: ControlRoutes,
+    explain: ExplainRoutes,
     event_ring: EventRing,
     clock: Clock,
     entropy: Entropy,
@@ -72,5 +74,5 @@ def build_operators_api(
     refused = RefusalLog(event_ring)
     refused.subscribe()
     refusals = RefusalRoutes(refused, replica=runtime.cluster.holder, clock=clock)
-    parts = (tasks, upstreams, callers, sessions, refusals, control)
+    parts = (tasks, upstreams, callers, sessions, refusals, control, explain)
     return OperatorsApi(access, (route for part in parts for route in part.routes()))
