@@ -14,6 +14,7 @@ from helpers.scripted_upstream import ScriptedServer
 from helpers.whole_gateway import WholeGateway, configuration, running
 from interaction.operating import tokens
 from provider.install import nothing_may_be_missing
+from taskgate.explain.running import explain_call
 
 expect.set_options(timeout=PATIENCE_MS)
 _MISSING = "there is no chromium here (Debian: apt-get install chromium)"
@@ -55,7 +56,7 @@ async def other() -> AsyncIterator[ScriptedServer]:
 async def gateway(server: ScriptedServer, other: ScriptedServer, tmp_path: Path) -> AsyncIterator[WholeGateway]:
     """A gateway before two servers, with a token of each role."""
     config = configuration({"reports": server.url, "books": other.url}, admin=tokens(tmp_path))
-    async with running(config, source=lambda: config) as gateway:
+    async with running(config, source=lambda: config, explain=explain_call) as gateway:
         yield gateway
 
 

@@ -84,7 +84,7 @@ CALLERS: dict[str, Any] = {
     "now": "2026-11-28T07:00:00Z",
     "replica": "a",
     "items": [
-        {"caller": "c_0123456789abcdef", "limits": [{"limit": "calls", "upstream": None, "used": 3, "most": 20}]}
+        {"caller": "c_0123456789abcdef", "limits": [{"limit": "calls", "upstream": None, "used": 3, "most": 20}]},
     ],
     "next": None,
 }

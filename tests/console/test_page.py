@@ -138,6 +138,28 @@ async def test_the_answer_of_explain_is_a_table_of_keys_values_and_their_sources
     await expect(row.locator("th, td")).to_have_text(["promotion.mode", "auto", "tasks.upgrade[0].mode (default)"])
 
 
+@pytest.mark.parametrize("name", ["ops", "looks"])
+async def test_a_call_is_explained_by_the_gateway_itself(visitor: Visitor, name: str) -> None:
+    await visitor.sign_in(name)
+    await visitor.go("Configuration")
+    page = visitor.page
+    await expect(page.locator("#yaml")).to_contain_text("upstreams:")
+    await page.get_by_label("Server").last.select_option("books")
+    await page.get_by_role("textbox", name="Tool", exact=True).fill("<b>report</b>")
+    await page.get_by_role("textbox", name="Token of the caller").fill("a-token")
+    await page.get_by_role("button", name="Explain").click()
+    for key, value, where in (
+        ("caller.anonymous", "true", ""),
+        ("call.path", "/books/mcp", ""),
+        ("call.tool", "<b>report</b>", ""),
+        ("promotion.mode", "auto", "tasks.upgrade[0].mode (default)"),
+        ("polls.reject_above", "1000", "tasks.early_poll.reject_above"),
+        ("server.concurrency", "32", "upstreams.books.concurrency (default)"),
+    ):
+        row = page.locator("#explanation-rows tr").filter(has=page.get_by_role("rowheader", name=key, exact=True))
+        await expect(row.locator("th, td")).to_have_text([key, value, where])
+
+
 async def test_pages_of_a_list_are_turned(gateway: WholeGateway, visitor: Visitor) -> None:
     host = await gateway.greeted()
     for _ in range(60):

@@ -268,8 +268,10 @@ async def running(
     *,
     data_directory: Path | None = None,
     source: Callable[[], GatewayConfig] | None = None,
+    explain: Callable[..., Awaitable[Mapping[str, Any]]] | None = None,
 ) -> AsyncIterator[WholeGateway]:
-    """A gateway for the length of a block; `source` is what is read when its configuration is read again.
+    """A gateway for the length of a block; `source` is what is read when its configuration is read again,
+    `explain` what its API explains calls with.
 
     What its metrics page shows at the end, and all that its audit log has in files, is judged as what else is told.
     """
@@ -281,7 +283,9 @@ async def running(
             if len(value) >= SHORTEST:
                 noted(value)
     # Left out where nothing is reloaded, so that the landing before can be played as well.
-    again = {} if source is None else {"read_config": source}
+    again: dict[str, Any] = {} if source is None else {"read_config": source}
+    if explain is not None:
+        again["explain"] = explain
     service = Service(config, data_directory=data_directory, environment=environment, **again)
     # Every test has an end of its own; this one is not to come first where the loop is paced.
     async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=600)) as http:

@@ -48,9 +48,8 @@ class Stream:
 @asynccontextmanager
 async def stream(gateway: WholeGateway, query: str = "", **headers: str) -> AsyncIterator[Stream]:
     """A stream, whose reader has the token of a viewer."""
-    address, port = gateway.service.admin_address
     sent = {"Authorization": VIEWER, **{name.replace("_", "-"): value for name, value in headers.items()}}
-    async with gateway.http.get(f"http://{address}:{port}{EVENTS}{query}", headers=sent) as response:
+    async with gateway.http.get(f"{gateway.operators_origin}{EVENTS}{query}", headers=sent) as response:
         assert (response.status, response.content_type) == (200, "text/event-stream"), await response.text()
         yield Stream(response)
 
@@ -133,15 +132,14 @@ async def test_streams_have_a_limit_and_a_closed_one_leaves_room(gateway: WholeG
 
 async def opened(gateway: WholeGateway) -> bool:
     """Whether a stream can be opened now."""
-    address, port = gateway.service.admin_address
-    async with gateway.http.get(f"http://{address}:{port}{EVENTS}", headers={"Authorization": VIEWER}) as response:
+    async with gateway.http.get(f"{gateway.operators_origin}{EVENTS}", headers={"Authorization": VIEWER}) as response:
         return response.status == 200
 
 
 async def test_a_stream_does_not_hold_up_the_end_of_the_gateway(server: ScriptedServer, tmp_path: Path) -> None:
     config = configuration({"reports": server.url}, admin=tokens(tmp_path))
     async with running(config) as gateway, stream(gateway) as events:
-        await gateway.service.close()
+        await gateway.close()
         with pytest.raises((EOFError, aiohttp.ClientError)):
             await events.next("task")
 

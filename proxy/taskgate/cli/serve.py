@@ -13,7 +13,7 @@ from datetime import timedelta
 from functools import partial
 from logging import INFO, getLogger
 from pathlib import Path
-from typing import Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import click
 
@@ -33,6 +33,9 @@ from taskgate.upstream.wire.trust import TlsFileRefused
 from taskgate.wiring.app import ListenFailed, Service
 from taskgate.wiring.shutdown import EndSignals
 from taskgate.wiring.startup import StartupReport
+
+if TYPE_CHECKING:
+    from taskgate.operators.explain import CallToExplain
 
 
 class FileWatch:
@@ -179,7 +182,12 @@ async def _serve(
     signals.listen()
     loop.add_signal_handler(signal.SIGHUP, hangup.set)
     service = Service(
-        config, data_directory=directory, read_config=read_config, configure_logs=_configure_logs, end=signals.end
+        config,
+        data_directory=directory,
+        read_config=read_config,
+        configure_logs=_configure_logs,
+        end=signals.end,
+        explain=_explain,
     )
     try:
         if not await _start(service, signals.stop):
@@ -200,6 +208,14 @@ async def _serve(
         # The loop drops its handlers when it is closed. A signal would then end the process, with its number as status.
         signal.pthread_sigmask(signal.SIG_BLOCK, _HANDLED)
     log.info("stopped")
+
+
+async def _explain(config: GatewayConfig, port: int, call: "CallToExplain") -> dict[str, Any]:
+    """Explain a call for the API of operators. Raises ApiError."""
+    # It loads the libraries of signatures, which a gateway without authentication saves.
+    from taskgate.explain.running import explain_call  # noqa: PLC0415
+
+    return await explain_call(config, port, call)
 
 
 async def _reload_on_change(service: Service, hangup: asyncio.Event, watch: FileWatch | None) -> NoReturn:

@@ -27,7 +27,8 @@ from taskgate.upstream.wire.trust import TlsFileRefused
 from taskgate.wiring.authentication import resource_of
 from taskgate.wiring.upstreams import upstream_maker
 
-_HINTS: Final = (*get_args(Hint), APP_ONLY)
+HINTS: Final = (*get_args(Hint), APP_ONLY)
+"""The names of hints."""
 _FLAGS: Final = {"true": True, "false": False}
 
 # --- hints and tokens on the command line ---------------------------------------------------------------------------
@@ -38,8 +39,8 @@ def read_hints(options: Iterable[str]) -> dict[str, bool]:
     hints: dict[str, bool] = {}
     for option in options:
         name, _, value = option.partition("=")
-        if name not in _HINTS or value not in _FLAGS:
-            raise ValueError(f"--hint must be NAME=true or NAME=false, where NAME is one of {', '.join(_HINTS)}")
+        if name not in HINTS or value not in _FLAGS:
+            raise ValueError(f"--hint must be NAME=true or NAME=false, where NAME is one of {', '.join(HINTS)}")
         hints[name] = _FLAGS[value]
     return hints
 
@@ -91,11 +92,13 @@ class _IgnoredKeyEvents:
         """Ignore the event."""
 
 
-async def identify(config: GatewayConfig, upstream: str, token: str | None) -> Identity | None:
+async def identify(
+    config: GatewayConfig, upstream: str, token: str | None, *, port: int | None = None
+) -> Identity | None:
     """Verify a token as a gateway does; None with `auth.mode: none`. Raises TokenRefused.
 
     The keys of issuers are fetched. Contexts are not needed here, so the key for their references
-    is a random one.
+    is a random one. `port` is the port of a running listener, None for the configured one.
     """
     if config.auth.mode == "none":
         return None
@@ -111,7 +114,7 @@ async def identify(config: GatewayConfig, upstream: str, token: str | None) -> I
         listener=lambda *_: None,
         on_recall=lambda _: lambda: None,
     )
-    audience = resource_of(config, config.server.listen.port, config.upstreams[upstream].path)
+    audience = resource_of(config, port or config.server.listen.port, config.upstreams[upstream].path)
     try:
         sent = bearer_token([] if token is None else [f"Bearer {token}"], "")
         return (await verifier.verify(sent, audience=audience)).context.identity

@@ -10,13 +10,13 @@ service is `start`, any number of reloads, `drain`, `close`. `drain` lets runnin
 import asyncio
 import os
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import asdict
 from datetime import timedelta
 from functools import partial
 from logging import getLogger
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from taskgate.clock import Clock, SharedClock, SteadyClock
 from taskgate.config import BindAddress, GatewayConfig, effective
@@ -48,6 +48,11 @@ from taskgate.wiring.reload import Reload, Reloaded, fingerprint
 from taskgate.wiring.shutdown import Closers, drain
 from taskgate.wiring.startup import StartupReport, startup_report
 
+if TYPE_CHECKING:
+    from taskgate.operators.explain import CallToExplain
+
+    ExplainCall = Callable[[GatewayConfig, int, CallToExplain], Awaitable[Mapping[str, Any]]]
+
 NOT_NOW: Final = Reloaded(result="invalid", problems=("the gateway is starting or shutting down",))
 _NOBODY: Final = OwnerKey("", "")
 """The owner of no task: a look-up for it shows whether the store can be read."""
@@ -66,7 +71,8 @@ class Service:
     configuration again, on a thread, for `reread`; it raises ConfigurationError. `configure_logs` is
     called with the new configuration after a reload that changed the logging settings. `end` is
     called when an operator requests a drain, and has to lead to `drain` and `close`;
-    without it the request is refused.
+    without it the request is refused. `explain` explains a call for the API of operators; it gets the
+    configuration in force and the port of the public listener.
 
     `_is_ending` is set when a drain or a close begins: from then on no reload is applied.
     """
@@ -80,6 +86,7 @@ class Service:
         read_config: Callable[[], GatewayConfig] | None = None,
         configure_logs: Callable[[GatewayConfig], None] = lambda _: None,
         end: Callable[[], None] | None = None,
+        explain: "ExplainCall | None" = None,
     ) -> None:
         self._config = config
         self._data_directory = data_directory
@@ -87,6 +94,7 @@ class Service:
         self._read_config = read_config
         self._configure_logs = configure_logs
         self._end = end
+        self._explain = explain
         self._closers = Closers()
         environment = self._environment
         self._telemetry = TelemetryPipeline(
@@ -303,6 +311,7 @@ class Service:
             # Without tokens its modules are not loaded.
             from taskgate.operators.console.page import ConsolePage  # noqa: PLC0415
             from taskgate.operators.control import ControlRoutes  # noqa: PLC0415
+            from taskgate.operators.explain import ExplainRoutes  # noqa: PLC0415
             from taskgate.wiring.operators import build_operators_api  # noqa: PLC0415
 
             control = ControlRoutes(effective=self._effective, reload=self._report_reread, end=self._end)
@@ -313,6 +322,7 @@ class Service:
                 store=store,
                 reference_of=reference_of,
                 control=control,
+                explain=ExplainRoutes(None if self._explain is None else self._explain_in_force),
                 event_ring=self._telemetry.event_sink,
                 clock=clock,
                 entropy=entropy,
@@ -397,7 +407,16 @@ class Service:
 
     def _effective(self) -> str:
         """Return the configuration in force as YAML, without secrets."""
-        return effective(self._config if self._reload is None else self._reload.config)
+        return effective(self._in_force)
+
+    @property
+    def _in_force(self) -> GatewayConfig:
+        return self._config if self._reload is None else self._reload.config
+
+    async def _explain_in_force(self, call: "CallToExplain") -> Mapping[str, Any]:
+        """Explain a call by the configuration in force. Raises ApiError."""
+        assert self._explain is not None, "the route is given no function then"
+        return await self._explain(self._in_force, self.address[1], call)
 
     async def _report_reread(self) -> Mapping[str, Any] | None:
         """Reload for an operator's request, and return the outcome as JSON members."""

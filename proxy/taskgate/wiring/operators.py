@@ -8,6 +8,7 @@ from taskgate.operators.callers import CallerRoutes, LimitedParts
 from taskgate.operators.control import ControlRoutes
 from taskgate.operators.cursors import ListCursors
 from taskgate.operators.events import EventRoutes
+from taskgate.operators.explain import ExplainRoutes
 from taskgate.operators.refusals import RefusalLog, RefusalRoutes
 from taskgate.operators.sessions import SessionRoutes
 from taskgate.operators.tasks import TaskRoutes
@@ -26,6 +27,7 @@ def build_operators_api(
     store: Store,
     reference_of: ReferenceOf,
     control: ControlRoutes,
+    explain: ExplainRoutes,
     event_ring: EventRing,
     clock: Clock,
     entropy: Entropy,
@@ -82,5 +84,5 @@ def build_operators_api(
         elapsed=clock.elapsed,
         replica=runtime.cluster.holder,
     )
-    parts = (tasks, upstreams, callers, sessions, refusals, streamed, control)
+    parts = (tasks, upstreams, callers, sessions, refusals, streamed, control, explain)
     return OperatorsApi(access, (route for part in parts for route in part.routes()))
