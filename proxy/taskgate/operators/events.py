@@ -39,7 +39,7 @@ _ALIVE: Final = b": keep-alive\n\n"
 _log = getLogger("taskgate.operators")
 
 
-class EventKind(StrEnum):
+class EventName(StrEnum):
     """The kinds of events, by which a query selects."""
 
     TASK = "task"
@@ -51,7 +51,7 @@ class EventQuery(Query):
     """Which events a stream has."""
 
     kinds: Annotated[
-        tuple[EventKind, ...], Field(description="The kinds, separated by commas; none means all.", max_length=3)
+        tuple[EventName, ...], Field(description="The kinds, separated by commas; none means all.", max_length=3)
     ] = ()
 
 
@@ -194,7 +194,7 @@ class EventRoutes:
         if not self._is_watching:
             self._watch()
         place = self._feed.newest if call.last_event is None else self._feed.place_of(call.last_event)
-        return self._stream(frozenset(query.kinds or EventKind), place, call.is_allowed)
+        return self._stream(frozenset(query.kinds or EventName), place, call.is_allowed)
 
     async def _stream(self, kinds: frozenset[str], place: int | None, is_allowed: Callable[[], bool]) -> EventStream:
         """The parts of a stream. An empty part lets the carrier find out whether the reader is there."""

@@ -3,8 +3,10 @@
 import pytest
 
 from helpers.waiting import bounded
+from taskgate.clock import SystemEntropy
 from taskgate.operators.access import Operator, Role
 from taskgate.operators.api import OperatorsApi
+from taskgate.operators.console.page import ConsolePage
 from taskgate.operators.routes import Answer, ApiCall, Route
 from taskgate.telemetry.events import OperatorRequestAnswered
 from unit.listener.operating import SERVERS, TOKEN, Operated, told
@@ -162,7 +164,7 @@ async def test_whoever_asks_for_what_needs_the_token_is_told_of_with_what_they_g
 async def test_a_flood_of_refusals_without_a_token_is_one_event_a_second_for_each_cause(
     operated: Operated, path: str
 ) -> None:
-    operated.listener.serve(OperatorsApi(operated.access, (ROUTE,)))
+    operated.listener.serve(OperatorsApi(operated.access, (ROUTE,)), ConsolePage(operated.access, SystemEntropy()))
     foreign = {"Authorization": BEARER, "Origin": "https://evil.example"}
     for _ in range(3):
         assert (await operated.ask(path, "POST")).status == 401
@@ -182,7 +184,7 @@ async def test_requests_with_a_token_are_never_left_out(operated: Operated) -> N
 
 async def test_a_body_that_is_too_slow_is_refused_as_such(operated: Operated, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("taskgate.listener.operations._BODY_SECONDS", 0.01)
-    operated.listener.serve(OperatorsApi(operated.access, (ROUTE,)))
+    operated.listener.serve(OperatorsApi(operated.access, (ROUTE,)), ConsolePage(operated.access, SystemEntropy()))
     answer = await operated.ask("/api/v1/tasks", "POST", **{"Content-Length": "40"})
     document = told(answer)
     assert isinstance(document, dict)
