@@ -130,6 +130,27 @@ def test_a_callers_own_rate_stands_for_the_usual_one_and_cost_is_the_policys() -
     assert (first.limit, first.cost, second.limit, second.cost) == (own, 3, LIMIT, 1)
 
 
+def test_a_look_at_a_caller_takes_nothing_from_each_of_its_own_budgets() -> None:
+    policies = RatePolicies((
+        policy("calls", methods=("tools/call",), cost=5),
+        policy("reports", upstream="reports"),
+        policy("guesses", event=RateEvent.LOOKUP_FAILURE),
+        policy("early", before_auth=True),
+        policy("all", RateScope.GLOBAL),
+    ))  # fmt: skip
+    own = RateLimit(every=9.0, burst=9)
+    found = policies.caller_demands("alice", {"calls": own})
+    assert [(each.key, each.cost) for each in found] == [
+        ("calls\nalice", 0),
+        ("reports\nalice", 0),
+        ("guesses\nalice", 0),
+    ]
+    assert [each.limit == own for each in found] == [True, False, False]
+    # So it says where calls and failed look-ups take from.
+    taken = policies.demands(RateSubject("alice", None, ""), {}, "reports", "tools/call", None)
+    assert {each.key for each in taken} - {"all\n"} == {found[0].key, found[1].key}
+
+
 def test_an_event_takes_from_its_own_policies() -> None:
     failures = policy("failures", event=RateEvent.LOOKUP_FAILURE)
     logins = policy("logins", RateScope.IP, event=RateEvent.AUTH_FAILURE)
