@@ -203,6 +203,20 @@ async def test_a_reload_reads_a_changed_file_of_keys_though_nothing_else_changed
     assert [line.get("files") for line in reloads] == [["JWKS file of corp"], None, None]
 
 
+async def test_a_reload_that_is_refused_leaves_the_keys_as_they_are(server: ScriptedServer, tmp_path: Path) -> None:
+    old, new = (TokenIssuer(tmp_path, number=number) for number in (0, 1))
+    foreign = tmp_path / "notes"
+    foreign.write_text("notes\n")
+    config = guarded({"reports": server.url}, old)
+    sinks = [{"name": "file", "type": "file", "path": str(foreign)}]
+    async with running(config) as gateway:
+        old.file.write_text(json.dumps({"keys": [new.jwk()]}))
+        refused = await reloaded(gateway, guarded({"reports": server.url}, old, audit={"sinks": sinks}))
+        assert (refused.result, "is no audit log" in refused.problems[0]) == ("invalid", True)
+        await gateway.greeted(token=old.token(gateway.url()))
+        assert foreign.read_text() == "notes\n"
+
+
 async def test_a_refused_audience_is_told_with_what_was_expected_and_what_came(
     server: ScriptedServer, issuer: TokenIssuer, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -7,6 +7,7 @@ import logging
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
+from math import inf
 from time import monotonic
 from typing import Any, Final
 
@@ -19,9 +20,9 @@ MOST_LINES: Final = 60
 
 
 class Throttle:
-    """A limit of one report in `pause` seconds. `elapsed` returns monotonic seconds."""
+    """A limit of one report in `pause` seconds. `elapsed` returns monotonic seconds; None for the usual ones."""
 
-    def __init__(self, pause: float, elapsed: Callable[[], float] = monotonic) -> None:
+    def __init__(self, pause: float, elapsed: Callable[[], float] | None = None) -> None:
         self._pause = pause
         self._elapsed = elapsed
         self._latest: float | None = None
@@ -29,7 +30,7 @@ class Throttle:
 
     def take(self) -> int | None:
         """Return how many reports were left out since the last one; None to leave this one out too."""
-        now = self._elapsed()
+        now = monotonic() if self._elapsed is None else self._elapsed()
         if self._latest is not None and now - self._latest < self._pause:
             self._left_out += 1
             return None
@@ -110,8 +111,15 @@ class KeyedLog:
     def flush(self, now: float) -> float | None:
         """Write the lines of counts whose pause is over; return when to come again, None if nothing waits.
 
-        Keys without such a count are forgotten.
+        Keys without such a count are forgotten. Events of keys that got no line have one together.
         """
+        if self._elsewhere:
+            if now - self._began < LOG_PAUSE:
+                return min(self._began + LOG_PAUSE, self._flush_keys(now) or inf)
+            self._write({}, 0, now)
+        return self._flush_keys(now)
+
+    def _flush_keys(self, now: float) -> float | None:
         while self._keys:
             key, known = next(iter(self._keys.items()))
             if now - known.at < LOG_PAUSE:
@@ -132,6 +140,8 @@ class KeyedLog:
         self._elsewhere += sum(known.left_out for known in counts[MOST_LINES:])
         for known in counts[:MOST_LINES]:
             self._put(known.fields, known.left_out - 1)
+        if self._elsewhere:
+            self._put({}, 0)
 
     def _write(self, fields: Mapping[str, Any], left_out: int, now: float) -> bool:
         """Write a line for an event, after `left_out` others; return whether there was room."""

@@ -169,13 +169,16 @@ class Reload:
         documents = metadata_documents(config, self._port)
         tokens = await asyncio.to_thread(operator_tokens, config)
         prepared = await runtime.upstreams.prepare(config, rules)
-        authenticator = None
+        authenticator = next_telemetry = None
         try:
             authenticator = await self._authenticator(config)
-            reread = await (authenticator or runtime.callers.authenticator).reread_files()
             next_telemetry = await telemetry.prepare(config)
+            # Last, because keys that are read are in use at once.
+            reread = await (authenticator or runtime.callers.authenticator).reread_files()
         except BaseException:
             await runtime.upstreams.discard(prepared)
+            if next_telemetry is not None:
+                await telemetry.discard(next_telemetry)
             if authenticator is not None:
                 await authenticator.close(runtime.callers.authenticator)
             raise
@@ -206,7 +209,7 @@ class Reload:
         if config.logging != before.logging:
             self._configure_logs(config)
         files = {
-            "admin tokens": has_other_tokens,
+            "admin tokens": has_other_tokens and config.admin == before.admin,
             "auth keys": authenticator is not None and config.auth == before.auth,
             "upstream TLS files": prepared.is_new and config == before,
             "audit keys": next_telemetry.is_new and config.audit == before.audit,

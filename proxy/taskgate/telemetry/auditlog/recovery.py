@@ -72,13 +72,13 @@ def expect_own(path: Path, head: Path) -> None:
     """Check that a log may be written at `path`: the file is missing, empty, or a log of taskgate.
 
     A log is known by its first line or its last whole one, or by half a line alone. `head` is
-    the file of its head, and must be missing or no larger than one. Changes nothing. Raises
-    AuditUnavailable, or OSError.
+    the file of its head, and must be missing or no larger than one. A recorded head shows that the
+    file was a log, however it was damaged. Changes nothing. Raises AuditUnavailable, or OSError.
     """
-    if not _is_at(path, is_own):
-        raise AuditUnavailable(f"{path} is no audit log of taskgate: name another file")
     if not _is_at(head, _may_be_head):
         raise AuditUnavailable(f"{head} is no file of an audit log: name another file")
+    if not _is_at(path, is_own) and not _is_at(head, _is_recorded, if_missing=False):
+        raise AuditUnavailable(f"{path} is no audit log of taskgate: name another file, or move it away")
 
 
 def is_own(fd: int) -> bool:
@@ -95,17 +95,21 @@ def is_own(fd: int) -> bool:
     return parse_line(torn) is not None or not _is_json(torn)
 
 
-def _is_at(path: Path, judge: Callable[[int], bool]) -> bool:
-    """Judge the file at a path; a missing one passes, and what is no regular file is judged later."""
+def _is_at(path: Path, judge: Callable[[int], bool], *, if_missing: bool = True) -> bool:
+    """Judge the file at a path. What is no regular file passes, and is judged later."""
     try:
         # Without O_NONBLOCK, a named pipe would wait for its writer.
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except FileNotFoundError:
-        return True
+        return if_missing
     try:
         return not stat.S_ISREG(os.fstat(fd).st_mode) or judge(fd)
     finally:
         os.close(fd)
+
+
+def _is_recorded(fd: int) -> bool:
+    return _parse_head(os.pread(fd, _RECORD_BYTES, 0)) is not EMPTY_CHAIN
 
 
 def _may_be_head(fd: int) -> bool:

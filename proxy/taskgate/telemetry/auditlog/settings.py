@@ -43,6 +43,10 @@ class AuditFileInUse(AuditUnavailable):
         super().__init__(f"{path} is in use by another process or another sink")
 
 
+class ForeignAuditFile(AuditUnavailable):
+    """The file at the path of a log was written by another program."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkSettings:
     """One sink: a file, or standard output without a `path`.

@@ -23,7 +23,7 @@ from taskgate.telemetry.auditlog.chain import GAP
 from taskgate.telemetry.auditlog.chain_writer import ChainPosition, ChainWriter, gap_event
 from taskgate.telemetry.auditlog.events import AuditEvent
 from taskgate.telemetry.auditlog.recovery import Gap
-from taskgate.telemetry.auditlog.settings import AuditUnavailable
+from taskgate.telemetry.auditlog.settings import AuditUnavailable, ForeignAuditFile
 from taskgate.telemetry.events import AuditEventRecorded, AuditLinesDropped, AuditLinesWritten, EventSink
 
 _Value = TypeVar("_Value")
@@ -291,6 +291,10 @@ class SinkQueue:
         self._reopen_wanted = False
         try:
             self._on_written(await self._do(self._writer.reopen))
+        except ForeignAuditFile as error:
+            # Lines go on to the file that is open. Who moves the other one away asks again.
+            details = {"sink": self.name, "reason": str(error)}
+            log.error("an audit file is not reopened; the earlier one stays in use", extra=details)
         except BaseException:
             self._reopen_wanted = True
             raise

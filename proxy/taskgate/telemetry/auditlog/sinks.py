@@ -9,7 +9,6 @@ there may be:
 - `audit.jsonl.torn`: half-lines that were cut off
 """
 
-import errno
 import fcntl
 import os
 import re
@@ -29,7 +28,7 @@ from taskgate.telemetry.auditlog.recovery import (
     read_tail,
     recover_head,
 )
-from taskgate.telemetry.auditlog.settings import AuditFileInUse, AuditUnavailable
+from taskgate.telemetry.auditlog.settings import AuditFileInUse, AuditUnavailable, ForeignAuditFile
 
 STDOUT = 1
 
@@ -208,9 +207,12 @@ class FileSink:
             with suppress(OSError):
                 os.ftruncate(self._fd, self._size)
         fd = self._opened(self._path)
-        if not is_own(fd):
+        try:
+            if not is_own(fd):
+                raise ForeignAuditFile(f"{self._path} is no audit log of taskgate")
+        except BaseException:
             os.close(fd)
-            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
+            raise
         self._use(fd, head)
         return True
 

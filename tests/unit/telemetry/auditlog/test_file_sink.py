@@ -9,7 +9,7 @@ import pytest
 
 from taskgate.telemetry.auditlog.chain import EMPTY_CHAIN, ChainHead, digest_of
 from taskgate.telemetry.auditlog.recovery import Gap
-from taskgate.telemetry.auditlog.settings import AuditUnavailable
+from taskgate.telemetry.auditlog.settings import AuditUnavailable, ForeignAuditFile
 from taskgate.telemetry.auditlog.sinks import FileSink, OpenedSink, StreamSink
 from unit.telemetry.auditlog.logs_on_disk import Lines, ScriptedOs, Sinks, aside, beside, write_and_close
 
@@ -104,6 +104,19 @@ def test_a_file_of_another_program_is_refused_and_untouched(sinks: Sinks, path: 
     assert [each.name for each in path.parent.iterdir()] == [path.name]
 
 
+@pytest.mark.parametrize("damaged", [b"\x00" * 4096, b"half of a line\n", b"half of a line\n{}\n"])
+def test_a_log_that_was_damaged_is_known_by_the_head_beside(
+    sinks: Sinks, lines: Lines, path: Path, damaged: bytes
+) -> None:
+    write_and_close(sinks(), lines(2), lines.head)
+    path.write_bytes(damaged)
+    found = sinks().open()
+    assert found.head == lines.head
+    assert Gap("missing", head=lines.head) in found.gaps
+    kept = [each.read_bytes() for each in path.parent.iterdir() if each.suffix in (".torn", ".unreadable")]
+    assert [damaged.rstrip(b"\n") in each for each in kept] == [True]
+
+
 def test_a_file_of_another_program_beside_is_refused_and_untouched(sinks: Sinks, path: Path) -> None:
     beside(path, ".head").write_bytes(b"x" * 200)
     with pytest.raises(AuditUnavailable, match="is no file of an audit log"):
@@ -124,7 +137,7 @@ def test_a_file_of_another_program_is_not_used_when_a_log_is_opened_anew(
     sink.open()
     path.rename(beside(path, ".old"))
     path.write_bytes(b"notes\n")
-    with pytest.raises(FileExistsError):
+    with pytest.raises(ForeignAuditFile, match="is no audit log"):
         sink.reopen(lines.head)
     sink.put(lines())
     assert path.read_bytes() == b"notes\n"
