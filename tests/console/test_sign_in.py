@@ -9,7 +9,7 @@ from playwright.async_api import expect
 from console.visitor import Visitor
 from helpers.scripted_upstream import Hold, ScriptedServer
 from helpers.whole_gateway import WholeGateway
-from interaction.operating import OPS
+from interaction.operating import OPS, VIEWER
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -44,6 +44,14 @@ async def test_a_link_with_a_token_signs_in_and_the_address_keeps_no_token(visit
     await visitor.sign_in()
     assert visitor.page.url == f"{visitor.origin}/ui#tasks"
     assert [url for url in requested if TOKEN in url] == []
+
+
+async def test_a_link_does_not_replace_the_operator_of_a_page(visitor: Visitor) -> None:
+    await visitor.sign_in()
+    for name in ("a-wrong-token-of-nothing", VIEWER.removeprefix("Bearer ")):
+        await visitor.open(f"#token={name}")
+        await expect(visitor.page).to_have_url(f"{visitor.origin}/ui#tasks")
+        await expect(visitor.page.locator("#operator")).to_have_text("ops (operator)")
 
 
 async def test_a_viewer_sees_tasks_and_servers_and_no_button_that_acts(

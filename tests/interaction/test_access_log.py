@@ -81,7 +81,9 @@ async def test_each_message_of_a_batch_has_its_own_line(
         await host.ask("tools/list")
         call = {"jsonrpc": "2.0", "method": "tools/call", "params": {"name": "echo", "arguments": {}}}
         body = json.dumps([call | {"id": "a"}, call | {"id": "b"}, {"jsonrpc": "2.0", "id": "c", "method": "ping"}])
-        await host.post(body.encode())
+        headers = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream", **host.head()}
+        async with bounded(), gateway.http.post(host.url, data=body, headers=headers) as response:
+            assert response.status == 200
         await eventually(lambda: len(lines(caplog, CALL)) == 2)
     assert [line["tool"] for line in lines(caplog, CALL)] == ["echo", "echo"]
 

@@ -233,6 +233,9 @@ async def test_many_tasks_are_not_cancelled_without_a_selection_or_a_number(
         ({"status": [], "confirm": 1}, "at least one parameter"),
         ({"upstream": "reports"}, "confirm: "),
         ({"upstream": "reports", "confirm": -1}, "confirm: "),
+        ({"upstream": "reports", "confirm": True}, "confirm: "),
+        ({"upstream": "reports", "confirm": "1"}, "confirm: "),
+        ({"upstream": "reports", "dry_run": "yes"}, "dry_run: "),
         ({"upstream": "reports", "confirm": 1, "force": True}, "force: "),
         ([], "Input should be"),
     ]:

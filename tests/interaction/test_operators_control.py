@@ -5,6 +5,7 @@ from pathlib import Path
 from helpers.scripted_upstream import ScriptedServer
 from helpers.whole_gateway import configuration, running
 from interaction.operating import VIEWER, act, look, tokens
+from interaction.reloading import reloaded
 
 HIDDEN = "the-secret-of-a-server"
 
@@ -52,6 +53,16 @@ async def test_a_token_that_is_removed_or_gets_another_role_does_so_at_a_reload(
         assert await act(gateway, "/api/v1/reload") == (200, {"result": "success", "needs_restart": []})
         status, told = await act(gateway, "/api/v1/reload")
         assert (status, told["error"]["code"]) == (403, "not_allowed")
+
+
+async def test_the_first_token_of_operators_may_come_with_a_reload(server: ScriptedServer, tmp_path: Path) -> None:
+    admin = tokens(tmp_path)
+    none = configuration({"reports": server.url}, admin={"listen": admin["listen"]})
+    async with running(none) as gateway:
+        assert (await gateway.operators("/api/v1/upstreams", Authorization=VIEWER))[0] == 403
+        await reloaded(gateway, configuration({"reports": server.url}, admin=admin))
+        assert len((await look(gateway, "/api/v1/upstreams"))["items"]) == 1
+        assert (await gateway.operators("/ui"))[0] == 200
 
 
 async def test_where_it_is_not_possible_a_reload_or_a_drain_is_refused(server: ScriptedServer, tmp_path: Path) -> None:

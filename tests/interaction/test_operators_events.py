@@ -12,7 +12,7 @@ import pytest
 from helpers.scripted_upstream import Hold, ScriptedServer
 from helpers.waiting import bounded, until
 from helpers.whole_gateway import WholeGateway, configuration, running
-from interaction.operating import VIEWER, act, look, tokens
+from interaction.operating import OPS, VIEWER, act, look, tokens
 from interaction.reloading import DONE, reloaded
 
 EVENTS = "/api/v1/events"
@@ -118,15 +118,28 @@ async def test_a_stream_ends_when_its_token_is_replaced(
         (tmp_path / "looks.token").write_text("another-token-of-a-viewer")
         await reloaded(gateway, config)
         await events.ends()
+    # The end of a stream is no wrong token of its reader.
+    for _ in range(12):
+        assert (await gateway.operators("/api/v1/upstreams", Authorization=OPS))[0] == 200
+
+
+async def test_wrong_tokens_of_others_end_no_stream(gateway: WholeGateway) -> None:
+    async with stream(gateway, "?kinds=task") as events:
+        for _ in range(11):
+            await gateway.operators("/api/v1/upstreams", Authorization="Bearer wrong")
+        assert (await gateway.operators("/api/v1/upstreams", Authorization=VIEWER))[0] == 429
+        await (await gateway.greeted()).start("report")
+        assert (await events.next("task"))[0] == "task"
 
 
 async def test_streams_have_a_limit_and_a_closed_one_leaves_room(gateway: WholeGateway) -> None:
     async with AsyncExitStack() as stack:
-        for _ in range(16):
+        for _ in range(8):
             await stack.enter_async_context(stream(gateway))
         status, body = await gateway.operators(EVENTS, Authorization=VIEWER)
         assert (status, json.loads(body)["error"]["code"]) == (503, "too_many_streams")
-        assert await gateway.ready() == 200
+        async with stream(gateway, Authorization=OPS):
+            assert await gateway.ready() == 200
     await until(lambda: opened(gateway), lambda is_open: is_open)
 
 

@@ -386,7 +386,7 @@ def release_upstreams(names: tuple[str, ...], admin: str, token_file: Path | Non
 
 
 @_command("callers")
-@click.option("--caller", metavar="REFERENCE", help="That caller alone, c_….")
+@click.option("--caller", metavar="REFERENCE", callback=_read_text, help="That caller alone, c_….")
 @click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="The most callers.")
 @_with_client
 def callers(admin: str, token_file: Path | None, caller: str | None, limit: int, as_json: bool) -> None:

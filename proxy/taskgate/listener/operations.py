@@ -150,6 +150,11 @@ class OperatorsListener:
         self._api = api
         self._console = console
 
+    @property
+    def has_api(self) -> bool:
+        """Whether the API and the console are served."""
+        return self._api is not None
+
     async def start(self, host: str, port: int) -> tuple[str, int]:
         """Listen, and return the address; port 0 takes a free one. Raises OSError."""
         server = _Server(self._answer, access_log=None, keepalive_timeout=_IDLE_SECONDS, lingering_time=0)

@@ -29,6 +29,8 @@ SESSION_SECONDS: Final = 8 * 3600
 """Seconds after which a session of the console ends."""
 MOST_SESSIONS: Final = 64
 """The most sessions of the console; one more ends the oldest."""
+MOST_OF_TOKEN: Final = 16
+"""The most sessions with one token, so that it leaves some to others."""
 UNCONFIGURED: Final = "not allowed: no token is configured (admin.token_file, admin.tokens)"
 
 
@@ -119,8 +121,14 @@ class ConsoleSessions:
         self._sessions: OrderedDict[bytes, tuple[bytes, float]] = OrderedDict()
 
     def open(self, key: str, token: bytes) -> None:
-        """Open a session of the token with that digest. It ends the oldest of MOST_SESSIONS."""
-        if len(self._sessions) >= MOST_SESSIONS:
+        """Open a session of the token with that digest.
+
+        It ends the oldest of MOST_OF_TOKEN with the same token, or of MOST_SESSIONS.
+        """
+        of_token = [each for each, (digest, _) in self._sessions.items() if digest == token]
+        if len(of_token) >= MOST_OF_TOKEN:
+            del self._sessions[of_token[0]]
+        elif len(self._sessions) >= MOST_SESSIONS:
             self._sessions.popitem(last=False)
         self._sessions[_digest(key)] = (token, self._elapsed() + SESSION_SECONDS)
 
@@ -187,10 +195,22 @@ class OperatorAccess:
             raise _unauthenticated()
         return self._of_token(given.strip(), address)[1]
 
+    def find(self, headers: Mapping[str, str], authorizations: list[str]) -> Operator | None:
+        """The operator of a request that `identify` has accepted before; None if that has ended.
+
+        Nothing is counted: the token may have been right when the request came.
+        """
+        if authorizations:
+            shown = [_digest(authorizations[0].partition(" ")[2].strip())]
+        else:
+            shown = [token for key in _session_keys(headers) if (token := self._sessions.find(key)) is not None]
+        return next((operator for digest, operator in self._digests if digest in shown), None)
+
     def sign_in(self, headers: Mapping[str, str], token: str, address: str, chance: bytes) -> tuple[Operator, str]:
         """Open a session of the console; return its operator and its key, made of `chance`.
 
-        Raises ApiError as `identify` does, and 403 unless a page of this listener asks.
+        The session that the request shows ends. Raises ApiError as `identify` does, and 403 unless a
+        page of this listener asks.
         """
         check_origin(headers)
         if not self._digests:
@@ -198,6 +218,7 @@ class OperatorAccess:
         _check_page(headers, "POST")
         digest, operator = self._of_token(token, address)
         key = urlsafe_b64encode(chance).decode().rstrip("=")
+        self.sign_out(headers)
         self._sessions.open(key, digest)
         return operator, key
 

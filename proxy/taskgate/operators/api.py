@@ -71,7 +71,7 @@ class OperatorsApi:
             call = ApiCall(
                 operator=operator,
                 last_event=headers.get("Last-Event-ID"),
-                is_allowed=partial(self._is_allowed, route, headers, authorizations, address),
+                is_allowed=partial(self._is_allowed, route, headers, authorizations),
                 parameters=parameters,
                 query=read_query(route.query, query),
                 body=read_body(route.body, headers.get("Content-Type", ""), body),
@@ -93,12 +93,10 @@ class OperatorsApi:
             audited = BASE
         return ApiReply(refusal.status, orjson.dumps(refusal.document()), refusal.headers, operator, audited, details)
 
-    def _is_allowed(self, route: Route, headers: Mapping[str, str], authorizations: list[str], address: str) -> bool:
+    def _is_allowed(self, route: Route, headers: Mapping[str, str], authorizations: list[str]) -> bool:
         """Whether the token or the session of a request may use the route now."""
-        try:
-            return self._access.identify(headers, authorizations, address, route.method).may(route.role)
-        except ApiError:
-            return False
+        operator = self._access.find(headers, authorizations)
+        return operator is not None and operator.may(route.role)
 
 
 _RETRY: Final = {"Retry-After": "1"}

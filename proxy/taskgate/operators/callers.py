@@ -5,6 +5,7 @@ unfinished task. Rates and tasks are those of the store, so with a shared one th
 replicas. The other limits are of the replica that answers.
 """
 
+import asyncio
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
@@ -19,6 +20,7 @@ from taskgate.admission.rules import RuntimeConfig
 from taskgate.auth.context import ANONYMOUS, AuthContext
 from taskgate.clock import Clock
 from taskgate.domain.limits import CapScope
+from taskgate.domain.record import TaskRecord
 from taskgate.operators.access import Role
 from taskgate.operators.cursors import MAX_CURSOR, ListCursors
 from taskgate.operators.routes import Answer, ApiCall, Query, Route, Text
@@ -128,14 +130,15 @@ class CallerRoutes:
         query: CallerListQuery = call.query
         listing = f"callers {query.caller or ''}"
         place = "" if query.cursor is None else str(self._cursors.open(query.cursor, listing)[0])
-        tasks, is_complete = await self._tasks()
+        tasks, is_complete = await self._tasks(query.caller)
         known, open_ = self._known(), self._open()
         keys = sorted({*known, *open_, *tasks})
         if query.caller is not None:
             keys = [key for key in keys if _CALLER + key == query.caller]
         keys = [key for key in keys if key > place]
         page = keys[: query.limit]
-        items = [await self._item(key, known.get(key), open_.get(key, []), tasks[key]) for key in page]
+        # A shared store is asked for all at once.
+        items = await asyncio.gather(*(self._item(key, known.get(key), open_.get(key, []), tasks[key]) for key in page))
         following = self._cursors.seal([page[-1]], listing) if len(keys) > query.limit else None
         return CallerPage(
             now=self._clock.now(),
@@ -145,10 +148,14 @@ class CallerRoutes:
             is_complete=is_complete,
         )
 
-    async def _tasks(self) -> tuple[Counter[str], bool]:
-        """The unfinished tasks of each caller, and whether all were counted."""
+    async def _tasks(self, caller: str | None) -> tuple[Counter[str], bool]:
+        """The unfinished tasks of each caller, or of one, and whether all were counted."""
+
+        def wants(record: TaskRecord) -> bool:
+            return caller is None or _CALLER + record.owner.context == caller
+
         part = await self._store.scan(
-            unfinished=True, wants=lambda _: True, after=None, limit=MOST_COUNTED, now=self._clock.now()
+            unfinished=True, wants=wants, after=None, limit=MOST_COUNTED, now=self._clock.now()
         )
         # A record may be found twice.
         found = {record.id: record.owner.context for record in part.heads}

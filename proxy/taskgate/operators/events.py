@@ -6,7 +6,7 @@ watched while a stream is open, and `LINGER` after the last one.
 """
 
 import asyncio
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from enum import StrEnum
@@ -34,6 +34,9 @@ KEEP_ALIVE: Final = 15
 """Seconds without an event after which a stream has a comment."""
 LINGER: Final = 60.0
 """Seconds after the last stream for which events are kept, for one that begins again."""
+MOST_OF_TOKEN: Final = 8
+"""Streams of one token at once, so that it leaves some to others."""
+_MOST_DIGITS: Final = 18
 _RETRY: Final = b"retry: 2000\n\n"
 _ALIVE: Final = b": keep-alive\n\n"
 _log = getLogger("taskgate.operators")
@@ -102,8 +105,9 @@ class EventFeed:
                 waiter.set_result(None)
 
     def forget(self) -> None:
-        """Drop all events: a place before them is not known any more."""
+        """Drop all events: no place of now or before is known any more, as some events may have none."""
         self._events.clear()
+        self._newest += 1
 
     def after(self, place: int) -> list[tuple[int, str, bytes]] | None:
         """The events after a place; None if some of them are dropped."""
@@ -113,7 +117,8 @@ class EventFeed:
     def place_of(self, id: str) -> int | None:
         """The place after the event with that id; None for an id of another process, or for none."""
         name, _, number = id.rpartition("-")
-        place = int(number) if name == self._name and number.isascii() and number.isdecimal() else -1
+        is_number = number.isascii() and number.isdecimal() and len(number) <= _MOST_DIGITS
+        place = int(number) if name == self._name and is_number else -1
         return place if 0 <= place <= self._newest else None
 
     def id_of(self, number: int) -> str:
@@ -139,7 +144,8 @@ class EventRoutes:
     """The handler, and the reader of the events of tasks and upstreams.
 
     `task_item` and `upstream_item` return what lists show. `replica` is the name of this process.
-    `_shown` has the last event of each upstream, so that equal ones are sent once.
+    `_streams` counts open streams by the name of the token. `_shown` has the last event of each
+    upstream, so that equal ones are sent once.
     """
 
     def __init__(
@@ -160,10 +166,11 @@ class EventRoutes:
         self._elapsed = elapsed
         self._replica = replica
         self._feed = EventFeed(replica)
-        self._streams = 0
+        self._streams: Counter[str] = Counter()
         self._is_watching = False
         self._idle_since = elapsed()
         self._shown: dict[str, UpstreamItem] = {}
+        self._refusals = refusals
         refusals.on_refusal = self._refused
 
     def routes(self) -> Iterator[Route]:
@@ -174,8 +181,9 @@ class EventRoutes:
             summary="Stream events",
             description="What happens at this replica, as server-sent events: `task`, `upstream` and `refusal`. "
             "`reset` tells that events were missed: list again. `Last-Event-ID` resumes. At most "
-            f"{MOST_STREAMS} streams are open.",
+            f"{MOST_STREAMS} streams are open, and {MOST_OF_TOKEN} of one token.",
             role=Role.VIEWER,
+            refusals={503: "Too many streams are open, or the gateway starts; see `Retry-After`."},
             query=EventQuery,
             answer=None,
             events={"task": TaskEvent, "upstream": UpstreamEvent, "refusal": RefusalItem, "reset": ResetEvent},
@@ -188,38 +196,47 @@ class EventRoutes:
     # --- streams ------------------------------------------------------------------------------------------------------
 
     async def _open(self, call: ApiCall) -> EventStream:
-        if self._streams >= MOST_STREAMS:
-            raise ApiError(503, "too_many_streams", f"{MOST_STREAMS} event streams are open", **{"Retry-After": "5"})
+        token = call.operator.name
+        if self._streams.total() >= MOST_STREAMS or self._streams[token] >= MOST_OF_TOKEN:
+            text = f"{MOST_STREAMS} event streams are open, or {MOST_OF_TOKEN} of this token"
+            raise ApiError(503, "too_many_streams", text, **{"Retry-After": "5"})
         query: EventQuery = call.query
         if not self._is_watching:
             self._watch()
         place = self._feed.newest if call.last_event is None else self._feed.place_of(call.last_event)
-        return self._stream(frozenset(query.kinds or EventName), place, call.is_allowed)
+        return self._stream(frozenset(query.kinds or EventName), place, token, call.is_allowed)
 
-    async def _stream(self, kinds: frozenset[str], place: int | None, is_allowed: Callable[[], bool]) -> EventStream:
+    async def _stream(
+        self, kinds: frozenset[str], place: int | None, token: str, is_allowed: Callable[[], bool]
+    ) -> EventStream:
         """The parts of a stream. An empty part lets the carrier find out whether the reader is there."""
         feed = self._feed
-        self._streams += 1
+        self._streams[token] += 1
         try:
             yield _RETRY
             if place is None:
                 place = feed.newest
                 yield self._reset("unknown", place)
-            quiet = 0
+            written = self._elapsed()
             while is_allowed():
                 found = feed.after(place)
                 if found is None:
                     place = feed.newest
                     yield self._reset("missed", place)
+                    written = self._elapsed()
                     continue
                 for place, kind, document in found:
                     if kind in kinds:
                         yield _part(kind, document, feed.id_of(place))
-                quiet = 0 if found else quiet + 1
-                yield _ALIVE if quiet and quiet % KEEP_ALIVE == 0 else b""
+                        written = self._elapsed()
+                is_quiet = self._elapsed() - written >= KEEP_ALIVE
+                yield _ALIVE if is_quiet else b""
+                if is_quiet:
+                    written = self._elapsed()
                 await feed.wait(place, 1.0)
+                self._refusals.publish_counts(self._elapsed())
         finally:
-            self._streams -= 1
+            self._streams[token] -= 1
             self._idle_since = self._elapsed()
 
     def _reset(self, reason: str, place: int) -> bytes:
@@ -229,6 +246,8 @@ class EventRoutes:
 
     def _watch(self) -> None:
         """Take the events of tasks and upstreams from now on."""
+        # To subscribe gives out events that wait, and each asks whether a stream was open of late.
+        self._idle_since = self._elapsed()
         self._is_watching = True
         self._feed.forget()
         self._shown.clear()
@@ -246,7 +265,7 @@ class EventRoutes:
 
     def _is_idle(self) -> bool:
         """Stop to take events if no stream was open for a while; return whether none is taken."""
-        if self._is_watching and not self._streams and self._elapsed() - self._idle_since > LINGER:
+        if self._is_watching and not self._streams.total() and self._elapsed() - self._idle_since > LINGER:
             self._is_watching = False
             self._ring.subscribe(self, {})
             self._ring.hasten(self, ())

@@ -2,10 +2,11 @@
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from datetime import datetime, timedelta
+from datetime import datetime
 from enum import StrEnum
 from ipaddress import ip_network
 from logging import getLogger
+from math import inf
 from typing import Annotated, Final, NamedTuple
 
 from pydantic import Field
@@ -22,7 +23,10 @@ MOST_REFUSALS: Final = 200
 _LONGEST_NAME: Final = 256
 """Characters of the name of a tool that are kept: a host may have invented it."""
 
-_TOLD_EVERY: Final = timedelta(seconds=1)
+_EVENT_EVERY: Final = 1.0
+"""Seconds between two events about one entry."""
+_MOST_EVENTS: Final = 20
+"""Events in a second about all entries: a flood must leave other events in the feed."""
 
 _log = getLogger("taskgate.operators")
 
@@ -80,12 +84,20 @@ class RefusalLog:
     """The newest refusals: a reader of events. Equal ones are one entry, so a flood leaves others.
 
     Beyond MOST_REFUSALS the entry that was not repeated for longest is dropped. `on_refusal` is called
-    with each new entry, and with a repeated one once a second at most.
+    with each new entry, and with a repeated one once a second at most. What it was not called with
+    waits for `publish_counts`.
+
+    - `_entries`: by what equal refusals have in common, the time of the newest, their number, and the
+      monotonic time of the last call of `on_refusal`
+    - `_waiting`: entries that have changed since that call
+    - `_second`, `_events`: the monotonic time at which a second began, and the calls in it
     """
 
     def __init__(self, event_ring: EventRing) -> None:
         self._ring = event_ring
-        self._entries: OrderedDict[_Refused, tuple[datetime, int, datetime]] = OrderedDict()
+        self._entries: OrderedDict[_Refused, tuple[datetime, int, float]] = OrderedDict()
+        self._waiting: dict[_Refused, None] = {}
+        self._second = self._events = 0.0
         self.on_refusal: Callable[[RefusalItem], None] = lambda _: None
 
     def subscribe(self) -> None:
@@ -130,14 +142,27 @@ class RefusalLog:
             caller = None if request.caller is None else f"c_{request.caller.key}"
             address, upstream = _block(request.address), upstream or request.mount
         refused = _Refused(kind, caller, address, upstream, tool, reason)
-        now = self._ring.now
-        _, count, told = self._entries.pop(refused, (now, 0, now - _TOLD_EVERY))
-        is_told = now - told >= _TOLD_EVERY
-        self._entries[refused] = (now, count + 1, now if is_told else told)
-        if is_told:
-            self.on_refusal(RefusalItem(at=now, count=count + 1, **refused._asdict()))
+        _, count, published = self._entries.pop(refused, (None, 0, -inf))
+        self._entries[refused] = (self._ring.now, count + 1, published)
+        self._waiting[refused] = None
+        self._publish(refused, self._ring.elapsed)
         if len(self._entries) > MOST_REFUSALS:
-            self._entries.popitem(last=False)
+            self._waiting.pop(self._entries.popitem(last=False)[0], None)
+
+    def publish_counts(self, elapsed: float) -> None:
+        """Call `on_refusal` with entries that wait, at this monotonic time."""
+        for refused in tuple(self._waiting):
+            self._publish(refused, elapsed)
+
+    def _publish(self, refused: _Refused, elapsed: float) -> None:
+        at, count, published = self._entries[refused]
+        if elapsed - self._second >= 1.0:
+            self._second, self._events = elapsed, 0
+        if elapsed - published >= _EVENT_EVERY and self._events < _MOST_EVENTS:
+            self._events += 1
+            self._entries[refused] = (at, count, elapsed)
+            del self._waiting[refused]
+            self.on_refusal(RefusalItem(at=at, count=count, **refused._asdict()))
 
 
 class RefusalRoutes:

@@ -8,7 +8,6 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Seque
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Final, get_origin
 
-import orjson
 from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
 
 from taskgate.operators.access import ApiError, Operator, Role
@@ -143,11 +142,17 @@ def read_query(model: type[Query], pairs: Sequence[tuple[str, str]]) -> Query:
             raise ApiError(400, "invalid_query", f"{_shown(name)}: must be given once")
         else:
             values[name] = value
-    return _validated(model, values, "invalid_query")
+    try:
+        return model.model_validate(values)
+    except ValidationError as error:
+        raise _invalid(error, "invalid_query") from None
 
 
 def read_body(model: type[Query] | None, content_type: str, body: bytes) -> Query | None:
-    """The body of a request. Raises ApiError: 400, or 415 for one that is no JSON."""
+    """The body of a request. Raises ApiError: 400, or 415 for one that is no JSON.
+
+    No value is converted: a text is no number, and `true` no 1.
+    """
     if model is None:
         if body:
             raise ApiError(400, "invalid_body", "the operation takes no body")
@@ -155,19 +160,17 @@ def read_body(model: type[Query] | None, content_type: str, body: bytes) -> Quer
     if content_type.partition(";")[0].strip().lower() != "application/json":
         raise ApiError(415, "unsupported_media_type", "the body must be application/json")
     try:
-        document = orjson.loads(body)
-    except orjson.JSONDecodeError:
-        raise ApiError(400, "invalid_body", "the body must be JSON") from None
-    return _validated(model, document, "invalid_body")
-
-
-def _validated(model: type[Query], values: Any, code: str) -> Query:
-    try:
-        return model.model_validate(values)
+        return model.model_validate_json(body, strict=True)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-        place = ".".join(_shown(str(part)) for part in first["loc"])
-        raise ApiError(400, code, f"{place}: {first['msg']}" if place else first["msg"]) from None
+        raise _invalid(error, "invalid_body") from None
+
+
+def _invalid(error: ValidationError, code: str) -> ApiError:
+    first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+    if first["type"] == "json_invalid":
+        return ApiError(400, code, "the body must be JSON")
+    place = ".".join(_shown(str(part)) for part in first["loc"])
+    return ApiError(400, code, f"{place}: {first['msg']}" if place else first["msg"])
 
 
 def _shown(name: str) -> str:

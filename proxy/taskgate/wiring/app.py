@@ -118,6 +118,7 @@ class Service:
         self._reread_lock = asyncio.Lock()
         self._idle_trim = IdleTrim()
         self._is_ending = False
+        self._serve_api: Callable[[], None] = lambda: None
         self._listener: PublicListener | None = None
         self.address: tuple[str, int] = ("", 0)
         self.admin_address: tuple[str, int] = ("", 0)
@@ -152,7 +153,10 @@ class Service:
         async with self._reload_lock:
             if self._reload is None or self._is_ending:
                 return NOT_NOW
-            return await self._reload.apply(config)
+            outcome = await self._reload.apply(config)
+            # It may have brought the first token of operators.
+            self._serve_api()
+            return outcome
 
     async def reread(self) -> Reloaded | None:
         """Read the configuration again and apply it; None without `read_config`."""
@@ -280,7 +284,8 @@ class Service:
             entropy=entropy,
         )
         self._watch(runtime, self._listener)
-        self._serve_api(runtime, self._store, reference_of, time)
+        self._serve_api = partial(self._serve_api_of, runtime, self._store, reference_of, time)
+        self._serve_api()
         self.address = await self._listener.start(bound)
         closers.add(partial(self._listener.close, timedelta()))
         configuration_fingerprint = await asyncio.to_thread(fingerprint, config)
@@ -305,9 +310,9 @@ class Service:
         self._telemetry.metrics.observe_lag(late)
         self._idle_trim.update(self._environment.pressure.update())
 
-    def _serve_api(self, runtime: Runtime, store: MeasuredStore, reference_of: ReferenceOf, clock: Clock) -> None:
-        """Serve the API of operators and the console, if one has a token."""
-        if self._access.has_tokens:
+    def _serve_api_of(self, runtime: Runtime, store: MeasuredStore, reference_of: ReferenceOf, clock: Clock) -> None:
+        """Serve the API of operators and the console, once one has a token."""
+        if self._access.has_tokens and not self._admin.has_api:
             # Without tokens its modules are not loaded.
             from taskgate.operators.console.page import ConsolePage  # noqa: PLC0415
             from taskgate.operators.control import ControlRoutes  # noqa: PLC0415

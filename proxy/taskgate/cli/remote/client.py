@@ -16,6 +16,7 @@ API: Final = "/api/v1"
 MAX_ANSWER: Final = 32 * 2**20
 """Bytes of an answer; a longer one is an error."""
 _PORTS: Final = {"http": 80, "https": 443}
+_WRONG_URL: Final = "--admin must be http://HOST:PORT or https://HOST:PORT"
 
 
 class AdminUrlInvalid(ValueError):
@@ -54,13 +55,13 @@ class AdminClient:
         self._headers = {"Accept": "application/json"}
         if token is not None:
             self._headers["Authorization"] = f"Bearer {token}"
-        parts = urlsplit(url if "://" in url else f"http://{url}")
         try:
+            parts = urlsplit(url if "://" in url else f"http://{url}")
             port = parts.port or _PORTS[parts.scheme]
         except (KeyError, ValueError):
-            port = 0
-        if not parts.hostname or not port or parts.path not in ("", "/") or parts.query or "@" in parts.netloc:
-            raise AdminUrlInvalid("--admin must be http://HOST:PORT or https://HOST:PORT")
+            raise AdminUrlInvalid(_WRONG_URL) from None
+        if not parts.hostname or parts.path not in ("", "/") or parts.query or "@" in parts.netloc:
+            raise AdminUrlInvalid(_WRONG_URL)
         self._host, self._port = parts.hostname, port
         self._connection_class = HTTPSConnection if parts.scheme == "https" else HTTPConnection
         self.url: Final = f"{parts.scheme}://{parts.netloc}"
@@ -102,6 +103,8 @@ class AdminClient:
             raise self._unreachable(f"no answer within {self._timeout:g} s") from None
         except OSError as error:
             raise self._unreachable(error.strerror or type(error).__name__) from None
+        except UnicodeError:
+            raise self._unreachable("the host is not a name") from None
         except HTTPException:
             raise self._unreachable("the answer is not HTTP") from None
         finally:

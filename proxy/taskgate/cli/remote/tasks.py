@@ -104,9 +104,15 @@ def cancel_many(client: AdminClient, filters: Mapping[str, Any], yes: bool, as_j
             raise GatewayUnreachable("the answer of the API has no number of tasks")
         if matched and not yes:
             _confirm(matched)
-        outcome = client.ask("POST", "/tasks/cancel", body={**selection, "confirm": matched})
     except (ApiRefused, GatewayUnreachable) as error:
         _fail_for_filters(error)
+    try:
+        outcome = client.ask("POST", "/tasks/cancel", body={**selection, "confirm": matched})
+    except ApiRefused as error:
+        _fail_for_filters(error)
+    except GatewayUnreachable as error:
+        unknown = "The outcome is unknown: taskgate tasks ls shows the tasks that still run."
+        fail(GatewayUnreachable(f"{error} {unknown}"), FAILED)
     if as_json:
         click.echo(json_text(outcome))
     else:

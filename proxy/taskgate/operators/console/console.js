@@ -184,6 +184,9 @@ function signedOut(text) {
   for (const each of document.querySelectorAll("dialog[open]")) each.close();
   for (const each of document.querySelectorAll("tbody")) each.replaceChildren();
   tasks.rows.clear();
+  changed.clear();
+  for (const each of document.forms) each.reset();
+  for (const each of ["task-facts", "task-timeline"]) $(each).replaceChildren();
   setText($("yaml"), "");
   $("explanation").hidden = true;
   $("account").hidden = true;
@@ -469,9 +472,11 @@ $("tasks-first").addEventListener("click", () => turnTo(null));
 
 let opened = null;
 
-async function openTask(reference) {
+async function openTask(reference, isReload = false) {
   try {
     const task = await api("GET", `/tasks/${reference}`);
+    // The dialog may have been closed meanwhile, or the operator have signed out.
+    if (!account || (isReload && opened !== reference)) return;
     opened = reference;
     renderTask(task);
     if (!$("task-dialog").open) $("task-dialog").showModal();
@@ -481,7 +486,7 @@ async function openTask(reference) {
 }
 
 const reloadOpened = throttled(async () => {
-  if (opened !== null && account) await openTask(opened);
+  if (opened !== null && account) await openTask(opened, true);
 });
 
 function renderTask(task) {
@@ -616,12 +621,11 @@ async function holdServer(item, verb) {
 
 // --- callers
 
-const callers = { cursor: null, next: null };
+const callers = { cursor: null, next: null, filter: "" };
 
 async function loadCallers(cursor) {
   const query = new URLSearchParams({ limit: String(PAGE) });
-  const caller = $("caller-filter").elements.caller.value.trim();
-  if (caller) query.set("caller", caller);
+  if (callers.filter) query.set("caller", callers.filter);
   if (cursor) query.set("cursor", cursor);
   const page = await api("GET", `/callers?${query}`);
   takeTime(page);
@@ -650,6 +654,7 @@ async function turnCallersTo(cursor) {
 
 $("caller-filter").addEventListener("submit", (event) => {
   event.preventDefault();
+  callers.filter = event.target.elements.caller.value.trim();
   turnCallersTo(null);
 });
 $("callers-next").addEventListener("click", () => turnCallersTo(callers.next));
@@ -717,6 +722,7 @@ function shown(value) {
 $("explain-form").addEventListener("submit", async (event) => {
   event.preventDefault();
   const { upstream, tool, token } = Object.fromEntries(new FormData(event.target));
+  event.target.elements.token.value = "";
   try {
     const found = await api("POST", "/explain", { upstream, tool, ...(token ? { token } : {}) });
     $("explanation-rows").replaceChildren(
@@ -803,12 +809,17 @@ async function start() {
   // A token is neither kept in the history nor shown in the address.
   if (given !== null) history.replaceState(null, "", location.pathname);
   try {
-    if (given !== null) return await signIn(decodeURIComponent(given));
     account = await ask("GET", "/ui/session");
-    begin();
+    // A link, which may be of another page, does not replace the operator of this one.
+    return begin();
   } catch (error) {
-    if (error.status !== 401) signedOut(error.message);
-    else signedOut(given === null ? "" : "The token of the link is wrong.");
+    if (error.status !== 401) return signedOut(error.message);
+  }
+  if (given === null) return signedOut("");
+  try {
+    await signIn(decodeURIComponent(given));
+  } catch (error) {
+    signedOut(error.status === 401 ? "The token of the link is wrong." : error.message);
   }
 }
 
