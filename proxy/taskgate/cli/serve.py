@@ -205,8 +205,8 @@ async def _serve(
         await service.drain(delay=delay, hurry=signals.hurry)
     finally:
         await service.close(signals.hurry)
-        # The loop drops its handlers when it is closed. A signal would then end the process, with its number as status.
-        signal.pthread_sigmask(signal.SIG_BLOCK, _HANDLED)
+    # The loop drops its handlers when it is closed. A signal would then end the process, with its number as status.
+    signal.pthread_sigmask(signal.SIG_BLOCK, _HANDLED)
     log.info("stopped")
 
 

@@ -77,7 +77,7 @@ async def test_failures_open_the_circuit_and_nothing_is_sent_then(
         with suppress(UpstreamFailed):
             assert (await guarded.call("bad")).error is not None
         clock.advance(timedelta(seconds=1))
-    assert (guarded.upstream.vitals(), guarded.heard.circuit) == ((None, "open"), ["open"])
+    assert (guarded.upstream.vitals()[:2], guarded.heard.circuit) == ((None, "open"), ["open"])
     clock.advance(timedelta(seconds=9))
     refused = await left_alone(plain, guarded)
     assert refused.retry_after == timedelta(seconds=20)
@@ -254,7 +254,7 @@ async def test_without_a_breaker_a_server_is_never_left_alone(plain: ScriptedSer
     plain.script["bad"] = status(503)
     for _ in range(20):
         await failed(caller.call("bad"))
-    assert caller.upstream.vitals() == (None, "closed")
+    assert caller.upstream.vitals()[:2] == (None, "closed")
 
 
 async def test_the_gateways_own_lack_of_descriptors_is_no_failure_of_the_server(
