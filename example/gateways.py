@@ -18,22 +18,24 @@ from processes import Child, ChildEnded, running
 TASKGATE = Path(sys.executable).with_name("taskgate")
 READY_WITHIN = 30.0
 
-PLAIN = """\
+HEAD = """\
 version: 1
 server: {{listen: "{listen}"}}
 admin:
   listen: "{admin}"
   tokens: [{{file: "{token}", role: operator, name: console}}]
+"""
+PLAIN = (
+    HEAD
+    + """\
 upstreams:
   default: {server}
 auth: {{mode: none}}
 """
-GUARDED = """\
-version: 1
-server: {{listen: "{listen}"}}
-admin:
-  listen: "{admin}"
-  tokens: [{{file: "{token}", role: operator, name: console}}]
+)
+GUARDED = (
+    HEAD
+    + """\
 upstreams:
   reports: {{path: /mcp, url: "{upstream}"}}
 auth:
@@ -44,6 +46,7 @@ authorization:
   rules:
     - {{name: broken, tool: broken_report, require_scopes: [reports.admin]}}
 """
+)
 
 
 class RunFailed(Exception):

@@ -6,13 +6,14 @@ its address and its mount, and no other text that the sender chose. Audiences of
 if an issuer has signed them.
 """
 
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict
 from logging import INFO, WARNING, getLogger
 from typing import Any, Final
 
 from taskgate.clock import Clock
 from taskgate.errors import KeysUnavailable, Unauthenticated
 from taskgate.streams.exchange import Exchange
+from taskgate.system.log_throttle import Throttle
 from taskgate.telemetry.events import EventSink, SuspicionRaised
 
 ALERT_PAUSE: Final = 60.0
@@ -59,19 +60,19 @@ class SecurityLog:
     """
 
     def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        # The time and the suppressed lines, by kind; the kinds are a closed set.
-        self._written: dict[str, tuple[float, int]] = {}
+        # By kind; the kinds are a closed set.
+        self._throttles = defaultdict[str, Throttle](lambda: Throttle(LOG_PAUSE, clock.elapsed))
 
     def log_unauthenticated(self, exchange: Exchange, mount: str, refusal: Unauthenticated | KeysUnavailable) -> None:
         """Log a refused request, with what its token should have had and has, if that is known."""
         reason = refusal.reason
-        if self._is_due(reason):
+        left_out = self._throttles[reason].take()
+        if left_out is not None:
             extra: dict[str, Any] = {
                 "reason": reason,
                 "upstream": mount,
                 "address": exchange.address,
-                "left_out": self._restart(reason),
+                "left_out": left_out,
             }
             if isinstance(refusal, Unauthenticated) and refusal.expected:
                 extra |= {"issuer": refusal.issuer, "expected": refusal.expected, "found": refusal.found}
@@ -79,22 +80,7 @@ class SecurityLog:
 
     def log_enumeration(self, exchange: Exchange, mount: str) -> None:
         """Log that a caller got a penalty."""
-        kind = "enumeration_suspected"
-        if self._is_due(kind):
-            extra = {"upstream": mount, "address": exchange.address, "left_out": self._restart(kind)}
+        left_out = self._throttles["enumeration_suspected"].take()
+        if left_out is not None:
+            extra = {"upstream": mount, "address": exchange.address, "left_out": left_out}
             log.log(WARNING, "a caller is penalized: too many look-ups of unknown tasks", extra=extra)
-
-    def _is_due(self, kind: str) -> bool:
-        """Whether a line of that kind may be written; if not, counts it."""
-        if kind in self._written:
-            at, left_out = self._written[kind]
-            if self._clock.elapsed() - at < LOG_PAUSE:
-                self._written[kind] = (at, left_out + 1)
-                return False
-        return True
-
-    def _restart(self, kind: str) -> int:
-        """Note that a line is written now; return how many of its kind were suppressed before."""
-        _, left_out = self._written.get(kind, (0.0, 0))
-        self._written[kind] = (self._clock.elapsed(), 0)
-        return left_out

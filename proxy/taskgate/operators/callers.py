@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 from typing import Annotated, Final, NamedTuple
 
-from pydantic import Field, StringConstraints
+from pydantic import Field
 
 from taskgate.admission.concurrency import OpenStreams
 from taskgate.admission.mounts import Mounts
@@ -22,29 +22,21 @@ from taskgate.clock import Clock
 from taskgate.domain.limits import CapScope
 from taskgate.domain.record import TaskRecord
 from taskgate.operators.access import Role
-from taskgate.operators.cursors import MAX_CURSOR, ListCursors
-from taskgate.operators.routes import Answer, ApiCall, Query, Route, Text
+from taskgate.operators.cursors import ListCursors, ListQuery
+from taskgate.operators.routes import Answer, ApiCall, Route, Text, caller_reference
 from taskgate.sessions.registry import HostSessions
 from taskgate.stores.base import TaskStore
 
-MAX_PAGE: Final = 100
-"""The most callers of one page."""
 MOST_COUNTED: Final = 10_000
 """The most unfinished tasks that are counted."""
 _CALLS: Final = "calls_per_context"
-_CALLER: Final = "c_"
 _GENERAL: Final = QuotaSubject(None, None)
 
 
-class CallerListQuery(Query):
+class CallerListQuery(ListQuery):
     """Which callers a list has, and the page."""
 
     caller: Annotated[Text | None, Field(description="The reference of the caller, `c_…`.")] = None
-    limit: Annotated[int, Field(ge=1, le=MAX_PAGE, description="The most callers of the page.")] = 50
-    cursor: Annotated[
-        Annotated[str, StringConstraints(max_length=MAX_CURSOR)] | None,
-        Field(description="`next` of the page before, with the same other parameters."),
-    ] = None
 
 
 class LimitUse(Answer):
@@ -74,6 +66,15 @@ class CallerPage(Answer):
     items: tuple[CallerItem, ...]
     next: Annotated[str | None, Field(description="The `cursor` of the next page.")]
     is_complete: Annotated[bool, Field(description="Whether all unfinished tasks were counted.")]
+
+
+class OpenUse(NamedTuple):
+    """The use of one limit by what a caller has open at this replica; `most` is that of any caller."""
+
+    limit: str
+    upstream: str | None
+    used: int
+    most: int
 
 
 class LimitedParts(NamedTuple):
@@ -128,18 +129,17 @@ class CallerRoutes:
 
     async def _list(self, call: ApiCall) -> CallerPage:
         query: CallerListQuery = call.query
-        listing = f"callers {query.caller or ''}"
-        place = "" if query.cursor is None else str(self._cursors.open(query.cursor, listing)[0])
+        place = "" if query.cursor is None else str(self._cursors.open(query.cursor, query.listing)[0])
         tasks, is_complete = await self._tasks(query.caller)
         known, open_ = self._known(), self._open()
         keys = sorted({*known, *open_, *tasks})
         if query.caller is not None:
-            keys = [key for key in keys if _CALLER + key == query.caller]
+            keys = [key for key in keys if caller_reference(key) == query.caller]
         keys = [key for key in keys if key > place]
         page = keys[: query.limit]
         # A shared store is asked for all at once.
         items = await asyncio.gather(*(self._item(key, known.get(key), open_.get(key, []), tasks[key]) for key in page))
-        following = self._cursors.seal([page[-1]], listing) if len(keys) > query.limit else None
+        following = self._cursors.seal([page[-1]], query.listing) if len(keys) > query.limit else None
         return CallerPage(
             now=self._clock.now(),
             replica=self._replica,
@@ -152,7 +152,7 @@ class CallerRoutes:
         """The unfinished tasks of each caller, or of one, and whether all were counted."""
 
         def wants(record: TaskRecord) -> bool:
-            return caller is None or _CALLER + record.owner.context == caller
+            return caller is None or caller_reference(record.owner.context) == caller
 
         part = await self._store.scan(
             unfinished=True, wants=wants, after=None, limit=MOST_COUNTED, now=self._clock.now()
@@ -167,29 +167,27 @@ class CallerRoutes:
         found.update((caller.key, caller) for caller in self._parts.recent())
         return found
 
-    def _open(self) -> dict[str, list[tuple[str, str | None, int, int]]]:
-        """What callers have open here, by key: limit, upstream, number and most."""
+    def _open(self) -> dict[str, list[OpenUse]]:
+        """What callers have open here, by key."""
         rules = self._parts.live.current
-        found: defaultdict[str, list[tuple[str, str | None, int, int]]] = defaultdict(list)
+        found: defaultdict[str, list[OpenUse]] = defaultdict(list)
         for name, mount in sorted(self._parts.mounts.by_name.items()):
             bulkhead = mount.bulkhead
             for key, (calls, waiting) in bulkhead.usage().items():
                 if calls:
-                    found[key].append((_CALLS, name, calls, bulkhead.share))
+                    found[key].append(OpenUse(_CALLS, name, calls, bulkhead.share))
                 if waiting:
-                    found[key].append(("queue.size", name, waiting, bulkhead.places))
+                    found[key].append(OpenUse("queue.size", name, waiting, bulkhead.places))
         for key, count in Counter(session.owner.context for session in self._parts.sessions.loaded()).items():
-            found[key].append(("sessions_per_context", None, count, rules.sessions))
+            found[key].append(OpenUse("sessions_per_context", None, count, rules.sessions))
         for key, (streams, waits) in self._parts.streams.usage().items():
             if streams:
-                found[key].append(("max_streams_per_context", None, streams, rules.streams))
+                found[key].append(OpenUse("max_streams_per_context", None, streams, rules.streams))
             if waits:
-                found[key].append(("waits_per_context", None, waits, rules.waits))
+                found[key].append(OpenUse("waits_per_context", None, waits, rules.waits))
         return found
 
-    async def _item(
-        self, key: str, caller: AuthContext | None, open_: list[tuple[str, str | None, int, int]], tasks: int
-    ) -> CallerItem:
+    async def _item(self, key: str, caller: AuthContext | None, open_: list[OpenUse], tasks: int) -> CallerItem:
         """A caller. Without its token, it is not known which overrides it has."""
         rules = self._parts.live.current
         subject: QuotaSubject | None = _GENERAL
@@ -211,4 +209,4 @@ class CallerRoutes:
             limits.append(LimitUse(limit=limit, upstream=upstream, used=used, most=most, is_shared=False))
         rates = () if subject is None else await self._parts.rates.usage(key, subject)
         limits += [LimitUse(limit=each[0], used=each[1], most=each[2], is_shared=self._is_shared) for each in rates]
-        return CallerItem(caller=_CALLER + key, limits=tuple(limits))
+        return CallerItem(caller=caller_reference(key), limits=tuple(limits))

@@ -1,4 +1,4 @@
-"""Cursors of lists: `ListCursors` encrypts the place where the next page starts.
+"""Pages of lists: `ListQuery` asks for one, `ListCursors` encrypts the place where the next one starts.
 
 A place may contain the id of a task, which is nearly a secret. So a cursor is encrypted
 (AES-256-GCM), and opens for the same list only.
@@ -8,14 +8,35 @@ import json
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from binascii import Error
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Annotated, Any, Final
+
+from pydantic import Field, StringConstraints
 
 from taskgate.clock import Entropy
 from taskgate.operators.access import ApiError
+from taskgate.operators.routes import Query
 
 MAX_CURSOR: Final = 16 * 2**10
 """The most characters of a cursor. A place may name an id of any length up to 4 KiB."""
+MAX_PAGE: Final = 100
+"""The most items of one page."""
 _NONCE: Final = 12
+
+
+class ListQuery(Query):
+    """Base of the query of a list: the page. Parameters beside it select items."""
+
+    limit: Annotated[int, Field(ge=1, le=MAX_PAGE, description="The most items of the page.")] = 50
+    cursor: Annotated[
+        Annotated[str, StringConstraints(max_length=MAX_CURSOR)] | None,
+        Field(description="`next` of the page before, with the same other parameters."),
+    ] = None
+
+    @property
+    def listing(self) -> str:
+        """A text that is the same for all pages of a list, and for no other list."""
+        return type(self).__name__ + self.model_dump_json(exclude={"cursor", "limit"})
+
 
 Keys = Callable[[], tuple[bytes, bytes | None]]
 """Returns the key that encrypts, 32 bytes, and the one before it, which still decrypts."""

@@ -263,7 +263,7 @@ class EventRoutes:
         self._ring.subscribe(self, handlers)
         self._ring.hasten(self, handlers.keys())
 
-    def _is_idle(self) -> bool:
+    def _has_stopped(self) -> bool:
         """Stop to take events if no stream was open for a while; return whether none is taken."""
         if self._is_watching and not self._streams.total() and self._elapsed() - self._idle_since > LINGER:
             self._is_watching = False
@@ -275,7 +275,7 @@ class EventRoutes:
     def _task_changed(
         self, event: events.TaskCreated | events.TaskDispatched | events.TaskTransitioned | events.TaskRetrieved
     ) -> None:
-        if not self._is_idle():
+        if not self._has_stopped():
             item = self._task_item(event.task)
             self._feed.publish("task", TaskEvent(at=self._ring.now, **dict(item)))
 
@@ -283,7 +283,7 @@ class EventRoutes:
         self, event: events.HealthChecked | events.CircuitChanged | events.ConcurrencyChanged
     ) -> None:
         mount = self._mounts.get(event.mount)
-        if self._is_idle() or mount is None:
+        if self._has_stopped() or mount is None:
             return
         item = self._upstream_item(mount)
         if self._shown.get(mount.name) != item:
@@ -291,7 +291,7 @@ class EventRoutes:
             self._feed.publish("upstream", UpstreamEvent(at=self._ring.now, replica=self._replica, **dict(item)))
 
     def _refused(self, item: RefusalItem) -> None:
-        if not self._is_idle():
+        if not self._has_stopped():
             self._feed.publish("refusal", item)
 
 

@@ -14,7 +14,9 @@ _ERRORS: Final = {
     408: "The body is too slow.",
     413: "The body is too large.",
     415: "The body is not application/json.",
+    421: "The Host header is neither an address nor localhost.",
     429: "Too many wrong tokens came from this address; see `Retry-After`.",
+    500: "A fault of taskgate.",
     503: "The gateway starts, or its task store does not answer; see `Retry-After`.",
 }
 """The refusals that each operation may have, by status."""

@@ -13,7 +13,7 @@ from pydantic import Field
 
 from taskgate.clock import Clock
 from taskgate.operators.access import Role
-from taskgate.operators.routes import Answer, ApiCall, Query, Route
+from taskgate.operators.routes import Answer, ApiCall, Query, Route, caller_reference
 from taskgate.telemetry import events
 from taskgate.telemetry.request_context import current
 from taskgate.telemetry.ring import EventRing, Handlers
@@ -139,7 +139,7 @@ class RefusalLog:
         request = current()
         caller = address = None
         if request is not None:
-            caller = None if request.caller is None else f"c_{request.caller.key}"
+            caller = None if request.caller is None else caller_reference(request.caller.key)
             address, upstream = _block(request.address), upstream or request.mount
         refused = _Refused(kind, caller, address, upstream, tool, reason)
         _, count, published = self._entries.pop(refused, (None, 0, -inf))

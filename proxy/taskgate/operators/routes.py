@@ -13,6 +13,8 @@ from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
 from taskgate.operators.access import ApiError, Operator, Role
 
 BASE: Final = "/api/v1"
+CALLER_PREFIX: Final = "c_"
+"""The beginning of the reference of a caller."""
 MAX_QUERY: Final = 32
 """The most parameters of a query."""
 _PARAMETER: Final = re.compile(r"\{(\w+)\}")
@@ -39,6 +41,11 @@ class Answer(BaseModel):
 
 class NoQuery(Query):
     """No parameters."""
+
+
+def caller_reference(key: str) -> str:
+    """The reference of the caller with that key, as the audit log shows it."""
+    return CALLER_PREFIX + key
 
 
 Text = Annotated[str, StringConstraints(min_length=1, max_length=256)]

@@ -8,41 +8,27 @@ from base64 import urlsafe_b64encode
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from hashlib import blake2b
-from typing import Annotated, Final
+from typing import Annotated
 
-from pydantic import Field, StringConstraints
+from pydantic import Field
 
 from taskgate.clock import Clock
 from taskgate.operators.access import ApiError, Role
-from taskgate.operators.cursors import MAX_CURSOR, ListCursors
-from taskgate.operators.routes import Answer, ApiCall, Query, Route, Text
+from taskgate.operators.cursors import ListCursors, ListQuery
+from taskgate.operators.routes import Answer, ApiCall, Route, Text, caller_reference
 from taskgate.sessions.host_session import HostSession
 from taskgate.sessions.registry import HostSessions
 
-MAX_PAGE: Final = 100
-"""The most sessions of one page."""
-_CALLER: Final = "c_"
 
-
-class SessionListQuery(Query):
+class SessionListQuery(ListQuery):
     """Which sessions a list has, and the page. All given parameters must match."""
 
     caller: Annotated[Text | None, Field(description="The reference of the caller, `c_…`.")] = None
     upstream: Annotated[Text | None, Field(description="The name of the upstream.")] = None
-    limit: Annotated[int, Field(ge=1, le=MAX_PAGE, description="The most sessions of the page.")] = 50
-    cursor: Annotated[
-        Annotated[str, StringConstraints(max_length=MAX_CURSOR)] | None,
-        Field(description="`next` of the page before, with the same other parameters."),
-    ] = None
-
-    @property
-    def listing(self) -> str:
-        """A text that is the same for all pages of a list."""
-        return "sessions " + self.model_dump_json(exclude={"cursor", "limit"})
 
     def matches(self, session: HostSession) -> bool:
         """Whether the list has a session."""
-        return (self.caller is None or _CALLER + session.owner.context == self.caller) and (
+        return (self.caller is None or caller_reference(session.owner.context) == self.caller) and (
             self.upstream is None or session.mount.name == self.upstream
         )
 
@@ -135,7 +121,7 @@ class SessionRoutes:
         unused = 0.0 if session.is_busy else max(0.0, self._clock.elapsed() - session.last_used)
         return SessionItem(
             session=reference,
-            caller=_CALLER + session.owner.context,
+            caller=caller_reference(session.owner.context),
             upstream=session.mount.name,
             protocol=session.peer.revision.value,
             created=session.opened_at,

@@ -21,14 +21,12 @@ from taskgate.errors import StoreUnavailable
 from taskgate.lifecycle.runner import Runner
 from taskgate.lifecycle.transitions import Transitions
 from taskgate.operators.access import ApiError, Role
-from taskgate.operators.cursors import MAX_CURSOR, ListCursors
-from taskgate.operators.routes import Answer, ApiCall, Query, Route, Text
+from taskgate.operators.cursors import ListCursors, ListQuery
+from taskgate.operators.routes import CALLER_PREFIX, Answer, ApiCall, Query, Route, Text, caller_reference
 from taskgate.stores.base import MOST_SCANNED, TaskStore
 from taskgate.stores.references import ReferenceOf
 from taskgate.telemetry.events import TaskCancelRequested
 
-MAX_PAGE: Final = 100
-"""The most tasks of one page."""
 MAX_BULK: Final = 1000
 """The most tasks that one request cancels."""
 _AT_ONCE: Final = 32
@@ -37,7 +35,6 @@ _MOST_PARTS: Final = 10
 """Parts of a scan for one request: 100,000 unfinished tasks."""
 _EPOCH: Final = datetime.fromisoformat("1970-01-01T00:00:00+00:00")
 _TICK: Final = timedelta(microseconds=1)
-_CALLER: Final = "c_"
 _LONGEST_AGE: Final = 10 * 365 * 86_400
 _REFERENCE: Final = r"^t_[A-Za-z0-9_-]{0,22}$"
 
@@ -79,7 +76,7 @@ class TaskSelection(Query):
 
     def matcher(self, reference_of: ReferenceOf, now: datetime) -> Callable[[TaskRecord], bool]:
         """The function that tells whether a task matches now. It may run on another thread."""
-        owner = None if self.caller is None else self.caller.removeprefix(_CALLER)
+        owner = None if self.caller is None else self.caller.removeprefix(CALLER_PREFIX)
         oldest = None if self.younger_than is None else now - timedelta(seconds=self.younger_than)
         newest = None if self.older_than is None else now - timedelta(seconds=self.older_than)
 
@@ -98,23 +95,13 @@ class TaskSelection(Query):
         return matches
 
 
-class TaskListQuery(TaskSelection):
+class TaskListQuery(TaskSelection, ListQuery):
     """Which tasks a list has, their order, and the page."""
 
     sort: Annotated[
         TaskSort | None,
         Field(description="The order, if `status` has only working and input_required; oldest first by default."),
     ] = None
-    limit: Annotated[int, Field(ge=1, le=MAX_PAGE, description="The most tasks of the page.")] = 50
-    cursor: Annotated[
-        Annotated[str, StringConstraints(max_length=MAX_CURSOR)] | None,
-        Field(description="`next` of the page before, with the same other parameters."),
-    ] = None
-
-    @property
-    def listing(self) -> str:
-        """A text that is the same for all pages of a list."""
-        return self.model_dump_json(exclude={"cursor", "limit"})
 
 
 class BulkCancel(TaskSelection):
@@ -456,7 +443,7 @@ class TaskRoutes:
             queue_position=queue_position(record.status_message) if is_queued else None,
             # That of an ended task repeats its result.
             progress=record.status_message if is_running else None,
-            caller=_CALLER + record.owner.context,
+            caller=caller_reference(record.owner.context),
             tenant=record.tenant,
             created_at=record.created_at,
             updated_at=record.updated_at,

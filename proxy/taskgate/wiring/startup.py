@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from taskgate import __version__
-from taskgate.config import GatewayConfig
+from taskgate.config import BindAddress, GatewayConfig
 from taskgate.config.addresses import masked
 from taskgate.config.sections.upstreams import UpstreamSection
 from taskgate.wiring.authentication import resource_of
@@ -70,8 +70,8 @@ def startup_report(
     """Return the report of a gateway with these bound addresses; `audit` is as in `StartupReport`."""
     return StartupReport(
         version=__version__,
-        listen=_joined(*listen),
-        admin=_joined(*admin),
+        listen=str(BindAddress(host=listen[0], port=listen[1])),
+        admin=str(BindAddress(host=admin[0], port=admin[1])),
         mounts=tuple(
             MountReport(name, resource_of(config, listen[1], upstream.path), _server(upstream))
             for name, upstream in config.upstreams.items()
@@ -95,9 +95,5 @@ def _store_place(config: GatewayConfig, data_directory: Path | None) -> str | No
         case "redis":
             redis = config.store.redis
             nodes = ", ".join(map(str, redis.sentinel.nodes))
-            return nodes if redis.url is None or nodes else redis.url
+            return nodes or redis.url
     return None
-
-
-def _joined(host: str, port: int) -> str:
-    return f"{f'[{host}]' if ':' in host else host}:{port}"

@@ -44,13 +44,31 @@ def test_all_pages_are_printed_with_the_limits_that_are_used() -> None:
 
 
 def test_json_has_every_limit() -> None:
-    assert json.loads(callers("--json")[1]) == [ALICE, BOB]
+    assert json.loads(callers("--json")[1]) == {"items": [ALICE, BOB], "is_complete": True, "has_more": False}
 
 
 def test_no_more_callers_are_asked_for_than_are_wanted() -> None:
     _, out, _, listener = callers("--limit", "1", "--caller", "c_alice", "--json")
-    assert json.loads(out) == [ALICE]
+    assert json.loads(out) == {"items": [ALICE], "is_complete": True, "has_more": True}
     assert [asked.path for asked in listener.asked] == ["/api/v1/callers?caller=c_alice&limit=1"]
+
+
+def test_a_list_that_is_cut_says_so() -> None:
+    pages = {False: {"items": [ALICE], "next": "a-cursor", "is_complete": False}}
+    status, _, err, _ = callers("--limit", "1", pages=pages)
+    assert status == 0
+    assert err.splitlines() == [
+        "taskgate: there are more than 1 callers: name one, or raise --limit",
+        "taskgate: more tasks are unfinished than the gateway counts",
+    ]
+
+
+def test_a_refused_filter_ends_it_with_2() -> None:
+    refused = (400, {"error": {"code": "invalid_query", "message": "caller: too long"}})
+    with scripted_listener(lambda _: refused) as listener:
+        status, _, err = run("callers", "--caller", "c" * 300, "--admin", listener.url)
+    assert (status, err) == (2, "caller: too long\n")
+    assert run("callers", "--caller", "\udcff")[0] == 2
 
 
 def test_hostile_texts_do_not_reach_the_terminal() -> None:

@@ -83,6 +83,12 @@ def test_a_gateway_that_is_not_there_is_the_problem() -> None:
 @pytest.mark.parametrize("metrics", [(404, {"error": "not found"}), (200, b"{\xff{{ 1"), (200, b'a{b="')])
 def test_metrics_that_are_off_or_malformed_are_no_problem(metrics: Answered) -> None:
     status, out, _ = doctor(READY, metrics=metrics)
+    assert (status, out.splitlines()[-1]) == (0, "refusals       unknown: there are no metrics at /metrics")
+    assert json.loads(doctor(READY, "--json", metrics=metrics)[1])["refusals"] is None
+
+
+def test_without_a_refusal_the_report_says_so() -> None:
+    status, out, _ = doctor(READY, metrics=(200, b""))
     assert (status, out.splitlines()[-1]) == (0, "refusals       none")
 
 

@@ -5,39 +5,33 @@ from typing import Any, Final
 
 import click
 
-from taskgate.cli.exits import FAILED, fail
 from taskgate.cli.printing import json_text
 from taskgate.cli.remote.client import AdminClient, ApiRefused, GatewayUnreachable
 from taskgate.cli.remote.tables import print_table, text_of
+from taskgate.cli.remote.tasks import fail_for_filters
 
-_PAGE: Final = 100
 _COLUMNS: Final = ("CALLER", "LIMIT", "UPSTREAM", "USED", "MOST", "OF")
 _CUT: Final = frozenset({"LIMIT", "UPSTREAM"})
 _STYLES: Final[Mapping[str, str]] = {}
 
 
-def list_callers(client: AdminClient, caller: str | None, most: int, as_json: bool) -> None:
-    """Print at most `most` callers, one line for each limit that a caller uses.
+def list_callers(client: AdminClient, caller: str | None, limit: int, as_json: bool) -> None:
+    """Print at most `limit` callers, one line for each limit that a caller uses.
 
     JSON has all limits.
     """
-    found: list[dict[str, Any]] = []
-    query = {} if caller is None else {"caller": caller}
     try:
-        while len(found) < most:
-            query["limit"] = str(min(_PAGE, most - len(found)))
-            page = client.ask("GET", "/callers", query.items())
-            callers, following = page.get("items"), page.get("next")
-            found += [each for each in callers if isinstance(each, dict)] if isinstance(callers, list) else []
-            if not isinstance(following, str):
-                break
-            query["cursor"] = following
+        items, _, is_complete, has_more = client.list_items("/callers", {"caller": caller}, limit)
     except (ApiRefused, GatewayUnreachable) as error:
-        fail(error, FAILED)
+        fail_for_filters(error)
     if as_json:
-        click.echo(json_text(found))
+        click.echo(json_text({"items": items, "is_complete": is_complete, "has_more": has_more}))
         return
-    print_table(_COLUMNS, [row for each in found for row in _rows(each)], styles=_STYLES, cut=_CUT)
+    print_table(_COLUMNS, [row for each in items for row in _rows(each)], styles=_STYLES, cut=_CUT)
+    if has_more:
+        click.echo(f"taskgate: there are more than {limit} callers: name one, or raise --limit", err=True)
+    if not is_complete:
+        click.echo("taskgate: more tasks are unfinished than the gateway counts", err=True)
 
 
 def _rows(caller: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:

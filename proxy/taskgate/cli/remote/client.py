@@ -15,6 +15,8 @@ from taskgate.cli.printing import one_line
 API: Final = "/api/v1"
 MAX_ANSWER: Final = 32 * 2**20
 """Bytes of an answer; a longer one is an error."""
+MAX_PAGE: Final = 100
+"""The most items that the API puts on a page."""
 _PORTS: Final = {"http": 80, "https": 443}
 _WRONG_URL: Final = "--admin must be http://HOST:PORT or https://HOST:PORT"
 
@@ -40,6 +42,19 @@ class Reply(NamedTuple):
 
     status: int
     document: Any
+
+
+class Listed(NamedTuple):
+    """The items of a list of the API, and the time of the last answer.
+
+    `is_complete` is False if the gateway did not look at all that there is; `has_more` tells whether
+    there are more items than were asked for.
+    """
+
+    items: list[dict[str, Any]]
+    now: Any
+    is_complete: bool
+    has_more: bool
 
 
 class AdminClient:
@@ -90,6 +105,23 @@ class AdminClient:
         if 200 <= reply.status < 300 and isinstance(reply.document, dict):
             return reply.document
         raise ApiRefused(reply.status, _refusal(reply))
+
+    def list_items(self, path: str, filters: Mapping[str, str | None], limit: int) -> Listed:
+        """The first items of a list, from as many pages as that takes; a filter of None is none.
+
+        Raises as `ask`.
+        """
+        given = [(name, value) for name, value in filters.items() if value is not None]
+        items: list[dict[str, Any]] = []
+        cursor: str | None = None
+        while True:
+            paging = [("limit", str(min(limit - len(items), MAX_PAGE))), *([("cursor", cursor)] if cursor else [])]
+            page = self.ask("GET", path, [*given, *paging])
+            found = page.get("items")
+            items += [item for item in found if isinstance(item, dict)] if isinstance(found, list) else []
+            cursor = page.get("next")
+            if not cursor or len(items) >= limit:
+                return Listed(items[:limit], page.get("now"), page.get("is_complete") is not False, bool(cursor))
 
     def _send(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> tuple[int, bytes]:
         connection = self._connection_class(self._host, self._port, timeout=self._timeout)

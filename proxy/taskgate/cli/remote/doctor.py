@@ -65,7 +65,8 @@ def print_report(admin: str, file: Path | None, timeout: float, as_json: bool) -
         client = AdminClient(admin, timeout=timeout)
     except AdminUrlInvalid as wrong:
         raise click.UsageError(str(wrong)) from None
-    health, refusals, findings = None, list[Refusal](), list[Finding]()
+    health, findings = None, list[Finding]()
+    refusals: list[Refusal] | None = None
     try:
         health = ask_readiness(client).document
         findings += health_findings(health)
@@ -82,7 +83,7 @@ def print_report(admin: str, file: Path | None, timeout: float, as_json: bool) -
         "versions": versions(),
         "configuration": checked,
         "health": health,
-        "refusals": [refusal._asdict() for refusal in refusals],
+        "refusals": None if refusals is None else [refusal._asdict() for refusal in refusals],
     }
     click.echo(json_text(report) if as_json else "\n".join(_lines(findings, report, refusals)))
     if findings:
@@ -144,14 +145,14 @@ def _upstream_findings(name: str, state: Mapping[str, Any]) -> Iterator[Finding]
         )
 
 
-def read_refusals(client: AdminClient) -> list[Refusal]:
-    """The most frequent refusals by the metrics; none if they are off or elsewhere.
+def read_refusals(client: AdminClient) -> list[Refusal] | None:
+    """The most frequent refusals by the metrics; None if they are off or elsewhere.
 
     Raises GatewayUnreachable.
     """
     status, text = client.get_text("/metrics")
     if status != 200:
-        return []
+        return None
     found: list[Refusal] = []
     try:
         for family in text_string_to_metric_families(text):
@@ -161,11 +162,11 @@ def read_refusals(client: AdminClient) -> list[Refusal]:
                     found.append(Refusal(sample.name, dict(sample.labels), int(sample.value)))
     except (ValueError, KeyError, IndexError):
         # What answers is no page of metrics.
-        return []
+        return None
     return sorted(found, key=lambda refusal: -refusal.times)[:MAX_REFUSALS]
 
 
-def _lines(findings: list[Finding], report: Mapping[str, Any], refusals: list[Refusal]) -> Iterator[str]:
+def _lines(findings: list[Finding], report: Mapping[str, Any], refusals: list[Refusal] | None) -> Iterator[str]:
     count = len(findings)
     yield "no problem was found" if not count else f"{count} problem{'' if count == 1 else 's'}"
     for finding in findings:
@@ -188,6 +189,9 @@ def _lines(findings: list[Finding], report: Mapping[str, Any], refusals: list[Re
     for name, state in _mapping(health.get("upstreams")).items():
         parts = ", ".join(f"{one_line(key)} {one_line(str(value))}" for key, value in _mapping(state).items())
         yield f"  {one_line(name)}: {parts}"
+    if refusals is None:
+        yield "refusals       unknown: there are no metrics at /metrics"
+        return
     yield f"refusals       {'since the start, most frequent first' if refusals else 'none'}"
     for refusal in refusals:
         labels = ", ".join(f"{one_line(name)} {one_line(value)}" for name, value in refusal.labels.items() if value)

@@ -16,8 +16,6 @@ from taskgate.cli.printing import json_line, json_text, one_line
 from taskgate.cli.remote.client import AdminClient, ApiRefused, GatewayUnreachable
 from taskgate.cli.remote.tables import STATUS_STYLES, duration_between, print_fields, print_table, text_of
 
-MAX_PAGE: Final = 100
-"""The most tasks that the API puts on a page."""
 ENDED: Final = frozenset({"completed", "failed", "cancelled"})
 COLUMNS: Final = ("REFERENCE", "STATUS", "UPSTREAM", "TOOL", "AGE", "CALLER", "PROGRESS")
 """The columns of a table of tasks; `CUT` has those that a narrow terminal cuts."""
@@ -30,9 +28,9 @@ _MAX_FAILURES: Final = 5
 def list_tasks(client: AdminClient, filters: Mapping[str, str | None], limit: int, as_json: bool) -> None:
     """Print tasks that match all filters, at most `limit`."""
     try:
-        items, now, is_complete, has_more = _collect(client, filters, limit)
+        items, now, is_complete, has_more = client.list_items("/tasks", filters, limit)
     except (ApiRefused, GatewayUnreachable) as error:
-        _fail_for_filters(error)
+        fail_for_filters(error)
     if as_json:
         click.echo(json_text({"items": items, "is_complete": is_complete, "has_more": has_more}))
         return
@@ -43,7 +41,7 @@ def list_tasks(client: AdminClient, filters: Mapping[str, str | None], limit: in
         click.echo("taskgate: the gateway has more unfinished tasks than it sorts; narrow the filters", err=True)
 
 
-def _fail_for_filters(error: ApiRefused | GatewayUnreachable) -> NoReturn:
+def fail_for_filters(error: ApiRefused | GatewayUnreachable) -> NoReturn:
     """Fail after a request with filters, which the API refuses with 400 if one of them is invalid."""
     fail(error, WRONG_USE if isinstance(error, ApiRefused) and error.status == 400 else FAILED)
 
@@ -105,11 +103,11 @@ def cancel_many(client: AdminClient, filters: Mapping[str, Any], yes: bool, as_j
         if matched and not yes:
             _confirm(matched)
     except (ApiRefused, GatewayUnreachable) as error:
-        _fail_for_filters(error)
+        fail_for_filters(error)
     try:
         outcome = client.ask("POST", "/tasks/cancel", body={**selection, "confirm": matched})
     except ApiRefused as error:
-        _fail_for_filters(error)
+        fail_for_filters(error)
     except GatewayUnreachable as error:
         unknown = "The outcome is unknown: taskgate tasks ls shows the tasks that still run."
         fail(GatewayUnreachable(f"{error} {unknown}"), FAILED)
@@ -162,25 +160,6 @@ def _watch(client: AdminClient, reference: str, interval: float, as_json: bool) 
             done = TOOL_FAILED if task.get("tool_error") is True else 0
             sys.exit(done if task["status"] == "completed" else FAILED)
         time.sleep(interval)
-
-
-def _collect(
-    client: AdminClient, filters: Mapping[str, str | None], limit: int
-) -> tuple[list[dict[str, Any]], Any, bool, bool]:
-    """The first tasks, the time of the answer, whether all unfinished ones were sorted, and whether
-    there are more.
-    """
-    given = [(name, value) for name, value in filters.items() if value is not None]
-    items: list[dict[str, Any]] = []
-    cursor: str | None = None
-    while True:
-        paging = [("limit", str(min(limit - len(items), MAX_PAGE))), *([("cursor", cursor)] if cursor else [])]
-        page = client.ask("GET", "/tasks", [*given, *paging])
-        found = page.get("items")
-        items += [item for item in found if isinstance(item, dict)] if isinstance(found, list) else []
-        cursor = page.get("next")
-        if not cursor or len(items) >= limit:
-            return items[:limit], page.get("now"), page.get("is_complete") is not False, bool(cursor)
 
 
 def row_of(item: Mapping[str, Any], now: Any) -> tuple[str, ...]:
