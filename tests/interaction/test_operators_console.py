@@ -179,3 +179,15 @@ async def test_without_a_token_in_the_configuration_there_is_no_console(server: 
     async with running(configuration({"reports": server.url})) as gateway:
         assert await ask(gateway, "/ui") == (403, "no_token_configured")
         assert await ask(gateway, SESSION, "POST") == (403, "no_token_configured")
+
+
+async def test_a_browser_keeps_no_connection_so_that_probes_find_one(gateway: WholeGateway) -> None:
+    signed_in = await cookie(gateway)
+    for path, headers, kept in (
+        ("/ui", {}, False),
+        ("/api/v1/upstreams", {"Cookie": signed_in}, False),
+        ("/api/v1/upstreams", {"Authorization": VIEWER}, True),
+        ("/readyz", {}, True),
+    ):
+        _, answered, _ = await gateway.operators_answer(path, **headers)
+        assert (answered.get("Connection") != "close") is kept, path

@@ -93,7 +93,9 @@ _BODY_SECONDS: Final = 10.0
 _WRITE_SECONDS: Final = 30.0
 """Seconds in which the reader of an event stream has to take a part."""
 _IDLE_SECONDS: Final = 75.0
-"""Longer than the interval of scrapers, so that they keep their connection."""
+"""Longer than the interval of scrapers, so that they keep their connection. Browsers do not keep
+theirs: the consoles of some operators would take all, and probes find none.
+"""
 
 
 class OperatorsListener:
@@ -188,9 +190,10 @@ class OperatorsListener:
             self._heads.close()
 
     async def _answer(self, received: web.BaseRequest) -> web.StreamResponse:
-        if not _names_an_address(received.headers.get("Host", "")):
-            return _json(421, {"error": "host not allowed: use localhost or an IP address"})
         path = received.path
+        if not _names_an_address(received.headers.get("Host", "")):
+            refusal = ApiError(421, "host_not_allowed", "host not allowed: use localhost or an IP address")
+            return _json(421, refusal.document() if path.startswith(_API) else {"error": refusal.message})
         if path.startswith(_API):
             return await self._answer_api(received)
         if path == _CONSOLE or path.startswith(f"{_CONSOLE}/"):
@@ -278,7 +281,10 @@ class OperatorsListener:
         headers = {**_PLAIN, **_GUARDS, **reply.headers}
         if reply.stream is not None:
             return await self._send(received, reply.stream, headers)
-        return web.Response(status=reply.status, body=reply.body, content_type="application/json", headers=headers)
+        answer = web.Response(status=reply.status, body=reply.body, content_type="application/json", headers=headers)
+        if "Authorization" not in received.headers:
+            answer.force_close()
+        return answer
 
     async def _send(
         self, received: web.BaseRequest, stream: AsyncGenerator[bytes], headers: Mapping[str, str]
@@ -324,7 +330,9 @@ class OperatorsListener:
         if reply.is_audited:
             name = None if reply.operator is None else reply.operator.name
             self._report(OperatorRequestAnswered(received.method, received.path, reply.status, address, name))
-        return web.Response(status=reply.status, body=reply.body, headers={**_PLAIN, **reply.headers})
+        answer = web.Response(status=reply.status, body=reply.body, headers={**_PLAIN, **reply.headers})
+        answer.force_close()
+        return answer
 
     def _refuse_until_served(self) -> web.Response:
         """Refuse a request for the API or the console, which are not served."""

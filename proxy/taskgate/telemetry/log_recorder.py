@@ -4,8 +4,8 @@ It logs at `warning` that an upstream is down or up again and that a circuit ope
 so too for a task that fails without a result of its tool, a lost lease and a limit that refuses a
 caller. The number of lines is bounded: a line counts what it leaves out. docs/logs.md lists them.
 
-No line has an id of a task: it has the task's public reference. Nothing here runs for a request that
-is not refused.
+No line has an id of a task: it has the task's public reference. For a request that is not refused
+nothing here runs, unless the shared store of rates is away.
 """
 
 import asyncio
@@ -98,8 +98,11 @@ class LogRecorder:
     # --- upstreams ----------------------------------------------------------------------------------------------------
 
     def _upstream_added(self, event: events.UpstreamAdded) -> None:
-        self._health.pop(event.mount, None)
-        self._circuits.pop(event.mount, None)
+        # What a line said of the server before is true until the new one is checked. Its circuit is closed.
+        if (health := self._health.get(event.mount)) is not None:
+            health.began = None
+        if (circuit := self._circuits.get(event.mount)) is not None:
+            self._change(circuit, None, is_bad=False)
 
     def _health_checked(self, event: events.HealthChecked) -> None:
         known = self._health.get(event.mount)

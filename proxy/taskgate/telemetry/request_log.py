@@ -10,7 +10,7 @@ protocol or a known extension has it.
 """
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from logging import getLogger
 from typing import Any, Final
 
@@ -89,8 +89,8 @@ class RequestLog:
             return
         disposition = None if context.refusal is None else "rejected"
         task = None if context.task is None else self._reference_of(context.task)
-        fields = {"upstream": context.mount, "tool": None, "disposition": disposition, "task": task}
-        _access_log.info("a tool call was handled", extra=fields | (call or {}) | _result_of(context))
+        fields = {"upstream": context.mount, "disposition": disposition, "task": task} | (call or {})
+        _access_log.info("a tool call was handled", extra=_present(fields) | _result_of(context))
 
 
 def _key(context: RequestContext) -> tuple[str, int]:
@@ -102,7 +102,11 @@ def _result_of(context: RequestContext) -> dict[str, Any]:
     """The fields about the answer: HTTP status, JSON-RPC code or kind of error, refusal, milliseconds."""
     seconds = context.rpc_seconds if context.seconds is None else context.seconds
     found = {"status": context.status, "error": context.error, "refusal": context.refusal}
-    return {name: value for name, value in found.items() if value is not None} | {"ms": _milliseconds(seconds)}
+    return _present(found) | {"ms": _milliseconds(seconds)}
+
+
+def _present(fields: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 def _milliseconds(seconds: float) -> float:
@@ -122,13 +126,12 @@ def _log_request(context: RequestContext) -> None:
         "revision": context.rpc_revision,
         "route": context.route,
     }
-    found = {name: value for name, value in fields.items() if value is not None}
-    _log.debug("a request was handled", extra=found | _result_of(context))
+    _log.debug("a request was handled", extra=_present(fields) | _result_of(context))
 
 
 def _log_upstream_request(event: events.UpstreamAnswered) -> None:
     fields = {"upstream": event.mount, "method": event.method, "error": event.error}
-    _log.debug("an upstream request ended", extra=fields | {"ms": _milliseconds(event.seconds)})
+    _log.debug("an upstream request ended", extra=_present(fields) | {"ms": _milliseconds(event.seconds)})
 
 
 def _log_retry(event: events.UpstreamRetried) -> None:
@@ -138,7 +141,7 @@ def _log_retry(event: events.UpstreamRetried) -> None:
 def _log_access(event: events.AccessRefused) -> None:
     method = event.method if event.method in _KNOWN else "_OTHER"
     fields = {"upstream": event.mount, "method": method, "rule": event.rule, "shadow": event.shadow}
-    _log.debug("an access rule refused a request", extra=fields)
+    _log.debug("an access rule refused a request", extra=_present(fields))
 
 
 def _log_rate(event: events.RateLimitChecked) -> None:

@@ -46,6 +46,14 @@ async def test_a_name_that_a_page_can_point_here_is_refused(operated: Operated, 
         assert (await host.ask(request_head("GET", "/metrics", Host=name))).status == status
 
 
+async def test_a_name_that_is_refused_gets_an_error_in_the_form_of_the_api_there(operated: Operated) -> None:
+    async with raw_host(operated.address) as host:
+        answer = await host.ask(request_head("GET", "/api/v1/tasks", Host="evil.example"))
+    document = told(answer)
+    assert isinstance(document, dict)
+    assert (answer.status, document["error"]["code"]) == (421, "host_not_allowed")
+
+
 @pytest.mark.parametrize(
     ("store", "status", "word", "gauge"), [(True, 200, "ready", b"1.0"), (False, 503, "not ready", b"0.0")]
 )

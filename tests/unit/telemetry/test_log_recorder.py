@@ -117,9 +117,15 @@ async def test_a_state_that_came_too_soon_for_a_line_gets_it_later(desk: Desk, m
     await eventually(lambda: desk.lines() == [(OPEN,), (CLOSED,)])
 
 
-async def test_a_server_in_the_place_of_another_is_new(desk: Desk) -> None:
-    desk.emit(checked(False, False, "HTTP 503"), UpstreamAdded("reports"), checked(True, True), after=MINUTE)
-    assert desk.lines("reason") == [(DOWN, "HTTP 503")]
+async def test_a_server_that_takes_the_place_of_one_that_was_down_is_up_again(desk: Desk) -> None:
+    desk.emit(
+        checked(False, False, "HTTP 503"),
+        CircuitChanged("reports", "open", "HTTP 503"),
+        UpstreamAdded("reports"),
+        checked(True, True),
+        after=MINUTE,
+    )
+    assert desk.lines() == [(DOWN,), (OPEN,), (CLOSED,), (UP,)]
 
 
 async def test_a_server_that_is_configured_no_more_is_forgotten(desk: Desk) -> None:

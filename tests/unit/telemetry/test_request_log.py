@@ -95,7 +95,7 @@ def test_the_call_of_a_task_is_not_waited_for(
         event_sink.emit(ToolCalled("reports", "report", "task"))
     end(event_sink, request)
     event_sink.fold()
-    assert [line["disposition"] for line in lines(caplog)] == [None]
+    assert ["disposition" in line for line in lines(caplog)] == [False]
 
 
 def test_of_too_many_calls_the_oldest_loses_its_disposition(
@@ -109,7 +109,7 @@ def test_of_too_many_calls_the_oldest_loses_its_disposition(
     for request in (requests[0], requests[-1]):
         end(event_sink, request)
     event_sink.fold()
-    assert [line["disposition"] for line in lines(caplog)] == [None, "direct"]
+    assert [line.get("disposition") for line in lines(caplog)] == [None, "direct"]
 
 
 def test_nothing_is_written_while_both_kinds_are_off(

@@ -8,7 +8,7 @@ import asyncio
 import errno
 import socket
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextvars import Context
 from ipaddress import ip_address
 from itertools import chain, zip_longest
@@ -98,10 +98,24 @@ class Dialer:
                     winner.result().drop()
                 raise
         if winner is None:
-            errors = [error for attempt in started if isinstance(error := attempt.exception(), OSError)]
-            lacks = (error for error in errors if descriptors.is_exhaustion(error))
-            raise next(lacks, errors[0] if errors else OSError("no address of the host is reachable"))
+            raise _most_telling(attempt.exception() for attempt in started)
         return winner.result()
+
+
+def _most_telling(errors: Iterable[BaseException | None]) -> OSError:
+    """The error to raise of those of all addresses: what this machine lacks, or what the server did.
+
+    That an address has no route says the least: a name often has one of a family that is not in use.
+    """
+    found = sorted((error for error in errors if isinstance(error, OSError)), key=_silence)
+    return found[0] if found else OSError("no address of the host is reachable")
+
+
+def _silence(error: OSError) -> int:
+    return 0 if descriptors.is_exhaustion(error) else 2 if error.errno in _NO_ROUTE else 1
+
+
+_NO_ROUTE: Final = (errno.ENETUNREACH, errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 
 
 def cause_of(error: OSError | ValueError) -> str:

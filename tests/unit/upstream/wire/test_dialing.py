@@ -167,6 +167,28 @@ async def test_a_name_of_which_no_address_is_reached_was_sent_nothing(
 
 
 @pytest.mark.parametrize(
+    ("first", "second", "cause"),
+    [
+        (errno.ENETUNREACH, errno.ECONNREFUSED, "ECONNREFUSED"),
+        (errno.ECONNREFUSED, errno.EADDRNOTAVAIL, "ECONNREFUSED"),
+        (errno.ENETUNREACH, errno.EADDRNOTAVAIL, "ENETUNREACH"),
+    ],
+)
+async def test_the_cause_is_that_of_the_address_that_says_most(
+    transport: HttpTransport, monkeypatch: pytest.MonkeyPatch, first: int, second: int, cause: str
+) -> None:
+    errors = iter((first, second))
+
+    async def fail(*_: Any) -> Connection:
+        raise OSError(next(errors), "no")
+
+    monkeypatch.setattr(dialer.Dialer, "_reach", fail)
+    with pytest.raises(UpstreamFailed) as failed:
+        await start(transport)
+    assert failed.value.cause == cause
+
+
+@pytest.mark.parametrize(
     ("error", "cause"),
     [
         (ConnectionRefusedError(errno.ECONNREFUSED, "203.0.113.9"), "ECONNREFUSED"),
