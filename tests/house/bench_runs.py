@@ -23,7 +23,7 @@ def figures(folder: Path, module: str, *given: str) -> tuple[str, Any]:
     """What a run with one round printed, and what it wrote for programs."""
     file = folder / "figures.json"
     done = run(module, "--rounds", "1", *given, "--json", str(file))
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (done.returncode, done.stderr) == (0, ""), f"{module} ended with {done.returncode}: {done.stderr}"
     return done.stdout, json.loads(file.read_text())
 
 

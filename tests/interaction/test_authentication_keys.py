@@ -210,10 +210,11 @@ async def test_a_reload_that_is_refused_leaves_the_keys_as_they_are(server: Scri
     config = guarded({"reports": server.url}, old)
     sinks = [{"name": "file", "type": "file", "path": str(foreign)}]
     async with running(config) as gateway:
+        await gateway.greeted(token=old.token(gateway.url()))
         old.file.write_text(json.dumps({"keys": [new.jwk()]}))
         refused = await reloaded(gateway, guarded({"reports": server.url}, old, audit={"sinks": sinks}))
         assert (refused.result, "is no audit log" in refused.problems[0]) == ("invalid", True)
-        await gateway.greeted(token=old.token(gateway.url()))
+        await gateway.greeted(token=old.token(gateway.url(), jti="2"))
         assert foreign.read_text() == "notes\n"
 
 
