@@ -10,7 +10,16 @@ from helpers.records import HOLDER, OWNER, after, keep, new_lease, new_record
 from helpers.waiting import bounded
 from taskgate.domain.events import CallSucceeded, CancelRequested, Progressed, ResultRetrieved
 from taskgate.domain.record import OwnerKey, TaskRecord
-from taskgate.stores.base import ChangeBatch, HolderWatch, OwnerWatch, RecordChange, Store, TaskWatch, Watch
+from taskgate.stores.base import (
+    ChangeBatch,
+    HolderWatch,
+    OwnerWatch,
+    RecordChange,
+    Store,
+    StoreWatch,
+    TaskWatch,
+    Watch,
+)
 from taskgate.stores.codec import as_head
 
 LONG = timedelta(hours=1)
@@ -42,10 +51,11 @@ def watches(record: TaskRecord, since: int | None = None) -> list[Watch]:
         TaskWatch(id=record.id, revision=record.revision),
         OwnerWatch(owner=record.owner, since=since),
         HolderWatch(holder=HOLDER, since=since),
+        StoreWatch(since=since),
     ]
 
 
-@pytest.mark.parametrize("kind", [0, 1, 2], ids=["task", "owner", "holder"])
+@pytest.mark.parametrize("kind", [0, 1, 2, 3], ids=["task", "owner", "holder", "store"])
 class TestEveryWatch:
     async def test_wakes_when_the_record_is_swapped(self, store: Store, kind: int) -> None:
         record = new_record(lease=new_lease())
@@ -86,9 +96,13 @@ class TestEveryWatch:
         record = new_record(lease=new_lease())
         other = new_record(lease=new_lease(holder="other"), owner=OwnerKey("somebody", OWNER.mount))
         await keep(store, record, other)
-        waiting = await begin(store, watches(record)[kind])
+        watch = watches(record)[kind]
+        waiting = await begin(store, watch)
         assert await store.swap(after(other, ENDED), expected=0)
         await asyncio.sleep(0)
+        if isinstance(watch, StoreWatch):
+            assert (await waiting).changes == (RecordChange(other.id, 1),)
+            return
         assert not waiting.done()
         assert await store.swap(after(record, ENDED), expected=0)
         assert (await waiting).changes == (RecordChange(record.id, 1),)
@@ -136,8 +150,8 @@ async def test_a_task_that_is_not_there_is_news_at_once(store: Store, id: str) -
     assert (await news(store, TaskWatch(id=id, revision=0))).changes == (RecordChange(id, GONE),)
 
 
-async def test_a_new_task_is_news_to_its_owner_and_its_holder(store: Store) -> None:
-    for watch in (OwnerWatch(owner=OWNER), HolderWatch(holder=HOLDER)):
+async def test_a_new_task_is_news_to_its_owner_and_its_holder_and_to_who_watches_all(store: Store) -> None:
+    for watch in (OwnerWatch(owner=OWNER), HolderWatch(holder=HOLDER), StoreWatch()):
         record = new_record(lease=new_lease())
         waiting = await begin(store, watch)
         await keep(store, record)
@@ -157,8 +171,14 @@ async def test_who_goes_on_from_each_place_hears_every_change(store: Store) -> N
         assert heard.changes == (RecordChange(record.id, 1),)
 
 
-@pytest.mark.parametrize("watch", [OwnerWatch(owner=OWNER), HolderWatch(holder=HOLDER)], ids=["owner", "holder"])
-async def test_no_change_is_lost_to_who_waits_in_short_turns(store: Store, watch: OwnerWatch | HolderWatch) -> None:
+@pytest.mark.parametrize(
+    "watch",
+    [OwnerWatch(owner=OWNER), HolderWatch(holder=HOLDER), StoreWatch()],
+    ids=["owner", "holder", "store"],
+)
+async def test_no_change_is_lost_to_who_waits_in_short_turns(
+    store: Store, watch: OwnerWatch | HolderWatch | StoreWatch
+) -> None:
     """The end of a wait is a moment that changes can fall into: many turns and many changes find it."""
     records = [new_record(lease=new_lease()) for _ in range(60)]
     await keep(store, *records)

@@ -11,7 +11,7 @@ from helpers.records import HOLDER, OWNER, new_record, new_session
 from helpers.waiting import bounded
 from taskgate.domain.listing import TaskFilter, TaskOrder
 from taskgate.errors import StoreUnavailable
-from taskgate.stores.base import HolderWatch, OwnerWatch, Store, TaskWatch, Watch
+from taskgate.stores.base import HolderWatch, OwnerWatch, Store, StoreWatch, TaskWatch, Watch
 from taskgate.stores.references import plain_reference
 
 RECORD, SESSION = new_record(), new_session()
@@ -29,6 +29,7 @@ VERBS: dict[str, Callable[[Store], Awaitable[object]]] = {
     "changed task": lambda store: store.changed(TaskWatch(id=RECORD.id, revision=0), timeout=NONE),
     "changed owner": lambda store: store.changed(OwnerWatch(owner=OWNER), timeout=NONE),
     "changed holder": lambda store: store.changed(HolderWatch(holder=HOLDER, since=0), timeout=NONE),
+    "changed store": lambda store: store.changed(StoreWatch(since=0), timeout=NONE),
     "renew": lambda store: store.renew(HOLDER, frozenset({RECORD.id}), EPOCH),
     "lapsed": lambda store: store.lapsed(holder=HOLDER, until=EPOCH, now=EPOCH, limit=1),
     "purge": lambda store: store.purge(now=EPOCH, limit=1),
@@ -63,8 +64,8 @@ async def test_what_began_before_the_close_ends(store: Store, verb: Callable[[St
 
 @pytest.mark.parametrize(
     "watch",
-    [TaskWatch(id=RECORD.id, revision=0), OwnerWatch(owner=OWNER), HolderWatch(holder=HOLDER)],
-    ids=["task", "owner", "holder"],
+    [TaskWatch(id=RECORD.id, revision=0), OwnerWatch(owner=OWNER), HolderWatch(holder=HOLDER), StoreWatch()],
+    ids=["task", "owner", "holder", "store"],
 )
 async def test_a_close_ends_every_wait_early_and_empty(store: Store, watch: Watch) -> None:
     await store.insert(RECORD, caps=())

@@ -15,7 +15,7 @@ from taskgate.domain.events import CallSucceeded, CancelRequested, Progressed
 from taskgate.domain.limits import Cap, CapScope
 from taskgate.domain.record import TaskRecord
 from taskgate.errors import TooManyTasks
-from taskgate.stores.base import ChangeBatch, HolderWatch, OwnerWatch, RecordChange, TaskWatch, Watch
+from taskgate.stores.base import ChangeBatch, HolderWatch, OwnerWatch, RecordChange, StoreWatch, TaskWatch, Watch
 from taskgate.stores.redis.options import RedisOptions
 from taskgate.stores.redis.records.store import RedisStore
 
@@ -49,10 +49,10 @@ async def kept(here: RedisStore, there: RedisStore, record: TaskRecord) -> int:
 
 
 def watches(record: TaskRecord) -> list[Watch]:
-    return [TaskWatch(id=record.id, revision=0), OwnerWatch(owner=OWNER), HolderWatch(holder=HOLDER)]
+    return [TaskWatch(id=record.id, revision=0), OwnerWatch(owner=OWNER), HolderWatch(holder=HOLDER), StoreWatch()]
 
 
-@pytest.mark.parametrize("kind", [0, 1, 2], ids=["task", "owner", "holder"])
+@pytest.mark.parametrize("kind", [0, 1, 2, 3], ids=["task", "owner", "holder", "store"])
 async def test_what_one_changes_wakes_who_waits_at_the_other(stores: list[RedisStore], kind: int) -> None:
     here, there = stores
     record = new_record(lease=new_lease())
@@ -156,7 +156,7 @@ async def test_after_a_lost_connection_of_the_news_every_watcher_is_told_that_so
         place = await kept(here, there, record)
         waiting = [await begin(there, watch) for watch in watches(record)[1:]]
         shared_server.ask("CLIENT", "KILL", "TYPE", "pubsub")
-        assert [(await one).complete for one in waiting] == [False, False]
+        assert [(await one).complete for one in waiting] == [False] * 3
         heard = await there.changed(OwnerWatch(owner=OWNER, since=place), timeout=LONG)
         assert not heard.complete
         # And what comes then is heard as before.

@@ -1,12 +1,18 @@
 """An operator who uses the API."""
 
 import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import aiohttp
+
+from helpers.waiting import bounded
 from helpers.whole_gateway import WholeGateway
 
 OPS, VIEWER = "Bearer token-of-an-operator", "Bearer token-of-a-viewer"
+EVENTS = "/api/v1/events"
 ROLES = {"ops": ("operator", OPS), "looks": ("viewer", VIEWER)}
 
 
@@ -45,3 +51,39 @@ async def act(gateway: WholeGateway, path: str, body: Any = None) -> tuple[int, 
     headers = {"Authorization": OPS, "Content-Type": "application/json"}
     status, _, answered = await gateway.operators_answer(path, "POST", data, **headers)
     return status, json.loads(answered)
+
+
+class Stream:
+    """An open event stream."""
+
+    def __init__(self, response: aiohttp.ClientResponse) -> None:
+        self.response = response
+
+    async def next(self, *names: str) -> tuple[str, str, dict[str, Any]]:
+        """Name, id and data of the next event of these names."""
+        fields: dict[str, str] = {}
+        async with bounded():
+            while line := await self.response.content.readline():
+                name, _, value = line.decode().rstrip("\n").partition(": ")
+                if line != b"\n":
+                    fields[name] = value
+                elif fields.get("event") in names:
+                    return fields["event"], fields["id"], json.loads(fields["data"])
+                else:
+                    fields = {}
+        raise EOFError
+
+    async def ends(self) -> None:
+        """Read to its end."""
+        async with bounded():
+            while await self.response.content.readline():
+                pass
+
+
+@asynccontextmanager
+async def stream(gateway: WholeGateway, query: str = "", **headers: str) -> AsyncIterator[Stream]:
+    """A stream, whose reader has the token of a viewer."""
+    sent = {"Authorization": VIEWER, **{name.replace("_", "-"): value for name, value in headers.items()}}
+    async with gateway.http.get(f"{gateway.operators_origin}{EVENTS}{query}", headers=sent) as response:
+        assert (response.status, response.content_type) == (200, "text/event-stream"), await response.text()
+        yield Stream(response)

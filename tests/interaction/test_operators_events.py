@@ -1,57 +1,21 @@
 """Operators see live what happens at a gateway, over an event stream that they can resume."""
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import aiohttp
 import pytest
 
 from helpers.scripted_upstream import Hold, ScriptedServer
+from helpers.talking_tool import TalkingTool
 from helpers.waiting import bounded, until
 from helpers.whole_gateway import WholeGateway, configuration, running
-from interaction.operating import OPS, VIEWER, act, look, tokens
+from interaction.operating import EVENTS, OPS, VIEWER, act, look, stream, tokens
 from interaction.reloading import DONE, reloaded
-
-EVENTS = "/api/v1/events"
-
-
-class Stream:
-    """An open event stream."""
-
-    def __init__(self, response: aiohttp.ClientResponse) -> None:
-        self.response = response
-
-    async def next(self, *names: str) -> tuple[str, str, dict[str, Any]]:
-        """Name, id and data of the next event of these names."""
-        fields: dict[str, str] = {}
-        async with bounded():
-            while line := await self.response.content.readline():
-                name, _, value = line.decode().rstrip("\n").partition(": ")
-                if line != b"\n":
-                    fields[name] = value
-                elif fields.get("event") in names:
-                    return fields["event"], fields["id"], json.loads(fields["data"])
-                else:
-                    fields = {}
-        raise EOFError
-
-    async def ends(self) -> None:
-        """Read to its end."""
-        async with bounded():
-            while await self.response.content.readline():
-                pass
-
-
-@asynccontextmanager
-async def stream(gateway: WholeGateway, query: str = "", **headers: str) -> AsyncIterator[Stream]:
-    """A stream, whose reader has the token of a viewer."""
-    sent = {"Authorization": VIEWER, **{name.replace("_", "-"): value for name, value in headers.items()}}
-    async with gateway.http.get(f"{gateway.operators_origin}{EVENTS}{query}", headers=sent) as response:
-        assert (response.status, response.content_type) == (200, "text/event-stream"), await response.text()
-        yield Stream(response)
 
 
 @pytest.fixture
@@ -78,6 +42,41 @@ async def test_each_change_of_a_task_is_an_event_with_the_task_as_lists_have_it(
         while changed["status"] == "working":
             _, _, changed = await events.next("task")
         assert (changed["status"], changed["reference"]) == ("completed", item["reference"])
+
+
+async def test_progress_of_a_running_call_is_an_event_within_two_seconds_and_one_a_second(
+    gateway: WholeGateway, server: ScriptedServer
+) -> None:
+    server.script["report"] = tool = TalkingTool()
+    loop = asyncio.get_running_loop()
+    async with stream(gateway, "?kinds=task") as events:
+        await (await gateway.greeted()).start("report")
+        async with bounded():
+            await tool.begun.wait()
+        seen: list[tuple[str, float]] = []
+        for number in range(1, 8):
+            await tool.note("notifications/progress", progressToken=tool.called.token, progress=number, total=7)
+            said = loop.time()
+            if number in (1, 7):
+                while not seen or seen[-1][0] != f"{number}/7":
+                    _, _, item = await events.next("task")
+                    seen += [] if item["progress"] is None else [(item["progress"], loop.time())]
+                assert loop.time() - said < 2.5
+        times = [time for _, time in seen]
+    assert seen[0][0] == "1/7"
+    assert all(later - earlier > 0.8 for earlier, later in pairwise(times))
+
+
+async def test_a_fetch_is_an_event_of_a_task_that_is_fetched(gateway: WholeGateway) -> None:
+    host = await gateway.greeted()
+    async with stream(gateway, "?kinds=task") as events:
+        task = (await host.start("report"))["taskId"]
+        await host.ask("tasks/result", {"taskId": task})
+        fetched: list[bool] = []
+        while not fetched or not fetched[-1]:
+            _, _, item = await events.next("task")
+            fetched.append(item["is_retrieved"])
+    assert fetched[0] is False
 
 
 async def test_load_holds_and_refusals_are_events(gateway: WholeGateway) -> None:

@@ -1,17 +1,22 @@
 """An operator lists, shows and cancels tasks at any replica, whichever runs their calls."""
 
-from collections.abc import AsyncIterator
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from helpers.asked_store import AskedStore
 from helpers.scripted_upstream import Hold, ScriptedServer
 from helpers.several_gateways import at, several
 from helpers.shared_store import SharedServer
-from helpers.waiting import eventually, until
+from helpers.talking_tool import TalkingTool
+from helpers.waiting import bounded, eventually, until
 from helpers.whole_gateway import WholeGateway
 from interaction.limiting import CALLS
-from interaction.operating import act, look, look_at_all, tokens
+from interaction.operating import act, look, look_at_all, stream, tokens
 
 TASKS, CALLERS, SESSIONS = "/api/v1/tasks", "/api/v1/callers", "/api/v1/sessions"
 
@@ -41,6 +46,71 @@ async def test_a_cancel_at_another_replica_reaches_the_server(
     await eventually(lambda: server.cancelled == [hold.turns[0].id])
     assert (await host.task(task))["status"] == "cancelled"
     assert (await look(three[0], f"{TASKS}/{item['reference']}"))["status"] == "cancelled"
+
+
+async def test_a_stream_has_the_tasks_of_all_replicas_within_two_seconds_and_their_progress(
+    three: list[WholeGateway], server: ScriptedServer
+) -> None:
+    server.script["report"] = tool = TalkingTool()
+    loop = asyncio.get_running_loop()
+
+    async def within(seconds: float, wants: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+        """The event that is wanted, from each stream, so many seconds from now at most."""
+        begun, found = loop.time(), dict[str, Any]()
+        for events in (here, there):
+            while not wants(found := (await events.next("task"))[2]):
+                pass
+        assert loop.time() - begun < seconds
+        return found
+
+    async with stream(three[1], "?kinds=task") as here, stream(three[2], "?kinds=task") as there:
+        host = await three[0].greeted()
+        task = (await host.start("report"))["taskId"]
+        created = await within(2, lambda item: item["status"] == "working")
+        [listed] = (await look(three[0], f"{TASKS}?status=working"))["items"]
+        assert (created["reference"], created["replica"]) == (listed["reference"], listed["replica"])
+        async with bounded():
+            await tool.begun.wait()
+        for number in (1, 2, 3):
+            await tool.note("notifications/progress", progressToken=tool.called.token, progress=number, total=3)
+            await within(2, lambda item, text=f"{number}/3": item["progress"] == text)  # type: ignore[misc]
+        await tool.finish({"content": []})
+        ended = await within(2, lambda item: item["status"] == "completed")
+        assert ended["reference"] == created["reference"]
+        assert task not in json.dumps(ended)
+
+
+async def test_a_stream_that_missed_changes_of_other_replicas_gets_a_reset(
+    three: list[WholeGateway], valkey_server: SharedServer
+) -> None:
+    async with stream(three[1], "?kinds=task") as events:
+        valkey_server.ask("CLIENT", "KILL", "TYPE", "pubsub")
+        assert (await events.next("reset"))[2] == {"reason": "missed"}
+        await (await three[0].greeted()).start("report")
+        assert (await events.next("task"))[0] == "task"
+
+
+async def test_changes_of_others_are_read_only_while_a_stream_is_open_and_only_there(
+    three: list[WholeGateway], server: ScriptedServer, valkey_server: SharedServer
+) -> None:
+    server.script["report"] = tool = TalkingTool()
+    await (await three[0].greeted()).start("report")
+    async with bounded():
+        await tool.begun.wait()
+    with AskedStore(valkey_server) as store:
+        await store.taken()
+        asked = list[str]()
+        await tool.note("notifications/progress", progressToken=tool.called.token, progress=1)
+        async with bounded():
+            while "rows.swap" not in asked:
+                asked += await store.taken()
+        async with stream(three[1], "?kinds=task") as events:
+            # Written a second later: by then a replica that reads had read the first.
+            await tool.note("notifications/progress", progressToken=tool.called.token, progress=2)
+            assert (await events.next("task"))[2]["progress"] == "2"
+        asked += await store.taken()
+    # The run reads the record before a write, and the stream of the host after it. The operator's reads owner and head.
+    assert (asked.count("rows.swap"), asked.count("HMGET")) == (2, 2 + 2 + 2)
 
 
 @pytest.mark.parametrize("query", ["limit=2", "limit=2&status=working", "limit=2&status=completed"])

@@ -188,6 +188,8 @@ class OperatorsListener:
             await runner.cleanup()
         if self._heads is not None:
             self._heads.close()
+        if self._api is not None:
+            await self._api.close()
 
     async def _answer(self, received: web.BaseRequest) -> web.StreamResponse:
         path = received.path

@@ -1,7 +1,7 @@
 """The API of operators: `OperatorsApi` answers one request, whatever carries it."""
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
 from types import MappingProxyType
 from typing import Final, NamedTuple
@@ -34,10 +34,13 @@ class ApiReply(NamedTuple):
 
 
 class OperatorsApi:
-    """The routes, and who may use them."""
+    """The routes, and who may use them. `close` ends what they have begun, when no request comes any more."""
 
-    def __init__(self, access: OperatorAccess, routes: Iterable[Route]) -> None:
+    def __init__(
+        self, access: OperatorAccess, routes: Iterable[Route], *, close: Callable[[], Awaitable[None]]
+    ) -> None:
         self._access = access
+        self.close = close
         self._table = RouteTable(routes)
         self._document = orjson.dumps(document_of(self._table.routes))
 

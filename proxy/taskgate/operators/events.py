@@ -1,29 +1,37 @@
-"""The route of events: `EventRoutes` streams what happens at this replica, over an `EventFeed`.
+"""The route of events: `EventRoutes` streams what happens, over an `EventFeed`.
 
 A feed keeps the newest events once. A stream has only its place among them, so a slow reader costs
 no memory. Behind the oldest event it gets a `reset`, and lists again. Tasks and upstreams are
 watched while a stream is open, and `LINGER` after the last one.
+
+What this process does to a task is an event at once. The store tells of each other change: progress,
+and what other replicas do. These are read once a second.
 """
 
 import asyncio
-from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping
-from datetime import datetime
+from collections import Counter, OrderedDict, deque
+from collections.abc import Callable, Collection, Iterator, Mapping
+from datetime import datetime, timedelta
 from enum import StrEnum
 from itertools import islice
 from logging import getLogger
-from typing import Annotated, Final
+from typing import Annotated, Final, NamedTuple, Protocol
 
 from pydantic import Field
 
 from taskgate.admission.mounts import Mount
-from taskgate.domain.record import TaskRecord
+from taskgate.clock import Clock
+from taskgate.domain.record import TaskId, TaskRecord
+from taskgate.errors import StoreUnavailable
 from taskgate.operators.access import ApiError, Role
 from taskgate.operators.refusals import RefusalItem, RefusalLog
 from taskgate.operators.routes import Answer, ApiCall, EventStream, Query, Route
 from taskgate.operators.tasks import TaskItem
 from taskgate.operators.upstreams import UpstreamItem
+from taskgate.stores.base import RecordChange, StoreWatch, TaskStore
+from taskgate.system.background import Background
 from taskgate.telemetry import events
+from taskgate.telemetry.request_context import no_request
 from taskgate.telemetry.ring import EventRing, Handlers
 
 MOST_EVENTS: Final = 1_000
@@ -36,6 +44,18 @@ LINGER: Final = 60.0
 """Seconds after the last stream for which events are kept, for one that begins again."""
 MOST_OF_TOKEN: Final = 8
 """Streams of one token at once, so that it leaves some to others."""
+READ_EVERY: Final = 1.0
+"""Seconds from one reading of changed tasks to the next: a task has one event of them for each."""
+MOST_READ: Final = MOST_EVENTS
+"""Tasks that one reading reads; of more changes there is a `reset`."""
+MOST_SHOWN: Final = 2_048
+"""Tasks whose last event is known, so that an equal or older one does not follow."""
+_GATHER: Final = 0.1
+"""Seconds before a reading, in which the events of this process come, which need none."""
+_PATIENCE: Final = timedelta(seconds=30)
+_AT_ONCE: Final = 32
+"""Tasks that are read at the same time."""
+_UNSHOWN: Final = -1
 _MOST_DIGITS: Final = 18
 _RETRY: Final = b"retry: 2000\n\n"
 _ALIVE: Final = b": keep-alive\n\n"
@@ -61,7 +81,9 @@ class EventQuery(Query):
 class TaskEvent(TaskItem):
     """A task after a change, as in a list."""
 
-    at: Annotated[datetime, Field(description="The time of the change.")]
+    at: Annotated[
+        datetime, Field(description="The time of the change, or of its reading: up to a second after progress.")
+    ]
 
 
 class UpstreamEvent(UpstreamItem):
@@ -100,14 +122,16 @@ class EventFeed:
         """Add an event, and wake all streams."""
         self._newest += 1
         self._events.append((self._newest, kind, document.model_dump_json().encode()))
-        for waiter in self._waiters:
-            if not waiter.done():
-                waiter.set_result(None)
+        self._wake()
 
     def forget(self) -> None:
-        """Drop all events: no place of now or before is known any more, as some events may have none."""
+        """Drop all events, and wake all streams: no place of now or before is known any more.
+
+        Some events may have no place.
+        """
         self._events.clear()
         self._newest += 1
+        self._wake()
 
     def after(self, place: int) -> list[tuple[int, str, bytes]] | None:
         """The events after a place; None if some of them are dropped."""
@@ -139,13 +163,37 @@ class EventFeed:
         finally:
             self._waiters.discard(waiter)
 
+    def _wake(self) -> None:
+        for waiter in self._waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
+
+class _ShownTask(NamedTuple):
+    """The last event of a task, and the revision of its record."""
+
+    revision: int
+    item: TaskItem
+
+
+class TaskReader(Protocol):
+    """The reader of records of tasks. `TaskRoutes` implements it."""
+
+    async def read(self, id_: TaskId) -> TaskRecord | None:
+        """The head of a task; None if there is none, or it has expired. Raises StoreUnavailable."""
+        ...
+
+    def item(self, record: TaskRecord) -> TaskItem:
+        """What a list shows of a task."""
+        ...
+
 
 class EventRoutes:
     """The handler, and the reader of the events of tasks and upstreams.
 
-    `task_item` and `upstream_item` return what lists show. `replica` is the name of this process.
-    `_streams` counts open streams by the name of the token. `_shown` has the last event of each
-    upstream, so that equal ones are sent once.
+    `store` tells of changes of tasks. `upstream_item` returns what a list shows. `replica` is the
+    name of this process. `_streams` counts open streams by the name of the token. `_shown` has the
+    last event of each upstream, and `_shown_tasks` of tasks, so that equal ones are sent once.
     """
 
     def __init__(
@@ -153,23 +201,28 @@ class EventRoutes:
         event_ring: EventRing,
         *,
         refusals: RefusalLog,
-        task_item: Callable[[TaskRecord], TaskItem],
+        store: TaskStore,
+        tasks: TaskReader,
         upstream_item: Callable[[Mount], UpstreamItem],
         mounts: Mapping[str, Mount],
-        elapsed: Callable[[], float],
+        clock: Clock,
         replica: str,
     ) -> None:
         self._ring = event_ring
-        self._task_item = task_item
+        self._store = store
+        self._tasks = tasks
         self._upstream_item = upstream_item
         self._mounts = mounts
-        self._elapsed = elapsed
+        self._clock = clock
+        self._elapsed = clock.elapsed
         self._replica = replica
         self._feed = EventFeed(replica)
         self._streams: Counter[str] = Counter()
         self._is_watching = False
-        self._idle_since = elapsed()
+        self._idle_since = clock.elapsed()
         self._shown: dict[str, UpstreamItem] = {}
+        self._shown_tasks: OrderedDict[TaskId, _ShownTask] = OrderedDict()
+        self._background = Background()
         self._refusals = refusals
         refusals.on_refusal = self._refused
 
@@ -179,9 +232,9 @@ class EventRoutes:
             method="GET",
             path="/events",
             summary="Stream events",
-            description="What happens at this replica, as server-sent events: `task`, `upstream` and `refusal`. "
-            "`reset` tells that events were missed: list again. `Last-Event-ID` resumes. At most "
-            f"{MOST_STREAMS} streams are open, and {MOST_OF_TOKEN} of one token.",
+            description="What happens, as server-sent events: `task` of all replicas that share the store, `upstream` "
+            "and `refusal` of this one. `reset` tells that events were missed: list again. `Last-Event-ID` resumes. "
+            f"At most {MOST_STREAMS} streams are open, and {MOST_OF_TOKEN} of one token.",
             role=Role.VIEWER,
             refusals={503: "Too many streams are open, or the gateway starts; see `Retry-After`."},
             query=EventQuery,
@@ -192,6 +245,10 @@ class EventRoutes:
 
     def note_failure(self, event: events.Event) -> None:
         _log.exception("an event was not streamed to operators", extra={"fact": type(event).__name__})
+
+    async def close(self) -> None:
+        """Stop to read changes of tasks."""
+        await self._background.close()
 
     # --- streams ------------------------------------------------------------------------------------------------------
 
@@ -249,19 +306,19 @@ class EventRoutes:
         # To subscribe gives out events that wait, and each asks whether a stream was open of late.
         self._idle_since = self._elapsed()
         self._is_watching = True
-        self._feed.forget()
         self._shown.clear()
+        self._forget()
         handlers: Handlers = {
-            **dict.fromkeys(
-                (events.TaskCreated, events.TaskDispatched, events.TaskTransitioned, events.TaskRetrieved),
-                self._task_changed,
-            ),
+            **dict.fromkeys((events.TaskCreated, events.TaskDispatched, events.TaskTransitioned), self._task_changed),
+            events.TaskRetrieved: self._task_retrieved,
             **dict.fromkeys(
                 (events.HealthChecked, events.CircuitChanged, events.ConcurrencyChanged), self._upstream_changed
             ),
         }
         self._ring.subscribe(self, handlers)
         self._ring.hasten(self, handlers.keys())
+        with no_request():
+            self._background.run(self._follow)
 
     def _has_stopped(self) -> bool:
         """Stop to take events if no stream was open for a while; return whether none is taken."""
@@ -269,15 +326,36 @@ class EventRoutes:
             self._is_watching = False
             self._ring.subscribe(self, {})
             self._ring.hasten(self, ())
-            self._feed.forget()
+            self._background.cancel()
+            self._forget()
         return not self._is_watching
 
-    def _task_changed(
-        self, event: events.TaskCreated | events.TaskDispatched | events.TaskTransitioned | events.TaskRetrieved
-    ) -> None:
+    def _forget(self) -> None:
+        """Have all streams list again."""
+        self._shown_tasks.clear()
+        self._feed.forget()
+
+    def _task_changed(self, event: events.TaskCreated | events.TaskDispatched | events.TaskTransitioned) -> None:
         if not self._has_stopped():
-            item = self._task_item(event.task)
-            self._feed.publish("task", TaskEvent(at=self._ring.now, **dict(item)))
+            self._show(event.task, self._tasks.item(event.task), self._ring.now)
+
+    def _task_retrieved(self, event: events.TaskRetrieved) -> None:
+        if not self._has_stopped():
+            # The record is marked later.
+            item = self._tasks.item(event.task).model_copy(update={"is_retrieved": True})
+            self._show(event.task, item, self._ring.now)
+
+    def _show(self, record: TaskRecord, item: TaskItem, at: datetime) -> None:
+        """Publish a task, unless its last event is equal or newer."""
+        last = self._shown_tasks.get(record.id)
+        if last is not None and last.revision > record.revision:
+            return
+        self._shown_tasks[record.id] = _ShownTask(record.revision, item)
+        self._shown_tasks.move_to_end(record.id)
+        if len(self._shown_tasks) > MOST_SHOWN:
+            self._shown_tasks.popitem(last=False)
+        if last is None or last.item != item:
+            self._feed.publish("task", TaskEvent(at=at, **dict(item)))
 
     def _upstream_changed(
         self, event: events.HealthChecked | events.CircuitChanged | events.ConcurrencyChanged
@@ -293,6 +371,47 @@ class EventRoutes:
     def _refused(self, item: RefusalItem) -> None:
         if not self._has_stopped():
             self._feed.publish("refusal", item)
+
+    # --- changes that the store tells of ------------------------------------------------------------------------------
+
+    async def _follow(self) -> None:
+        """Publish what the store tells of, until no stream was open for a while."""
+        place: int | None = None
+        while not self._has_stopped():
+            try:
+                batch = await self._store.changed(StoreWatch(since=place), timeout=_PATIENCE)
+            except StoreUnavailable:
+                await asyncio.sleep(READ_EVERY)
+                continue
+            place = batch.place
+            await asyncio.sleep(_GATHER)
+            if not batch.complete or not await self._read(batch.changes):
+                self._forget()
+            await asyncio.sleep(READ_EVERY - _GATHER)
+
+    async def _read(self, changes: Collection[RecordChange]) -> bool:
+        """Publish tasks that changed since their last event; return whether all of them could be read."""
+        tasks = [task for task, revision in changes if revision > self._shown_revision(task)]
+        if len(tasks) > MOST_READ:
+            return False
+        for start in range(0, len(tasks), _AT_ONCE):
+            if not all(await asyncio.gather(*map(self._read_one, tasks[start : start + _AT_ONCE]))):
+                return False
+        return True
+
+    async def _read_one(self, task: TaskId) -> bool:
+        try:
+            record = await self._tasks.read(task)
+        except StoreUnavailable as error:
+            # Lists leave an unreadable record out too.
+            return error.unreadable
+        if record is not None:
+            self._show(record, self._tasks.item(record), self._clock.now())
+        return True
+
+    def _shown_revision(self, task: TaskId) -> int:
+        shown = self._shown_tasks.get(task)
+        return _UNSHOWN if shown is None else shown.revision
 
 
 def _part(kind: str, document: bytes, id: str) -> bytes:

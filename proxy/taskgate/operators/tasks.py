@@ -16,7 +16,7 @@ from pydantic import Field, StringConstraints
 from taskgate.admission.concurrency import queue_position
 from taskgate.clock import Clock
 from taskgate.domain.events import CancelRequested
-from taskgate.domain.record import Faulted, FaultReason, TaskRecord, TaskStatus
+from taskgate.domain.record import Faulted, FaultReason, TaskId, TaskRecord, TaskStatus
 from taskgate.errors import StoreUnavailable
 from taskgate.lifecycle.runner import Runner
 from taskgate.lifecycle.transitions import Transitions
@@ -422,12 +422,15 @@ class TaskRoutes:
     async def _found(self, reference: str) -> TaskRecord:
         """The head of the task with that reference. Raises ApiError (404)."""
         id_ = await self._store.referred(reference)
-        owner = None if id_ is None else await self._store.owner_of(id_)
-        if id_ is not None and owner is not None:
-            record = await self._store.load(owner, id_, now=self._clock.now())
-            if record is not None:
-                return record
-        raise ApiError(404, "task_not_found", "there is no such task, or it has expired")
+        record = None if id_ is None else await self.read(id_)
+        if record is None:
+            raise ApiError(404, "task_not_found", "there is no such task, or it has expired")
+        return record
+
+    async def read(self, id_: TaskId) -> TaskRecord | None:
+        """The head of a task; None if there is none, or it has expired."""
+        owner = await self._store.owner_of(id_)
+        return None if owner is None else await self._store.load(owner, id_, now=self._clock.now())
 
     def item(self, record: TaskRecord) -> TaskItem:
         """What a list shows of a task."""

@@ -59,7 +59,14 @@ class HolderWatch:
     is_news: Callable[[TaskId, int], bool] | None = None
 
 
-Watch = TaskWatch | OwnerWatch | HolderWatch
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreWatch:
+    """A watch of all tasks of the store; `since` as in OwnerWatch. Only for operators."""
+
+    since: int | None = None
+
+
+Watch = TaskWatch | OwnerWatch | HolderWatch | StoreWatch
 
 
 class RecordChange(NamedTuple):

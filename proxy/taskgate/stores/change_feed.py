@@ -4,8 +4,9 @@
 A store adds each change to its feed; `TaskStore.changed` waits here. Changes of other processes are
 in the feed only if the store is notified of them. An entry is a hint to load the record. Entries are
 numbered; a *position* (`place`) is the number of the last entry that a watch has seen. Each waiter
-has its own future, indexed by task, owner or holder: a change wakes only its own waiters,
-and costs almost nothing without any. A feed belongs to one event loop, so it has no locks.
+has its own future, indexed by task, owner or holder; some wait for a change of any task. A change
+wakes only its own waiters, and costs almost nothing without any. A feed belongs to one event loop,
+so it has no locks.
 """
 
 import asyncio
@@ -18,7 +19,7 @@ from typing import Any, Final
 
 from taskgate.domain.record import OwnerKey, TaskId, TaskRecord
 from taskgate.errors import StoreUnavailable
-from taskgate.stores.base import ChangeBatch, HolderWatch, OwnerWatch, RecordChange, TaskWatch, Watch
+from taskgate.stores.base import ChangeBatch, HolderWatch, OwnerWatch, RecordChange, StoreWatch, TaskWatch, Watch
 
 GONE: Final = -1
 """The revision of a removed record."""
@@ -44,6 +45,8 @@ class ChangeFeed:
         """The waiters for a change of one task, by its id."""
         self._by_owner: _Index = {}
         self._by_holder: _Index = {}
+        self._of_all: _Index = {}
+        """The waiters for a change of any task, under None."""
         self._closed = False
 
     @property
@@ -74,6 +77,8 @@ class ChangeFeed:
             self._wake(waiters, id, revision)
         if (waiters := self._by_holder.get(holder)) is not None:
             self._wake(waiters, id, revision)
+        if self._of_all:
+            self._wake(self._of_all[None], id, revision)
 
     def reset(self) -> None:
         """Forget all positions and end all waits, because changes may have been missed."""
@@ -163,13 +168,15 @@ class ChangeFeed:
             return self.by_task, watch.id, watch.revision
         if isinstance(watch, OwnerWatch):
             return self._by_owner, watch.owner, _ANY
+        if isinstance(watch, StoreWatch):
+            return self._of_all, None, _ANY
         return self._by_holder, watch.holder, _ANY
 
     def _all_waiters(self) -> "Iterator[_Waiter]":
         return (waiter for index in self._indexes() for waiters in index.values() for waiter in waiters)
 
     def _indexes(self) -> "tuple[_Index, ...]":
-        return self.by_task, self._by_owner, self._by_holder
+        return self.by_task, self._by_owner, self._by_holder, self._of_all
 
 
 class _Waiter:
@@ -242,5 +249,6 @@ def _matches(entry: _Entry, watch: Watch) -> bool:
         return id == watch.id and _is_newer(revision, watch.revision)
     if isinstance(watch, OwnerWatch):
         return owner == watch.owner
-    assert isinstance(watch, HolderWatch)
+    if isinstance(watch, StoreWatch):
+        return True
     return holder == watch.holder and (watch.is_news is None or watch.is_news(id, revision))

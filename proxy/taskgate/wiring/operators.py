@@ -78,11 +78,12 @@ def build_operators_api(
     streamed = EventRoutes(
         event_ring,
         refusals=refused,
-        task_item=tasks.item,
+        store=store,
+        tasks=tasks,
         upstream_item=upstreams.item,
         mounts=runtime.upstreams.mounts.by_name,
-        elapsed=clock.elapsed,
+        clock=clock,
         replica=runtime.cluster.holder,
     )
     parts = (tasks, upstreams, callers, sessions, refusals, streamed, control, explain)
-    return OperatorsApi(access, (route for part in parts for route in part.routes()))
+    return OperatorsApi(access, (route for part in parts for route in part.routes()), close=streamed.close)

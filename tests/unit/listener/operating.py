@@ -11,8 +11,12 @@ import pytest
 from helpers.emitting_metrics import EmittingMetrics
 from helpers.raw_http import RawAnswer, raw_host, request_head
 from helpers.waiting import bounded
+from taskgate.clock import SystemEntropy
 from taskgate.listener.operations import OperatorsListener
 from taskgate.operators.access import Operator, OperatorAccess, Role
+from taskgate.operators.api import OperatorsApi
+from taskgate.operators.console.page import ConsolePage
+from taskgate.operators.routes import Route
 from taskgate.telemetry.events import Event
 from taskgate.telemetry.metrics.settings import MetricsConfig
 
@@ -34,6 +38,7 @@ class Operated:
     ends: int = 0
     replicas: int | None = None
     elapsed: float = 0.0
+    api_closed: int = 0
 
     def __post_init__(self) -> None:
         self.metrics = EmittingMetrics(CONFIGURED)
@@ -55,6 +60,11 @@ class Operated:
         async with raw_host(self.address) as host:
             return await host.ask(request_head(method, path, Host="localhost", **headers))
 
+    def serve_api(self, route: Route) -> None:
+        """Serve the API of operators with this route alone."""
+        api = OperatorsApi(self.access, (route,), close=self._close_api)
+        self.listener.serve(api, ConsolePage(self.access, SystemEntropy()))
+
     def emit(self, event: Event) -> None:
         """See Audit."""
         self.noted.append(event)
@@ -66,6 +76,9 @@ class Operated:
         if self.holds is not None:
             await self.holds.wait()
         return self.checks
+
+    async def _close_api(self) -> None:
+        self.api_closed += 1
 
     def _end(self) -> None:
         self.ends += 1

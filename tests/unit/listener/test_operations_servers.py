@@ -3,10 +3,7 @@
 import pytest
 
 from helpers.waiting import bounded
-from taskgate.clock import SystemEntropy
 from taskgate.operators.access import Operator, Role
-from taskgate.operators.api import OperatorsApi
-from taskgate.operators.console.page import ConsolePage
 from taskgate.operators.routes import Answer, ApiCall, Route
 from taskgate.telemetry.events import OperatorRequestAnswered
 from unit.listener.operating import SERVERS, TOKEN, Operated, told
@@ -164,7 +161,7 @@ async def test_whoever_asks_for_what_needs_the_token_is_told_of_with_what_they_g
 async def test_a_flood_of_refusals_without_a_token_is_one_event_a_second_for_each_cause(
     operated: Operated, path: str
 ) -> None:
-    operated.listener.serve(OperatorsApi(operated.access, (ROUTE,)), ConsolePage(operated.access, SystemEntropy()))
+    operated.serve_api(ROUTE)
     foreign = {"Authorization": BEARER, "Origin": "https://evil.example"}
     for _ in range(3):
         assert (await operated.ask(path, "POST")).status == 401
@@ -184,11 +181,18 @@ async def test_requests_with_a_token_are_never_left_out(operated: Operated) -> N
 
 async def test_a_body_that_is_too_slow_is_refused_as_such(operated: Operated, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("taskgate.listener.operations._BODY_SECONDS", 0.01)
-    operated.listener.serve(OperatorsApi(operated.access, (ROUTE,)), ConsolePage(operated.access, SystemEntropy()))
+    operated.serve_api(ROUTE)
     answer = await operated.ask("/api/v1/tasks", "POST", **{"Content-Length": "40"})
     document = told(answer)
     assert isinstance(document, dict)
     assert (answer.status, document["error"]["code"]) == (408, "body_too_slow")
+
+
+async def test_a_listener_that_closes_ends_what_the_api_has_begun(operated: Operated) -> None:
+    operated.serve_api(ROUTE)
+    async with bounded():
+        await operated.listener.close()
+    assert operated.api_closed == 1
 
 
 async def test_of_probes_and_scrapes_nobody_is_told(operated: Operated) -> None:

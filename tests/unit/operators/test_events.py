@@ -1,22 +1,28 @@
 """The newest events are kept once for all streams, in bounded memory."""
 
-from collections.abc import Callable
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
 from datetime import timedelta
 from typing import Any, NamedTuple
 
 import pytest
 
+from helpers.failing_store import FailingStore
 from helpers.manual_clock import EPOCH, ManualClock
-from helpers.records import new_record
-from helpers.waiting import bounded
-from taskgate.domain.record import TaskRecord, TaskStatus
+from helpers.records import after, new_record
+from helpers.waiting import bounded, eventually
+from taskgate.domain.events import CallSucceeded, CheckpointSaved, Progressed, ResultRetrieved
+from taskgate.domain.record import TaskId, TaskRecord
 from taskgate.operators.access import ApiError, Operator, Role
 from taskgate.operators.events import (
     KEEP_ALIVE,
     LINGER,
     MOST_EVENTS,
     MOST_OF_TOKEN,
+    MOST_READ,
     MOST_STREAMS,
+    READ_EVERY,
     EventFeed,
     EventQuery,
     EventRoutes,
@@ -25,16 +31,26 @@ from taskgate.operators.events import (
 from taskgate.operators.refusals import RefusalLog
 from taskgate.operators.routes import Answer, ApiCall, EventStream, read_query
 from taskgate.operators.tasks import TaskItem
+from taskgate.stores.memory import MemoryStore
 from taskgate.telemetry import events
 from taskgate.telemetry.ring import EventRing
 
 SAID = ResetEvent(reason="said")
-CREATED = events.TaskCreated(new_record(), None)
-ITEM = TaskItem(
-    reference="t_" + "0" * 22, upstream="reports", tool="report", status=TaskStatus.WORKING, tool_error=False,
-    is_queued=False, queue_position=None, progress=None, caller="c_one", tenant=None, created_at=EPOCH,
-    updated_at=EPOCH, expires_at=EPOCH, replica=None, is_retrieved=False,
-)  # fmt: skip
+ENDED = CallSucceeded(result="{}", tool_error=False)
+
+
+def created() -> events.TaskCreated:
+    """The event of a new task."""
+    return events.TaskCreated(new_record(), None)
+
+
+def item_of(record: TaskRecord) -> TaskItem:
+    """What a list shows."""
+    return TaskItem(
+        reference=f"t_{record.id}", upstream="reports", tool="report", status=record.status, tool_error=False,
+        is_queued=False, queue_position=None, progress=record.status_message, caller="c_one", tenant=None,
+        created_at=EPOCH, updated_at=record.updated_at, expires_at=EPOCH, replica=None, is_retrieved=record.retrieved,
+    )  # fmt: skip
 
 
 def filled(count: int) -> EventFeed:
@@ -83,7 +99,10 @@ class Stage(NamedTuple):
     ring: EventRing
     clock: ManualClock
     routes: EventRoutes
-    shown: list[Any]
+    shown: list[TaskRecord]
+    reads: list[TaskId]
+    kept: MemoryStore
+    store: FailingStore
 
     async def open(
         self,
@@ -106,28 +125,73 @@ class Stage(NamedTuple):
             self.ring.emit(each)
         self.ring.fold()
 
+    async def keep(self, *records: TaskRecord) -> None:
+        """Store new tasks, as another replica does."""
+        for record in records:
+            await self.kept.insert(record, caps=())
+
+    async def swap(self, record: TaskRecord, *changes: Any) -> TaskRecord:
+        """Store a changed task, as another replica does."""
+        changed = after(record, *changes)
+        assert await self.kept.swap(changed, expected=record.revision)
+        return changed
+
+
+class Reader(NamedTuple):
+    """Reads tasks, and notes which are read and which are shown."""
+
+    store: Any
+    shown: list[TaskRecord]
+    reads: list[TaskId]
+
+    async def read(self, id_: TaskId) -> TaskRecord | None:
+        self.reads.append(id_)
+        owner = await self.store.owner_of(id_)
+        found: TaskRecord | None = None if owner is None else await self.store.load(owner, id_, now=EPOCH)
+        return found
+
+    def item(self, record: TaskRecord) -> TaskItem:
+        self.shown.append(record)
+        return item_of(record)
+
 
 @pytest.fixture
-async def stage() -> Stage:
-    clock, shown = ManualClock(), list[Any]()
+async def stage() -> AsyncIterator[Stage]:
+    clock, shown, reads, kept = ManualClock(), list[TaskRecord](), list[TaskId](), MemoryStore()
+    store: Any = FailingStore(kept)
     ring = EventRing(clock)
     refusals = RefusalLog(ring)
     refusals.subscribe()
 
-    def item(record: TaskRecord) -> TaskItem:
-        shown.append(record)
-        return ITEM
-
     routes = EventRoutes(
-        ring, refusals=refusals, task_item=item, upstream_item=lambda _: pytest.fail("none"), mounts={},
-        elapsed=clock.elapsed, replica="one",
+        ring, refusals=refusals, store=store, tasks=Reader(store, shown, reads),
+        upstream_item=lambda _: pytest.fail("none"), mounts={}, clock=clock, replica="one",
     )  # fmt: skip
-    return Stage(ring, clock, routes, shown)
+    yield Stage(ring, clock, routes, shown, reads, kept, store)
+    async with bounded():
+        await routes.close()
+        await kept.close()
+
+
+async def told(stream: EventStream) -> tuple[str, dict[str, Any]]:
+    """Name and data of the next event."""
+    async with bounded():
+        while not (part := await anext(stream)).startswith(b"id: "):
+            pass
+    _, name, data, *_ = part.decode().splitlines()
+    return name.removeprefix("event: "), json.loads(data.removeprefix("data: "))
+
+
+async def next_task(stream: EventStream) -> dict[str, Any]:
+    """The data of the next event, which is one of a task."""
+    name, data = await told(stream)
+    assert name == "task"
+    return data
 
 
 async def test_tasks_are_watched_while_a_stream_is_open_and_a_little_longer(stage: Stage) -> None:
     def emitted() -> int:
-        stage.emit(CREATED)
+        stage.emit(created())
         return len(stage.shown)
 
     assert emitted() == 0
@@ -143,7 +207,7 @@ async def test_tasks_are_watched_while_a_stream_is_open_and_a_little_longer(stag
 async def test_a_slow_reader_gets_a_reset_in_place_of_memory(stage: Stage) -> None:
     stream = await stage.open()
     assert await anext(stream) == b"retry: 2000\n\n"
-    stage.emit(*[CREATED] * (MOST_EVENTS + 1))
+    stage.emit(*(created() for _ in range(MOST_EVENTS + 1)))
     async with bounded():
         assert (await anext(stream)).splitlines()[1:] == [b"event: reset", b'data: {"reason":"missed"}', b""]
         # It goes on with what comes then.
@@ -159,8 +223,8 @@ async def test_a_slow_reader_gets_a_reset_in_place_of_memory(stage: Stage) -> No
 async def test_an_equal_refusal_is_an_event_once_a_second_with_its_number(stage: Stage) -> None:
     stream = await stage.open()
     await anext(stream)
-    for after in (0, 0, 1, 0):
-        stage.clock.advance(timedelta(seconds=after))
+    for seconds in (0, 0, 1, 0):
+        stage.clock.advance(timedelta(seconds=seconds))
         stage.emit(events.QueueRefused("reports", "full"))
     async with bounded():
         parts = [await anext(stream) for _ in range(3)]
@@ -177,7 +241,7 @@ async def test_an_equal_refusal_is_an_event_once_a_second_with_its_number(stage:
 async def test_a_flood_of_refusals_leaves_other_events_in_the_feed(stage: Stage) -> None:
     stream = await stage.open()
     await anext(stream)
-    stage.emit(CREATED, *(events.QueueRefused(f"server-{number}", "full") for number in range(10 * MOST_EVENTS)))
+    stage.emit(created(), *(events.QueueRefused(f"server-{number}", "full") for number in range(10 * MOST_EVENTS)))
     async with bounded():
         parts = [await anext(stream) for _ in range(22)]
     assert b"event: task" in parts[0]
@@ -191,7 +255,7 @@ async def test_a_stream_that_opens_while_refusals_wait_has_events(stage: Stage) 
     stage.ring.emit(events.QueueRefused("reports", "full"))
     stream = await stage.open(kinds="task")
     await anext(stream)
-    stage.emit(CREATED)
+    stage.emit(created())
     async with bounded():
         assert b"event: task" in await anext(stream)
     await stream.aclose()
@@ -200,11 +264,11 @@ async def test_a_stream_that_opens_while_refusals_wait_has_events(stage: Stage) 
 async def test_a_stream_that_comes_back_late_gets_a_reset_even_if_its_id_is_the_newest(stage: Stage) -> None:
     stream = await stage.open()
     await anext(stream)
-    stage.emit(CREATED)
+    stage.emit(created())
     last = (await anext(stream)).splitlines()[0].removeprefix(b"id: ").decode()
     await stream.aclose()
     stage.clock.advance(timedelta(seconds=LINGER + 1))
-    stage.emit(CREATED)
+    stage.emit(created())
     stream = await stage.open(last)
     await anext(stream)
     async with bounded():
@@ -216,12 +280,12 @@ async def test_a_stream_without_an_event_of_its_kinds_is_kept_alive(stage: Stage
     stream = await stage.open(kinds="upstream")
     await anext(stream)
     async with bounded():
-        stage.emit(CREATED)
+        stage.emit(created())
         assert await anext(stream) == b""
         stage.clock.advance(timedelta(seconds=KEEP_ALIVE))
-        stage.emit(CREATED)
+        stage.emit(created())
         assert await anext(stream) == b": keep-alive\n\n"
-        stage.emit(CREATED)
+        stage.emit(created())
         assert await anext(stream) == b""
     await stream.aclose()
 
@@ -255,3 +319,132 @@ async def test_streams_are_bounded_and_end_with_their_permission(stage: Stage) -
             with pytest.raises(StopAsyncIteration):
                 await anext(stream)
     assert await stage.open() is not None
+
+
+# --- changes that the store tells of ----------------------------------------------------------------------------------
+
+
+async def opened(stage: Stage) -> EventStream:
+    """A stream that is open; the store is watched."""
+    stream = await stage.open()
+    await anext(stream)
+    await asyncio.sleep(0)
+    return stream
+
+
+async def test_what_another_replica_does_to_a_task_is_an_event(stage: Stage) -> None:
+    stream, record = await opened(stage), new_record()
+    await stage.keep(record)
+    assert (await next_task(stream))["status"] == "working"
+    await stage.swap(record, Progressed(message="half"), ENDED)
+    assert (await next_task(stream))["status"] == "completed"
+    await stream.aclose()
+
+
+async def test_progress_is_one_event_a_second_of_each_task_and_the_newest(stage: Stage) -> None:
+    stream, loop, record = await opened(stage), asyncio.get_running_loop(), new_record()
+    await stage.keep(record)
+    await next_task(stream)
+    first = loop.time()
+    for number in range(20):
+        record = await stage.swap(record, Progressed(message=str(number)))
+    assert (await next_task(stream))["progress"] == "19"
+    assert loop.time() - first > READ_EVERY / 2
+    await stream.aclose()
+
+
+async def test_what_this_process_did_is_shown_by_its_own_event_and_not_read(stage: Stage) -> None:
+    stream, record = await opened(stage), new_record()
+    await stage.keep(record)
+    stage.emit(events.TaskCreated(record, None))
+    assert (await next_task(stream))["reference"] == f"t_{record.id}"
+    ended = await stage.swap(record, ENDED)
+    stage.emit(events.TaskTransitioned(ended, record.status))
+    assert (await next_task(stream))["status"] == "completed"
+    last = new_record()
+    await stage.keep(last)
+    await next_task(stream)
+    assert stage.reads == [last.id]
+    await stream.aclose()
+
+
+async def test_an_event_that_is_older_than_what_was_read_is_left_out(stage: Stage) -> None:
+    stream, record = await opened(stage), new_record()
+    await stage.keep(record)
+    ended = await stage.swap(record, ENDED)
+    assert (await next_task(stream))["status"] == "completed"
+    stage.emit(events.TaskCreated(record, None), events.TaskTransitioned(ended, record.status), created())
+    assert (await next_task(stream))["reference"] != f"t_{record.id}"
+    await stream.aclose()
+
+
+async def test_a_change_that_no_list_shows_is_no_event(stage: Stage) -> None:
+    stream, record = await opened(stage), new_record()
+    await stage.keep(record)
+    await next_task(stream)
+    record = await stage.swap(record, CheckpointSaved(checkpoint=None))
+    await eventually(lambda: stage.shown[-1].revision == record.revision)
+    stage.emit(created())
+    assert (await next_task(stream))["reference"] != f"t_{record.id}"
+    await stream.aclose()
+
+
+async def test_a_fetch_is_shown_before_the_record_is_marked(stage: Stage) -> None:
+    stream, record = await opened(stage), after(new_record(), ENDED)
+    stage.emit(events.TaskRetrieved(record, timedelta()))
+    assert (await next_task(stream))["is_retrieved"] is True
+    stage.emit(events.TaskRetrieved(after(record, ResultRetrieved()), None), created())
+    assert (await next_task(stream))["is_retrieved"] is False
+    await stream.aclose()
+
+
+@pytest.mark.parametrize("operation", ["owner_of", "load"])
+async def test_a_task_that_cannot_be_read_has_a_reset(stage: Stage, operation: str) -> None:
+    stream, record = await opened(stage), new_record()
+    stage.store.failing.add(operation)
+    await stage.keep(record)
+    assert await told(stream) == ("reset", {"reason": "missed"})
+    stage.store.failing.clear()
+    await stage.swap(record, ENDED)
+    assert (await next_task(stream))["status"] == "completed"
+    await stream.aclose()
+
+
+async def test_a_store_that_cannot_be_watched_is_watched_again(stage: Stage) -> None:
+    stage.store.failing.add("changed")
+    stream, record = await opened(stage), new_record()
+    await eventually(lambda: "changed" in stage.store.refused)
+    stage.store.failing.clear()
+    seen = asyncio.ensure_future(told(stream))
+    while not seen.done():
+        record = new_record()
+        await stage.keep(record)
+        await asyncio.wait([seen], timeout=0.1)
+    assert (await seen)[0] == "task"
+    await stream.aclose()
+
+
+async def test_more_changes_than_are_read_at_once_have_a_reset(stage: Stage) -> None:
+    stream = await opened(stage)
+    await stage.keep(*(new_record() for _ in range(MOST_READ + 1)))
+    assert await told(stream) == ("reset", {"reason": "missed"})
+    assert stage.shown == []
+    await stream.aclose()
+
+
+async def test_the_store_is_watched_while_a_stream_is_open_and_a_little_longer(stage: Stage) -> None:
+    stream = await opened(stage)
+    await stream.aclose()
+    await stage.keep(record := new_record())
+    await eventually(lambda: stage.reads == [record.id])
+    stage.clock.advance(timedelta(seconds=LINGER + 1))
+    stage.emit(created())
+    await stage.keep(new_record())
+    stream = await opened(stage)
+    last = new_record()
+    await stage.keep(last)
+    assert (await next_task(stream))["reference"] == f"t_{last.id}"
+    await stage.keep(another := new_record())
+    await next_task(stream)
+    assert stage.reads == [record.id, last.id, another.id]
+    await stream.aclose()

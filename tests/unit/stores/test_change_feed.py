@@ -9,7 +9,7 @@ from helpers.records import HOLDER, OWNER, new_lease, new_record
 from helpers.waiting import bounded
 from taskgate.domain.record import OwnerKey, TaskId
 from taskgate.errors import StoreUnavailable
-from taskgate.stores.base import ChangeBatch, HolderWatch, OwnerWatch, RecordChange, TaskWatch, Watch
+from taskgate.stores.base import ChangeBatch, HolderWatch, OwnerWatch, RecordChange, StoreWatch, TaskWatch, Watch
 from taskgate.stores.change_feed import GONE, ChangeFeed
 
 LONG = timedelta(hours=1)
@@ -34,7 +34,9 @@ async def begin(feed: ChangeFeed, watch: Watch, timeout: timedelta = LONG) -> "a
 
 
 @pytest.mark.parametrize(
-    "watch", [TaskWatch(id="task", revision=0), MINE, HolderWatch(holder=HOLDER)], ids=["task", "owner", "holder"]
+    "watch",
+    [TaskWatch(id="task", revision=0), MINE, HolderWatch(holder=HOLDER), StoreWatch()],
+    ids=["task", "owner", "holder", "store"],
 )
 async def test_a_waiter_is_forgotten_however_its_wait_ends(watch: Watch) -> None:
     feed = ChangeFeed()
