@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -21,7 +21,8 @@ class Asked:
 
 
 Answered = tuple[int, Any] | tuple[int, Any, Mapping[str, str]]
-"""Status and document, with headers if there are any; bytes for what is no JSON."""
+"""Status and document, with headers if there are any; bytes for what is no JSON, and an iterator of them for a
+stream."""
 
 
 @dataclass(slots=True)
@@ -45,10 +46,16 @@ def scripted_listener(answer: Callable[[Asked], Answered]) -> Iterator[ScriptedL
             asked = Asked(self.command, self.path, dict(self.headers.items()), body)
             listener.asked.append(asked)
             status, document, *headers = answer(asked)
-            payload = document if isinstance(document, bytes) else orjson.dumps(document)
             self.send_response(status)
             for name, value in (headers[0] if headers else {}).items():
                 self.send_header(name, value)
+            if isinstance(document, Iterator):
+                self.end_headers()
+                with suppress(ConnectionError):
+                    for part in document:
+                        self.wfile.write(part)
+                return
+            payload = document if isinstance(document, bytes) else orjson.dumps(document)
             self.send_header("Content-Length", str(len(payload)))
             self.end_headers()
             self.wfile.write(payload)

@@ -322,12 +322,13 @@ def cancel_many(admin: str, token_file: Path | None, yes: bool, as_json: bool, *
     type=_Seconds(min=0.1, max=3600),
     default=2.0,
     show_default=True,
-    help="How often to ask.",
+    help="How often to ask while the gateway has no room for an event stream.",
 )
 @_with_client
 def watch_task(reference: str, interval: float, admin: str, token_file: Path | None, as_json: bool) -> None:
     """Print a line for each change of a task, until it ends.
 
+    It follows the event stream of the gateway, so a change shows within 2 s.
     With --json a line is a document of the task.
     """
     from taskgate.cli.remote import tasks as work
@@ -404,15 +405,16 @@ def callers(admin: str, token_file: Path | None, caller: str | None, limit: int,
     "--interval",
     metavar="SECONDS",
     type=_Seconds(min=0.2, max=3600),
-    default=2.0,
+    default=0.5,
     show_default=True,
-    help="How often to draw the screen.",
+    help="The shortest time from one state to the next.",
 )
 @click.option("--once", is_flag=True, help="Print one snapshot and end.")
 @_with_client
 def top(admin: str, token_file: Path | None, **options: Any) -> None:
     """Show upstreams and unfinished tasks on a screen, the oldest tasks first, until Ctrl-C.
 
+    It follows the event stream of the gateway, so a change shows within 2 s.
     Without a terminal it prints one snapshot.
     """
     from taskgate.cli.remote.top import show_top

@@ -4,7 +4,7 @@ from io import StringIO
 
 import pytest
 
-from taskgate.cli.remote.tables import duration, duration_between, print_fields, print_table
+from taskgate.cli.remote.tables import duration, duration_between, later, print_fields, print_table
 
 HOSTILE = "a\x1b[2J\tb\nc\x9b\u202e"
 
@@ -37,6 +37,12 @@ def test_the_time_between_two_timestamps_is_unknown_if_one_is_none() -> None:
     assert duration_between("2026-11-28T10:00:00Z", "2026-11-28T10:01:30.5Z") == "1m30s"
     for wrong in (None, 5, "soon", "2026-11-28T10:00:00"):
         assert duration_between(wrong, "2026-11-28T10:01:30Z") == "-"
+
+
+def test_a_time_that_is_none_is_not_moved() -> None:
+    assert duration_between("2026-11-28T10:00:00Z", later("2026-11-28T10:00:00Z", 90.0)) == "1m30s"
+    for wrong in (None, 5, "soon", "9999-12-31T23:59:59Z"):
+        assert later(wrong, 1.0) == wrong
 
 
 def test_without_a_terminal_a_row_is_a_line_with_tabs(capsys: pytest.CaptureFixture[str]) -> None:

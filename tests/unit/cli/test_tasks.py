@@ -5,17 +5,19 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
-from contextlib import AsyncExitStack
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from example.processes import UVICORN_LISTENS, running
 
 from helpers.command_line import run
-from helpers.gateway_process import TASKGATE, gateway_process, taskgate, write_configuration
+from helpers.gateway_process import TASKGATE, GatewayProcess, gateway_process, taskgate, write_configuration
 from helpers.scripted_listener import Answered, Asked, ScriptedListener, scripted_listener
 from helpers.secrets import noted
 from helpers.waiting import bounded, eventually
@@ -60,6 +62,35 @@ def page(*items: dict[str, Any], following: str | None = None, is_complete: bool
 def tasks(answer: Callable[[Asked], Answered], *arguments: str | Path) -> tuple[int, str, str, ScriptedListener]:
     with scripted_listener(answer) as listener:
         return (*run("tasks", *arguments, "--admin", listener.url), listener)
+
+
+def said(name: str, document: dict[str, Any], id: str = "one-1") -> bytes:
+    """An event of the stream."""
+    return f"id: {id}\nevent: {name}\ndata: {json.dumps(document)}\n\n".encode()
+
+
+def streaming(*connections: list[bytes] | Answered) -> "Streaming":
+    """A gateway with an event stream: each connection to it gets these parts, and ends, or this answer."""
+    return Streaming(iter(connections))
+
+
+class Streaming(NamedTuple):
+    """The connections to come."""
+
+    connections: Iterator[list[bytes] | Answered]
+
+    def with_task(self, *answers: Answered) -> Callable[[Asked], Answered]:
+        """The answers of the gateway; those beside the stream in turn."""
+        rest = iter(answers)
+
+        def answer(asked: Asked) -> Answered:
+            if "/events" not in asked.path:
+                return next(rest)
+            found = next(self.connections)
+            stream = {"Content-Type": "text/event-stream; charset=utf-8"}
+            return (200, iter(found), stream) if isinstance(found, list) else found
+
+        return answer
 
 
 def query(asked: Asked) -> dict[str, list[str]]:
@@ -189,9 +220,10 @@ def test_many_of_which_one_was_not_cancelled_or_whose_number_changed_end_it_with
 @pytest.mark.parametrize(("last", "expected"), [("completed", 0), ("failed", 1), ("cancelled", 1)])
 def test_a_watched_task_is_a_line_for_each_change_until_it_ends(last: str, expected: int) -> None:
     changes = [ITEM, ITEM, ITEM | {"progress": "4 of 5"}, ITEM | {"status": last, "progress": None}]
-    answers = iter([(200, change) for change in changes[:2]] + [(503, {})] + [(200, change) for change in changes[2:]])
-    status, out, _, listener = tasks(lambda _: next(answers), "watch", REF, "--interval", "0.1")
-    assert (status, len(listener.asked)) == (expected, 5)
+    answers = [(200, changes[0]), (200, changes[1]), (503, {}), (200, changes[2]), (200, changes[3])]
+    streamed = streaming([said("task", ITEM, str(number)) for number in range(3)])
+    status, out, _, listener = tasks(streamed.with_task(*answers), "watch", REF, "--interval", "0.1")
+    assert (status, len(listener.asked)) == (expected, 6)
     assert [line.split("  ")[1:] for line in out.splitlines()] == [
         ["working", "3 of 5"],
         ["working", "4 of 5"],
@@ -199,23 +231,89 @@ def test_a_watched_task_is_a_line_for_each_change_until_it_ends(last: str, expec
     ]
 
 
+def test_a_watched_task_is_asked_for_at_its_own_events_alone() -> None:
+    parts = [b": comment\n\n", said("task", ITEM | {"reference": OTHER}), said("upstream", {"name": "reports"})]
+    streamed = streaming([*parts, *parts, said("task", ITEM), said("reset", {"reason": "missed"})])
+    answers = [(200, ITEM), (200, ITEM), (200, ITEM | {"status": "completed"})]
+    status, _, _, listener = tasks(streamed.with_task(*answers), "watch", REF)
+    assert (status, [asked.path.rpartition("/")[2] for asked in listener.asked]) == (
+        0,
+        ["events?kinds=task", *[REF] * 3],
+    )
+
+
+def test_a_stream_that_breaks_is_opened_again_after_its_last_event() -> None:
+    streamed = streaming(
+        [b"retry: 10\n\n", said("task", ITEM, "one-7"), b"id: one-8\nevent: task\ndata: {"],
+        [b": alive\n\n"],
+        [said("task", ITEM | {"status": "completed"}, "one-9")],
+    )
+    answers = [(200, ITEM)] * 4 + [(200, ITEM | {"status": "completed"})]
+    status, _, _, listener = tasks(streamed.with_task(*answers), "watch", REF)
+    opened = [asked.headers for asked in listener.asked if "events" in asked.path]
+    assert (status, [headers.get("Last-Event-ID") for headers in opened]) == (0, [None, "one-7", "one-7"])
+    assert {headers["Accept"] for headers in opened} == {"text/event-stream"}
+
+
+def test_a_gateway_without_room_for_a_stream_is_asked_each_interval() -> None:
+    busy: Answered = (503, {"error": {"code": "too_many_streams", "message": "16 event streams are open"}})
+    streamed = streaming(busy, busy, busy)
+    answers = [(200, ITEM), (200, ITEM | {"progress": "4 of 5"}), (200, ITEM | {"status": "completed"})]
+    status, out, err, _ = tasks(streamed.with_task(*answers), "watch", REF, "--interval", "0.1")
+    assert (status, len(out.splitlines()), err) == (0, 3, "")
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        ((404, {"error": {"code": "not_found", "message": "not found"}}), "the gateway has no event stream"),
+        ((200, {}), "the gateway has no event stream"),
+        ((401, {"error": {"code": "x", "message": "not authenticated"}}), "not authenticated: give --token FILE"),
+    ],
+)
+def test_a_gateway_that_has_no_stream_is_told_at_once(answer: Answered, told: str) -> None:
+    status, out, err, listener = tasks(lambda _: answer, "watch", REF)
+    assert (status, out, len(listener.asked)) == (1, "", 1)
+    assert told in err
+
+
+def test_a_gateway_that_does_not_answer_ends_a_watch_with_1() -> None:
+    with scripted_listener(lambda _: (200, ITEM)) as listener:
+        pass
+    status, _, err = run("tasks", "watch", REF, "--admin", listener.url, "--interval", "0.1")
+    assert status == 1
+    assert "cannot ask the operators' listener" in err
+
+
+def test_an_event_that_is_too_large_is_no_memory_of_the_command() -> None:
+    streamed = streaming([b"data: " + b"x" * 2**16] + [b"x" * 2**16] * 20, [b"retry: 10\n\n"])
+    answers = [(200, ITEM), (200, ITEM | {"status": "completed"})]
+    assert tasks(streamed.with_task(*answers), "watch", REF, "--interval", "0.1")[0] == 0
+
+
 def test_a_watched_task_whose_tool_returns_an_error_ends_it_with_3() -> None:
     ended = ITEM | {"status": "completed", "tool_error": True}
-    assert tasks(lambda _: (200, ended), "watch", REF)[0] == 3
+    assert tasks(streaming([b": open\n\n"]).with_task((200, ended)), "watch", REF)[0] == 3
 
 
 def test_a_watched_task_as_json_is_a_document_in_each_line() -> None:
     changes = [ITEM, DETAIL | {"status": "completed", "tool": HOSTILE}]
-    answers = iter(changes)
-    _, out, _, _ = tasks(lambda _: (200, next(answers)), "watch", REF, "--interval", "0.1", "--json")
+    answers = [(200, change) for change in changes]
+    _, out, _, _ = tasks(streaming([said("task", ITEM)]).with_task(*answers), "watch", REF, "--json")
     assert [json.loads(line) for line in out.splitlines()] == changes
 
 
 @pytest.mark.program
 def test_ctrl_c_ends_a_watch_with_130() -> None:
-    has_asked = threading.Event()
+    has_asked, is_over = threading.Event(), threading.Event()
 
-    def answer(_: Asked) -> Answered:
+    def parts() -> Iterator[bytes]:
+        yield b": open\n\n"
+        is_over.wait(20)
+
+    def answer(asked: Asked) -> Answered:
+        if "/events" in asked.path:
+            return 200, parts(), {"Content-Type": "text/event-stream"}
         has_asked.set()
         return 200, ITEM
 
@@ -225,12 +323,13 @@ def test_ctrl_c_ends_a_watch_with_130() -> None:
             assert has_asked.wait(20)
             child.send_signal(signal.SIGINT)
             _, err = child.communicate(timeout=20)
+        is_over.set()
     assert (child.returncode, err) == (130, b"")
 
 
 def test_a_watched_task_that_is_not_there_ends_it_with_1() -> None:
-    status, _, err, listener = tasks(lambda _: (404, REFUSED), "watch", REF)
-    assert (status, len(listener.asked)) == (1, 1)
+    status, _, err, listener = tasks(streaming([b": open\n\n"]).with_task((404, REFUSED)), "watch", REF)
+    assert (status, len(listener.asked)) == (1, 2)
     assert "there is no such task" in err
 
 
@@ -263,7 +362,8 @@ def test_hostile_names_do_not_reach_the_terminal(command: tuple[str, ...], optio
         "status": "completed",
     }
     document = {"now": HOSTILE, "items": [hostile], "next": None} if command == ("ls",) else hostile
-    status, out, err, _ = tasks(lambda _: (200, document), *command, *options)
+    streamed = streaming([said("reset", {"reason": HOSTILE})])
+    status, out, err, _ = tasks(streamed.with_task((200, document)), *command, *options)
     assert status == 0
     refused = tasks(lambda _: (400, {"error": {"message": HOSTILE}}), *command, *options)
     assert not {"\x1b", "\x07", "\x9b"} & {*out, *err, *refused[1], *refused[2]}
@@ -311,18 +411,27 @@ def test_the_token_of_the_environment_is_sent(tmp_path: Path) -> None:
     assert listener.asked[0].headers["Authorization"] == "Bearer the-token-of-an-operator"
 
 
-@pytest.mark.program
-async def test_a_task_of_a_running_gateway_is_found_shown_and_cancelled_at_its_server(tmp_path: Path) -> None:
-    ledger, token = tmp_path / "ledger", tmp_path / "token"
+@asynccontextmanager
+async def operated_gateway(folder: Path) -> AsyncIterator[tuple[GatewayProcess, Path]]:
+    """A gateway before the example server, whose ledger is in the folder, and the file of an operator's token."""
+    ledger, token = folder / "ledger", folder / "token"
     token.write_text(noted("the-token-of-an-operator"))
     token.chmod(0o600)
     server = [sys.executable, CHECKOUT / "example" / "server.py", "--port", "0", "--ledger", ledger]
     admin = f'{{listen: "127.0.0.1:0", tokens: [{{file: "{token}", role: operator, name: ops}}]}}'
-    async with AsyncExitStack() as stack, bounded(40):
-        upstream = await stack.enter_async_context(running(server, log=tmp_path / "server.log"))
+    async with AsyncExitStack() as stack:
+        upstream = await stack.enter_async_context(running(server, log=folder / "server.log"))
         url = (await upstream.said(UVICORN_LISTENS))[1].decode()
-        file = write_configuration(tmp_path, f"{url}/mcp", admin=admin)
-        gateway = await stack.enter_async_context(gateway_process(["--config", file], log=tmp_path / "gateway.log"))
+        file = write_configuration(folder, f"{url}/mcp", admin=admin)
+        gateway = await stack.enter_async_context(gateway_process(["--config", file], log=folder / "gateway.log"))
+        yield gateway, token
+
+
+@pytest.mark.program
+async def test_a_task_of_a_running_gateway_is_found_shown_and_cancelled_at_its_server(tmp_path: Path) -> None:
+    async with AsyncExitStack() as stack, bounded(40):
+        gateway, token = await stack.enter_async_context(operated_gateway(tmp_path))
+        ledger = tmp_path / "ledger"
         options = ("--admin", gateway.admin, "--token", token)
         slow = ("generate_report", "--arg", "quarter=Q3", "--arg", "seconds=600", "--task")
         calling = [TASKGATE, "call", "/reports/mcp", *slow, "--url", f"http://{gateway.listen}"]
@@ -333,8 +442,14 @@ async def test_a_task_of_a_running_gateway_is_found_shown_and_cancelled_at_its_s
         reference, status, name, tool, *_ = row.split("\t")
         assert (status, name, tool) == ("working", "reports", "generate_report")
         assert f"reference  {reference}" in taskgate("tasks", "show", reference, *options, folder=tmp_path).stdout
+        following = [TASKGATE, "tasks", "watch", reference, "--admin", gateway.admin, "--token", token]
+        follower = await stack.enter_async_context(running(following, log=tmp_path / "watch.log"))
+        await follower.said(rb"  working  -\n")
         cancelled = taskgate("tasks", "cancel", reference, *options, folder=tmp_path)
         assert (cancelled.returncode, cancelled.stdout) == (0, f"{reference}  cancelled\n")
+        async with bounded(2):
+            assert await follower.process.wait() == 1
+        assert (tmp_path / "watch.log").read_text().splitlines()[-1].split("  ")[1:] == ["cancelled", "-"]
         assert await child.process.wait() == 1
         await eventually(lambda: "cancelled generate_report" in ledger.read_text())
         none = taskgate("tasks", "cancel-many", "--upstream", "reports", "--yes", *options, folder=tmp_path)
@@ -343,3 +458,24 @@ async def test_a_task_of_a_running_gateway_is_found_shown_and_cancelled_at_its_s
         assert (again.returncode, "already ended" in again.stderr) == (1, True)
         watched = taskgate("tasks", "watch", reference, *options, folder=tmp_path)
         assert (watched.returncode, watched.stdout.split("  ")[1]) == (1, "cancelled")
+
+
+@pytest.mark.program
+async def test_a_watch_of_a_running_gateway_prints_progress_as_it_comes(tmp_path: Path) -> None:
+    async with AsyncExitStack() as stack, bounded(40):
+        gateway, token = await stack.enter_async_context(operated_gateway(tmp_path))
+        options = ("--admin", gateway.admin, "--token", token)
+        arguments = ("generate_report", "--arg", "quarter=Q3", "--arg", "seconds=10", "--task")
+        calling = [TASKGATE, "call", "/reports/mcp", *arguments, "--url", f"http://{gateway.listen}"]
+        await stack.enter_async_context(running(calling, log=tmp_path / "call.log"))
+        await eventually((tmp_path / "ledger").exists)
+        reference = taskgate("tasks", "ls", "--unfinished", *options, folder=tmp_path).stdout.splitlines()[1].split()[0]
+        following = [TASKGATE, "tasks", "watch", reference, *options, "--interval", "3600"]
+        follower = await stack.enter_async_context(running(following, log=tmp_path / "watch.log"))
+        times = []
+        for chapter in (2, 3, 4):
+            await follower.said(rb"  working  %d/5\n" % chapter)
+            times.append(time.monotonic())
+        assert await follower.process.wait() == 0
+        # One comes every two seconds, and is shown within two: none waits for the next.
+        assert max(later - earlier for earlier, later in pairwise(times)) < 4

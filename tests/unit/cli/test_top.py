@@ -5,6 +5,8 @@ import os
 import pty
 import signal
 import subprocess
+import threading
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -12,6 +14,9 @@ import pytest
 from helpers.command_line import run
 from helpers.gateway_process import START_WITHIN, TASKGATE
 from helpers.scripted_listener import Answered, Asked, scripted_listener
+from taskgate.cli.remote.client import AdminClient
+from taskgate.cli.remote.event_stream import EventStream
+from taskgate.cli.remote.top import ChangeWatcher
 
 REF = "t_" + "a" * 22
 TASK: dict[str, Any] = {
@@ -69,11 +74,63 @@ def test_hostile_names_do_not_reach_the_terminal(options: tuple[str, ...]) -> No
     assert not {"\x1b", "\x07", "\x9b"} & {*out}
 
 
+def test_a_change_and_a_stream_that_is_refused_for_now_have_the_state_asked_for() -> None:
+    busy = (503, {"error": {"code": "too_many_streams", "message": "16 event streams are open"}})
+    stream = {"Content-Type": "text/event-stream"}
+    answers: Iterator[Answered] = iter(
+        [
+            busy,
+            (200, iter([b"retry: 10\n\n", b"event: task\ndata: {}\n\n", b": alive\n\n"]), stream),
+            (404, {"error": {"code": "not_found", "message": "not found"}}),
+        ]
+    )
+    asked: list[bool] = []
+
+    def answer(_: Asked) -> Answered:
+        asked.append(watcher.has_changed.is_set())
+        watcher.has_changed.clear()
+        return next(answers)
+
+    with scripted_listener(answer) as listener:
+        watcher = ChangeWatcher(EventStream(AdminClient(listener.url, timeout=20), "task", "upstream"), 0.05)
+        watcher.start()
+        watcher.join(20)
+        assert not watcher.is_alive()
+    assert asked == [False, True, True]
+    assert watcher.refusal is not None
+    assert [each.path for each in listener.asked] == ["/api/v1/events?kinds=task%2Cupstream"] * 3
+
+
+@pytest.mark.program
+def test_a_gateway_that_has_no_stream_ends_the_screen_with_1() -> None:
+    def answer(asked: Asked) -> Answered:
+        if "/events" in asked.path:
+            return 404, {"error": {"code": "not_found", "message": "not found"}}
+        return 200, PAGE if asked.path.startswith("/api") else HEALTH
+
+    ours, its = pty.openpty()
+    with scripted_listener(answer) as listener, os.fdopen(ours, "rb", buffering=0):
+        command = [TASKGATE, "top", "--admin", listener.url]
+        try:
+            child = subprocess.Popen(command, stdin=its, stdout=its, stderr=subprocess.PIPE)
+        finally:
+            os.close(its)
+        _, err = child.communicate(timeout=START_WITHIN)
+    assert child.returncode == 1
+    assert b"the gateway has no event stream" in err
+
+
 @pytest.mark.program
 def test_a_terminal_gets_a_screen_that_changes_and_stays_through_failures_until_ctrl_c() -> None:
-    asked = {"times": 0}
+    asked, is_over = {"times": 0}, threading.Event()
+
+    def parts() -> Iterator[bytes]:
+        yield b"event: task\ndata: {}\n\n"
+        is_over.wait(START_WITHIN)
 
     def answer(request: Asked) -> Answered:
+        if "/events" in request.path:
+            return 200, parts(), {"Content-Type": "text/event-stream"}
         if request.path.startswith("/api"):
             return 200, PAGE | {"items": [TASK | {"tool": HOSTILE}]}
         asked["times"] += 1
@@ -101,6 +158,7 @@ def test_a_terminal_gets_a_screen_that_changes_and_stays_through_failures_until_
             except OSError:
                 break
         _, err = child.communicate(timeout=START_WITHIN)
+        is_over.set()
     assert (child.returncode, err) == (0, b"")
     for text in (b"ready, unfinished", b"/readyz got HTTP status 500", REF.encode(), b"\x1b[?1049h", b"\x1b[?1049l"):
         assert text in shown

@@ -5,7 +5,8 @@ followed, and proxies of the environment are not used, so a token reaches the na
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlencode, urlsplit
@@ -15,6 +16,8 @@ from taskgate.cli.printing import one_line
 API: Final = "/api/v1"
 MAX_ANSWER: Final = 32 * 2**20
 """Bytes of an answer; a longer one is an error."""
+MAX_CHUNK: Final = 64 * 1024
+"""Bytes of an event stream that are read at once."""
 MAX_PAGE: Final = 100
 """The most items that the API puts on a page."""
 _PORTS: Final = {"http": 80, "https": 443}
@@ -123,27 +126,65 @@ class AdminClient:
             if not cursor or len(items) >= limit:
                 return Listed(items[:limit], page.get("now"), page.get("is_complete") is not False, bool(cursor))
 
+    def read_stream(
+        self, path: str, query: Iterable[tuple[str, str]], *, last_event: str | None, silence: float
+    ) -> Generator[bytes]:
+        """Send a request for an event stream to the API, and return its chunks until it ends.
+
+        Raises as `ask`, also after `silence` seconds without a chunk.
+        """
+        connection = self._connection_class(self._host, self._port, timeout=self._timeout)
+        headers = {**self._headers, "Accept": "text/event-stream"}
+        if last_event is not None:
+            headers["Last-Event-ID"] = last_event
+        with ExitStack() as stack:
+            stack.callback(connection.close)
+            with self._named_failures(self._timeout):
+                connection.connect()
+                opened = connection.sock
+                connection.request("GET", f"{API}{path}?{urlencode([*query])}", headers=headers)
+                response = stack.enter_context(connection.getresponse())
+                if response.status != 200:
+                    refused = Reply(response.status, _json_or_none(response.read(MAX_ANSWER)))
+                    raise ApiRefused(refused.status, _refusal(refused))
+                if response.headers.get_content_type() != "text/event-stream":
+                    raise ApiRefused(response.status, "the answer is no event stream")
+            opened.settimeout(silence)
+            while True:
+                with self._named_failures(silence):
+                    chunk = response.read1(MAX_CHUNK)
+                if not chunk:
+                    return
+                yield chunk
+
     def _send(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> tuple[int, bytes]:
         connection = self._connection_class(self._host, self._port, timeout=self._timeout)
         try:
-            sent = None if body is None else json.dumps(body).encode()
-            headers = self._headers if body is None else {**self._headers, "Content-Type": "application/json"}
-            connection.request(method, path, body=sent, headers=headers)
-            response = connection.getresponse()
-            received = response.read(MAX_ANSWER + 1)
+            with self._named_failures(self._timeout):
+                sent = None if body is None else json.dumps(body).encode()
+                headers = self._headers if body is None else {**self._headers, "Content-Type": "application/json"}
+                connection.request(method, path, body=sent, headers=headers)
+                response = connection.getresponse()
+                received = response.read(MAX_ANSWER + 1)
+        finally:
+            connection.close()
+        if len(received) > MAX_ANSWER:
+            raise self._unreachable("the answer is too large")
+        return response.status, received
+
+    @contextmanager
+    def _named_failures(self, timeout: float) -> Iterator[None]:
+        """Raise GatewayUnreachable for a connection that fails, or has nothing for `timeout` seconds."""
+        try:
+            yield
         except TimeoutError:
-            raise self._unreachable(f"no answer within {self._timeout:g} s") from None
+            raise self._unreachable(f"no answer within {timeout:g} s") from None
         except OSError as error:
             raise self._unreachable(error.strerror or type(error).__name__) from None
         except UnicodeError:
             raise self._unreachable("the host is not a name") from None
         except HTTPException:
             raise self._unreachable("the answer is not HTTP") from None
-        finally:
-            connection.close()
-        if len(received) > MAX_ANSWER:
-            raise self._unreachable("the answer is too large")
-        return response.status, received
 
     def _unreachable(self, reason: str) -> GatewayUnreachable:
         return GatewayUnreachable(

@@ -6,7 +6,7 @@ rich draws them, and honours NO_COLOR. It is loaded for a terminal alone.
 
 import sys
 from collections.abc import Container, Iterable, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -91,6 +91,14 @@ def duration_between(start: Any, end: Any) -> str:
     except (TypeError, ValueError):
         return "-"
     return duration(seconds)
+
+
+def later(moment: Any, seconds: float) -> Any:
+    """A timestamp of a document so many seconds later; what is none stays as it is."""
+    try:
+        return (datetime.fromisoformat(moment) + timedelta(seconds=seconds)).isoformat()
+    except (TypeError, ValueError, OverflowError):
+        return moment
 
 
 def duration(seconds: int) -> str:

@@ -4,9 +4,11 @@ Tasks are named by their public reference, which is the one in the audit log. Th
 arguments and no results.
 """
 
+import math
 import sys
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 from typing import Any, Final, NoReturn
 
 import click
@@ -14,6 +16,7 @@ import click
 from taskgate.cli.exits import FAILED, INTERRUPTED, TOOL_FAILED, WRONG_USE, fail
 from taskgate.cli.printing import json_line, json_text, one_line
 from taskgate.cli.remote.client import AdminClient, ApiRefused, GatewayUnreachable
+from taskgate.cli.remote.event_stream import OPENED, RESET, EventStream, explain_refusal
 from taskgate.cli.remote.tables import STATUS_STYLES, duration_between, print_fields, print_table, text_of
 
 ENDED: Final = frozenset({"completed", "failed", "cancelled"})
@@ -23,6 +26,8 @@ CUT: Final = frozenset({"UPSTREAM", "TOOL", "CALLER", "PROGRESS"})
 NOT_ASKED: Final = "not asked, because the gateway was not reached before"
 """The error of the rest, after the gateway was lost."""
 _MAX_FAILURES: Final = 5
+_ASK_EVERY: Final = 30.0
+"""Seconds after which a watched task is asked for without an event."""
 
 
 def list_tasks(client: AdminClient, filters: Mapping[str, str | None], limit: int, as_json: bool) -> None:
@@ -130,6 +135,9 @@ def _confirm(matched: int) -> None:
 def watch_task(client: AdminClient, reference: str, interval: float, as_json: bool) -> NoReturn:
     """Print a line for each change of a task until it ends, with `as_json` its document in a line.
 
+    It asks at each event of the task. While the gateway has no room for its event stream, it asks each
+    `interval` seconds.
+
     Ends with 0 if the task completed, 3 if its tool returned an error, 130 after Ctrl-C, else 1.
     """
     try:
@@ -139,27 +147,61 @@ def watch_task(client: AdminClient, reference: str, interval: float, as_json: bo
 
 
 def _watch(client: AdminClient, reference: str, interval: float, as_json: bool) -> NoReturn:
-    shown: tuple[Any, ...] | None = None
-    failures = 0
+    watched = _WatchedTask(client, reference, interval, as_json)
+    stream = EventStream(client, "task")
     while True:
         try:
-            task = client.ask("GET", f"/tasks/{reference}")
-            failures = 0
+            with closing(stream.read()) as notices:
+                for notice in notices:
+                    is_change = notice.name in (OPENED, RESET) or notice.data.get("reference") == reference
+                    # The expiry of a task has no event.
+                    if is_change or time.monotonic() - watched.asked_at >= _ASK_EVERY:
+                        watched.show()
+            pause = stream.pause
         except (ApiRefused, GatewayUnreachable) as error:
-            failures += 1
-            is_final = isinstance(error, ApiRefused) and error.status < 500
-            if is_final or failures == _MAX_FAILURES:
-                fail(error, FAILED)
-            time.sleep(interval)
-            continue
+            if isinstance(error, ApiRefused) and error.status < 500:
+                fail(explain_refusal(error), FAILED)
+            watched.show()
+            pause = interval
+        time.sleep(pause)
+
+
+class _WatchedTask:
+    """A task that is asked for again and again; each change is printed once.
+
+    `asked_at` is the monotonic time of the last answer.
+    """
+
+    def __init__(self, client: AdminClient, reference: str, interval: float, as_json: bool) -> None:
+        self._client = client
+        self._path = f"/tasks/{reference}"
+        self._interval = interval
+        self._as_json = as_json
+        self._shown: tuple[Any, ...] | None = None
+        self.asked_at = -math.inf
+
+    def show(self) -> None:
+        """Print what is new. Ends the program if the task has ended, or cannot be asked for."""
+        task = self._ask()
+        self.asked_at = time.monotonic()
         change = tuple(task.get(key) for key in ("status", "progress", "queue_position", "replica"))
-        if change != shown:
-            shown = change
-            click.echo(json_line(task) if as_json else _change(task))
+        if change != self._shown:
+            self._shown = change
+            click.echo(json_line(task) if self._as_json else _change(task))
         if task.get("status") in ENDED:
             done = TOOL_FAILED if task.get("tool_error") is True else 0
             sys.exit(done if task["status"] == "completed" else FAILED)
-        time.sleep(interval)
+
+    def _ask(self) -> dict[str, Any]:
+        """The document of the task; a failure of the gateway is tried again after a while."""
+        for attempt in range(1, _MAX_FAILURES + 1):
+            try:
+                return self._client.ask("GET", self._path)
+            except (ApiRefused, GatewayUnreachable) as error:
+                if attempt == _MAX_FAILURES or (isinstance(error, ApiRefused) and error.status < 500):
+                    fail(error, FAILED)
+                time.sleep(self._interval)
+        raise AssertionError("the last attempt returns or fails")
 
 
 def row_of(item: Mapping[str, Any], now: Any) -> tuple[str, ...]:

@@ -1,9 +1,10 @@
-"""The work of `top`: a screen of upstreams and unfinished tasks that is drawn again and again.
+"""The work of `top`: a screen of upstreams and unfinished tasks that follows the event stream.
 
 rich draws it on a terminal. Elsewhere one snapshot is printed, as text or as JSON.
 """
 
 import sys
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
@@ -13,8 +14,9 @@ import click
 from taskgate.cli.exits import FAILED, fail
 from taskgate.cli.printing import json_text, one_line
 from taskgate.cli.remote.client import AdminClient, ApiRefused, GatewayUnreachable
+from taskgate.cli.remote.event_stream import ALIVE, EventStream, explain_refusal
 from taskgate.cli.remote.health import ask_readiness
-from taskgate.cli.remote.tables import STATUS_STYLES, table_of, text_of
+from taskgate.cli.remote.tables import STATUS_STYLES, later, table_of, text_of
 from taskgate.cli.remote.tasks import COLUMNS, CUT, row_of
 
 MAX_TASKS: Final = 100
@@ -23,6 +25,10 @@ _UPSTREAM_COLUMNS: Final = ("UPSTREAM", "STATE", "CIRCUIT", "IN USE", "LIMIT", "
 _STATE_STYLES: Final[Mapping[str, str]] = {"up": "green", "DOWN": "red", "open": "red", "half_open": "yellow"}
 _FRAME: Final = 12
 """Lines of a screen beside the rows of tasks: heads, borders and the state of the gateway."""
+_TICK: Final = 1.0
+"""Seconds after which a screen is drawn anew without a change."""
+_ASK_EVERY: Final = 10.0
+"""Seconds after which the state is asked for without a change."""
 
 
 class Snapshot(NamedTuple):
@@ -34,8 +40,41 @@ class Snapshot(NamedTuple):
     has_more: bool
 
 
+class ChangeWatcher(threading.Thread):
+    """A thread that follows the event stream, and sets `has_changed` after each event.
+
+    While the gateway has no room for its stream, or is not reached, it does so each `interval` seconds.
+    `refusal` is why there will be no stream.
+    """
+
+    def __init__(self, stream: EventStream, interval: float) -> None:
+        # A read of the stream has no end, so Ctrl-C does not wait for it.
+        super().__init__(daemon=True)
+        self._stream = stream
+        self._interval = interval
+        self.has_changed = threading.Event()
+        self.refusal: ApiRefused | None = None
+
+    def run(self) -> None:
+        while self.refusal is None:
+            try:
+                for notice in self._stream.read():
+                    if notice.name != ALIVE:
+                        self.has_changed.set()
+                pause = self._stream.pause
+            except (ApiRefused, GatewayUnreachable) as error:
+                if isinstance(error, ApiRefused) and error.status < 500:
+                    self.refusal = error
+                pause = self._interval
+                self.has_changed.set()
+            time.sleep(pause)
+
+
 def show_top(client: AdminClient, interval: float, once: bool, as_json: bool) -> None:
-    """Draw snapshots until Ctrl-C; without a terminal, or with `once`, print one."""
+    """Draw snapshots until Ctrl-C; without a terminal, or with `once`, print one.
+
+    There is a new one after changes, but `interval` seconds after the last one at the earliest.
+    """
     try:
         snapshot = take_snapshot(client)
     except (ApiRefused, GatewayUnreachable) as error:
@@ -87,10 +126,11 @@ def _draw(client: AdminClient, snapshot: Snapshot, interval: float) -> None:
 
     console = Console()
 
-    def screen(shown: Snapshot, problem: str | None) -> RenderableType:
+    def screen(shown: Snapshot, problem: str | None, age: float = 0.0) -> RenderableType:
         upstreams = _upstream_rows(shown.health)
         space = max(1, console.height - _FRAME - len(upstreams))
-        tasks = [row_of(task, shown.now) for task in shown.tasks[:space]]
+        now = later(shown.now, age)
+        tasks = [row_of(task, now) for task in shown.tasks[:space]]
         return Group(
             Text(_head(shown)),
             Text("" if problem is None else one_line(problem), style="red", no_wrap=True, overflow="ellipsis"),
@@ -99,16 +139,23 @@ def _draw(client: AdminClient, snapshot: Snapshot, interval: float) -> None:
             Text("Ctrl-C ends", style="dim"),
         )
 
+    watcher, problem, taken = ChangeWatcher(EventStream(client, "task", "upstream"), interval), None, time.monotonic()
+    watcher.start()
     try:
         with Live(screen(snapshot, None), console=console, screen=True, auto_refresh=False) as live:
-            while True:
-                time.sleep(interval)
-                problem = None
-                try:
-                    snapshot = take_snapshot(client)
-                except (ApiRefused, GatewayUnreachable) as error:
-                    # The last state stays, with what is wrong now.
-                    problem = str(error)
-                live.update(screen(snapshot, problem), refresh=True)
+            while watcher.refusal is None:
+                # Ages grow without an event.
+                has_changed = watcher.has_changed.wait(_TICK)
+                if has_changed or problem is not None or time.monotonic() - taken >= _ASK_EVERY:
+                    watcher.has_changed.clear()
+                    try:
+                        snapshot, problem, taken = take_snapshot(client), None, time.monotonic()
+                    except (ApiRefused, GatewayUnreachable) as error:
+                        # The last state stays, with what is wrong now.
+                        problem = str(error)
+                live.update(screen(snapshot, problem, time.monotonic() - taken), refresh=True)
+                if has_changed:
+                    time.sleep(interval)
     except KeyboardInterrupt:
         return
+    fail(explain_refusal(watcher.refusal), FAILED)
