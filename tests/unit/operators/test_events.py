@@ -341,7 +341,7 @@ async def test_what_another_replica_does_to_a_task_is_an_event(stage: Stage) -> 
     await stream.aclose()
 
 
-async def test_progress_is_one_event_a_second_of_each_task_and_the_newest(stage: Stage) -> None:
+async def test_progress_is_one_event_for_each_reading_of_a_task_and_the_newest(stage: Stage) -> None:
     stream, loop, record = await opened(stage), asyncio.get_running_loop(), new_record()
     await stage.keep(record)
     await next_task(stream)
