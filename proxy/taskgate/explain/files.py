@@ -5,7 +5,6 @@ is created. `checks` is the user.
 """
 
 import errno
-import fcntl
 import os
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
@@ -24,6 +23,7 @@ from taskgate.errors import StoreUnavailable
 from taskgate.explain.findings import Findings
 from taskgate.listener.tls import TlsRefused, made_context
 from taskgate.stores.open import expect_usable
+from taskgate.system.descriptors import is_locked
 from taskgate.telemetry.auditlog.settings import AuditUnavailable
 from taskgate.telemetry.auditlog.sinks import expect_log
 from taskgate.telemetry.opentelemetry.settings import Exporter, TracingUnavailable, require_exporter
@@ -162,9 +162,7 @@ def _unusable(path: Path, *, is_running: bool) -> str | None:
 
 def _lock_reason(path: Path) -> str | None:
     with path.open("rb") as file:
-        try:
-            fcntl.flock(file.fileno(), fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if is_locked(file.fileno()):
             return f"{path} is in use by another process; if it is this gateway, check with --running"
     return None
 
