@@ -1,5 +1,7 @@
 """The console shows what events tell, within two seconds, in a bounded page."""
 
+from unicodedata import category
+
 import pytest
 import pytest_asyncio
 from playwright.async_api import expect
@@ -9,6 +11,7 @@ from console.visitor import EVENT_MS, Visitor
 from helpers.scripted_upstream import Hold, ScriptedServer
 from helpers.whole_gateway import WholeGateway
 from requirements import covers
+from taskgate.cli.printing import clean
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -31,7 +34,9 @@ async def stream(visitor: Visitor) -> EventStream:
     return stream
 
 
-async def test_a_task_of_an_event_joins_the_list_and_changes_in_place(visitor: Visitor, stream: EventStream) -> None:
+async def test_a_task_of_an_event_joins_the_list_changes_in_place_and_leaves_at_its_end(
+    visitor: Visitor, stream: EventStream
+) -> None:
     await stream.send("task", task(1), task(2))
     rows = visitor.page.locator("#task-rows tr")
     await expect(rows.locator("th button")).to_have_text(["tool-2", "tool-1"], timeout=EVENT_MS)
@@ -40,9 +45,30 @@ async def test_a_task_of_an_event_joins_the_list_and_changes_in_place(visitor: V
     await expect(rows.nth(1).locator("td").nth(2)).to_have_text(MARKUP)
     assert await rows.locator("b, img").count() == 0
     await stream.send("task", task(1, status="completed"), task(3, status="failed"))
-    await expect(rows.nth(1)).to_contain_text("completed", timeout=EVENT_MS)
-    await expect(rows.nth(1).get_by_role("button")).to_have_text(["tool-1"])
-    await expect(rows).to_have_count(2)
+    await expect(rows.locator("th button")).to_have_text(["tool-2"], timeout=EVENT_MS)
+
+
+@covers("T36")
+async def test_invisible_characters_are_marked_as_the_command_line_marks_them(
+    visitor: Visitor, stream: EventStream
+) -> None:
+    kinds = {"Cc", "Cf", "Cs", "Zl", "Zp", "Zs"}
+    codes = [code for code in range(0x110000) if code >> 9 == 0xE0000 >> 9 or category(chr(code)) in kinds]
+    unseen = "".join(f"{chr(code)}a" for code in codes)
+    await stream.send("task", task(1, tool="pay\u202etxt\u200b.\U000e0041exe", progress=unseen))
+    row = visitor.page.locator("#task-rows tr")
+    await expect(row.locator("th button")).to_have_text("pay\ufffdtxt\ufffd.\ufffdexe", timeout=EVENT_MS)
+    assert await row.locator("td").nth(2).evaluate("cell => cell.textContent") == clean(unseen)
+    label = await row.get_by_role("button").last.get_attribute("aria-label")
+    assert label is not None
+    assert label.startswith("Cancel pay\ufffdtxt\ufffd.\ufffdexe, t_")
+    await row.get_by_role("button").last.click()
+    await expect(visitor.page.locator("#confirm-text")).to_contain_text("pay\ufffdtxt\ufffd.\ufffdexe at reports")
+    await visitor.page.get_by_role("button", name="Back").click()
+    await visitor.go("Refusals")
+    await stream.send("refusal", refusal("a reason \u2066of\u2069 a host\x1b[31m"))
+    reason = visitor.page.locator("#refusal-rows tr").first.locator("td").nth(2)
+    await expect(reason).to_have_text("a reason \ufffdof\ufffd a host\ufffd[31m", timeout=EVENT_MS)
 
 
 async def test_a_filter_keeps_other_tasks_of_events_out(visitor: Visitor, stream: EventStream) -> None:

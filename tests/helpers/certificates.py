@@ -28,11 +28,19 @@ class Authority:
         self.file = folder / f"{name}.pem"
         self.file.write_bytes(own.sign(self._key, hashes.SHA256()).public_bytes(Encoding.PEM))
 
-    def pair(self, passphrase: bytes | None = None) -> tuple[bytes, bytes]:
-        """A new certificate and its key, in PEM."""
+    def pair(
+        self,
+        passphrase: bytes | None = None,
+        *,
+        names: tuple[str, ...] = (),
+        addresses: tuple[str, ...] = ("127.0.0.1",),
+    ) -> tuple[bytes, bytes]:
+        """A new certificate for these names and addresses, and its key, in PEM."""
         key = ec.generate_private_key(ec.SECP256R1())
-        here = x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))])
-        signed = _unsigned(_named("gate"), self._name, key.public_key()).add_extension(here, critical=False)
+        signed = _unsigned(_named("gate"), self._name, key.public_key())
+        here = [*map(x509.DNSName, names), *(x509.IPAddress(ip_address(each)) for each in addresses)]
+        if here:
+            signed = signed.add_extension(x509.SubjectAlternativeName(here), critical=False)
         protection = BestAvailableEncryption(passphrase) if passphrase else NoEncryption()
         return (
             signed.sign(self._key, hashes.SHA256()).public_bytes(Encoding.PEM),

@@ -140,7 +140,29 @@ async def test_at_debug_refusals_name_the_rule_or_the_limit(
         await host.ask("prompts/list")
         await host.ask("tasks/get", {"taskId": "A" * 43})
         await gateway.metrics()
-    assert lines(caplog, "a rate policy decided about a request")[-1]["policy"] == "calls"
+    decided = lines(caplog, "a rate policy decided about a request")
+    assert decided == [
+        {"policy": "calls", "scope": "context", "decision": "allowed"},
+        {"policy": "calls", "scope": "context", "decision": "rejected"},
+    ]
     assert lines(caplog, "an access rule refused a request")[0]["rule"] == "no-lists"
     assert lines(caplog, "a look-up found no task of the caller")[0]["upstream"] == "reports"
     assert "A" * 43 not in str([vars(record) for record in caplog.records])
+
+
+async def test_allowed_requests_have_lines_at_debug_alone_and_are_counted_at_each_level(
+    server: ScriptedServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    limits = {"rate": [{"name": "calls", "scope": "context", "methods": ["tools/call"], "rate": "9/s"}]}
+
+    def at(level: str) -> Any:
+        return configuration({"reports": server.url}, logging={"level": level}, limits=limits)
+
+    async with running(at("info")) as gateway:
+        host = await gateway.greeted()
+        for number, (level, expected) in enumerate([("info", 0), ("debug", 1), ("info", 1), ("debug", 2)], 1):
+            if number > 1:
+                assert await reloaded(gateway, at(level)) == SUCCESS
+            await host.call("echo")
+            await gateway.counted("taskgate_rate_limit_decisions_total", number, policy="calls", decision="allowed")
+            assert len(lines(caplog, "a rate policy decided about a request")) == expected

@@ -46,6 +46,23 @@ async def test_a_queued_task_works_and_tells_its_place_until_its_call_leaves(
         await expect_all_given_back(gateway)
 
 
+async def test_the_age_of_the_oldest_task_is_shown_until_it_has_ended(server: ScriptedServer, slow: OneByOne) -> None:
+    shown = "taskgate_task_oldest_age_seconds"
+    async with narrowly(server, tasks=ALWAYS) as gateway:
+        host = await gateway.greeted()
+        assert f"\n{shown}{{" not in await gateway.metrics()
+        await host.start("report")
+        await slow.comes(1)
+        first = await gateway.count(shown, upstream="reports")
+        async with bounded():
+            while await gateway.count(shown, upstream="reports") <= first:
+                await asyncio.sleep(0.005)
+        slow.let_go()
+        async with bounded():
+            while f"\n{shown}{{" in await gateway.metrics():
+                await asyncio.sleep(0.005)
+
+
 async def test_only_what_is_with_the_server_is_shown_as_running(server: ScriptedServer, slow: OneByOne) -> None:
     shown = 'taskgate_tasks_running{upstream="reports"}'
     async with narrowly(server, tasks=ALWAYS) as gateway:

@@ -11,6 +11,7 @@ from grafana.src.queries import at_least_none, grown, now, quantile_within, rate
 _CALLS: Final = "taskgate_tool_calls_total"
 
 _RAN: Final = "taskgate_task_duration_seconds"
+_OLDEST: Final = "taskgate_task_oldest_age_seconds"
 _WAIT: Final = ("upstream",)
 
 
@@ -44,19 +45,19 @@ _FLOW: Final = (
         title="Longest running tasks",
         shape=Shape.TABLE,
         asks=[
-            Ask(quantile_within(1, _RAN, by=_WAIT), "longest, at most"),
-            Ask(quantile_within(0.95, _RAN, by=_WAIT), "p95"),
-            Ask(quantile_within(0.5, _RAN, by=_WAIT), "p50"),
+            Ask(now(_OLDEST, by=_WAIT, how="max"), "oldest now"),
+            Ask(quantile_within(0.95, _RAN, by=_WAIT), "ended, p95"),
+            Ask(quantile_within(0.5, _RAN, by=_WAIT), "ended, p50"),
         ],
         unit="s",
         span=HALF,
         height=7,
         told=Told(
-            "durations of the tasks that ended in the time shown, by upstream. The longest one is given as the upper "
-            "bound of its bucket.",
+            "the age of the oldest task that has not ended, by upstream; beside it the durations of those that ended "
+            "in the time shown.",
             "what the slowest tools take.",
-            "an upstream whose longest task is far above its p95 has tasks that hang; no metric names a task, the "
-            "audit log does (`task.ref`).",
+            "a task far above the p95 of its upstream may hang. `taskgate tasks ls --sort created` names the oldest "
+            "tasks.",
         ),
         alert="TaskgateTasksExpiring",
     ),
@@ -172,21 +173,16 @@ _TIME: Final = (
 
 _AGE: Final = (
     Panel(
-        title="Age of running tasks, estimated",
-        asks=[
-            Ask(
-                f"{now('taskgate_tasks_running', by=_WAIT)} / ({rate('taskgate_tasks_started_total', by=_WAIT)} > 0)",
-                "{{upstream}}",
-            )
-        ],
+        title="Age of the oldest unfinished task",
+        asks=[Ask(now(_OLDEST, by=_WAIT, how="max"), "{{upstream}}")],
         unit="s",
         span=24,
         height=6,
         told=Told(
-            "running tasks over tasks started per second, which is how long a task stays while load is steady. It "
-            "counts tasks that have not ended, where durations count those that have.",
-            "about the mean of the durations.",
-            "a line that climbs and does not come back is tasks that do not end; look for the upstream that hangs.",
+            "the time since the creation of the oldest task that has not ended, by upstream: it runs, waits for a "
+            "turn, or waits for its host.",
+            "it climbs while a slow tool runs, and falls when that ends.",
+            "a line that only climbs is a task that does not end; look for the upstream that hangs.",
         ),
         alert="TaskgateTasksExpiring",
     ),

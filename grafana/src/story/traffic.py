@@ -492,6 +492,9 @@ class Traffic:
         for upstream, server in self._servers.items():
             in_use = len(server.running) + server.plain
             put("taskgate_tasks_running", len(server.running), upstream=upstream)
+            # A gauge that is absent would seem to keep its value: a story marks no series as stale.
+            oldest = min((task.created for task in (*server.running, *server.waiting)), default=math.nan)
+            put("taskgate_task_oldest_age_seconds", moment - oldest, upstream=upstream)
             put("taskgate_upstream_requests_in_flight", in_use, upstream=upstream)
             put("taskgate_concurrency_in_use", in_use, scope="upstream", upstream=upstream)
             put("taskgate_concurrency_limit", _TURNS + 8, scope="upstream", upstream=upstream)

@@ -5,13 +5,14 @@ is created. `checks` is the user.
 """
 
 import errno
-import fcntl
 import os
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Final
+from urllib.parse import urlsplit
 
 from taskgate.auth.claims import IssuerSettings
 from taskgate.auth.fetch import FetchFailed
@@ -22,6 +23,7 @@ from taskgate.errors import StoreUnavailable
 from taskgate.explain.findings import Findings
 from taskgate.listener.tls import TlsRefused, made_context
 from taskgate.stores.open import expect_usable
+from taskgate.system.descriptors import is_locked
 from taskgate.telemetry.auditlog.settings import AuditUnavailable
 from taskgate.telemetry.auditlog.sinks import expect_log
 from taskgate.telemetry.opentelemetry.settings import Exporter, TracingUnavailable, require_exporter
@@ -34,6 +36,8 @@ from taskgate.wiring.observability import OWN_KEYS, expect_keys
 
 EXPIRES_SOON: Final = timedelta(days=30)
 """How long before the end of a certificate a warning begins."""
+_MOST_NAMES: Final = 5
+"""Names of a certificate that a warning has."""
 _REFUSALS: Final = (KeyFileRefused, TlsRefused, TlsFileRefused, TracingUnavailable, StoreUnavailable, ListenFailed)
 
 
@@ -158,9 +162,7 @@ def _unusable(path: Path, *, is_running: bool) -> str | None:
 
 def _lock_reason(path: Path) -> str | None:
     with path.open("rb") as file:
-        try:
-            fcntl.flock(file.fileno(), fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if is_locked(file.fileno()):
             return f"{path} is in use by another process; if it is this gateway, check with --running"
     return None
 
@@ -181,6 +183,51 @@ def _check_certificates(config: GatewayConfig, now: datetime, found: Findings) -
         if path is not None:
             for text in _time_left(path, now):
                 found.warn(key, text)
+    public = urlsplit(config.server.public_url or "")
+    own = config.server.tls.cert_file
+    # A proxy that adds a forwarding header ends the TLS of hosts, with a certificate of its own.
+    if own is not None and public.scheme == "https" and public.hostname and not config.server.trusted_proxies:
+        reason = _name_reason(own, public.hostname)
+        if reason is not None:
+            found.warn("server.tls.cert_file", reason)
+
+
+def _name_reason(path: Path, host: str) -> str | None:
+    """Say that the first certificate of a file is for other hosts; None if it is for this one, or is unreadable."""
+    from cryptography import x509  # noqa: PLC0415
+
+    try:
+        extensions = x509.load_pem_x509_certificates(path.read_bytes())[0].extensions
+        alternatives = extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        names = alternatives.get_values_for_type(x509.DNSName)
+        addresses = [str(each) for each in alternatives.get_values_for_type(x509.IPAddress)]
+    except x509.ExtensionNotFound:
+        names, addresses = [], []
+    except (OSError, ValueError):
+        return None
+    try:
+        is_named = str(ip_address(host)) in addresses
+    except ValueError:
+        is_named = any(_is_named(host, name) for name in names)
+    if is_named:
+        return None
+    given = [*names, *addresses]
+    more = [f"{len(given) - _MOST_NAMES} more"] if len(given) > _MOST_NAMES else []
+    found = ", ".join([*given[:_MOST_NAMES], *more]) or "no host (no subjectAltName)"
+    return (
+        f"the certificate is for {found}; server.public_url needs one for {host}, so hosts refuse it: "
+        "renew it with that name, or correct the URL"
+    )
+
+
+def _is_named(host: str, name: str) -> bool:
+    """Tell whether a name of a certificate is that of a host. A wildcard stands for one label, the first."""
+    host, name = host.lower(), name.lower()
+    if name.startswith("*."):
+        # Hosts refuse a wildcard below a top-level domain.
+        first, _, rest = host.partition(".")
+        return bool(first) and "." in rest and rest == name[2:]
+    return host == name
 
 
 def _time_left(path: Path, now: datetime) -> Iterator[str]:

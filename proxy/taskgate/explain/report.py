@@ -68,7 +68,9 @@ def _result(found: Findings, answers: Sequence[Answer]) -> str:
     failed = sum(answer.passed is False for answer in answers)
     parts = [f"{failed} of {len(answers)} FAILED"] if failed else []
     parts += [counted(found.warnings, "warning")] if found.warnings else []
-    return ", ".join(parts) or "no problems"
+    not_asked = sum(answer.passed is None for answer in answers)
+    rest = [f"{not_asked} of {len(answers)} not asked"] if not_asked else []
+    return ", ".join([*(parts or ["no problems"]), *rest])
 
 
 def counted(found: Iterable[object], name: str) -> str:

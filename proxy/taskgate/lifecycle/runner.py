@@ -18,7 +18,7 @@ sees the newer revision, and stops the run. It passes hosts' answers to the run'
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from types import TracebackType
 from typing import Any, Final
@@ -302,6 +302,16 @@ class Runner:
     def calls_running(self) -> dict[tuple[str], int]:
         """The calls of tasks that count as sent and are not over, by mount."""
         return {(mount,): count for mount, count in self._services.counts.items()}
+
+    def oldest_ages(self) -> dict[tuple[str], float]:
+        """Seconds since the creation of the oldest unfinished task of each mount that runs here."""
+        oldest: dict[str, datetime] = {}
+        for run in self._runs.values():
+            mount = run.owner.mount
+            if mount not in oldest or run.created_at < oldest[mount]:
+                oldest[mount] = run.created_at
+        now = self._clock.now()
+        return {(mount,): max((now - created_at).total_seconds(), 0.0) for mount, created_at in oldest.items()}
 
     @property
     def running(self) -> int:

@@ -123,6 +123,7 @@ class TaskRun(CancelScope):
         "_services",
         "_stopped",
         "begun",
+        "created_at",
         "id",
         "is_left",
         "is_lost",
@@ -137,6 +138,7 @@ class TaskRun(CancelScope):
         super().__init__()
         self.id: TaskId = record.id
         self.owner: OwnerKey = record.owner
+        self.created_at = record.created_at
         self.listener = listener
         self.revision = record.revision
         self.is_shut_down = False

@@ -40,6 +40,7 @@ from taskgate.telemetry.metrics.prometheus import PrometheusRecorder
 if TYPE_CHECKING:
     from taskgate.operators.api import OperatorsApi
     from taskgate.operators.console.page import ConsolePage
+    from taskgate.operators.control import End, Reload
 
 _log = logging.getLogger(__name__)
 
@@ -51,14 +52,6 @@ Servers = Callable[[], Mapping[str, Mapping[str, Any]]]
 
 Replicas = Callable[[], int | None]
 """Returns the number of gateways that share the store; None if it is not shared."""
-
-Reload = Callable[[], Awaitable[Mapping[str, Any] | None]]
-"""Reads the configuration again, applies it, and returns the outcome: `result`, and details.
-
-Returns None if the gateway has no configuration file."""
-
-End = Callable[[], None]
-"""Requests the shutdown of the gateway, like a signal: drain, then close. Returns at once."""
 
 INVALID: Final = "invalid"
 """The `result` of a configuration that was rejected."""
@@ -114,9 +107,9 @@ class OperatorsListener:
         metrics: PrometheusRecorder,
         ready: Ready,
         servers: Servers,
-        reload: Reload,
+        reload: "Reload",
         event_sink: EventSink,
-        end: End | None = None,
+        end: "End | None" = None,
         replicas: Replicas = lambda: None,
     ) -> None:
         self._refusals = {status: Throttle(_REFUSAL_PAUSE, access.elapsed) for status in (401, 403)}

@@ -17,7 +17,7 @@ Reload = Callable[[], Awaitable[Mapping[str, Any] | None]]
 Returns None if the gateway has no configuration file."""
 
 End = Callable[[], None]
-"""Requests the shutdown of the gateway: drain, then close. Returns at once."""
+"""Requests the shutdown of the gateway, like a signal: drain, then close. Returns at once."""
 
 _INVALID: Final = "invalid"
 

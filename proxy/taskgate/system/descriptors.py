@@ -1,12 +1,15 @@
-"""File descriptors of the process: the limit, what is reserved of it, and errors of exhaustion.
+"""File descriptors of the process: the limit, what is reserved of it, errors of exhaustion, and the
+locks of files.
 
 A system hands out the lowest free number, so a descriptor with number N shows that N others are in
 use. To reserve descriptors it is enough to compare numbers with a ceiling.
 """
 
+import fcntl
 import os
 import resource
 import sys
+import time
 from contextlib import suppress
 from errno import EMFILE, ENFILE
 from logging import getLogger
@@ -20,6 +23,10 @@ _RESERVED_FROM_SERVERS: Final = 64
 """Descriptors that connections to servers leave free."""
 _PER_HOST: Final = 3
 """Descriptors per host connection: its own, its call's at the server, its session's stream."""
+
+_LOCK_WAIT: Final = 0.25
+"""Seconds that a lock is waited for. A check of a configuration has it for less than a millisecond."""
+_LOCK_PAUSE: Final = 0.005
 
 _EXHAUSTION_ERRORS: Final = frozenset({EMFILE, ENFILE})
 _INITIAL_LIMIT: Final = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -85,3 +92,35 @@ def _is_any_left() -> bool:
     except OSError as error:
         return error.errno not in _EXHAUSTION_ERRORS
     return True
+
+
+def lock(descriptor: int) -> None:
+    """Lock a file for one owner. Blocks for a quarter of a second at most.
+
+    The lock is that of the open file: it ends when the descriptor is closed. Raises BlockingIOError
+    if another owner keeps it, or another OSError.
+    """
+    until = time.monotonic() + _LOCK_WAIT
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= until:
+                raise
+        else:
+            return
+        time.sleep(_LOCK_PAUSE)
+
+
+def is_locked(descriptor: int) -> bool:
+    """Whether a file has an owner by `lock`. Raises OSError.
+
+    No system tells that of every file without a lock. This one is shared, so two that ask do not
+    take each other for an owner, and `lock` waits for its end.
+    """
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    fcntl.flock(descriptor, fcntl.LOCK_UN)
+    return False

@@ -1,8 +1,9 @@
 """The reader of events for log lines about conditions: `LogRecorder`.
 
-It logs at `warning` that an upstream is down or up again and that a circuit opens or closes. It does
-so too for a task that fails without a result of its tool, a lost lease and a limit that refuses a
-caller. The number of lines is bounded: a line counts what it leaves out. docs/logs.md lists them.
+It logs at `warning` that an upstream is down or up again and that a circuit opens or closes, and when
+the reason changes meanwhile. It does so too for a task that fails without a result of its tool, a
+lost lease and a limit that refuses a caller. The number of lines is bounded: a line counts what it
+leaves out. docs/logs.md lists them.
 
 No line has an id of a task: it has the task's public reference. For a request that is not refused
 nothing here runs, unless the shared store of rates is away.
@@ -14,6 +15,7 @@ from contextvars import Context
 from dataclasses import dataclass
 from datetime import datetime
 from logging import getLogger
+from math import inf
 from typing import Any, Final
 
 from taskgate.clock import Clock
@@ -26,6 +28,8 @@ from taskgate.telemetry.ring import EventRing
 
 PAUSE: Final = 10.0
 """Seconds between two lines about one condition of one upstream."""
+LONGEST_PAUSE: Final = 600.0
+"""The longest pause between two lines about other and other reasons of one outage. It doubles up to that."""
 
 log = getLogger("taskgate.telemetry")
 _upstream_log: Final = getLogger("taskgate.upstream")
@@ -87,13 +91,15 @@ class LogRecorder:
                 del conditions[gone]
 
     def close(self) -> None:
-        """Write what is counted and has no line yet."""
+        """Write what is counted or changed and has no line yet."""
         self._is_closed = True
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         for keyed in (self._refusals, self._failed_tasks, self._lost_leases):
             keyed.close()
+        for known in (*self._health.values(), *self._circuits.values()):
+            known.write(inf, self._clock.now())
 
     # --- upstreams ----------------------------------------------------------------------------------------------------
 
@@ -137,8 +143,12 @@ class LogRecorder:
             known.changes += 1
             if is_bad and not known.is_logged_bad:
                 known.since, known.cause = known.began or self._event_sink.now, cause
-        if not known.write(now, self._event_sink.now):
-            self._come_back(known.logged_at + PAUSE - now)
+        if is_bad and cause is not None and cause != known.cause:
+            known.cause = cause
+            known.changes += 1
+        due = known.write(now, self._event_sink.now)
+        if due is not None:
+            self._come_back(due - now)
 
     # --- limits -------------------------------------------------------------------------------------------------------
 
@@ -200,7 +210,7 @@ class LogRecorder:
         now, today = self._clock.elapsed(), self._clock.now()
         due = [keyed.flush(now) for keyed in (self._refusals, self._failed_tasks, self._lost_leases)]
         conditions = (*self._health.values(), *self._circuits.values())
-        due += [None if known.write(now, today) else known.logged_at + PAUSE for known in conditions]
+        due += [known.write(now, today) for known in conditions]
         soonest = min((each for each in due if each is not None), default=None)
         if soonest is not None:
             self._come_back(soonest - now)
@@ -212,8 +222,9 @@ class _Condition:
 
     - `is_bad`: how it is; `is_logged_bad`: how it was at the last line
     - `began`: when the failures began that go on, if that is known
-    - `since`, `cause`: when it became bad, and why
-    - `changes`: how often it changed since the last line
+    - `since`, `cause`: when it became bad, and why; `logged_cause`: why, by the last line
+    - `changes`: how often it changed, or its cause, since the last line
+    - `causes`: how many lines said since it became bad that its cause is another
     """
 
     upstream: str
@@ -222,18 +233,22 @@ class _Condition:
     began: datetime | None = None
     since: datetime | None = None
     cause: str | None = None
+    logged_cause: str | None = None
     changes: int = 0
+    causes: int = 0
     logged_at: float = float("-inf")
 
-    def write(self, now: float, today: datetime) -> bool:
-        """Write the line of a new state; return False if the last line is too new for that.
+    def write(self, now: float, today: datetime) -> float | None:
+        """Write the line of a new state or cause; return when, if the last line is too new for that.
 
         Changes that were undone before they had a line are counted in the next one.
         """
-        if self.is_bad is self.is_logged_bad:
-            return True
-        if now - self.logged_at < PAUSE:
-            return False
+        is_another_cause = self.is_bad and self.is_logged_bad
+        if self.cause == self.logged_cause if is_another_cause else self.is_bad is self.is_logged_bad:
+            return None
+        pause = min(PAUSE * 2**self.causes, LONGEST_PAUSE) if is_another_cause else PAUSE
+        if now - self.logged_at < pause:
+            return self.logged_at + pause
         fields: dict[str, Any] = {"upstream": self.upstream}
         if self.is_bad:
             fields["reason"] = self.cause or "unknown"
@@ -243,11 +258,13 @@ class _Condition:
                 fields["seconds"] = round((today - self.since).total_seconds(), 1)
         if self.changes > 1:
             fields["left_out"] = self.changes - 1
+        self.causes = self.causes + 1 if is_another_cause else 0
         self.is_logged_bad, self.logged_at, self.changes = self.is_bad, now, 0
-        self.log(fields)
-        return True
+        self.logged_cause = self.cause
+        self.log(fields, is_another_cause=is_another_cause)
+        return None
 
-    def log(self, fields: Mapping[str, Any]) -> None:
+    def log(self, fields: Mapping[str, Any], *, is_another_cause: bool) -> None:
         """Write the line of the present state."""
         raise NotImplementedError
 
@@ -255,8 +272,10 @@ class _Condition:
 class _Health(_Condition):
     __slots__ = ()
 
-    def log(self, fields: Mapping[str, Any]) -> None:
-        if self.is_bad:
+    def log(self, fields: Mapping[str, Any], *, is_another_cause: bool) -> None:
+        if is_another_cause:
+            _upstream_log.warning("an upstream is still down, for another reason", extra=fields)
+        elif self.is_bad:
             _upstream_log.warning("an upstream is down", extra=fields)
         else:
             _upstream_log.warning("an upstream is up again", extra=fields)
@@ -265,8 +284,10 @@ class _Health(_Condition):
 class _Circuit(_Condition):
     __slots__ = ()
 
-    def log(self, fields: Mapping[str, Any]) -> None:
-        if self.is_bad:
+    def log(self, fields: Mapping[str, Any], *, is_another_cause: bool) -> None:
+        if is_another_cause:
+            _upstream_log.warning("the circuit of an upstream is still open, for another reason", extra=fields)
+        elif self.is_bad:
             _upstream_log.warning("the circuit of an upstream is open: calls to it are refused", extra=fields)
         else:
             _upstream_log.warning("the circuit of an upstream is closed again", extra=fields)

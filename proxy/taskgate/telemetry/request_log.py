@@ -1,8 +1,8 @@
 """The reader of events that writes log lines about requests: `RequestLog`.
 
 With `logging.access` each tool call has a line at `info`. At the level `debug` each request has a
-line, as has each request to a server, and each refusal by a rule or a limit. Both are off by
-default. Then nothing subscribes, and a request costs what it did.
+line, and each request to a server. So has each refusal by a rule or a limit, and each decision of a
+rate policy. Both are off by default. Then nothing subscribes, and a request costs what it did.
 
 A line names what is in the audit log too: the request, the caller, a task by its reference. It has no
 payload, and no name that the host chose. A tool is named if its server lists it, a method if the
@@ -148,6 +148,10 @@ def _log_rate(event: events.RateLimitChecked) -> None:
     _log.debug("a rate policy decided about a request", extra=event._asdict())
 
 
+def _log_allowed(event: events.RateLimitAllowed) -> None:
+    _log.debug("a rate policy decided about a request", extra={**event._asdict(), "decision": "allowed"})
+
+
 def _log_cap(event: events.CapRefused) -> None:
     _log.debug("a limit refused a request", extra={"limit": event.cap, "scope": event.scope})
 
@@ -167,6 +171,7 @@ _DEBUG: Final[Handlers] = {
     events.UpstreamAnswered: _log_upstream_request,
     events.UpstreamRetried: _log_retry,
     events.AccessRefused: _log_access,
+    events.RateLimitAllowed: _log_allowed,
     events.RateLimitChecked: _log_rate,
     events.CapRefused: _log_cap,
     events.QueueRefused: _log_queue,

@@ -20,7 +20,15 @@ from taskgate.protocol.modern.upstream import ModernUpstream
 from taskgate.system.timer_wheel import TimerWheel
 from taskgate.upstream.base import Transport, UpstreamSession, Vitals
 from taskgate.upstream.calls import PrincipalSource, SessionCallListener
-from taskgate.upstream.context import Lasting, ModernUpstreamContext, Patience, Running, UpstreamContext, first_id
+from taskgate.upstream.context import (
+    EraReason,
+    Lasting,
+    ModernUpstreamContext,
+    Patience,
+    Running,
+    UpstreamContext,
+    first_id,
+)
 from taskgate.upstream.credentials.speaking import Credentials
 from taskgate.upstream.descriptions import LastWelcomes, Welcome, key_of, knows_callers
 from taskgate.upstream.duplex.passive_health import PassiveHealth
@@ -155,6 +163,10 @@ class UpstreamClient:
     def open(self) -> None:
         """Report that the upstream is served, and start health checks."""
         self._upstream_context.observer.begun()
+        if self._era is not None:
+            settings = self._upstream_context.settings
+            reason = EraReason.TRANSPORT if settings.revision is None else EraReason.CONFIGURED
+            self._upstream_context.reception.decided(settings, self._era, reason, settings.revision)
         if self._checks is not None:
             self._checks.begin()
 

@@ -3,7 +3,7 @@
 `client` creates a context for each upstream. A session has its own `transport` if the server needs
 its principal (`SessionTransport`), and a modern one its own `era_lost`. All other fields are shared.
 `Patience` has the timeouts of each tool; sessions of both eras ask it for each request. The
-`HandshakeLog` is for operators: how the server answers `initialize`.
+`HandshakeLog` is for operators: how the server answers `initialize`, and in which era it is asked.
 
 A host sets log level and resource subscriptions once. They last as long as the host session, through
 all sessions at the server. A legacy session notes them from the host's requests, and sends them again
@@ -16,12 +16,13 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
+from enum import StrEnum
 from fnmatch import fnmatchcase
-from logging import getLogger
+from logging import DEBUG, getLogger
 from typing import Any, Final
 
 from taskgate.clock import Entropy
-from taskgate.domain.versions import MODERN, NEWEST_LEGACY
+from taskgate.domain.versions import MODERN, NEWEST_LEGACY, Era, Revision
 from taskgate.errors import MalformedMessage, UpstreamFailed, UpstreamReason
 from taskgate.jsontext.edits import dump
 from taskgate.jsontext.spans import members
@@ -138,12 +139,32 @@ _ITS_OWN: Final = frozenset(
 elsewhere."""
 
 
-class HandshakeLog:
-    """Failures logged for one server. Belongs to one event loop."""
+class EraReason(StrEnum):
+    """Why the gateway uses an era with a server."""
 
-    __slots__ = ("_logged_at", "_speaks_both", "_unlogged")
+    CONFIGURED = "configured"
+    TRANSPORT = "transport"
+    """HTTP+SSE has the handshake alone."""
+    OLDER_REVISION = "older_revision"
+    """Servers of a revision before 2025-11-25 may end on an unknown method."""
+    OWN_TASKS = "own_tasks"
+    """A server with tasks of 2025-11-25 is not asked: the question may stop them."""
+    DISCOVERED = "discovered"
+    """Its answer to `server/discover`, or its refusal of `initialize`, has a modern revision."""
+    NOT_DISCOVERED = "not_discovered"
+    """No answer to `server/discover` has one."""
+    UNKNOWN = "unknown"
+    """It could not be asked. This session uses the handshake; the next one asks again."""
+
+
+class HandshakeLog:
+    """The log lines about handshakes with one server. Belongs to one event loop."""
+
+    __slots__ = ("_decided", "_logged_at", "_speaks_both", "_unlogged")
 
     def __init__(self) -> None:
+        # The last line about the era: sessions and health checks find it each for themselves.
+        self._decided: tuple[Era, Revision | None, EraReason] | None = None
         # By reason: the loop time of the last line, and the failures since that.
         self._logged_at: dict[str, float] = {}
         self._unlogged: dict[str, int] = {}
@@ -155,6 +176,24 @@ class HandshakeLog:
             return
         self._speaks_both = True
         log.info(BOTH, extra={"upstream": settings.name})
+
+    def decided(self, settings: UpstreamSettings, era: Era, reason: EraReason, revision: Revision | None) -> None:
+        """Log which era is used and why, unless the last line says so. `revision` is None if it is not known yet."""
+        decided = era, revision, reason
+        if decided == self._decided or not log.isEnabledFor(DEBUG):
+            return
+        self._decided = decided
+        of = {"upstream": settings.name, "era": era.name.lower(), "reason": reason.value}
+        log.debug(
+            "the era of a server is decided", extra=of | ({} if revision is None else {"revision": revision.value})
+        )
+
+    def lost(self, settings: UpstreamSettings, era: Era) -> None:
+        """Log that the server stopped answering in its era."""
+        if self._decided is not None and self._decided[0] is era:
+            self._decided = None
+            of = {"upstream": settings.name, "era": era.name.lower()}
+            log.debug("a server left its era: the next request finds the era again", extra=of)
 
     def failed(self, settings: UpstreamSettings, failure: UpstreamFailed, said: str = "") -> None:
         """Log that `initialize` failed, if an answer of the server is the cause.

@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final, NamedTuple
 
-from taskgate.domain.versions import NEWEST_LEGACY, Era
+from taskgate.domain.versions import MODERN, NEWEST_LEGACY, Era, Revision
 from taskgate.errors import UpstreamFailed, UpstreamReason
 from taskgate.protocol.classify import era_of_discovery, era_of_refusal
 from taskgate.protocol.modern.upstream import ModernUpstream
 from taskgate.upstream import failures
 from taskgate.upstream.base import POSTED, Incoming, Outgoing
-from taskgate.upstream.context import UpstreamContext
+from taskgate.upstream.context import EraReason, UpstreamContext
 from taskgate.upstream.legacy.session import LegacySession
 
 PATIENCE: Final = timedelta(seconds=5)
@@ -133,28 +133,39 @@ class EraFinder:
                 # It speaks neither era, at least now.
                 upstream_context.reception.failed(upstream_context.settings, refusal)
                 raise
-            return self._remember(era)
-        if server.peer.revision is not NEWEST_LEGACY:
+            return self._remember(upstream_context, era, EraReason.DISCOVERED)
+        revision = server.peer.revision
+        if revision is not NEWEST_LEGACY:
             # A server of an older revision may use an SDK that ends on an unknown method.
-            return self._remember(Era.LEGACY, session)
+            return self._remember(upstream_context, Era.LEGACY, EraReason.OLDER_REVISION, session, revision)
         if isinstance(server.peer.capabilities.get("tasks"), dict):
             # The server has tasks of 2025-11-25. With the SDK for Python, the question would open
             # and end a session, which stops the tasks of all other sessions.
-            return self._remember(Era.LEGACY, session)
+            return self._remember(upstream_context, Era.LEGACY, EraReason.OWN_TASKS, session)
         try:
             era = await self._ask_discover(upstream_context, 2 * (loop.time() - began))
         except UpstreamFailed:
             # No evidence now, and the session works: use it, and let the next session ask again.
+            upstream_context.reception.decided(upstream_context.settings, Era.LEGACY, EraReason.UNKNOWN, revision)
             return FoundSession(Era.LEGACY, session)
         if era is Era.LEGACY:
-            return self._remember(era, session)
+            return self._remember(upstream_context, era, EraReason.NOT_DISCOVERED, session)
         await session.close()
         upstream_context.reception.speaks_both(upstream_context.settings)
-        return self._remember(era)
+        return self._remember(upstream_context, era, EraReason.DISCOVERED)
 
-    def _remember(self, era: Era, session: LegacySession | None = None) -> FoundSession:
-        """Make the era known to all sessions, and return it."""
+    def _remember(
+        self,
+        upstream_context: UpstreamContext,
+        era: Era,
+        reason: EraReason,
+        session: LegacySession | None = None,
+        revision: Revision = NEWEST_LEGACY,
+    ) -> FoundSession:
+        """Make the era known to all sessions, and return it. `revision` is that of a handshake."""
         self.era = era
+        spoken = MODERN[-1] if era is Era.MODERN else revision
+        upstream_context.reception.decided(upstream_context.settings, era, reason, spoken)
         return FoundSession(era, session)
 
     async def _ask_discover(self, upstream_context: UpstreamContext, patience: float) -> Era:

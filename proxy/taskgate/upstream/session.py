@@ -297,6 +297,7 @@ class ServerSession:
     def _lose_era(self, era: Era) -> None:
         """Forget the era, so that the next call finds it again. Sessions of that era call this."""
         self._finder.forget(era)
+        self._upstream_context.reception.lost(self._upstream_context.settings, era)
         if self.era_session is not None and self.era_session.era is era:
             self.era_session = None
             self._finding.forget()

@@ -32,7 +32,7 @@ from taskgate.system.allocator import IdleTrim
 from taskgate.telemetry.metrics.admission import PENALIZED
 from taskgate.telemetry.metrics.gateway import LoopLag
 from taskgate.telemetry.metrics.requests import ACTIVE_REQUESTS
-from taskgate.telemetry.metrics.tasks import POLL_INTERVAL, RUNNING
+from taskgate.telemetry.metrics.tasks import OLDEST, POLL_INTERVAL, RUNNING
 from taskgate.telemetry.metrics.upstreams import IN_FLIGHT
 from taskgate.wiring.authentication import (
     ReloadableAuthenticator,
@@ -340,6 +340,7 @@ class Service:
         metrics.watch(ACTIVE_REQUESTS, listener.active)
         metrics.watch(IN_FLIGHT, runtime.upstreams.requests.read)
         metrics.watch(RUNNING, runtime.runner.calls_running)
+        metrics.watch(OLDEST, runtime.runner.oldest_ages)
         metrics.watch(POLL_INTERVAL, runtime.poll_limiter.newest)
         if (penalties := runtime.penalties) is not None:
             metrics.watch(PENALIZED, lambda: {(): penalties.count(clock.elapsed())})

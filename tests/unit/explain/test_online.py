@@ -86,6 +86,7 @@ async def test_a_server_that_needs_the_token_of_a_caller_is_not_asked(tmp_path: 
     (tmp_path / "keys.json").write_text(json.dumps({"keys": [signing_key("EC").jwk("k")]}))
     ended, out, _ = await asked(written(tmp_path, f"url: '{DEAD}/mcp', credentials: {grant}", auth))
     assert (ended, out[5].startswith("upstreams.reports: not asked: ")) == (0, True)
+    assert out[4].split(maxsplit=1) == ["result:", "no problems, 1 of 2 not asked"]
 
 
 @pytest.mark.parametrize("published", [True, False], ids=["keys", "404"])

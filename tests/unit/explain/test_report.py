@@ -8,6 +8,7 @@ from collections.abc import Callable
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 from click.testing import CliRunner
@@ -380,23 +381,84 @@ def test_what_surprises_later_is_a_warning(tmp_path: Path, sections: dict[str, s
     assert out.splitlines()[-1].split(maxsplit=1)[1] == (f"{len(told)} {noun}" if told else "no problems")
 
 
+TLS = "tls: {cert_file: tls.crt, key_file: tls.key}"
+
+
+def with_certificate(folder: Path, pair: tuple[bytes, bytes]) -> None:
+    """Write a certificate and its key, for TLS."""
+    for name, content in zip(("tls.crt", "tls.key"), pair, strict=True):
+        (folder / name).write_bytes(content)
+        (folder / name).chmod(0o600)
+
+
 @pytest.mark.parametrize(
     ("days", "told"),
     [(-45, "is not valid before "), (0, "expires on "), (45, "expired on ")],
     ids=["not yet", "soon", "over"],
 )
 def test_a_certificate_is_judged_by_its_times(tmp_path: Path, days: int, told: str) -> None:
-    pair = Authority(tmp_path).pair()
-    for name, content in zip(("tls.crt", "tls.key"), pair, strict=True):
-        (tmp_path / name).write_bytes(content)
-        (tmp_path / name).chmod(0o600)
-    file = written(tmp_path, server='{listen: "127.0.0.1:0", tls: {cert_file: tls.crt, key_file: tls.key}}')
+    with_certificate(tmp_path, Authority(tmp_path).pair())
+    file = written(tmp_path, server=f"{{listen: '127.0.0.1:0', {TLS}}}")
     environment = {"TASKGATE_DATA_DIR": str(tmp_path / "data")}
     now = datetime.now(UTC) + timedelta(days=days)
     found = check_configuration(load(file, {}), environment, is_running=False, now=now)
     assert found.errors == []
     [warning] = found.warnings
     assert (warning.key, told in warning.message) == ("server.tls.cert_file", True)
+
+
+NAMES = {
+    "its name": ("https://gate.example.com/mcp", ("other.example.com", "GATE.example.com"), (), True),
+    "a wildcard": ("https://Gate.example.com", ("*.example.com",), (), True),
+    "a wildcard of two labels": ("https://a.gate.example.com", ("*.example.com",), (), False),
+    "a wildcard for the domain itself": ("https://example.com", ("*.example.com",), (), False),
+    "a wildcard below a top-level domain": ("https://example.com", ("*.com",), (), False),
+    "a wildcard within a label": ("https://gate.example.com", ("g*.example.com",), (), False),
+    "a wildcard for an address": ("https://10.0.0.7", ("*.0.0.7",), ("10.0.0.8",), False),
+    "an address": ("https://10.0.0.7:8443", (), ("10.0.0.8", "10.0.0.7"), True),
+    "an address as a name": ("https://10.0.0.7", ("10.0.0.7",), (), False),
+    "another form of an address": ("https://[2001:DB8:0::1]", (), ("2001:db8::1",), True),
+    "a name in an address": ("https://gate.example.com", (), ("10.0.0.7",), False),
+    "no name": ("https://gate", (), (), False),
+}
+
+
+@pytest.mark.parametrize(("url", "names", "addresses", "is_named"), NAMES.values(), ids=NAMES)
+def test_a_certificate_for_another_host_than_that_of_the_url_is_told(
+    tmp_path: Path, url: str, names: tuple[str, ...], addresses: tuple[str, ...], is_named: bool
+) -> None:
+    with_certificate(tmp_path, Authority(tmp_path).pair(names=names, addresses=addresses))
+    file = written(tmp_path, server=f"{{listen: '127.0.0.1:0', public_url: '{url}', {TLS}}}")
+    _, _, warnings = run("check", file)
+    found = ", ".join([*names, *addresses]) or "no host (no subjectAltName)"
+    expected = (
+        f"taskgate: warning: server.tls.cert_file: the certificate is for {found}; server.public_url needs one for "
+        f"{urlsplit(url).hostname}, so hosts refuse it: renew it with that name, or correct the URL"
+    )
+    assert [each for each in warnings if "server.public_url" in each] == ([] if is_named else [expected])
+
+
+def test_of_a_certificate_with_many_names_a_few_are_told(tmp_path: Path) -> None:
+    names = tuple(f"gate-{number}.example.com" for number in range(9))
+    with_certificate(tmp_path, Authority(tmp_path).pair(names=names))
+    file = written(tmp_path, server=f"{{listen: '127.0.0.1:0', public_url: 'https://gate.example.com', {TLS}}}")
+    [told] = [each for each in run("check", file)[2] if "server.public_url" in each]
+    assert f"{', '.join(names[:5])}, 5 more; server.public_url" in told
+
+
+@pytest.mark.parametrize(
+    "rest",
+    [
+        "public_url: 'http://gate.example.com'",
+        "public_url: 'https://gate.example.com', trusted_proxies: [10.0.0.0/8]",
+        "",
+    ],
+    ids=["plain HTTP", "behind a proxy", "no URL"],
+)
+def test_a_certificate_that_hosts_do_not_meet_at_the_url_is_not_judged_by_it(tmp_path: Path, rest: str) -> None:
+    with_certificate(tmp_path, Authority(tmp_path).pair(names=("other.example.com",)))
+    file = written(tmp_path, server=f"{{listen: '127.0.0.1:0', {TLS}, {rest}}}")
+    assert [each for each in run("check", file)[2] if "for" in each.split()] == []
 
 
 REDIS = """\

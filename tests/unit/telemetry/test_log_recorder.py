@@ -37,6 +37,8 @@ REJECTED = RateLimitChecked("calls", "context", "rejected")
 DOWN, UP = "an upstream is down", "an upstream is up again"
 OPEN = "the circuit of an upstream is open: calls to it are refused"
 CLOSED = "the circuit of an upstream is closed again"
+STILL_DOWN = "an upstream is still down, for another reason"
+STILL_OPEN = "the circuit of an upstream is still open, for another reason"
 
 
 class Desk:
@@ -133,6 +135,46 @@ async def test_a_server_that_is_configured_no_more_is_forgotten(desk: Desk) -> N
     desk.recorder.adopt({"search"})
     desk.emit(checked(True, True), CircuitChanged("reports", "closed"), after=MINUTE)
     assert desk.lines() == [(DOWN,), (OPEN,)]
+
+
+async def test_another_reason_of_the_same_outage_has_a_line(desk: Desk) -> None:
+    desk.emit(*(checked(False, False, cause) for cause in ("ECONNREFUSED", "ECONNREFUSED", "HTTP 503")), after=MINUTE)
+    desk.emit(CircuitChanged("reports", "open", "ECONNREFUSED"))
+    desk.emit(CircuitChanged("reports", "half_open"), CircuitChanged("reports", "open", "HTTP 503"), after=MINUTE)
+    desk.emit(checked(False, False, "HTTP 503"), checked(True, True), after=MINUTE)
+    assert desk.lines("upstream", "reason", "since", "seconds") == [
+        (DOWN, "reports", "ECONNREFUSED", "2026-01-02T03:05:05Z", None),
+        (STILL_DOWN, "reports", "HTTP 503", "2026-01-02T03:05:05Z", None),
+        (OPEN, "reports", "ECONNREFUSED", "2026-01-02T03:07:05Z", None),
+        (STILL_OPEN, "reports", "HTTP 503", "2026-01-02T03:07:05Z", None),
+        (UP, "reports", None, "2026-01-02T03:05:05Z", 360.0),
+    ]
+
+
+async def test_reasons_that_come_and_go_have_few_lines_and_the_rest_is_counted(desk: Desk) -> None:
+    causes = ["ECONNREFUSED" if number % 2 else "timeout" for number in range(720)]
+    desk.emit(*(checked(False, False, cause) for cause in causes), after=10 * SECOND)
+    lines = desk.lines("left_out")
+    assert 10 < len(lines) < 20
+    assert len(lines) + sum(count or 0 for _, count in lines) > 600
+    desk.emit(checked(True, True), after=10 * SECOND)
+    assert desk.lines()[-1] == (UP,)
+
+
+async def test_a_reason_that_came_back_before_its_line_has_none(desk: Desk) -> None:
+    desk.emit(*(checked(False, False, cause) for cause in ("timeout", "closed", "timeout")), after=SECOND)
+    desk.emit(checked(False, False, "timeout"), after=MINUTE)
+    assert desk.lines() == [(DOWN,)]
+
+
+async def test_a_state_that_waits_for_its_line_has_it_at_the_end(desk: Desk) -> None:
+    desk.emit(checked(False, False, "timeout"), CircuitChanged("reports", "open", "timeout"))
+    desk.emit(checked(True, True), CircuitChanged("reports", "open", "HTTP 503"), after=SECOND)
+    assert desk.lines() == [(DOWN,), (OPEN,)]
+    desk.recorder.close()
+    assert desk.lines("reason") == [(DOWN, "timeout"), (OPEN, "timeout"), (UP, None), (STILL_OPEN, "HTTP 503")]
+    desk.recorder.close()
+    assert len(desk.lines()) == 4
 
 
 async def test_programs_and_servers_have_the_same_lines(desk: Desk) -> None:

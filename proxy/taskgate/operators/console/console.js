@@ -9,6 +9,10 @@ const CONNECT_AGAIN_MS = 2000;
 const ENDED = new Set(["completed", "failed", "cancelled"]);
 const TOKEN = "#token=";
 const VIEWS = ["tasks", "servers", "callers", "refusals", "configuration"];
+// Controls but for tab and line feed, marks of direction, invisible characters, tags and lone surrogates: those that
+// the command line marks, too. Joiners stay, because languages and emoji need them.
+const UNSEEN =
+  /[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff\ufff9-\ufffb\u{1d173}-\u{1d17a}\u{e0000}-\u{e00ff}]/gu;
 
 const $ = (id) => document.getElementById(id);
 
@@ -17,15 +21,18 @@ let serverOffset = 0;
 
 // --- elements
 
+// A text with a mark for each character that hides or moves others, or makes two names look the same.
+const visible = (text) => String(text).replace(UNSEEN, "\ufffd");
+
 function element(tag, text, attributes = {}) {
   const made = document.createElement(tag);
-  if (text !== undefined && text !== null) made.textContent = text;
+  if (text !== undefined && text !== null) made.textContent = visible(text);
   for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
   return made;
 }
 
 function setText(node, text) {
-  const wanted = text === null || text === undefined ? "" : String(text);
+  const wanted = text === null || text === undefined ? "" : visible(text);
   if (node.textContent !== wanted) node.textContent = wanted;
 }
 
@@ -55,21 +62,29 @@ function emptyRow(text, columns) {
 }
 
 function button(text, label, act, className = "") {
-  const made = element("button", text, { type: "button", "aria-label": label });
+  const made = element("button", text, { type: "button", "aria-label": visible(label) });
   if (className) made.className = className;
   made.addEventListener("click", act);
   return made;
 }
 
-// Puts rows in place of those of a table. The control that has the focus has it after that, too.
-function replaceRows(body, rows) {
+// Remembers which control of a table has the focus. The answer gives it back after a change of the rows.
+function focusIn(body) {
   const focused = body.contains(document.activeElement) ? document.activeElement : null;
   const key = focused?.closest("tr").dataset.key;
   const index = focused ? [...focused.closest("tr").querySelectorAll("button")].indexOf(focused) : -1;
+  return () => {
+    const found = key === undefined ? null : [...body.rows].find((each) => each.dataset.key === key);
+    if (!found || found.contains(document.activeElement)) return;
+    const controls = [...found.querySelectorAll("button")];
+    (controls[index] ?? controls[0])?.focus();
+  };
+}
+
+function replaceRows(body, rows) {
+  const restoreFocus = focusIn(body);
   body.replaceChildren(...rows);
-  const found = key === undefined ? null : rows.find((each) => each.dataset.key === key);
-  const controls = found ? [...found.querySelectorAll("button")] : [];
-  (controls[index] ?? controls[0])?.focus();
+  restoreFocus();
 }
 
 function say(text, kind = "note") {
@@ -110,6 +125,7 @@ class Refused extends Error {
 }
 
 async function ask(method, path, body) {
+  const asker = account;
   const options = { method, credentials: "same-origin", cache: "no-store" };
   if (body !== undefined) {
     options.body = JSON.stringify(body);
@@ -123,11 +139,31 @@ async function ask(method, path, body) {
     throw new Refused(0, "The gateway does not answer.");
   }
   if (response.ok) return document;
-  if (response.status === 401 && account) signedOut("The session has ended. Sign in again.");
+  if (response.status === 401 && account && account === asker) signedOut("The session has ended. Sign in again.");
   throw new Refused(response.status, document.error?.message ?? `status ${response.status}`);
 }
 
 const api = (method, path, body) => ask(method, `/api/v1${path}`, body);
+
+// The newest request of each kind that has no answer yet.
+const awaited = new Map();
+let requests = 0;
+
+// The answer to a request; null if another of its kind was made meanwhile, or the operator signed out.
+async function latest(kind, method, path, body) {
+  const number = ++requests;
+  awaited.set(kind, number);
+  const isLatest = () => awaited.get(kind) === number;
+  try {
+    const document = await api(method, path, body);
+    return isLatest() ? document : null;
+  } catch (error) {
+    if (isLatest()) throw error;
+    return null;
+  } finally {
+    if (isLatest()) awaited.delete(kind);
+  }
+}
 
 function sayRefusal(what, error) {
   if (!(error instanceof Refused)) throw error;
@@ -180,6 +216,7 @@ function begin() {
 
 function signedOut(text) {
   account = null;
+  awaited.clear();
   disconnect();
   for (const each of document.querySelectorAll("dialog[open]")) each.close();
   for (const each of document.querySelectorAll("tbody")) each.replaceChildren();
@@ -262,7 +299,9 @@ addEventListener("hashchange", () => {
 
 async function loadServerNames() {
   try {
-    const names = (await api("GET", "/upstreams")).items.map((each) => each.name);
+    const page = await latest("names", "GET", "/upstreams");
+    if (page === null) return;
+    const names = page.items.map((each) => each.name);
     for (const form of [$("task-filter"), $("explain-form")]) {
       const select = form.elements.upstream;
       const chosen = select.value;
@@ -278,7 +317,7 @@ async function loadServerNames() {
 // --- tasks
 
 const tasks = {
-  rows: new Map(), cursor: null, next: null, isComplete: true, filter: readFilter(), loads: 0, pending: 0,
+  rows: new Map(), cursor: null, next: null, isComplete: true, filter: readFilter(),
 };
 const changed = new Map();
 let flushing = null;
@@ -304,25 +343,30 @@ function isMatch(item) {
   );
 }
 
+// The order of two tasks in the list: by a time and then by the reference, as in the API.
+function order(one, other) {
+  const name = tasks.filter.sort.endsWith("created") ? "created_at" : "updated_at";
+  const direction = tasks.filter.sort.startsWith("-") ? -1 : 1;
+  return direction * (compare(moment(one[name]), moment(other[name])) || compare(one.reference, other.reference));
+}
+
+const compare = (one, other) => (one < other ? -1 : Number(one > other));
+// Times of the API are in UTC, with microseconds, which a `Date` has not. Without the zone, they compare as texts.
+const moment = (time) => time.replace(/Z$/, "");
+
 async function loadTasks(cursor) {
-  const load = ++tasks.loads;
   const query = new URLSearchParams({ ...tasks.filter, limit: String(PAGE) });
   if (cursor) query.set("cursor", cursor);
-  tasks.pending += 1;
-  let page;
-  try {
-    page = await api("GET", `/tasks?${query}`);
-  } finally {
-    tasks.pending -= 1;
-  }
-  // A later request has another answer.
-  if (load !== tasks.loads) return;
+  const page = await latest("tasks", "GET", `/tasks?${query}`);
+  if (page === null) return;
   takeTime(page);
   Object.assign(tasks, { cursor, next: page.next, isComplete: page.is_complete });
   const before = new Map(tasks.rows);
   tasks.rows.clear();
   for (const item of page.items) {
-    tasks.rows.set(item.reference, makeTaskRow(newest(before.get(item.reference)?.item, item)));
+    tasks.rows.set(item.reference, makeTaskRow(item));
+    const known = before.get(item.reference)?.item;
+    if (known && newest(known, item) === known && !changed.has(item.reference)) takeTask(known);
   }
   replaceRows($("task-rows"), [...tasks.rows.values()].map((each) => each.row));
   showTaskCount();
@@ -330,7 +374,7 @@ async function loadTasks(cursor) {
 
 // An answer and an event may cross each other.
 function newest(known, item) {
-  return known && Date.parse(known.updated_at) > Date.parse(item.updated_at) ? known : item;
+  return known && moment(known.updated_at) > moment(item.updated_at) ? known : item;
 }
 
 function showTaskCount() {
@@ -399,47 +443,71 @@ function takeTask(item) {
 
 function flushTasks() {
   // Events that come while a list is on its way are newer than the list.
-  flushing = tasks.pending ? setTimeout(flushTasks, FLUSH_MS) : null;
+  flushing = awaited.has("tasks") ? setTimeout(flushTasks, FLUSH_MS) : null;
   if (flushing !== null) return;
   const items = [...changed.values()];
   changed.clear();
+  const before = tasks.rows.size;
+  const isSorted = Boolean(tasks.filter.sort);
+  const restoreFocus = focusIn($("task-rows"));
   const added = [];
   for (const item of items) {
-    const shown = tasks.rows.get(item.reference);
-    if (shown) {
-      shown.item = newest(shown.item, item);
-      renderTaskRow(shown);
-    } else if (isMatch(item) && !tasks.cursor) {
-      added.push(item);
-    }
-    if (item.reference === opened) reloadOpened();
+    if (!updateTask(item)) added.push(item);
   }
+  if (isSorted) added.sort(order);
   // Rows of more would be removed at once.
-  added.slice(-MOST_ROWS).forEach(addTask);
+  const kept = isSorted ? added.slice(0, MOST_ROWS) : added.slice(-MOST_ROWS);
+  kept.forEach(addTask);
+  restoreFocus();
+  const isShort = tasks.rows.size < Math.min(before, PAGE) && tasks.next;
+  if (isShort || (isSorted && kept.length < added.length)) reloadPage();
+  if (items.some((item) => item.reference === opened)) reloadOpened();
   showTaskCount();
 }
 
+// Changes the row of a task where it is, or removes it. False if the task needs a row, at another place.
+function updateTask(item) {
+  const known = tasks.rows.get(item.reference);
+  if (!known) return !isMatch(item);
+  if (newest(known.item, item) !== item) return true;
+  if (isMatch(item) && (!tasks.filter.sort || order(known.item, item) === 0)) {
+    known.item = item;
+    renderTaskRow(known);
+    return true;
+  }
+  removeTask(known);
+  return !isMatch(item);
+}
+
+function removeTask({ item, row: shown }) {
+  const next = shown.nextElementSibling ?? shown.previousElementSibling;
+  if (shown.contains(document.activeElement)) (next?.querySelector("button") ?? $("main")).focus();
+  tasks.rows.delete(item.reference);
+  shown.remove();
+}
+
 function addTask(item) {
-  const isNewestFirst = (tasks.filter.sort ?? "").startsWith("-");
-  if (!isNewestFirst && tasks.rows.size >= PAGE) {
+  const body = $("task-rows");
+  const isSorted = Boolean(tasks.filter.sort);
+  const next = isSorted && [...body.children].find((each) => order(item, tasks.rows.get(each.dataset.key).item) < 0);
+  // Only between two of its rows does a later page tell what belongs to it.
+  if (tasks.cursor && (!next || next === body.firstElementChild)) return;
+  if (!next && (tasks.rows.size >= PAGE || (isSorted && tasks.next))) {
     // It belongs to a later page. Without one so far, the list is loaded again for its cursor.
-    if (!tasks.next) reloadFirstPage();
+    if (!tasks.next) reloadPage();
     return;
   }
   const made = makeTaskRow(item);
   tasks.rows.set(item.reference, made);
-  if (isNewestFirst) $("task-rows").prepend(made.row);
-  else $("task-rows").append(made.row);
+  body.insertBefore(made.row, next || null);
   if (tasks.rows.size > MOST_ROWS) {
-    const last = $("task-rows").lastElementChild;
-    tasks.rows.delete(last.dataset.key);
-    last.remove();
-    reloadFirstPage();
+    removeTask(tasks.rows.get(body.lastElementChild.dataset.key));
+    reloadPage();
   }
 }
 
-const reloadFirstPage = throttled(async () => {
-  if (account && current() === "tasks" && !tasks.cursor) await load("tasks");
+const reloadPage = throttled(async () => {
+  if (account && current() === "tasks") await load("tasks");
 });
 
 setInterval(() => {
@@ -472,21 +540,21 @@ $("tasks-first").addEventListener("click", () => turnTo(null));
 
 let opened = null;
 
-async function openTask(reference, isReload = false) {
+async function openTask(reference) {
+  opened = reference;
   try {
-    const task = await api("GET", `/tasks/${reference}`);
-    // The dialog may have been closed meanwhile, or the operator have signed out.
-    if (!account || (isReload && opened !== reference)) return;
-    opened = reference;
+    const task = await latest("task", "GET", `/tasks/${reference}`);
+    if (task === null) return;
     renderTask(task);
     if (!$("task-dialog").open) $("task-dialog").showModal();
   } catch (error) {
+    if (!$("task-dialog").open) opened = null;
     sayRefusal("Task", error);
   }
 }
 
 const reloadOpened = throttled(async () => {
-  if (opened !== null && account) await openTask(opened, true);
+  if (opened !== null && account) await openTask(opened);
 });
 
 function renderTask(task) {
@@ -534,6 +602,7 @@ function timelineItem(task, change, index) {
 $("task-close").addEventListener("click", () => $("task-dialog").close());
 $("task-dialog").addEventListener("close", () => {
   opened = null;
+  awaited.delete("task");
 });
 
 async function cancelTask(task) {
@@ -577,7 +646,8 @@ $("confirm-dialog").addEventListener("close", () => settle(false));
 // --- servers
 
 async function loadServers() {
-  const page = await api("GET", "/upstreams");
+  const page = await latest("servers", "GET", "/upstreams");
+  if (page === null) return;
   replaceRows($("server-rows"), page.items.map(makeServerRow));
   setText($("servers-caption"), `${page.items.length} servers, as replica ${page.replica} sees them`);
 }
@@ -627,7 +697,8 @@ async function loadCallers(cursor) {
   const query = new URLSearchParams({ limit: String(PAGE) });
   if (callers.filter) query.set("caller", callers.filter);
   if (cursor) query.set("cursor", cursor);
-  const page = await api("GET", `/callers?${query}`);
+  const page = await latest("callers", "GET", `/callers?${query}`);
+  if (page === null) return;
   takeTime(page);
   Object.assign(callers, { cursor, next: page.next });
   const rows = page.items.flatMap((each) =>
@@ -663,7 +734,8 @@ $("callers-first").addEventListener("click", () => turnCallersTo(null));
 // --- refusals
 
 async function loadRefusals() {
-  const page = await api("GET", `/refusals?limit=${MOST_REFUSALS}`);
+  const page = await latest("refusals", "GET", `/refusals?limit=${MOST_REFUSALS}`);
+  if (page === null) return;
   takeTime(page);
   const rows = page.items.map(makeRefusalRow);
   $("refusal-rows").replaceChildren(...(rows.length ? rows : [emptyRow("No request was refused.", 6)]));
@@ -685,6 +757,8 @@ function makeRefusalRow(item) {
 
 function takeRefusal(item) {
   if (current() !== "refusals") return;
+  // A list that is on its way may be older.
+  if (awaited.has("refusals")) reloadView();
   const body = $("refusal-rows");
   const made = makeRefusalRow(item);
   // The row that says that there is none has no key.
@@ -698,7 +772,8 @@ function takeRefusal(item) {
 // --- configuration
 
 async function loadConfiguration() {
-  setText($("yaml"), (await api("GET", "/config")).yaml);
+  const document = await latest("configuration", "GET", "/config");
+  if (document !== null) setText($("yaml"), document.yaml);
 }
 
 // The members of a document as rows: key, value, and the configuration key that it comes from.
@@ -724,7 +799,8 @@ $("explain-form").addEventListener("submit", async (event) => {
   const { upstream, tool, token } = Object.fromEntries(new FormData(event.target));
   event.target.elements.token.value = "";
   try {
-    const found = await api("POST", "/explain", { upstream, tool, ...(token ? { token } : {}) });
+    const found = await latest("explain", "POST", "/explain", { upstream, tool, ...(token ? { token } : {}) });
+    if (found === null) return;
     $("explanation-rows").replaceChildren(
       ...[...members(found)].map(([key, value, from]) => row(cell(key, "", true), cell(value), cell(from, "wide"))),
     );

@@ -6,7 +6,6 @@ the file an error means, queries the disk. A refused file stays unchanged. Every
 StoreUnavailable with a text for the operator that names no path.
 """
 
-import fcntl
 import os
 import sqlite3
 from collections import Counter
@@ -25,6 +24,7 @@ from taskgate.stores.codec import number_function
 from taskgate.stores.references import ReferenceOf, plain_reference
 from taskgate.stores.sqlite import statements as sql
 from taskgate.stores.sqlite.writes import read_head
+from taskgate.system import descriptors
 
 LAYOUT: Final = 5
 """The layout of tasks.sql, schema.sql and indexes.sql, stored in the file as `user_version`.
@@ -191,7 +191,7 @@ def _lock(path: Path, *flags: int) -> int:
     # Not inheritable: a server process must not hold the lock after the gateway ends.
     lock = os.open(path, os.O_RDWR | os.O_CLOEXEC | sum(flags), 0o600)
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        descriptors.lock(lock)
     except BlockingIOError as error:
         os.close(lock)
         raise StoreUnavailable("The store's file is in use by another process") from error

@@ -4,7 +4,6 @@ configuration.
 It creates nothing, and reads only the header of the file. Damage further inside is found by a start.
 """
 
-import fcntl
 import os
 import stat
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Final
 
 from taskgate.errors import StoreUnavailable
 from taskgate.stores.sqlite.file import APPLICATION, LAYOUT
+from taskgate.system.descriptors import is_locked
 
 _MAGIC: Final = b"SQLite format 3\0"
 _HEADER: Final = 100
@@ -34,8 +34,8 @@ def expect_usable(path: Path, *, is_running: bool) -> None:
         with path.open("r+b", buffering=0) as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 raise StoreUnavailable("The store's file is not a regular file")
-            if not is_running:
-                _expect_unlocked(file.fileno())
+            if not is_running and is_locked(file.fileno()):
+                raise StoreUnavailable("The store's file is in use by another process")
             _examine(file.read(_HEADER))
     except OSError as error:
         raise StoreUnavailable(f"The store's file cannot be opened: {error.strerror}") from error
@@ -49,13 +49,6 @@ def _expect_room(folder: Path) -> None:
         raise StoreUnavailable(f"{folder} is not a folder")
     if not os.access(folder, os.W_OK | os.X_OK):
         raise StoreUnavailable(f"The folder {folder} cannot be written: no permission")
-
-
-def _expect_unlocked(file: int) -> None:
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise StoreUnavailable("The store's file is in use by another process") from None
 
 
 def _examine(header: bytes) -> None:

@@ -6,7 +6,6 @@
 The head file is locked while the log is open, so that no two processes write one chain.
 """
 
-import fcntl
 import os
 import re
 import stat
@@ -17,6 +16,7 @@ from typing import Final, NamedTuple, Self
 
 import orjson
 
+from taskgate.system import descriptors
 from taskgate.telemetry.auditlog.chain import EMPTY_CHAIN, ChainHead, head_of, parse_line
 from taskgate.telemetry.auditlog.settings import AuditUnavailable
 
@@ -161,7 +161,7 @@ class HeadFile:
         """
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _OWNER_ONLY)
         try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            descriptors.lock(fd)
         except OSError:
             os.close(fd)
             raise

@@ -9,7 +9,6 @@ there may be:
 - `audit.jsonl.torn`: half-lines that were cut off
 """
 
-import fcntl
 import os
 import re
 import stat
@@ -17,6 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
+from taskgate.system import descriptors
 from taskgate.telemetry.auditlog.chain import EMPTY_CHAIN, ChainHead, head_of
 from taskgate.telemetry.auditlog.recovery import (
     Gap,
@@ -269,7 +269,7 @@ class FileSink:
             if not stat.S_ISREG(os.fstat(fd).st_mode):
                 raise AuditUnavailable("must be a regular file")
             # The lock beside the file does not cover links: another name has another head file.
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            descriptors.lock(fd)
         except BlockingIOError:
             os.close(fd)
             raise AuditFileInUse(path) from None

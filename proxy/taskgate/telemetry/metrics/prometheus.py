@@ -57,6 +57,7 @@ _COUNTED: Final = frozenset(
 _WATCHED: Final = (
     requests.ACTIVE_REQUESTS,
     tasks.RUNNING,
+    tasks.OLDEST,
     tasks.POLL_INTERVAL,
     upstreams.IN_FLIGHT,
     admission.PENALIZED,

@@ -22,7 +22,7 @@ from taskgate.telemetry.metrics.registry import Recorders, Registry
 # --- families --------------------------------------------------------------------------------------------------------
 
 _TASK_SECONDS = (0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 14400.0, 43200.0, 86400.0)
-_TTL_SECONDS = (1.0, 60.0, 300.0, 900.0, 3600.0, 14400.0, 43200.0, 86400.0, 604800.0)
+_TTL_SECONDS = (60.0, 300.0, 900.0, 3600.0, 14400.0, 43200.0, 86400.0, 604800.0)
 _WAIT_SECONDS = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0, 60.0, 300.0)
 # People answer input requests, and hosts come back for results, after seconds or hours.
 _INPUT_SECONDS = (0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 1800.0, 3600.0, 14400.0)
@@ -60,6 +60,11 @@ RUNNING = gauge(
     "Calls of tasks in flight to an upstream.",
     labels.UPSTREAM,
     limits=FROM_START,
+)
+OLDEST = gauge(
+    "taskgate_task_oldest_age_seconds",
+    "Time since the creation of the oldest unfinished task; absent without one.",
+    labels.UPSTREAM,
 )
 DURATION = histogram(
     "taskgate_task_duration_seconds",
@@ -176,9 +181,9 @@ POLL_INTERVAL = gauge(
 )
 
 FAMILIES: Final = (
-    STARTED, TRANSITIONS, FINISHED, RUNNING, DURATION, QUEUE_WAIT, INPUT_WAIT, INPUTS, RESULT_BYTES, TTL, ADJUSTMENTS,
-    EXPIRATIONS, CANCELS, RECOVERIES, LATE_ANSWERS, LEASES_LOST, SHADOW_PROMOTIONS, DELIVERY, UNDELIVERED, PURGED,
-    DENIALS, POLLS, POLLS_PER_TASK, POLL_INTERVAL,
+    STARTED, TRANSITIONS, FINISHED, RUNNING, OLDEST, DURATION, QUEUE_WAIT, INPUT_WAIT, INPUTS, RESULT_BYTES, TTL,
+    ADJUSTMENTS, EXPIRATIONS, CANCELS, RECOVERIES, LATE_ANSWERS, LEASES_LOST, SHADOW_PROMOTIONS, DELIVERY,
+    UNDELIVERED, PURGED, DENIALS, POLLS, POLLS_PER_TASK, POLL_INTERVAL,
 )  # fmt: skip
 
 # --- recorders -------------------------------------------------------------------------------------------------------
