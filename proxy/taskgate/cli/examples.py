@@ -94,6 +94,7 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
     "tasks show": (
         "taskgate tasks show t_Pix6lDlMKzSHtQcVSLXj5g --token operator.token",
         "taskgate tasks show t_Pix6lDlMKzSHtQcVSLXj5g --json --admin http://127.0.0.1:9464 --token operator.token",
+        "taskgate tasks show t_Pix6lDlMKzSHtQcVSLXj5g --payload --token operator.token",
     ),
     "tasks watch": ("taskgate tasks watch t_Pix6lDlMKzSHtQcVSLXj5g --interval 5 --token operator.token",),
     "token": ("taskgate token inspect --config taskgate.yaml --token alice.token",),

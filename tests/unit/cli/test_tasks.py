@@ -124,6 +124,51 @@ def test_a_task_is_shown_with_its_timeline() -> None:
     assert json.loads(tasks(lambda _: (200, DETAIL), "show", REF, "--json")[1]) == DETAIL
 
 
+PAYLOAD = (
+    f'{{"reference":"{REF}","upstream":"reports","tool":"generate","status":"input_required",'
+    '"arguments":{"state":"shown","bytes":29,"value":{ "real" : 1.00e+040,\r"a":"x\u202e<b>"}},'
+    '"result":{"state":"pending","bytes":null,"value":null},"error":{"state":"not_stored","bytes":null,"value":null},'
+    '"questions":[{"key":"input-2","method":"elicitation/create","bytes":18,"value":{"message":"Go?"}}],'
+    '"answers":[{"key":"input-1","bytes":2,"value":{}}]}'
+)
+
+
+def test_a_payload_is_shown_part_by_part_and_tells_what_is_not_there() -> None:
+    status, out, _, listener = tasks(lambda _: (200, PAYLOAD.encode()), "show", REF, "--payload")
+    assert (status, listener.asked[0].path) == (0, f"/api/v1/tasks/{REF}/payload")
+    assert out.splitlines() == [
+        f"reference  {REF}",
+        "status     input_required",
+        "upstream   reports",
+        "tool       generate",
+        "arguments: 29 bytes",
+        "{",
+        '  "real": 1e+40,',
+        r'  "a": "x\u202e<b>"',
+        "}",
+        "result: the task has not ended",
+        "error: the store has lost it",
+        "question input-2 elicitation/create: 18 bytes",
+        "{",
+        '  "message": "Go?"',
+        "}",
+        "answer input-1: 2 bytes",
+        "{}",
+    ]
+
+
+def test_a_payload_as_json_has_the_numbers_of_its_author_and_no_invisible_character() -> None:
+    status, out, _, _ = tasks(lambda _: (200, PAYLOAD.encode()), "show", REF, "--payload", "--json")
+    assert (status, out) == (0, PAYLOAD.replace("\u202e", r"\u202e").replace("\r", " ") + "\n")
+    assert json.loads(out) == json.loads(PAYLOAD)
+
+
+def test_a_payload_that_is_not_allowed_is_told() -> None:
+    refused = {"error": {"code": "payloads_off", "message": "no payload is shown: admin.payloads is false"}}
+    status, out, err, _ = tasks(lambda _: (403, refused), "show", REF, "--payload")
+    assert (status, out, err) == (1, "", "taskgate: no payload is shown: admin.payloads is false\n")
+
+
 def test_each_task_is_cancelled_and_one_that_is_not_ends_it_with_1() -> None:
     def answer(asked: Asked) -> Answered:
         return (200, ITEM | {"status": "cancelled"}) if REF in asked.path else (404, REFUSED)

@@ -1,7 +1,7 @@
 """The work of `tasks ls`, `show`, `cancel` and `watch`, over the API of operators.
 
-Tasks are named by their public reference, which is the one in the audit log. The API returns no
-arguments and no results.
+Tasks are named by their public reference, which is the one in the audit log. The API returns
+arguments and results only to `show_payload`.
 """
 
 import sys
@@ -12,7 +12,7 @@ from typing import Any, Final, NoReturn
 import click
 
 from taskgate.cli.exits import FAILED, INTERRUPTED, TOOL_FAILED, WRONG_USE, fail
-from taskgate.cli.printing import json_line, json_text, one_line
+from taskgate.cli.printing import json_as_it_is, json_line, json_text, one_line
 from taskgate.cli.remote.client import AdminClient, ApiRefused, GatewayUnreachable
 from taskgate.cli.remote.tables import STATUS_STYLES, duration_between, print_fields, print_table, text_of
 
@@ -23,6 +23,8 @@ CUT: Final = frozenset({"UPSTREAM", "TOOL", "CALLER", "PROGRESS"})
 NOT_ASKED: Final = "not asked, because the gateway was not reached before"
 """The error of the rest, after the gateway was lost."""
 _MAX_FAILURES: Final = 5
+_STATES: Final = {"none": "none", "pending": "the task has not ended", "not_stored": "the store has lost it"}
+"""Why a part of a payload is not shown."""
 
 
 def list_tasks(client: AdminClient, filters: Mapping[str, str | None], limit: int, as_json: bool) -> None:
@@ -56,6 +58,38 @@ def show_task(client: AdminClient, reference: str, as_json: bool) -> None:
         click.echo(json_text(task))
         return
     print_fields(_fields(task))
+
+
+def show_payload(client: AdminClient, reference: str, as_json: bool) -> None:
+    """Print arguments, result or error, questions and answers of one task.
+
+    With `as_json` it is the answer of the API, whose values have the bytes that the gateway stores.
+    """
+    try:
+        payload, text = client.ask_whole(f"/tasks/{reference}/payload")
+    except (ApiRefused, GatewayUnreachable) as error:
+        fail(error, FAILED)
+    if as_json:
+        click.echo(json_as_it_is(text))
+        return
+    print_fields((key, text_of(payload.get(key))) for key in ("reference", "status", "upstream", "tool"))
+    for name in ("arguments", "result", "error"):
+        _print_part(name, _mapping(payload, name))
+    for name in ("questions", "answers"):
+        parts = payload.get(name)
+        for part in parts if isinstance(parts, list) else ():
+            if isinstance(part, dict):
+                label = " ".join(text_of(part[key]) for key in ("key", "method") if key in part)
+                _print_part(f"{name.removesuffix('s')} {label}", part | {"state": "shown"})
+
+
+def _print_part(name: str, part: Mapping[str, Any]) -> None:
+    """Print a heading, and the value if there is one."""
+    if part.get("state") != "shown":
+        click.echo(one_line(f"{name}: {_STATES.get(text_of(part.get('state')), 'unknown')}"))
+        return
+    click.echo(one_line(f"{name}: {text_of(part.get('bytes'))} bytes"))
+    click.echo(json_text(part.get("value")))
 
 
 def cancel_tasks(client: AdminClient, references: tuple[str, ...], as_json: bool) -> None:
