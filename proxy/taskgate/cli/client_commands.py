@@ -308,7 +308,8 @@ def cancel_tasks(references: tuple[str, ...], admin: str, token_file: Path | Non
 def cancel_many(admin: str, token_file: Path | None, yes: bool, as_json: bool, **filters: Any) -> None:
     """Cancel all unfinished tasks that match, after a confirmation of their number.
 
-    At least one filter is needed. One command cancels at most 1,000 tasks.
+    If other tasks match by then, none is cancelled. At least one filter is needed. One command
+    cancels at most 1,000 tasks.
     """
     from taskgate.cli.remote import tasks as work
 

@@ -168,7 +168,7 @@ STATUSES: Final[Mapping[str, Mapping[int, str]]] = {
     "tasks cancel": {0: "all tasks were cancelled", 1: "one was not, or the gateway was not reached", 2: _USE},
     "tasks cancel-many": {
         0: "all tasks that matched are cancelled, or have ended",
-        1: "one was not, their number changed meanwhile, or the gateway was not reached",
+        1: "one was not, other tasks match by now, or the gateway was not reached",
         2: _USE,
     },
     "tasks ls": _API,

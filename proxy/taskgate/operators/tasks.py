@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 from enum import StrEnum
 from functools import partial
+from hashlib import sha256
 from typing import Annotated, Any, Final
 
 import orjson
@@ -128,12 +129,16 @@ class BulkCancel(TaskSelection):
 
     dry_run: Annotated[bool, Field(description="true: only count the tasks.")] = False
     confirm: Annotated[
-        int | None, Field(ge=0, description="The number of tasks that match now; needed unless `dry_run`.")
+        int | None, Field(ge=0, description="The number of tasks that `dry_run` counted; needed without it.")
+    ] = None
+    selection: Annotated[
+        Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")] | None,
+        Field(description="The `selection` that `dry_run` answered; needed without it."),
     ] = None
 
     @property
     def selects(self) -> bool:
-        """Whether any parameter selects tasks."""
+        """Whether any parameter selects tasks; `selection` only repeats an answer."""
         return any(getattr(self, name) for name in TaskSelection.model_fields)
 
 
@@ -279,6 +284,9 @@ class BulkCancelled(Answer):
     ended: Annotated[int, Field(description="Tasks that ended by themselves meanwhile.")]
     failed: Annotated[int, Field(description="Tasks that the store could not change: send the request again.")]
     references: Annotated[tuple[str, ...], Field(description="The tasks that matched.")]
+    selection: Annotated[
+        str, Field(description="The SHA-256 of their sorted references, each with a line feed behind it, in hex.")
+    ]
 
 
 class TaskRoutes:
@@ -360,12 +368,13 @@ class TaskRoutes:
             path="/tasks/cancel",
             summary="Cancel many tasks",
             description="Cancels the unfinished tasks that match. `dry_run` counts them; then `confirm` repeats the "
-            f"number. At most {MAX_BULK} tasks are cancelled at once.",
+            "number, and `selection` repeats that member of the answer. "
+            f"At most {MAX_BULK} tasks are cancelled at once.",
             role=Role.OPERATOR,
             body=BulkCancel,
             answer=BulkCancelled,
             handler=self._cancel_many,
-            refusals={409: "Another number of tasks matches than `confirm` says, or too many."},
+            refusals={409: "Other tasks match than `confirm` and `selection` say, or too many."},
         )
 
     async def _list(self, call: ApiCall) -> TaskPage:
@@ -483,11 +492,17 @@ class TaskRoutes:
             raise ApiError(400, "invalid_body", "give at least one parameter that selects tasks, such as upstream")
         if not body.dry_run and body.confirm is None:
             raise ApiError(400, "invalid_body", "confirm: must be the number of tasks, which dry_run counts")
+        if not body.dry_run and body.selection is None:
+            raise ApiError(400, "invalid_body", "selection: must be that of the answer to dry_run")
         call.details["dry_run"] = body.dry_run
         records = await self._unfinished(body)
         call.details["matched"] = len(records)
+        references = tuple(self._reference_of(record.id) for record in records)
+        selection = sha256("".join(f"{each}\n" for each in sorted(references)).encode()).hexdigest()
         if not body.dry_run and body.confirm != len(records):
             raise ApiError(409, "count_differs", f"{len(records)} tasks match now, not {body.confirm}")
+        if not body.dry_run and body.selection != selection:
+            raise ApiError(409, "selection_differs", "other tasks match now: count them again with dry_run")
         counts = Counter[str]()
         for start in range(0, 0 if body.dry_run else len(records), _AT_ONCE):
             some = (self._cancel_one(record, call.operator.name) for record in records[start : start + _AT_ONCE])
@@ -498,7 +513,8 @@ class TaskRoutes:
             cancelled=counts["cancelled"],
             ended=counts["ended"],
             failed=counts["failed"],
-            references=tuple(self._reference_of(record.id) for record in records),
+            references=references,
+            selection=selection,
         )
 
     async def _unfinished(self, selection: TaskSelection) -> list[TaskRecord]:

@@ -202,19 +202,29 @@ def test_what_was_cancelled_before_the_gateway_was_lost_is_told() -> None:
     assert (status, [each["status"] for each in json.loads(out)]) == (1, ["cancelled", None, None])
 
 
-BULK = {"matched": 2, "cancelled": 2, "ended": 0, "failed": 0, "references": [REF, OTHER]}
+BULK = {
+    "matched": 2, "cancelled": 2, "ended": 0, "failed": 0, "references": [REF, OTHER], "selection": "0" * 64,
+}  # fmt: skip
 SELECTION = ("--upstream", "reports", "--status", "working", "--older-than", "1h")
 
 
-def test_many_are_counted_first_and_then_cancelled_by_that_number() -> None:
+def test_many_are_counted_first_and_then_cancelled_by_that_number_and_selection() -> None:
     status, out, _, listener = tasks(lambda _: (200, BULK), "cancel-many", *SELECTION, "--yes")
     assert (status, out) == (0, "2 matched, 2 cancelled, 0 ended, 0 failed\n")
     selection = {"upstream": "reports", "status": ["working"], "older_than": 3600}
     assert [(asked.verb, asked.path, json.loads(asked.body)) for asked in listener.asked] == [
         ("POST", "/api/v1/tasks/cancel", {**selection, "dry_run": True}),
-        ("POST", "/api/v1/tasks/cancel", {**selection, "confirm": 2}),
+        ("POST", "/api/v1/tasks/cancel", {**selection, "confirm": 2, "selection": "0" * 64}),
     ]
     assert json.loads(tasks(lambda _: (200, BULK), "cancel-many", *SELECTION, "--yes", "--json")[1]) == BULK
+
+
+@pytest.mark.parametrize("lacking", ["matched", "selection"])
+def test_a_gateway_that_counts_without_a_selection_is_asked_for_no_cancel(lacking: str) -> None:
+    answered = {name: value for name, value in BULK.items() if name != lacking}
+    status, out, err, listener = tasks(lambda _: (200, answered), "cancel-many", *SELECTION, "--yes")
+    assert (status, out, len(listener.asked)) == (1, "", 1)
+    assert err == "taskgate: the answer of the API has no number or no selection of tasks\n"
 
 
 def test_without_a_terminal_or_yes_many_are_only_counted() -> None:

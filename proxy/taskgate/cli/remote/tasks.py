@@ -127,19 +127,21 @@ def cancel_tasks(client: AdminClient, references: tuple[str, ...], as_json: bool
 def cancel_many(client: AdminClient, filters: Mapping[str, Any], yes: bool, as_json: bool) -> None:
     """Cancel all unfinished tasks that match all filters, after a confirmation of their number.
 
-    `yes` stands for the confirmation. Ends with 1 if the number changed meanwhile.
+    `yes` stands for the confirmation. Ends with 1 if other tasks match by then.
     """
-    selection = {name: value for name, value in filters.items() if value is not None}
+    given = {name: value for name, value in filters.items() if value is not None}
     try:
-        matched = client.ask("POST", "/tasks/cancel", body={**selection, "dry_run": True}).get("matched")
-        if not isinstance(matched, int):
-            raise GatewayUnreachable("the answer of the API has no number of tasks")
+        counted = client.ask("POST", "/tasks/cancel", body={**given, "dry_run": True})
+        matched, selection = counted.get("matched"), counted.get("selection")
+        if not isinstance(matched, int) or not isinstance(selection, str):
+            raise GatewayUnreachable("the answer of the API has no number or no selection of tasks")
         if matched and not yes:
             _confirm(matched)
     except (ApiRefused, GatewayUnreachable) as error:
         fail_for_filters(error)
     try:
-        outcome = client.ask("POST", "/tasks/cancel", body={**selection, "confirm": matched})
+        body = {**given, "confirm": matched, "selection": selection}
+        outcome = client.ask("POST", "/tasks/cancel", body=body)
     except ApiRefused as error:
         fail_for_filters(error)
     except GatewayUnreachable as error:
