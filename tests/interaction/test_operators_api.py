@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import AsyncIterator
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -197,20 +198,22 @@ async def test_a_cancel_reaches_the_server_and_the_host_sees_a_cancelled_task(
 # --- cancel many
 
 
-async def test_many_tasks_are_counted_first_and_cancelled_by_their_number(
+async def test_many_tasks_are_counted_first_and_cancelled_by_their_number_and_selection(
     gateway: WholeGateway, host: McpHost, hold: Hold, tmp_path: Path
 ) -> None:
     made = {(await started(gateway, host))[1] for _ in range(3)}
     await started(gateway, host, "echo")
     path, select = f"{TASKS}/cancel", {"upstream": "reports", "tool": "report"}
     status, counted = await act(gateway, path, {**select, "dry_run": True})
+    selection = counted.pop("selection")
     assert (status, set(counted.pop("references"))) == (200, made)
+    assert selection == sha256("".join(f"{each}\n" for each in sorted(made)).encode()).hexdigest()
     assert counted == {"matched": 3, "cancelled": 0, "ended": 0, "failed": 0}
     assert len(await items(gateway, "?status=working&tool=report")) == 3
-    status, told = await act(gateway, path, {**select, "confirm": 2})
+    status, told = await act(gateway, path, {**select, "confirm": 2, "selection": selection})
     assert (status, told["error"]["code"]) == (409, "count_differs")
     assert len(await items(gateway, "?status=working&tool=report")) == 3
-    status, done = await act(gateway, path, {**select, "confirm": 3})
+    status, done = await act(gateway, path, {**select, "confirm": 3, "selection": selection})
     assert (status, done["matched"], done["cancelled"]) == (200, 3, 3)
     assert {item["reference"] for item in await items(gateway, "?status=cancelled")} == made
     await told_of(tmp_path, "admin.request", 3)
@@ -223,6 +226,20 @@ async def test_many_tasks_are_counted_first_and_cancelled_by_their_number(
     ]
 
 
+async def test_as_many_other_tasks_than_were_counted_are_not_cancelled(
+    gateway: WholeGateway, host: McpHost, hold: Hold
+) -> None:
+    (_, kept), (task, _) = [await started(gateway, host) for _ in range(2)]
+    path, select = f"{TASKS}/cancel", {"upstream": "reports", "tool": "report"}
+    _, counted = await act(gateway, path, {**select, "dry_run": True})
+    await host.ask("tasks/cancel", {"taskId": task})
+    _, new = await started(gateway, host)
+    confirmed = {**select, "confirm": 2, "selection": counted["selection"]}
+    status, told = await act(gateway, path, confirmed)
+    assert (status, told["error"]["code"]) == (409, "selection_differs")
+    assert {item["reference"] for item in await items(gateway, "?status=working")} == {kept, new}
+
+
 async def test_many_tasks_are_not_cancelled_without_a_selection_or_a_number(
     gateway: WholeGateway, host: McpHost, hold: Hold
 ) -> None:
@@ -232,6 +249,10 @@ async def test_many_tasks_are_not_cancelled_without_a_selection_or_a_number(
         ({"confirm": 1}, "at least one parameter"),
         ({"status": [], "confirm": 1}, "at least one parameter"),
         ({"upstream": "reports"}, "confirm: "),
+        ({"upstream": "reports", "confirm": 1}, "selection: "),
+        ({"upstream": "reports", "selection": "0" * 64}, "confirm: "),
+        ({"confirm": 1, "selection": "0" * 64}, "at least one parameter"),
+        ({"upstream": "reports", "confirm": 1, "selection": "0"}, "selection: "),
         ({"upstream": "reports", "confirm": -1}, "confirm: "),
         ({"upstream": "reports", "confirm": True}, "confirm: "),
         ({"upstream": "reports", "confirm": "1"}, "confirm: "),

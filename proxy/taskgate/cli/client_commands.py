@@ -270,12 +270,18 @@ def list_tasks(admin: str, token_file: Path | None, limit: int, as_json: bool, *
 
 @tasks.command("show")
 @click.argument("reference", callback=_read_reference)
+@click.option("--payload", is_flag=True, help="Show arguments, result, questions and answers instead.")
 @_with_client
-def show_task(reference: str, admin: str, token_file: Path | None, as_json: bool) -> None:
-    """Show one task: its statuses with their times, lease, failure and host."""
+def show_task(reference: str, payload: bool, admin: str, token_file: Path | None, as_json: bool) -> None:
+    """Show one task: its statuses with their times, lease, failure and host.
+
+    --payload needs a token of role operator, and admin.payloads. The audit log has each look. With --json, values have
+    their own spaces and numbers.
+    """
     from taskgate.cli.remote import tasks as work
 
-    work.show_task(_client(admin, token_file), reference, as_json)
+    show = work.show_payload if payload else work.show_task
+    show(_client(admin, token_file), reference, as_json)
 
 
 @tasks.command("cancel")
@@ -302,7 +308,8 @@ def cancel_tasks(references: tuple[str, ...], admin: str, token_file: Path | Non
 def cancel_many(admin: str, token_file: Path | None, yes: bool, as_json: bool, **filters: Any) -> None:
     """Cancel all unfinished tasks that match, after a confirmation of their number.
 
-    At least one filter is needed. One command cancels at most 1,000 tasks.
+    If other tasks match by then, none is cancelled. At least one filter is needed. One command
+    cancels at most 1,000 tasks.
     """
     from taskgate.cli.remote import tasks as work
 

@@ -94,6 +94,7 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
     "tasks show": (
         "taskgate tasks show t_Pix6lDlMKzSHtQcVSLXj5g --token operator.token",
         "taskgate tasks show t_Pix6lDlMKzSHtQcVSLXj5g --json --admin http://127.0.0.1:9464 --token operator.token",
+        "taskgate tasks show t_Pix6lDlMKzSHtQcVSLXj5g --payload --token operator.token",
     ),
     "tasks watch": ("taskgate tasks watch t_Pix6lDlMKzSHtQcVSLXj5g --interval 5 --token operator.token",),
     "token": ("taskgate token inspect --config taskgate.yaml --token alice.token",),
@@ -167,7 +168,7 @@ STATUSES: Final[Mapping[str, Mapping[int, str]]] = {
     "tasks cancel": {0: "all tasks were cancelled", 1: "one was not, or the gateway was not reached", 2: _USE},
     "tasks cancel-many": {
         0: "all tasks that matched are cancelled, or have ended",
-        1: "one was not, their number changed meanwhile, or the gateway was not reached",
+        1: "one was not, other tasks match by now, or the gateway was not reached",
         2: _USE,
     },
     "tasks ls": _API,

@@ -1,4 +1,4 @@
-"""Texts for a terminal: `clean`, `one_line`, `json_text` and `json_line`.
+"""Texts for a terminal: `clean`, `one_line`, `json_text`, `json_line` and `json_as_it_is`.
 
 Names of tools and messages come from servers and hosts. A control character among them could move
 the cursor, change the title of a window or hide text. An invisible one makes two names look the
@@ -39,6 +39,12 @@ def json_text(document: Any) -> str:
 def json_line(document: Any) -> str:
     """A document as JSON in one line, for output with a document in each line."""
     return _escaped(json.dumps(document, ensure_ascii=False))
+
+
+def json_as_it_is(text: str) -> str:
+    """A JSON text with its own spaces and numbers. Control characters in its strings are escaped."""
+    # Those between tokens must not be escaped: of controls JSON allows a carriage return there.
+    return _escaped(text.replace("\r", " "))
 
 
 def _escaped(text: str) -> str:

@@ -33,6 +33,8 @@ def check_configuration(
     check_rules(config, found)
     if config.auth.mode == "none" and not config.server.listen.is_loopback:
         found.warn("auth.mode", "is none on an address that others reach: all hosts are one caller without a token")
+    if config.admin.payloads:
+        found.warn("admin.payloads", "is true: tokens of role operator read arguments and results of all callers")
     for key, message in missing_programs(config, environ):
         found.warn(key, message)
     for text in series_warnings(config):

@@ -84,7 +84,7 @@ _REFUSAL_PAUSE: Final = 1.0
 _BODY_SECONDS: Final = 10.0
 """Seconds for the body of a request."""
 _WRITE_SECONDS: Final = 30.0
-"""Seconds in which the reader of an event stream has to take a part."""
+"""Seconds in which the reader of a stream has to take a part."""
 _IDLE_SECONDS: Final = 75.0
 """Longer than the interval of scrapers, so that they keep their connection. Browsers do not keep
 theirs: the consoles of some operators would take all, and probes find none.
@@ -272,10 +272,10 @@ class OperatorsListener:
         if reply.audited is not None:
             name = None if reply.operator is None else reply.operator.name
             event = OperatorRequestAnswered(received.method, reply.audited, reply.status, address, name)
-            self._report(replace(event, details=reply.details))
+            self._report(replace(event, details=reply.details, task=reply.task))
         headers = {**_PLAIN, **_GUARDS, **reply.headers}
         if reply.stream is not None:
-            return await self._send(received, reply.stream, headers)
+            return await self._send(received, reply.stream, {**headers, "Content-Type": reply.media_type})
         answer = web.Response(status=reply.status, body=reply.body, content_type="application/json", headers=headers)
         if "Authorization" not in received.headers:
             answer.force_close()
@@ -284,10 +284,8 @@ class OperatorsListener:
     async def _send(
         self, received: web.BaseRequest, stream: AsyncGenerator[bytes], headers: Mapping[str, str]
     ) -> web.StreamResponse:
-        """Send an event stream until it ends, its reader is gone or too slow, or the listener closes."""
-        response = web.StreamResponse(
-            headers={**headers, "Content-Type": "text/event-stream", "X-Accel-Buffering": "no"}
-        )
+        """Send a stream until it ends, its reader is gone or too slow, or the listener closes."""
+        response = web.StreamResponse(headers={**headers, "X-Accel-Buffering": "no"})
         sending = asyncio.current_task()
         assert sending is not None
         self._sending.add(sending)

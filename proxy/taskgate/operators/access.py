@@ -151,12 +151,16 @@ class ConsoleSessions:
 
 
 class OperatorAccess:
-    """The tokens of operators, and the sessions of the console. A reload sets other tokens with
-    `replace`."""
+    """The tokens of operators, what they may see, and the sessions of the console.
+
+    A reload sets other tokens with `replace`.
+    """
 
     def __init__(self, elapsed: Callable[[], float]) -> None:
         self.elapsed = elapsed
         """Monotonic seconds."""
+        self.shows_payloads = False
+        """Whether operators may read the payloads of tasks: `admin.payloads`."""
         self._digests: tuple[tuple[bytes, Operator], ...] = ()
         self._wrong = WrongTokens(elapsed)
         self._sessions = ConsoleSessions(elapsed)

@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 
 import orjson
 
+from taskgate.domain.record import TaskRecord
 from taskgate.errors import StoreUnavailable
 from taskgate.operators.access import ApiError, Operator, OperatorAccess
 from taskgate.operators.openapi import document_of
@@ -20,8 +21,8 @@ _log = logging.getLogger("taskgate.operators")
 class ApiReply(NamedTuple):
     """An answer. `audited` is the path for the audit log; None if it has no line there.
 
-    With a `stream` its parts follow in place of the body, until it ends or the reader is gone. `details` are
-    further members of that line.
+    With a `stream` its parts of `media_type` follow in place of the body, until it ends or the reader is
+    gone. `details` are further members of that line, and `task` is the one whose payload is shown.
     """
 
     status: int
@@ -30,7 +31,9 @@ class ApiReply(NamedTuple):
     operator: Operator | None = None
     audited: str | None = None
     details: Mapping[str, int] = MappingProxyType({})
+    task: TaskRecord | None = None
     stream: EventStream | None = None
+    media_type: str = "application/json"
 
 
 class OperatorsApi:
@@ -62,12 +65,13 @@ class OperatorsApi:
         operator: Operator | None = None
         audited: str | None = None
         details: dict[str, int] = {}
+        shown: list[TaskRecord] = []
         try:
             operator = self._access.identify(headers, authorizations, address, method)
             if path == _OPENAPI and method == "GET":
                 return ApiReply(200, self._document, {}, operator)
             route, parameters = self._table.find(method, path)
-            audited = path if route.is_action else None
+            audited = path if route.has_line else None
             if not operator.may(route.role):
                 audited = path
                 raise ApiError(403, "not_allowed", f"the token has the role {operator.role}; {route.role} is needed")
@@ -79,10 +83,14 @@ class OperatorsApi:
                 query=read_query(route.query, query),
                 body=read_body(route.body, headers.get("Content-Type", ""), body),
                 details=details,
+                shown=shown,
             )
             answer = await route.handler(call)
             if not isinstance(answer, Answer):
-                return ApiReply(route.status, b"", {}, operator, audited, stream=answer)
+                task = shown[0] if shown else None
+                return ApiReply(
+                    route.status, b"", {}, operator, audited, details, task, stream=answer, media_type=route.media_type
+                )
             return ApiReply(route.status, answer.model_dump_json().encode(), {}, operator, audited, details)
         except ApiError as error:
             refusal = error
@@ -94,7 +102,8 @@ class OperatorsApi:
         if operator is None and refusal.status in (401, 403):
             # Before the token is known, the path is any text of a stranger.
             audited = BASE
-        return ApiReply(refusal.status, orjson.dumps(refusal.document()), refusal.headers, operator, audited, details)
+        task, body = (shown[0] if shown else None), orjson.dumps(refusal.document())
+        return ApiReply(refusal.status, body, refusal.headers, operator, audited, details, task)
 
     def _is_allowed(self, route: Route, headers: Mapping[str, str], authorizations: list[str]) -> bool:
         """Whether the token or the session of a request may use the route now."""

@@ -5,19 +5,19 @@ from typing import Any, Final
 
 from pydantic.json_schema import models_json_schema
 
-from taskgate.operators.routes import BASE, PARAMETERS, Answer, Query, Route
+from taskgate.operators.routes import BASE, FORBIDDEN, PARAMETERS, UNAVAILABLE, Answer, Query, Route
 
 _ERRORS: Final = {
     400: "The query or the body is not valid.",
     401: "The request has no right token.",
-    403: "The role of the token does not allow it, or the request comes from a web page of another origin.",
+    403: FORBIDDEN,
     408: "The body is too slow.",
     413: "The body is too large.",
     415: "The body is not application/json.",
     421: "The Host header is neither an address nor localhost.",
     429: "Too many wrong tokens came from this address; see `Retry-After`.",
     500: "A fault of taskgate.",
-    503: "The gateway starts, or its task store does not answer; see `Retry-After`.",
+    503: UNAVAILABLE,
 }
 """The refusals that each operation may have, by status."""
 _REF: Final = "#/components/schemas/{model}"

@@ -10,11 +10,15 @@ from typing import Annotated, Any, Final, get_origin
 
 from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
 
+from taskgate.domain.record import TaskRecord
 from taskgate.operators.access import ApiError, Operator, Role
 
 BASE: Final = "/api/v1"
 CALLER_PREFIX: Final = "c_"
 """The beginning of the reference of a caller."""
+FORBIDDEN: Final = "The role of the token does not allow it, or the request comes from a web page of another origin."
+UNAVAILABLE: Final = "The gateway starts, or its task store does not answer; see `Retry-After`."
+"""The refusals 403 and 503 of all operations."""
 MAX_QUERY: Final = 32
 """The most parameters of a query."""
 _PARAMETER: Final = re.compile(r"\{(\w+)\}")
@@ -55,7 +59,8 @@ Text = Annotated[str, StringConstraints(min_length=1, max_length=256)]
 class ApiCall:
     """A request whose token may use the route: the parameters of the path, the query, the body.
 
-    A handler adds to `details` what the line of the request in the audit log has of its own.
+    A handler adds to `details` what the line of the request in the audit log has of its own. To `shown`
+    it adds the head of the task whose payload it shows.
     `last_event` is the `Last-Event-ID` of a reader that comes back. `is_allowed` tells later on
     whether the token may still use the route.
     """
@@ -67,10 +72,14 @@ class ApiCall:
     last_event: str | None = None
     is_allowed: Callable[[], bool] = lambda: True
     details: dict[str, int] = field(default_factory=dict)
+    shown: list[TaskRecord] = field(default_factory=list)
 
 
 EventStream = AsyncGenerator[bytes]
-"""The parts of an event stream; an empty one only asks whether the reader is still there."""
+"""The parts of an event stream or of a large document.
+
+An empty part only asks whether the reader is still there.
+"""
 
 Handler = Callable[[ApiCall], Awaitable[Answer | EventStream]]
 
@@ -79,8 +88,8 @@ Handler = Callable[[ApiCall], Awaitable[Answer | EventStream]]
 class Route:
     """One operation. `path` is below BASE; `refusals` are its own codes of errors by status.
 
-    An operation that is no GET is an action, so it is written to the audit log. Without an `answer`
-    it is an event stream, with these `events` by name.
+    An operation that is no GET is an action, so it is written to the audit log; a GET is if it
+    `is_audited`. Without an `answer` it is an event stream, with these `events` by name.
     """
 
     method: str
@@ -95,11 +104,17 @@ class Route:
     status: int = 200
     refusals: dict[int, str] = field(default_factory=dict)
     events: dict[str, type[Answer]] = field(default_factory=dict)
+    is_audited: bool = False
 
     @property
-    def is_action(self) -> bool:
-        """Whether it changes something."""
-        return self.method != "GET"
+    def has_line(self) -> bool:
+        """Whether a request that is not refused is a line of the audit log."""
+        return self.is_audited or self.method != "GET"
+
+    @property
+    def media_type(self) -> str:
+        """The type of an answer that is sent in parts."""
+        return "text/event-stream" if self.answer is None else "application/json"
 
     @property
     def parameters(self) -> list[str]:

@@ -1,7 +1,8 @@
 """The routes about tasks: list, show, cancel. `TaskRoutes` has their handlers.
 
 A task is named by its public reference, and its id leaves the process in no answer. A caller is
-named by the reference of the audit log too. An answer contains no argument and no result.
+named by the reference of the audit log too. No answer but that of `/payload` contains arguments,
+results, questions or answers.
 """
 
 import asyncio
@@ -9,23 +10,40 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 from enum import StrEnum
+from functools import partial
+from hashlib import sha256
 from typing import Annotated, Any, Final
 
+import orjson
 from pydantic import Field, StringConstraints
 
 from taskgate.admission.concurrency import queue_position
 from taskgate.clock import Clock
 from taskgate.domain.events import CancelRequested
-from taskgate.domain.record import Faulted, FaultReason, TaskId, TaskRecord, TaskStatus
+from taskgate.domain.record import Faulted, FaultReason, TaskId, TaskRecord, TaskStatus, outcome_text
 from taskgate.errors import StoreUnavailable
+from taskgate.jsontext.large import JsonChunks, LargeJson
+from taskgate.jsontext.spans import RawJson, members
 from taskgate.lifecycle.runner import Runner
 from taskgate.lifecycle.transitions import Transitions
-from taskgate.operators.access import ApiError, Role
+from taskgate.operators.access import ApiError, OperatorAccess, Role
 from taskgate.operators.cursors import ListCursors, ListQuery
-from taskgate.operators.routes import CALLER_PREFIX, Answer, ApiCall, Query, Route, Text, caller_reference
+from taskgate.operators.routes import (
+    CALLER_PREFIX,
+    FORBIDDEN,
+    UNAVAILABLE,
+    Answer,
+    ApiCall,
+    EventStream,
+    Query,
+    Route,
+    Text,
+    caller_reference,
+)
 from taskgate.stores.base import MOST_SCANNED, TaskStore
 from taskgate.stores.references import ReferenceOf
-from taskgate.telemetry.events import TaskCancelRequested
+from taskgate.system.offload import offload
+from taskgate.telemetry.events import AuditCapacity, TaskCancelRequested
 
 MAX_BULK: Final = 1000
 """The most tasks that one request cancels."""
@@ -33,6 +51,8 @@ _AT_ONCE: Final = 32
 """Tasks of one request that are cancelled at the same time."""
 _MOST_PARTS: Final = 10
 """Parts of a scan for one request: 100,000 unfinished tasks."""
+MOST_PAYLOADS: Final = 4
+"""The most payloads that are sent at once: each is in memory until its reader has it."""
 _EPOCH: Final = datetime.fromisoformat("1970-01-01T00:00:00+00:00")
 _TICK: Final = timedelta(microseconds=1)
 _LONGEST_AGE: Final = 10 * 365 * 86_400
@@ -109,12 +129,16 @@ class BulkCancel(TaskSelection):
 
     dry_run: Annotated[bool, Field(description="true: only count the tasks.")] = False
     confirm: Annotated[
-        int | None, Field(ge=0, description="The number of tasks that match now; needed unless `dry_run`.")
+        int | None, Field(ge=0, description="The number of tasks that `dry_run` counted; needed without it.")
+    ] = None
+    selection: Annotated[
+        Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")] | None,
+        Field(description="The `selection` that `dry_run` answered; needed without it."),
     ] = None
 
     @property
     def selects(self) -> bool:
-        """Whether any parameter selects tasks."""
+        """Whether any parameter selects tasks; `selection` only repeats an answer."""
         return any(getattr(self, name) for name in TaskSelection.model_fields)
 
 
@@ -192,6 +216,64 @@ class TaskDetail(TaskItem):
     reruns_left: Annotated[int, Field(description="How often the call may be sent again after a crash.")]
     is_resumable: Annotated[bool, Field(description="Whether another process can resume the call.")]
     trace_id: str | None
+    may_show_payload: Annotated[
+        bool, Field(description="Whether this token may read the payload: `admin.payloads`, and role operator.")
+    ]
+
+
+class PartState(StrEnum):
+    """Whether a part of a payload is shown, or why not.
+
+    `none`: the task has no such part; `pending`: the task has not ended; `not_stored`: the store has
+    lost it.
+    """
+
+    SHOWN = "shown"
+    NONE = "none"
+    PENDING = "pending"
+    NOT_STORED = "not_stored"
+
+
+class PayloadText(Answer):
+    """A JSON value, byte for byte as the store has it."""
+
+    bytes: Annotated[int | None, Field(description="The size of `value`; null if it is not shown.")]
+    value: Any
+
+
+class PayloadPart(PayloadText):
+    """A part of a payload, or why it is not shown. Then `value` is null."""
+
+    state: PartState
+
+
+class PayloadQuestion(PayloadText):
+    """An open input request: its parameters."""
+
+    key: str
+    method: str
+
+
+class PayloadAnswer(PayloadText):
+    """An answer of the host to an input request."""
+
+    key: str
+
+
+class TaskPayload(Answer):
+    """The payload of a task."""
+
+    reference: str
+    upstream: str
+    tool: str
+    status: TaskStatus
+    arguments: Annotated[PayloadPart, Field(description="The arguments of the call.")]
+    result: Annotated[PayloadPart, Field(description="The result of the server.")]
+    error: Annotated[PayloadPart, Field(description="The JSON-RPC error that the task ended with.")]
+    questions: Annotated[tuple[PayloadQuestion, ...], Field(description="The open input requests.")]
+    answers: Annotated[
+        tuple[PayloadAnswer, ...], Field(description="The answers that the server may still need; others are gone.")
+    ]
 
 
 class BulkCancelled(Answer):
@@ -202,10 +284,16 @@ class BulkCancelled(Answer):
     ended: Annotated[int, Field(description="Tasks that ended by themselves meanwhile.")]
     failed: Annotated[int, Field(description="Tasks that the store could not change: send the request again.")]
     references: Annotated[tuple[str, ...], Field(description="The tasks that matched.")]
+    selection: Annotated[
+        str, Field(description="The SHA-256 of their sorted references, each with a line feed behind it, in hex.")
+    ]
 
 
 class TaskRoutes:
-    """The handlers. `store` and `transitions` are those that hosts use."""
+    """The handlers. `store` and `transitions` are those that hosts use.
+
+    `access` tells whether payloads are shown. Each look at one waits for room in `audit_capacity`.
+    """
 
     def __init__(
         self,
@@ -216,6 +304,8 @@ class TaskRoutes:
         reference_of: ReferenceOf,
         cursors: ListCursors,
         clock: Clock,
+        access: OperatorAccess,
+        audit_capacity: AuditCapacity,
     ) -> None:
         self._store = store
         self._transitions = transitions
@@ -223,6 +313,9 @@ class TaskRoutes:
         self._reference_of = reference_of
         self._cursors = cursors
         self._clock = clock
+        self._access = access
+        self._audit_capacity = audit_capacity
+        self._payloads = asyncio.Semaphore(MOST_PAYLOADS)
 
     def routes(self) -> Iterator[Route]:
         """The routes of tasks."""
@@ -248,6 +341,18 @@ class TaskRoutes:
             refusals={404: _UNKNOWN},
         )
         yield Route(
+            method="GET",
+            path="/tasks/{reference}/payload",
+            summary="Read the payload of a task",
+            description="The arguments, the result or the error, the open input requests and their answers, as far as "
+            "the store has them. Needs `admin.payloads`. Each request is a line of the audit log.",
+            role=Role.OPERATOR,
+            answer=TaskPayload,
+            handler=self._show_payload,
+            is_audited=True,
+            refusals={403: f"`admin.payloads` is false. {FORBIDDEN}", 404: _UNKNOWN, 503: f"{UNAVAILABLE} {_NO_ROOM}"},
+        )
+        yield Route(
             method="POST",
             path="/tasks/{reference}/cancel",
             summary="Cancel a task",
@@ -263,12 +368,13 @@ class TaskRoutes:
             path="/tasks/cancel",
             summary="Cancel many tasks",
             description="Cancels the unfinished tasks that match. `dry_run` counts them; then `confirm` repeats the "
-            f"number. At most {MAX_BULK} tasks are cancelled at once.",
+            "number, and `selection` repeats that member of the answer. "
+            f"At most {MAX_BULK} tasks are cancelled at once.",
             role=Role.OPERATOR,
             body=BulkCancel,
             answer=BulkCancelled,
             handler=self._cancel_many,
-            refusals={409: "Another number of tasks matches than `confirm` says, or too many."},
+            refusals={409: "Other tasks match than `confirm` and `selection` say, or too many."},
         )
 
     async def _list(self, call: ApiCall) -> TaskPage:
@@ -340,7 +446,37 @@ class TaskRoutes:
             reruns_left=record.reruns,
             is_resumable=is_running and record.is_resumable,
             trace_id=None if record.trace is None else record.trace.split("-")[1],
+            may_show_payload=self._access.shows_payloads and call.operator.may(Role.OPERATOR),
         )
+
+    async def _show_payload(self, call: ApiCall) -> EventStream:
+        if not self._access.shows_payloads:
+            raise ApiError(403, "payloads_off", "no payload is shown: admin.payloads is false in the configuration")
+        if self._audit_capacity.is_full and not await self._audit_capacity.room():
+            raise ApiError(
+                503, "audit_full", "the audit log has no room for the line of this look: try again", **_RETRY
+            )
+        head = await self._found(call.parameters["reference"])
+        call.shown.append(head)
+        stream = self._payload(head)
+        # The first part is empty. Before it the payload is read, or the request refused.
+        await anext(stream)
+        return stream
+
+    async def _payload(self, head: TaskRecord) -> EventStream:
+        """The document of a payload in parts, after an empty one. Raises ApiError before that."""
+        if self._payloads.locked():
+            text = f"{MOST_PAYLOADS} payloads are being sent: try again"
+            raise ApiError(503, "too_many_payloads", text, **_RETRY)
+        async with self._payloads:
+            record = await self._store.load(head.owner, head.id, now=self._clock.now(), bodies=True)
+            if record is None:
+                raise _not_found()
+            work = partial(_payload_of, self.item(record), record)
+            chunks = await offload(len(record.call.params or ""), work)
+            yield b""
+            for window in chunks.windows():
+                yield bytes(window)
 
     async def _cancel(self, call: ApiCall) -> TaskItem:
         while True:
@@ -356,11 +492,17 @@ class TaskRoutes:
             raise ApiError(400, "invalid_body", "give at least one parameter that selects tasks, such as upstream")
         if not body.dry_run and body.confirm is None:
             raise ApiError(400, "invalid_body", "confirm: must be the number of tasks, which dry_run counts")
+        if not body.dry_run and body.selection is None:
+            raise ApiError(400, "invalid_body", "selection: must be that of the answer to dry_run")
         call.details["dry_run"] = body.dry_run
         records = await self._unfinished(body)
         call.details["matched"] = len(records)
+        references = tuple(self._reference_of(record.id) for record in records)
+        selection = sha256("".join(f"{each}\n" for each in sorted(references)).encode()).hexdigest()
         if not body.dry_run and body.confirm != len(records):
             raise ApiError(409, "count_differs", f"{len(records)} tasks match now, not {body.confirm}")
+        if not body.dry_run and body.selection != selection:
+            raise ApiError(409, "selection_differs", "other tasks match now: count them again with dry_run")
         counts = Counter[str]()
         for start in range(0, 0 if body.dry_run else len(records), _AT_ONCE):
             some = (self._cancel_one(record, call.operator.name) for record in records[start : start + _AT_ONCE])
@@ -371,7 +513,8 @@ class TaskRoutes:
             cancelled=counts["cancelled"],
             ended=counts["ended"],
             failed=counts["failed"],
-            references=tuple(self._reference_of(record.id) for record in records),
+            references=references,
+            selection=selection,
         )
 
     async def _unfinished(self, selection: TaskSelection) -> list[TaskRecord]:
@@ -424,7 +567,7 @@ class TaskRoutes:
         id_ = await self._store.referred(reference)
         record = None if id_ is None else await self.read(id_)
         if record is None:
-            raise ApiError(404, "task_not_found", "there is no such task, or it has expired")
+            raise _not_found()
         return record
 
     async def read(self, id_: TaskId) -> TaskRecord | None:
@@ -457,11 +600,72 @@ class TaskRoutes:
 
 
 _UNKNOWN: Final = "There is no such task, or it has expired."
+_NO_ROOM: Final = f"{MOST_PAYLOADS} payloads are being sent, or the audit log is full."
+_RETRY: Final = {"Retry-After": "1"}
 
 
 def _failure(record: TaskRecord, outcome: Faulted) -> TaskFailure:
     is_own = outcome.reason is not FaultReason.JSONRPC_ERROR
     return TaskFailure(reason=outcome.reason, message=record.status_message if is_own else None)
+
+
+def _not_found() -> ApiError:
+    return ApiError(404, "task_not_found", "there is no such task, or it has expired")
+
+
+def _payload_of(item: TaskItem, record: TaskRecord) -> JsonChunks:
+    """A `TaskPayload` of a record with its bodies. Texts of peers are in it as they are."""
+    head = item.model_dump_json(include={"reference", "upstream", "tool", "status"}).encode()
+    answers = {**(record.checkpoint.answers if record.checkpoint else {}), **record.answers}
+    questions = [_named({"key": each.key, "method": each.method}, each.params) for each in record.inputs]
+    return JsonChunks(
+        [
+            head[:-1],
+            *(b',"arguments":', *_part(*_arguments(record))),
+            *(b',"result":', *_part(*_outcome(record, TaskStatus.COMPLETED))),
+            *(b',"error":', *_part(*_outcome(record, TaskStatus.FAILED))),
+            *(b',"questions":[', *_listed(questions)),
+            *(b'],"answers":[', *_listed([_named({"key": key}, text) for key, text in answers.items()])),
+            b"]}",
+        ]
+    )
+
+
+def _arguments(record: TaskRecord) -> tuple[PartState, RawJson | None]:
+    params = record.call.params
+    if params is None:
+        return PartState.NOT_STORED, None
+    found = members(params).get("arguments")
+    return (PartState.NONE, None) if found is None else (PartState.SHOWN, params[found.start : found.end])
+
+
+def _outcome(record: TaskRecord, status: TaskStatus) -> tuple[PartState, RawJson | LargeJson | None]:
+    """The result or the error: what a task with that status has."""
+    if not record.status.is_terminal:
+        return PartState.PENDING, None
+    if record.status is not status:
+        return PartState.NONE, None
+    return (PartState.NOT_STORED, None) if record.outcome is None else (PartState.SHOWN, outcome_text(record.outcome))
+
+
+def _part(state: PartState, text: RawJson | LargeJson | None) -> list[bytes]:
+    return [b'{"state":"%b",' % state.encode(), *_value(text)]
+
+
+def _named(names: dict[str, str], text: RawJson) -> list[bytes]:
+    return [orjson.dumps(names)[:-1], b",", *_value(text)]
+
+
+def _value(text: RawJson | LargeJson | None) -> list[bytes]:
+    if text is None:
+        return [b'"bytes":null,"value":null}']
+    # A lone surrogate has no UTF-8 form: it becomes the escape that JSON has for it.
+    encoded = text.body if isinstance(text, LargeJson) else text.encode(errors="backslashreplace")
+    return [b'"bytes":%d,"value":' % len(encoded), encoded, b"}"]
+
+
+def _listed(items: list[list[bytes]]) -> list[bytes]:
+    return [part for index, item in enumerate(items) for part in ([b",", *item] if index else item)]
 
 
 def _text(value: object) -> str | None:

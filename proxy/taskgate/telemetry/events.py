@@ -159,7 +159,8 @@ class OperatorRequestAnswered:
 
     `operator` is the name of the token; None if it had no right one. `left_out` counts refusals
     with this status before it that were not reported, because there were many. `details` are members
-    of the audit line that the operation has of its own, such as `dry_run`.
+    of the audit line that the operation has of its own, such as `dry_run`. `task` is the head of the
+    task whose payload the operator asks for.
     """
 
     verb: str
@@ -169,6 +170,7 @@ class OperatorRequestAnswered:
     operator: str | None = None
     left_out: int = 0
     details: Mapping[str, int] = field(default_factory=dict)
+    task: TaskRecord | None = None
 
 
 # --- limits ----------------------------------------------------------------------------------------------------------

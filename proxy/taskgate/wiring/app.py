@@ -29,6 +29,7 @@ from taskgate.operators.access import OperatorAccess
 from taskgate.stores.references import ReferenceOf
 from taskgate.stores.shared import SharedBackend
 from taskgate.system.allocator import IdleTrim
+from taskgate.telemetry.events import UnlimitedAuditCapacity
 from taskgate.telemetry.metrics.admission import PENALIZED
 from taskgate.telemetry.metrics.gateway import LoopLag
 from taskgate.telemetry.metrics.requests import ACTIVE_REQUESTS
@@ -228,6 +229,7 @@ class Service:
         # Each part is added to `closers` as it opens, so that `close` also works after an error.
         config, clock, closers, telemetry = self._config, self._environment.clock, self._closers, self._telemetry
         self._access.replace(operator_tokens(config))
+        self._access.shows_payloads = config.admin.payloads
         try:
             self.admin_address = await self._admin.start(config.admin.listen.host, config.admin.listen.port)
         except OSError as error:
@@ -329,6 +331,7 @@ class Service:
                 control=control,
                 explain=ExplainRoutes(None if self._explain is None else self._explain_in_force),
                 event_ring=self._telemetry.event_sink,
+                audit_capacity=self._telemetry.audit_capacity or UnlimitedAuditCapacity(),
                 clock=clock,
                 entropy=entropy,
             )

@@ -15,6 +15,7 @@ from taskgate.operators.tasks import TaskRoutes
 from taskgate.operators.upstreams import UpstreamRoutes
 from taskgate.stores.base import Store
 from taskgate.stores.references import ReferenceOf
+from taskgate.telemetry.events import AuditCapacity
 from taskgate.telemetry.ring import EventRing
 from taskgate.wiring.authentication import list_cursor_keys
 from taskgate.wiring.build import Runtime
@@ -29,6 +30,7 @@ def build_operators_api(
     control: ControlRoutes,
     explain: ExplainRoutes,
     event_ring: EventRing,
+    audit_capacity: AuditCapacity,
     clock: Clock,
     entropy: Entropy,
 ) -> OperatorsApi:
@@ -47,6 +49,8 @@ def build_operators_api(
         reference_of=reference_of,
         cursors=cursors,
         clock=clock,
+        access=access,
+        audit_capacity=audit_capacity,
     )
     upstreams = UpstreamRoutes(
         mounts=runtime.upstreams.mounts,

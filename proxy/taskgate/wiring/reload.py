@@ -185,6 +185,7 @@ class Reload:
         # Nothing fails from here on, so the configuration counts as the present one.
         before, self._config = self._config, config
         has_other_tokens = self._access.replace(tokens)
+        self._access.shows_payloads = config.admin.payloads
         if (
             config == before
             and not has_other_tokens
@@ -240,13 +241,13 @@ class Reload:
 
 
 RESTART_SECTIONS: Final = ("server", "admin", "store", "tracing")
-"""Sections that change with a restart, all but `server.max_streams_per_context` and the tokens of
-operators in `admin`.
+"""Sections that change with a restart, all but `server.max_streams_per_context`, and in `admin` the
+tokens and `payloads`.
 """
 _COMPARED: Final = (*RESTART_SECTIONS, "auth", "tasks")
 _STREAMS: Final = "max_streams_per_context"
-_TOKENS: Final = ("tokens", "token_file")
-_LIVE: Final = {("server", _STREAMS), *(("admin", key) for key in _TOKENS)}
+_OPERATORS: Final = ("tokens", "token_file", "payloads")
+_LIVE: Final = {("server", _STREAMS), *(("admin", key) for key in _OPERATORS)}
 _MODE: Final = ("auth", "mode")
 _TTL: Final = ("tasks", "ttl")
 _BYTES: Final = 6
@@ -279,8 +280,8 @@ def without_restart(old: GatewayConfig, new: GatewayConfig) -> GatewayConfig:
     """
     kept: dict[str, Any] = {name: getattr(old, name) for name in RESTART_SECTIONS}
     kept["server"] = old.server.model_copy(update={_STREAMS: new.server.max_streams_per_context})
-    # A token that was removed must not stay valid until a restart.
-    kept["admin"] = old.admin.model_copy(update={key: getattr(new.admin, key) for key in _TOKENS})
+    # A permission that was removed must not stay valid until a restart.
+    kept["admin"] = old.admin.model_copy(update={key: getattr(new.admin, key) for key in _OPERATORS})
     if old.auth.mode != new.auth.mode:
         kept |= {"auth": old.auth, "tasks": new.tasks.model_copy(update={"ttl": old.tasks.ttl})}
     mixed = new.model_copy(update=kept)

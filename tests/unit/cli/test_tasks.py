@@ -155,6 +155,51 @@ def test_a_task_is_shown_with_its_timeline() -> None:
     assert json.loads(tasks(lambda _: (200, DETAIL), "show", REF, "--json")[1]) == DETAIL
 
 
+PAYLOAD = (
+    f'{{"reference":"{REF}","upstream":"reports","tool":"generate","status":"input_required",'
+    '"arguments":{"state":"shown","bytes":29,"value":{ "real" : 1.00e+040,\r"a":"x\u202e<b>"}},'
+    '"result":{"state":"pending","bytes":null,"value":null},"error":{"state":"not_stored","bytes":null,"value":null},'
+    '"questions":[{"key":"input-2","method":"elicitation/create","bytes":18,"value":{"message":"Go?"}}],'
+    '"answers":[{"key":"input-1","bytes":2,"value":{}}]}'
+)
+
+
+def test_a_payload_is_shown_part_by_part_and_tells_what_is_not_there() -> None:
+    status, out, _, listener = tasks(lambda _: (200, PAYLOAD.encode()), "show", REF, "--payload")
+    assert (status, listener.asked[0].path) == (0, f"/api/v1/tasks/{REF}/payload")
+    assert out.splitlines() == [
+        f"reference  {REF}",
+        "status     input_required",
+        "upstream   reports",
+        "tool       generate",
+        "arguments: 29 bytes",
+        "{",
+        '  "real": 1e+40,',
+        r'  "a": "x\u202e<b>"',
+        "}",
+        "result: the task has not ended",
+        "error: the store has lost it",
+        "question input-2 elicitation/create: 18 bytes",
+        "{",
+        '  "message": "Go?"',
+        "}",
+        "answer input-1: 2 bytes",
+        "{}",
+    ]
+
+
+def test_a_payload_as_json_has_the_numbers_of_its_author_and_no_invisible_character() -> None:
+    status, out, _, _ = tasks(lambda _: (200, PAYLOAD.encode()), "show", REF, "--payload", "--json")
+    assert (status, out) == (0, PAYLOAD.replace("\u202e", r"\u202e").replace("\r", " ") + "\n")
+    assert json.loads(out) == json.loads(PAYLOAD)
+
+
+def test_a_payload_that_is_not_allowed_is_told() -> None:
+    refused = {"error": {"code": "payloads_off", "message": "no payload is shown: admin.payloads is false"}}
+    status, out, err, _ = tasks(lambda _: (403, refused), "show", REF, "--payload")
+    assert (status, out, err) == (1, "", "taskgate: no payload is shown: admin.payloads is false\n")
+
+
 def test_each_task_is_cancelled_and_one_that_is_not_ends_it_with_1() -> None:
     def answer(asked: Asked) -> Answered:
         return (200, ITEM | {"status": "cancelled"}) if REF in asked.path else (404, REFUSED)
@@ -188,19 +233,29 @@ def test_what_was_cancelled_before_the_gateway_was_lost_is_told() -> None:
     assert (status, [each["status"] for each in json.loads(out)]) == (1, ["cancelled", None, None])
 
 
-BULK = {"matched": 2, "cancelled": 2, "ended": 0, "failed": 0, "references": [REF, OTHER]}
+BULK = {
+    "matched": 2, "cancelled": 2, "ended": 0, "failed": 0, "references": [REF, OTHER], "selection": "0" * 64,
+}  # fmt: skip
 SELECTION = ("--upstream", "reports", "--status", "working", "--older-than", "1h")
 
 
-def test_many_are_counted_first_and_then_cancelled_by_that_number() -> None:
+def test_many_are_counted_first_and_then_cancelled_by_that_number_and_selection() -> None:
     status, out, _, listener = tasks(lambda _: (200, BULK), "cancel-many", *SELECTION, "--yes")
     assert (status, out) == (0, "2 matched, 2 cancelled, 0 ended, 0 failed\n")
     selection = {"upstream": "reports", "status": ["working"], "older_than": 3600}
     assert [(asked.verb, asked.path, json.loads(asked.body)) for asked in listener.asked] == [
         ("POST", "/api/v1/tasks/cancel", {**selection, "dry_run": True}),
-        ("POST", "/api/v1/tasks/cancel", {**selection, "confirm": 2}),
+        ("POST", "/api/v1/tasks/cancel", {**selection, "confirm": 2, "selection": "0" * 64}),
     ]
     assert json.loads(tasks(lambda _: (200, BULK), "cancel-many", *SELECTION, "--yes", "--json")[1]) == BULK
+
+
+@pytest.mark.parametrize("lacking", ["matched", "selection"])
+def test_a_gateway_that_counts_without_a_selection_is_asked_for_no_cancel(lacking: str) -> None:
+    answered = {name: value for name, value in BULK.items() if name != lacking}
+    status, out, err, listener = tasks(lambda _: (200, answered), "cancel-many", *SELECTION, "--yes")
+    assert (status, out, len(listener.asked)) == (1, "", 1)
+    assert err == "taskgate: the answer of the API has no number or no selection of tasks\n"
 
 
 def test_without_a_terminal_or_yes_many_are_only_counted() -> None:

@@ -115,13 +115,36 @@ def test_what_keys_say_against_each_other_is_told(tells: Tells, with_audit: Writ
 
 
 @pytest.mark.parametrize(
+    ("keys", "told"),
+    [
+        ("enabled: false", "with audit.enabled false: each look is a line of the audit log"),
+        ("events: ['task.*']", "unless audit.events and a sink of audit.sinks have admin.request"),
+        ("sinks: [{name: a, type: stdout, events: [audit.checkpoint]}]",
+         "unless audit.events and a sink of audit.sinks have admin.request"),
+    ],
+)  # fmt: skip
+def test_payloads_are_shown_only_with_a_line_for_each_look(
+    tells: Tells, with_audit: Writes, keys: str, told: str
+) -> None:
+    shows = "admin: {payloads: true}\n"
+    assert tells(with_audit(keys) + shows) == [f"f:6: admin.payloads: must not be true {told}"]
+    assert tells(with_audit(keys) + "admin: {payloads: false}\n") == []
+
+
+def test_payloads_need_one_sink_that_has_looks(loads: Loads, with_audit: Writes) -> None:
+    keys = "events: ['admin.*'], sinks: [{name: a, type: stdout, events: [audit.checkpoint]}, {name: b, type: file}]"
+    assert loads(with_audit(keys) + "admin: {payloads: true}\n").admin.payloads
+    assert not loads(with_audit(keys)).admin.payloads
+
+
+@pytest.mark.parametrize(
     "audit",
     [None, [], {"sinks": None}, {"sinks": {}}, {"sinks": [None, 1, [], {}]}, {"sinks": [{"name": 1, "type": []}]},
      {"sinks": [{"type": "file", "path": []}], "chain": 7}],
     ids=str,
 )  # fmt: skip
 def test_malformed_parts_contradict_nothing(audit: Any) -> None:
-    written = {"audit": audit}
+    written = {"admin": {"payloads": True}, "audit": audit}
     assert list(audit_conflicts(written)) == []
     assert isinstance(with_sink_defaults(written), dict)
 

@@ -40,6 +40,7 @@ DEFAULTS: dict[str, Any] = {
     "admin.listen": BindAddress(host="127.0.0.1", port=9464),
     "admin.token_file": None,
     "admin.tokens": (),
+    "admin.payloads": False,
     "upstreams.reports.path": "/reports/mcp",
     "upstreams.reports.transport": "http",
     "upstreams.reports.server_info": "upstream",

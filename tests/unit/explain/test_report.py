@@ -370,6 +370,10 @@ WARNINGS: dict[str, tuple[dict[str, str], list[str]]] = {
         {"auth": "{mode: none, allow_insecure: true}", "server": '{listen: "0.0.0.0:0"}'},
         ["auth.mode: is none on an address that others reach: all hosts are one caller without a token"],
     ),
+    "payloads in the API of operators": (
+        {"admin": '{listen: "127.0.0.1:0", payloads: true}'},
+        ["admin.payloads: is true: tokens of role operator read arguments and results of all callers"],
+    ),
 }
 
 

@@ -11,13 +11,14 @@ from helpers.records import after, keep, new_record
 from taskgate.clock import SystemEntropy
 from taskgate.domain.events import CallSucceeded
 from taskgate.domain.record import TaskRecord
-from taskgate.operators.access import Operator, Role
+from taskgate.operators.access import Operator, OperatorAccess, Role
 from taskgate.operators.cursors import ListCursors
 from taskgate.operators.routes import ApiCall, read_query
 from taskgate.operators.tasks import TaskListQuery, TaskPage, TaskRoutes
 from taskgate.stores.base import Scan, Store
 from taskgate.stores.open import open_store
 from taskgate.stores.references import plain_reference
+from taskgate.telemetry.events import UnlimitedAuditCapacity
 
 STORED, UNFINISHED = 3000, 40
 DONE = CallSucceeded(result="{}", tool_error=False)
@@ -61,6 +62,8 @@ async def page(store: CountedScans, **query: str) -> TaskPage:
         reference_of=plain_reference,
         cursors=ListCursors(lambda: (b"k" * 32, None), SystemEntropy()),
         clock=ManualClock(),
+        access=OperatorAccess(lambda: 0.0),
+        audit_capacity=UnlimitedAuditCapacity(),
     )
     [route] = [each for each in routes.routes() if (each.method, each.path) == ("GET", "/tasks")]
     call = ApiCall(operator=OPERATOR, parameters={}, query=read_query(TaskListQuery, list(query.items())), body=None)

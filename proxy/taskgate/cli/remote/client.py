@@ -103,10 +103,18 @@ class AdminClient:
         `path` is below `/api/v1`; `body` is sent as JSON. Raises GatewayUnreachable, and ApiRefused for a refusal.
         """
         encoded = urlencode([*query])
-        status, answer = self._send(method, f"{API}{path}{'?' if encoded else ''}{encoded}", body)
+        return self._ask(method, f"{API}{path}{'?' if encoded else ''}{encoded}", body)[0]
+
+    def ask_whole(self, path: str) -> tuple[dict[str, Any], str]:
+        """Send a GET request to the API, and return its document, and the text of that. Raises as `ask`."""
+        document, text = self._ask("GET", f"{API}{path}")
+        return document, text.decode()
+
+    def _ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> tuple[dict[str, Any], bytes]:
+        status, answer = self._send(method, path, body)
         reply = Reply(status, _json_or_none(answer))
         if 200 <= reply.status < 300 and isinstance(reply.document, dict):
-            return reply.document
+            return reply.document, answer
         raise ApiRefused(reply.status, _refusal(reply))
 
     def list_items(self, path: str, filters: Mapping[str, str | None], limit: int) -> Listed:

@@ -1,7 +1,7 @@
 """The work of `tasks ls`, `show`, `cancel` and `watch`, over the API of operators.
 
-Tasks are named by their public reference, which is the one in the audit log. The API returns no
-arguments and no results.
+Tasks are named by their public reference, which is the one in the audit log. The API returns
+arguments and results only to `show_payload`.
 """
 
 import math
@@ -14,7 +14,7 @@ from typing import Any, Final, NoReturn
 import click
 
 from taskgate.cli.exits import FAILED, INTERRUPTED, TOOL_FAILED, WRONG_USE, fail
-from taskgate.cli.printing import json_line, json_text, one_line
+from taskgate.cli.printing import json_as_it_is, json_line, json_text, one_line
 from taskgate.cli.remote.client import AdminClient, ApiRefused, GatewayUnreachable
 from taskgate.cli.remote.event_stream import OPENED, RESET, EventStream, explain_refusal
 from taskgate.cli.remote.tables import STATUS_STYLES, duration_between, print_fields, print_table, text_of
@@ -28,6 +28,8 @@ NOT_ASKED: Final = "not asked, because the gateway was not reached before"
 _MAX_FAILURES: Final = 5
 _ASK_EVERY: Final = 30.0
 """Seconds after which a watched task is asked for without an event."""
+_STATES: Final = {"none": "none", "pending": "the task has not ended", "not_stored": "the store has lost it"}
+"""Why a part of a payload is not shown."""
 
 
 def list_tasks(client: AdminClient, filters: Mapping[str, str | None], limit: int, as_json: bool) -> None:
@@ -61,6 +63,38 @@ def show_task(client: AdminClient, reference: str, as_json: bool) -> None:
         click.echo(json_text(task))
         return
     print_fields(_fields(task))
+
+
+def show_payload(client: AdminClient, reference: str, as_json: bool) -> None:
+    """Print arguments, result or error, questions and answers of one task.
+
+    With `as_json` it is the answer of the API, whose values have the bytes that the gateway stores.
+    """
+    try:
+        payload, text = client.ask_whole(f"/tasks/{reference}/payload")
+    except (ApiRefused, GatewayUnreachable) as error:
+        fail(error, FAILED)
+    if as_json:
+        click.echo(json_as_it_is(text))
+        return
+    print_fields((key, text_of(payload.get(key))) for key in ("reference", "status", "upstream", "tool"))
+    for name in ("arguments", "result", "error"):
+        _print_part(name, _mapping(payload, name))
+    for name in ("questions", "answers"):
+        parts = payload.get(name)
+        for part in parts if isinstance(parts, list) else ():
+            if isinstance(part, dict):
+                label = " ".join(text_of(part[key]) for key in ("key", "method") if key in part)
+                _print_part(f"{name.removesuffix('s')} {label}", part | {"state": "shown"})
+
+
+def _print_part(name: str, part: Mapping[str, Any]) -> None:
+    """Print a heading, and the value if there is one."""
+    if part.get("state") != "shown":
+        click.echo(one_line(f"{name}: {_STATES.get(text_of(part.get('state')), 'unknown')}"))
+        return
+    click.echo(one_line(f"{name}: {text_of(part.get('bytes'))} bytes"))
+    click.echo(json_text(part.get("value")))
 
 
 def cancel_tasks(client: AdminClient, references: tuple[str, ...], as_json: bool) -> None:
@@ -98,19 +132,21 @@ def cancel_tasks(client: AdminClient, references: tuple[str, ...], as_json: bool
 def cancel_many(client: AdminClient, filters: Mapping[str, Any], yes: bool, as_json: bool) -> None:
     """Cancel all unfinished tasks that match all filters, after a confirmation of their number.
 
-    `yes` stands for the confirmation. Ends with 1 if the number changed meanwhile.
+    `yes` stands for the confirmation. Ends with 1 if other tasks match by then.
     """
-    selection = {name: value for name, value in filters.items() if value is not None}
+    given = {name: value for name, value in filters.items() if value is not None}
     try:
-        matched = client.ask("POST", "/tasks/cancel", body={**selection, "dry_run": True}).get("matched")
-        if not isinstance(matched, int):
-            raise GatewayUnreachable("the answer of the API has no number of tasks")
+        counted = client.ask("POST", "/tasks/cancel", body={**given, "dry_run": True})
+        matched, selection = counted.get("matched"), counted.get("selection")
+        if not isinstance(matched, int) or not isinstance(selection, str):
+            raise GatewayUnreachable("the answer of the API has no number or no selection of tasks")
         if matched and not yes:
             _confirm(matched)
     except (ApiRefused, GatewayUnreachable) as error:
         fail_for_filters(error)
     try:
-        outcome = client.ask("POST", "/tasks/cancel", body={**selection, "confirm": matched})
+        body = {**given, "confirm": matched, "selection": selection}
+        outcome = client.ask("POST", "/tasks/cancel", body=body)
     except ApiRefused as error:
         fail_for_filters(error)
     except GatewayUnreachable as error:

@@ -32,6 +32,9 @@ from taskgate.telemetry.auditlog.catalogue import matching
 
 _SINKS: Final = ("audit", "sinks")
 _CHAIN: Final = ("audit", "chain")
+_PAYLOADS: Final = ("admin", "payloads")
+_REQUESTS: Final = "admin.request"
+"""The event of an operator who reads payloads."""
 _FILE_DEFAULTS: Final[Mapping[str, Any]] = {"rotate": {}, "fsync": "interval"}
 """Defaults of a sink that is a file; of standard output they are null."""
 
@@ -171,7 +174,10 @@ def with_sink_defaults(raw: object) -> object:
 
 
 def audit_conflicts(raw: object) -> Iterator[Conflict]:
-    """Find conflicts between keys of a sink, between sinks, and between keys of `audit.chain`."""
+    """Find conflicts between keys of a sink, between sinks, between keys of `audit.chain`, and with
+    `admin.payloads`.
+    """
+    yield from _payload_conflicts(raw)
     names: set[str] = set()
     targets: set[object] = set()
     for index, sink in enumerate(map(mapping_at, list_at(raw, *_SINKS))):
@@ -185,6 +191,25 @@ def audit_conflicts(raw: object) -> Iterator[Conflict]:
     chain = mapping_at(raw, *_CHAIN)
     if chain.get("enabled") is False and chain.get("sign_key_file") is not None:
         yield (*_CHAIN, "sign_key_file"), "must be null with audit.chain.enabled false, which signs nothing"
+
+
+def _payload_conflicts(raw: object) -> Iterator[Conflict]:
+    """Find an audit log that would have no line of an operator who reads payloads."""
+    audit = mapping_at(raw, "audit")
+    if mapping_at(raw, "admin").get("payloads") is not True:
+        return
+    if audit.get("enabled") is False:
+        yield _PAYLOADS, "must not be true with audit.enabled false: each look is a line of the audit log"
+        return
+    sinks = list(map(mapping_at, list_at(raw, "audit", "sinks")))
+    if not _has_requests(audit) or (sinks and not any(map(_has_requests, sinks))):
+        yield _PAYLOADS, f"must not be true unless audit.events and a sink of audit.sinks have {_REQUESTS}"
+
+
+def _has_requests(section: Mapping[str, object]) -> bool:
+    """Return whether the `events` of a section have the requests of operators."""
+    globs = section.get("events")
+    return not isinstance(globs, list) or _REQUESTS in matching(each for each in globs if isinstance(each, str))
 
 
 def _type_conflicts(sink: Mapping[str, object], here: Location) -> Iterator[Conflict]:

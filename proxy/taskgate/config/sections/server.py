@@ -192,6 +192,10 @@ class AdminSection(Section):
     """The tokens for /api/v1, POST /-/reload and /-/drain. Without any token these requests are
     refused.
     """
+    payloads: Flag = False
+    """Whether tokens of role operator may read arguments, results, questions and answers of tasks.
+    Each look is a line of the audit log.
+    """
 
 
 def server_conflicts(raw: object, defaults: object) -> Iterator[Conflict]:

@@ -3,6 +3,7 @@
 const PAGE = 50;
 const MOST_ROWS = 100;
 const MOST_REFUSALS = 200;
+const MOST_SHOWN = 20_000;
 const FLUSH_MS = 200;
 const RELOAD_MS = 1000;
 const CONNECT_AGAIN_MS = 2000;
@@ -124,7 +125,7 @@ class Refused extends Error {
   }
 }
 
-async function ask(method, path, body) {
+async function ask(method, path, body, read = JSON.parse) {
   const asker = account;
   const options = { method, credentials: "same-origin", cache: "no-store" };
   if (body !== undefined) {
@@ -134,7 +135,8 @@ async function ask(method, path, body) {
   let response, document;
   try {
     response = await fetch(path, options);
-    document = await response.json();
+    const text = await response.text();
+    document = response.ok ? read(text) : JSON.parse(text);
   } catch {
     throw new Refused(0, "The gateway does not answer.");
   }
@@ -143,7 +145,7 @@ async function ask(method, path, body) {
   throw new Refused(response.status, document.error?.message ?? `status ${response.status}`);
 }
 
-const api = (method, path, body) => ask(method, `/api/v1${path}`, body);
+const api = (method, path, body, read) => ask(method, `/api/v1${path}`, body, read);
 
 // The newest request of each kind that has no answer yet.
 const awaited = new Map();
@@ -224,6 +226,7 @@ function signedOut(text) {
   changed.clear();
   for (const each of document.forms) each.reset();
   for (const each of ["task-facts", "task-timeline"]) $(each).replaceChildren();
+  hidePayload();
   setText($("yaml"), "");
   $("explanation").hidden = true;
   $("account").hidden = true;
@@ -541,6 +544,7 @@ $("tasks-first").addEventListener("click", () => turnTo(null));
 let opened = null;
 
 async function openTask(reference) {
+  if (opened !== reference) hidePayload();
   opened = reference;
   try {
     const task = await latest("task", "GET", `/tasks/${reference}`);
@@ -583,6 +587,10 @@ function renderTask(task) {
   if (!canCancel && document.activeElement === $("task-cancel")) $("task-close").focus();
   $("task-cancel").hidden = !canCancel;
   $("task-cancel").onclick = () => cancelTask(task);
+  if (!task.may_show_payload && document.activeElement === $("task-show-payload")) $("task-close").focus();
+  $("task-show-payload").hidden = !task.may_show_payload;
+  $("task-show-payload").onclick = () => showPayload(task.reference);
+  if (!task.may_show_payload) hidePayload();
 }
 
 function timelineItem(task, change, index) {
@@ -603,7 +611,68 @@ $("task-close").addEventListener("click", () => $("task-dialog").close());
 $("task-dialog").addEventListener("close", () => {
   opened = null;
   awaited.delete("task");
+  hidePayload();
 });
+
+// --- the payload of a task: read only when the operator asks, since each look is in the audit log
+
+const STATES = { none: "none", pending: "the task has not ended", not_stored: "the store has lost it" };
+
+// Numbers of values stay as they are written, where the browser can tell how that is.
+function readPayload(text) {
+  const exact = (key, value, context) =>
+    typeof value === "number" && JSON.rawJSON && context?.source ? JSON.rawJSON(context.source) : value;
+  return { page: JSON.parse(text), values: JSON.parse(text, exact) };
+}
+
+// Invisible characters, and marks of direction, become escapes as JSON has them.
+function visible(text) {
+  const unit = (each) => `\\u${each.charCodeAt(0).toString(16).padStart(4, "0")}`;
+  const escape = (found) => found.split("").map(unit).join("");
+  return text.replace(/[^\P{C}\n]|[\u2028\u2029]/gu, escape);
+}
+
+async function showPayload(reference) {
+  let found;
+  try {
+    found = await api("GET", `/tasks/${reference}/payload`, undefined, readPayload);
+  } catch (error) {
+    if (!(error instanceof Refused)) throw error;
+    found = error;
+  }
+  if (!account || opened !== reference) return;
+  $("task-payload").hidden = false;
+  const isRefused = found instanceof Refused;
+  setText($("task-payload-note"), isRefused ? found.message : `Read at ${clockTime(now())}. This look is in the audit log.`);
+  $("task-payload-parts").replaceChildren(...(isRefused ? [] : payloadParts(found)));
+  $("task-payload").focus();
+}
+
+function payloadParts({ page, values }) {
+  const parts = ["arguments", "result", "error"].map((name) => [name, page[name], values[name]]);
+  for (const [name, list] of [["question", "questions"], ["answer", "answers"]]) {
+    page[list].forEach((each, index) => {
+      const title = [name, each.key, each.method].filter(Boolean).join(" ");
+      parts.push([title, { ...each, state: "shown" }, values[list][index]]);
+    });
+  }
+  return parts.flatMap(([title, part, exact]) => payloadPart(title, part, exact.value));
+}
+
+function payloadPart(title, part, value) {
+  if (part.state !== "shown") return [element("h4", `${title}: ${STATES[part.state] ?? part.state}`)];
+  const text = visible(JSON.stringify(value, null, 2));
+  const heading = element("h4", `${title}: ${part.bytes} bytes`);
+  const shown = element("pre", text.slice(0, MOST_SHOWN), { role: "region", tabindex: "0", "aria-label": title });
+  if (text.length <= MOST_SHOWN) return [heading, shown];
+  return [heading, shown, element("p", `Cut: the first ${MOST_SHOWN} of ${text.length} characters are shown.`)];
+}
+
+function hidePayload() {
+  $("task-payload").hidden = true;
+  setText($("task-payload-note"), "");
+  $("task-payload-parts").replaceChildren();
+}
 
 async function cancelTask(task) {
   const text = `${task.tool} at ${task.upstream}, ${task.reference}. The call is cancelled at the server.`;

@@ -170,7 +170,8 @@ def operator_asked(source: events.OperatorRequestAnswered, _: RequestContext | N
     data: dict[str, Any] = {"operator": source.operator, **source.details}
     if source.left_out:
         data["left_out"] = source.left_out
-    return _event("admin.request", outcome, None, now, origin, data=data)
+    subject = None if source.task is None else subject_of(source.task)
+    return _event("admin.request", outcome, None, now, origin, subject=subject, data=data)
 
 
 _RPC_CALL, _RPC_REQUEST, _RPC_REJECTED = "rpc.call", "rpc.request", "rpc.rejected"

@@ -8,6 +8,8 @@ from typing import Any
 
 import orjson
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from requirements import covers
 from taskgate.auth.context import ANONYMOUS, AuthContext
@@ -18,6 +20,7 @@ from taskgate.telemetry import events
 from taskgate.telemetry.auditlog.catalogue import KINDS
 from taskgate.telemetry.auditlog.events import internal_event
 from taskgate.telemetry.auditlog.formats.digests import task_ref
+from taskgate.telemetry.auditlog.formats.redaction import scrubbed
 from taskgate.telemetry.auditlog.formats.renderer import Renderer
 from taskgate.telemetry.auditlog.settings import LineOptions
 from unit.telemetry.auditlog.audit_cases import (
@@ -169,6 +172,32 @@ def test_no_line_has_a_token_an_id_of_a_task_or_a_value_of_an_argument(format: s
     assert not [each for each in (TOKEN, TASK_ID, "Oslo", '"content"') if each in written]
 
 
+def test_two_names_that_differ_stay_different_and_invisible_characters_are_marked() -> None:
+    names = {
+        "evil tool": "evil tool",
+        "ev\x1b[31mil\u202etool": r"ev\u001b[31mil\u202etool",
+        r"ev\u001b[31mil\u202etool": r"ev\\u001b[31mil\\u202etool",
+        r"ev\\u001b[31mil\\u202etool": r"ev\\\\u001b[31mil\\\\u202etool",
+        "ev[31miltool": "ev[31miltool",
+        r"CORP\ursula": r"CORP\ursula",
+        "CORP\\\x00": r"CORP\\\u0000",
+        "\U000e0041": r"\udb40\udc41",
+        "\udcff": r"\udcff",
+    }
+    shown = [scrubbed(name) for name in names]
+    assert shown == list(names.values())
+    assert len({*shown}) == len(names)
+
+
+@given(st.text("\\u01\x1b\u202ea", max_size=24), st.text("\\u01\x1b\u202ea", max_size=24))
+def test_no_two_short_names_have_one_form(one: str, other: str) -> None:
+    assert (scrubbed(one, 1000) == scrubbed(other, 1000)) is (one == other)
+
+
+def test_a_mark_is_not_cut() -> None:
+    assert scrubbed("\x1b" * 30, 16) == r"\u001b\u001b…"
+
+
 def test_words_of_peers_are_printable_and_short() -> None:
     nasty = "a\n\x1b[31m\u202e" + "b" * 1000
     client = client_of({"name": nasty, "version": ["no text"]})
@@ -177,11 +206,12 @@ def test_words_of_peers_are_printable_and_short() -> None:
         agent=nasty, client=client, path=f"/{nasty}", revision=nasty, verb=nasty,
     )  # fmt: skip
     line = line_of(ANSWERED, request_context)
-    assert line["mcp"]["client"] == {"name": "a[31m" + "b" * 120 + "…", "version": None}
-    assert line["mcp"]["request_id"] == "xy"
+    assert line["mcp"]["client"] == {"name": r"a\u000a\u001b[31m\u202e" + "b" * 105 + "…", "version": None}
+    assert line["mcp"]["request_id"] == r"x\u000ay"
     texts = [line["mcp"]["tool"], line["args"]["keys"][0], line["http"]["user_agent"], line["http"]["path"]]
     assert all(each.isprintable() and len(each) <= 257 for each in (*texts, line["mcp"]["protocol"]))
-    assert orjson.dumps(line).count(b"\\u") == 0
+    # As written, all backslashes of marks are escaped.
+    assert orjson.dumps(line).replace(b"\\\\", b"").count(b"\\u") == 0
 
 
 def test_what_a_host_says_of_a_cancel_is_cleaned_and_what_is_no_text_is_not_told() -> None:
@@ -189,7 +219,7 @@ def test_what_a_host_says_of_a_cancel_is_cleaned_and_what_is_no_text_is_not_told
         text = orjson.dumps({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"reason": reason}})
         return line_of(ANSWERED, new_context(text))["data"]["stated_reason"]
 
-    assert told("too\nslow" + "." * 500) == "tooslow" + "." * 248 + "…"
+    assert told("too\nslow" + "." * 500) == r"too\u000aslow" + "." * 243 + "…"
     assert told(7) is None
 
 
@@ -260,7 +290,7 @@ def test_an_operator_is_told_by_address_path_and_status() -> None:
 
 def test_a_configuration_is_told_by_its_fingerprint() -> None:
     line = line_of(events.ConfigReloaded("invalid", 0xAB, ("a: wrong\n",) * 40), None)
-    assert line["data"] == {"fingerprint": "0000000000ab", "problems": ["a: wrong"] * 32}
+    assert line["data"] == {"fingerprint": "0000000000ab", "problems": [r"a: wrong\u000a"] * 32}
     assert line["mcp"] is None
 
 

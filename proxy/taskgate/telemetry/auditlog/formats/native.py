@@ -51,7 +51,7 @@ def actor_of(event: AuditEvent, *, full: bool) -> dict[str, Any] | None:
     caller = event.caller or (None if event.origin is None else event.origin.caller)
     if caller is not None:
         return actor_of_caller(caller, full=full)
-    owner = None if event.subject is None or event.name == _ACCESS_DENIED else event.subject.owner
+    owner = None if event.subject is None or event.name in _OF_OTHERS else event.subject.owner
     return None if owner is None else {"ctx": context_ref(owner), **_NO_IDENTITY}
 
 
@@ -94,7 +94,7 @@ _NO_IDENTITY: Final[dict[str, Any]] = {
     "jti": None,
     "delegation": [],
 }
-_ACCESS_DENIED: Final = "task.access_denied"
+_OF_OTHERS: Final = frozenset({"task.access_denied", "admin.request"})
 """Here the owner of the task is known, but is not the caller."""
 
 

@@ -1,6 +1,6 @@
 """The removal of secrets from texts of peers: `scrubbed`. Pure.
 
-Texts are cut, and lose characters that do not print, ids of tasks and sessions, and tokens.
+Texts are cut, and lose ids of tasks and sessions, and tokens. Characters that do not print are marked.
 """
 
 import re
@@ -36,13 +36,42 @@ def scrubbed(value: Any, most: int = MAX_NAME) -> str | None:
 
 
 def printable(value: Any, most: int = MAX_NAME) -> str | None:
-    """A text without characters that do not print, cut to `most`; None for other values."""
+    """A text with an escape for each character that does not print, cut to `most`; None for other values.
+
+    An escape is that of JSON, such as `\\u001b`. Texts that differ stay different: if a text has such an
+    escape of its own, or needs one, its backslashes are doubled.
+    """
     if not isinstance(value, str):
         return None
-    if len(value) > most:
-        value = f"{value[:most]}…"
-    return value if value.isprintable() else "".join(each for each in value if each.isprintable())
+    cut = value[:most]
+    if not cut.isprintable() or ("\\" in cut and _ESCAPE.search(cut)):
+        return _marked(value, most)
+    return cut if cut == value else f"{cut}…"
 
+
+def _marked(value: str, most: int) -> str:
+    """The text with escapes; none of them is cut."""
+    found, left = list[str](), most
+    for each in value:
+        mark = _mark(each)
+        left -= len(mark)
+        if left < 0:
+            return "".join([*found, "…"])
+        found.append(mark)
+    return "".join(found)
+
+
+def _mark(character: str) -> str:
+    if character == "\\":
+        return "\\\\"
+    if character.isprintable():
+        return character
+    units = character.encode("utf-16-be", "surrogatepass").hex()
+    return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
+
+
+_ESCAPE: Final = re.compile(r"\\(?:\\|u[0-9a-f]{4})")
+"""What an escape looks like."""
 
 scrubbed_cached: Final = lru_cache(maxsize=1024)(scrubbed)
 """`scrubbed`, cached: for texts that repeat with most requests, such as tool names."""
