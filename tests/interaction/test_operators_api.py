@@ -13,6 +13,7 @@ from helpers.waiting import eventually, until
 from helpers.whole_gateway import WholeGateway, configuration, running
 from interaction.auditing import audited, lines, of, told_of
 from interaction.operating import OPS, VIEWER, act, look, look_at_all, tokens
+from taskgate.operators.cursors import MAX_CURSOR
 
 TASKS = "/api/v1/tasks"
 DONE: dict[str, Any] = {"content": [{"type": "text", "text": "the-secret-result"}]}
@@ -120,7 +121,11 @@ async def test_a_list_that_cannot_be_had_is_refused_with_the_reason(gateway: Who
         "reference=x": "reference: ",
         "older_than=-1": "older_than: ",
         "older_than=nan": "older_than: ",
+        **{f"limit={number}": "limit: " for number in ("5_0", "%2B5", "1.0", "%205", "05", "%D9%A5")},
+        **{f"older_than={number}": "older_than: " for number in ("1_000", "%2B5", "1.", "infinity", "%D9%A5", "")},
         "cursor=abc": "start again without one",
+        "cursor=abc!": "cursor: ",
+        f"cursor={'A' * MAX_CURSOR}&tool={'%F0%9F%90%A2' * 256}": "start again without one",
         "&".join(f"a{number}=1" for number in range(40)): "at most 32 parameters",
     }.items():
         status, body = await gateway.operators(f"{TASKS}?{query}", Authorization=VIEWER)
@@ -223,6 +228,15 @@ async def test_many_tasks_are_counted_first_and_cancelled_by_their_number(
     ]
 
 
+@pytest.mark.parametrize(("age", "matched"), [("older_than", 1), ("younger_than", 0)])
+async def test_an_age_of_0_selects_tasks_to_cancel(
+    gateway: WholeGateway, host: McpHost, hold: Hold, age: str, matched: int
+) -> None:
+    await started(gateway, host)
+    status, counted = await act(gateway, f"{TASKS}/cancel", {age: 0, "dry_run": True})
+    assert (status, counted["matched"]) == (200, matched)
+
+
 async def test_many_tasks_are_not_cancelled_without_a_selection_or_a_number(
     gateway: WholeGateway, host: McpHost, hold: Hold
 ) -> None:
@@ -235,6 +249,7 @@ async def test_many_tasks_are_not_cancelled_without_a_selection_or_a_number(
         ({"upstream": "reports", "confirm": -1}, "confirm: "),
         ({"upstream": "reports", "confirm": True}, "confirm: "),
         ({"upstream": "reports", "confirm": "1"}, "confirm: "),
+        ({"upstream": "reports", "confirm": 1.5}, "confirm: "),
         ({"upstream": "reports", "dry_run": "yes"}, "dry_run: "),
         ({"upstream": "reports", "confirm": 1, "force": True}, "force: "),
         ([], "Input should be"),

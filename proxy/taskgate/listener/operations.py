@@ -83,7 +83,9 @@ MOST_CONNECTIONS: Final = 32
 _BACKLOG: Final = 16
 """The backlog of the listening socket. asyncio accepts up to so many connections at once, before
 `_Server` counts them."""
-BOUNDS: Final = ConnectionSettings(max_header=16 * 2**10, idle_timeout=timedelta())
+_MAX_LINE: Final = 40 * 2**10
+"""The most bytes of a request line: the longest query of a list fits, with all its parameters."""
+BOUNDS: Final = ConnectionSettings(max_header=_MAX_LINE + 8 * 2**10, idle_timeout=timedelta())
 """The limits of a request head. The idle timeout is not used: aiohttp closes idle connections."""
 _CLOSE_SECONDS: Final = 2.0
 _REFUSAL_PAUSE: Final = 1.0
@@ -159,7 +161,13 @@ class OperatorsListener:
 
     async def start(self, host: str, port: int) -> tuple[str, int]:
         """Listen, and return the address; port 0 takes a free one. Raises OSError."""
-        server = _Server(self._answer, access_log=None, keepalive_timeout=_IDLE_SECONDS, lingering_time=0)
+        server = _Server(
+            self._answer,
+            access_log=None,
+            keepalive_timeout=_IDLE_SECONDS,
+            lingering_time=0,
+            max_line_size=_MAX_LINE,
+        )
         self._heads = server.heads
         self._runner = web.ServerRunner(server, shutdown_timeout=_CLOSE_SECONDS)
         await self._runner.setup()
@@ -466,7 +474,9 @@ class _Connection(web.RequestHandler):
         the request.
         """
         _report("a request was refused", status, exc)
-        refusal = _json(status, {"error": "bad request" if status < 500 else "internal error"})
+        unreadable = ApiError(400, "bad_request", "bad request: it is not HTTP, or its head is too large")
+        # Of a head that is not read no path is known: the error has the form of the API.
+        refusal = _json(status, unreadable.document() if status < 500 else {"error": "internal error"})
         refusal.force_close()
         return refusal
 

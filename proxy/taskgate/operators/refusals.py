@@ -13,7 +13,7 @@ from pydantic import Field
 
 from taskgate.clock import Clock
 from taskgate.operators.access import Role
-from taskgate.operators.routes import Answer, ApiCall, Query, Route, caller_reference
+from taskgate.operators.routes import WHOLE, Answer, ApiCall, Query, Route, caller_reference
 from taskgate.telemetry import events
 from taskgate.telemetry.request_context import current
 from taskgate.telemetry.ring import EventRing, Handlers
@@ -45,7 +45,7 @@ class RefusalKind(StrEnum):
 class RefusalQuery(Query):
     """The page."""
 
-    limit: Annotated[int, Field(ge=1, le=MOST_REFUSALS, description="The most refusals of the answer.")] = 50
+    limit: Annotated[int, Field(ge=1, le=MOST_REFUSALS, description="The most refusals of the answer."), WHOLE] = 50
 
 
 class RefusalItem(Answer):

@@ -11,7 +11,8 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Annotated, Any, Final
 
-from pydantic import Field, StringConstraints
+from pydantic import ConfigDict, Field, StringConstraints
+from pydantic.config import JsonDict
 
 from taskgate.admission.concurrency import queue_position
 from taskgate.clock import Clock
@@ -22,7 +23,17 @@ from taskgate.lifecycle.runner import Runner
 from taskgate.lifecycle.transitions import Transitions
 from taskgate.operators.access import ApiError, Role
 from taskgate.operators.cursors import ListCursors, ListQuery
-from taskgate.operators.routes import CALLER_PREFIX, Answer, ApiCall, Query, Route, Text, caller_reference
+from taskgate.operators.routes import (
+    CALLER_PREFIX,
+    NUMBER,
+    WHOLE,
+    Answer,
+    ApiCall,
+    Query,
+    Route,
+    Text,
+    caller_reference,
+)
 from taskgate.stores.base import MOST_SCANNED, TaskStore
 from taskgate.stores.references import ReferenceOf
 from taskgate.telemetry.events import TaskCancelRequested
@@ -63,10 +74,10 @@ class TaskSelection(Query):
         Field(description="The beginning of the reference, `t_…`."),
     ] = None
     older_than: Annotated[
-        float | None, Field(ge=0, le=_LONGEST_AGE, description="Seconds since the creation, at least.")
+        float | None, Field(ge=0, le=_LONGEST_AGE, description="Seconds since the creation, at least."), NUMBER
     ] = None
     younger_than: Annotated[
-        float | None, Field(ge=0, le=_LONGEST_AGE, description="Seconds since the creation, at most.")
+        float | None, Field(ge=0, le=_LONGEST_AGE, description="Seconds since the creation, at most."), NUMBER
     ] = None
 
     @property
@@ -104,18 +115,32 @@ class TaskListQuery(TaskSelection, ListQuery):
     ] = None
 
 
+def _given(name: str, schema: JsonDict) -> JsonDict:
+    """The schema of an object that has a member of that schema."""
+    return {"required": [name], "properties": {name: schema}}
+
+
 class BulkCancel(TaskSelection):
     """Which unfinished tasks are to be cancelled. At least one parameter must select them."""
 
+    model_config = ConfigDict(
+        json_schema_extra={
+            "allOf": [
+                {"anyOf": [_given(name, {"not": {"enum": [None, []]}}) for name in TaskSelection.model_fields]},
+                {"anyOf": [_given("dry_run", {"const": True}), _given("confirm", {"type": "integer"})]},
+            ]
+        }
+    )
+
     dry_run: Annotated[bool, Field(description="true: only count the tasks.")] = False
     confirm: Annotated[
-        int | None, Field(ge=0, description="The number of tasks that match now; needed unless `dry_run`.")
+        int | None, Field(ge=0, description="The number of tasks that match now; needed unless `dry_run`."), WHOLE
     ] = None
 
     @property
     def selects(self) -> bool:
         """Whether any parameter selects tasks."""
-        return any(getattr(self, name) for name in TaskSelection.model_fields)
+        return any(getattr(self, name) not in (None, ()) for name in TaskSelection.model_fields)
 
 
 class TaskItem(Answer):
