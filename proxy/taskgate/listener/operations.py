@@ -62,6 +62,8 @@ End = Callable[[], None]
 
 INVALID: Final = "invalid"
 """The `result` of a configuration that was rejected."""
+NOT_NOW: Final = "not_now"
+"""The `result` of a reload while the gateway starts or shuts down."""
 
 READY_SECONDS: Final = 2.0
 """Seconds for a readiness check; a slower one counts as failed."""
@@ -354,6 +356,8 @@ class OperatorsListener:
         outcome = await self._reload()
         if outcome is None:
             return _json(409, {"error": "cannot reload: the gateway was started without a configuration file"})
+        if outcome["result"] == NOT_NOW:
+            return _json(503, dict(outcome), **{"Retry-After": "1"})
         return _json(422 if outcome["result"] == INVALID else 200, dict(outcome))
 
     async def _answer_drain(self) -> web.Response:
@@ -416,15 +420,25 @@ def _names_an_address(host: str) -> bool:
 
 
 class _Server(web.Server):
-    """The factory of connections; one over the limit is closed at once. `heads` has their timers."""
+    """The factory of connections. `heads` has their timers.
+
+    Beyond the limit an idle connection is closed for a new one. It is the oldest that has sent no
+    request, or else the oldest between two requests. If all are at work, the new one is closed at once.
+    A stranger without a token may open any number, and a probe has to get in.
+    """
 
     def __init__(self, handler: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]], **options: Any) -> None:
         super().__init__(handler, **options)
         self.heads = TimerWheel(BOUNDS.head_timeout.total_seconds())
 
     def __call__(self) -> asyncio.Protocol:  # type: ignore[override]
-        if len(self._connections) >= MOST_CONNECTIONS:
-            return _OneTooMany()
+        # One that was closed for another in this turn of the loop is still in the list.
+        open_ = [each for each, transport in self._connections.items() if not transport.is_closing()]
+        if len(open_) >= MOST_CONNECTIONS:
+            idle = [each for each in open_ if isinstance(each, _Connection) and each.is_idle]
+            if not idle:
+                return _OneTooMany()
+            next((each for each in idle if not each.was_used), idle[0]).force_close()
         return _Connection(self, loop=self._loop, **self._kwargs)
 
 
@@ -446,6 +460,16 @@ class _Connection(web.RequestHandler):
     def __init__(self, server: _Server, **options: Any) -> None:
         super().__init__(server, **options)
         self._head = HeadWatch(BOUNDS, server.heads, self.force_close)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether it waits for a request, or for the rest of a head. `_waiter` is aiohttp's."""
+        return self._waiter is not None and not self._waiter.done()
+
+    @property
+    def was_used(self) -> bool:
+        """Whether it has sent a request."""
+        return self._request_count > 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Serve it, with a time limit for the first head."""
