@@ -35,6 +35,7 @@ from taskgate.operators.routes import (
     caller_reference,
 )
 from taskgate.stores.base import MOST_SCANNED, TaskStore
+from taskgate.stores.codec import text_in_head
 from taskgate.stores.references import ReferenceOf
 from taskgate.telemetry.events import TaskCancelRequested
 
@@ -85,9 +86,21 @@ class TaskSelection(Query):
         """Whether only tasks that have not ended match."""
         return bool(self.status) and not any(status.is_terminal for status in self.status)
 
+    @property
+    def texts(self) -> tuple[bytes, ...]:
+        """Bytes that the head of each task has that matches."""
+        status = self.status[0].value if len(self.status) == 1 else None
+        given = (self.upstream, self.tool, self.tenant, self._owner, status)
+        found = (None if text is None else text_in_head(text) for text in given)
+        return tuple(text for text in found if text is not None)
+
+    @property
+    def _owner(self) -> str | None:
+        return None if self.caller is None else self.caller.removeprefix(CALLER_PREFIX)
+
     def matcher(self, reference_of: ReferenceOf, now: datetime) -> Callable[[TaskRecord], bool]:
         """The function that tells whether a task matches now. It may run on another thread."""
-        owner = None if self.caller is None else self.caller.removeprefix(CALLER_PREFIX)
+        owner = self._owner
         oldest = None if self.younger_than is None else now - timedelta(seconds=self.younger_than)
         newest = None if self.older_than is None else now - timedelta(seconds=self.older_than)
 
@@ -313,6 +326,7 @@ class TaskRoutes:
             after=None,
             limit=MOST_SCANNED,
             now=now,
+            texts=query.texts,
         )
         sort = query.sort or TaskSort.CREATED
         is_by_creation, is_descending = sort.endswith("created"), sort.startswith("-")
@@ -338,6 +352,7 @@ class TaskRoutes:
             after=None if place is None else place[0],
             limit=query.limit,
             now=now,
+            texts=query.texts,
         )
         following = None if part.next is None else self._cursors.seal([part.next], query.listing)
         return TaskPage(now=now, items=tuple(map(self.item, part.heads)), next=following, is_complete=True)
@@ -402,11 +417,13 @@ class TaskRoutes:
     async def _unfinished(self, selection: TaskSelection) -> list[TaskRecord]:
         """All unfinished tasks that match. Raises ApiError (409) for more than MAX_BULK."""
         now = self._clock.now()
-        wants = selection.matcher(self._reference_of, now)
+        wants, texts = selection.matcher(self._reference_of, now), selection.texts
         found: dict[str, TaskRecord] = {}
         after: str | None = None
         for _ in range(_MOST_PARTS):
-            part = await self._store.scan(unfinished=True, wants=wants, after=after, limit=MAX_BULK + 1, now=now)
+            part = await self._store.scan(
+                unfinished=True, wants=wants, after=after, limit=MAX_BULK + 1, now=now, texts=texts
+            )
             found.update((record.id, record) for record in part.heads)
             after = part.next
             if after is None or len(found) > MAX_BULK:
