@@ -128,10 +128,12 @@ HEADS ?= 10000
 differential: $(STAMP)
 	DIFFERENTIAL_BASE='$(BASE)' DIFFERENTIAL_CHANGED='$(CHANGED)' DIFFERENTIAL_HEADS='$(HEADS)' DIFFERENTIAL_SEED='$(SEED)' $(PY) -m pytest -q tests/differential
 
-# Twenty times as many examples of every property as `make test` tries; SEED=N draws others, or the same again.
+# Twenty times as many examples of every property as `make test` tries, and as many requests from the document of the
+# operators' API; SEED=N draws others, or the same again.
 SEED ?= 0
 fuzz: $(STAMP)
 	$(PY) -m pytest -m 'hypothesis and not alone' --hypothesis-profile=many --hypothesis-seed=$(SEED) --timeout=1800 --numprocesses=$(WORKERS)
+	DOCUMENT_EXAMPLES=300 DOCUMENT_SEED=$(SEED) $(PY) -m pytest tests/interop/test_operators_document.py
 
 # The lines that fence are part of `make test`.
 ONLY ?=

@@ -85,7 +85,7 @@ def _over_stores(scenario: Scenario) -> Scenario:
     )
 
 
-def _key(folder: Path, name: str) -> Path:
+def key_file(folder: Path, name: str) -> Path:
     """A key that all gateways have which share a store."""
     file = folder / f"{name}.key"
     if not file.exists():
@@ -101,12 +101,12 @@ def _gateway(
     """One over that Valkey, or else over a file of its own; `folder` is of all that may share a store."""
     place = folder / name
     place.mkdir(exist_ok=True)
-    parts = {"auth": f'{{mode: none, context: {{key_file: "{_key(folder, "context")}"}}}}'}
+    parts = {"auth": f'{{mode: none, context: {{key_file: "{key_file(folder, "context")}"}}}}'}
     if rated:
         parts["rate"] = _RATES
     if valkey is not None:
         parts["store"] = valkey.section
-    more = f'audit: {{hmac_key_file: "{_key(folder, "audit")}"}}\n'
+    more = f'audit: {{hmac_key_file: "{key_file(folder, "audit")}"}}\n'
     with started("open", stub, place, sessions=sessions, more=more, parts=parts) as running:
         yield running
 

@@ -71,16 +71,21 @@ def _name(count: int) -> str:
 def _filled(place: Path, count: int) -> list[str]:
     """Put `count` tasks into a new file in `place`; ids of some of them, all of them where they are few."""
     database, told = place / DATABASE, place / "ids.json"
-    command = python("stock", "--database", str(database), "--mount", MOUNT, "--count", str(count))
     began = time.monotonic()
-    with ended(Program("the stock", [*command, "--sample", str(_SAMPLE), "--ids", str(told)])) as program:
+    fill(count, "--database", str(database), "--sample", str(_SAMPLE), "--ids", str(told))
+    size = database.stat().st_size / 2**20
+    print(f"{count:,} finished tasks stored in {time.monotonic() - began:.0f} s, {size:,.1f} MiB\n", flush=True)
+    ids: list[str] = json.loads(told.read_bytes())
+    return ids
+
+
+def fill(count: int, *options: str) -> None:
+    """Put `count` tasks into the store that the options lead to."""
+    command = python("stock", "--mount", MOUNT, "--count", str(count), *options)
+    with ended(Program("the stock", command)) as program:
         try:
             status = program.popen.wait(_FILL_BOUND)
         except subprocess.TimeoutExpired:
             raise BenchFailed(f"{count:,} tasks were not stored within {_FILL_BOUND:.0f} s") from None
         if status:
             raise BenchFailed(f"{count:,} tasks could not be stored:\n{program.last_words()}")
-    size = database.stat().st_size / 2**20
-    print(f"{count:,} finished tasks stored in {time.monotonic() - began:.0f} s, {size:,.1f} MiB\n", flush=True)
-    ids: list[str] = json.loads(told.read_bytes())
-    return ids

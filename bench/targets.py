@@ -23,7 +23,7 @@ MOUNT = "default"  # the name of the one upstream
 _CONFIGURATION = """\
 version: 1
 server: {{listen: "127.0.0.1:{port}", drain: {{delay: 0s}}, {connections}}}
-admin: {{listen: "127.0.0.1:{admin_port}"}}
+admin: {{listen: "127.0.0.1:{admin_port}"{tokens}}}
 upstreams: {{{mount}: {{path: {path}, {server}, protocol_version: {revision}, {unbounded}}}}}
 auth: {auth}
 store: {store}
@@ -56,8 +56,8 @@ class Place:
     """Where a target stands: its port, the stub's, an empty folder of its own, and whose tokens it asks for, if any.
 
     `revision` is the one that the server is spoken to in. `more` is what taskgate's configuration has besides, `parts`
-    what it has in the place of the usual `server`, `auth`, `store` or `rate`, and `tree` the checkout that it is run
-    from, if another one than this. What it keeps without being told where is in the folder too.
+    what it has in the place of the usual `server`, `auth`, `store`, `rate` or `tokens` of operators, and `tree` the
+    checkout that it is run from, if another one than this. What it keeps without being told where is in the folder too.
     """
 
     port: int
@@ -134,6 +134,7 @@ def command_of_taskgate(place: Place) -> list[str]:
             "auth": _auth(place),
             "store": _SQLITE.format(folder=place.folder, database=DATABASE),
             "rate": "[]",
+            "tokens": "",
             **place.parts,
         },
     )

@@ -3,11 +3,14 @@
 from collections.abc import Callable
 from datetime import timedelta
 
+import pytest
+
 from helpers.manual_clock import EPOCH
-from helpers.records import OWNER, after, keep, new_input, new_record
+from helpers.records import OWNER, after, keep, new_call, new_input, new_record
 from taskgate.domain.events import CallSucceeded, InputRequested, InputWithdrawn, TaskEvent
 from taskgate.domain.record import MAX_TRANSITIONS, OwnerKey, TaskRecord, TaskStatus, Transition
 from taskgate.stores.base import MOST_SCANNED, Store
+from taskgate.stores.codec import text_in_head
 from taskgate.stores.references import plain_reference
 
 DONE = CallSucceeded(result="{}", tool_error=False)
@@ -161,6 +164,21 @@ async def test_a_scan_omits_what_is_expired_and_what_is_not_wanted(store: Store)
             unfinished=unfinished, wants=wants, after=None, limit=9, now=EPOCH + timedelta(seconds=3)
         )
         assert ({head.id for head in part.heads}, part.next) == ({"task-3", "task-5"}, None)
+
+
+@pytest.mark.parametrize("tool", ["echo", 'a"b', "a\\b", "Prüfung", "two words", "a/b", "t\tb", "\x7f"])
+@pytest.mark.parametrize("message", [None, "fine", "a lone surrogate: \ud800"])
+async def test_a_scan_finds_what_has_the_texts_however_it_is_stored(
+    store: Store, tool: str, message: str | None
+) -> None:
+    names = (tool, "another")
+    records = [new_record(call=new_call(tool=name), status_message=message) for name in names]
+    await keep(store, *records)
+    texts = [text for text in (text_in_head(tool), text_in_head("working")) if text is not None]
+    for unfinished in (True, False):
+        wants: Callable[[TaskRecord], bool] = lambda head: head.call.tool == tool  # noqa: E731
+        part = await store.scan(unfinished=unfinished, wants=wants, after=None, limit=9, now=EPOCH, texts=texts)
+        assert [head.id for head in part.heads] == [records[0].id]
 
 
 async def test_a_scan_goes_on_where_it_was_while_tasks_come_and_go(store: Store) -> None:

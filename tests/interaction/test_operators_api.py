@@ -16,6 +16,7 @@ from interaction.auditing import audited, lines, of, told_of
 from interaction.operating import OPS, VIEWER, act, look, look_at_all, tokens
 
 TASKS = "/api/v1/tasks"
+LONGEST_CURSOR = 16_384
 DONE: dict[str, Any] = {"content": [{"type": "text", "text": "the-secret-result"}]}
 
 
@@ -121,7 +122,11 @@ async def test_a_list_that_cannot_be_had_is_refused_with_the_reason(gateway: Who
         "reference=x": "reference: ",
         "older_than=-1": "older_than: ",
         "older_than=nan": "older_than: ",
+        **{f"limit={number}": "limit: " for number in ("5_0", "%2B5", "1.0", "%205", "05", "%D9%A5")},
+        **{f"older_than={number}": "older_than: " for number in ("1_000", "%2B5", "1.", "infinity", "%D9%A5", "")},
         "cursor=abc": "start again without one",
+        "cursor=abc!": "cursor: ",
+        f"cursor={'A' * LONGEST_CURSOR}&tool={'%F0%9F%90%A2' * 256}": "start again without one",
         "&".join(f"a{number}=1" for number in range(40)): "at most 32 parameters",
     }.items():
         status, body = await gateway.operators(f"{TASKS}?{query}", Authorization=VIEWER)
@@ -240,6 +245,15 @@ async def test_as_many_other_tasks_than_were_counted_are_not_cancelled(
     assert {item["reference"] for item in await items(gateway, "?status=working")} == {kept, new}
 
 
+@pytest.mark.parametrize(("age", "matched"), [("older_than", 1), ("younger_than", 0)])
+async def test_an_age_of_0_selects_tasks_to_cancel(
+    gateway: WholeGateway, host: McpHost, hold: Hold, age: str, matched: int
+) -> None:
+    await started(gateway, host)
+    status, counted = await act(gateway, f"{TASKS}/cancel", {age: 0, "dry_run": True})
+    assert (status, counted["matched"]) == (200, matched)
+
+
 async def test_many_tasks_are_not_cancelled_without_a_selection_or_a_number(
     gateway: WholeGateway, host: McpHost, hold: Hold
 ) -> None:
@@ -256,6 +270,7 @@ async def test_many_tasks_are_not_cancelled_without_a_selection_or_a_number(
         ({"upstream": "reports", "confirm": -1}, "confirm: "),
         ({"upstream": "reports", "confirm": True}, "confirm: "),
         ({"upstream": "reports", "confirm": "1"}, "confirm: "),
+        ({"upstream": "reports", "confirm": 1.5}, "confirm: "),
         ({"upstream": "reports", "dry_run": "yes"}, "dry_run: "),
         ({"upstream": "reports", "confirm": 1, "force": True}, "force: "),
         ([], "Input should be"),

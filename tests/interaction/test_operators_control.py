@@ -1,10 +1,11 @@
 """Operators see the configuration in force, have it read again, and have the gateway drain."""
 
+import json
 from pathlib import Path
 
 from helpers.scripted_upstream import ScriptedServer
 from helpers.whole_gateway import configuration, running
-from interaction.operating import VIEWER, act, look, tokens
+from interaction.operating import OPS, VIEWER, act, look, tokens
 from interaction.reloading import reloaded
 
 HIDDEN = "the-secret-of-a-server"
@@ -53,6 +54,15 @@ async def test_a_token_that_is_removed_or_gets_another_role_does_so_at_a_reload(
         assert await act(gateway, "/api/v1/reload") == (200, {"result": "success", "needs_restart": []})
         status, told = await act(gateway, "/api/v1/reload")
         assert (status, told["error"]["code"]) == (403, "not_allowed")
+
+
+async def test_a_reload_while_the_gateway_shuts_down_may_be_tried_again(server: ScriptedServer, tmp_path: Path) -> None:
+    first = configuration({"reports": server.url}, admin=tokens(tmp_path))
+    async with running(first, source=lambda: first) as gateway:
+        await gateway.drain()
+        status, headers, told = await gateway.operators_answer("/api/v1/reload", "POST", Authorization=OPS)
+        assert (status, headers["Retry-After"]) == (503, "1")
+        assert json.loads(told)["error"]["code"] == "not_now"
 
 
 async def test_the_first_token_of_operators_may_come_with_a_reload(server: ScriptedServer, tmp_path: Path) -> None:

@@ -239,4 +239,4 @@ async def test_a_gateway_ends_though_its_file_is_being_read_and_that_takes_for_e
         finally:
             over.set()
         found = await reading
-    assert found == Reloaded(result="invalid", problems=("the gateway is starting or shutting down",))
+    assert found == Reloaded(result="not_now", problems=("the gateway is starting or shutting down",))

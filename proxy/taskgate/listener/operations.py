@@ -55,6 +55,8 @@ Replicas = Callable[[], int | None]
 
 INVALID: Final = "invalid"
 """The `result` of a configuration that was rejected."""
+NOT_NOW: Final = "not_now"
+"""The `result` of a reload while the gateway starts or shuts down."""
 
 READY_SECONDS: Final = 2.0
 """Seconds for a readiness check; a slower one counts as failed."""
@@ -76,7 +78,9 @@ MOST_CONNECTIONS: Final = 32
 _BACKLOG: Final = 16
 """The backlog of the listening socket. asyncio accepts up to so many connections at once, before
 `_Server` counts them."""
-BOUNDS: Final = ConnectionSettings(max_header=16 * 2**10, idle_timeout=timedelta())
+_MAX_LINE: Final = 40 * 2**10
+"""The most bytes of a request line: the longest query of a list fits, with all its parameters."""
+BOUNDS: Final = ConnectionSettings(max_header=_MAX_LINE + 8 * 2**10, idle_timeout=timedelta())
 """The limits of a request head. The idle timeout is not used: aiohttp closes idle connections."""
 _CLOSE_SECONDS: Final = 2.0
 _REFUSAL_PAUSE: Final = 1.0
@@ -152,7 +156,13 @@ class OperatorsListener:
 
     async def start(self, host: str, port: int) -> tuple[str, int]:
         """Listen, and return the address; port 0 takes a free one. Raises OSError."""
-        server = _Server(self._answer, access_log=None, keepalive_timeout=_IDLE_SECONDS, lingering_time=0)
+        server = _Server(
+            self._answer,
+            access_log=None,
+            keepalive_timeout=_IDLE_SECONDS,
+            lingering_time=0,
+            max_line_size=_MAX_LINE,
+        )
         self._heads = server.heads
         self._runner = web.ServerRunner(server, shutdown_timeout=_CLOSE_SECONDS)
         await self._runner.setup()
@@ -339,6 +349,8 @@ class OperatorsListener:
         outcome = await self._reload()
         if outcome is None:
             return _json(409, {"error": "cannot reload: the gateway was started without a configuration file"})
+        if outcome["result"] == NOT_NOW:
+            return _json(503, dict(outcome), **{"Retry-After": "1"})
         return _json(422 if outcome["result"] == INVALID else 200, dict(outcome))
 
     async def _answer_drain(self) -> web.Response:
@@ -401,15 +413,25 @@ def _names_an_address(host: str) -> bool:
 
 
 class _Server(web.Server):
-    """The factory of connections; one over the limit is closed at once. `heads` has their timers."""
+    """The factory of connections. `heads` has their timers.
+
+    Beyond the limit an idle connection is closed for a new one. It is the oldest that has sent no
+    request, or else the oldest between two requests. If all are at work, the new one is closed at once.
+    A stranger without a token may open any number, and a probe has to get in.
+    """
 
     def __init__(self, handler: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]], **options: Any) -> None:
         super().__init__(handler, **options)
         self.heads = TimerWheel(BOUNDS.head_timeout.total_seconds())
 
     def __call__(self) -> asyncio.Protocol:  # type: ignore[override]
-        if len(self._connections) >= MOST_CONNECTIONS:
-            return _OneTooMany()
+        # One that was closed for another in this turn of the loop is still in the list.
+        open_ = [each for each, transport in self._connections.items() if not transport.is_closing()]
+        if len(open_) >= MOST_CONNECTIONS:
+            idle = [each for each in open_ if isinstance(each, _Connection) and each.is_idle]
+            if not idle:
+                return _OneTooMany()
+            next((each for each in idle if not each.was_used), idle[0]).force_close()
         return _Connection(self, loop=self._loop, **self._kwargs)
 
 
@@ -431,6 +453,16 @@ class _Connection(web.RequestHandler):
     def __init__(self, server: _Server, **options: Any) -> None:
         super().__init__(server, **options)
         self._head = HeadWatch(BOUNDS, server.heads, self.force_close)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether it waits for a request, or for the rest of a head. `_waiter` is aiohttp's."""
+        return self._waiter is not None and not self._waiter.done()
+
+    @property
+    def was_used(self) -> bool:
+        """Whether it has sent a request."""
+        return self._request_count > 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Serve it, with a time limit for the first head."""
@@ -459,7 +491,9 @@ class _Connection(web.RequestHandler):
         the request.
         """
         _report("a request was refused", status, exc)
-        refusal = _json(status, {"error": "bad request" if status < 500 else "internal error"})
+        unreadable = ApiError(400, "bad_request", "bad request: it is not HTTP, or its head is too large")
+        # Of a head that is not read no path is known: the error has the form of the API.
+        refusal = _json(status, unreadable.document() if status < 500 else {"error": "internal error"})
         refusal.force_close()
         return refusal
 

@@ -20,6 +20,7 @@ End = Callable[[], None]
 """Requests the shutdown of the gateway, like a signal: drain, then close. Returns at once."""
 
 _INVALID: Final = "invalid"
+_NOT_NOW: Final = "not_now"
 
 
 class ConfigInForce(Answer):
@@ -68,7 +69,11 @@ class ControlRoutes:
             role=Role.OPERATOR,
             answer=ReloadOutcome,
             handler=self._reload,
-            refusals={409: "The gateway has no configuration file.", 422: "The configuration is invalid."},
+            refusals={
+                409: "The gateway has no configuration file.",
+                422: "The configuration is invalid.",
+                503: "The gateway starts or shuts down; see `Retry-After`.",
+            },
         )
         yield Route(
             method="POST",
@@ -89,8 +94,11 @@ class ControlRoutes:
         outcome = await self._reload_()
         if outcome is None:
             raise ApiError(409, "no_file", "cannot reload: the gateway was started without a configuration file")
+        problems = "; ".join(outcome["problems"])
+        if outcome["result"] == _NOT_NOW:
+            raise ApiError(503, "not_now", f"cannot reload: {problems}", **{"Retry-After": "1"})
         if outcome["result"] == _INVALID:
-            raise ApiError(422, "invalid_configuration", "; ".join(outcome["problems"]))
+            raise ApiError(422, "invalid_configuration", problems)
         return ReloadOutcome(result=outcome["result"], needs_restart=outcome["needs_restart"])
 
     async def _drain(self, _call: ApiCall) -> DrainStarted:

@@ -10,8 +10,10 @@ from typing import Annotated, Any, Final
 from pydantic import ConfigDict, Field, SecretStr, StrictBool
 
 from taskgate.auth.claims import MAX_TOKEN
+from taskgate.domain.policy import APP_ONLY
 from taskgate.operators.access import ApiError, Role
 from taskgate.operators.routes import Answer, ApiCall, Query, Route, Text
+from taskgate.protocol.discovery import HINTS
 
 MAX_AT_ONCE: Final = 4
 """Explanations that are made at once; more wait. Each may fetch the keys of an issuer."""
@@ -33,6 +35,7 @@ class CallToExplain(Query):
         Field(
             default_factory=dict,
             max_length=8,
+            json_schema_extra={"propertyNames": {"enum": [*HINTS, APP_ONLY]}},
             description="Hints that the server lists for the tool, such as `readOnlyHint`.",
         ),
     ]

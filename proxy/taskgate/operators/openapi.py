@@ -20,6 +20,12 @@ _ERRORS: Final = {
     503: UNAVAILABLE,
 }
 """The refusals that each operation may have, by status."""
+_HEADERS: Final = {
+    "WWW-Authenticate": {"required": True, "schema": {"const": "Bearer"}},
+    "Retry-After": {"required": True, "description": "Seconds.", "schema": {"type": "integer", "minimum": 1}},
+}
+_HEADER_OF: Final = {401: "WWW-Authenticate", 429: "Retry-After", 503: "Retry-After"}
+"""The header of a refusal, by status."""
 _REF: Final = "#/components/schemas/{model}"
 
 
@@ -44,6 +50,7 @@ def document_of(routes: Iterable[Route]) -> dict[str, Any]:
         "paths": paths,
         "components": {
             "schemas": {**definitions["$defs"], "Error": _ERROR},
+            "headers": _HEADERS,
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
         },
     }
@@ -74,15 +81,18 @@ def _operation(route: Route) -> dict[str, Any]:
         "parameters": [*map(_in_path, route.parameters), *_in_query(route.query)],
         "responses": {
             str(route.status): _success(route),
-            **{
-                str(status): {"description": text, "content": _json({"$ref": _REF.format(model="Error")})}
-                for status, text in sorted({**_ERRORS, **route.refusals}.items())
-            },
+            **{str(status): _refusal(status, text) for status, text in sorted({**_ERRORS, **route.refusals}.items())},
         },
     }
     if route.body is not None:
         found["requestBody"] = {"required": True, "content": _json(_reference(route.body))}
     return found
+
+
+def _refusal(status: int, text: str) -> dict[str, Any]:
+    found = {"description": text, "content": _json({"$ref": _REF.format(model="Error")})}
+    header = _HEADER_OF.get(status)
+    return found if header is None else {**found, "headers": {header: {"$ref": f"#/components/headers/{header}"}}}
 
 
 def _success(route: Route) -> dict[str, Any]:

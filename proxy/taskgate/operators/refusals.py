@@ -11,15 +11,18 @@ from typing import Annotated, Final, NamedTuple
 
 from pydantic import Field
 
+from taskgate.auth.context import ANONYMOUS
 from taskgate.clock import Clock
 from taskgate.operators.access import Role
-from taskgate.operators.routes import Answer, ApiCall, Query, Route, caller_reference
+from taskgate.operators.routes import WHOLE, Answer, ApiCall, Query, Route, caller_reference
 from taskgate.telemetry import events
 from taskgate.telemetry.request_context import current
 from taskgate.telemetry.ring import EventRing, Handlers
 
 MOST_REFUSALS: Final = 200
 """The most refusals that are kept."""
+MOST_OF_SOURCE: Final = 40
+"""The most of one caller, or of one address without a known caller: a host may name any number of tools."""
 _LONGEST_NAME: Final = 256
 """Characters of the name of a tool that are kept: a host may have invented it."""
 
@@ -28,6 +31,7 @@ _EVENT_EVERY: Final = 1.0
 _MOST_EVENTS: Final = 20
 """Events in a second about all entries: a flood must leave other events in the feed."""
 
+_ANONYMOUS: Final = caller_reference(ANONYMOUS.key)
 _log = getLogger("taskgate.operators")
 
 
@@ -45,7 +49,7 @@ class RefusalKind(StrEnum):
 class RefusalQuery(Query):
     """The page."""
 
-    limit: Annotated[int, Field(ge=1, le=MOST_REFUSALS, description="The most refusals of the answer.")] = 50
+    limit: Annotated[int, Field(ge=1, le=MOST_REFUSALS, description="The most refusals of the answer."), WHOLE] = 50
 
 
 class RefusalItem(Answer):
@@ -67,6 +71,13 @@ class RefusalList(Answer):
     now: datetime
     replica: str
     items: tuple[RefusalItem, ...]
+    left_out: Annotated[
+        int,
+        Field(
+            description="Refusals since the start that are not kept, because their caller or address has "
+            f"{MOST_OF_SOURCE} newer entries."
+        ),
+    ]
 
 
 class _Refused(NamedTuple):
@@ -79,16 +90,23 @@ class _Refused(NamedTuple):
     tool: str | None
     reason: str
 
+    @property
+    def source(self) -> str | None:
+        """The caller; the address if no token tells callers apart."""
+        return self.address if self.caller in (None, _ANONYMOUS) else self.caller
+
 
 class RefusalLog:
     """The newest refusals: a reader of events. Equal ones are one entry, so a flood leaves others.
 
-    Beyond MOST_REFUSALS the entry that was not repeated for longest is dropped. `on_refusal` is called
-    with each new entry, and with a repeated one once a second at most. What it was not called with
-    waits for `publish_counts`.
+    Beyond MOST_REFUSALS the entry that was not repeated for longest is dropped. Beyond MOST_OF_SOURCE it
+    is one of the same caller or address, and `left_out` counts its refusals. `on_refusal` is called with
+    each new entry, and with a repeated one once a second at most. What it was not called with waits for
+    `publish_counts`.
 
     - `_entries`: by what equal refusals have in common, the time of the newest, their number, and the
       monotonic time of the last call of `on_refusal`
+    - `_sources`: the entries of each caller or address, in the same order
     - `_waiting`: entries that have changed since that call
     - `_second`, `_events`: the monotonic time at which a second began, and the calls in it
     """
@@ -96,7 +114,9 @@ class RefusalLog:
     def __init__(self, event_ring: EventRing) -> None:
         self._ring = event_ring
         self._entries: OrderedDict[_Refused, tuple[datetime, int, float]] = OrderedDict()
+        self._sources: dict[str | None, OrderedDict[_Refused, None]] = {}
         self._waiting: dict[_Refused, None] = {}
+        self.left_out = 0
         self._second = self._events = 0.0
         self.on_refusal: Callable[[RefusalItem], None] = lambda _: None
 
@@ -144,10 +164,25 @@ class RefusalLog:
         refused = _Refused(kind, caller, address, upstream, tool, reason)
         _, count, published = self._entries.pop(refused, (None, 0, -inf))
         self._entries[refused] = (self._ring.now, count + 1, published)
+        same = self._sources.setdefault(refused.source, OrderedDict())
+        same[refused] = None
+        same.move_to_end(refused)
         self._waiting[refused] = None
         self._publish(refused, self._ring.elapsed)
-        if len(self._entries) > MOST_REFUSALS:
-            self._waiting.pop(self._entries.popitem(last=False)[0], None)
+        if len(same) > MOST_OF_SOURCE:
+            self.left_out += self._drop(next(iter(same)))
+        elif len(self._entries) > MOST_REFUSALS:
+            self._drop(next(iter(self._entries)))
+
+    def _drop(self, refused: _Refused) -> int:
+        """Drop an entry, and return how many refusals it had."""
+        _, count, _ = self._entries.pop(refused)
+        self._waiting.pop(refused, None)
+        same = self._sources[refused.source]
+        del same[refused]
+        if not same:
+            del self._sources[refused.source]
+        return count
 
     def publish_counts(self, elapsed: float) -> None:
         """Call `on_refusal` with entries that wait, at this monotonic time."""
@@ -179,8 +214,9 @@ class RefusalRoutes:
             method="GET",
             path="/refusals",
             summary="List the newest refusals",
-            description=f"What this replica refused last, newest first: at most {MOST_REFUSALS}. Equal refusals are "
-            "one entry with a count. A restart forgets them.",
+            description=f"What this replica refused last, newest first: at most {MOST_REFUSALS}, and "
+            f"{MOST_OF_SOURCE} of one caller or address. Equal refusals are one entry with a count. A restart "
+            "forgets them.",
             role=Role.VIEWER,
             query=RefusalQuery,
             answer=RefusalList,
@@ -190,7 +226,8 @@ class RefusalRoutes:
     async def _list(self, call: ApiCall) -> RefusalList:
         query: RefusalQuery = call.query
         refusals = self._refusals.newest(query.limit)
-        return RefusalList(now=self._clock.now(), replica=self._replica, items=refusals)
+        now, left_out = self._clock.now(), self._refusals.left_out
+        return RefusalList(now=now, replica=self._replica, items=refusals, left_out=left_out)
 
 
 def _block(address: str) -> str | None:

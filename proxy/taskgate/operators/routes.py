@@ -8,7 +8,8 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Seque
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Final, get_origin
 
-from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, StringConstraints, ValidationError
+from pydantic_core import PydanticCustomError
 
 from taskgate.domain.record import TaskRecord
 from taskgate.operators.access import ApiError, Operator, Role
@@ -53,6 +54,28 @@ def caller_reference(key: str) -> str:
 
 
 Text = Annotated[str, StringConstraints(min_length=1, max_length=256)]
+
+_WHOLE: Final = re.compile(r"-?(0|[1-9][0-9]*)")
+_NUMBER: Final = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
+
+
+def _whole(value: object) -> object:
+    if isinstance(value, str) and _WHOLE.fullmatch(value) is None:
+        raise PydanticCustomError("whole", "Input should be a whole number, such as 50")
+    # JSON has one kind of numbers, so 3.0 is a whole one.
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _number(value: object) -> object:
+    if isinstance(value, str) and _NUMBER.fullmatch(value) is None:
+        raise PydanticCustomError("number", "Input should be a number as in JSON, such as 1.5")
+    return value
+
+
+WHOLE: Final = BeforeValidator(_whole)
+"""For a whole number: in a query it consists of digits. It stands after the bounds, which it would hide."""
+NUMBER: Final = BeforeValidator(_number)
+"""For a number: in a query it has the form of JSON. It stands after the bounds, too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

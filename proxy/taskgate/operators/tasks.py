@@ -15,7 +15,8 @@ from hashlib import sha256
 from typing import Annotated, Any, Final
 
 import orjson
-from pydantic import Field, StringConstraints
+from pydantic import ConfigDict, Field, StringConstraints
+from pydantic.config import JsonDict
 
 from taskgate.admission.concurrency import queue_position
 from taskgate.clock import Clock
@@ -31,7 +32,9 @@ from taskgate.operators.cursors import ListCursors, ListQuery
 from taskgate.operators.routes import (
     CALLER_PREFIX,
     FORBIDDEN,
+    NUMBER,
     UNAVAILABLE,
+    WHOLE,
     Answer,
     ApiCall,
     EventStream,
@@ -41,6 +44,7 @@ from taskgate.operators.routes import (
     caller_reference,
 )
 from taskgate.stores.base import MOST_SCANNED, TaskStore
+from taskgate.stores.codec import text_in_head
 from taskgate.stores.references import ReferenceOf
 from taskgate.system.offload import offload
 from taskgate.telemetry.events import AuditCapacity, TaskCancelRequested
@@ -83,10 +87,10 @@ class TaskSelection(Query):
         Field(description="The beginning of the reference, `t_…`."),
     ] = None
     older_than: Annotated[
-        float | None, Field(ge=0, le=_LONGEST_AGE, description="Seconds since the creation, at least.")
+        float | None, Field(ge=0, le=_LONGEST_AGE, description="Seconds since the creation, at least."), NUMBER
     ] = None
     younger_than: Annotated[
-        float | None, Field(ge=0, le=_LONGEST_AGE, description="Seconds since the creation, at most.")
+        float | None, Field(ge=0, le=_LONGEST_AGE, description="Seconds since the creation, at most."), NUMBER
     ] = None
 
     @property
@@ -94,9 +98,21 @@ class TaskSelection(Query):
         """Whether only tasks that have not ended match."""
         return bool(self.status) and not any(status.is_terminal for status in self.status)
 
+    @property
+    def texts(self) -> tuple[bytes, ...]:
+        """Bytes that the head of each task has that matches."""
+        status = self.status[0].value if len(self.status) == 1 else None
+        given = (self.upstream, self.tool, self.tenant, self._owner, status)
+        found = (None if text is None else text_in_head(text) for text in given)
+        return tuple(text for text in found if text is not None)
+
+    @property
+    def _owner(self) -> str | None:
+        return None if self.caller is None else self.caller.removeprefix(CALLER_PREFIX)
+
     def matcher(self, reference_of: ReferenceOf, now: datetime) -> Callable[[TaskRecord], bool]:
         """The function that tells whether a task matches now. It may run on another thread."""
-        owner = None if self.caller is None else self.caller.removeprefix(CALLER_PREFIX)
+        owner = self._owner
         oldest = None if self.younger_than is None else now - timedelta(seconds=self.younger_than)
         newest = None if self.older_than is None else now - timedelta(seconds=self.older_than)
 
@@ -124,12 +140,32 @@ class TaskListQuery(TaskSelection, ListQuery):
     ] = None
 
 
+def _given(name: str, schema: JsonDict) -> JsonDict:
+    """The schema of an object that has a member of that schema."""
+    return {"required": [name], "properties": {name: schema}}
+
+
+_CONFIRMED: Final[JsonDict] = {
+    "allOf": [_given("confirm", {"type": "integer"}), _given("selection", {"type": "string"})]
+}
+"""A body that repeats what a dry run answered."""
+
+
 class BulkCancel(TaskSelection):
     """Which unfinished tasks are to be cancelled. At least one parameter must select them."""
 
+    model_config = ConfigDict(
+        json_schema_extra={
+            "allOf": [
+                {"anyOf": [_given(name, {"not": {"enum": [None, []]}}) for name in TaskSelection.model_fields]},
+                {"anyOf": [_given("dry_run", {"const": True}), _CONFIRMED]},
+            ]
+        }
+    )
+
     dry_run: Annotated[bool, Field(description="true: only count the tasks.")] = False
     confirm: Annotated[
-        int | None, Field(ge=0, description="The number of tasks that `dry_run` counted; needed without it.")
+        int | None, Field(ge=0, description="The number of tasks that `dry_run` counted; needed without it."), WHOLE
     ] = None
     selection: Annotated[
         Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")] | None,
@@ -139,7 +175,7 @@ class BulkCancel(TaskSelection):
     @property
     def selects(self) -> bool:
         """Whether any parameter selects tasks; `selection` only repeats an answer."""
-        return any(getattr(self, name) for name in TaskSelection.model_fields)
+        return any(getattr(self, name) not in (None, ()) for name in TaskSelection.model_fields)
 
 
 class TaskItem(Answer):
@@ -394,6 +430,7 @@ class TaskRoutes:
             after=None,
             limit=MOST_SCANNED,
             now=now,
+            texts=query.texts,
         )
         sort = query.sort or TaskSort.CREATED
         is_by_creation, is_descending = sort.endswith("created"), sort.startswith("-")
@@ -419,6 +456,7 @@ class TaskRoutes:
             after=None if place is None else place[0],
             limit=query.limit,
             now=now,
+            texts=query.texts,
         )
         following = None if part.next is None else self._cursors.seal([part.next], query.listing)
         return TaskPage(now=now, items=tuple(map(self.item, part.heads)), next=following, is_complete=True)
@@ -520,11 +558,13 @@ class TaskRoutes:
     async def _unfinished(self, selection: TaskSelection) -> list[TaskRecord]:
         """All unfinished tasks that match. Raises ApiError (409) for more than MAX_BULK."""
         now = self._clock.now()
-        wants = selection.matcher(self._reference_of, now)
+        wants, texts = selection.matcher(self._reference_of, now), selection.texts
         found: dict[str, TaskRecord] = {}
         after: str | None = None
         for _ in range(_MOST_PARTS):
-            part = await self._store.scan(unfinished=True, wants=wants, after=after, limit=MAX_BULK + 1, now=now)
+            part = await self._store.scan(
+                unfinished=True, wants=wants, after=after, limit=MAX_BULK + 1, now=now, texts=texts
+            )
             found.update((record.id, record) for record in part.heads)
             after = part.next
             if after is None or len(found) > MAX_BULK:

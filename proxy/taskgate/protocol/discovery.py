@@ -156,7 +156,7 @@ def hints_of(tool: Mapping[str, Any]) -> Mapping[str, bool]:
     annotations = tool.get("annotations")
     found: dict[str, bool] = {}
     if isinstance(annotations, dict):
-        found = {name: annotations[name] for name in _HINTS if isinstance(annotations.get(name), bool)}
+        found = {name: annotations[name] for name in HINTS if isinstance(annotations.get(name), bool)}
     if _is_app_only(tool.get("_meta")):
         found[APP_ONLY] = True
     return MappingProxyType(found) if found else _NO_HINTS
@@ -193,5 +193,6 @@ def _is_shown(tool: Member, shows: Callable[[str], bool]) -> bool:
     return isinstance(name, str) and shows(name)
 
 
-_HINTS: Final = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
+HINTS: Final = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
+"""The annotations of a tool that rules read."""
 _NO_HINTS: Final[Mapping[str, bool]] = MappingProxyType({})

@@ -14,7 +14,7 @@ StoreUnavailable. An operation over many records omits it, and still finds, take
 the others.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import IntEnum
@@ -157,15 +157,24 @@ class TaskStore(Protocol):
         ...
 
     async def scan(
-        self, *, unfinished: bool, wants: Callable[[TaskRecord], bool], after: str | None, limit: int, now: datetime
+        self,
+        *,
+        unfinished: bool,
+        wants: Callable[[TaskRecord], bool],
+        after: str | None,
+        limit: int,
+        now: datetime,
+        texts: Collection[bytes] = (),
     ) -> Scan:
         """Find unexpired records of all owners, in an order of the store.
 
         An index serves `unfinished`. Records that `wants` rejects are skipped one by one. It is a pure
-        function, and may run on another thread. A part looks at MOST_SCANNED records at most, so it may
-        be short or empty, and still have a next one. That starts at `after`, the `next` of the part
-        before. A text that cannot be one finds nothing. A `next` may have the id of a task in it, so it
-        is not for logs. A record that is there all the time is found once, or twice if it ends meanwhile.
+        function, and may run on another thread. It rejects each record without one of `texts`, which are
+        of `codec.text_in_head`: such a record need not be decoded. A part looks at MOST_SCANNED records
+        at most, so it may be short or empty, and still have a next one. That starts at `after`, the
+        `next` of the part before. A text that cannot be one finds nothing. A `next` may have the id of a
+        task in it, so it is not for logs. A record that is there all the time is found once, or twice if
+        it ends meanwhile.
         """
         ...
 

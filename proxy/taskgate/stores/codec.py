@@ -162,6 +162,12 @@ def unpack_listed(head: bytes) -> ListedTask:
         raise _unreadable() from error
 
 
+def text_in_head(text: str) -> bytes | None:
+    """The bytes that are in each head with this text; None if their form depends on the rest of the head."""
+    is_plain = text.isascii() and text.isprintable() and not _ESCAPED.intersection(text)
+    return f'"{text}"'.encode() if is_plain else None
+
+
 def as_head(record: TaskRecord) -> TaskRecord:
     """The record without its bodies."""
     if record.call.params is None and record.outcome is None:
@@ -319,6 +325,7 @@ _RESULT: Final = "result"
 _TOOL_ERROR: Final = "tool_error"
 _DEFAULT_RARE: Final[list[Any]] = [None, None, 0, None]
 _DEFAULT_LATE: Final[list[Any]] = [None, None, False]
+_ESCAPED: Final = frozenset('"\\')
 _SLOW_PATH: Final = b" "
 """Marks output of the standard encoder, which only the standard decoder reads back unchanged."""
 

@@ -8,7 +8,7 @@ heads, as in every store: code that needs only heads can see only heads.
 import heapq
 from bisect import bisect_left, bisect_right, insort
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterable, Iterator
+from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import count, islice
@@ -245,7 +245,14 @@ class MemoryStore:
         return () if stored is None else transitions_of(stored.head, stored.changes)
 
     async def scan(
-        self, *, unfinished: bool, wants: Callable[[TaskRecord], bool], after: str | None, limit: int, now: datetime
+        self,
+        *,
+        unfinished: bool,
+        wants: Callable[[TaskRecord], bool],
+        after: str | None,
+        limit: int,
+        now: datetime,
+        texts: Collection[bytes] = (),
     ) -> Scan:
         self._check()
         # Numbers begin at 1.

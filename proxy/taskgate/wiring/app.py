@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
     ExplainCall = Callable[[GatewayConfig, int, CallToExplain], Awaitable[Mapping[str, Any]]]
 
-NOT_NOW: Final = Reloaded(result="invalid", problems=("the gateway is starting or shutting down",))
+NOT_NOW: Final = Reloaded(result="not_now", problems=("the gateway is starting or shutting down",))
 _NOBODY: Final = OwnerKey("", "")
 """The owner of no task: a look-up for it shows whether the store can be read."""
 

@@ -10,7 +10,7 @@ the sweeper) writes a test value, and a success ends the fault. The log says onc
 to do, and once that it is over.
 """
 
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from datetime import datetime, timedelta
 from logging import getLogger
 from typing import Any, Final, TypeVar
@@ -186,9 +186,16 @@ class MeasuredStore:
         return await self._timed("load", self._inner.transitions(id))
 
     async def scan(
-        self, *, unfinished: bool, wants: Callable[[TaskRecord], bool], after: str | None, limit: int, now: datetime
+        self,
+        *,
+        unfinished: bool,
+        wants: Callable[[TaskRecord], bool],
+        after: str | None,
+        limit: int,
+        now: datetime,
+        texts: Collection[bytes] = (),
     ) -> Scan:
-        found = self._inner.scan(unfinished=unfinished, wants=wants, after=after, limit=limit, now=now)
+        found = self._inner.scan(unfinished=unfinished, wants=wants, after=after, limit=limit, now=now, texts=texts)
         return await self._timed("page", found)
 
     async def page(

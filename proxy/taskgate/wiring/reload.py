@@ -48,7 +48,7 @@ log = getLogger("taskgate.wiring.reload")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reloaded:
-    """The outcome of a reload. `result` is `success`, `unchanged`, `needs_restart` or `invalid`.
+    """The outcome of a reload. `result` is `success`, `unchanged`, `needs_restart`, `invalid` or `not_now`.
 
     `needs_restart` names the changed keys that take effect at a restart; the other changes have
     taken effect. `problems` are the reasons why nothing has.

@@ -143,6 +143,7 @@ async def test_it_is_read_only(operated: Operated, method: str) -> None:
     assert operated.asked == 0
 
 
+PROBE = request_head("GET", "/readyz", Host="localhost")
 BAD = {
     "no request": f"hello {PLANTED}\r\n\r\n",
     "bare LF": f"GET /livez HTTP/1.1\nHost: any\nAuthorization: Bearer {PLANTED}\n\n",
@@ -155,7 +156,7 @@ BAD = {
 async def test_a_bad_request_is_refused_and_repeated_nowhere(operated: Operated, request_text: str) -> None:
     async with raw_host(operated.address) as host:
         answer = await host.ask(request_text)
-        assert (answer.status, told(answer)) == (400, {"error": "bad request"})
+        assert (answer.status, told(answer)["error"]["code"]) == (400, "bad_request")
         assert await host.at_end()
 
 
@@ -238,10 +239,40 @@ async def test_an_answer_may_take_longer_than_a_head(operated: Operated, monkeyp
 
 @pytest.mark.requirement("T34")
 async def test_there_are_only_so_many_connections_of_operators(operated: Operated) -> None:
+    operated.holds = asyncio.Event()
     async with AsyncExitStack() as stack:
         open_ = [await stack.enter_async_context(raw_host(operated.address)) for _ in range(MOST_CONNECTIONS)]
-        for host in open_:
-            assert (await host.ask(request_head("GET", "/livez", Host="localhost"))).status == 200
+        asking = [asyncio.create_task(host.ask(PROBE)) for host in open_]
+        await eventually(lambda: operated.asked == MOST_CONNECTIONS)
         one_more = await stack.enter_async_context(raw_host(operated.address))
         assert await one_more.at_end()
+        operated.holds.set()
+        assert {(await each).status for each in asking} == {200}
     assert (await operated.ask("/livez")).status == 200
+
+
+@pytest.mark.requirement("T34")
+async def test_a_connection_without_a_request_gives_way_to_a_new_one(operated: Operated) -> None:
+    async with AsyncExitStack() as stack:
+        scraper = await stack.enter_async_context(raw_host(operated.address))
+        assert (await scraper.ask(PROBE)).status == 200
+        idle = [await stack.enter_async_context(raw_host(operated.address)) for _ in range(MOST_CONNECTIONS - 1)]
+        # The second has begun a head, and not ended it.
+        await idle[1].send(b"GET /livez HTTP/1.1\r\n")
+        for gone in idle[:2]:
+            probe = await stack.enter_async_context(raw_host(operated.address))
+            assert (await probe.ask(PROBE)).status == 200
+            assert await gone.at_end()
+        assert (await scraper.ask(PROBE)).status == 200, "it was used"
+
+
+@pytest.mark.requirement("T34")
+async def test_of_connections_between_two_requests_the_oldest_gives_way(operated: Operated) -> None:
+    async with AsyncExitStack() as stack:
+        used = [await stack.enter_async_context(raw_host(operated.address)) for _ in range(MOST_CONNECTIONS)]
+        for host in used:
+            assert (await host.ask(PROBE)).status == 200
+        probe = await stack.enter_async_context(raw_host(operated.address))
+        assert (await probe.ask(PROBE)).status == 200
+        assert await used[0].at_end()
+        assert (await used[1].ask(PROBE)).status == 200

@@ -73,6 +73,12 @@ async def test_a_configuration_that_was_not_taken_over_is_a_failed_request(opera
     assert (answer.status, told(answer)) == (422, operated.reloaded)
 
 
+async def test_a_reload_at_the_wrong_time_may_be_tried_again(operated: Operated) -> None:
+    operated.reloaded = {"result": "not_now", "needs_restart": [], "problems": ["the gateway is starting"]}
+    answer = await operated.ask("/-/reload", "POST", Authorization=BEARER)
+    assert (answer.status, answer.headers["retry-after"], told(answer)) == (503, "1", operated.reloaded)
+
+
 async def test_where_there_is_no_file_that_is_said(operated: Operated) -> None:
     operated.reloaded = None
     answer = await operated.ask("/-/reload", "POST", Authorization=BEARER)

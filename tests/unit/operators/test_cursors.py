@@ -33,6 +33,21 @@ def test_a_text_that_no_gateway_made_is_refused(text: str) -> None:
         cursors(NEW).open(text, "list")
 
 
+@pytest.mark.parametrize("more", ["!!!", "=", "==", "\n", " ", "."])
+def test_a_cursor_with_characters_around_it_is_refused(more: str) -> None:
+    cursor = cursors(NEW).seal(PLACE, "list")
+    for text in (cursor + more, more + cursor):
+        with pytest.raises(ApiError, match="start again"):
+            cursors(NEW).open(text, "list")
+
+
+def test_a_cursor_has_one_spelling() -> None:
+    # One byte in two characters: of the second, four bits are none of the byte.
+    cursor = next(text for size in range(3) if len(text := cursors(NEW).seal(["a" * size], "list")) % 4 == 2)
+    with pytest.raises(ApiError, match="start again"):
+        cursors(NEW).open(cursor[:-1] + chr(ord(cursor[-1]) + 1), "list")
+
+
 def test_a_changed_cursor_or_that_of_another_list_or_deployment_is_refused() -> None:
     cursor = cursors(NEW).seal(PLACE, "list")
     changed = cursor[:-1] + ("A" if cursor[-1] != "A" else "B")

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from helpers.manual_clock import EPOCH, ManualClock
-from taskgate.operators.refusals import MOST_REFUSALS, RefusalLog
+from taskgate.auth.context import ANONYMOUS, AuthContext
+from taskgate.operators.refusals import MOST_OF_SOURCE, MOST_REFUSALS, RefusalLog
 from taskgate.telemetry import events
 from taskgate.telemetry.request_context import RequestContext, in_request
 from taskgate.telemetry.ring import EventRing
@@ -22,8 +23,8 @@ class Stage:
         self.log = RefusalLog(self.ring)
         self.log.subscribe()
 
-    def emit(self, event: events.Event, address: str = "192.0.2.77") -> None:
-        with in_request(RequestContext("r1", address, "POST", "/mcp/reports", mount="reports")):
+    def emit(self, event: events.Event, address: str = "192.0.2.77", caller: AuthContext | None = None) -> None:
+        with in_request(RequestContext("r1", address, "POST", "/mcp/reports", mount="reports", caller=caller)):
             self.ring.emit(event)
 
     def shown(self, limit: int = MOST_REFUSALS) -> list[dict[str, Any]]:
@@ -97,7 +98,36 @@ def test_a_flood_of_different_refusals_takes_bounded_memory(stage: Stage) -> Non
         "reports", "tools/call", shadow=False, tool=f"{number}-" + "x" * 10_000
     )
     for number in range(MOST_REFUSALS + 50):
-        stage.emit(refused(number))
+        stage.emit(refused(number), address=f"192.0.{number}.1")
     shown = stage.shown(MOST_REFUSALS + 50)
     assert len(shown) == MOST_REFUSALS
     assert shown[0]["tool"] == f"{MOST_REFUSALS + 49}-".ljust(256, "x")
+
+
+@pytest.mark.parametrize(
+    "flooding",
+    [
+        pytest.param({"address": "192.0.2.1"}, id="an address"),
+        pytest.param({"address": "192.0.2.1", "caller": ANONYMOUS}, id="an address without authentication"),
+        pytest.param({"caller": AuthContext(key="one")}, id="a caller at many addresses"),
+    ],
+)
+def test_a_caller_that_is_refused_for_many_tools_leaves_the_entries_of_others(
+    stage: Stage, flooding: dict[str, Any]
+) -> None:
+    stage.emit(events.AccessRefused("reports", "tools/call", shadow=False, tool="wanted"), address="198.51.100.1")
+    for number in range(MOST_REFUSALS):
+        event = events.AccessRefused("reports", "tools/call", shadow=False, tool=f"{number}")
+        for _ in range(2):
+            stage.emit(event, **{"address": f"203.0.{number}.1", **flooding})
+    shown = stage.shown()
+    newest = [f"{number}" for number in range(MOST_REFUSALS)][: -MOST_OF_SOURCE - 1 : -1]
+    assert [each["tool"] for each in shown] == [*newest, "wanted"]
+    assert stage.log.left_out == 2 * (MOST_REFUSALS - MOST_OF_SOURCE)
+
+
+def test_of_a_caller_the_entry_goes_that_was_not_repeated_for_longest(stage: Stage) -> None:
+    for tool in (*range(MOST_OF_SOURCE), 0, "last"):
+        stage.emit(events.AccessRefused("reports", "tools/call", shadow=False, tool=f"{tool}"))
+    tools = [each["tool"] for each in stage.shown()]
+    assert (tools[:2], "1" in tools, len(tools)) == (["last", "0"], False, MOST_OF_SOURCE)

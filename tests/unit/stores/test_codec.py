@@ -91,6 +91,24 @@ def test_a_head_comes_back_as_it_was_with_the_lease_that_is_given(head: TaskReco
     assert codec.unpack_head(codec.pack_head(head), head.lease) == head
 
 
+@given(tool=texts, message=texts)
+def test_a_head_has_in_it_what_is_said_of_its_texts(tool: str, message: str) -> None:
+    packed = codec.pack_head(new_record(call=new_call(tool=tool), status_message=message))
+    assert (codec.text_in_head(tool) or b"") in packed
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("reports", b'"reports"'),
+        ("two words", b'"two words"'),
+        *dict.fromkeys(('a"b', "a\\b", "é", "\n", "\ud800")).items(),
+    ],
+)
+def test_a_text_whose_form_depends_on_the_rest_of_its_head_is_not_looked_for(text: str, found: bytes | None) -> None:
+    assert codec.text_in_head(text) == found
+
+
 def test_a_packed_head_holds_neither_bodies_nor_lease() -> None:
     record = new_record(
         params='{"secret":1}',

@@ -808,7 +808,8 @@ async function loadRefusals() {
   takeTime(page);
   const rows = page.items.map(makeRefusalRow);
   $("refusal-rows").replaceChildren(...(rows.length ? rows : [emptyRow("No request was refused.", 6)]));
-  setText($("refusals-caption"), `The newest ${MOST_REFUSALS} of replica ${page.replica}, newest first`);
+  const leftOut = page.left_out ? `; ${page.left_out} of callers with many are left out` : "";
+  setText($("refusals-caption"), `The newest ${MOST_REFUSALS} of replica ${page.replica}, newest first${leftOut}`);
 }
 
 function makeRefusalRow(item) {

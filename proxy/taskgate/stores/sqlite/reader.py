@@ -10,7 +10,7 @@ text for each shape of a filter, always led by an index. A list omits unreadable
 import asyncio
 import sqlite3
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from itertools import count
@@ -169,6 +169,7 @@ def load_transitions(connection: sqlite3.Connection, values: sql.Values) -> tupl
 def scan(
     unfinished: bool,
     wants: Callable[[TaskRecord], bool],
+    texts: Collection[bytes],
     after: str | None,
     limit: int,
     now: int,
@@ -188,7 +189,8 @@ def scan(
             rows.close()
             return Scan(tuple(heads), str(last))
         last = seq
-        head = writes.read_head(packed, holder, until) if expires > now else None
+        may_match = expires > now and all(text in packed for text in texts)
+        head = writes.read_head(packed, holder, until) if may_match else None
         if head is not None and wants(head):
             heads.append(head)
     return Scan(tuple(heads), None)

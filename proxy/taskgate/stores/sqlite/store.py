@@ -11,7 +11,7 @@ name to it. Heads are cached, and counts for caps are in memory; both change whe
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from datetime import datetime, timedelta
 from functools import partial
@@ -154,9 +154,16 @@ class SqliteStore:
         return await self._reader.look(partial(load_transitions, values=(self._number_of(id), pack_name(id))))
 
     async def scan(
-        self, *, unfinished: bool, wants: Callable[[TaskRecord], bool], after: str | None, limit: int, now: datetime
+        self,
+        *,
+        unfinished: bool,
+        wants: Callable[[TaskRecord], bool],
+        after: str | None,
+        limit: int,
+        now: datetime,
+        texts: Collection[bytes] = (),
     ) -> Scan:
-        return await self._reader.look(partial(scan, unfinished, wants, after, limit, pack_time(now)))
+        return await self._reader.look(partial(scan, unfinished, wants, texts, after, limit, pack_time(now)))
 
     async def swap(self, record: TaskRecord, *, expected: int) -> bool:
         return await self._writer.add(SwapTask(self._state, record, expected))

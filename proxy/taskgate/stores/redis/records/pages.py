@@ -12,7 +12,7 @@ replaces `low`, or `high` if descending.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from datetime import datetime
 from typing import Final, NamedTuple
 
@@ -91,7 +91,13 @@ class PageReader:
         return Page(tasks=_tasks(found), next=_position(bound[1:]))
 
     async def scan(
-        self, unfinished: bool, wants: Callable[[TaskRecord], bool], after: str | None, limit: int, now: datetime
+        self,
+        unfinished: bool,
+        wants: Callable[[TaskRecord], bool],
+        texts: Collection[bytes],
+        after: str | None,
+        limit: int,
+        now: datetime,
     ) -> Scan:
         """A part of the tasks of all owners, by expiry; those of each state come together.
 
@@ -109,7 +115,8 @@ class PageReader:
             for id, expires, head, holder, until in part:
                 looks += 1
                 place = _Place(place.at, expires.decode(), id)
-                record = _scanned(head, holder, until) if int(expires) > moment else None
+                may_match = head is not None and int(expires) > moment and all(text in head for text in texts)
+                record = _scanned(head, holder, until) if may_match else None
                 if record is not None and wants(record):
                     heads.append(record)
                     if len(heads) == limit:

@@ -15,7 +15,7 @@ without an answer is withdrawn in the background (`Withdrawals`).
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from contextvars import Context
 from datetime import datetime, timedelta
 from typing import Any, Final
@@ -300,10 +300,17 @@ class RedisStore:
         return transitions_of(unpack_head(head, None), unpack_transitions((packed or b"").decode(errors="replace")))
 
     async def scan(
-        self, *, unfinished: bool, wants: Callable[[TaskRecord], bool], after: str | None, limit: int, now: datetime
+        self,
+        *,
+        unfinished: bool,
+        wants: Callable[[TaskRecord], bool],
+        after: str | None,
+        limit: int,
+        now: datetime,
+        texts: Collection[bytes] = (),
     ) -> Scan:
         self._check()
-        return await self._pages.scan(unfinished, wants, after, limit, now)
+        return await self._pages.scan(unfinished, wants, texts, after, limit, now)
 
     async def swap(self, record: TaskRecord, *, expected: int) -> bool:
         self._check()
