@@ -626,7 +626,7 @@ function readPayload(text) {
 }
 
 // Invisible characters, and marks of direction, become escapes as JSON has them.
-function visible(text) {
+function escaped(text) {
   const unit = (each) => `\\u${each.charCodeAt(0).toString(16).padStart(4, "0")}`;
   const escape = (found) => found.split("").map(unit).join("");
   return text.replace(/[^\P{C}\n]|[\u2028\u2029]/gu, escape);
@@ -661,7 +661,7 @@ function payloadParts({ page, values }) {
 
 function payloadPart(title, part, value) {
   if (part.state !== "shown") return [element("h4", `${title}: ${STATES[part.state] ?? part.state}`)];
-  const text = visible(JSON.stringify(value, null, 2));
+  const text = escaped(JSON.stringify(value, null, 2));
   const heading = element("h4", `${title}: ${part.bytes} bytes`);
   const shown = element("pre", text.slice(0, MOST_SHOWN), { role: "region", tabindex: "0", "aria-label": title });
   if (text.length <= MOST_SHOWN) return [heading, shown];
