@@ -47,6 +47,19 @@ class CallTool:
     idempotency_key: str | None = None
 
 
+@dataclass(slots=True, kw_only=True)
+class HandleRequest:
+    """A call of a tool of the gateway, for the call that has become `task`: to wait for its result, or to cancel it.
+
+    `answers` are those of a modern host to questions that the wait before has returned, by key.
+    """
+
+    call: CallTool
+    task: TaskId
+    cancels: bool
+    answers: Mapping[str, Answer] | None = None
+
+
 @dataclass(slots=True)
 class Relay:
     """Any other request of a host that its server answers; `params` are ready to be sent."""
@@ -161,6 +174,7 @@ class Ignore:
 
 LegacyIntent = (
     OpenSession
+    | HandleRequest
     | AnswerPing
     | CallTool
     | GetTask
@@ -264,7 +278,9 @@ class Listen:
     wants: Subscription
 
 
-ModernIntent = Discover | CallTool | Relay | Retry | GetTask | UpdateTask | CancelTask | LegacyTaskRequest | Listen
+ModernIntent = (
+    Discover | CallTool | HandleRequest | Relay | Retry | GetTask | UpdateTask | CancelTask | LegacyTaskRequest | Listen
+)
 """A `CallTool` of a modern host has `stored_params` if the call may become a task."""
 
 

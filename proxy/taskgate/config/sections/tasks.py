@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from typing import Annotated, Final, Literal
 
+from pydantic import StringConstraints
+
 from taskgate.admission.rules import QuestionBounds
 from taskgate.config.fields import (
     HOUR,
@@ -28,8 +30,10 @@ from taskgate.config.fields import (
 )
 from taskgate.config.problems import Conflict, Location, dotted, duration, list_at, mapping_at, order_conflict, value_at
 from taskgate.config.sections.auth import auth_mode
-from taskgate.domain.policy import DEFAULT_RESPONSE, OnLost, PromotionMode, PromotionPolicy, PromotionRule
+from taskgate.domain.handoff import CEILINGS, CEILINGS_WITH_PROGRESS, Ceiling, HandoffRules
+from taskgate.domain.policy import DEFAULT_RESPONSE, Handoff, OnLost, PromotionMode, PromotionPolicy, PromotionRule
 from taskgate.domain.polling import PollPolicy
+from taskgate.protocol.handoff import GatewayTool, HandoffTools
 
 MAX_TTL: Final = timedelta(days=7)
 """The bound of every time to live."""
@@ -39,13 +43,27 @@ _DEFAULT_TTL_MAX: Final = {"required": 24 * HOUR, "none": HOUR}
 
 _TTL: Final = ("tasks", "ttl")
 _RULES: Final = ("tasks", "upgrade")
-_TASK_KEYS: Final = ("ttl", "ttl_min", "ttl_max", "deadline", "cap")
+_TASK_KEYS: Final = ("ttl", "ttl_min", "ttl_max", "deadline", "cap", "handoff")
 """Keys of a rule that only tasks have a use for."""
 _TTL_KEYS: Final = {"ttl_min": "min", "ttl": "default", "ttl_max": "max"}
 """Keys of a rule, and those of `tasks.ttl` that they replace."""
 
+ToolName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
 Hint = Literal["readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint"]
 _Ttl = Annotated[timedelta, DurationIn(most=MAX_TTL)]
+
+
+class HandoffRule(Section):
+    """When a call of a host without tasks is answered with a handle in place of its result."""
+
+    after: PositiveDuration
+    """How long such a call may take. A host that gives up sooner is answered just before that."""
+    ceiling: PositiveDuration | None = None
+    """How long hosts wait for an answer; null means tasks.handoff.ceilings, or tasks.handoff.ceiling."""
+
+    def to_terms(self) -> Handoff:
+        """Return the terms of the policy."""
+        return Handoff(self.after, self.ceiling)
 
 
 class UpgradeRule(Section):
@@ -95,6 +113,8 @@ class UpgradeRule(Section):
     """How long after the start of a call an equal call of the same caller joins it while it runs;
     null means never.
     """
+    handoff: HandoffRule | None = None
+    """Whether a call of a host without tasks may be answered with a handle; null means that it blocks."""
     immediate_response: LongText | None = DEFAULT_RESPONSE
     """The text for the model when its call became a task, with {tool} for the tool's name; null or
     "" means none.
@@ -117,6 +137,7 @@ class UpgradeRule(Section):
             cap=self.cap,
             on_lost=OnLost(self.on_lost),
             join_retries=self.join_retries,
+            handoff=None if self.handoff is None else self.handoff.to_terms(),
             immediate_response=self.immediate_response,
             shadow=self.shadow,
         )
@@ -184,6 +205,74 @@ class InputRequiredSection(Section):
         return QuestionBounds(self.max_wait, self.max_outstanding)
 
 
+class HandoffToolSection(Section):
+    """A tool of the gateway, as hosts without tasks list it."""
+
+    name: ToolName
+    """Its name. No server behind a rule with handoff may have a tool of that name."""
+    title: Text
+    """Its title for people."""
+    description: LongText
+    """What models read about it, with {other} for the name of the other tool."""
+
+    def to_tool(self, other: str) -> GatewayTool:
+        """Return the tool; `other` is the name of the other one."""
+        return GatewayTool(self.name, self.title, self.description.replace("{other}", other))
+
+
+class HandoffToolsSection(Section):
+    """The tools by which models of hosts without tasks reach calls that were handed off."""
+
+    wait: HandoffToolSection = HandoffToolSection(
+        name="taskgate_wait",
+        title="Wait for a call",
+        description="Returns the result of a tool call that takes long, once it is known. Use it with the handle that "
+        "such a call returned. If the call still runs, use it again with the same handle, until it returns the result.",
+    )
+    """The tool that waits for a result."""
+    cancel: HandoffToolSection = HandoffToolSection(
+        name="taskgate_cancel",
+        title="Cancel a call",
+        description="Ends a tool call that takes long and that is no longer needed. Use it with the handle that such a "
+        "call returned. To get its result, use {other}.",
+    )
+    """The tool that cancels a call."""
+
+
+class HandoffSection(Section):
+    """What hosts without tasks get under a rule with handoff, and how long they wait for an answer."""
+
+    ceilings: Mapping[Glob, PositiveDuration] = {}
+    """How long hosts wait, by a glob over the name in their clientInfo. Built in, unless an entry has the
+    same glob: what is known of released hosts (docs/hosts-without-tasks.md).
+    """
+    ceilings_with_progress: Mapping[Glob, PositiveDuration] = {}
+    """The same for a call whose host asked for progress, where progress extends its wait; merged in the
+    same way.
+    """
+    ceiling: PositiveDuration = 50 * SECOND
+    """How long all other hosts wait."""
+    retry_window: PositiveDuration = 5 * MINUTE
+    """How long after its end a result that was not fetched answers the same call made again."""
+    tools: HandoffToolsSection = HandoffToolsSection()
+
+    def to_rules(self) -> HandoffRules:
+        """Return the rules, with the built-in ceilings behind those of the file."""
+        longest = {**self.ceilings, **{name: wait for name, wait in CEILINGS.items() if name not in self.ceilings}}
+        extended = {**CEILINGS_WITH_PROGRESS, **self.ceilings_with_progress}
+        names = [*longest, *(name for name in extended if name not in longest)]
+        return HandoffRules(
+            ceilings=tuple(Ceiling(name, longest.get(name, self.ceiling), extended.get(name)) for name in names),
+            usual=self.ceiling,
+            retry_window=self.retry_window,
+        )
+
+    def to_tools(self) -> HandoffTools:
+        """Return the two tools."""
+        wait, cancel = self.tools.wait, self.tools.cancel
+        return HandoffTools(wait.to_tool(cancel.name), cancel.to_tool(wait.name))
+
+
 class TasksSection(Section):
     """Which calls become tasks, and how tasks are stored and polled."""
 
@@ -199,6 +288,7 @@ class TasksSection(Section):
     poll_interval: PollIntervalSection = PollIntervalSection()
     early_poll: EarlyPollSection = EarlyPollSection()
     input_required: InputRequiredSection = InputRequiredSection()
+    handoff: HandoffSection = HandoffSection()
     max_result: MemorySize = 16 * MIB
     """The largest result of a call. Beside answers a server may send as much at once, and 256 KiB a
     second.
