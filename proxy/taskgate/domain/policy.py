@@ -74,11 +74,12 @@ class Handoff(NamedTuple):
     """The terms on which a host without tasks gets a handle in place of a late result.
 
     `after` is how long its call may take before. `ceiling` is how long such a host waits for an
-    answer; None leaves that to `domain.handoff`.
+    answer; None leaves that to `domain.handoff`. `joins` is whether the same call made again joins it.
     """
 
     after: timedelta
     ceiling: timedelta | None = None
+    joins: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

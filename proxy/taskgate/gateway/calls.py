@@ -18,11 +18,12 @@ cancelled, not one that was sent (H-LEG-10).
 
 from collections.abc import Coroutine
 from contextlib import nullcontext
+from datetime import timedelta
 from functools import lru_cache, partial
 from typing import Any, Final
 
 from taskgate.admission.callers import principal_of
-from taskgate.admission.coalescing import CoalesceKey, RequestCoalescer
+from taskgate.admission.coalescing import CoalesceKey, RequestCoalescer, own_key
 from taskgate.admission.concurrency import Permit
 from taskgate.admission.polls import PollLimiter
 from taskgate.admission.rules import RuntimeConfig
@@ -116,6 +117,8 @@ class Calls:
         else:
             # 1. The operator's rules, and what the host takes.
             decision = self._decide_at_once(call, request) or await self._decide_by_catalogue(call, request)
+            if call.gets_handle and call.joins and request.idempotency_key is None:
+                request.idempotency_key, request.is_own_key = await own_key(_coalesce_key(call, request, None)), True
             # 2. An earlier call with the same idempotency key, which has become a task. Sent without
             # a task, a repeated key would run the call a second time beside it.
             if request.idempotency_key is not None and (call.gets_handle or not call.may_become_task):
@@ -129,13 +132,7 @@ class Calls:
                 self._event_sink.emit(ShadowPromotion(call.session.mount.name))
             # 3. Equal calls share one result.
             if request.idempotency_key is not None or decision.join_retries is not None:
-                call.coalesce_key = CoalesceKey(
-                    call.session.owner,
-                    request,
-                    decision.join_retries,
-                    era=call.adapter.era,
-                    features=client_features(call.peer),
-                )
+                call.coalesce_key = _coalesce_key(call, request, decision.join_retries)
             # 4. A task at once.
             if call.may_become_task:
                 with self._tasks.expecting(call.session):
@@ -201,6 +198,7 @@ class Calls:
             rules, client = self._live.current.handoff, client_of(call.peer.info).name
             has_progress = request.progress_token is not None
             call.gets_handle, call.mode, call.begun = True, PromotionMode.AUTO, self._clock.elapsed()
+            call.joins = decision.handoff.joins
             call.grace = rules.grace(decision.handoff, client, has_progress=has_progress)
         else:
             return
@@ -478,6 +476,11 @@ class Calls:
             # The token of the caller expired.
             return HttpReply(body=call.adapter.answer_ended(call.id))
         return await call.adapter.answer(call, response, {})
+
+
+def _coalesce_key(call: Call, request: CallTool, window: timedelta | None) -> CoalesceKey:
+    """Return what equal calls have in common."""
+    return CoalesceKey(call.session.owner, request, window, era=call.adapter.era, features=client_features(call.peer))
 
 
 def _can_be_task(call: Call, request: CallTool) -> bool:

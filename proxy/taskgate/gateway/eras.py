@@ -79,7 +79,8 @@ class CallTerms:
     - `may_become_task`: whether the operator's rules and the host allow a task. `mode` is the rule,
       `grace` the time in which the call may then be answered without a task once it is sent.
     - `gets_handle`: whether such a task is told by a handle, because its host knows no tasks; `begun` is
-      then the monotonic time at which the call came.
+      then the monotonic time at which the call came, and `joins` whether an equal call of the same
+      caller shares its result.
     - `task_params`: how the server gets the parameters of such a call; None for a call that is
       relayed in any case.
     - `coalesce_key`: the key by which equal calls share one result; None for a call that is sent by
@@ -100,6 +101,7 @@ class CallTerms:
     repeated: Mapping[str, str] | None = None
     may_become_task: bool = False
     gets_handle: bool = False
+    joins: bool = False
     begun: float = 0.0
     mode: PromotionMode = PromotionMode.SYNC
     grace: timedelta = timedelta()

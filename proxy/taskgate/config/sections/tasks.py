@@ -41,6 +41,8 @@ MAX_TTL: Final = timedelta(days=7)
 _MAX_TTL_BY_MODE: Final = {"required": MAX_TTL, "none": HOUR}
 _DEFAULT_TTL_MAX: Final = {"required": 24 * HOUR, "none": HOUR}
 
+NEVER: Final = "never"
+
 _TTL: Final = ("tasks", "ttl")
 _RULES: Final = ("tasks", "upgrade")
 _TASK_KEYS: Final = ("ttl", "ttl_min", "ttl_max", "deadline", "cap", "handoff")
@@ -61,9 +63,9 @@ class HandoffRule(Section):
     ceiling: PositiveDuration | None = None
     """How long hosts wait for an answer; null means tasks.handoff.ceilings, or tasks.handoff.ceiling."""
 
-    def to_terms(self) -> Handoff:
-        """Return the terms of the policy."""
-        return Handoff(self.after, self.ceiling)
+    def to_terms(self, *, joins: bool) -> Handoff:
+        """Return the terms of the policy; `joins` is whether an equal call joins one that runs."""
+        return Handoff(self.after, self.ceiling, joins)
 
 
 class UpgradeRule(Section):
@@ -109,9 +111,9 @@ class UpgradeRule(Section):
 
     fail: the task fails, its outcome unknown; rerun: the call is sent once more.
     """
-    join_retries: PositiveDuration | None = None
+    join_retries: PositiveDuration | Literal["never"] | None = None
     """How long after the start of a call an equal call of the same caller joins it while it runs;
-    null means never.
+    null means never, but with handoff as long as it runs and for tasks.handoff.retry_window after.
     """
     handoff: HandoffRule | None = None
     """Whether a call of a host without tasks may be answered with a handle; null means that it blocks."""
@@ -136,8 +138,8 @@ class UpgradeRule(Section):
             deadline=self.deadline,
             cap=self.cap,
             on_lost=OnLost(self.on_lost),
-            join_retries=self.join_retries,
-            handoff=None if self.handoff is None else self.handoff.to_terms(),
+            join_retries=None if self.join_retries == NEVER else self.join_retries,
+            handoff=None if self.handoff is None else self.handoff.to_terms(joins=self.join_retries != NEVER),
             immediate_response=self.immediate_response,
             shadow=self.shadow,
         )
