@@ -79,7 +79,7 @@ class AdmissionRules:
     caps: Caps
     overrides: Overrides
     questions: QuestionBounds
-    handoff: HandoffRules
+    handoff: HandoffRules = HandoffRules()
     reject_as: RejectAs = RejectAs.JSONRPC
     exposes_quota: bool = False
     on_store_error: OnStoreError = OnStoreError.LOCAL

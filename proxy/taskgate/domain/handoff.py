@@ -50,9 +50,9 @@ class HandoffRules:
     `retry_window` is how long after its end an unfetched result answers the same call made again.
     """
 
-    ceilings: tuple[Ceiling, ...]
-    usual: timedelta
-    retry_window: timedelta
+    ceilings: tuple[Ceiling, ...] = ()
+    usual: timedelta = timedelta(seconds=50)
+    retry_window: timedelta = timedelta(minutes=5)
 
     def patience(self, handoff: Handoff | None, client: str | None, *, has_progress: bool) -> timedelta:
         """How long an answer to a host may take: its ceiling without the margin.

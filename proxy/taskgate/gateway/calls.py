@@ -158,7 +158,7 @@ class Calls:
         A refusal needs that too, because the rules alone may be too strict for some tools.
         """
         decision = self._decide_by_rules(call.session.mount.name, request.tool)
-        if decision is None or _is_refused(call, decision):
+        if decision is None or (decision.mode is _REQUIRED and _is_refused(call, decision)):
             return None
         if decision.mode is not _SYNC:
             self._allow_task(call, request, decision)
@@ -183,7 +183,7 @@ class Calls:
                 decision = await self.waiter.wait_for_session(call.exchange, call.adapter.dialect, work)
             else:
                 decision = await work
-        if _is_refused(call, decision):
+        if decision.mode is _REQUIRED and _is_refused(call, decision):
             self.count(call, "rejected")
             raise TaskSupportMismatch("This tool runs only as a task")
         if decision.mode is not _SYNC:
@@ -489,12 +489,8 @@ def _can_be_task(call: Call, request: CallTool) -> bool:
 
 
 def _is_refused(call: Call, decision: PromotionDecision) -> bool:
-    """Return whether the tool runs only as a task, and the host can have none, and no handle either."""
-    return (
-        decision.mode is _REQUIRED
-        and call.refuses_task_only
-        and not (call.takes_handle and decision.handoff is not None)
-    )
+    """Return whether a call of a tool that runs only as a task is refused: its host gets no handle either."""
+    return call.refuses_task_only and not (call.takes_handle and decision.handoff is not None)
 
 
 def _cancel_while_queued(exchange: Exchange, scope: CancelScope, permit: Permit) -> None:
