@@ -12,6 +12,7 @@ from enum import StrEnum
 from typing import Final, NamedTuple
 
 from taskgate.auth.authorization import AccessPolicy
+from taskgate.domain.handoff import USUAL as USUAL_HANDOFF
 from taskgate.domain.handoff import HandoffRules
 from taskgate.domain.limits import Caps, Overrides
 from taskgate.domain.policy import PromotionPolicy
@@ -79,7 +80,7 @@ class AdmissionRules:
     caps: Caps
     overrides: Overrides
     questions: QuestionBounds
-    handoff: HandoffRules = HandoffRules()
+    handoff: HandoffRules = USUAL_HANDOFF
     reject_as: RejectAs = RejectAs.JSONRPC
     exposes_quota: bool = False
     on_store_error: OnStoreError = OnStoreError.LOCAL

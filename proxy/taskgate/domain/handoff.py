@@ -88,3 +88,7 @@ class HandoffRules:
         if client is None:
             return None
         return next((each for each in self.ceilings if fnmatchcase(client, each.client)), None)
+
+
+USUAL: Final = HandoffRules()
+"""The rules without any known host."""

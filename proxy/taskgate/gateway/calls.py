@@ -16,6 +16,7 @@ modern host cancels a request when it disconnects (H-MOD-9). A legacy host does 
 cancelled, not one that was sent (H-LEG-10).
 """
 
+import asyncio
 from collections.abc import Coroutine
 from contextlib import nullcontext
 from datetime import timedelta
@@ -29,7 +30,7 @@ from taskgate.admission.polls import PollLimiter
 from taskgate.admission.rules import RuntimeConfig
 from taskgate.auth.context import AuthContext
 from taskgate.clock import Clock
-from taskgate.domain.policy import PromotionDecision, PromotionMode
+from taskgate.domain.policy import Handoff, PromotionDecision, PromotionMode
 from taskgate.domain.record import RequestId, TaskRecord
 from taskgate.domain.versions import client_of
 from taskgate.errors import CutOff, GatewayError, QueueFull, TaskSupportMismatch
@@ -130,6 +131,8 @@ class Calls:
             # In shadow mode the operator's rules are counted and not applied.
             if decision.would_promote and call.knows_tasks:
                 self._event_sink.emit(ShadowPromotion(call.session.mount.name))
+            elif decision.would_hand_off is not None and call.takes_handle:
+                call.shadow_grace = self._grace(call, request, decision.would_hand_off)
             # 3. Equal calls share one result.
             if request.idempotency_key is not None or decision.join_retries is not None:
                 call.coalesce_key = _coalesce_key(call, request, decision.join_retries)
@@ -195,16 +198,24 @@ class Calls:
         if _can_be_task(call, request):
             call.mode, call.grace = decision.mode, decision.inline_grace
         elif decision.handoff is not None and call.takes_handle and request.stored_params is not None:
-            rules, client = self._live.current.handoff, client_of(call.peer.info).name
-            has_progress = request.progress_token is not None
             call.gets_handle, call.mode, call.begun = True, PromotionMode.AUTO, self._clock.elapsed()
             call.joins = decision.handoff.joins
-            call.grace = rules.grace(decision.handoff, client, has_progress=has_progress)
+            call.grace = self._grace(call, request, decision.handoff)
         else:
             return
         call.may_become_task = True
         # A host that wants progress gets it with its own token, so its call is relayed.
         call.task_params = request.stored_params if request.progress_token is None else None
+
+    def _count_late(self, call: Call, grace: timedelta) -> asyncio.TimerHandle:
+        """Start the timer that counts a call which a rule in shadow would hand off by then."""
+        count = partial(self._event_sink.emit, ShadowPromotion(call.session.mount.name))
+        return asyncio.get_running_loop().call_later(grace.total_seconds(), count)
+
+    def _grace(self, call: Call, request: CallTool, handoff: Handoff) -> timedelta:
+        """Return how long a call may take before a host without tasks gets its handle."""
+        rules, client = self._live.current.handoff, client_of(call.peer.info).name
+        return rules.grace(handoff, client, has_progress=request.progress_token is not None)
 
     async def create_or_send(self, call: Call) -> HttpReply:
         """Answer with the handle of a task that is created now, or send the call."""
@@ -226,6 +237,7 @@ class Calls:
         call.
         """
         exchange, cancellable, permit = call.exchange, call.cancellable, None
+        late = None if call.shadow_grace is None else self._count_late(call, call.shadow_grace)
         waits = self.waiter.waits if cancellable is None else self._session_waits
         # `scope` covers only this request. A call that equal requests share runs while one waits.
         scope = CancelScope(self.keepalives.wheel.known_loop)
@@ -254,6 +266,8 @@ class Calls:
                 raise CutOff from None
             raise
         finally:
+            if late is not None:
+                late.cancel()
             if permit is not None:
                 permit.release()
             if cancellable is not None:
@@ -266,6 +280,7 @@ class Calls:
         If the host disconnects, or this raises for another reason, the call is cancelled and no
         longer held.
         """
+        late = None if call.shadow_grace is None else self._count_late(call, call.shadow_grace)
         try:
             with call.listener:
                 inflight.set_listener(call.listener)
@@ -274,11 +289,14 @@ class Calls:
             if isinstance(error, ScopeCancelled) and call.gets_handle and not inflight.is_adopted:
                 # The host was disconnected: the connection is lost, and not the call.
                 inflight.set_listener(None)
-                self._background.start(partial(self._promotion.keep, call, inflight))
+                self._background.start(partial(self._keep, call, inflight))
             else:
                 inflight.close()
             inflight.end_hold()
             raise
+        finally:
+            if late is not None:
+                late.cancel()
 
     def count(self, call: Call, disposition: str) -> None:
         """Count a `tools/call` by its disposition, once; only a tool that the server lists is named.
@@ -408,6 +426,14 @@ class Calls:
         finally:
             del cancellable[scope]
             waits.scopes.discard(scope)
+
+    async def _keep(self, call: Call, inflight: InflightCall) -> None:
+        """Keep a call whose host is gone as a task, and cancel it if no host asks for it in time."""
+        record = await self._promotion.keep(call, inflight)
+        if record is None or not inflight.is_adopted:
+            return
+        if not await self._handles.is_asked_for(record.id, self._live.current.handoff.retry_window):
+            self._tasks.abandon(record.owner, record.id)
 
     async def _deliver(self, call: Call, request: CallTool, earlier: TaskRecord) -> HttpReply:
         """Answer a call with an earlier one: its result if that is there in time, else its handle."""

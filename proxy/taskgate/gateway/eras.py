@@ -81,6 +81,7 @@ class CallTerms:
     - `gets_handle`: whether such a task is told by a handle, because its host knows no tasks; `begun` is
       then the monotonic time at which the call came, and `joins` whether an equal call of the same
       caller shares its result.
+    - `shadow_grace`: the time after which a rule in shadow would have handed it off; None for no such rule.
     - `task_params`: how the server gets the parameters of such a call; None for a call that is
       relayed in any case.
     - `coalesce_key`: the key by which equal calls share one result; None for a call that is sent by
@@ -102,6 +103,7 @@ class CallTerms:
     may_become_task: bool = False
     gets_handle: bool = False
     joins: bool = False
+    shadow_grace: timedelta | None = None
     begun: float = 0.0
     mode: PromotionMode = PromotionMode.SYNC
     grace: timedelta = timedelta()

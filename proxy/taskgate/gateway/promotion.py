@@ -165,16 +165,17 @@ class Promotion:
                 self._count(call, "inline" if is_inline else "direct")
         return record
 
-    async def keep(self, call: Call, inflight: InflightCall) -> None:
+    async def keep(self, call: Call, inflight: InflightCall) -> TaskRecord | None:
         """Make a task of a sent call whose host is gone, so that the same call made again finds it.
 
-        Cancels the call if there can be no task.
+        Returns None if there can be no task; the call is cancelled then.
         """
         request = call.request
         record = await self._promote(call, request, inflight) if isinstance(request, CallTool) else None
         if record is None:
             inflight.close()
         self._count(call, "direct" if record is None else _disposition(call))
+        return record
 
     async def _create_while_queued(self, call: Call, request: CallTool, permit: Permit) -> TaskRecord | None:
         """Create the task of a call that waits for a permit; None if that fails.

@@ -12,6 +12,7 @@ A caller reaches only its own tasks, whichever era created them. The eras see ta
 The dialect of the host says which it is. Only `tasks/result` waits for the task.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -90,8 +91,12 @@ class HandleRequests:
         waiter: ResponseWaiter,
         live: RuntimeConfig,
         clock: Clock,
+        has_replicas: bool,
     ) -> None:
         self._modern = modern
+        self._has_replicas = has_replicas
+        self._unasked: dict[TaskId, asyncio.Event] = {}
+        """The calls whose host is gone, each with what is set when a host asks for its result."""
         self._results = results
         self._offers = offers
         self._waiter = waiter
@@ -107,12 +112,31 @@ class HandleRequests:
         has_progress = intent.call.progress_token is not None
         return self._live.current.handoff.patience(None, client, has_progress=has_progress)
 
+    async def is_asked_for(self, task: TaskId, within: timedelta) -> bool:
+        """Wait until a host asks this process for the result of a call; False if none does in that time.
+
+        Always True where replicas share the store: a host may ask any of them.
+        """
+        if self._has_replicas:
+            return True
+        asked = self._unasked[task] = asyncio.Event()
+        try:
+            async with asyncio.timeout(within.total_seconds()):
+                await asked.wait()
+        except TimeoutError:
+            return False
+        finally:
+            del self._unasked[task]
+        return True
+
     async def deliver(self, host: WaitingHost, record: TaskRecord, within: timedelta) -> HttpReply:
         """Answer with the result of a call if it is known within that time, else with the handle.
 
         The host gets the newest progress meanwhile, and the questions of the server: a legacy host on a
         stream, a modern one as the answer. Raises what `ResultWaiter.watch` raises.
         """
+        if (unasked := self._unasked.get(record.id)) is not None:
+            unasked.set()
         listener = HostListener(host.exchange, host.token, self._waiter.keepalives, host.dialect)
         told = record.status_message
 

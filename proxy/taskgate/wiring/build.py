@@ -298,7 +298,13 @@ async def build_runtime(
     )
     waiter = ResponseWaiter(config.server.sse_keepalive)
     handles = HandleRequests(
-        modern=modern_dialect, results=result_waiter, offers=input_delivery, waiter=waiter, live=live, clock=clock
+        modern=modern_dialect,
+        results=result_waiter,
+        offers=input_delivery,
+        waiter=waiter,
+        live=live,
+        clock=clock,
+        has_replicas=bus is not None,
     )
     calls = Calls(
         tasks=tasks,

@@ -5,6 +5,7 @@ from datetime import timedelta
 from typing import Any
 
 from taskgate.config import BindAddress, GatewayConfig
+from taskgate.config.sections.tasks import HandoffToolsSection
 
 Loads = Callable[..., GatewayConfig]
 ShortAt = Callable[[GatewayConfig, str], Any]
@@ -108,6 +109,16 @@ DEFAULTS: dict[str, Any] = {
     "tasks.early_poll.reject_above": 10.0,
     "tasks.input_required.max_wait": timedelta(minutes=30),
     "tasks.input_required.max_outstanding": 8,
+    "tasks.handoff.ceilings": {},
+    "tasks.handoff.ceilings_with_progress": {},
+    "tasks.handoff.ceiling": timedelta(seconds=50),
+    "tasks.handoff.retry_window": timedelta(minutes=5),
+    "tasks.handoff.tools.wait.name": "taskgate_wait",
+    "tasks.handoff.tools.wait.title": "Wait for a call",
+    "tasks.handoff.tools.wait.description": HandoffToolsSection().wait.description,
+    "tasks.handoff.tools.cancel.name": "taskgate_cancel",
+    "tasks.handoff.tools.cancel.title": "Cancel a call",
+    "tasks.handoff.tools.cancel.description": HandoffToolsSection().cancel.description,
     "tasks.max_result": 16 * 2**20,
     "limits.reject_as": "jsonrpc",
     "limits.expose_quota": False,
