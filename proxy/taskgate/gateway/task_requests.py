@@ -138,7 +138,7 @@ class HandleRequests:
         if (unasked := self._unasked.get(record.id)) is not None:
             unasked.set()
         listener = HostListener(host.exchange, host.token, self._waiter.keepalives, host.dialect)
-        told = record.status_message
+        told: str | None = None
 
         async def report(record: TaskRecord) -> bool:
             nonlocal told
