@@ -51,6 +51,21 @@ class GatewayTool(NamedTuple):
         )
 
 
+WAIT: Final = GatewayTool(
+    "taskgate_wait",
+    "Wait for a call",
+    "Returns the result of a tool call that takes long, once it is known. Use it with the handle that such a call "
+    "returned. If the call still runs, use it again with the same handle, until it returns the result.",
+)
+"""The tool that waits, unless the configuration has other words."""
+CANCEL: Final = GatewayTool(
+    "taskgate_cancel",
+    "Cancel a call",
+    "Ends a tool call that takes long and is no longer needed. Use it with the handle that such a call returned.",
+)
+"""The tool that cancels."""
+
+
 @dataclass(frozen=True, slots=True)
 class HandoffTools:
     """The two tools: `wait` returns the result of a call, `cancel` ends the call."""

@@ -5,7 +5,6 @@ from datetime import timedelta
 from typing import Any
 
 from taskgate.config import BindAddress, GatewayConfig
-from taskgate.config.sections.tasks import HandoffToolsSection
 
 Loads = Callable[..., GatewayConfig]
 ShortAt = Callable[[GatewayConfig, str], Any]
@@ -113,12 +112,12 @@ DEFAULTS: dict[str, Any] = {
     "tasks.handoff.ceilings_with_progress": {},
     "tasks.handoff.ceiling": timedelta(seconds=50),
     "tasks.handoff.retry_window": timedelta(minutes=5),
-    "tasks.handoff.tools.wait.name": "taskgate_wait",
-    "tasks.handoff.tools.wait.title": "Wait for a call",
-    "tasks.handoff.tools.wait.description": HandoffToolsSection().wait.description,
-    "tasks.handoff.tools.cancel.name": "taskgate_cancel",
-    "tasks.handoff.tools.cancel.title": "Cancel a call",
-    "tasks.handoff.tools.cancel.description": HandoffToolsSection().cancel.description,
+    "tasks.handoff.tools.wait.name": None,
+    "tasks.handoff.tools.wait.title": None,
+    "tasks.handoff.tools.wait.description": None,
+    "tasks.handoff.tools.cancel.name": None,
+    "tasks.handoff.tools.cancel.title": None,
+    "tasks.handoff.tools.cancel.description": None,
     "tasks.max_result": 16 * 2**20,
     "limits.reject_as": "jsonrpc",
     "limits.expose_quota": False,

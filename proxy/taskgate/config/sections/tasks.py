@@ -33,7 +33,7 @@ from taskgate.config.sections.auth import auth_mode
 from taskgate.domain.handoff import CEILINGS, CEILINGS_WITH_PROGRESS, Ceiling, HandoffRules
 from taskgate.domain.policy import DEFAULT_RESPONSE, Handoff, OnLost, PromotionMode, PromotionPolicy, PromotionRule
 from taskgate.domain.polling import PollPolicy
-from taskgate.protocol.handoff import GatewayTool, HandoffTools
+from taskgate.protocol.handoff import CANCEL, WAIT, GatewayTool, HandoffTools
 
 MAX_TTL: Final = timedelta(days=7)
 """The bound of every time to live."""
@@ -45,6 +45,7 @@ NEVER: Final = "never"
 
 _TTL: Final = ("tasks", "ttl")
 _RULES: Final = ("tasks", "upgrade")
+_TOOLS: Final = ("tasks", "handoff", "tools")
 _TASK_KEYS: Final = ("ttl", "ttl_min", "ttl_max", "deadline", "cap", "handoff")
 """Keys of a rule that only tasks have a use for."""
 _TTL_KEYS: Final = {"ttl_min": "min", "ttl": "default", "ttl_max": "max"}
@@ -210,34 +211,26 @@ class InputRequiredSection(Section):
 class HandoffToolSection(Section):
     """A tool of the gateway, as hosts without tasks list it."""
 
-    name: ToolName
-    """Its name. No server behind a rule with handoff may have a tool of that name."""
-    title: Text
-    """Its title for people."""
-    description: LongText
-    """What models read about it, with {other} for the name of the other tool."""
+    name: ToolName | None = None
+    """Its name; null means taskgate_wait or taskgate_cancel. No server behind a rule with handoff may have
+    a tool of that name.
+    """
+    title: Text | None = None
+    """Its title for people; null keeps the built-in one."""
+    description: LongText | None = None
+    """What models read about it; null keeps the built-in text."""
 
-    def to_tool(self, other: str) -> GatewayTool:
-        """Return the tool; `other` is the name of the other one."""
-        return GatewayTool(self.name, self.title, self.description.replace("{other}", other))
+    def to_tool(self, usual: GatewayTool) -> GatewayTool:
+        """Return the tool, with what is not given as in `usual`."""
+        return GatewayTool(self.name or usual.name, self.title or usual.title, self.description or usual.description)
 
 
 class HandoffToolsSection(Section):
     """The tools by which models of hosts without tasks reach calls that were handed off."""
 
-    wait: HandoffToolSection = HandoffToolSection(
-        name="taskgate_wait",
-        title="Wait for a call",
-        description="Returns the result of a tool call that takes long, once it is known. Use it with the handle that "
-        "such a call returned. If the call still runs, use it again with the same handle, until it returns the result.",
-    )
+    wait: HandoffToolSection = HandoffToolSection()
     """The tool that waits for a result."""
-    cancel: HandoffToolSection = HandoffToolSection(
-        name="taskgate_cancel",
-        title="Cancel a call",
-        description="Ends a tool call that takes long and that is no longer needed. Use it with the handle that such a "
-        "call returned. To get its result, use {other}.",
-    )
+    cancel: HandoffToolSection = HandoffToolSection()
     """The tool that cancels a call."""
 
 
@@ -271,8 +264,7 @@ class HandoffSection(Section):
 
     def to_tools(self) -> HandoffTools:
         """Return the two tools."""
-        wait, cancel = self.tools.wait, self.tools.cancel
-        return HandoffTools(wait.to_tool(cancel.name), cancel.to_tool(wait.name))
+        return HandoffTools(self.tools.wait.to_tool(WAIT), self.tools.cancel.to_tool(CANCEL))
 
 
 class TasksSection(Section):
@@ -295,6 +287,12 @@ class TasksSection(Section):
     """The largest result of a call. Beside answers a server may send as much at once, and 256 KiB a
     second.
     """
+
+    def hands_off(self, upstream: str) -> bool:
+        """Whether calls of any tool of that upstream could be handed off."""
+        return any(
+            rule.handoff is not None and not rule.shadow and rule.upstream in (None, upstream) for rule in self.upgrade
+        )
 
     def to_policy(self, ttl_max: timedelta) -> PromotionPolicy:
         """Return the policy for tasks, its rules in the order of the file."""
@@ -356,6 +354,10 @@ def task_conflicts(raw: object, defaults: object) -> Iterator[Conflict]:
         yield from _mode_conflicts(rule, (*_RULES, index))
         yield from _rule_ttl_conflicts(rule, (*_RULES, index), raw, defaults)
     yield from _unreachable_rules(raw)
+    usual = {"wait": WAIT.name, "cancel": CANCEL.name}
+    names = [mapping_at(raw, *_TOOLS, tool).get("name") or name for tool, name in usual.items()]
+    if names[0] == names[1]:
+        yield (*_TOOLS, "cancel", "name"), f"must differ from {dotted((*_TOOLS, 'wait', 'name'))}"
     if mapping_at(raw, "tasks", "poll_interval"):
         yield from _order_conflicts((raw, defaults), ("tasks", "poll_interval"), "base", DurationIn())
 
