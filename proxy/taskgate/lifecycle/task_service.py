@@ -398,8 +398,8 @@ class TaskService:
     async def _load_with_key(self, owner: OwnerKey, id: TaskId, now: datetime, intent: CallTool) -> TaskRecord | None:
         """Return a whole record; None if it has expired, or no longer has its idempotency key.
 
-        A key of the gateway's own is released first if it names an ended call that was fetched, that was
-        cancelled, or that is too old.
+        A key of the gateway's own is released first if it names a call that was fetched, was cancelled,
+        or ended too long ago.
         """
         record = await self._store.load(owner, id, now=now, bodies=True)
         if record is None or record.idempotency_digest is None:

@@ -34,8 +34,8 @@ class CallTool:
     `wants_task` is true if a legacy host asked for a task and its session has tasks; a modern host
     cannot ask. `ttl` is what the host asked for, None if it left that to the gateway.
     `stored_params` is `params` for a record, without a progress token; None if the call cannot
-    become a task. The idempotency key is in neither of them. It is the gateway's own, made from the
-    call, if `is_own_key`: then it names a call only until its result was fetched, or is too old.
+    become a task. The idempotency key is in neither of them. With `is_own_key` the gateway made it from
+    the call: then it names a call only until its result was fetched, or is too old.
     """
 
     id: RequestId

@@ -235,7 +235,7 @@ class HandoffToolsSection(Section):
 
 
 class HandoffSection(Section):
-    """What hosts without tasks get under a rule with handoff, and how long they wait for an answer."""
+    """The answers to late calls of hosts without tasks, under a rule with handoff."""
 
     ceilings: Mapping[Glob, PositiveDuration] = {}
     """How long hosts wait, by a glob over the name in their clientInfo. Built in, unless an entry has the
