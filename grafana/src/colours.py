@@ -35,6 +35,7 @@ MEANINGS: Final[Mapping[str, Mapping[str, Meaning]]] = {
     "phase": {"queued": Meaning.STOPPED, "working": Meaning.WORKS, "input_required": Meaning.WAITS},
     "disposition": {
         "task": Meaning.WORKS,
+        "handoff": Meaning.WORKS,
         "inline": Meaning.GOOD,
         "direct": Meaning.STOPPED,
         "rejected": Meaning.BAD,

@@ -89,6 +89,7 @@ def test_the_full_example_has_the_defaults(tmp_path: Path) -> None:
         "version: 1\nauth: {mode: required, issuers: {corp: {issuer: 'https://idp.example.com/'}}}\n"
         "upstreams: {reports: {path: /reports/mcp, url: 'http://127.0.0.1:3000/mcp', "
         "timeouts: {tools: [{tool: '*'}]}, extensions: {com.example/widgets: {}}}}\n"
+        "tasks: {upgrade: [{tool: '*', mode: auto, handoff: {after: 45s}}]}\n"
         "authorization: {rules: [{}]}\nlimits: {overrides: [{match: {}}]}\n"
         "admin: {tokens: [{file: /run/secrets/taskgate-ops, role: operator, name: ops}]}\n"
     )
@@ -133,7 +134,10 @@ def test_the_page_has_the_type_of_a_key(key: str) -> None:
     node, _ = KEYS[key]
     kind = _page_rows()[key][0]
     choices = [each for each in node.get("anyOf", [node]) if "$ref" not in each]
-    [choice] = [each for each in choices if each.get("type") != "null"]
+    # A word may stand beside a type, as `never` beside a duration.
+    words = [each["const"] for each in choices if "const" in each] if len(choices) > 2 else []
+    assert all(f"`{word}`" in kind for word in words)
+    [choice] = [each for each in choices if each.get("type") != "null" and each.get("const") not in words]
     assert kind.endswith(" or `null`") is (len(choices) > 1)
     if "enum" in choice or "const" in choice:
         values = choice.get("enum", [choice.get("const")])

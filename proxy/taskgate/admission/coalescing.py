@@ -23,7 +23,7 @@ from taskgate.clock import Clock
 from taskgate.domain.record import OwnerKey, TaskId, TaskRecord
 from taskgate.domain.versions import Era
 from taskgate.errors import CutOff, InvalidParams
-from taskgate.protocol.host_requests import CallTool, call_digest, key_digest
+from taskgate.protocol.host_requests import MAX_KEY, CallTool, call_digest, key_digest
 from taskgate.stores.base import TaskStore
 from taskgate.system.background import Background
 from taskgate.system.offload import LARGE, offload
@@ -70,6 +70,14 @@ async def check_same_call(record: TaskRecord, call: CallTool) -> None:
     read = partial(call_digest, record.call.tool, params)
     if await offload(len(params), read) != await offload(call.params.size, partial(_call_digest, call)):
         raise InvalidParams(KEY_REUSED)
+
+
+async def own_key(key: CoalesceKey) -> str:
+    """The idempotency key that equal calls have in common when their hosts give none.
+
+    No host can give it: theirs are shorter.
+    """
+    return f"{await _digest(key)}".ljust(MAX_KEY + 1)
 
 
 class _CallIdentity(NamedTuple):
@@ -238,7 +246,7 @@ class RequestCoalescer:
         if digest != await _digest(key):
             raise InvalidParams(KEY_REUSED)
         running.is_shared = True
-        self._event_sink.emit(CallCoalesced(key.owner.mount, "key"))
+        self._event_sink.emit(CallCoalesced(key.owner.mount, "retry" if key.call.is_own_key else "key"))
 
     async def _wait_for_result(
         self, identity: _CallIdentity, running: _RunningCall, key: CoalesceKey | None = None

@@ -1,6 +1,6 @@
 """The mounts of the gateway: the path that hosts use, and the server behind it."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -8,6 +8,7 @@ from taskgate.admission.concurrency import Bulkhead
 from taskgate.domain.policy import SupportOf
 from taskgate.jsontext.spans import RawJson
 from taskgate.protocol.extensions import ExtensionPolicy
+from taskgate.protocol.handoff import HandoffTools, MayHandOff
 from taskgate.upstream.base import Upstream
 
 MOST_REMEMBERED: Final = 16
@@ -15,6 +16,10 @@ MOST_REMEMBERED: Final = 16
 
 Beyond it, those go first that were mounted first.
 """
+
+
+def _never(_tool: str, _hints: Mapping[str, bool]) -> bool:
+    return False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +35,8 @@ class Mount:
     - `scopes`: the scopes that a host without a valid token is told to request.
     - `metadata`: the address of the protected resource metadata, which it is told too; None if there is none.
     - `info`: the serverInfo for hosts; None passes on that of the server.
+    - `handoff`: the tools of the gateway for hosts without tasks; None if no rule hands calls off here.
+    - `may_hand_off`: the function that returns whether a rule does that for a tool.
     """
 
     name: str
@@ -43,6 +50,8 @@ class Mount:
     scopes: tuple[str, ...] = ()
     extensions: ExtensionPolicy = field(default_factory=ExtensionPolicy)
     info: RawJson | None = None
+    handoff: HandoffTools | None = None
+    may_hand_off: MayHandOff = _never
 
 
 class Mounts:

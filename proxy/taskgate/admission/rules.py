@@ -12,6 +12,8 @@ from enum import StrEnum
 from typing import Final, NamedTuple
 
 from taskgate.auth.authorization import AccessPolicy
+from taskgate.domain.handoff import USUAL as USUAL_HANDOFF
+from taskgate.domain.handoff import HandoffRules
 from taskgate.domain.limits import Caps, Overrides
 from taskgate.domain.policy import PromotionPolicy
 from taskgate.domain.polling import PollPolicy
@@ -64,6 +66,7 @@ class AdmissionRules:
     - `rates`, `caps`, `overrides`: the rate limits, the limits of stored tasks, and those of some
       callers that have other ones.
     - `questions`: the limits of questions to hosts.
+    - `handoff`: how long hosts without tasks wait for answers.
     - `reject_as`, `exposes_quota`: how hosts learn of a limit.
     - `sessions`, `streams`, `waits`: the most that one caller may have open; `all_waits` that of all
       callers, None without a limit.
@@ -77,6 +80,7 @@ class AdmissionRules:
     caps: Caps
     overrides: Overrides
     questions: QuestionBounds
+    handoff: HandoffRules = USUAL_HANDOFF
     reject_as: RejectAs = RejectAs.JSONRPC
     exposes_quota: bool = False
     on_store_error: OnStoreError = OnStoreError.LOCAL

@@ -80,7 +80,7 @@ def print_explanation(
         except ValueError as wrong:
             raise click.UsageError(str(wrong)) from None
         identity = asyncio.run(identify(config, upstream, token))
-        server = asyncio.run(ask_server(config, upstream, identity, token)) if online else None
+        server = asyncio.run(ask_server(config, upstream, identity, token))[0] if online else None
     except ConfigurationError as wrong:
         fail(wrong, WRONG_USE)
     except (TokenRefused, ServerNotAsked) as refused:

@@ -166,6 +166,7 @@ def admission_rules(config: GatewayConfig) -> AdmissionRules:
     return AdmissionRules(
         policy=config.tasks.to_policy(config.longest_ttl),
         polling=config.tasks.to_polling(),
+        handoff=config.tasks.handoff.to_rules(),
         access=config.authorization.to_policy(config.upstreams),
         rates=limits.to_rate_policies(),
         caps=concurrency.to_caps(),

@@ -150,6 +150,11 @@ class ResultRetrieved:
     """The owner got the outcome for the first time."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyReleased:
+    """The idempotency key names another call from now on: this one is too old to answer it."""
+
+
 TaskEvent = (
     Dispatched
     | Progressed
@@ -166,4 +171,5 @@ TaskEvent = (
     | CancelRequested
     | TakenOver
     | ResultRetrieved
+    | KeyReleased
 )

@@ -24,6 +24,7 @@ from taskgate.domain.events import (
     InputDeferred,
     InputRequested,
     InputWithdrawn,
+    KeyReleased,
     Progressed,
     ResultRetrieved,
     RoundDispatched,
@@ -77,12 +78,24 @@ TRANSITIONS: Final[Mapping[tuple[TaskStatus, type[Any]], frozenset[TaskStatus]]]
         (INPUT_REQUIRED, TakenOver): frozenset({INPUT_REQUIRED}),
         (COMPLETED, ResultRetrieved): frozenset({COMPLETED}),
         (FAILED, ResultRetrieved): frozenset({FAILED}),
+        (COMPLETED, KeyReleased): frozenset({COMPLETED}),
+        (FAILED, KeyReleased): frozenset({FAILED}),
+        (CANCELLED, KeyReleased): frozenset({CANCELLED}),
     }
 )
 
 # A dispatch is not among them: it is invisible only if neither status nor message change (`advance`).
 _INVISIBLE: Final[frozenset[type[Any]]] = frozenset(
-    {InputClaimed, InputDeferred, AnswerForwarded, CheckpointSaved, RoundDispatched, TakenOver, ResultRetrieved}
+    {
+        InputClaimed,
+        InputDeferred,
+        AnswerForwarded,
+        CheckpointSaved,
+        RoundDispatched,
+        TakenOver,
+        ResultRetrieved,
+        KeyReleased,
+    }
 )
 """Events that hosts cannot see; they do not move `updated_at`."""
 
@@ -228,6 +241,10 @@ def _without_foreign_claim(request: InputRequest, lease: Lease | None) -> InputR
     return request if is_valid else replace(request, claimed_by=None)
 
 
+def _key_released(new: Any, _: TaskRecord, __: KeyReleased) -> None:
+    new.idempotency_digest = None
+
+
 def _result_retrieved(new: Any, record: TaskRecord, _: ResultRetrieved) -> None:
     if record.retrieved:
         raise IllegalTransition("retrieved for the first time twice")
@@ -261,5 +278,6 @@ _CHANGES: Final[Mapping[type[Any], Callable[[Any, TaskRecord, Any], None]]] = Ma
         CancelRequested: _cancel_requested,
         TakenOver: _taken_over,
         ResultRetrieved: _result_retrieved,
+        KeyReleased: _key_released,
     }
 )

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
 from fnmatch import fnmatchcase
-from typing import Final
+from typing import Final, NamedTuple
 
 DEFAULT_RESPONSE: Final = (
     "The call of {tool} was accepted and runs as a task. Its result is not known yet and follows when the task has "
@@ -70,6 +70,18 @@ class OnLost(StrEnum):
     RERUN = "rerun"
 
 
+class Handoff(NamedTuple):
+    """The terms on which a host without tasks gets a handle in place of a late result.
+
+    `after` is how long its call may take before. `ceiling` is how long such a host waits for an
+    answer; None leaves that to `domain.handoff`. `joins` is whether the same call made again joins it.
+    """
+
+    after: timedelta
+    ceiling: timedelta | None = None
+    joins: bool = True
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PromotionRule:
     """Terms for the tools of one upstream (None: of any) whose names match a case-sensitive glob.
@@ -80,8 +92,8 @@ class PromotionRule:
     for the tool; None sends no text. For the time limits None means the value of the policy.
     `deadline` is how long a call may run; None means the limit of its upstream. `cap` is how many
     unfinished tasks one tool may have, of all callers. Within `join_retries` an identical call
-    joins a running one. A rule in `shadow` decides nothing: only what it would have changed is
-    reported.
+    joins a running one. `handoff` is for hosts without tasks; None lets their calls block. A rule
+    in `shadow` decides nothing: only what it would have changed is reported.
     """
 
     upstream: str | None
@@ -97,6 +109,7 @@ class PromotionRule:
     cap: int | None = None
     on_lost: OnLost = OnLost.FAIL
     join_retries: timedelta | None = None
+    handoff: Handoff | None = None
     shadow: bool = False
 
     def matches(self, upstream: str, tool: str, hints: Mapping[str, bool] | None = None) -> bool:
@@ -115,7 +128,8 @@ class PromotionRule:
 class PromotionDecision:
     """The terms of one tool; `rule` is the index of the rule that decided, None if none matched.
 
-    `would_promote` is whether a rule in shadow would promote calls that stay plain calls.
+    `would_promote` is whether a rule in shadow would promote calls that stay plain calls, and
+    `would_hand_off` the handoff of such a rule.
     """
 
     rule: int | None
@@ -129,7 +143,9 @@ class PromotionDecision:
     cap: int | None = None
     on_lost: OnLost = OnLost.FAIL
     join_retries: timedelta | None = None
+    handoff: Handoff | None = None
     would_promote: bool = False
+    would_hand_off: Handoff | None = None
 
     def clamp_ttl(self, requested: timedelta | None, longest: timedelta | None = None) -> timedelta:
         """The granted time to live: the allowed value nearest to the requested or default one.
@@ -213,6 +229,16 @@ class PromotionPolicy:
             for rule in self.rules
         )
 
+    def may_hand_off(self, upstream: str, tool: str, hints: Mapping[str, bool] | None = None) -> bool:
+        """Whether a call of one tool by a host without tasks may be handed off."""
+        return self.decide(upstream, tool, hints).handoff is not None
+
+    def hands_off(self, upstream: str) -> bool:
+        """Whether a call of any tool of that upstream could be handed off."""
+        return any(
+            rule.handoff is not None and not rule.shadow and rule.upstream in (None, upstream) for rule in self.rules
+        )
+
     def _judge(self, upstream: str, tool: str, hints: Mapping[str, bool]) -> PromotionDecision:
         shadowed: PromotionRule | None = None
         for index, rule in enumerate(self.rules):
@@ -242,6 +268,8 @@ class PromotionPolicy:
             cap=rule.cap,
             on_lost=rule.on_lost,
             join_retries=rule.join_retries,
+            handoff=rule.handoff,
+            would_hand_off=None if shadowed is None or rule.handoff is not None else shadowed.handoff,
             would_promote=rule.mode is PromotionMode.SYNC
             and shadowed is not None
             and shadowed.mode is not PromotionMode.SYNC,

@@ -130,6 +130,9 @@ class _Evaluation:
             "cap": {"value": decision.cap, **self._rule_source("cap")},
             "on_lost": {"value": decision.on_lost.value, **self._rule_source("on_lost")},
             "join_retries": _duration(decision.join_retries, self._rule_source("join_retries")),
+            "handoff": _duration(
+                None if decision.handoff is None else decision.handoff.after, self._rule_source("handoff")
+            ),
             "shadow": [self._other_rule(each) for each in before if self._matches(each)],
             "hints_wanted": [self._other_rule(each) for each in before if self._would_match(each)],
         }

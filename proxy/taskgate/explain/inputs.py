@@ -1,7 +1,7 @@
 """Inputs of an explanation: hints, a token and its identity, and what a server says of itself."""
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from logging import NullHandler, getLogger
 from pathlib import Path
@@ -138,11 +138,14 @@ class ServerNotAsked(Exception):
     """A server whose handshake or discovery failed; the text says why."""
 
 
-async def ask_server(config: GatewayConfig, upstream: str, identity: Identity | None, token: str | None) -> Peer:
+async def ask_server(
+    config: GatewayConfig, upstream: str, identity: Identity | None, token: str | None, *, lists_tools: bool = False
+) -> tuple[Peer, Collection[str]]:
     """Open a session at the server for that caller, and return what it says of itself.
 
-    The wait is bounded by the timeouts of the upstream. The header for the reference of the caller's
-    context is left out, because it needs a key of the deployment. Raises ServerNotAsked.
+    With `lists_tools` the names of its tools are returned too, else none. The wait is bounded by the
+    timeouts of the upstream. The header for the reference of the caller's context is left out, because it
+    needs a key of the deployment. Raises ServerNotAsked.
     """
     settings = upstream_settings(config, upstream)
     settings = replace(settings, identity=replace(settings.identity, context=None))
@@ -156,7 +159,7 @@ async def ask_server(config: GatewayConfig, upstream: str, identity: Identity | 
         session = server.session(DEAF, lambda: _principal(identity, token))
         try:
             async with asyncio.timeout(within.total_seconds()):
-                return (await session.open()).peer
+                return (await session.open()).peer, (await session.tools() if lists_tools else ())
         finally:
             await session.close()
             await server.close()

@@ -70,10 +70,14 @@ async def _ask_server(config: GatewayConfig, name: str) -> Answer:
     if config.upstreams[name].credentials.mode == "token_exchange":
         return Answer(key, None, "its credentials need the token of a caller; try taskgate explain --online --token")
     try:
-        peer = await ask_server(config, name, None, None)
+        peer, tools = await ask_server(config, name, None, None, lists_tools=config.tasks.hands_off(name))
     except ServerNotAsked as failed:
         text = str(failed).removeprefix(f"{key} ").removeprefix("was asked in vain ")
         return Answer(key, False, f"{text}; check that the server runs, and its url or command")
+    own = config.tasks.handoff.to_tools()
+    if taken := sorted(filter(own.has, tools)):
+        which = ", ".join(taken)
+        return Answer(key, False, f"it has a tool {which}, as the gateway has; rename that of tasks.handoff.tools")
     return Answer(key, True, f"it speaks {peer.revision}")
 
 

@@ -25,6 +25,7 @@ _PROMOTION: Final = {
     "cap": "cap of the tool",
     "on_lost": "when lost",
     "join_retries": "retries join for",
+    "handoff": "handed off after",
 }
 _AUTO_ONLY: Final = frozenset({"inline_grace"})
 _WITHOUT_EFFECT: Final = {"auto": frozenset[str](), "sync": _PROMOTION.keys() - {"mode", "join_retries"}}

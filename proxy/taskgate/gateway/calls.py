@@ -16,6 +16,7 @@ modern host cancels a request when it disconnects (H-MOD-9). A legacy host does 
 cancelled, not one that was sent (H-LEG-10).
 """
 
+import asyncio
 from collections.abc import Coroutine
 from contextlib import nullcontext
 from datetime import timedelta
@@ -23,19 +24,21 @@ from functools import lru_cache, partial
 from typing import Any, Final
 
 from taskgate.admission.callers import principal_of
-from taskgate.admission.coalescing import CoalesceKey, RequestCoalescer
+from taskgate.admission.coalescing import CoalesceKey, RequestCoalescer, own_key
 from taskgate.admission.concurrency import Permit
 from taskgate.admission.polls import PollLimiter
 from taskgate.admission.rules import RuntimeConfig
 from taskgate.auth.context import AuthContext
 from taskgate.clock import Clock
-from taskgate.domain.policy import PromotionDecision, PromotionMode
+from taskgate.domain.policy import Handoff, PromotionDecision, PromotionMode
 from taskgate.domain.record import RequestId, TaskRecord
+from taskgate.domain.versions import client_of
 from taskgate.errors import CutOff, GatewayError, QueueFull, TaskSupportMismatch
 from taskgate.gateway.eras import Call
 from taskgate.gateway.extensions import ExtensionRequests
 from taskgate.gateway.listeners import InflightCall, ResponseWaiter, Waits
 from taskgate.gateway.promotion import Promotion
+from taskgate.gateway.task_requests import HandleRequests, WaitingHost
 from taskgate.lifecycle.task_service import TaskService
 from taskgate.protocol.host_requests import CallTool
 from taskgate.protocol.messages import Params, Response
@@ -66,8 +69,7 @@ _REQUIRED: Final = PromotionMode.REQUIRED
 
 
 class Calls:
-    """The calls of this process. `patience` is the keep-alive interval, after which an answer
-    becomes an event stream.
+    """The calls of this process.
 
     `answer` serves one call, and returns when its answer is known. `create_task` returns when the task
     is stored. `stop` is called at the end, and then `close`.
@@ -83,7 +85,8 @@ class Calls:
         live: RuntimeConfig,
         event_sink: EventSink,
         clock: Clock,
-        patience: timedelta,
+        waiter: ResponseWaiter,
+        handles: HandleRequests,
     ) -> None:
         self._tasks = tasks
         self._polls = polls
@@ -91,7 +94,9 @@ class Calls:
         self._extensions = extensions
         self._live = live
         self._event_sink = event_sink
-        self.waiter = ResponseWaiter(patience)
+        self._clock = clock
+        self._handles = handles
+        self.waiter = waiter
         self.keepalives = self.waiter.keepalives
         self._session_waits = Waits()
         """Calls that go on at their server when the host has disconnected."""
@@ -113,28 +118,28 @@ class Calls:
         else:
             # 1. The operator's rules, and what the host takes.
             decision = self._decide_at_once(call, request) or await self._decide_by_catalogue(call, request)
+            if call.gets_handle and call.joins and request.idempotency_key is None:
+                request.idempotency_key, request.is_own_key = await own_key(_coalesce_key(call, request, None)), True
             # 2. An earlier call with the same idempotency key, which has become a task. Sent without
             # a task, a repeated key would run the call a second time beside it.
-            if request.idempotency_key is not None and not call.may_become_task:
+            if request.idempotency_key is not None and (call.gets_handle or not call.may_become_task):
                 earlier = await self._tasks.earlier(call.caller, call.session, request)
+                if earlier is not None and call.gets_handle:
+                    return await self._deliver(call, request, earlier)
                 if earlier is not None:
                     return await call.adapter.answer_repeated(call, earlier)
             # In shadow mode the operator's rules are counted and not applied.
             if decision.would_promote and call.knows_tasks:
                 self._event_sink.emit(ShadowPromotion(call.session.mount.name))
+            elif decision.would_hand_off is not None and call.takes_handle:
+                call.shadow_grace = self._grace(call, request, decision.would_hand_off)
             # 3. Equal calls share one result.
             if request.idempotency_key is not None or decision.join_retries is not None:
-                call.coalesce_key = CoalesceKey(
-                    call.session.owner,
-                    request,
-                    decision.join_retries,
-                    era=call.adapter.era,
-                    features=client_features(call.peer),
-                )
+                call.coalesce_key = _coalesce_key(call, request, decision.join_retries)
             # 4. A task at once.
             if call.may_become_task:
                 with self._tasks.expecting(call.session):
-                    return await self.create_or_send(call)
+                    return await (self._send_cancellable(call) if call.gets_handle else self.create_or_send(call))
         # 5. The request to the server. Most are sent in place: here, without a frame in between that
         # would last as long as the call.
         if call.may_be_held:
@@ -156,10 +161,10 @@ class Calls:
         A refusal needs that too, because the rules alone may be too strict for some tools.
         """
         decision = self._decide_by_rules(call.session.mount.name, request.tool)
-        if decision is None or (decision.mode is _REQUIRED and call.refuses_task_only):
+        if decision is None or (decision.mode is _REQUIRED and _is_refused(call, decision)):
             return None
         if decision.mode is not _SYNC:
-            _allow_task(call, request, decision)
+            self._allow_task(call, request, decision)
         return decision
 
     def _decide_by_rules(self, mount: str, tool: str) -> PromotionDecision | None:
@@ -181,12 +186,36 @@ class Calls:
                 decision = await self.waiter.wait_for_session(call.exchange, call.adapter.dialect, work)
             else:
                 decision = await work
-        if decision.mode is _REQUIRED and call.refuses_task_only:
+        if decision.mode is _REQUIRED and _is_refused(call, decision):
             self.count(call, "rejected")
             raise TaskSupportMismatch("This tool runs only as a task")
         if decision.mode is not _SYNC:
-            _allow_task(call, request, decision)
+            self._allow_task(call, request, decision)
         return decision
+
+    def _allow_task(self, call: Call, request: CallTool, decision: PromotionDecision) -> None:
+        """Note that the operator's rules allow a task, unless the host or the call does not."""
+        if _can_be_task(call, request):
+            call.mode, call.grace = decision.mode, decision.inline_grace
+        elif decision.handoff is not None and call.takes_handle and request.stored_params is not None:
+            call.gets_handle, call.mode, call.begun = True, PromotionMode.AUTO, self._clock.elapsed()
+            call.joins = decision.handoff.joins
+            call.grace = self._grace(call, request, decision.handoff)
+        else:
+            return
+        call.may_become_task = True
+        # A host that wants progress gets it with its own token, so its call is relayed.
+        call.task_params = request.stored_params if request.progress_token is None else None
+
+    def _count_late(self, call: Call, grace: timedelta) -> asyncio.TimerHandle:
+        """Start the timer that counts a call which a rule in shadow would hand off by then."""
+        count = partial(self._event_sink.emit, ShadowPromotion(call.session.mount.name))
+        return asyncio.get_running_loop().call_later(grace.total_seconds(), count)
+
+    def _grace(self, call: Call, request: CallTool, handoff: Handoff) -> timedelta:
+        """Return how long a call may take before a host without tasks gets its handle."""
+        rules, client = self._live.current.handoff, client_of(call.peer.info).name
+        return rules.grace(handoff, client, has_progress=request.progress_token is not None)
 
     async def create_or_send(self, call: Call) -> HttpReply:
         """Answer with the handle of a task that is created now, or send the call."""
@@ -208,6 +237,7 @@ class Calls:
         call.
         """
         exchange, cancellable, permit = call.exchange, call.cancellable, None
+        late = None if call.shadow_grace is None else self._count_late(call, call.shadow_grace)
         waits = self.waiter.waits if cancellable is None else self._session_waits
         # `scope` covers only this request. A call that equal requests share runs while one waits.
         scope = CancelScope(self.keepalives.wheel.known_loop)
@@ -236,6 +266,8 @@ class Calls:
                 raise CutOff from None
             raise
         finally:
+            if late is not None:
+                late.cancel()
             if permit is not None:
                 permit.release()
             if cancellable is not None:
@@ -248,14 +280,23 @@ class Calls:
         If the host disconnects, or this raises for another reason, the call is cancelled and no
         longer held.
         """
+        late = None if call.shadow_grace is None else self._count_late(call, call.shadow_grace)
         try:
             with call.listener:
                 inflight.set_listener(call.listener)
                 return await self._outcome(call, inflight)
-        except BaseException:
-            inflight.close()
+        except BaseException as error:
+            if isinstance(error, ScopeCancelled) and call.gets_handle and not inflight.is_adopted:
+                # The host was disconnected: the connection is lost, and not the call.
+                inflight.set_listener(None)
+                self._background.start(partial(self._keep, call, inflight))
+            else:
+                inflight.close()
             inflight.end_hold()
             raise
+        finally:
+            if late is not None:
+                late.cancel()
 
     def count(self, call: Call, disposition: str) -> None:
         """Count a `tools/call` by its disposition, once; only a tool that the server lists is named.
@@ -263,6 +304,7 @@ class Calls:
         - `direct`: sent, and no task;
         - `inline`: allowed to become a task, and ended within its grace;
         - `task`: became a task, or was answered with one;
+        - `handoff`: became one, of which a host without tasks gets a handle;
         - `rejected`: refused.
         """
         if call.tool is not None:
@@ -318,7 +360,10 @@ class Calls:
         return HttpReply(body=session.dialect.task_created(request.id, record, decision.immediate_response, interval))
 
     def _task_reply(self, call: Call, record: TaskRecord) -> HttpReply:
-        """Answer with the handle of a task, and advise when to poll it."""
+        """Answer with a task, and advise when to poll it; a host without tasks gets its handle."""
+        if call.gets_handle:
+            age = timedelta(seconds=self._clock.elapsed() - call.begun)
+            return self._handles.reply(call.adapter.dialect, call.session.mount, call.id, record, age)
         interval = self._polls.advise(record)
         return HttpReply(body=call.adapter.dialect.task_created(call.id, record, None, interval))
 
@@ -361,12 +406,49 @@ class Calls:
 
     # --- calls that may outlive their request -------------------------------------------------------------------------
 
+    async def _send_cancellable(self, call: Call) -> HttpReply:
+        """Send a call that may end as a handle; a notification of a legacy host cancels it."""
+        cancellable, waits = call.cancellable, self._session_waits
+        if cancellable is None:
+            return await self._send_detached(call)
+        scope = CancelScope(self.keepalives.wheel.known_loop)
+        waits.scopes.add(scope)
+        cancellable[scope] = call.id
+        try:
+            with scope:
+                if waits.is_stopped:
+                    scope.cancel()
+                return await self._send_detached(call)
+        except ScopeCancelled:
+            if waits.is_stopped:
+                raise CutOff from None
+            raise
+        finally:
+            del cancellable[scope]
+            waits.scopes.discard(scope)
+
+    async def _keep(self, call: Call, inflight: InflightCall) -> None:
+        """Keep a call whose host is gone as a task, and cancel it if no host asks for it in time."""
+        record = await self._promotion.keep(call, inflight)
+        if record is None or not inflight.is_adopted:
+            return
+        if not await self._handles.is_asked_for(record.id, self._live.current.handoff.retry_window):
+            self._tasks.abandon(record.owner, record.id)
+
+    async def _deliver(self, call: Call, request: CallTool, earlier: TaskRecord) -> HttpReply:
+        """Answer a call with an earlier one: its result if that is there in time, else its handle."""
+        mount, session = call.session.mount, call.session if isinstance(call.session, HostSession) else None
+        host = WaitingHost(
+            call.adapter.dialect, call.exchange, call.caller, mount, session, call.id, request.progress_token
+        )
+        return await self._handles.deliver(host, earlier, call.grace)
+
     async def _send_detached(self, call: Call) -> HttpReply:
         """Send a call that may outlive its request, in a background task, and answer the request.
 
         The permit is released when the call ends.
         """
-        inflight = InflightCall(most=self._live.current.questions.outstanding)
+        inflight = InflightCall(most=self._live.current.questions.outstanding, asks_host=call.cancellable is not None)
         if call.coalesce_key is not None:
             record = await self._promotion.find_equal_task(call)
             if record is not None:
@@ -422,17 +504,19 @@ class Calls:
         return await call.adapter.answer(call, response, {})
 
 
+def _coalesce_key(call: Call, request: CallTool, window: timedelta | None) -> CoalesceKey:
+    """Return what equal calls have in common."""
+    return CoalesceKey(call.session.owner, request, window, era=call.adapter.era, features=client_features(call.peer))
+
+
 def _can_be_task(call: Call, request: CallTool) -> bool:
     """Return whether the host takes a task, and the call can be stored."""
     return call.takes_task and request.stored_params is not None
 
 
-def _allow_task(call: Call, request: CallTool, decision: PromotionDecision) -> None:
-    """Note that the operator's rules allow a task, unless the host or the call does not."""
-    if _can_be_task(call, request):
-        call.may_become_task, call.mode, call.grace = True, decision.mode, decision.inline_grace
-        # A host that wants progress gets it with its own token, so its call is relayed.
-        call.task_params = request.stored_params if request.progress_token is None else None
+def _is_refused(call: Call, decision: PromotionDecision) -> bool:
+    """Return whether a call of a tool that runs only as a task is refused: its host gets no handle either."""
+    return call.refuses_task_only and not (call.takes_handle and decision.handoff is not None)
 
 
 def _cancel_while_queued(exchange: Exchange, scope: CancelScope, permit: Permit) -> None:

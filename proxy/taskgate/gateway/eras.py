@@ -39,6 +39,7 @@ class DecodedMessage:
     - `tool`: the tool of a `tools/call`.
     - `session`: the session of a legacy host; None for `initialize`, and for a modern host.
     - `meta`: what a modern request declares; None for a notification, and for a legacy host.
+    - `limited_as`: the method that it counts as for rate limits; None for its own.
     """
 
     adapter: "EraAdapter"
@@ -51,6 +52,7 @@ class DecodedMessage:
     tool: str | None = None
     session: HostSession | None = None
     meta: RequestMeta | None = None
+    limited_as: str | None = None
 
 
 class CallTerms:
@@ -67,6 +69,8 @@ class CallTerms:
     - `knows_tasks`: whether the host could get a task if the operator's rules allowed it.
     - `refuses_task_only`: whether a tool that runs only as a task is refused.
     - `may_be_held`: whether it can wait here for input responses of the host.
+    - `takes_handle`: whether its host knows no tasks, and so may get the handle of a late call in the
+      result of a tool.
     - `is_of_extension`: whether an extension defines its method.
     - `log_level`, `repeated`: as in `UpstreamCall`.
 
@@ -74,6 +78,10 @@ class CallTerms:
 
     - `may_become_task`: whether the operator's rules and the host allow a task. `mode` is the rule,
       `grace` the time in which the call may then be answered without a task once it is sent.
+    - `gets_handle`: whether such a task is told by a handle, because its host knows no tasks; `begun` is
+      then the monotonic time at which the call came, and `joins` whether an equal call of the same
+      caller shares its result.
+    - `shadow_grace`: the time after which a rule in shadow would have handed it off; None for no such rule.
     - `task_params`: how the server gets the parameters of such a call; None for a call that is
       relayed in any case.
     - `coalesce_key`: the key by which equal calls share one result; None for a call that is sent by
@@ -88,10 +96,15 @@ class CallTerms:
     knows_tasks: bool = False
     refuses_task_only: bool = False
     may_be_held: bool = False
+    takes_handle: bool = False
     is_of_extension: bool = False
     log_level: str | None = None
     repeated: Mapping[str, str] | None = None
     may_become_task: bool = False
+    gets_handle: bool = False
+    joins: bool = False
+    shadow_grace: timedelta | None = None
+    begun: float = 0.0
     mode: PromotionMode = PromotionMode.SYNC
     grace: timedelta = timedelta()
     task_params: RawJson | None = None

@@ -27,7 +27,7 @@ from taskgate.gateway.extensions import DeniedExtensions
 from taskgate.gateway.get_streams import GetRequests
 from taskgate.gateway.listeners import HostListener, InflightCall
 from taskgate.gateway.session_messages import ClientNotifications
-from taskgate.gateway.task_requests import TaskRequests
+from taskgate.gateway.task_requests import TaskRequests, note_handle, own_tools
 from taskgate.jsontext.large import to_string
 from taskgate.lifecycle.result_wait import ResultWaiter
 from taskgate.protocol import vocabulary as words
@@ -128,7 +128,10 @@ class LegacyAdapter:
                     return self._decode_late(exchange, context, mount, caller, message, route)
             peer = host_session.peer
             context.revision, context.client = peer.revision, host_session.client
-        intent = self.dialect.decode(message, peer, offers_tasks=mount.offers_tasks, extensions=mount.extensions)
+        tools = mount.handoff
+        intent = self.dialect.decode(
+            message, peer, offers_tasks=mount.offers_tasks, extensions=mount.extensions, hands_off=tools is not None
+        )
         # Whatever stream answers the request will have event ids, if the revision of the session has
         # resumption. Another replica can continue the stream of a wait for a task, so the task is
         # named. Of another request the id is enough. No stream answers a poll.
@@ -145,7 +148,10 @@ class LegacyAdapter:
             context.revision, context.client = peer.revision, client_of(peer.info)
         assert peer is not None, "a message has a session, or opens one"
         tool = intent.tool if isinstance(intent, CallTool) else None
-        return DecodedMessage(self, exchange, mount, caller, message, intent, peer.revision, tool, host_session)
+        decoded = DecodedMessage(self, exchange, mount, caller, message, intent, peer.revision, tool, host_session)
+        if tools is not None and tool is not None:
+            note_handle(decoded, tools)
+        return decoded
 
     async def _decode_late(
         self,
@@ -172,6 +178,7 @@ class LegacyAdapter:
             return HttpReply(status=202)
         with host_session:
             if isinstance(intent, CallTool) and intent.wants_task:
+                host_session.knows_tasks = True
                 return await self._calls.create_task(request.caller, host_session, intent)
             if isinstance(intent, _CALLS):
                 reply = await self._calls.answer(self._call(request, host_session, intent))
@@ -233,6 +240,7 @@ class LegacyAdapter:
         call.knows_tasks = peer.revision.has_tasks
         # The host could have asked for a task. A host that cannot gets the answer.
         call.refuses_task_only = host_session.has_tasks
+        call.takes_handle = not host_session.knows_tasks
         return call
 
     async def answer(self, call: Call, response: Response, missing: Mapping[str, Any]) -> HttpReply:
@@ -249,7 +257,9 @@ class LegacyAdapter:
             has_tasks = session.mount.offers_tasks and session.peer.revision.has_tasks
             support = session.mount.support if has_tasks else None
             shows = self._access.tool_filter(call.caller, session.mount.name)
-            text = await offload(size, partial(self.dialect.tools, call.id, response, support, shows, crossing))
+            knows_tasks = isinstance(session, HostSession) and session.knows_tasks
+            own = None if knows_tasks else own_tools(session.mount)
+            text = await offload(size, partial(self.dialect.tools, call.id, response, support, shows, crossing, own))
         elif size <= LARGE or (crossing is None and size <= COPIED):
             text = self.dialect.answer(call.id, response, crossing)
         else:

@@ -120,6 +120,14 @@ class HostListener(UnsavedCallListener):
             feed.send_now(self.dialect.progress(self.token, self._last_progress, "Still running"))
         self._has_sent = False
 
+    def tell(self, text: str) -> None:
+        """Send progress with a text and a number of the gateway's own; nothing without a progress token."""
+        if self.token is not None and self.exchange.head.accepts_stream:
+            self._read_number()
+            self._last_progress = 0.0 if self._last_progress is None else self._last_progress + STEP
+            self._has_invented = self._has_sent = True
+            self.feed().send(self.dialect.progress(self.token, self._last_progress, text))
+
     def feed(self) -> EventStream:
         """Return the event stream of the request; the first call turns the answer into it."""
         feed = self._feed
@@ -258,8 +266,9 @@ class InflightCall:
 
     Notifications go to the current listener: that of the request which waits for the call, or that
     of the task. There is none while the call is held. `most` is the number of questions that may
-    wait at once. `passes_rounds` is whether the input requests of a modern server go to the host
-    unchanged; that ends when the call becomes a task.
+    wait at once. With `asks_host`, questions go to the listener too, whose host is asked on a stream.
+    `passes_rounds` is whether the input requests of a modern server go to the host unchanged; that
+    ends when the call becomes a task.
 
     - `_call`: the background task that sends the call; None before `start` and after `close`.
     - `_listener`: gets the notifications now. `_task_listener`: the task's, once there is a task.
@@ -270,6 +279,7 @@ class InflightCall:
     """
 
     __slots__ = (
+        "_asks_host",
         "_call",
         "_change",
         "_has_logged",
@@ -287,8 +297,9 @@ class InflightCall:
         "passes_rounds",
     )
 
-    def __init__(self, *, most: int) -> None:
-        self.passes_rounds = True
+    def __init__(self, *, most: int, asks_host: bool = False) -> None:
+        self._asks_host = asks_host
+        self.passes_rounds = not asks_host
         self.missing: Mapping[str, Any] = {}
         """The capabilities that the host did not declare and the server asked for, while the call is
         no task."""
@@ -376,6 +387,9 @@ class InflightCall:
             # `close` was called. The call continues for other requests that joined it; this host
             # can no longer be asked.
             question.refuse()
+            return
+        if self._asks_host and self._listener is not None:
+            self._listener.asked(question)
             return
         size = _size(question) + sum(map(_size, self._questions.values()))
         if len(self._questions) >= self._most or size > MAX_QUESTION:

@@ -221,7 +221,7 @@ class Gateway:
             # 5. Nothing new while the gateway drains or memory is short. When `tasks/get` is
             # refused, hosts treat the task as failed; so requests about existing tasks are served.
             if request is not None and (self._draining is not None or self._pressure.level):
-                self._check_load(request)
+                self._check_load(mount, request)
             # 6. The era of the message.
             route = classify(
                 message,
@@ -240,8 +240,12 @@ class Gateway:
                 quota: QuotaFields = (
                     ()
                     if isinstance(message, Response)
-                    or self._gate.admits(caller, exchange, mount.name, message.method, wanted.tool, begun)
-                    else await self._gate.on_request(caller, exchange, mount.name, message.method, wanted.tool)
+                    or self._gate.admits(
+                        caller, exchange, mount.name, wanted.limited_as or message.method, wanted.tool, begun
+                    )
+                    else await self._gate.on_request(
+                        caller, exchange, mount.name, wanted.limited_as or message.method, wanted.tool
+                    )
                 )
                 # 9. The operator's access rules. For a request about a task, they apply to the
                 # task's tool, when the task is found.
@@ -304,12 +308,12 @@ class Gateway:
         head.caller, head.request_check = caller, None
         return caller
 
-    def _check_load(self, request: Request) -> None:
+    def _check_load(self, mount: Mount, request: Request) -> None:
         """Refuse what starts something while the gateway drains, or costs memory while that is short.
 
         Raises Draining or Overloaded.
         """
-        if self._draining is not None and _starts_something(request):
+        if self._draining is not None and _starts_something(mount, request):
             raise Draining(self._draining)
         if self._pressure.level and self._pressure.refuses(request.method):
             raise Overloaded(RETRY_AFTER)
@@ -465,12 +469,14 @@ class Gateway:
             context.rpc_seconds = self._clock.elapsed() - begun
 
 
-def _starts_something(request: Request) -> bool:
+def _starts_something(mount: Mount, request: Request) -> bool:
     """Return whether a request starts something that outlasts it, such as a call or a stream.
 
-    A retry with input responses is no start: it continues a call.
+    A retry with input responses is no start: it continues a call. Nor is a call of the gateway's own tools.
     """
     if request.method not in _BEGINNINGS:
+        return False
+    if mount.handoff is not None and mount.handoff.has(value_of(request.params, "name")):
         return False
     return all(value_of(request.params, name) is None for name in ("inputResponses", "requestState"))
 

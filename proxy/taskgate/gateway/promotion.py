@@ -18,6 +18,7 @@ continues as a plain one. `TaskService` creates the tasks.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from logging import getLogger
@@ -68,7 +69,7 @@ class Promotion:
         request = call.request
         if not call.may_become_task or not isinstance(request, CallTool):
             return None
-        if call.mode is PromotionMode.AUTO and request.idempotency_key is None:
+        if call.mode is PromotionMode.AUTO and (request.idempotency_key is None or call.gets_handle):
             # Such a call becomes a task only if it takes long.
             return None
         try:
@@ -154,13 +155,26 @@ class Promotion:
         try:
             await self._waiter.wait(call.exchange, inflight.wait_for_change(call.grace.total_seconds()))
             is_inline = inflight.is_over
-            if not is_inline:
+            # A host without tasks answers questions of the call itself: that is held for them.
+            if not is_inline and not (call.gets_handle and inflight.questions):
                 record = await self._promote(call, request, inflight)
         finally:
             if record is not None:
-                self._count(call, "task")
+                self._count(call, _disposition(call))
             elif not inflight.was_refused:
                 self._count(call, "inline" if is_inline else "direct")
+        return record
+
+    async def keep(self, call: Call, inflight: InflightCall) -> TaskRecord | None:
+        """Make a task of a sent call whose host is gone, so that the same call made again finds it.
+
+        Returns None if there can be no task; the call is cancelled then.
+        """
+        request = call.request
+        record = await self._promote(call, request, inflight) if isinstance(request, CallTool) else None
+        if record is None:
+            inflight.close()
+        self._count(call, "direct" if record is None else _disposition(call))
         return record
 
     async def _create_while_queued(self, call: Call, request: CallTool, permit: Permit) -> TaskRecord | None:
@@ -178,23 +192,26 @@ class Promotion:
     async def _promote(self, call: Call, request: CallTool, inflight: InflightCall) -> TaskRecord | None:
         """Create the task of a sent call; None if that fails."""
         # From here on the server's questions belong to the task (M-MRTR-8).
-        inflight.passes_rounds = False
+        passed, inflight.passes_rounds = inflight.passes_rounds, False
+        if call.gets_handle:
+            # The answer ends the request, and with it what its progress token is for.
+            request = replace(request, progress_token=None)
         try:
             record = await self._tasks.promote(call.caller, call.session, request, inflight)
         except GatewayError as refusal:
             # The call continues as a plain one, whose questions go to the host (R-RES-6).
             log.debug("a call is not promoted to a task", extra={"reason": refusal.reason})
-            inflight.passes_rounds = True
+            inflight.passes_rounds = passed
             return None
-        if inflight.is_adopted:
+        if inflight.is_adopted and not call.gets_handle:
             self._cancel_on_disconnect(call, record)
         # Otherwise an equal call, which shares the sent request, became the task first.
         return record
 
     def _on_created(self, call: Call, request: CallTool, record: TaskRecord) -> TaskRecord:
         """Count a task that was created before its call was sent, and return it."""
-        self._count(call, "task")
-        if request.idempotency_key is None:
+        self._count(call, _disposition(call))
+        if request.idempotency_key is None and not call.gets_handle:
             self._cancel_on_disconnect(call, record)
         return record
 
@@ -210,3 +227,8 @@ class Promotion:
     def _abandon(self, coalesce_key: CoalesceKey | None, owner: OwnerKey, task: TaskId) -> None:
         if coalesce_key is None or not self._coalescer.is_shared(task):
             self._tasks.abandon(owner, task)
+
+
+def _disposition(call: Call) -> str:
+    """Return how a call that has become a task is counted."""
+    return "handoff" if call.gets_handle else "task"

@@ -12,39 +12,198 @@ A caller reaches only its own tasks, whichever era created them. The eras see ta
 The dialect of the host says which it is. Only `tasks/result` waits for the task.
 """
 
-from collections.abc import Awaitable
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import timedelta
 from functools import partial
 from typing import Final
 
 from taskgate.admission.lookups import Lookups
+from taskgate.admission.mounts import Mount
+from taskgate.admission.rules import RuntimeConfig
 from taskgate.auth.context import AuthContext
+from taskgate.clock import Clock
 from taskgate.domain.events import InputAnswered, TaskEvent
-from taskgate.domain.record import TaskId, TaskRecord
-from taskgate.domain.versions import LEGACY
+from taskgate.domain.record import RequestId, TaskId, TaskRecord, TaskStatus
+from taskgate.domain.versions import LEGACY, MODERN, client_of
 from taskgate.errors import InvalidParams, MissingCapability, TaskAlreadyFinished, TaskNotFound
 from taskgate.gateway.eras import DecodedMessage
+from taskgate.gateway.listeners import HostListener, ResponseWaiter
+from taskgate.jsontext.spans import RawJson
+from taskgate.lifecycle.input_delivery import InputDelivery
 from taskgate.lifecycle.result_wait import ResultWaiter
 from taskgate.lifecycle.retrievals import Retrievals
 from taskgate.lifecycle.runner import Runner
 from taskgate.lifecycle.task_service import TaskService
 from taskgate.lifecycle.transitions import Transitions
 from taskgate.protocol.faults import TASKS_NEEDED
+from taskgate.protocol.handoff import HandoffTools, read_handle
 from taskgate.protocol.host_requests import (
     AwaitTask,
+    CallTool,
     CancelTask,
     GetTask,
+    HandleRequest,
     LegacyTaskRequest,
     ListTasks,
+    Retry,
     UpdateTask,
 )
 from taskgate.protocol.legacy.downstream import LegacyDownstream
+from taskgate.protocol.messages import Request
 from taskgate.protocol.modern.downstream import ModernDownstream
 from taskgate.protocol.server_messages import Answer
 from taskgate.protocol.vocabulary import TASKS_CANCEL, TASKS_GET, TASKS_RESULT, TASKS_UPDATE
-from taskgate.streams.exchange import HttpReply
+from taskgate.sessions.host_session import HostSession
+from taskgate.streams.exchange import Exchange, HttpReply
 
-ABOUT_A_TASK: Final = (GetTask, AwaitTask, UpdateTask, CancelTask, LegacyTaskRequest)
+ABOUT_A_TASK: Final = (GetTask, AwaitTask, UpdateTask, CancelTask, LegacyTaskRequest, HandleRequest)
 """The requests about one task. The access rules apply to the tool of that task, when it is found."""
+
+
+@dataclass(slots=True)
+class WaitingHost:
+    """A host without tasks that waits for the result of a call; `token` is that of its progress.
+
+    `session` is that of a legacy host, which is asked on its streams.
+    """
+
+    dialect: LegacyDownstream | ModernDownstream
+    exchange: Exchange
+    caller: AuthContext
+    mount: Mount
+    session: HostSession | None
+    id: RequestId
+    token: RequestId | None
+
+
+class HandleRequests:
+    """The answers to hosts that know no tasks: the result of a call that has become one, or its handle."""
+
+    def __init__(
+        self,
+        *,
+        modern: ModernDownstream,
+        results: ResultWaiter,
+        offers: InputDelivery,
+        waiter: ResponseWaiter,
+        live: RuntimeConfig,
+        clock: Clock,
+        has_replicas: bool,
+    ) -> None:
+        self._modern = modern
+        self._has_replicas = has_replicas
+        self._unasked: dict[TaskId, asyncio.Event] = {}
+        """The calls whose host is gone, each with what is set when a host asks for its result."""
+        self._results = results
+        self._offers = offers
+        self._waiter = waiter
+        self._live = live
+        self._clock = clock
+
+    def patience(self, request: DecodedMessage) -> timedelta:
+        """Return how long a host waits for the answer to a request."""
+        intent, meta = request.intent, request.meta
+        assert isinstance(intent, HandleRequest), "a wait"
+        peer = meta.peer if meta is not None else None if request.session is None else request.session.peer
+        client = None if peer is None else client_of(peer.info).name
+        has_progress = intent.call.progress_token is not None
+        return self._live.current.handoff.patience(None, client, has_progress=has_progress)
+
+    async def is_asked_for(self, task: TaskId, within: timedelta) -> bool:
+        """Wait until a host asks this process for the result of a call; False if none does in that time.
+
+        Always True where replicas share the store: a host may ask any of them.
+        """
+        if self._has_replicas:
+            return True
+        asked = self._unasked[task] = asyncio.Event()
+        try:
+            async with asyncio.timeout(within.total_seconds()):
+                await asked.wait()
+        except TimeoutError:
+            return False
+        finally:
+            del self._unasked[task]
+        return True
+
+    async def deliver(self, host: WaitingHost, record: TaskRecord, within: timedelta) -> HttpReply:
+        """Answer with the result of a call if it is known within that time, else with the handle.
+
+        The host gets the newest progress meanwhile, and the questions of the server: a legacy host on a
+        stream, a modern one as the answer. Raises what `ResultWaiter.watch` raises.
+        """
+        if (unasked := self._unasked.get(record.id)) is not None:
+            unasked.set()
+        listener = HostListener(host.exchange, host.token, self._waiter.keepalives, host.dialect)
+        told: str | None = None
+
+        async def report(record: TaskRecord) -> bool:
+            nonlocal told
+            if record.status_message is not None and record.status_message != told:
+                told = record.status_message
+                listener.tell(told)
+            if host.session is None:
+                return not self._modern.open_inputs(record)
+            if record.inputs and host.exchange.head.accepts_stream:
+                await self._results.offer(record, listener.feed(), host.session.peer)
+            return True
+
+        try:
+            with listener:
+                watched = self._results.watch(host.caller, record, within, report)
+                record = await self._waiter.wait(host.exchange, watched)
+        finally:
+            if host.session is not None and host.exchange.is_streaming:
+                self._offers.give_back(listener.feed())
+        if not record.status.is_terminal:
+            if host.session is None and self._modern.open_inputs(record):
+                return HttpReply(body=self._modern.task_round(host.id, record))
+            return self.reply(host.dialect, host.mount, host.id, record)
+        if record.status is TaskStatus.CANCELLED:
+            return self.cancelled(host.dialect, host.mount, host.id, record)
+        revision = MODERN[-1] if host.session is None else host.session.peer.revision
+        return HttpReply(body=host.dialect.call_outcome(host.id, record, host.mount.info, revision))
+
+    def reply(
+        self,
+        dialect: LegacyDownstream | ModernDownstream,
+        mount: Mount,
+        id: RequestId,
+        record: TaskRecord,
+        age: timedelta | None = None,
+    ) -> HttpReply:
+        """Answer with the handle of a call that still runs; `age` None counts from when it became a task."""
+        assert mount.handoff is not None, "calls of this mount have handles"
+        age = self._clock.now() - record.created_at if age is None else age
+        return HttpReply(body=dialect.text_result(id, mount.handoff.handle_text(record, age)))
+
+    def cancelled(
+        self, dialect: LegacyDownstream | ModernDownstream, mount: Mount, id: RequestId, record: TaskRecord
+    ) -> HttpReply:
+        """Answer that a call was cancelled, or that it had ended before."""
+        assert mount.handoff is not None, "calls of this mount have handles"
+        return HttpReply(body=dialect.text_result(id, mount.handoff.cancelled_text(record)))
+
+
+def own_tools(mount: Mount) -> Callable[[RawJson], RawJson] | None:
+    """Return the change of a page of `tools/list` for a host without tasks; None if no call is handed off."""
+    return None if mount.handoff is None else partial(mount.handoff.add_to, may_hand_off=mount.may_hand_off)
+
+
+def note_handle(decoded: DecodedMessage, tools: HandoffTools) -> None:
+    """Make a call of a tool of the gateway a request about a task, which counts as one for rate limits.
+
+    Raises InvalidParams, and TaskNotFound for a handle of a wrong form.
+    """
+    intent, message = decoded.intent, decoded.message
+    call, answers = (intent.request, intent.answers) if isinstance(intent, Retry) else (intent, None)
+    if isinstance(call, CallTool) and isinstance(message, Request) and tools.has(call.tool):
+        task, cancels = read_handle(message.params), call.tool == tools.cancel.name
+        decoded.intent = HandleRequest(call=call, task=task, cancels=cancels, answers=answers)
+        decoded.tool, decoded.limited_as = None, TASKS_RESULT
 
 
 class TaskRequests:
@@ -61,7 +220,9 @@ class TaskRequests:
         transitions: Transitions,
         retrievals: Retrievals,
         runner: Runner,
+        handles: HandleRequests,
     ) -> None:
+        self._handles = handles
         self._legacy = legacy
         self._modern = modern
         self._tasks = tasks
@@ -121,6 +282,8 @@ class TaskRequests:
                 return await self._update(request, intent)
             case LegacyTaskRequest() as intent:
                 return await self._of_legacy(request, intent)
+            case HandleRequest() as intent:
+                return await self._of_handle(request, intent)
         raise AssertionError(f"unexpected intent of a request: {type(request.intent).__name__}")
 
     async def _cancel(self, request: DecodedMessage, intent: CancelTask) -> HttpReply:
@@ -141,12 +304,19 @@ class TaskRequests:
         Answers to what is answered, withdrawn or unknown have no effect (M-UPD-2). Raises
         InvalidParams if an answer does not fit its input request; then none is taken.
         """
-        caller, dialect = request.caller, self._modern
-        record = await self._lookups.find(request.exchange, caller, request.mount.name, intent.task, TASKS_UPDATE)
-        if not all(map(record.has_asked, intent.answers)):
+        record = await self._lookups.find(
+            request.exchange, request.caller, request.mount.name, intent.task, TASKS_UPDATE
+        )
+        await self._take_answers(request.caller, record, intent.answers)
+        return HttpReply(200, self._modern.acknowledgement(intent.id))
+
+    async def _take_answers(self, caller: AuthContext, record: TaskRecord, given: Mapping[str, Answer]) -> None:
+        """Store the answers to open input requests of a task. Raises InvalidParams as `_update`."""
+        dialect = self._modern
+        if not all(map(record.has_asked, given)):
             self._transitions.unasked(record.owner)
         asked = dialect.open_inputs(record)
-        answers = {key: answer for key, answer in intent.answers.items() if key in asked}
+        answers = {key: answer for key, answer in given.items() if key in asked}
         if not all(dialect.is_valid_answer(asked[key].method, answer) for key, answer in answers.items()):
             raise InvalidParams("An input response does not match its input request")
         if answers:
@@ -155,7 +325,24 @@ class TaskRequests:
             self._runner.answers((record.owner,), record.id, caller)
         for key, answer in answers.items():
             await self._transitions.make(record.owner, record.id, partial(_answered, key, answer))
-        return HttpReply(200, dialect.acknowledgement(intent.id))
+
+    async def _of_handle(self, request: DecodedMessage, intent: HandleRequest) -> HttpReply:
+        """Serve a call of a tool of the gateway: wait for the result of a call, or cancel it."""
+        exchange, caller, mount, dialect = request.exchange, request.caller, request.mount, request.adapter.dialect
+        method = TASKS_CANCEL if intent.cancels else TASKS_RESULT
+        record = await self._lookups.find(exchange, caller, mount.name, intent.task, method)
+        if intent.cancels:
+            if not record.status.is_terminal:
+                with suppress(TaskAlreadyFinished):
+                    record = await self._tasks.cancel(exchange, caller, mount.name, intent.task, method)
+            return self._handles.cancelled(dialect, mount, intent.call.id, record)
+        if intent.answers:
+            await self._take_answers(caller, record, intent.answers)
+            record = await self._lookups.reload(record)
+        host = WaitingHost(
+            dialect, exchange, caller, mount, request.session, intent.call.id, intent.call.progress_token
+        )
+        return await self._handles.deliver(host, record, self._handles.patience(request))
 
     async def _of_legacy(self, request: DecodedMessage, intent: LegacyTaskRequest) -> HttpReply:
         """Serve `tasks/get` or `tasks/cancel` of a modern host that does not declare tasks (AMB-19).

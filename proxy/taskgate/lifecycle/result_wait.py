@@ -12,6 +12,7 @@ A host that lost the stream may resume it with a GET request. Then `GetRequests`
 """
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from contextlib import ExitStack
 from datetime import datetime, timedelta
 from functools import partial
@@ -104,6 +105,36 @@ class ResultWaiter:
             record = await self._awaited(record, exchange, caller, host_session)
         return await self._whole(record, caller)
 
+    async def watch(
+        self,
+        caller: AuthContext,
+        record: TaskRecord,
+        within: timedelta,
+        report: Callable[[TaskRecord], Awaitable[bool]],
+    ) -> TaskRecord:
+        """Wait until a task that was found has ended, at most for `within`; return its newest record.
+
+        One that has ended is whole. `report` gets the record, and each newer one, while the task runs; the
+        wait ends too if it returns False. The caller has the scope that ends the wait with its host. Raises
+        what `outcome` raises but Draining: at a shutdown the wait ends early.
+        """
+        until, waiting = self._clock.elapsed() + within.total_seconds(), CancelScope()
+        self._waiting[waiting] = record.id
+        try:
+            with self._streams.open.acquire_wait(caller), waiting:
+                while not record.status.is_terminal and await report(record):
+                    left = until - self._clock.elapsed()
+                    if left <= 0:
+                        break
+                    await self._wait_for_change(record, caller.expires_at, timedelta(seconds=left))
+                    record = await self._lookups.reload(record)
+        except ScopeCancelled:
+            if self._left is None:
+                raise
+        finally:
+            del self._waiting[waiting]
+        return await self._whole(record, caller) if record.status.is_terminal else record
+
     def leave(self, tasks: frozenset[TaskId], patience: timedelta) -> None:
         """End the waits for `tasks` with Draining: their calls were left to the next process.
 
@@ -192,7 +223,7 @@ class ResultWaiter:
         waiting = self._waits.get(feed)
         if waiting is not None:
             record = await self._lookups.reload(waiting)
-            await self._offer(record, feed, peer)
+            await self.offer(record, feed, peer)
 
     async def _follow(
         self,
@@ -219,7 +250,7 @@ class ResultWaiter:
                     if remote is not None and remote.follow(record):
                         # Notes come from the shared log from now on, so none must come directly.
                         direct.close()
-                    await self._offer(record, feed, host_session.peer)
+                    await self.offer(record, feed, host_session.peer)
                     try:
                         await self._wait_for_change(record, good_until)
                     except Unauthenticated:
@@ -255,7 +286,7 @@ class ResultWaiter:
             return None
         return self._streams.remote.listen(resumable, feed, host_session.id, position)
 
-    async def _offer(self, record: TaskRecord, feed: EventStream, peer: Peer) -> None:
+    async def offer(self, record: TaskRecord, feed: EventStream, peer: Peer) -> None:
         """Send the unclaimed questions: on a GET stream of the session if there is one, else on
         this one.
         """
@@ -269,9 +300,11 @@ class ResultWaiter:
             # that for a change of the record, without end.
             await self._offers.offer(record, feed, peer)
 
-    async def _wait_for_change(self, record: TaskRecord, good_until: datetime | None) -> None:
+    async def _wait_for_change(
+        self, record: TaskRecord, good_until: datetime | None, within: timedelta = PATIENCE
+    ) -> None:
         """Wait until the record may have changed. Raises Unauthenticated when the token expires."""
-        left = min(PATIENCE, record.expires_at - self._clock.now())
+        left = min(PATIENCE, within, record.expires_at - self._clock.now())
         if good_until is not None:
             left = min(left, good_until - self._clock.wall())
         watch = TaskWatch(id=record.id, revision=record.revision)

@@ -32,7 +32,7 @@ from taskgate.admission.rates import QuotaSubjects
 from taskgate.admission.rules import RuntimeConfig
 from taskgate.auth.context import AuthContext
 from taskgate.clock import Clock, Entropy
-from taskgate.domain.events import CancelRequested
+from taskgate.domain.events import CancelRequested, KeyReleased
 from taskgate.domain.limits import Cap
 from taskgate.domain.policy import OnLost, PromotionDecision, PromotionMode
 from taskgate.domain.record import Lease, OwnerKey, TaskId, TaskRecord, TaskStatus, ToolCall, evolve
@@ -378,7 +378,7 @@ class TaskService:
                 self._event_sink.emit(TaskCreated(record, _adjustment(new.intent.ttl, record.ttl)))
                 return record
             # The earlier task may be purged meanwhile, or have ended unsent: then none has the key.
-            earlier = await self._load_with_key(record.owner, id, record.created_at)
+            earlier = await self._load_with_key(record.owner, id, record.created_at, new.intent)
         return await self._joined(earlier, new.intent)
 
     async def _earlier(self, caller: AuthContext, place: CallSite, intent: CallTool, key: str) -> TaskRecord | None:
@@ -390,15 +390,30 @@ class TaskService:
         digest, now = key_digest(key), self._clock.now()
         for owner in caller.owners(place.mount.name):
             id = await self._store.repeated(owner, digest, now=now)
-            record = None if id is None else await self._load_with_key(owner, id, now)
+            record = None if id is None else await self._load_with_key(owner, id, now, intent)
             if record is not None:
                 return await self._joined(record, intent)
         return None
 
-    async def _load_with_key(self, owner: OwnerKey, id: TaskId, now: datetime) -> TaskRecord | None:
-        """Return a whole record; None if it has expired, or no longer has its idempotency key."""
+    async def _load_with_key(self, owner: OwnerKey, id: TaskId, now: datetime, intent: CallTool) -> TaskRecord | None:
+        """Return a whole record; None if it has expired, or no longer has its idempotency key.
+
+        A key of the gateway's own is released first if it names a call that was fetched, was cancelled,
+        or ended too long ago.
+        """
         record = await self._store.load(owner, id, now=now, bodies=True)
-        return record if record is not None and record.idempotency_digest is not None else None
+        if record is None or record.idempotency_digest is None:
+            return None
+        if intent.is_own_key and record.status.is_terminal and not self._answers_again(record, now):
+            # Without the result, which is in the store already. If the record has changed, it is read again.
+            await self._transitions.apply(evolve(record, outcome=None), KeyReleased(), now)
+            return None
+        return record
+
+    def _answers_again(self, record: TaskRecord, now: datetime) -> bool:
+        """Whether the result of an ended call answers the same call made again."""
+        window = self._live.current.handoff.retry_window
+        return not record.retrieved and record.status is not TaskStatus.CANCELLED and now - record.updated_at <= window
 
     async def _joined(self, record: TaskRecord, intent: CallTool) -> TaskRecord:
         """Return the record of an earlier task that the call joins by its key, and report that.
@@ -406,7 +421,7 @@ class TaskService:
         Raises InvalidParams if the task is of another call.
         """
         await check_same_call(record, intent)
-        self._event_sink.emit(CallCoalesced(record.owner.mount, "key"))
+        self._event_sink.emit(CallCoalesced(record.owner.mount, "retry" if intent.is_own_key else "key"))
         return record
 
 

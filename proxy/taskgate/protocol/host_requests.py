@@ -34,7 +34,8 @@ class CallTool:
     `wants_task` is true if a legacy host asked for a task and its session has tasks; a modern host
     cannot ask. `ttl` is what the host asked for, None if it left that to the gateway.
     `stored_params` is `params` for a record, without a progress token; None if the call cannot
-    become a task. The idempotency key is in neither of them.
+    become a task. The idempotency key is in neither of them. With `is_own_key` the gateway made it from
+    the call: then it names a call only until its result was fetched, or is too old.
     """
 
     id: RequestId
@@ -45,6 +46,20 @@ class CallTool:
     wants_task: bool
     ttl: timedelta | None
     idempotency_key: str | None = None
+    is_own_key: bool = False
+
+
+@dataclass(slots=True, kw_only=True)
+class HandleRequest:
+    """A call of a tool of the gateway, for the call that has become `task`: to wait for its result, or to cancel it.
+
+    `answers` are those of a modern host to questions that the wait before has returned, by key.
+    """
+
+    call: CallTool
+    task: TaskId
+    cancels: bool
+    answers: Mapping[str, Answer] | None = None
 
 
 @dataclass(slots=True)
@@ -161,6 +176,7 @@ class Ignore:
 
 LegacyIntent = (
     OpenSession
+    | HandleRequest
     | AnswerPing
     | CallTool
     | GetTask
@@ -264,7 +280,9 @@ class Listen:
     wants: Subscription
 
 
-ModernIntent = Discover | CallTool | Relay | Retry | GetTask | UpdateTask | CancelTask | LegacyTaskRequest | Listen
+ModernIntent = (
+    Discover | CallTool | HandleRequest | Relay | Retry | GetTask | UpdateTask | CancelTask | LegacyTaskRequest | Listen
+)
 """A `CallTool` of a modern host has `stored_params` if the call may become a task."""
 
 

@@ -82,6 +82,11 @@ class HostSession(UnsavedCallListener):
         self.mount = mount
         self.has_tasks = mount.offers_tasks and peer.revision.has_tasks
         """Whether tasks were negotiated: by the session's revision and the mount."""
+        self.knows_tasks = self.has_tasks and "tasks" in peer.capabilities
+        """Whether the host has shown that it knows tasks: it declares some of its own, or has asked for one.
+
+        Nothing in a handshake says that a host asks for tasks.
+        """
         self.set_caller(caller)
         self.upstream: UpstreamSession = mount.upstream.session(self, self._principal, peer)
         self.calls: dict[CancelScope, RequestId] = {}

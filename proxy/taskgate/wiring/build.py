@@ -31,6 +31,7 @@ from taskgate.gateway.calls import Calls
 from taskgate.gateway.extensions import DeniedExtensions, ExtensionRequests
 from taskgate.gateway.get_streams import GetRequests, GetStreams
 from taskgate.gateway.legacy import LegacyAdapter
+from taskgate.gateway.listeners import ResponseWaiter
 from taskgate.gateway.modern.adapter import ModernAdapter
 from taskgate.gateway.modern.retries import HostRetries
 from taskgate.gateway.modern.session_pool import SessionPool
@@ -38,7 +39,7 @@ from taskgate.gateway.modern.subscriptions import Subscriptions
 from taskgate.gateway.pipeline import Gateway, GatewayRules
 from taskgate.gateway.session_messages import ClientNotifications, SessionMessageHandler
 from taskgate.gateway.sweeper import HostWaits, Sweeper
-from taskgate.gateway.task_requests import TaskRequests
+from taskgate.gateway.task_requests import HandleRequests, TaskRequests
 from taskgate.lifecycle.checkpoints import CheckpointSeals
 from taskgate.lifecycle.input_delivery import InputDelivery
 from taskgate.lifecycle.leases import LeaseRules, Leasing
@@ -295,6 +296,16 @@ async def build_runtime(
         dialect=dialect,
         clock=clock,
     )
+    waiter = ResponseWaiter(config.server.sse_keepalive)
+    handles = HandleRequests(
+        modern=modern_dialect,
+        results=result_waiter,
+        offers=input_delivery,
+        waiter=waiter,
+        live=live,
+        clock=clock,
+        has_replicas=bus is not None,
+    )
     calls = Calls(
         tasks=tasks,
         polls=poll_limiter,
@@ -303,7 +314,8 @@ async def build_runtime(
         live=live,
         event_sink=event_sink,
         clock=clock,
-        patience=config.server.sse_keepalive,
+        waiter=waiter,
+        handles=handles,
     )
     task_requests = TaskRequests(
         legacy=dialect,
@@ -314,6 +326,7 @@ async def build_runtime(
         transitions=transitions,
         retrievals=retrievals,
         runner=runner,
+        handles=handles,
     )
 
     # The legacy era.

@@ -277,9 +277,17 @@ class UpstreamRegistry:
             metadata=metadata_url(config, resource),
             scopes=config.auth.protected_resource_metadata.scopes_supported,
             info=gateway_info(__version__) if section.server_info == "gateway" else None,
+            may_hand_off=partial(self._may_hand_off, name) if present is None else present.mount.may_hand_off,
+            # Not withdrawn either: models may hold handles.
+            handoff=config.tasks.handoff.to_tools()
+            if rules.policy.hands_off(name) or (present is not None and present.mount.handoff is not None)
+            else None,
         )
         # The same object if nothing has changed.
         return _MountedServer(present.mount if present is not None and present.mount == mount else mount, server, limit)
+
+    def _may_hand_off(self, mount: str, tool: str, hints: Mapping[str, bool]) -> bool:
+        return self._live.current.policy.may_hand_off(mount, tool, hints)
 
     def _task_support(self, mount: str, tool: str, hints: Mapping[str, bool]) -> TaskSupport:
         return self._live.current.policy.support(mount, tool, hints)

@@ -19,6 +19,7 @@ from taskgate.domain.events import (
     InputRequested,
     InputResolution,
     InputWithdrawn,
+    KeyReleased,
     Progressed,
     ResultRetrieved,
     RoundDispatched,
@@ -52,6 +53,7 @@ EVENTS = (
     CallFaulted,
     CancelRequested,
     TakenOver,
+    KeyReleased,
     ResultRetrieved,
 )
 
@@ -101,5 +103,6 @@ events: st.SearchStrategy[TaskEvent] = st.one_of(
     st.just(CancelRequested()),
     st.just(TakenOver()),
     st.just(ResultRetrieved()),
+    st.just(KeyReleased()),
 )
 """Any event, possible in the state it meets or not."""

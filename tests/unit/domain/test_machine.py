@@ -20,6 +20,7 @@ from taskgate.domain.events import (
     InputDeferred,
     InputRequested,
     InputWithdrawn,
+    KeyReleased,
     Progressed,
     ResultRetrieved,
     RoundDispatched,
@@ -71,6 +72,7 @@ def event_for(kind: type[Any], task: TaskRecord) -> TaskEvent:
         CancelRequested: CancelRequested(),
         TakenOver: TakenOver(),
         ResultRetrieved: ResultRetrieved(),
+        KeyReleased: KeyReleased(),
     }
     return made[kind]
 
@@ -93,13 +95,14 @@ EXPECTED: dict[type[Any], tuple[set[TaskStatus] | None, set[TaskStatus] | None]]
     CancelRequested: ({CANCELLED}, {CANCELLED}),
     TakenOver: ({WORKING}, {INPUT_REQUIRED}),
     ResultRetrieved: (None, None),
+    KeyReleased: (None, None),
 }
 
 
 def expected(status: TaskStatus, kind: type[Any]) -> set[TaskStatus] | None:
     if status.is_terminal:
         # A cancelled task has no outcome that anybody could be given.
-        return {status} if kind is ResultRetrieved and status is not CANCELLED else None
+        return {status} if kind is KeyReleased or (kind is ResultRetrieved and status is not CANCELLED) else None
     return EXPECTED[kind][status is INPUT_REQUIRED]
 
 
@@ -208,6 +211,7 @@ CHANGES: dict[str, tuple[TaskStatus, TaskEvent, dict[str, Any]]] = {
     "taken over while its host is asked": (INPUT_REQUIRED, TakenOver(), {}),
     "retrieved": (COMPLETED, ResultRetrieved(), {"retrieved": True}),
     "a fault retrieved": (FAILED, ResultRetrieved(), {"retrieved": True}),
+    "its key released": (COMPLETED, KeyReleased(), {"idempotency_digest": None}),
 }
 
 
@@ -293,6 +297,7 @@ def test_a_clock_that_went_back_does_not_take_the_update_back(now: datetime) -> 
         (INPUT_REQUIRED, CheckpointSaved(checkpoint=KEPT)),
         (WORKING, RoundDispatched()),
         (COMPLETED, ResultRetrieved()),
+        (CANCELLED, KeyReleased()),
     ],
     ids=lambda part: type(part).__name__,
 )

@@ -14,6 +14,7 @@ from taskgate.domain.policy import (
     APP_ONLY,
     CACHE_SIZE,
     DEFAULT_RESPONSE,
+    Handoff,
     OnLost,
     PromotionDecision,
     PromotionMode,
@@ -459,3 +460,30 @@ def test_a_callers_longest_time_to_live_stands_for_the_usual_one(
     longest: timedelta | None, asked: timedelta | None, granted: timedelta
 ) -> None:
     assert policy().decide("a", "x").clamp_ttl(asked, longest) == granted
+
+
+# --- handoff ----------------------------------------------------------------------------------------------------------
+
+
+LATE = Handoff(timedelta(seconds=45))
+
+
+def test_a_rule_hands_off_the_calls_of_its_tools_alone() -> None:
+    late = PromotionRule(upstream="a", tool="slow_*", mode=PromotionMode.AUTO, handoff=LATE)
+    rules = ruled(late, PromotionRule(upstream=None, tool="*", mode=PromotionMode.AUTO))
+    assert rules.decide("a", "slow_one").handoff == LATE
+    assert [rules.may_hand_off(*place) for place in (("a", "slow_one"), ("a", "x"), ("b", "slow_one"))] == [
+        True,
+        False,
+        False,
+    ]
+    assert (rules.hands_off("a"), rules.hands_off("b")) == (True, False)
+
+
+def test_a_rule_in_shadow_hands_off_nothing_and_tells_what_it_would() -> None:
+    shadow = PromotionRule(upstream=None, tool="*", mode=PromotionMode.AUTO, handoff=LATE, shadow=True)
+    rules = ruled(shadow, PromotionRule(upstream=None, tool="*", mode=PromotionMode.SYNC))
+    decision = rules.decide("a", "x")
+    assert (decision.handoff, decision.would_hand_off, rules.hands_off("a")) == (None, LATE, False)
+    both = ruled(shadow, PromotionRule(upstream=None, tool="*", mode=PromotionMode.AUTO, handoff=LATE))
+    assert both.decide("a", "x").would_hand_off is None

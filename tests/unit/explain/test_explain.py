@@ -38,6 +38,7 @@ Promotion
   cap of the tool:    3  [tasks.upgrade[2].cap]
   when lost:          rerun  [tasks.upgrade[2].on_lost]
   retries join for:   none  [tasks.upgrade[2].join_retries, by default]
+  handed off after:   none  [tasks.upgrade[2].handoff, by default]
   tasks.upgrade[1] would decide, but is in shadow: mode required
 
 Unfinished tasks

@@ -17,7 +17,7 @@ from taskgate.errors import CutOff
 from taskgate.gateway.calls import Calls
 from taskgate.gateway.eras import Call, EraAdapter
 from taskgate.gateway.legacy import LegacyListener
-from taskgate.gateway.listeners import Keepalives
+from taskgate.gateway.listeners import Keepalives, ResponseWaiter
 from taskgate.protocol.host_requests import Relay
 from taskgate.protocol.jsonrpc import parse
 from taskgate.protocol.legacy.downstream import LegacyDownstream
@@ -53,7 +53,8 @@ def new_calls() -> Calls:
         live=nothing,
         event_sink=nothing,
         clock=nothing,
-        patience=timedelta(seconds=60),
+        waiter=ResponseWaiter(timedelta(seconds=60)),
+        handles=nothing,
     )
 
 

@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from typing import Annotated, Final, Literal
 
+from pydantic import StringConstraints
+
 from taskgate.admission.rules import QuestionBounds
 from taskgate.config.fields import (
     HOUR,
@@ -28,8 +30,10 @@ from taskgate.config.fields import (
 )
 from taskgate.config.problems import Conflict, Location, dotted, duration, list_at, mapping_at, order_conflict, value_at
 from taskgate.config.sections.auth import auth_mode
-from taskgate.domain.policy import DEFAULT_RESPONSE, OnLost, PromotionMode, PromotionPolicy, PromotionRule
+from taskgate.domain.handoff import CEILINGS, CEILINGS_WITH_PROGRESS, Ceiling, HandoffRules
+from taskgate.domain.policy import DEFAULT_RESPONSE, Handoff, OnLost, PromotionMode, PromotionPolicy, PromotionRule
 from taskgate.domain.polling import PollPolicy
+from taskgate.protocol.handoff import CANCEL, WAIT, GatewayTool, HandoffTools
 
 MAX_TTL: Final = timedelta(days=7)
 """The bound of every time to live."""
@@ -37,15 +41,32 @@ MAX_TTL: Final = timedelta(days=7)
 _MAX_TTL_BY_MODE: Final = {"required": MAX_TTL, "none": HOUR}
 _DEFAULT_TTL_MAX: Final = {"required": 24 * HOUR, "none": HOUR}
 
+NEVER: Final = "never"
+
 _TTL: Final = ("tasks", "ttl")
 _RULES: Final = ("tasks", "upgrade")
-_TASK_KEYS: Final = ("ttl", "ttl_min", "ttl_max", "deadline", "cap")
+_TOOLS: Final = ("tasks", "handoff", "tools")
+_TASK_KEYS: Final = ("ttl", "ttl_min", "ttl_max", "deadline", "cap", "handoff")
 """Keys of a rule that only tasks have a use for."""
 _TTL_KEYS: Final = {"ttl_min": "min", "ttl": "default", "ttl_max": "max"}
 """Keys of a rule, and those of `tasks.ttl` that they replace."""
 
+ToolName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
 Hint = Literal["readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint"]
 _Ttl = Annotated[timedelta, DurationIn(most=MAX_TTL)]
+
+
+class HandoffRule(Section):
+    """When a call of a host without tasks is answered with a handle in place of its result."""
+
+    after: PositiveDuration
+    """How long such a call may take. A host that gives up sooner is answered just before that."""
+    ceiling: PositiveDuration | None = None
+    """How long hosts wait for an answer; null means tasks.handoff.ceilings, or tasks.handoff.ceiling."""
+
+    def to_terms(self, *, joins: bool) -> Handoff:
+        """Return the terms of the policy; `joins` is whether an equal call joins one that runs."""
+        return Handoff(self.after, self.ceiling, joins)
 
 
 class UpgradeRule(Section):
@@ -91,10 +112,12 @@ class UpgradeRule(Section):
 
     fail: the task fails, its outcome unknown; rerun: the call is sent once more.
     """
-    join_retries: PositiveDuration | None = None
+    join_retries: PositiveDuration | Literal["never"] | None = None
     """How long after the start of a call an equal call of the same caller joins it while it runs;
-    null means never.
+    null means never, but with handoff as long as it runs and for tasks.handoff.retry_window after.
     """
+    handoff: HandoffRule | None = None
+    """Whether a call of a host without tasks may be answered with a handle; null means that it blocks."""
     immediate_response: LongText | None = DEFAULT_RESPONSE
     """The text for the model when its call became a task, with {tool} for the tool's name; null or
     "" means none.
@@ -116,7 +139,8 @@ class UpgradeRule(Section):
             deadline=self.deadline,
             cap=self.cap,
             on_lost=OnLost(self.on_lost),
-            join_retries=self.join_retries,
+            join_retries=None if self.join_retries == NEVER else self.join_retries,
+            handoff=None if self.handoff is None else self.handoff.to_terms(joins=self.join_retries != NEVER),
             immediate_response=self.immediate_response,
             shadow=self.shadow,
         )
@@ -184,6 +208,65 @@ class InputRequiredSection(Section):
         return QuestionBounds(self.max_wait, self.max_outstanding)
 
 
+class HandoffToolSection(Section):
+    """A tool of the gateway, as hosts without tasks list it."""
+
+    name: ToolName | None = None
+    """Its name; null means taskgate_wait or taskgate_cancel. No server behind a rule with handoff may have
+    a tool of that name.
+    """
+    title: Text | None = None
+    """Its title for people; null keeps the built-in one."""
+    description: LongText | None = None
+    """What models read about it; null keeps the built-in text."""
+
+    def to_tool(self, usual: GatewayTool) -> GatewayTool:
+        """Return the tool, with what is not given as in `usual`."""
+        return GatewayTool(self.name or usual.name, self.title or usual.title, self.description or usual.description)
+
+
+class HandoffToolsSection(Section):
+    """The tools by which models of hosts without tasks reach calls that were handed off."""
+
+    wait: HandoffToolSection = HandoffToolSection()
+    """The tool that waits for a result."""
+    cancel: HandoffToolSection = HandoffToolSection()
+    """The tool that cancels a call."""
+
+
+class HandoffSection(Section):
+    """The answers to late calls of hosts without tasks, under a rule with handoff."""
+
+    ceilings: Mapping[Glob, PositiveDuration] = {}
+    """How long hosts wait, by a glob over the name in their clientInfo. Built in, unless an entry has the
+    same glob: what is known of released hosts (docs/hosts-without-tasks.md).
+    """
+    ceilings_with_progress: Mapping[Glob, PositiveDuration] = {}
+    """The same for a call whose host asked for progress, where progress extends its wait; merged in the
+    same way.
+    """
+    ceiling: PositiveDuration = 50 * SECOND
+    """How long all other hosts wait."""
+    retry_window: PositiveDuration = 5 * MINUTE
+    """How long after its end a result that was not fetched answers the same call made again."""
+    tools: HandoffToolsSection = HandoffToolsSection()
+
+    def to_rules(self) -> HandoffRules:
+        """Return the rules, with the built-in ceilings behind those of the file."""
+        longest = {**self.ceilings, **{name: wait for name, wait in CEILINGS.items() if name not in self.ceilings}}
+        extended = {**CEILINGS_WITH_PROGRESS, **self.ceilings_with_progress}
+        names = [*longest, *(name for name in extended if name not in longest)]
+        return HandoffRules(
+            ceilings=tuple(Ceiling(name, longest.get(name, self.ceiling), extended.get(name)) for name in names),
+            usual=self.ceiling,
+            retry_window=self.retry_window,
+        )
+
+    def to_tools(self) -> HandoffTools:
+        """Return the two tools."""
+        return HandoffTools(self.tools.wait.to_tool(WAIT), self.tools.cancel.to_tool(CANCEL))
+
+
 class TasksSection(Section):
     """Which calls become tasks, and how tasks are stored and polled."""
 
@@ -199,10 +282,17 @@ class TasksSection(Section):
     poll_interval: PollIntervalSection = PollIntervalSection()
     early_poll: EarlyPollSection = EarlyPollSection()
     input_required: InputRequiredSection = InputRequiredSection()
+    handoff: HandoffSection = HandoffSection()
     max_result: MemorySize = 16 * MIB
     """The largest result of a call. Beside answers a server may send as much at once, and 256 KiB a
     second.
     """
+
+    def hands_off(self, upstream: str) -> bool:
+        """Whether calls of any tool of that upstream could be handed off."""
+        return any(
+            rule.handoff is not None and not rule.shadow and rule.upstream in (None, upstream) for rule in self.upgrade
+        )
 
     def to_policy(self, ttl_max: timedelta) -> PromotionPolicy:
         """Return the policy for tasks, its rules in the order of the file."""
@@ -264,6 +354,10 @@ def task_conflicts(raw: object, defaults: object) -> Iterator[Conflict]:
         yield from _mode_conflicts(rule, (*_RULES, index))
         yield from _rule_ttl_conflicts(rule, (*_RULES, index), raw, defaults)
     yield from _unreachable_rules(raw)
+    usual = {"wait": WAIT.name, "cancel": CANCEL.name}
+    names = [mapping_at(raw, *_TOOLS, tool).get("name") or name for tool, name in usual.items()]
+    if names[0] == names[1]:
+        yield (*_TOOLS, "cancel", "name"), f"must differ from {dotted((*_TOOLS, 'wait', 'name'))}"
     if mapping_at(raw, "tasks", "poll_interval"):
         yield from _order_conflicts((raw, defaults), ("tasks", "poll_interval"), "base", DurationIn())
 

@@ -31,7 +31,7 @@ from taskgate.gateway.listeners import HostListener, InflightCall
 from taskgate.gateway.modern.retries import HostRetries
 from taskgate.gateway.modern.session_pool import SessionPool, SharedSession
 from taskgate.gateway.modern.subscriptions import Subscriptions
-from taskgate.gateway.task_requests import ABOUT_A_TASK, TaskRequests
+from taskgate.gateway.task_requests import ABOUT_A_TASK, TaskRequests, note_handle, own_tools
 from taskgate.jsontext.large import MessageText, to_string
 from taskgate.lifecycle.runner import Expected, Runner
 from taskgate.protocol.classify import Route
@@ -115,10 +115,20 @@ class ModernAdapter:
             return DecodedMessage(self, exchange, mount, caller, message, Ignore())
         assert isinstance(route, RequestMeta), "a request is routed by what it declares"
         context.revision, context.client = route.peer.revision, route.client
-        intent = self.dialect.decode(message, route, offers_tasks=mount.offers_tasks, extensions=mount.extensions)
+        tools = mount.handoff
+        intent = self.dialect.decode(
+            message,
+            route,
+            offers_tasks=mount.offers_tasks,
+            extensions=mount.extensions,
+            hands_off=tools is not None and not route.declares_tasks,
+        )
         asked = intent.request if isinstance(intent, Retry) else intent
         tool = asked.tool if isinstance(asked, CallTool) else None
-        return DecodedMessage(self, exchange, mount, caller, message, intent, route.peer.revision, tool, None, route)
+        decoded = DecodedMessage(self, exchange, mount, caller, message, intent, route.peer.revision, tool, None, route)
+        if tools is not None and tool is not None:
+            note_handle(decoded, tools)
+        return decoded
 
     async def handle(self, request: DecodedMessage) -> HttpReply:
         intent, meta, exchange, caller = request.intent, request.meta, request.exchange, request.caller
@@ -243,7 +253,7 @@ class ModernAdapter:
         if meta.declares_tasks:
             call.takes_task = call.knows_tasks = True
         else:
-            call.refuses_task_only = True
+            call.refuses_task_only = call.takes_handle = True
         return call
 
     async def answer(self, call: Call, response: Response, missing: Mapping[str, Any]) -> HttpReply:
@@ -260,7 +270,8 @@ class ModernAdapter:
         encode: Callable[[], MessageText | None]
         if call.method == TOOLS_LIST:
             shows = self._access.tool_filter(call.caller, session.mount.name)
-            encode = partial(self.dialect.tools, call.id, response, era, shows, info)
+            own = own_tools(session.mount) if call.takes_handle else None
+            encode = partial(self.dialect.tools, call.id, response, era, shows, info, own)
         else:
             encode = partial(self.dialect.complete, call.id, call.method, response, era, info, call.extension)
         text = encode() if len(response.text) <= LARGE else await in_thread(encode)

@@ -14,7 +14,7 @@ from typing import Any, Final
 from taskgate.domain.listing import ListedTask
 from taskgate.domain.policy import SupportOf
 from taskgate.domain.record import Faulted, InputRequest, RequestId, Succeeded, TaskRecord
-from taskgate.domain.versions import NEWEST_LEGACY, Era, Peer, era_of, find_revision
+from taskgate.domain.versions import NEWEST_LEGACY, Era, Peer, Revision, era_of, find_revision
 from taskgate.errors import InvalidParams, SessionRequired, UnknownMethod
 from taskgate.jsontext.edits import Edits, dump, insertion, removals, splice
 from taskgate.jsontext.large import LargeJson, MessageText, wrap
@@ -23,6 +23,7 @@ from taskgate.protocol import faults
 from taskgate.protocol import vocabulary as names
 from taskgate.protocol.discovery import ServerDescription, filter_tools, gateway_info, welcome_result
 from taskgate.protocol.extensions import ExtensionPolicy
+from taskgate.protocol.handoff import text_result
 from taskgate.protocol.host_requests import (
     AnswerPing,
     AwaitTask,
@@ -46,6 +47,7 @@ from taskgate.protocol.legacy.tasks import (
     MILLISECOND,
     create_result,
     list_result,
+    plain_result,
     related_result,
     task_object,
 )
@@ -116,11 +118,18 @@ class LegacyDownstream:
         self._polled = PolledTasks()
 
     def decode(
-        self, message: Message, peer: Peer | None, *, offers_tasks: bool, extensions: ExtensionPolicy
+        self,
+        message: Message,
+        peer: Peer | None,
+        *,
+        offers_tasks: bool,
+        extensions: ExtensionPolicy,
+        hands_off: bool = False,
     ) -> LegacyIntent:
         """The intent of a message; `peer` is the host of its session, None without a session.
 
-        `offers_tasks` says whether calls at this mount can become tasks. Raises SessionRequired for
+        `offers_tasks` says whether calls at this mount can become tasks, `hands_off` whether they can
+        without the host's wish. Raises SessionRequired for
         anything but `initialize` if `peer` is None. Raises InvalidParams, UnknownMethod,
         TaskNotFound (an id of a wrong form) or MalformedMessage (a lone surrogate in a tool's
         name).
@@ -137,7 +146,7 @@ class LegacyDownstream:
             raise InvalidParams("params must be an object")
         match message.method:
             case names.TOOLS_CALL:
-                return _call_tool(message, has_tasks=has_tasks)
+                return _call_tool(message, has_tasks=has_tasks, hands_off=hands_off)
             case names.PING:
                 return AnswerPing(id=message.id)
             case names.TASKS_GET if has_tasks:
@@ -198,11 +207,12 @@ class LegacyDownstream:
         support: SupportOf | None,
         shows: Callable[[str], bool] | None = None,
         crossing: EraCrossing | None = None,
+        own: Callable[[RawJson], RawJson] | None = None,
     ) -> MessageText:
         """A page of `tools/list` under the host's id, with the task support of each tool.
 
         Without `support`, for a session without tasks, no tool mentions them. Tools that `shows`
-        rejects are left out; None shows all.
+        rejects are left out; None shows all. `own` adds the tools of the gateway.
         """
         if response.result is None or (crossing is not None and not results.is_complete(response)):
             return self.answer(id, response, crossing)
@@ -213,7 +223,8 @@ class LegacyDownstream:
             page = edit_object(page, WITHOUT_TASK)
         if shows is not None:
             page = filter_tools(page, shows)
-        return result_text(id, with_task_support(page, support))
+        page = with_task_support(page, support)
+        return result_text(id, page if own is None else own(page))
 
     def input_request(self, record: TaskRecord, request: InputRequest) -> str:
         """An input request of a task, under its `input_id`."""
@@ -258,6 +269,20 @@ class LegacyDownstream:
                 return error_text(id, results.convert_error(error, names.TOOLS_CALL))
         return error_text(id, faults.CANCELLED)
 
+    def text_result(self, id: RequestId, text: str) -> str:
+        """The result of a tool that is a text of the gateway for a model."""
+        return result_text(id, text_result(text))
+
+    def call_outcome(self, id: RequestId, record: TaskRecord, info: RawJson | None, host: Revision) -> MessageText:
+        """The response to a call that has become a task and ended, for a host that knows no task.
+
+        As `task_outcome`, without the related-task key; `info` is of the other era. `host` is the host's revision.
+        """
+        match record.outcome:
+            case Succeeded(result=result):
+                return plain_result(id, result, host)
+        return self.task_outcome(id, record)
+
     def task_status(self, record: TaskRecord, interval: int | None = None) -> str:
         """The notification of a task's state; `interval` as in `task_object`."""
         return notification_text(names.NOTE_TASK_STATUS, task_object(record, interval))
@@ -293,14 +318,14 @@ def _read_other(message: Notification | Response) -> LegacyIntent:
     return questions.read_notification(message)
 
 
-def _call_tool(request: Request, *, has_tasks: bool) -> CallTool:
+def _call_tool(request: Request, *, has_tasks: bool, hands_off: bool) -> CallTool:
     name = tool_name(request)
     options = read_task_options(request.params) if has_tasks and "task" in request.params else None
     prepared = prepare_params(request)
     assert prepared is not None, "a call without parameters has no tool name"
     params, token = prepared
     stored = key = None
-    if options is not None:
+    if options is not None or hands_off:
         # Without a token, both texts are equal.
         stored = params.head if params.tail is None else stored_params(request)
     if "_meta" in request.params:

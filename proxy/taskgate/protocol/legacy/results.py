@@ -99,17 +99,18 @@ def is_complete(response: Response, extension: Extension | None = None) -> bool:
     return kind == "complete" or (extension is not None and extension.allows_result(kind))
 
 
-def outcome_edit(found: Members, text_at: TextAt) -> ObjectEdit:
+def outcome_edit(found: Members, text_at: TextAt, host: Revision = Revision.R2025_11_25) -> ObjectEdit:
     """The change of a task's result for its host, if the server may be of either era.
 
     A result with neither `resultType` nor serverInfo is of a legacy server. Only 2025-11-25 has
-    tasks, so that is the host's revision. `text_at` returns the text of a member of `found`.
+    tasks; a host of another revision has the handle of a call. `text_at` returns the text of a member
+    of `found`.
     """
     if "resultType" not in found and names.SERVER_INFO not in meta_of(found):
         return ObjectEdit(keeps_hop=True)
-    if _is_call_known(found, Revision.R2025_11_25):
+    if _is_call_known(found, host):
         return _WITHOUT_MODERN_MEMBERS
-    return _call_edit(text_at, found, Revision.R2025_11_25)
+    return _call_edit(text_at, found, host)
 
 
 def may_be_modern(result: RawJson) -> bool:

@@ -10,6 +10,7 @@ from functools import lru_cache
 
 from taskgate.domain.listing import ListedTask, TaskState
 from taskgate.domain.record import RequestId, TaskId, TaskRecord, TaskStatus
+from taskgate.domain.versions import Revision
 from taskgate.jsontext.edits import Edits, dump, insertion, splice
 from taskgate.jsontext.large import LargeJson, MessageText, wrap
 from taskgate.jsontext.spans import Member, Members, RawJson, may_have_key, members, skip_space
@@ -83,6 +84,22 @@ def related_result(id: RequestId, result: RawJson | LargeJson, task: TaskId) -> 
         found, start = members(result, {"_meta": {}}), skip_space(result, 0)
         edits = _related_edits(found, start, lambda at: result[at.start : at.end], related)
     return result_text(id, splice(result, edits))
+
+
+def plain_result(id: RequestId, result: RawJson | LargeJson, host: Revision) -> MessageText:
+    """The response to a call with its stored result, for a host of that revision.
+
+    One of a modern server is converted; all other results stay as they are.
+    """
+    if isinstance(result, LargeJson):
+        large = result
+        change = outcome_edit(large.members, lambda at: large.body[at.start : at.end].decode(), host)
+        return wrap(result_text(id, "")[:-1], large.spliced(edits_for(large.members, 0, change)), "}")
+    if not may_be_modern(result):
+        return result_text(id, result)
+    text, found = result, members(result, {"_meta": {}})
+    change = outcome_edit(found, lambda at: text[at.start : at.end], host)
+    return result_text(id, splice(text, edits_for(found, skip_space(text, 0), change)))
 
 
 def _related_edits(found: Members, start: int, text_at: TextAt, related: RawJson) -> Edits:

@@ -9,15 +9,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from taskgate.domain.record import RequestId, TaskRecord
-from taskgate.domain.versions import Era
+from taskgate.domain.record import Faulted, RequestId, Succeeded, TaskRecord
+from taskgate.domain.versions import Era, Revision
 from taskgate.errors import InvalidParams, UnknownMethod
 from taskgate.jsontext.edits import dump
-from taskgate.jsontext.large import MessageText
+from taskgate.jsontext.large import LargeJson, MessageText, wrap
 from taskgate.jsontext.spans import RawJson
+from taskgate.protocol import faults
 from taskgate.protocol import vocabulary as names
 from taskgate.protocol.discovery import ServerDescription, filter_tools, gateway_info
 from taskgate.protocol.extensions import ExtensionPolicy
+from taskgate.protocol.handoff import text_result
 from taskgate.protocol.host_requests import (
     CallTool,
     CancelTask,
@@ -33,7 +35,7 @@ from taskgate.protocol.host_requests import (
     UpdateTask,
     read_idempotency_key,
 )
-from taskgate.protocol.jsonrpc import UsualProgress, notification_text, result_text
+from taskgate.protocol.jsonrpc import UsualProgress, error_text, notification_text, result_text
 from taskgate.protocol.messages import Notification, Request, Response, meta_of, task_id, tool_name
 from taskgate.protocol.meta import ObjectEdit, edit_object
 from taskgate.protocol.modern import requests, results, rounds, tasks
@@ -80,7 +82,13 @@ class ModernDownstream:
         self._polled = PolledTasks()
 
     def decode(
-        self, request: Request, meta: RequestMeta, *, offers_tasks: bool, extensions: ExtensionPolicy
+        self,
+        request: Request,
+        meta: RequestMeta,
+        *,
+        offers_tasks: bool,
+        extensions: ExtensionPolicy,
+        hands_off: bool = False,
     ) -> ModernIntent:
         """The intent of a request; `meta` is from `classify`, which has checked the request first.
 
@@ -91,7 +99,7 @@ class ModernDownstream:
             case names.SERVER_DISCOVER:
                 return Discover(id=request.id)
             case names.TOOLS_CALL:
-                return _call_tool(request, meta, may_be_task=offers_tasks and meta.declares_tasks)
+                return _call_tool(request, meta, may_be_task=hands_off or (offers_tasks and meta.declares_tasks))
             case names.TASKS_GET:
                 get = GetTask(request.id, task_id(request.params))
                 # Without the extension, only legacy tasks are served (AMB-19).
@@ -128,15 +136,17 @@ class ModernDownstream:
         era: Era,
         shows: Callable[[str], bool] | None = None,
         info: RawJson | None = None,
+        own: Callable[[RawJson], RawJson] | None = None,
     ) -> MessageText:
         """A page of `tools/list` under the host's id, without tools that `shows` rejects; None
-        shows all.
+        shows all. `own` adds the tools of the gateway.
         """
         if response.result is None or not results.is_complete(response, names.TOOLS_LIST, era):
             return self.answer(id, names.TOOLS_LIST, response, era, info)
         page = response.text[response.result.start : response.result.end]
         page = results.convert_tools(page)
         page = page if shows is None else filter_tools(page, shows)
+        page = page if own is None else own(page)
         return result_text(id, results.complete_result(page, names.TOOLS_LIST, info, era))
 
     def input_required(self, id: RequestId, questions: Mapping[str, Question], state: str) -> str:
@@ -211,6 +221,32 @@ class ModernDownstream:
         if isinstance(result, str):
             return result_text(id, result)
         return result.wrapped(result_text(id, "")[:-1], "}")
+
+    def text_result(self, id: RequestId, text: str) -> str:
+        """The result of a tool that is a text of the gateway for a model."""
+        return result_text(id, results.complete_result(text_result(text), names.TOOLS_CALL, self.info))
+
+    def call_outcome(self, id: RequestId, record: TaskRecord, info: RawJson | None, host: Revision) -> MessageText:
+        """The response to a call that has become a task and ended, for a host that knows no task.
+
+        The record must be loaded with its bodies. `info` is the serverInfo for the host; None leaves
+        that of the result. The era has one revision, which `host` is.
+        """
+        match record.outcome:
+            case Succeeded(result=LargeJson() as result):
+                return wrap(result_text(id, "")[:-1], results.nested_large_result(result, info=info), "}")
+            case Succeeded(result=str(result)):
+                return result_text(id, results.nested_result(result, info=info))
+            case Faulted(error=LargeJson() as error):
+                return wrap(error_text(id, "")[:-1], results.convert_large_error(error), "}")
+            case Faulted(error=str(error)):
+                return error_text(id, results.convert_error(error))
+        return error_text(id, faults.CANCELLED)
+
+    def task_round(self, id: RequestId, record: TaskRecord) -> str:
+        """The answer that passes the open inputs of a task to a host, which sends its request again."""
+        asked = {key: rounds.input_request(each.method, each.params) for key, each in tasks.open_inputs(record).items()}
+        return result_text(id, rounds.input_required(asked, None, self.info))
 
     def acknowledgement(self, id: RequestId) -> str:
         """The answer to `tasks/update`, whatever its effect."""

@@ -64,27 +64,28 @@ def complete_result(result: RawJson, method: str, info: RawJson | None, era: Era
     return splice(result, edits_for(found, result.index("{"), _completion(found, method, info, era)))
 
 
-def nested_result(result: RawJson, *, names_server: bool = True) -> RawJson:
-    """The result of a call, of either era, as a complete one inside of another result.
+def nested_result(result: RawJson, *, names_server: bool = True, info: RawJson | None = None) -> RawJson:
+    """The stored result of a call, of either era, as a complete one, also inside of another result.
 
-    With `names_server` it keeps the serverInfo that it has. A result that begins with its content,
-    and has nothing to change, is not walked: it may be large.
+    With `names_server` it keeps the serverInfo that it has, unless `info` replaces it. A result that
+    begins with its content, and has nothing to change, is not walked: it may be large.
     """
-    if _BEGINS_WITH_CONTENT(result) and not may_have_key(result, *_WOULD_CHANGE):
+    if info is None and _BEGINS_WITH_CONTENT(result) and not may_have_key(result, *_WOULD_CHANGE):
         return result.replace("{", '{"resultType":"complete",', 1)
     found = members(result, {"_meta": {}})
-    if "content" in found and "_meta" not in found and "resultType" in found:
+    if info is None and "content" in found and "_meta" not in found and "resultType" in found:
         _, _, start, end, _ = found["resultType"]
         if result[start:end] == '"complete"':
             # It came from a modern server, and is complete.
             return result
-    return splice(result, edits_for(found, result.index("{"), _nested_completion(found, names_server=names_server)))
+    change = _nested_completion(found, names_server=names_server, info=info)
+    return splice(result, edits_for(found, result.index("{"), change))
 
 
-def nested_large_result(result: LargeJson, *, names_server: bool = True) -> MessageText:
+def nested_large_result(result: LargeJson, *, names_server: bool = True, info: RawJson | None = None) -> MessageText:
     """As `nested_result`, for a large result of a call."""
     found = result.members
-    return result.spliced(edits_for(found, 0, _nested_completion(found, names_server=names_server)))
+    return result.spliced(edits_for(found, 0, _nested_completion(found, names_server=names_server, info=info)))
 
 
 def is_complete(response: Response, method: str, era: Era) -> bool:
@@ -225,10 +226,10 @@ def _completion(found: Members, method: str, info: RawJson | None, era: Era) -> 
     return ObjectEdit(put, (), meta_put, _NO_TASK, era is Era.MODERN)
 
 
-def _nested_completion(found: Members, *, names_server: bool) -> ObjectEdit:
+def _nested_completion(found: Members, *, names_server: bool, info: RawJson | None) -> ObjectEdit:
     """The change of a stored result of a call, whose server may be of either era."""
-    change = _completion(found, TOOLS_CALL, None, Era.LEGACY)
-    return change._replace(meta_keep=(SERVER_INFO,)) if names_server else change
+    change = _completion(found, TOOLS_CALL, info, Era.LEGACY)
+    return change._replace(meta_keep=(SERVER_INFO,)) if names_server and info is None else change
 
 
 @lru_cache(maxsize=256)

@@ -100,7 +100,7 @@ _FAILURES = (
 _STANDARD_CODES = (-32700, -32600, -32601, -32602, -32603, -32000, -32001, -32002, -32020, -32021, -32022, -32042)
 _ERRORS = ("tool_error", "cancelled", *_FAILURES, *map(str, _STANDARD_CODES), "-32800", "403", "429", "503")
 ERROR = Label(name="error_type", values={None: "", **{error: error for error in _ERRORS}})
-DISPOSITION = _label("disposition", ("task", "inline", "direct", "rejected"))
+DISPOSITION = _label("disposition", ("task", "handoff", "inline", "direct", "rejected"))
 _STATUSES = [status.value for status in TaskStatus]
 STATUS, FROM_STATUS, TO_STATUS = (
     _label("status", _STATUSES),

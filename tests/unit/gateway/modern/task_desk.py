@@ -105,6 +105,7 @@ class World:
             transitions=self.changes,
             retrievals=self.retrievals,
             runner=runner,
+            handles=nothing,
         )
 
     async def keep(self, record: TaskRecord) -> TaskRecord:

@@ -14,6 +14,8 @@ from taskgate.domain.policy import TaskSupport
 from taskgate.domain.record import Faulted, FaultReason, InputRequest, Succeeded, TaskRecord, TaskStatus, ToolCall
 from taskgate.domain.versions import Peer, Revision
 from taskgate.jsontext.large import LargeJson, to_string
+from taskgate.protocol.extensions import ExtensionPolicy
+from taskgate.protocol.host_requests import CallTool
 from taskgate.protocol.jsonrpc import parse
 from taskgate.protocol.legacy.downstream import LegacyDownstream
 from taskgate.protocol.legacy.results import EraCrossing
@@ -441,3 +443,39 @@ def test_a_task_of_the_modern_era_is_shown_in_the_words_of_this_one(
     check_server_message(page, request_method="tasks/list")
     if record.status.is_terminal:
         check_server_message(DIALECT.task_outcome(1, record), request_method="tasks/result")
+
+
+# --- hosts that know no tasks -----------------------------------------------------------------------------------------
+
+
+def test_a_text_of_the_gateway_is_the_result_of_a_tool() -> None:
+    told = json.loads(DIALECT.text_result(1, "Wait."))
+    assert told["result"] == {"content": [{"type": "text", "text": "Wait."}], "isError": False}
+    check_server_message(json.dumps(told), request_method="tools/call")
+
+
+def test_an_ended_call_is_answered_as_its_server_answered_it(make_record: RecordMaker) -> None:
+    done = make_record(status=TaskStatus.COMPLETED, outcome=Succeeded(result=f"{{{ODD}}}", tool_error=False))
+    told = to_string(DIALECT.call_outcome(1, done, None, Revision.R2025_06_18))
+    assert told == f'{{"jsonrpc":"2.0","id":1,"result":{{{ODD}}}}}'
+    error = Faulted(error='{"code":-32050,"message":"no"}', reason=FaultReason.JSONRPC_ERROR)
+    failed = make_record(status=TaskStatus.FAILED, outcome=error)
+    told = to_string(DIALECT.call_outcome(1, failed, None, Revision.R2025_06_18))
+    assert json.loads(told)["error"] == {"code": -32050, "message": "no"}
+
+
+def test_a_page_of_tools_has_those_of_the_gateway_too() -> None:
+    page = response('{"jsonrpc":"2.0","id":1,"result":{"tools":[]}}')
+    told = DIALECT.tools(1, page, None, own=lambda found: found.replace("[]", '["own"]'))
+    assert json.loads(to_string(told))["result"] == {"tools": ["own"]}
+
+
+def test_a_call_that_may_be_handed_off_can_be_stored() -> None:
+    text = '{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a","_meta":{"progressToken":"p"}}}'
+    message = parse(text.encode(), max_depth=64)
+    peer = Peer(revision=Revision.R2025_06_18, capabilities={}, info={})
+    for hands_off in (False, True):
+        intent = DIALECT.decode(message, peer, offers_tasks=True, extensions=ExtensionPolicy(), hands_off=hands_off)
+        assert isinstance(intent, CallTool)
+        assert (intent.stored_params is not None, intent.wants_task) == (hands_off, False)
+        assert hands_off is ("progressToken" not in (intent.stored_params or "progressToken"))

@@ -10,10 +10,12 @@ import pytest
 from helpers.schema import RELATED_TASK, check_definition
 from taskgate.domain.listing import listed_task
 from taskgate.domain.record import Faulted, FaultReason, Succeeded, TaskRecord, TaskStatus
+from taskgate.domain.versions import Revision
 from taskgate.jsontext.large import LargeJson, to_string
 from taskgate.protocol.legacy.tasks import (
     create_result,
     list_result,
+    plain_result,
     presented_status,
     related_result,
     task_object,
@@ -197,3 +199,22 @@ def test_a_large_outcome_of_the_other_era_is_made_to_fit_as_a_small_one() -> Non
 
 def test_a_poll_interval_that_is_advised_stands_in_place_of_the_recorded_one(make_record: RecordMaker) -> None:
     assert json.loads(task_object(make_record(), 250)) == {**TASK, "pollInterval": 250}
+
+
+# --- hosts that know no tasks -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("host", [Revision.R2024_11_05, Revision.R2025_06_18, Revision.R2025_11_25])
+@pytest.mark.parametrize("large", [False, True])
+def test_a_result_of_a_call_is_for_a_host_without_tasks_as_its_server_sent_it(host: Revision, large: bool) -> None:
+    result = '{ "content" : [], "_meta": {"a": 1} }'
+    given = LargeJson(result.encode()) if large else result
+    assert to_string(plain_result(1, given, host)) == f'{{"jsonrpc":"2.0","id":1,"result":{result}}}'
+
+
+@pytest.mark.parametrize("large", [False, True])
+def test_a_result_of_a_modern_server_is_converted_for_a_host_without_tasks(large: bool) -> None:
+    result = '{"resultType":"complete","content":[]}'
+    given = LargeJson(result.encode()) if large else result
+    told = json.loads(to_string(plain_result(1, given, Revision.R2025_06_18)))
+    assert told["result"] == {"content": []}

@@ -33,6 +33,7 @@ PUBLIC, PRIVATE = '"public"', '"private"'
 FORM = Question("elicitation/create", Params('{"message":"m","requestedSchema":{"type":"object","properties":{}}}'))
 SCHEMA: dict[str, Any] = {"type": "object", "properties": {}}
 GATEWAY = "io.taskgate/gateway"
+GATEWAY_INFO = {"name": "taskgate", "version": "0.1.0"}
 SUBSCRIPTION = "io.modelcontextprotocol/subscriptionId"
 
 
@@ -290,3 +291,53 @@ def test_a_poll_shows_the_record_and_the_interval_of_this_poll(make_record: Reco
             message,
         )
         assert found["status"] == record.status
+
+
+# --- hosts that know no tasks -----------------------------------------------------------------------------------------
+
+
+def test_a_text_of_the_gateway_is_the_result_of_a_tool() -> None:
+    found = result_of(DIALECT.text_result("h", "Wait."), {"io.modelcontextprotocol/serverInfo": GATEWAY_INFO})
+    content = [{"type": "text", "text": "Wait."}]
+    assert (found["resultType"], found["content"], found["isError"]) == ("complete", content, False)
+    check(found, "CallToolResult")
+
+
+@pytest.mark.parametrize("large", [False, True])
+@pytest.mark.parametrize("info", [None, INFO])
+@pytest.mark.parametrize(
+    "given", ['{"content":[]}', '{"resultType":"complete","content":[]}', '{"content":[],"_meta":{}}']
+)
+def test_an_ended_call_is_answered_as_it_would_have_been(
+    make_record: RecordMaker, given: str, info: str | None, large: bool
+) -> None:
+    text = LargeJson(given.encode()) if large else given
+    done = make_record(status=TaskStatus.COMPLETED, outcome=Succeeded(result=text, tool_error=False))
+    told = read(to_string(DIALECT.call_outcome("h", done, info, Revision.R2026_07_28)))["result"]
+    assert (told["resultType"], told["content"]) == ("complete", [])
+    assert told.get("_meta") or ({} if info is None else TOLD) == {}
+
+
+@pytest.mark.parametrize("large", [False, True])
+def test_an_error_of_an_ended_call_is_its_error(make_record: RecordMaker, large: bool) -> None:
+    text = '{"code":-32000,"message":"no"}'
+    error = Faulted(error=LargeJson(text.encode()) if large else text, reason=FaultReason.JSONRPC_ERROR)
+    failed = make_record(status=TaskStatus.FAILED, outcome=error)
+    told = to_string(DIALECT.call_outcome("h", failed, None, Revision.R2026_07_28))
+    assert error_of(told) == {"code": -32000, "message": "no"}
+    cancelled = make_record(status=TaskStatus.CANCELLED)
+    assert read(to_string(DIALECT.call_outcome("h", cancelled, None, Revision.R2026_07_28)))["error"]["code"] == -32800
+
+
+def test_the_open_inputs_of_a_task_are_a_round(make_record: RecordMaker) -> None:
+    asked = InputRequest(key="input-1", method="roots/list", params="")
+    record = make_record(status=TaskStatus.INPUT_REQUIRED, inputs=(asked,), inputs_made=1)
+    found = result_of(DIALECT.task_round("h", record), {"io.modelcontextprotocol/serverInfo": GATEWAY_INFO})
+    assert found["resultType"] == "input_required"
+    assert found["inputRequests"] == {"input-1": {"method": "roots/list", "params": {}}}
+
+
+def test_a_page_of_tools_has_those_of_the_gateway_too() -> None:
+    page = response('"result":{"tools":[]}')
+    told = DIALECT.tools("h", page, Era.LEGACY, own=lambda found: found.replace("[]", '["own"]'))
+    assert read(to_string(told))["result"]["tools"] == ["own"]

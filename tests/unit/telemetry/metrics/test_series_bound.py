@@ -279,6 +279,6 @@ def test_tenants_have_room_for_each_tool_of_theirs() -> None:
     metrics = EmittingMetrics(replace(SMALL, settings=MetricsSettings(max_tools=1, tenants=tenants)))
     for tenant in (*tenants, None, "other"):
         with request_context.in_request(here_of("sum", tenant)):
-            for disposition in ("task", "inline", "direct", "rejected"):
+            for disposition in ("task", "handoff", "inline", "direct", "rejected"):
                 metrics.emit(events.ToolCalled("m", "sum", disposition))
     assert found(metrics)["taskgate_tool_calls_total"] == 5 * 4

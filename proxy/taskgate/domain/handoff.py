@@ -1,0 +1,94 @@
+"""The time that a host without tasks waits for an answer: `HandoffRules`. Pure.
+
+Hosts end a call that takes longer than their ceiling, and lose its result. So the answer comes just
+before that: the result, or a handle. Which ceiling a host has is not in the protocol, so it is found
+by the name of the host.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from fnmatch import fnmatchcase
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+from taskgate.domain.policy import Handoff
+
+_MARGIN: Final = 0.1
+"""The part of a ceiling that is left for the way of the answer."""
+_MOST_MARGIN: Final = timedelta(seconds=5)
+
+CEILINGS: Final[Mapping[str, timedelta]] = MappingProxyType(
+    {
+        "claude-code": timedelta(minutes=5),
+        "claude-ai": timedelta(minutes=1),
+        "codex-mcp-client": timedelta(minutes=1),
+        "gemini-cli-mcp-client*": timedelta(minutes=10),
+    }
+)
+"""What is known of released hosts, by a glob over their name: how long they wait without progress."""
+CEILINGS_WITH_PROGRESS: Final[Mapping[str, timedelta]] = MappingProxyType({"claude-code": timedelta(hours=24)})
+"""How long those wait whose wait progress extends."""
+
+
+class Ceiling(NamedTuple):
+    """The longest wait of the hosts whose name matches the glob `client`.
+
+    `with_progress` is that of a call whose host sent a progress token, if progress extends its wait;
+    None if it does not.
+    """
+
+    client: str
+    longest: timedelta
+    with_progress: timedelta | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HandoffRules:
+    """The ceilings of hosts: the first that matches counts, and `usual` is that of all others.
+
+    `retry_window` is how long after its end an unfetched result answers the same call made again.
+    """
+
+    ceilings: tuple[Ceiling, ...] = ()
+    usual: timedelta = timedelta(seconds=50)
+    retry_window: timedelta = timedelta(minutes=5)
+
+    def patience(self, handoff: Handoff | None, client: str | None, *, has_progress: bool) -> timedelta:
+        """How long an answer to a host may take: its ceiling without the margin.
+
+        `handoff` has the terms of the tool; None for a wait, which is for any tool.
+        """
+        longest = self._ceiling(handoff, client, has_progress)
+        return longest - min(longest * _MARGIN, _MOST_MARGIN)
+
+    def grace(self, handoff: Handoff, client: str | None, *, has_progress: bool) -> timedelta:
+        """How long a call may take before its host gets a handle.
+
+        A host whose wait progress extends gets none before the end of that.
+        """
+        patience = self.patience(handoff, client, has_progress=has_progress)
+        if handoff.ceiling is None and has_progress and self._extended(client) is not None:
+            return patience
+        return min(handoff.after, patience)
+
+    def _ceiling(self, handoff: Handoff | None, client: str | None, has_progress: bool) -> timedelta:
+        if handoff is not None and handoff.ceiling is not None:
+            return handoff.ceiling
+        found = self._of(client)
+        if found is None:
+            return self.usual
+        return found.with_progress if has_progress and found.with_progress is not None else found.longest
+
+    def _extended(self, client: str | None) -> timedelta | None:
+        found = self._of(client)
+        return None if found is None else found.with_progress
+
+    def _of(self, client: str | None) -> Ceiling | None:
+        if client is None:
+            return None
+        return next((each for each in self.ceilings if fnmatchcase(client, each.client)), None)
+
+
+USUAL: Final = HandoffRules()
+"""The rules without any known host."""

@@ -1,0 +1,335 @@
+"""Late calls of hosts that know no tasks: each gets a handle in words, and the result by the gateway's own tools."""
+
+import asyncio
+
+import pytest
+
+from helpers.scripted_upstream import Hold, ScriptedServer
+from helpers.talking_tool import TalkingTool
+from helpers.token_issuer import TokenIssuer, guarded
+from helpers.waiting import bounded, eventually
+from helpers.whole_gateway import configuration, running
+from interaction.handing_off import CANCEL, ERAS, WAIT, handle_of, handoff, taskless, text_of, waited
+from interaction.holding import CAPABLE
+from interaction.questioning import ACCEPTED, DONE, ELICIT
+from interaction.reloading import SUCCESS, reloaded
+
+YEAR = {"year": 2026}
+eras = pytest.mark.parametrize("era", ERAS)
+
+
+@pytest.fixture
+async def hold(server: ScriptedServer) -> Hold:
+    """What the tool `report` waits for."""
+    server.script["report"] = hold = Hold()
+    return hold
+
+
+def calls(server: ScriptedServer) -> int:
+    return len(server.heard("tools/call"))
+
+
+async def progress(tool: TalkingTool, done: int, message: str) -> None:
+    """Have the server report on its call, of 10 steps."""
+    token = tool.called.token
+    await tool.note("notifications/progress", progressToken=token, progress=done, total=10, message=message)
+
+
+@eras
+async def test_a_late_call_is_answered_with_a_handle_and_its_result_comes_by_the_tool_that_waits(
+    server: ScriptedServer, hold: Hold, era: str
+) -> None:
+    async with running(configuration({"reports": server.url}, tasks=handoff())) as gateway:
+        host = await taskless(gateway, era)
+        answer = await host.call("report", YEAR)
+        handle, text = handle_of(answer), text_of(answer)
+        assert text.startswith("The call of report has run for 0 s, and still runs. It has not failed: do not call")
+        assert f"call the tool {WAIT} with" in text
+        waiting = asyncio.create_task(waited(host, handle))
+        await gateway.metrics()
+        assert not waiting.done()
+        hold.release({**DONE, "structuredContent": {"rows": 3}})
+        async with bounded():
+            result = (await waiting).result
+        assert (result["content"], result["structuredContent"]) == (DONE["content"], {"rows": 3})
+        assert (await waited(host, handle)).result["content"] == DONE["content"]
+        assert calls(server) == 1
+        assert await gateway.count("taskgate_tool_calls_total", tool="report", disposition="handoff") == 1
+
+
+@eras
+async def test_a_call_that_is_quick_enough_is_answered_as_ever(server: ScriptedServer, era: str) -> None:
+    async with running(configuration({"reports": server.url}, tasks=handoff("1h"))) as gateway:
+        answer = await (await taskless(gateway, era)).call("echo", YEAR)
+        assert answer.result["structuredContent"] == YEAR
+        assert await gateway.count("taskgate_tasks_started_total") == 0
+
+
+@eras
+async def test_an_error_of_the_server_comes_by_the_tool_that_waits(server: ScriptedServer, era: str) -> None:
+    server.script["report"] = tool = TalkingTool()
+    async with running(configuration({"reports": server.url}, tasks=handoff())) as gateway:
+        host = await taskless(gateway, era)
+        handle = handle_of(await host.call("report", YEAR))
+        error = {"code": -32000, "message": "no paper"}
+        await tool.say({"jsonrpc": "2.0", "id": tool.called.id, "error": error})
+        answer = await waited(host, handle)
+        assert (answer.code, answer.error["message"]) == (-32000, "no paper")
+
+
+@eras
+async def test_a_wait_that_reaches_the_ceiling_tells_the_newest_progress_and_to_wait_again(
+    server: ScriptedServer, era: str
+) -> None:
+    server.script["report"] = tool = TalkingTool()
+    async with running(configuration({"reports": server.url}, tasks=handoff(ceiling="300ms"))) as gateway:
+        host = await taskless(gateway, era)
+        handle = handle_of(await host.call("report", YEAR))
+        await progress(tool, 3, "fetching")
+        async with bounded():
+            while "Its newest progress: 3/10: fetching." not in (text := text_of(await waited(host, handle))):
+                pass
+        assert f'{WAIT} with {{"handle": "{handle}"}}' in text
+        await tool.finish(DONE)
+        assert (await waited(host, handle)).result["content"] == DONE["content"]
+
+
+@eras
+async def test_progress_crosses_while_a_host_waits(server: ScriptedServer, era: str) -> None:
+    server.script["report"] = tool = TalkingTool()
+    async with running(configuration({"reports": server.url}, tasks=handoff())) as gateway:
+        host = await taskless(gateway, era)
+        handle = handle_of(await host.call("report", YEAR))
+        params = {"name": WAIT, "arguments": {"handle": handle}}
+        meta = {"progressToken": "p"}
+        asking = (
+            host.asking("tools/call", params, meta=meta)
+            if era == "modern"
+            else host.asking("tools/call", {**params, "_meta": meta})
+        )
+        async with asking as stream:
+            await progress(tool, 3, "fetching")
+            told = await stream.until("notifications/progress")
+            assert (told["params"]["progressToken"], told["params"]["message"]) == ("p", "3/10: fetching")
+            await tool.finish(DONE)
+            await stream.end()
+
+
+@eras
+async def test_the_tool_that_cancels_ends_the_call_at_its_server(server: ScriptedServer, hold: Hold, era: str) -> None:
+    async with running(configuration({"reports": server.url}, tasks=handoff())) as gateway:
+        host = await taskless(gateway, era)
+        handle = handle_of(await host.call("report", YEAR))
+        assert text_of(await host.call(CANCEL, {"handle": handle})) == (
+            "The call of report was cancelled. It has no result."
+        )
+        await eventually(lambda: bool(server.cancelled))
+        assert text_of(await waited(host, handle)) == "The call of report was cancelled. It has no result."
+
+
+@eras
+async def test_a_call_that_has_ended_is_not_cancelled_any_more(server: ScriptedServer, hold: Hold, era: str) -> None:
+    async with running(configuration({"reports": server.url}, tasks=handoff())) as gateway:
+        host = await taskless(gateway, era)
+        handle = handle_of(await host.call("report", YEAR))
+        hold.release(DONE)
+        await gateway.shows("taskgate_tasks_finished_total", 1)
+        assert "had ended before" in text_of(await host.call(CANCEL, {"handle": handle}))
+        assert (await waited(host, handle)).result["content"] == DONE["content"]
+
+
+# --- what hosts see of it ---------------------------------------------------------------------------------------------
+
+
+@eras
+async def test_both_tools_are_listed_and_late_tools_have_no_output_schema_for_hosts_without_tasks_alone(
+    server: ScriptedServer, era: str
+) -> None:
+    schema = {"type": "object"}
+    server.tools = [{"name": name, "inputSchema": schema, "outputSchema": schema} for name in ("report", "quick")]
+    tasks = handoff()
+    tasks["upgrade"] = [{**tasks["upgrade"][0], "tool": "report"}, {"tool": "*", "mode": "auto"}]
+    async with running(configuration({"reports": server.url}, tasks=tasks)) as gateway:
+        without = (await (await taskless(gateway, era)).ask("tools/list")).result["tools"]
+        assert [(tool["name"], "outputSchema" in tool) for tool in without] == [
+            ("report", False),
+            ("quick", True),
+            (WAIT, False),
+            (CANCEL, False),
+        ]
+        assert [tool["inputSchema"]["required"] for tool in without[2:]] == [["handle"], ["handle"]]
+        knowing = gateway.modern() if era == "modern" else await taskless(gateway, era, tasks={"list": {}})
+        tools = (await knowing.ask("tools/list")).result["tools"]
+        assert [(tool["name"], "outputSchema" in tool) for tool in tools] == [("report", True), ("quick", True)]
+
+
+@eras
+async def test_a_host_that_knows_tasks_is_treated_as_ever(server: ScriptedServer, hold: Hold, era: str) -> None:
+    tasks = {**handoff(), "inline_grace": "10ms"}
+    async with running(configuration({"reports": server.url}, tasks=tasks)) as gateway:
+        if era == "modern":
+            assert (await gateway.modern().start("report", YEAR))["status"] == "working"
+        else:
+            host = await taskless(gateway, era)
+            task = (await host.ask("tools/call", {"name": "report", "arguments": YEAR, "task": {}})).result["task"]
+            assert task["status"] == "working"
+            # From now on it has shown that it knows them, so its plain calls block.
+            blocked = asyncio.create_task(host.call("report", {"year": 2025}))
+            await eventually(lambda: calls(server) == 2)
+            hold.release(DONE)
+            async with bounded():
+                assert (await blocked).result["content"] == DONE["content"]
+
+
+@eras
+async def test_without_a_rule_calls_block_and_the_tools_are_unknown(
+    server: ScriptedServer, hold: Hold, era: str
+) -> None:
+    async with running(configuration({"reports": server.url})) as gateway:
+        host = await taskless(gateway, era)
+        assert WAIT not in [tool["name"] for tool in (await host.ask("tools/list")).result["tools"]]
+        blocked = asyncio.create_task(host.call("report", YEAR))
+        await eventually(lambda: calls(server) == 1)
+        assert not blocked.done()
+        hold.release(DONE)
+        async with bounded():
+            assert (await blocked).result["content"] == DONE["content"]
+
+
+@eras
+async def test_a_tool_that_runs_only_as_a_task_is_handed_off(server: ScriptedServer, hold: Hold, era: str) -> None:
+    async with running(configuration({"reports": server.url}, tasks=handoff(mode="required"))) as gateway:
+        host = await taskless(gateway, era)
+        handle = handle_of(await host.call("report", YEAR))
+        hold.release(DONE)
+        assert (await waited(host, handle)).result["content"] == DONE["content"]
+
+
+@eras
+async def test_a_rule_in_shadow_counts_late_calls_and_hands_off_none(
+    server: ScriptedServer, hold: Hold, era: str
+) -> None:
+    tasks = handoff(shadow=True)
+    tasks["upgrade"].append({"tool": "*", "mode": "auto"})
+    async with running(configuration({"reports": server.url}, tasks=tasks)) as gateway:
+        host = await taskless(gateway, era)
+        await host.call("echo", YEAR)
+        late = asyncio.create_task(host.call("report", YEAR))
+        await gateway.shows("taskgate_shadow_promotions_total", 1)
+        hold.release(DONE)
+        async with bounded():
+            assert (await late).result["content"] == DONE["content"]
+        assert WAIT not in [tool["name"] for tool in (await host.ask("tools/list")).result["tools"]]
+
+
+# --- whose handle it is -----------------------------------------------------------------------------------------------
+
+
+@eras
+@pytest.mark.parametrize("tool", [WAIT, CANCEL])
+async def test_the_handle_of_another_caller_is_the_same_as_an_unknown_one(
+    server: ScriptedServer, hold: Hold, issuer: TokenIssuer, era: str, tool: str
+) -> None:
+    async with running(guarded({"reports": server.url}, issuer, tasks=handoff())) as gateway:
+        mine = await taskless(gateway, era, issuer.token(gateway.url(), subject="mine"))
+        other = await taskless(gateway, era, issuer.token(gateway.url(), subject="other"))
+        handle = handle_of(await mine.call("report", YEAR))
+        foreign = await other.call(tool, {"handle": handle})
+        unknown = await other.call(tool, {"handle": "x" * 32})
+        assert (foreign.code, foreign.error) == (-32602, unknown.error)
+        assert (await other.call(tool, {"handle": "no handle"})).error == unknown.error
+        assert (await other.call(tool, {})).code == -32602
+        hold.release(DONE)
+        assert (await waited(mine, handle)).result["content"] == DONE["content"]
+
+
+@eras
+async def test_a_wait_counts_as_a_poll_for_rates(server: ScriptedServer, hold: Hold, era: str) -> None:
+    rates = [{"name": "calls", "scope": "context", "rate": "1/h", "burst": 1, "methods": ["tools/call"]}]
+    limits = {"rate": rates, "replace_defaults": True}
+    async with running(configuration({"reports": server.url}, tasks=handoff(), limits=limits)) as gateway:
+        host = await taskless(gateway, era)
+        handle = handle_of(await host.call("report", YEAR))
+        hold.release(DONE)
+        assert (await waited(host, handle)).result["content"] == DONE["content"]
+        assert (await host.call("report", YEAR)).code == 429
+
+
+@eras
+async def test_a_call_above_the_cap_blocks_until_its_result(server: ScriptedServer, hold: Hold, era: str) -> None:
+    limits = {"concurrency": {"tasks_per_context": 1}}
+    async with running(configuration({"reports": server.url}, tasks=handoff(), limits=limits)) as gateway:
+        host = await taskless(gateway, era)
+        handle_of(await host.call("report", YEAR))
+        blocked = asyncio.create_task(host.call("report", {"year": 2025}))
+        await gateway.shows("taskgate_concurrency_rejections_total", 1)
+        assert not blocked.done()
+        hold.release(DONE)
+        async with bounded():
+            assert (await blocked).result["content"] == DONE["content"]
+
+
+# --- questions --------------------------------------------------------------------------------------------------------
+
+
+async def test_a_question_of_the_server_reaches_a_legacy_host_on_the_stream_of_its_wait(
+    server: ScriptedServer,
+) -> None:
+    server.script["report"] = tool = TalkingTool()
+    async with running(configuration({"reports": server.url}, tasks=handoff())) as gateway:
+        host = await taskless(gateway, "legacy", **CAPABLE)
+        handle = handle_of(await host.call("report", YEAR))
+        async with host.asking("tools/call", {"name": WAIT, "arguments": {"handle": handle}}) as stream:
+            await tool.ask("q-1")
+            asked = await stream.until(ELICIT)
+            await host.respond(asked["id"], ACCEPTED)
+            assert (await tool.told("q-1"))["result"] == ACCEPTED
+            await tool.finish(DONE)
+            assert (await stream.answered())["content"] == DONE["content"]
+
+
+async def test_a_question_of_the_server_is_the_answer_to_the_wait_of_a_modern_host(server: ScriptedServer) -> None:
+    server.script["report"] = tool = TalkingTool()
+    async with running(configuration({"reports": server.url}, tasks=handoff())) as gateway:
+        host = await taskless(gateway, "modern", **CAPABLE)
+        handle = handle_of(await host.call("report", YEAR))
+        await tool.ask("q-1")
+        round_ = (await waited(host, handle)).result
+        assert round_["resultType"] == "input_required"
+        ((key, asked),) = round_["inputRequests"].items()
+        assert asked["method"] == ELICIT
+        again = asyncio.create_task(waited(host, handle, params={"inputResponses": {key: ACCEPTED}}))
+        assert (await tool.told("q-1"))["result"] == ACCEPTED
+        await tool.finish(DONE)
+        async with bounded():
+            assert (await again).result["content"] == DONE["content"]
+
+
+@pytest.mark.parametrize("after", ["10s", "20ms"])
+async def test_a_question_before_the_handoff_is_on_the_stream_of_the_call(server: ScriptedServer, after: str) -> None:
+    server.script["report"] = tool = TalkingTool()
+    async with running(configuration({"reports": server.url}, tasks=handoff(after))) as gateway:
+        host = await taskless(gateway, "legacy", **CAPABLE)
+        async with host.asking("tools/call", {"name": "report", "arguments": YEAR}) as stream:
+            await tool.ask("q-1")
+            if after == "10s":
+                asked = await stream.until(ELICIT)
+                await host.respond(asked["id"], ACCEPTED)
+                assert (await tool.told("q-1"))["result"] == ACCEPTED
+                await tool.finish(DONE)
+                assert (await stream.answered())["content"] == DONE["content"]
+            else:
+                await stream.end()
+
+
+# --- reloads and drains -----------------------------------------------------------------------------------------------
+
+
+async def test_a_rule_of_a_reload_hands_off_and_handles_outlive_its_end(server: ScriptedServer, hold: Hold) -> None:
+    async with running(configuration({"reports": server.url})) as gateway:
+        host = await taskless(gateway, "modern")
+        assert await reloaded(gateway, configuration({"reports": server.url}, tasks=handoff())) == SUCCESS
+        handle = handle_of(await host.call("report", YEAR))
+        assert await reloaded(gateway, configuration({"reports": server.url})) == SUCCESS
+        hold.release(DONE)
+        assert (await waited(host, handle)).result["content"] == DONE["content"]

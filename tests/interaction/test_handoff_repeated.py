@@ -1,0 +1,162 @@
+"""A call of a host without tasks that is made again: it joins the one that runs, also after its connection was lost."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from helpers.scripted_upstream import Hold, ScriptedServer
+from helpers.token_issuer import TokenIssuer, guarded
+from helpers.waiting import bounded, eventually
+from helpers.whole_gateway import WholeGateway, configuration, running
+from interaction.handing_off import ERAS, Host, handle_of, handoff, taskless, waited
+from interaction.questioning import DONE
+
+YEAR = {"year": 2026}
+eras = pytest.mark.parametrize("era", ERAS)
+
+
+@pytest.fixture
+async def hold(server: ScriptedServer) -> Hold:
+    """What the tool `report` waits for."""
+    server.script["report"] = hold = Hold()
+    return hold
+
+
+def calls(server: ScriptedServer) -> int:
+    return len(server.heard("tools/call"))
+
+
+async def cut(host: Host, hold: Hold) -> None:
+    """Call `report`, and lose the connection when the call is at its server."""
+    lost = asyncio.create_task(host.call("report", YEAR))
+    async with bounded():
+        await hold.begun.wait()
+    lost.cancel()
+    await asyncio.wait([lost])
+
+
+async def kept(gateway: WholeGateway) -> None:
+    """Wait until the call whose connection was lost is a task."""
+    await gateway.shows("taskgate_tool_calls_total", 1, disposition="handoff")
+
+
+@eras
+async def test_the_same_call_gets_the_same_handle_while_it_runs(server: ScriptedServer, hold: Hold, era: str) -> None:
+    async with running(configuration({"reports": server.url}, tasks=handoff())) as gateway:
+        first = await taskless(gateway, era)
+        second = await taskless(gateway, era)
+        handle = handle_of(await first.call("report", YEAR))
+        assert handle_of(await second.call("report", {"year": 2026})) == handle
+        assert handle_of(await second.call("report", {"year": 2025})) != handle
+        assert calls(server) == 2
+        assert await gateway.count("taskgate_calls_joined_total", how="retry") == 1
+        hold.release(DONE)
+
+
+@eras
+async def test_the_same_call_gets_the_result_that_was_not_fetched_once(
+    server: ScriptedServer, hold: Hold, era: str
+) -> None:
+    async with running(configuration({"reports": server.url}, tasks=handoff())) as gateway:
+        host = await taskless(gateway, era)
+        handle_of(await host.call("report", YEAR))
+        hold.release(DONE)
+        await gateway.shows("taskgate_tasks_finished_total", 1)
+        assert (await host.call("report", YEAR)).result["content"] == DONE["content"]
+        assert calls(server) == 1
+        async with bounded():
+            # Until it is written down that the result was fetched.
+            while calls(server) == 1:
+                assert (await host.call("report", YEAR)).result["content"] == DONE["content"]
+        assert calls(server) == 2
+
+
+@eras
+async def test_a_result_older_than_the_window_is_not_given_again(server: ScriptedServer, hold: Hold, era: str) -> None:
+    tasks = handoff()
+    tasks["handoff"]["retry_window"] = "1ms"
+    async with running(configuration({"reports": server.url}, tasks=tasks)) as gateway:
+        host = await taskless(gateway, era)
+        handle_of(await host.call("report", YEAR))
+        hold.release(DONE)
+        await gateway.shows("taskgate_tasks_finished_total", 1)
+        assert (await host.call("report", YEAR)).result["content"] == DONE["content"]
+        assert calls(server) == 2
+
+
+@eras
+async def test_a_rule_may_say_that_calls_never_join(server: ScriptedServer, hold: Hold, era: str) -> None:
+    async with running(configuration({"reports": server.url}, tasks=handoff(join_retries="never"))) as gateway:
+        host = await taskless(gateway, era)
+        handles = {handle_of(await host.call("report", YEAR)) for _ in range(2)}
+        assert (len(handles), calls(server)) == (2, 2)
+        hold.release(DONE)
+
+
+@eras
+async def test_calls_of_other_callers_never_join(
+    server: ScriptedServer, hold: Hold, issuer: TokenIssuer, era: str
+) -> None:
+    async with running(guarded({"reports": server.url}, issuer, tasks=handoff())) as gateway:
+        tokens = [issuer.token(gateway.url(), subject=name) for name in ("mine", "other")]
+        hosts = [await taskless(gateway, era, token) for token in tokens]
+        handles = {handle_of(await host.call("report", YEAR)) for host in hosts}
+        assert (len(handles), calls(server)) == (2, 2)
+        hold.release(DONE)
+
+
+@eras
+async def test_a_lost_connection_keeps_the_call_and_the_same_call_made_again_finds_it(
+    server: ScriptedServer, hold: Hold, era: str
+) -> None:
+    async with running(configuration({"reports": server.url}, tasks=handoff("10s"))) as gateway:
+        await cut(await taskless(gateway, era), hold)
+        await kept(gateway)
+        again = asyncio.create_task((await taskless(gateway, era)).call("report", YEAR))
+        await gateway.shows("taskgate_calls_joined_total", 1, how="retry")
+        hold.release(DONE)
+        async with bounded():
+            assert (await again).result["content"] == DONE["content"]
+        assert (calls(server), server.cancelled) == (1, [])
+
+
+@eras
+async def test_a_kept_call_that_no_host_asks_for_is_cancelled_after_the_window(
+    server: ScriptedServer, hold: Hold, era: str
+) -> None:
+    tasks = handoff("10s")
+    tasks["handoff"]["retry_window"] = "50ms"
+    async with running(configuration({"reports": server.url}, tasks=tasks)) as gateway:
+        await cut(await taskless(gateway, era), hold)
+        await eventually(lambda: bool(server.cancelled) or hold.left.is_set())
+        await gateway.shows("taskgate_tasks_finished_total", 1, status="cancelled")
+
+
+async def test_a_cancellation_of_a_legacy_host_cancels_its_call_at_once(server: ScriptedServer, hold: Hold) -> None:
+    async with running(configuration({"reports": server.url}, tasks=handoff("10s"))) as gateway:
+        host = await taskless(gateway, "legacy")
+        asking = asyncio.create_task(host.ask("tools/call", {"name": "report", "arguments": YEAR}, id="call"))
+        async with bounded():
+            await hold.begun.wait()
+        await host.tell("notifications/cancelled", {"requestId": "call"})
+        await eventually(lambda: bool(server.cancelled))
+        async with bounded():
+            assert (await asking).status == 202
+        assert await gateway.count("taskgate_tasks_started_total") == 0
+
+
+@eras
+async def test_a_kept_call_is_found_after_a_restart(
+    server: ScriptedServer, hold: Hold, tmp_path: Path, era: str
+) -> None:
+    config = configuration({"reports": server.url}, folder=tmp_path, tasks=handoff())
+    async with running(config) as gateway:
+        handle = handle_of(await (await taskless(gateway, era)).call("report", YEAR))
+        hold.release(DONE)
+        await gateway.shows("taskgate_tasks_finished_total", 1)
+    async with running(config) as gateway:
+        host = await taskless(gateway, era)
+        assert (await host.call("report", YEAR)).result["content"] == DONE["content"]
+        assert (await waited(host, handle)).result["content"] == DONE["content"]
+        assert calls(server) == 1

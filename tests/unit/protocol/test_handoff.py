@@ -1,0 +1,120 @@
+"""The gateway's own two tools: what hosts list, what models read, and the handle that they bring."""
+
+import json
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from helpers.records import after, new_call, new_record
+from taskgate.domain.events import CancelRequested
+from taskgate.domain.record import TaskRecord
+from taskgate.errors import InvalidParams, TaskNotFound
+from taskgate.jsontext.spans import members
+from taskgate.protocol.handoff import CANCEL, WAIT, GatewayTool, HandoffTools, read_handle, text_result
+
+TOOLS = HandoffTools(WAIT, CANCEL)
+SCHEMA = {"type": "object"}
+
+
+def listed(page: Any, late: tuple[str, ...] = ("a",)) -> Any:
+    """A page as hosts without tasks see it, where those tools may be handed off."""
+    return json.loads(TOOLS.add_to(json.dumps(page), lambda name, _: name in late))
+
+
+def tool(name: str, **more: Any) -> dict[str, Any]:
+    return {"name": name, "inputSchema": SCHEMA, **more}
+
+
+def test_both_tools_are_at_the_end_of_the_last_page() -> None:
+    page = listed({"tools": [tool("a")]})
+    assert [each["name"] for each in page["tools"]] == ["a", "taskgate_wait", "taskgate_cancel"]
+    assert [each["annotations"]["readOnlyHint"] for each in page["tools"][1:]] == [True, False]
+    assert all(each["inputSchema"]["required"] == ["handle"] for each in page["tools"][1:])
+    more = {"tools": [tool("a")], "nextCursor": "c"}
+    assert listed(more) == more
+
+
+def test_a_tool_that_may_be_handed_off_has_no_output_schema() -> None:
+    tools = [tool("a", outputSchema=SCHEMA, title="A"), tool("b", outputSchema=SCHEMA), tool("c")]
+    page = listed({"tools": tools, "nextCursor": "c"})
+    assert page["tools"] == [tool("a", title="A"), *tools[1:]]
+
+
+def test_hints_of_the_server_decide_too() -> None:
+    def late(_: str, hints: Mapping[str, bool]) -> bool:
+        return hints.get("readOnlyHint", False)
+
+    tools = [tool("a", outputSchema=SCHEMA, annotations={"readOnlyHint": read}) for read in (True, False)]
+    page = json.loads(TOOLS.add_to(json.dumps({"tools": tools}), late))
+    assert ["outputSchema" in each for each in page["tools"][:2]] == [False, True]
+
+
+def test_a_tool_of_the_server_with_such_a_name_is_left_out() -> None:
+    page = listed({"tools": [tool("taskgate_wait", title="of the server"), tool("b")]})
+    assert [each.get("title") for each in page["tools"]] == [None, "Wait for a call", "Cancel a call"]
+
+
+@pytest.mark.parametrize(
+    "page",
+    ["{}", '{"tools":{}}', '{"tools":[{"name":"a","name":"b"}]}', '{"tools":[1,{"outputSchema":{}}],"nextCursor":"c"}'],
+)
+def test_a_page_that_is_none_stays_as_it_is(page: str) -> None:
+    assert TOOLS.add_to(page, lambda *_: True) == page
+
+
+def test_tools_have_the_words_that_they_are_given() -> None:
+    own = HandoffTools(GatewayTool("w", "W", "Waits."), GatewayTool("c", "C", "Ends."))
+    page = json.loads(own.add_to('{"tools":[]}', lambda *_: False))
+    assert [(each["name"], each["title"], each["description"]) for each in page["tools"]] == [
+        ("w", "W", "Waits."),
+        ("c", "C", "Ends."),
+    ]
+    assert (own.has("w"), own.has("taskgate_wait"), own.has(None)) == (True, False, False)
+
+
+@pytest.mark.parametrize(
+    ("message", "seconds", "said"),
+    [
+        (None, 45, "The call of build has run for 45 s, and still runs. It has not failed"),
+        ("3/10", 119.6, "has run for 2 min, and still runs. Its newest progress: 3/10. It has not failed"),
+        (None, -1, "has run for 0 s, and"),
+    ],
+)
+def test_a_model_reads_what_runs_and_what_to_call_next(message: str | None, seconds: float, said: str) -> None:
+    record = _build(status_message=message)
+    text = TOOLS.handle_text(record, timedelta(seconds=seconds))
+    assert said in text
+    assert f'call the tool taskgate_wait with {{"handle": "{record.id}"}}' in text
+
+
+def test_a_model_reads_what_became_of_its_cancel() -> None:
+    record = _build()
+    assert TOOLS.cancelled_text(record).startswith("The call of build had ended before. The tool taskgate_wait")
+    assert (
+        TOOLS.cancelled_text(after(record, CancelRequested())) == "The call of build was cancelled. It has no result."
+    )
+
+
+def test_a_text_is_the_result_of_a_tool() -> None:
+    assert json.loads(text_result('a "b"')) == {"content": [{"type": "text", "text": 'a "b"'}], "isError": False}
+
+
+def test_a_handle_is_read() -> None:
+    assert read_handle(members(json.dumps({"arguments": {"handle": "x" * 32}}))) == "x" * 32
+
+
+@pytest.mark.parametrize("params", [{}, {"arguments": 1}, {"arguments": {}}, {"arguments": {"handle": 1}}])
+def test_a_missing_handle_is_refused(params: Any) -> None:
+    with pytest.raises(InvalidParams):
+        read_handle(members(json.dumps(params)))
+
+
+def test_a_handle_of_a_wrong_form_is_an_unknown_one() -> None:
+    with pytest.raises(TaskNotFound):
+        read_handle(members('{"arguments":{"handle":"x"}}'))
+
+
+def _build(**changes: Any) -> TaskRecord:
+    return new_record(call=new_call(tool="build"), **changes)
