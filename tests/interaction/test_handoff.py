@@ -4,11 +4,12 @@ import asyncio
 
 import pytest
 
+from helpers.failing_store import FailingStore
 from helpers.scripted_upstream import Hold, ScriptedServer
 from helpers.talking_tool import TalkingTool
 from helpers.token_issuer import TokenIssuer, guarded
 from helpers.waiting import bounded, eventually
-from helpers.whole_gateway import configuration, running
+from helpers.whole_gateway import Environment, configuration, open_store, running
 from interaction.handing_off import CANCEL, ERAS, WAIT, handle_of, handoff, taskless, text_of, waited
 from interaction.holding import CAPABLE
 from interaction.questioning import ACCEPTED, DONE, ELICIT
@@ -333,3 +334,28 @@ async def test_a_rule_of_a_reload_hands_off_and_handles_outlive_its_end(server: 
         assert await reloaded(gateway, configuration({"reports": server.url})) == SUCCESS
         hold.release(DONE)
         assert (await waited(host, handle)).result["content"] == DONE["content"]
+
+
+@eras
+async def test_a_drain_serves_waits_for_calls_that_run(server: ScriptedServer, hold: Hold, era: str) -> None:
+    async with running(configuration({"reports": server.url}, tasks=handoff())) as gateway:
+        host = await taskless(gateway, era)
+        handle = handle_of(await host.call("report", YEAR))
+        closing = asyncio.create_task(gateway.drain())
+        async with bounded():
+            while "error" not in ((await host.call("echo", YEAR)).message or {}):
+                pass
+        hold.release(DONE)
+        assert (await waited(host, handle)).result["content"] == DONE["content"]
+        async with bounded():
+            await closing
+
+
+@eras
+async def test_while_the_store_is_down_calls_block(server: ScriptedServer, era: str) -> None:
+    store = FailingStore(await open_store("memory", None))
+    config = configuration({"reports": server.url}, tasks=handoff())
+    async with running(config, Environment(store=store)) as gateway:  # type: ignore[arg-type]
+        host = await taskless(gateway, era)
+        store.failing = {"insert", "load", "repeated"}
+        assert (await host.call("echo", YEAR)).result["structuredContent"] == YEAR

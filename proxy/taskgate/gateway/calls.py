@@ -33,7 +33,7 @@ from taskgate.clock import Clock
 from taskgate.domain.policy import Handoff, PromotionDecision, PromotionMode
 from taskgate.domain.record import RequestId, TaskRecord
 from taskgate.domain.versions import client_of
-from taskgate.errors import CutOff, GatewayError, QueueFull, TaskSupportMismatch
+from taskgate.errors import CutOff, GatewayError, QueueFull, StoreUnavailable, TaskSupportMismatch
 from taskgate.gateway.eras import Call
 from taskgate.gateway.extensions import ExtensionRequests
 from taskgate.gateway.listeners import InflightCall, ResponseWaiter, Waits
@@ -123,7 +123,7 @@ class Calls:
             # 2. An earlier call with the same idempotency key, which has become a task. Sent without
             # a task, a repeated key would run the call a second time beside it.
             if request.idempotency_key is not None and (call.gets_handle or not call.may_become_task):
-                earlier = await self._tasks.earlier(call.caller, call.session, request)
+                earlier = await self._earlier(call, request)
                 if earlier is not None and call.gets_handle:
                     return await self._deliver(call, request, earlier)
                 if earlier is not None:
@@ -426,6 +426,18 @@ class Calls:
         finally:
             del cancellable[scope]
             waits.scopes.discard(scope)
+
+    async def _earlier(self, call: Call, request: CallTool) -> TaskRecord | None:
+        """Return the task of an earlier call with the same idempotency key.
+
+        A key that the gateway made is no reason to refuse the call while the store is down.
+        """
+        try:
+            return await self._tasks.earlier(call.caller, call.session, request)
+        except StoreUnavailable:
+            if not request.is_own_key:
+                raise
+            return None
 
     async def _keep(self, call: Call, inflight: InflightCall) -> None:
         """Keep a call whose host is gone as a task, and cancel it if no host asks for it in time."""

@@ -313,7 +313,10 @@ class Gateway:
 
         Raises Draining or Overloaded.
         """
-        if self._draining is not None and _starts_something(mount, request):
+        if mount.handoff is not None and mount.handoff.has(value_of(request.params, "name")):
+            # A call of the gateway's own tools is a request about a call that exists.
+            return
+        if self._draining is not None and _starts_something(request):
             raise Draining(self._draining)
         if self._pressure.level and self._pressure.refuses(request.method):
             raise Overloaded(RETRY_AFTER)
@@ -469,14 +472,12 @@ class Gateway:
             context.rpc_seconds = self._clock.elapsed() - begun
 
 
-def _starts_something(mount: Mount, request: Request) -> bool:
+def _starts_something(request: Request) -> bool:
     """Return whether a request starts something that outlasts it, such as a call or a stream.
 
-    A retry with input responses is no start: it continues a call. Nor is a call of the gateway's own tools.
+    A retry with input responses is no start: it continues a call.
     """
     if request.method not in _BEGINNINGS:
-        return False
-    if mount.handoff is not None and mount.handoff.has(value_of(request.params, "name")):
         return False
     return all(value_of(request.params, name) is None for name in ("inputResponses", "requestState"))
 
