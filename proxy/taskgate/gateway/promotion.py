@@ -160,7 +160,7 @@ class Promotion:
                 record = await self._promote(call, request, inflight)
         finally:
             if record is not None:
-                self._count(call, _disposition(call))
+                self._count(call, "handoff" if call.gets_handle else "task")
             elif not inflight.was_refused:
                 self._count(call, "inline" if is_inline else "direct")
         return record
@@ -174,7 +174,7 @@ class Promotion:
         record = await self._promote(call, request, inflight) if isinstance(request, CallTool) else None
         if record is None:
             inflight.close()
-        self._count(call, "direct" if record is None else _disposition(call))
+        self._count(call, "direct" if record is None else "handoff")
         return record
 
     async def _create_while_queued(self, call: Call, request: CallTool, permit: Permit) -> TaskRecord | None:
@@ -210,7 +210,7 @@ class Promotion:
 
     def _on_created(self, call: Call, request: CallTool, record: TaskRecord) -> TaskRecord:
         """Count a task that was created before its call was sent, and return it."""
-        self._count(call, _disposition(call))
+        self._count(call, "handoff" if call.gets_handle else "task")
         if request.idempotency_key is None and not call.gets_handle:
             self._cancel_on_disconnect(call, record)
         return record
@@ -227,8 +227,3 @@ class Promotion:
     def _abandon(self, coalesce_key: CoalesceKey | None, owner: OwnerKey, task: TaskId) -> None:
         if coalesce_key is None or not self._coalescer.is_shared(task):
             self._tasks.abandon(owner, task)
-
-
-def _disposition(call: Call) -> str:
-    """Return how a call that has become a task is counted."""
-    return "handoff" if call.gets_handle else "task"
