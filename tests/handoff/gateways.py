@@ -1,0 +1,54 @@
+"""Gateways that are killed and started again, at the same addresses."""
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+
+from helpers.gateway_process import GatewayProcess, gateway_process, write_configuration
+from helpers.ports import free_port
+
+AT = '{listen: "${LISTEN}", drain: {delay: 0s, timeout: 5s}}'
+
+
+class Gateway:
+    """One gateway, which may be gone for a while."""
+
+    def __init__(self, folder: Path, file: Path) -> None:
+        self.listen = f"127.0.0.1:{free_port()}"
+        self.is_up = False
+        self._folder, self._file = folder, file
+        self._starts = 0
+        self._life = AsyncExitStack()
+        self._process: GatewayProcess | None = None
+
+    async def start(self) -> None:
+        """Start it, and wait until it serves."""
+        self._starts += 1
+        environment = {"LISTEN": self.listen, "TASKGATE_DATA_DIR": str(self._folder / "data")}
+        log = self._folder / f"gateway-{self._starts}.log"
+        process = gateway_process(["--config", self._file], log=log, environment=environment)
+        self._process = await self._life.enter_async_context(process)
+        self.is_up = True
+
+    async def kill(self) -> None:
+        """End it as a machine does that loses its power."""
+        assert self._process is not None, "it was started"
+        self._process.kill()
+        self.is_up = False
+        await self.stop()
+
+    async def stop(self) -> None:
+        """End it in whatever way it still can."""
+        await self._life.aclose()
+
+
+@asynccontextmanager
+async def single(folder: Path, url: str, **sections: str) -> AsyncIterator[Gateway]:
+    """A gateway over SQLite for the length of a block."""
+    file = write_configuration(folder, url, **{"server": AT, **sections})
+    gateway = Gateway(folder, file)
+    await gateway.start()
+    try:
+        yield gateway
+    finally:
+        await gateway.stop()
