@@ -2,14 +2,12 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from random import Random
 
-import aiohttp
-
-from handoff.hosts import ERAS, Conversation, Host, Model
+from handoff.hosts import Conversation, Host, Model
 from handoff.server import Books
 
 AT_ONCE = 24
@@ -34,11 +32,8 @@ class Storm:
     unstored: Counter[int] = field(default_factory=Counter)
     """Calls that no gateway had stored when one was killed, by how often."""
 
-    async def rage(self, http: aiohttp.ClientSession, address: str) -> None:
-        """Have hosts of both eras call until so many connections were cut, and every call has ended."""
-        hosts = [Host(era) for era in ERAS]
-        for host in hosts:
-            await host.open(http, address)
+    async def rage(self, hosts: Sequence[Host]) -> None:
+        """Have hosts call until so many connections were cut, and every call has ended."""
         async with asyncio.TaskGroup() as group:
             for number in range(AT_ONCE):
                 group.create_task(self._use(hosts[number % len(hosts)], Random(f"{self.seed} {number}")))
