@@ -291,13 +291,13 @@ class Calls:
                 reply = await self._outcome(call, inflight)
             if call.gets_handle and inflight.is_over and not inflight.is_adopted:
                 # The host may be gone before the answer is sent: the call made again gets the result.
-                call.exchange.on_disconnect(partial(self._start_keeping, call, inflight))
+                call.exchange.on_disconnect(partial(self._start_keeping, call, inflight, is_counted=True))
             return reply
         except BaseException as error:
             if isinstance(error, ScopeCancelled) and call.gets_handle and not inflight.is_adopted:
                 # The host was disconnected: the connection is lost, and not the call.
                 inflight.set_listener(None)
-                self._start_keeping(call, inflight)
+                self._start_keeping(call, inflight, is_counted=False)
             else:
                 inflight.close()
             inflight.end_hold()
@@ -453,17 +453,19 @@ class Calls:
     def _is_storing(self, request: CallTool) -> bool:
         return request.idempotency_key in self._storing.values()
 
-    def _start_keeping(self, call: Call, inflight: InflightCall) -> None:
+    def _start_keeping(self, call: Call, inflight: InflightCall, *, is_counted: bool) -> None:
         """Keep a call whose host is gone as a task. The same call made again waits until that is stored."""
         stored = asyncio.get_running_loop().create_future()
         assert isinstance(call.request, CallTool), "a call that gets a handle"
         self._storing[stored] = call.request.idempotency_key
-        self._background.start(partial(self._keep, call, inflight, stored))
+        self._background.start(partial(self._keep, call, inflight, stored, is_counted=is_counted))
 
-    async def _keep(self, call: Call, inflight: InflightCall, stored: "asyncio.Future[None]") -> None:
+    async def _keep(
+        self, call: Call, inflight: InflightCall, stored: "asyncio.Future[None]", *, is_counted: bool
+    ) -> None:
         """Keep a call whose host is gone as a task, and cancel it if no host asks for it in time."""
         try:
-            record = await self._promotion.keep(call, inflight)
+            record = await self._promotion.keep(call, inflight, is_counted=is_counted)
         finally:
             del self._storing[stored]
             self._stored += 1
