@@ -6,7 +6,7 @@ PY = .venv/bin/python
 STAMP = .venv/made-from-pyproject
 DEBIAN = On Debian 12 or newer: apt-get install python3 python3-venv
 
-.PHONY: help setup run test unit unit-pure unit-serving unit-upstream unit-transports unit-rest environments provider peers pictures attacks chaos kills differential fuzz mutants check bench instructions dashboards pages fmt clean
+.PHONY: help setup run test unit unit-pure unit-serving unit-upstream unit-transports unit-rest environments provider peers pictures attacks chaos kills storms handoff differential fuzz mutants check bench instructions dashboards pages fmt clean
 
 help:
 	@echo 'make setup   what all others need: .venv with taskgate in it'
@@ -22,6 +22,8 @@ help:
 	@echo 'make chaos   gateways that share a store, and much that goes wrong; SEEDS=1,2,3 and SECONDS=60 for other runs, or longer ones'
 	@echo 'make kills   200 times kill -9 over SQLite, with power cuts too (Debian: apt-get install strace), and over Valkey, killed too;'
 	@echo '             CYCLES=20 for fewer, SEED=2 for other instants, LOOP=uvloop for the other event loop'
+	@echo 'make storms  1,000 connections of hosts without tasks are cut while calls run; CUTS=200 for fewer, SEED=2 for other moments'
+	@echo 'make handoff  what hosts without tasks get of calls of up to 30 ceilings, and docs/handoff-matrix.md anew'
 	@echo 'make fuzz    every property on twenty times as many examples as in `make test`; SEED=1 for others'
 	@echo 'make differential  what comes out of this package and of an earlier commit, for many messages and heads; BASE=commit SEED=7'
 	@echo '             CHANGED=2000 for more messages, HEADS=20000 for more connections'
@@ -120,6 +122,16 @@ LOOP ?= asyncio
 kills: export PYTHONDONTWRITEBYTECODE =
 kills: $(STAMP)
 	KILL_CYCLES='$(CYCLES)' KILL_SEED='$(SEED)' $(PY) -m pytest -rP --loop '$(LOOP)' --numprocesses=$(WORKERS) tests/kill/test_kill_under_load.py
+
+# Some cuts are part of `make test`.
+CUTS ?= 1000
+storms: $(STAMP)
+	HANDOFF_CUTS='$(CUTS)' HANDOFF_SEED='$(SEED)' $(PY) -m pytest -rP tests/handoff/test_storms.py
+
+# The shorter calls are part of `make test`.
+handoff: $(STAMP)
+	HANDOFF_MATRIX=long $(PY) -m pytest -q tests/handoff/test_matrix.py
+	$(PY) -m tests.handoff.matrix
 
 # A short run against the landing before is part of `make test`.
 BASE ?=

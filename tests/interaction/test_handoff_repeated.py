@@ -160,3 +160,12 @@ async def test_a_kept_call_is_found_after_a_restart(
         assert (await host.call("report", YEAR)).result["content"] == DONE["content"]
         assert (await waited(host, handle)).result["content"] == DONE["content"]
         assert calls(server) == 1
+
+
+@eras
+async def test_a_call_whose_connection_was_lost_is_counted_once(server: ScriptedServer, hold: Hold, era: str) -> None:
+    async with running(configuration({"reports": server.url}, tasks=handoff(after="30s"))) as gateway:
+        await cut(await taskless(gateway, era), hold)
+        await kept(gateway)
+        assert await gateway.count("taskgate_tool_calls_total") == 1
+        hold.release(DONE)

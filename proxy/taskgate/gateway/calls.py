@@ -102,6 +102,10 @@ class Calls:
         """Calls that go on at their server when the host has disconnected."""
         self._promotion = Promotion(tasks=tasks, coalescer=coalescer, waiter=self.waiter, count=self.count, clock=clock)
         self._background = Background()
+        self._storing: dict[asyncio.Future[None], str | None] = {}
+        """The idempotency keys of calls whose hosts are gone, until they are stored as tasks."""
+        self._stored = 0
+        """How many have been stored."""
 
     async def answer(self, call: Call) -> HttpReply:
         """Answer a call: with its result, the handle of a task, or input requests.
@@ -284,12 +288,16 @@ class Calls:
         try:
             with call.listener:
                 inflight.set_listener(call.listener)
-                return await self._outcome(call, inflight)
+                reply = await self._outcome(call, inflight)
+            if call.gets_handle and inflight.is_over and not inflight.is_adopted:
+                # The host may be gone before the answer is sent: the call made again gets the result.
+                call.exchange.on_disconnect(partial(self._start_keeping, call, inflight, is_counted=True))
+            return reply
         except BaseException as error:
             if isinstance(error, ScopeCancelled) and call.gets_handle and not inflight.is_adopted:
                 # The host was disconnected: the connection is lost, and not the call.
                 inflight.set_listener(None)
-                self._background.start(partial(self._keep, call, inflight))
+                self._start_keeping(call, inflight, is_counted=False)
             else:
                 inflight.close()
             inflight.end_hold()
@@ -428,20 +436,46 @@ class Calls:
             waits.scopes.discard(scope)
 
     async def _earlier(self, call: Call, request: CallTool) -> TaskRecord | None:
-        """Return the task of an earlier call with the same idempotency key.
+        """Return the task of an earlier call with the same idempotency key; None if there is none.
 
-        A key that the gateway made is no reason to refuse the call while the store is down.
+        Waits until calls whose hosts are gone are stored: the same call may be one of them. Raises what
+        `TaskService.earlier` raises; but a key that the gateway made is no reason to refuse a call while
+        the store is down.
         """
-        try:
-            return await self._tasks.earlier(call.caller, call.session, request)
-        except StoreUnavailable:
-            if not request.is_own_key:
-                raise
-            return None
+        while True:
+            same = [stored for stored, key in self._storing.items() if key == request.idempotency_key]
+            if same:
+                await asyncio.wait(same)
+            stored_before = self._stored
+            try:
+                earlier = await self._tasks.earlier(call.caller, call.session, request)
+            except StoreUnavailable:
+                if not request.is_own_key:
+                    raise
+                return None
+            if earlier is not None or (stored_before == self._stored and not self._is_storing(request)):
+                return earlier
 
-    async def _keep(self, call: Call, inflight: InflightCall) -> None:
+    def _is_storing(self, request: CallTool) -> bool:
+        return request.idempotency_key in self._storing.values()
+
+    def _start_keeping(self, call: Call, inflight: InflightCall, *, is_counted: bool) -> None:
+        """Keep a call whose host is gone as a task. The same call made again waits until that is stored."""
+        stored = asyncio.get_running_loop().create_future()
+        assert isinstance(call.request, CallTool), "a call that gets a handle"
+        self._storing[stored] = call.request.idempotency_key
+        self._background.start(partial(self._keep, call, inflight, stored, is_counted=is_counted))
+
+    async def _keep(
+        self, call: Call, inflight: InflightCall, stored: "asyncio.Future[None]", *, is_counted: bool
+    ) -> None:
         """Keep a call whose host is gone as a task, and cancel it if no host asks for it in time."""
-        record = await self._promotion.keep(call, inflight)
+        try:
+            record = await self._promotion.keep(call, inflight, is_counted=is_counted)
+        finally:
+            del self._storing[stored]
+            self._stored += 1
+            stored.set_result(None)
         if record is None or not inflight.is_adopted:
             return
         if not await self._handles.is_asked_for(record.id, self._live.current.handoff.retry_window):

@@ -33,6 +33,7 @@ from taskgate.gateway.eras import Call
 from taskgate.gateway.listeners import HostListener, InflightCall, ResponseWaiter
 from taskgate.lifecycle.task_service import TaskService
 from taskgate.protocol.host_requests import CallTool
+from taskgate.system.cancel_scope import ScopeCancelled
 
 log = getLogger("taskgate.stateless")
 
@@ -146,35 +147,39 @@ class Promotion:
         the call is over, may not become a task, or no task could be created.
 
         Counts a call that may become a task: as `task`, as `inline` if it is over within its grace,
-        else as `direct`. One that got no permit is counted already.
+        else as `direct`. One that got no permit is counted already, and `keep` counts one whose host is gone.
         """
         request = call.request
         if not call.may_become_task or not isinstance(request, CallTool):
             return None
-        record, is_inline = None, False
+        record, is_inline, is_kept = None, False, False
         try:
             await self._waiter.wait(call.exchange, inflight.wait_for_change(call.grace.total_seconds()))
             is_inline = inflight.is_over
             # A host without tasks answers questions of the call itself: that is held for them.
             if not is_inline and not (call.gets_handle and inflight.questions):
                 record = await self._promote(call, request, inflight)
+        except ScopeCancelled:
+            is_kept = call.gets_handle
+            raise
         finally:
             if record is not None:
                 self._count(call, "handoff" if call.gets_handle else "task")
-            elif not inflight.was_refused:
+            elif not is_kept and not inflight.was_refused:
                 self._count(call, "inline" if is_inline else "direct")
         return record
 
-    async def keep(self, call: Call, inflight: InflightCall) -> TaskRecord | None:
+    async def keep(self, call: Call, inflight: InflightCall, *, is_counted: bool) -> TaskRecord | None:
         """Make a task of a sent call whose host is gone, so that the same call made again finds it.
 
-        Returns None if there can be no task; the call is cancelled then.
+        Counts the call unless that is done. Returns None if there can be no task; the call is cancelled then.
         """
         request = call.request
         record = await self._promote(call, request, inflight) if isinstance(request, CallTool) else None
         if record is None:
             inflight.close()
-        self._count(call, "direct" if record is None else "handoff")
+        if not is_counted:
+            self._count(call, "direct" if record is None else "handoff")
         return record
 
     async def _create_while_queued(self, call: Call, request: CallTool, permit: Permit) -> TaskRecord | None:

@@ -87,6 +87,7 @@ class HandleRequests:
         *,
         modern: ModernDownstream,
         results: ResultWaiter,
+        retrievals: Retrievals,
         offers: InputDelivery,
         waiter: ResponseWaiter,
         live: RuntimeConfig,
@@ -98,6 +99,7 @@ class HandleRequests:
         self._unasked: dict[TaskId, asyncio.Event] = {}
         """The calls whose host is gone, each with what is set when a host asks for its result."""
         self._results = results
+        self._retrievals = retrievals
         self._offers = offers
         self._waiter = waiter
         self._live = live
@@ -164,8 +166,17 @@ class HandleRequests:
             return self.reply(host.dialect, host.mount, host.id, record)
         if record.status is TaskStatus.CANCELLED:
             return self.cancelled(host.dialect, host.mount, host.id, record)
+        self._note_once_sent(host.exchange, record)
         revision = MODERN[-1] if host.session is None else host.session.peer.revision
         return HttpReply(body=host.dialect.call_outcome(host.id, record, host.mount.info, revision))
+
+    def _note_once_sent(self, exchange: Exchange, record: TaskRecord) -> None:
+        """Mark a result as fetched once its answer is sent; not if the host is gone by then.
+
+        A result that was not fetched answers the same call made again.
+        """
+        noting = asyncio.get_running_loop().call_soon(self._retrievals.note, record)
+        exchange.on_disconnect(noting.cancel)
 
     def reply(
         self,

@@ -114,9 +114,9 @@ class ResultWaiter:
     ) -> TaskRecord:
         """Wait until a task that was found has ended, at most for `within`; return its newest record.
 
-        One that has ended is whole. `report` gets the record, and each newer one, while the task runs; the
-        wait ends too if it returns False. The caller has the scope that ends the wait with its host. Raises
-        what `outcome` raises but Draining: at a shutdown the wait ends early.
+        One that has ended is whole, and not yet marked as fetched. `report` gets the record, and each newer
+        one, while the task runs; the wait ends too if it returns False. The caller has the scope that ends
+        the wait with its host. Raises what `outcome` raises but Draining: at a shutdown the wait ends early.
         """
         until, waiting = self._clock.elapsed() + within.total_seconds(), CancelScope()
         self._waiting[waiting] = record.id
@@ -133,7 +133,7 @@ class ResultWaiter:
                 raise
         finally:
             del self._waiting[waiting]
-        return await self._whole(record, caller) if record.status.is_terminal else record
+        return await self._load(record, caller) if record.status.is_terminal else record
 
     def leave(self, tasks: frozenset[TaskId], patience: timedelta) -> None:
         """End the waits for `tasks` with Draining: their calls were left to the next process.
@@ -195,10 +195,15 @@ class ResultWaiter:
 
     async def _whole(self, record: TaskRecord, caller: AuthContext) -> TaskRecord:
         """Return an ended task with its result, and mark it as fetched. Raises TaskNotFound."""
+        whole = await self._load(record, caller)
+        self._retrievals.note(whole)
+        return whole
+
+    async def _load(self, record: TaskRecord, caller: AuthContext) -> TaskRecord:
+        """Return an ended task with its result. Raises TaskNotFound."""
         whole = await self._lookups.results.load(record, caller.key)
         if whole is None:
             raise TaskNotFound
-        self._retrievals.note(whole)
         return whole
 
     async def hold(self, feed: ResumableEventStream, caller: AuthContext) -> None:

@@ -300,6 +300,7 @@ async def build_runtime(
     handles = HandleRequests(
         modern=modern_dialect,
         results=result_waiter,
+        retrievals=retrievals,
         offers=input_delivery,
         waiter=waiter,
         live=live,

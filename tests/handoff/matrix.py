@@ -1,0 +1,131 @@
+"""What hosts without tasks get of calls of every length, whatever befalls the gateway: the table, and its page.
+
+`python -m tests.handoff.matrix` writes `docs/handoff-matrix.md` from what stands here, which `test_matrix.py` holds
+against what hosts really get. Nothing of taskgate is known here.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import ceil
+from pathlib import Path
+from typing import Final, Literal
+
+PAGE: Final = Path(__file__).resolve().parents[2] / "docs" / "handoff-matrix.md"
+SCALE: Final = 0.1
+"""How many seconds a test takes for one of the table."""
+CEILINGS: Final = (2, 5, 30)
+"""Seconds."""
+MARGIN: Final = 0.1
+"""The part of a ceiling by which an answer comes sooner."""
+FRACTION: Final = 0.6
+"""The part of a call after which something befalls the gateway."""
+RESTARTED: Final = 3
+"""How many replicas are restarted."""
+
+Event = Literal["nothing", "kill -9", "rolling restart"]
+EVENTS: Final[tuple[Event, ...]] = ("nothing", "kill -9", "rolling restart")
+Tool = Literal["slow", "lasting"]
+TOOLS: Final[tuple[Tool, ...]] = ("slow", "lasting")
+"""Of a server that ends a call with its connection, and of one whose results can be received on a later one."""
+Ending = Literal["delivered", "told", "again"]
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One call: its event, its tool, its length and the ceiling of its host, in seconds."""
+
+    event: Event
+    tool: Tool
+    duration: float
+    ceiling: int
+
+    @property
+    def patience(self) -> float:
+        """Seconds after which such a host has its answer."""
+        return self.ceiling * (1 - MARGIN)
+
+    @property
+    def most_turns(self) -> int:
+        """How many answers the model reads at most: one for each wait of its host, and for each interruption.
+
+        After a kill a call may come to a gateway that has just started, and that may take a handle more.
+        """
+        interruptions = {"nothing": 0, "kill -9": 2, "rolling restart": RESTARTED}[self.event]
+        return ceil(self.duration / self.patience) + interruptions
+
+    @property
+    def is_task(self) -> bool:
+        """Whether the call is a task by the time that something befalls the gateway."""
+        return self.duration * FRACTION > self.patience
+
+    @property
+    def ending(self) -> Ending:
+        """What becomes of the call."""
+        if self.event != "kill -9" or (self.is_task and self.tool == "lasting"):
+            return "delivered"
+        return "told" if self.is_task else "again"
+
+
+def durations(ceiling: int) -> tuple[float, ...]:
+    """Seconds: one, and from half a ceiling to thirty."""
+    return tuple(sorted({1.0, *(ceiling * factor for factor in (0.5, 1.0, 2.0, 5.0, 30.0))}))
+
+
+def cells() -> Iterator[Cell]:
+    """All of the table."""
+    for event in EVENTS:
+        for tool in TOOLS:
+            for ceiling in CEILINGS:
+                yield from (Cell(event, tool, duration, ceiling) for duration in durations(ceiling))
+
+
+_HEAD: Final = """# Calls of every length to hosts without tasks
+
+What a [host without tasks](hosts-without-tasks.md) gets of a call that takes longer than its ceiling. Hosts of both
+eras were tried, on raw sockets, in front of `taskgate serve`. Every result was the same to the byte, and every call ran
+once unless a cell says otherwise. A second of this table took 0.1 s, with the clock of the machine.
+
+`python -m tests.handoff.matrix` makes this page, and `tests/handoff/test_matrix.py` tries every cell: `make handoff`
+all of them, `make test` the shorter ones.
+
+- *turns*: how many answers the model reads, at most, the result included.
+- *resumable*: the server keeps the result of a call for another connection (event ids of Streamable HTTP).
+- *told*: the model reads once that the outcome is unknown. The call did not run again.
+- *ran again*: the call was no task yet, so nothing knew of it after the kill. Its connection broke, and the same call
+  made again ran anew.
+"""
+_ABOUT: Final[dict[Event, str]] = {
+    "nothing": "## Nothing happens\n\nOne gateway over SQLite.",
+    "kill -9": f"""## kill -9
+
+The gateway is killed after {FRACTION:.0%} of each call, and started again over the same SQLite file. The kill
+is one turn of those below, and the first call to a gateway that has just started may be another one.""",
+    "rolling restart": f"""## Rolling restart
+
+Three replicas share a Valkey. After {FRACTION:.0%} of each call all are restarted, one after the other, and
+each restart may be one turn of those below. A call of a server that is not resumable has to end within
+`server.drain.timeout`.""",
+}
+
+
+def _entry(cell: Cell) -> str:
+    turns = f"{cell.most_turns} turn" + "s" * (cell.most_turns > 1)
+    return {"delivered": f"delivered, {turns}", "told": "told", "again": f"ran again, {turns}"}[cell.ending]
+
+
+def _table(event: Event) -> str:
+    lines = ["| ceiling | call | server not resumable | server resumable |", "|--:|--:|---|---|"]
+    for ceiling in CEILINGS:
+        for duration in durations(ceiling):
+            entries = " | ".join(_entry(Cell(event, tool, duration, ceiling)) for tool in TOOLS)
+            lines.append(f"| {ceiling} s | {duration:g} s | {entries} |")
+    return "\n".join(lines)
+
+
+def page() -> str:
+    """The whole of `docs/handoff-matrix.md`."""
+    return "\n".join([_HEAD, *(f"{_ABOUT[event]}\n\n{_table(event)}\n" for event in EVENTS)])
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")
