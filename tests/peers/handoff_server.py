@@ -33,9 +33,11 @@ class Answer(BaseModel):
     word: str
 
 
+PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAIAAACQd1PeAAAADElEQVR4nGNgYGAAAAAEAAH2FzhVAAAAAElFTkSuQmCC"
+"""A picture."""
 CONTENT: list[types.ContentBlock] = [
     types.TextContent(type="text", text="Q3: \u2603\n\t\U0001f4d2", annotations=types.Annotations(priority=1)),
-    types.ImageContent(type="image", data="aGVsbG8=", mimeType="image/png"),
+    types.ImageContent(type="image", data=PIXEL, mimeType="image/png"),
 ]
 DATA: dict[str, Any] = {"quarter": "Q3", "revenue": [12.5, 1e-7, 3.0]}
 
