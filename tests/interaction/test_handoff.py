@@ -96,6 +96,31 @@ async def test_a_wait_that_reaches_the_ceiling_tells_the_newest_progress_and_to_
 
 
 @eras
+async def test_the_handle_comes_with_the_newest_progress(server: ScriptedServer, era: str) -> None:
+    server.script["report"] = tool = TalkingTool()
+    async with running(configuration({"reports": server.url}, tasks=handoff("300ms"))) as gateway:
+        host = await taskless(gateway, era)
+        calling = asyncio.create_task(host.call("report", YEAR))
+        async with bounded():
+            await tool.begun.wait()
+        await progress(tool, 3, "fetching")
+        assert "Its newest progress: 3/10: fetching." in text_of(await calling)
+        await tool.finish(DONE)
+
+
+@eras
+async def test_the_ceiling_of_a_rule_bounds_the_wait_too(server: ScriptedServer, hold: Hold, era: str) -> None:
+    tasks = handoff(ceiling="1h")
+    tasks["upgrade"][0]["handoff"]["ceiling"] = "200ms"
+    async with running(configuration({"reports": server.url}, tasks=tasks)) as gateway:
+        host = await taskless(gateway, era)
+        handle = handle_of(await host.call("report", YEAR))
+        async with bounded():
+            assert "has run for more than" in text_of(await waited(host, handle))
+        hold.release(DONE)
+
+
+@eras
 async def test_progress_crosses_while_a_host_waits(server: ScriptedServer, era: str) -> None:
     server.script["report"] = tool = TalkingTool()
     async with running(configuration({"reports": server.url}, tasks=handoff())) as gateway:

@@ -34,8 +34,8 @@ CEILINGS_WITH_PROGRESS: Final[Mapping[str, timedelta]] = MappingProxyType({"clau
 class Ceiling(NamedTuple):
     """The longest wait of the hosts whose name matches the glob `client`.
 
-    `with_progress` is that of a call whose host sent a progress token, if progress extends its wait;
-    None if it does not.
+    `with_progress` is that of a call that gets progress before each `longest` is over, if that extends
+    the wait; None if it does not.
     """
 
     client: str
@@ -54,35 +54,36 @@ class HandoffRules:
     usual: timedelta = timedelta(seconds=50)
     retry_window: timedelta = timedelta(minutes=5)
 
-    def patience(self, handoff: Handoff | None, client: str | None, *, has_progress: bool) -> timedelta:
+    def patience(self, handoff: Handoff | None, client: str | None, progress: timedelta | None) -> timedelta:
         """How long an answer to a host may take: its ceiling without the margin.
 
-        `handoff` has the terms of the tool; None for a wait, which is for any tool.
+        `handoff` has the terms of the tool, None without any. `progress` is the longest time without
+        progress that the host gets; None if it gets none.
         """
-        longest = self._ceiling(handoff, client, has_progress)
+        extended = None if handoff is not None and handoff.ceiling is not None else self._extended(client, progress)
+        longest = extended or self._ceiling(handoff, client)
         return longest - min(longest * _MARGIN, _MOST_MARGIN)
 
-    def grace(self, handoff: Handoff, client: str | None, *, has_progress: bool) -> timedelta:
+    def grace(self, handoff: Handoff, client: str | None, progress: timedelta | None) -> timedelta:
         """How long a call may take before its host gets a handle.
 
         A host whose wait progress extends gets none before the end of that.
         """
-        patience = self.patience(handoff, client, has_progress=has_progress)
-        if handoff.ceiling is None and has_progress and self._extended(client) is not None:
+        patience = self.patience(handoff, client, progress)
+        if handoff.ceiling is None and self._extended(client, progress) is not None:
             return patience
         return min(handoff.after, patience)
 
-    def _ceiling(self, handoff: Handoff | None, client: str | None, has_progress: bool) -> timedelta:
+    def _ceiling(self, handoff: Handoff | None, client: str | None) -> timedelta:
         if handoff is not None and handoff.ceiling is not None:
             return handoff.ceiling
         found = self._of(client)
-        if found is None:
-            return self.usual
-        return found.with_progress if has_progress and found.with_progress is not None else found.longest
+        return self.usual if found is None else found.longest
 
-    def _extended(self, client: str | None) -> timedelta | None:
+    def _extended(self, client: str | None, progress: timedelta | None) -> timedelta | None:
+        """The ceiling of a host that gets progress often enough to extend its wait; None for any other."""
         found = self._of(client)
-        return None if found is None else found.with_progress
+        return None if found is None or progress is None or progress >= found.longest else found.with_progress
 
     def _of(self, client: str | None) -> Ceiling | None:
         if client is None:

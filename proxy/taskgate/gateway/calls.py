@@ -219,7 +219,7 @@ class Calls:
     def _grace(self, call: Call, request: CallTool, handoff: Handoff) -> timedelta:
         """Return how long a call may take before a host without tasks gets its handle."""
         rules, client = self._live.current.handoff, client_of(call.peer.info).name
-        return rules.grace(handoff, client, has_progress=request.progress_token is not None)
+        return rules.grace(handoff, client, self._handles.progress(call.exchange, request.progress_token))
 
     async def create_or_send(self, call: Call) -> HttpReply:
         """Answer with the handle of a task that is created now, or send the call."""
@@ -367,11 +367,15 @@ class Calls:
         interval = self._polls.advise(record)
         return HttpReply(body=session.dialect.task_created(request.id, record, decision.immediate_response, interval))
 
-    def _task_reply(self, call: Call, record: TaskRecord) -> HttpReply:
-        """Answer with a task, and advise when to poll it; a host without tasks gets its handle."""
+    def _task_reply(self, call: Call, record: TaskRecord, inflight: InflightCall | None = None) -> HttpReply:
+        """Answer with a task, and advise when to poll it; a host without tasks gets its handle.
+
+        `inflight` is its call, if that was sent before.
+        """
         if call.gets_handle:
             age = timedelta(seconds=self._clock.elapsed() - call.begun)
-            return self._handles.reply(call.adapter.dialect, call.session.mount, call.id, record, age)
+            progress = None if inflight is None else inflight.status_message
+            return self._handles.reply(call.adapter.dialect, call.session.mount, call.id, record, age, progress)
         interval = self._polls.advise(record)
         return HttpReply(body=call.adapter.dialect.task_created(call.id, record, None, interval))
 
@@ -527,7 +531,7 @@ class Calls:
         # No more rounds: the call has ended, or is a task now.
         inflight.end_hold()
         if record is not None:
-            return self._task_reply(call, record)
+            return self._task_reply(call, record, inflight)
         return await call.adapter.answer(call, await inflight.response(), inflight.missing)
 
     # --- extensions ---------------------------------------------------------------------------------------------------

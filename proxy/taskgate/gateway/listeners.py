@@ -27,7 +27,7 @@ from taskgate.protocol.jsonrpc import UsualProgress
 from taskgate.protocol.legacy.downstream import LegacyDownstream
 from taskgate.protocol.messages import Notification, Response
 from taskgate.protocol.modern.downstream import ModernDownstream
-from taskgate.protocol.server_messages import Answer, text_of_progress
+from taskgate.protocol.server_messages import Answer, read_progress, text_of_progress
 from taskgate.protocol.vocabulary import NOTE_PROGRESS
 from taskgate.sessions.binding import CallSite
 from taskgate.streams.event_stream import EventStream
@@ -272,7 +272,8 @@ class InflightCall:
 
     - `_call`: the background task that sends the call; None before `start` and after `close`.
     - `_listener`: gets the notifications now. `_task_listener`: the task's, once there is a task.
-    - `_progress`, `_resume_point`: the newest ones, for a task that the call may become.
+    - `_progress`, `_resume_point`: the newest ones, for a task that the call may become. `_newest` is the
+      progress too, also when the task has it.
     - `_change`: set when a question has come or the call has ended, to wake those who wait.
     - `_leaves_at_close`: the value of `leaves` when `close` was called. `leaves` is true if the
       call goes on in another process, so that it must not be cancelled at its server.
@@ -286,6 +287,7 @@ class InflightCall:
         "_leaves_at_close",
         "_listener",
         "_most",
+        "_newest",
         "_progress",
         "_question_count",
         "_questions",
@@ -313,6 +315,7 @@ class InflightCall:
         self._task_listener: CallListener | None = None
         self._leaves_at_close = False
         self._progress: Notification | None = None
+        self._newest: Notification | None = None
         self._resume_point: ResumePoint | None = None
         self._change = asyncio.Event()
         self._call: asyncio.Task[Response] | None = None
@@ -348,7 +351,7 @@ class InflightCall:
         The newest progress is remembered, for a task that the call may become.
         """
         if notification.method == NOTE_PROGRESS:
-            self._progress = notification
+            self._progress = self._newest = notification
         if self._listener is not None:
             self._listener.on_notification(notification)
 
@@ -417,6 +420,12 @@ class InflightCall:
     def questions(self) -> Mapping[str, ServerQuestion]:
         """The questions without an answer, by key. A key is used once in a call."""
         return self._questions
+
+    @property
+    def status_message(self) -> str | None:
+        """The text of the newest progress; None without any."""
+        progress = None if self._newest is None else read_progress(self._newest)
+        return None if progress is None else progress.status_message
 
     @property
     def is_over(self) -> bool:

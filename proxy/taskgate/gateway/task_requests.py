@@ -39,7 +39,7 @@ from taskgate.lifecycle.runner import Runner
 from taskgate.lifecycle.task_service import TaskService
 from taskgate.lifecycle.transitions import Transitions
 from taskgate.protocol.faults import TASKS_NEEDED
-from taskgate.protocol.handoff import HandoffTools, read_handle
+from taskgate.protocol.handoff import HandoffTools, read_handle, seconds_text
 from taskgate.protocol.host_requests import (
     AwaitTask,
     CallTool,
@@ -105,14 +105,21 @@ class HandleRequests:
         self._live = live
         self._clock = clock
 
-    def patience(self, request: DecodedMessage) -> timedelta:
-        """Return how long a host waits for the answer to a request."""
+    def progress(self, exchange: Exchange, token: RequestId | None) -> timedelta | None:
+        """Return the longest time without progress that the host of a request gets; None if it gets none."""
+        if token is None or not exchange.head.accepts_stream:
+            return None
+        return timedelta(seconds=self._waiter.keepalives.interval)
+
+    def patience(self, request: DecodedMessage, record: TaskRecord) -> timedelta:
+        """Return how long a host waits for the answer to a wait for that task."""
         intent, meta = request.intent, request.meta
         assert isinstance(intent, HandleRequest), "a wait"
         peer = meta.peer if meta is not None else None if request.session is None else request.session.peer
         client = None if peer is None else client_of(peer.info).name
-        has_progress = intent.call.progress_token is not None
-        return self._live.current.handoff.patience(None, client, has_progress=has_progress)
+        rules = self._live.current
+        terms = rules.policy.decide(record.owner.mount, record.call.tool).handoff
+        return rules.handoff.patience(terms, client, self.progress(request.exchange, intent.call.progress_token))
 
     async def is_asked_for(self, task: TaskId, within: timedelta) -> bool:
         """Wait until a host asks this process for the result of a call; False if none does in that time.
@@ -185,11 +192,20 @@ class HandleRequests:
         id: RequestId,
         record: TaskRecord,
         age: timedelta | None = None,
+        progress: str | None = None,
     ) -> HttpReply:
-        """Answer with the handle of a call that still runs; `age` None counts from when it became a task."""
+        """Answer with the handle of a call that still runs.
+
+        `age` is that of the call; without it the time since it became a task is told. `progress` is the
+        newest one that its record may not have yet.
+        """
         assert mount.handoff is not None, "calls of this mount have handles"
-        age = self._clock.now() - record.created_at if age is None else age
-        return HttpReply(body=dialect.text_result(id, mount.handoff.handle_text(record, age)))
+        spent = f"for {seconds_text(age)}" if age is not None else self._spent(record)
+        text = mount.handoff.handle_text(record, spent, progress or record.status_message)
+        return HttpReply(body=dialect.text_result(id, text))
+
+    def _spent(self, record: TaskRecord) -> str:
+        return f"for more than {seconds_text(self._clock.now() - record.created_at)}"
 
     def cancelled(
         self, dialect: LegacyDownstream | ModernDownstream, mount: Mount, id: RequestId, record: TaskRecord
@@ -353,7 +369,7 @@ class TaskRequests:
         host = WaitingHost(
             dialect, exchange, caller, mount, request.session, intent.call.id, intent.call.progress_token
         )
-        return await self._handles.deliver(host, record, self._handles.patience(request))
+        return await self._handles.deliver(host, record, self._handles.patience(request, record))
 
     async def _of_legacy(self, request: DecodedMessage, intent: LegacyTaskRequest) -> HttpReply:
         """Serve `tasks/get` or `tasks/cancel` of a modern host that does not declare tasks (AMB-19).

@@ -97,11 +97,11 @@ class HandoffTools:
             entries += self.wait.listed(reads_only=True), self.cancel.listed(reads_only=False)
         return splice(page, [(tools.start, tools.end, f"[{','.join(entries)}]")])
 
-    def handle_text(self, record: TaskRecord, age: timedelta) -> str:
-        """What a model reads in place of a result that is not there yet."""
-        so_far = "" if not record.status_message else f" Its newest progress: {record.status_message}."
+    def handle_text(self, record: TaskRecord, spent: str, progress: str | None) -> str:
+        """What a model reads in place of a result that is not there yet; `spent` is the time so far."""
+        so_far = f" Its newest progress: {progress}." if progress else ""
         return (
-            f"The call of {record.call.tool} has run for {_seconds(age)}, and still runs.{so_far} It has not failed: "
+            f"The call of {record.call.tool} has run {spent}, and still runs.{so_far} It has not failed: "
             f"do not call {record.call.tool} again for it. To get its result, call the tool {self.wait.name} with "
             f'{{"{HANDLE}": "{record.id}"}}. To end it early, call {self.cancel.name} with the same argument.'
         )
@@ -142,7 +142,8 @@ def _without_schema(listed: str, tool: Member, may_hand_off: MayHandOff) -> RawJ
     return splice(entry, edits)
 
 
-def _seconds(age: timedelta) -> str:
+def seconds_text(age: timedelta) -> str:
+    """A time in seconds or minutes, for people and models."""
     seconds = max(0, round(age.total_seconds()))
     if seconds < 120:
         return f"{seconds} s"

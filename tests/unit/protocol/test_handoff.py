@@ -12,7 +12,7 @@ from taskgate.domain.events import CancelRequested
 from taskgate.domain.record import TaskRecord
 from taskgate.errors import InvalidParams, TaskNotFound
 from taskgate.jsontext.spans import members
-from taskgate.protocol.handoff import CANCEL, WAIT, GatewayTool, HandoffTools, read_handle, text_result
+from taskgate.protocol.handoff import CANCEL, WAIT, GatewayTool, HandoffTools, read_handle, seconds_text, text_result
 
 TOOLS = HandoffTools(WAIT, CANCEL)
 SCHEMA = {"type": "object"}
@@ -75,18 +75,19 @@ def test_tools_have_the_words_that_they_are_given() -> None:
 
 
 @pytest.mark.parametrize(
-    ("message", "seconds", "said"),
-    [
-        (None, 45, "The call of build has run for 45 s, and still runs. It has not failed"),
-        ("3/10", 119.6, "has run for 2 min, and still runs. Its newest progress: 3/10. It has not failed"),
-        (None, -1, "has run for 0 s, and"),
-    ],
+    ("progress", "said"),
+    [(None, "and still runs. It has not failed"), ("3/10", "and still runs. Its newest progress: 3/10. It has not")],
 )
-def test_a_model_reads_what_runs_and_what_to_call_next(message: str | None, seconds: float, said: str) -> None:
-    record = _build(status_message=message)
-    text = TOOLS.handle_text(record, timedelta(seconds=seconds))
-    assert said in text
+def test_a_model_reads_what_runs_and_what_to_call_next(progress: str | None, said: str) -> None:
+    record = _build()
+    text = TOOLS.handle_text(record, "for 45 s", progress)
+    assert text.startswith(f"The call of build has run for 45 s, {said}")
     assert f'call the tool taskgate_wait with {{"handle": "{record.id}"}}' in text
+
+
+@pytest.mark.parametrize(("seconds", "text"), [(45, "45 s"), (119.6, "2 min"), (119, "119 s"), (-1, "0 s")])
+def test_a_time_is_in_seconds_or_minutes(seconds: float, text: str) -> None:
+    assert seconds_text(timedelta(seconds=seconds)) == text
 
 
 def test_a_model_reads_what_became_of_its_cancel() -> None:
