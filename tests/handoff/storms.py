@@ -66,7 +66,10 @@ class Storm:
 
     def note_kill(self) -> None:
         """Note that a gateway was killed: calls without a handle are stored nowhere, unless they were cut before."""
-        self.unstored.update(call.number for call in self.calls if call.end is None and not call.has_handle)
+        for call in self.calls:
+            if call.end is None:
+                call.may_be_lost = True
+                self.unstored[call.number] += not call.has_handle
 
     def wrong(self) -> list[str]:
         """What went wrong with a call: it ran twice, was lost, or brought something else than its result."""
