@@ -186,6 +186,8 @@ class Conversation:
     """How many answers were handles."""
     has_handle: bool = False
     """Whether it knows a handle of the run that goes on."""
+    may_be_lost: bool = False
+    """Whether a gateway was killed meanwhile: one may answer then before the server does."""
     end: Answer | None = None
     slowest: float = 0.0
     """Seconds of the longest request that was answered."""
@@ -246,6 +248,6 @@ class Model:
     def _may_reset(self, call: Conversation, has_answered: Callable[[int], bool]) -> bool:
         """Draw whether a connection is broken by a reset.
 
-        That loses an answer on its way, and neither side can know. So there is none after the server has answered.
+        That loses an answer on its way, and neither side can know. So there is none once there may be an answer.
         """
-        return self._chance.random() < 0.5 and not has_answered(call.number)
+        return self._chance.random() < 0.5 and not has_answered(call.number) and not call.may_be_lost

@@ -31,6 +31,8 @@ class Storm:
     calls: list[Conversation] = field(default_factory=list)
     unstored: Counter[int] = field(default_factory=Counter)
     """Calls that no gateway had stored when one was killed, by how often."""
+    kills: int = 0
+    """How many gateways were killed."""
 
     async def rage(self, hosts: Sequence[Host]) -> None:
         """Have hosts call until so many connections were cut, and every call has ended."""
@@ -66,15 +68,22 @@ class Storm:
 
     def note_kill(self) -> None:
         """Note that a gateway was killed: calls without a handle are stored nowhere, unless they were cut before."""
-        self.unstored.update(call.number for call in self.calls if call.end is None and not call.has_handle)
+        self.kills += 1
+        for call in self.calls:
+            if call.end is None:
+                call.may_be_lost = True
+                self.unstored[call.number] += not call.has_handle
 
     def wrong(self) -> list[str]:
         """What went wrong with a call: it ran twice, was lost, or brought something else than its result."""
         return [f"{call} ran {self.books.runs[call.number]} times" for call in self.calls if not self._is_right(call)]
 
     def _is_right(self, call: Conversation) -> bool:
-        runs = self.books.runs[call.number]
-        if call.end is not None and LOST in call.end.words:
+        runs, is_told = self.books.runs[call.number], call.end is not None and LOST in call.end.words
+        if self.kills and not call.handles:
+            # It was no task when a gateway was killed, or the gateway had just started and was still busy.
+            return is_told or call.is_delivered
+        if is_told:
             return runs <= 1 + self.unstored[call.number]
         return call.is_delivered and 1 <= runs <= 1 + self.unstored[call.number]
 

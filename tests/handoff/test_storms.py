@@ -18,6 +18,8 @@ from helpers.shared_store import SharedServer
 
 CUTS = int(os.environ.get("HANDOFF_CUTS", "100"))
 SEED = os.environ.get("HANDOFF_SEED", "1")
+PAUSE = 0.3
+"""Seconds before a call is made again, which a model takes longer for. The gateway has seen the cut by then."""
 TASKS = '{upgrade: [{tool: "*", mode: auto, handoff: {after: 200ms}}], handoff: {ceiling: 400ms}}'
 LIMITS = "{rate: [], concurrency: {tasks_per_context: 100000, tasks_global: 100000, kept_per_context: null}}"
 
@@ -51,7 +53,7 @@ async def rage(storm: Storm, address: str, meanwhile: Callable[[], Awaitable[Non
 @pytest.mark.timeout(60 + CUTS)
 async def test_no_call_runs_twice_and_none_is_lost_while_connections_are_cut(tmp_path: Path) -> None:
     async with counting_server() as (url, books), single(tmp_path, url, **sections(url)) as gateway:
-        await rage(Storm(f"{SEED} cuts", CUTS, books, lambda _: gateway.listen), gateway.listen)
+        await rage(Storm(f"{SEED} cuts", CUTS, books, lambda _: gateway.listen, pause=PAUSE), gateway.listen)
 
 
 @pytest.mark.program
@@ -62,7 +64,7 @@ async def test_a_call_of_a_killed_gateway_that_was_a_task_is_told_as_lost_and_ru
 ) -> None:
     async with counting_server() as (url, books), single(tmp_path, url, **sections(url)) as gateway:
         chance = Random(f"{SEED} kills")
-        storm = Storm(f"{SEED} kills", CUTS, books, lambda _: gateway.listen)
+        storm = Storm(f"{SEED} kills", CUTS, books, lambda _: gateway.listen, pause=PAUSE)
 
         async def kill() -> None:
             await asyncio.sleep(0.5 + chance.random() * 1.5)
