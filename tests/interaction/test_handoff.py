@@ -331,6 +331,29 @@ async def test_a_question_of_the_server_is_the_answer_to_the_wait_of_a_modern_ho
             assert (await again).result["content"] == DONE["content"]
 
 
+async def test_the_rounds_of_one_wait_have_one_ceiling(server: ScriptedServer) -> None:
+    server.script["report"] = tool = TalkingTool()
+    async with running(configuration({"reports": server.url}, tasks=handoff(ceiling="1h"))) as gateway:
+        host = await taskless(gateway, "modern", **CAPABLE)
+        handle = handle_of(await host.call("report", YEAR))
+        await tool.ask("q-1")
+        round_ = (await waited(host, handle)).result
+        ((key, _),) = round_["inputRequests"].items()
+        assert float(round_["requestState"]) > 3000
+        for state in ("0.000", "1" * 12 + ".000", "no number"):
+            # Only the first one is over.
+            params = {"inputResponses": {key: ACCEPTED}, "requestState": state}
+            again = asyncio.create_task(waited(host, handle, params=params))
+            if state == "0.000":
+                async with bounded():
+                    assert handle_of(await again) == handle
+            else:
+                await gateway.metrics()
+                assert not again.done()
+                again.cancel()
+        await tool.finish(DONE)
+
+
 @pytest.mark.parametrize("after", ["10s", "20ms"])
 async def test_a_question_before_the_handoff_is_on_the_stream_of_the_call(server: ScriptedServer, after: str) -> None:
     server.script["report"] = tool = TalkingTool()

@@ -13,6 +13,7 @@ The dialect of the host says which it is. Only `tasks/result` waits for the task
 """
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -61,6 +62,11 @@ from taskgate.streams.exchange import Exchange, HttpReply
 
 ABOUT_A_TASK: Final = (GetTask, AwaitTask, UpdateTask, CancelTask, LegacyTaskRequest, HandleRequest)
 """The requests about one task. The access rules apply to the tool of that task, when it is found."""
+
+
+_STATE: Final = re.compile(r"[0-9]{1,12}\.[0-9]{3}").fullmatch
+"""The end of a wait as its rounds carry it: seconds since 1970."""
+_MOST_SECONDS: Final = 7 * 86_400.0
 
 
 @dataclass(slots=True)
@@ -117,9 +123,13 @@ class HandleRequests:
         assert isinstance(intent, HandleRequest), "a wait"
         peer = meta.peer if meta is not None else None if request.session is None else request.session.peer
         client = None if peer is None else client_of(peer.info).name
-        rules = self._live.current
+        rules, most = self._live.current, None
+        if intent.state is not None and _STATE(intent.state):
+            # A host that changes the state changes its own wait, and makes it no longer.
+            most = timedelta(seconds=max(0.0, min(float(intent.state) - self._clock.wall_seconds(), _MOST_SECONDS)))
         terms = rules.policy.decide(record.owner.mount, record.call.tool).handoff
-        return rules.handoff.patience(terms, client, self.progress(request.exchange, intent.call.progress_token))
+        patience = rules.handoff.patience(terms, client, self.progress(request.exchange, intent.call.progress_token))
+        return patience if most is None else min(patience, most)
 
     async def is_asked_for(self, task: TaskId, within: timedelta) -> bool:
         """Wait until a host asks this process for the result of a call; False if none does in that time.
@@ -148,6 +158,7 @@ class HandleRequests:
             unasked.set()
         listener = HostListener(host.exchange, host.token, self._waiter.keepalives, host.dialect)
         told: str | None = None
+        begun = self._clock.elapsed()
 
         async def report(record: TaskRecord) -> bool:
             nonlocal told
@@ -169,7 +180,9 @@ class HandleRequests:
                 self._offers.give_back(listener.feed())
         if not record.status.is_terminal:
             if host.session is None and self._modern.open_inputs(record):
-                return HttpReply(body=self._modern.task_round(host.id, record))
+                # The rounds of one wait have one ceiling: hosts may count them as one call.
+                until = self._clock.wall_seconds() + (begun + within.total_seconds() - self._clock.elapsed())
+                return HttpReply(body=self._modern.task_round(host.id, record, f"{until:.3f}"))
             return self.reply(host.dialect, host.mount, host.id, record)
         if record.status is TaskStatus.CANCELLED:
             return self.cancelled(host.dialect, host.mount, host.id, record)
@@ -226,10 +239,12 @@ def note_handle(decoded: DecodedMessage, tools: HandoffTools) -> None:
     Raises InvalidParams, and TaskNotFound for a handle of a wrong form.
     """
     intent, message = decoded.intent, decoded.message
-    call, answers = (intent.request, intent.answers) if isinstance(intent, Retry) else (intent, None)
+    call, answers, state = intent, None, None
+    if isinstance(intent, Retry):
+        call, answers, state = intent.request, intent.answers, intent.state
     if isinstance(call, CallTool) and isinstance(message, Request) and tools.has(call.tool):
         task, cancels = read_handle(message.params), call.tool == tools.cancel.name
-        decoded.intent = HandleRequest(call=call, task=task, cancels=cancels, answers=answers)
+        decoded.intent = HandleRequest(call=call, task=task, cancels=cancels, answers=answers, state=state)
         decoded.tool, decoded.limited_as = None, TASKS_RESULT
 
 

@@ -243,10 +243,10 @@ class ModernDownstream:
                 return error_text(id, results.convert_error(error))
         return error_text(id, faults.CANCELLED)
 
-    def task_round(self, id: RequestId, record: TaskRecord) -> str:
-        """The answer that passes the open inputs of a task to a host, which sends its request again."""
+    def task_round(self, id: RequestId, record: TaskRecord, state: str) -> str:
+        """The answer that passes the open inputs of a task to a host, which sends its request and `state` again."""
         asked = {key: rounds.input_request(each.method, each.params) for key, each in tasks.open_inputs(record).items()}
-        return result_text(id, rounds.input_required(asked, None, self.info))
+        return result_text(id, rounds.input_required(asked, state, self.info))
 
     def acknowledgement(self, id: RequestId) -> str:
         """The answer to `tasks/update`, whatever its effect."""

@@ -332,9 +332,10 @@ def test_an_error_of_an_ended_call_is_its_error(make_record: RecordMaker, large:
 def test_the_open_inputs_of_a_task_are_a_round(make_record: RecordMaker) -> None:
     asked = InputRequest(key="input-1", method="roots/list", params="")
     record = make_record(status=TaskStatus.INPUT_REQUIRED, inputs=(asked,), inputs_made=1)
-    found = result_of(DIALECT.task_round("h", record), {"io.modelcontextprotocol/serverInfo": GATEWAY_INFO})
+    found = result_of(DIALECT.task_round("h", record, "s"), {"io.modelcontextprotocol/serverInfo": GATEWAY_INFO})
     assert found["resultType"] == "input_required"
     assert found["inputRequests"] == {"input-1": {"method": "roots/list", "params": {}}}
+    assert found["requestState"] == "s"
 
 
 def test_a_page_of_tools_has_those_of_the_gateway_too() -> None:
