@@ -53,8 +53,8 @@ class CallTool:
 class HandleRequest:
     """A call of a tool of the gateway, for the call that has become `task`: to wait for its result, or to cancel it.
 
-    `answers` are those of a modern host to questions that the wait before has returned, by key; `state` is
-    what that wait gave it, to be handed back.
+    `answers` are those of a modern host to questions that the wait before has returned, by key. `state` is
+    what the host got with these.
     """
 
     call: CallTool
