@@ -374,9 +374,13 @@ async def test_a_question_before_the_handoff_is_on_the_stream_of_the_call(server
 # --- reloads and drains -----------------------------------------------------------------------------------------------
 
 
-async def test_a_rule_of_a_reload_hands_off_and_handles_outlive_its_end(server: ScriptedServer, hold: Hold) -> None:
+@eras
+async def test_a_rule_of_a_reload_hands_off_and_handles_outlive_its_end(
+    server: ScriptedServer, hold: Hold, era: str
+) -> None:
     async with running(configuration({"reports": server.url})) as gateway:
-        host = await taskless(gateway, "modern")
+        host = await taskless(gateway, era)
+        assert WAIT not in [tool["name"] for tool in (await host.ask("tools/list")).result["tools"]]
         assert await reloaded(gateway, configuration({"reports": server.url}, tasks=handoff())) == SUCCESS
         handle = handle_of(await host.call("report", YEAR))
         assert await reloaded(gateway, configuration({"reports": server.url})) == SUCCESS

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from helpers.asked_store import AskedStore
+from helpers.command_line import run
 from helpers.scripted_upstream import Hold, ScriptedServer
 from helpers.several_gateways import at, several
 from helpers.shared_store import SharedServer
@@ -16,7 +17,7 @@ from helpers.talking_tool import TalkingTool
 from helpers.waiting import bounded, eventually, until
 from helpers.whole_gateway import WholeGateway
 from interaction.limiting import CALLS
-from interaction.operating import act, look, look_at_all, stream, tokens
+from interaction.operating import ROLES, act, look, look_at_all, stream, tokens
 
 TASKS, CALLERS, SESSIONS = "/api/v1/tasks", "/api/v1/callers", "/api/v1/sessions"
 
@@ -165,3 +166,32 @@ async def test_a_session_that_ends_at_one_replica_is_found_at_none(three: list[W
 
     await until(status, lambda found: found == 404)
     assert (await at(host, three[2]).ask("tools/list")).status == 404
+
+
+async def test_the_command_line_reaches_the_tasks_of_all_replicas(
+    three: list[WholeGateway], server: ScriptedServer, tmp_path: Path
+) -> None:
+    server.script["report"] = hold = Hold()
+    host = await three[0].greeted()
+    await host.start("report")
+    await hold.begun.wait()
+
+    name = next(name for name, (role, _) in ROLES.items() if role == "operator")
+
+    async def told(number: int, *command: str) -> Any:
+        to = ("--admin", three[number].operators_origin, "--token", tmp_path / f"{name}.token", "--json")
+        status, out, err = await asyncio.to_thread(run, *command, *to)
+        assert status == 0, err
+        return json.loads(out)
+
+    [item] = (await told(1, "tasks", "ls", "--unfinished"))["items"]
+    shown = await told(2, "tasks", "show", item["reference"])
+    assert (shown["status"], shown["lease"]["replica"]) == ("working", item["replica"])
+    [caller] = (await told(1, "callers"))["items"]
+    assert {name: value for name, value in caller["limits"][0].items() if name in ("limit", "used")} == {
+        "limit": "tasks_per_context",
+        "used": 1,
+    }, caller
+    await told(2, "tasks", "cancel", item["reference"])
+    await eventually(lambda: server.cancelled == [hold.turns[0].id])
+    assert (await told(0, "tasks", "show", item["reference"]))["status"] == "cancelled"

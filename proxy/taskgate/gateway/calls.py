@@ -135,7 +135,7 @@ class Calls:
             # In shadow mode the operator's rules are counted and not applied.
             if decision.would_promote and call.knows_tasks:
                 self._event_sink.emit(ShadowPromotion(call.session.mount.name))
-            elif decision.would_hand_off is not None and call.takes_handle:
+            elif decision.would_hand_off is not None and call.lacks_tasks:
                 call.shadow_grace = self._grace(call, request, decision.would_hand_off)
             # 3. Equal calls share one result.
             if request.idempotency_key is not None or decision.join_retries is not None:
@@ -201,7 +201,7 @@ class Calls:
         """Note that the operator's rules allow a task, unless the host or the call does not."""
         if _can_be_task(call, request):
             call.mode, call.grace = decision.mode, decision.inline_grace
-        elif decision.handoff is not None and call.takes_handle and request.stored_params is not None:
+        elif decision.handoff is not None and call.handoff is not None and request.stored_params is not None:
             call.gets_handle, call.mode, call.begun = True, PromotionMode.AUTO, self._clock.elapsed()
             call.joins = decision.handoff.joins
             call.grace = self._grace(call, request, decision.handoff)
@@ -375,7 +375,7 @@ class Calls:
         if call.gets_handle:
             age = timedelta(seconds=self._clock.elapsed() - call.begun)
             progress = None if inflight is None else inflight.status_message
-            return self._handles.reply(call.adapter.dialect, call.session.mount, call.id, record, age, progress)
+            return self._handles.reply(call.adapter.dialect, call.handoff, call.id, record, age, progress)
         interval = self._polls.advise(record)
         return HttpReply(body=call.adapter.dialect.task_created(call.id, record, None, interval))
 
@@ -487,9 +487,17 @@ class Calls:
 
     async def _deliver(self, call: Call, request: CallTool, earlier: TaskRecord) -> HttpReply:
         """Answer a call with an earlier one: its result if that is there in time, else its handle."""
-        mount, session = call.session.mount, call.session if isinstance(call.session, HostSession) else None
+        session, info = call.session if isinstance(call.session, HostSession) else None, call.session.mount.info
+        assert call.handoff is not None, "its host knows no tasks"
         host = WaitingHost(
-            call.adapter.dialect, call.exchange, call.caller, mount, session, call.id, request.progress_token
+            call.adapter.dialect,
+            call.exchange,
+            call.caller,
+            session,
+            call.id,
+            request.progress_token,
+            tools=call.handoff,
+            info=info,
         )
         return await self._handles.deliver(host, earlier, call.grace)
 
@@ -566,7 +574,7 @@ def _can_be_task(call: Call, request: CallTool) -> bool:
 
 def _is_refused(call: Call, decision: PromotionDecision) -> bool:
     """Return whether a call of a tool that runs only as a task is refused: its host gets no handle either."""
-    return call.refuses_task_only and not (call.takes_handle and decision.handoff is not None)
+    return call.refuses_task_only and (call.handoff is None or decision.handoff is None)
 
 
 def _cancel_while_queued(exchange: Exchange, scope: CancelScope, permit: Permit) -> None:

@@ -20,6 +20,7 @@ from taskgate.gateway.listeners import HostListener, InflightCall
 from taskgate.jsontext.spans import RawJson
 from taskgate.protocol.classify import Route
 from taskgate.protocol.extensions import Extension
+from taskgate.protocol.handoff import HandoffTools
 from taskgate.protocol.host_requests import CallTool, LegacyIntent, ModernIntent, Relay, RequestMeta
 from taskgate.protocol.legacy.downstream import LegacyDownstream
 from taskgate.protocol.messages import Message, Params, Response
@@ -69,8 +70,8 @@ class CallTerms:
     - `knows_tasks`: whether the host could get a task if the operator's rules allowed it.
     - `refuses_task_only`: whether a tool that runs only as a task is refused.
     - `may_be_held`: whether it can wait here for input responses of the host.
-    - `takes_handle`: whether its host knows no tasks, and so may get the handle of a late call in the
-      result of a tool.
+    - `lacks_tasks`: whether its host knows no tasks. Then `handoff` has the tools of the gateway, if a late
+      call may be answered with a handle: those of the present mount, which a session may not have.
     - `is_of_extension`: whether an extension defines its method.
     - `log_level`, `repeated`: as in `UpstreamCall`.
 
@@ -96,7 +97,8 @@ class CallTerms:
     knows_tasks: bool = False
     refuses_task_only: bool = False
     may_be_held: bool = False
-    takes_handle: bool = False
+    lacks_tasks: bool = False
+    handoff: HandoffTools | None = None
     is_of_extension: bool = False
     log_level: str | None = None
     repeated: Mapping[str, str] | None = None

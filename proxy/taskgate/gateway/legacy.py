@@ -231,6 +231,8 @@ class LegacyAdapter:
             self, exchange, request.caller, host_session, intent, intent.id, method, intent.params, peer, listener
         )
         call.ends_with_host, call.cancellable = False, host_session.calls
+        if not host_session.knows_tasks:
+            call.lacks_tasks, call.handoff = True, request.mount.handoff
         if isinstance(intent, Relay):
             call.is_of_extension = method not in words.RELAYED_METHODS
             return call
@@ -240,7 +242,6 @@ class LegacyAdapter:
         call.knows_tasks = peer.revision.has_tasks
         # The host could have asked for a task. A host that cannot gets the answer.
         call.refuses_task_only = host_session.has_tasks
-        call.takes_handle = not host_session.knows_tasks
         return call
 
     async def answer(self, call: Call, response: Response, missing: Mapping[str, Any]) -> HttpReply:
@@ -257,8 +258,7 @@ class LegacyAdapter:
             has_tasks = session.mount.offers_tasks and session.peer.revision.has_tasks
             support = session.mount.support if has_tasks else None
             shows = self._access.tool_filter(call.caller, session.mount.name)
-            knows_tasks = isinstance(session, HostSession) and session.knows_tasks
-            own = None if knows_tasks else own_tools(session.mount)
+            own = own_tools(call)
             text = await offload(size, partial(self.dialect.tools, call.id, response, support, shows, crossing, own))
         elif size <= LARGE or (crossing is None and size <= COPIED):
             text = self.dialect.answer(call.id, response, crossing)

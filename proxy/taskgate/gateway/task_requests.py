@@ -22,7 +22,6 @@ from functools import partial
 from typing import Final
 
 from taskgate.admission.lookups import Lookups
-from taskgate.admission.mounts import Mount
 from taskgate.admission.rules import RuntimeConfig
 from taskgate.auth.context import AuthContext
 from taskgate.clock import Clock
@@ -30,7 +29,7 @@ from taskgate.domain.events import InputAnswered, TaskEvent
 from taskgate.domain.record import RequestId, TaskId, TaskRecord, TaskStatus
 from taskgate.domain.versions import LEGACY, MODERN, client_of
 from taskgate.errors import InvalidParams, MissingCapability, TaskAlreadyFinished, TaskNotFound
-from taskgate.gateway.eras import DecodedMessage
+from taskgate.gateway.eras import Call, DecodedMessage
 from taskgate.gateway.listeners import HostListener, ResponseWaiter
 from taskgate.jsontext.spans import RawJson
 from taskgate.lifecycle.input_delivery import InputDelivery
@@ -73,16 +72,18 @@ _MOST_SECONDS: Final = 7 * 86_400.0
 class WaitingHost:
     """A host without tasks that waits for the result of a call; `token` is that of its progress.
 
-    `session` is that of a legacy host, which is asked on its streams.
+    `session` is that of a legacy host, which is asked on its streams. `tools` are those of the gateway, and
+    `info` is the serverInfo for the host, if it replaces that of the server.
     """
 
     dialect: LegacyDownstream | ModernDownstream
     exchange: Exchange
     caller: AuthContext
-    mount: Mount
     session: HostSession | None
     id: RequestId
     token: RequestId | None
+    tools: HandoffTools
+    info: RawJson | None
 
 
 class HandleRequests:
@@ -183,12 +184,12 @@ class HandleRequests:
                 # The rounds of one wait have one ceiling: hosts may count them as one call.
                 until = self._clock.wall_seconds() + (begun + within.total_seconds() - self._clock.elapsed())
                 return HttpReply(body=self._modern.task_round(host.id, record, f"{until:.3f}"))
-            return self.reply(host.dialect, host.mount, host.id, record)
+            return self.reply(host.dialect, host.tools, host.id, record)
         if record.status is TaskStatus.CANCELLED:
-            return self.cancelled(host.dialect, host.mount, host.id, record)
+            return self.cancelled(host.dialect, host.tools, host.id, record)
         self._note_once_sent(host.exchange, record)
         revision = MODERN[-1] if host.session is None else host.session.peer.revision
-        return HttpReply(body=host.dialect.call_outcome(host.id, record, host.mount.info, revision))
+        return HttpReply(body=host.dialect.call_outcome(host.id, record, host.info, revision))
 
     def _note_once_sent(self, exchange: Exchange, record: TaskRecord) -> None:
         """Mark a result as fetched once its answer is sent; not if the host is gone by then.
@@ -201,7 +202,7 @@ class HandleRequests:
     def reply(
         self,
         dialect: LegacyDownstream | ModernDownstream,
-        mount: Mount,
+        tools: HandoffTools | None,
         id: RequestId,
         record: TaskRecord,
         age: timedelta | None = None,
@@ -212,25 +213,24 @@ class HandleRequests:
         `age` is that of the call; without it the time since it became a task is told. `progress` is the
         newest one that its record may not have yet.
         """
-        assert mount.handoff is not None, "calls of this mount have handles"
+        assert tools is not None, "its host knows no tasks"
         spent = f"for {seconds_text(age)}" if age is not None else self._spent(record)
-        text = mount.handoff.handle_text(record, spent, progress or record.status_message)
+        text = tools.handle_text(record, spent, progress or record.status_message)
         return HttpReply(body=dialect.text_result(id, text))
 
     def _spent(self, record: TaskRecord) -> str:
         return f"for more than {seconds_text(self._clock.now() - record.created_at)}"
 
     def cancelled(
-        self, dialect: LegacyDownstream | ModernDownstream, mount: Mount, id: RequestId, record: TaskRecord
+        self, dialect: LegacyDownstream | ModernDownstream, tools: HandoffTools, id: RequestId, record: TaskRecord
     ) -> HttpReply:
         """Answer that a call was cancelled, or that it had ended before."""
-        assert mount.handoff is not None, "calls of this mount have handles"
-        return HttpReply(body=dialect.text_result(id, mount.handoff.cancelled_text(record)))
+        return HttpReply(body=dialect.text_result(id, tools.cancelled_text(record)))
 
 
-def own_tools(mount: Mount) -> Callable[[RawJson], RawJson] | None:
+def own_tools(call: Call) -> Callable[[RawJson], RawJson] | None:
     """Return the change of a page of `tools/list` for a host without tasks; None if no call is handed off."""
-    return None if mount.handoff is None else partial(mount.handoff.add_to, may_hand_off=mount.may_hand_off)
+    return None if call.handoff is None else partial(call.handoff.add_to, may_hand_off=call.session.mount.may_hand_off)
 
 
 def note_handle(decoded: DecodedMessage, tools: HandoffTools) -> None:
@@ -371,18 +371,27 @@ class TaskRequests:
     async def _of_handle(self, request: DecodedMessage, intent: HandleRequest) -> HttpReply:
         """Serve a call of a tool of the gateway: wait for the result of a call, or cancel it."""
         exchange, caller, mount, dialect = request.exchange, request.caller, request.mount, request.adapter.dialect
+        tools = mount.handoff
+        assert tools is not None, "it has tools of the gateway"
         method = TASKS_CANCEL if intent.cancels else TASKS_RESULT
         record = await self._lookups.find(exchange, caller, mount.name, intent.task, method)
         if intent.cancels:
             if not record.status.is_terminal:
                 with suppress(TaskAlreadyFinished):
                     record = await self._tasks.cancel(exchange, caller, mount.name, intent.task, method)
-            return self._handles.cancelled(dialect, mount, intent.call.id, record)
+            return self._handles.cancelled(dialect, tools, intent.call.id, record)
         if intent.answers:
             await self._take_answers(caller, record, intent.answers)
             record = await self._lookups.reload(record)
         host = WaitingHost(
-            dialect, exchange, caller, mount, request.session, intent.call.id, intent.call.progress_token
+            dialect,
+            exchange,
+            caller,
+            request.session,
+            intent.call.id,
+            intent.call.progress_token,
+            tools=tools,
+            info=mount.info,
         )
         return await self._handles.deliver(host, record, self._handles.patience(request, record))
 

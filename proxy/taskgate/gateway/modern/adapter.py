@@ -253,7 +253,8 @@ class ModernAdapter:
         if meta.declares_tasks:
             call.takes_task = call.knows_tasks = True
         else:
-            call.refuses_task_only = call.takes_handle = True
+            call.refuses_task_only = call.lacks_tasks = True
+            call.handoff = session.mount.handoff
         return call
 
     async def answer(self, call: Call, response: Response, missing: Mapping[str, Any]) -> HttpReply:
@@ -270,7 +271,7 @@ class ModernAdapter:
         encode: Callable[[], MessageText | None]
         if call.method == TOOLS_LIST:
             shows = self._access.tool_filter(call.caller, session.mount.name)
-            own = own_tools(session.mount) if call.takes_handle else None
+            own = own_tools(call)
             encode = partial(self.dialect.tools, call.id, response, era, shows, info, own)
         else:
             encode = partial(self.dialect.complete, call.id, call.method, response, era, info, call.extension)
