@@ -233,7 +233,7 @@ async def test_a_certificate_that_was_replaced_is_shown_though_the_file_says_the
 
 async def test_a_gateway_that_ends_takes_nothing_over(server: ScriptedServer, gateway: WholeGateway) -> None:
     await gateway.drain()
-    assert (await reloaded(gateway, configuration({"reports": server.url}))).result == "invalid"
+    assert (await reloaded(gateway, configuration({"reports": server.url}))).result == "not_now"
 
 
 async def test_each_reload_is_counted_and_the_page_tells_what_is_served_now(
