@@ -281,4 +281,4 @@ def test_tenants_have_room_for_each_tool_of_theirs() -> None:
         with request_context.in_request(here_of("sum", tenant)):
             for disposition in ("task", "handoff", "inline", "direct", "rejected"):
                 metrics.emit(events.ToolCalled("m", "sum", disposition))
-    assert found(metrics)["taskgate_tool_calls_total"] == 5 * 4
+    assert found(metrics)["taskgate_tool_calls_total"] == 5 * 5
