@@ -5,6 +5,8 @@ connection is still there.
 """
 
 import asyncio
+import socket
+import struct
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -117,6 +119,12 @@ class RawHost:
     def abort(self) -> None:
         """Leave without a word."""
         self._writer.transport.abort()
+
+    def reset(self) -> None:
+        """Break the connection, as a system does for a process that ends before it has read all."""
+        connection: socket.socket = self._writer.get_extra_info("socket")
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.abort()
 
     async def _exactly(self, size: int) -> bytes:
         async with bounded():

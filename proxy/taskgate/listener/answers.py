@@ -171,35 +171,51 @@ def _pieces(text: MessageText, head: str = "") -> Iterator[bytes | memoryview]:
     return (f"{'' if at else head}{text[at : at + _LONG_PIECE]}".encode() for at in starts)
 
 
-class CountedDocument(JsonDocument):
-    """A JSON document whose bytes count as in flight.
+class WatchedAnswer:
+    """An answer whose end is reported.
 
-    `written` is called once: when the document is sent, or when it is dropped unsent.
+    `settled` is called once, with whether the operating system has taken all of it. It gets False when the
+    answer is dropped unsent, or its host has disconnected before.
     """
 
-    __slots__ = ("_written",)
+    __slots__ = ("_answer", "_settled")
 
-    def __init__(self, text: MessageText, size: int, written: Callable[[], None]) -> None:
-        super().__init__(text, size)
-        self._written: Callable[[], None] | None = written
+    def __init__(self, answer: HttpResponse, settled: Callable[[bool], None]) -> None:
+        self._answer = answer
+        self._settled: Callable[[bool], None] | None = settled
 
     def __del__(self) -> None:
         # An answer that was not written has a host that disconnected before.
-        self._settle()
+        self._settle(was_sent=False)
+
+    @property
+    def status(self) -> int:
+        return self._answer.status
+
+    @property
+    def keep_alive(self) -> bool | None:
+        return self._answer.keep_alive
+
+    @keep_alive.setter
+    def keep_alive(self, keep_alive: bool | None) -> None:
+        self._answer.keep_alive = keep_alive
 
     async def send(self, request: HostRequest) -> None:
-        """Write the document, then call `written`."""
+        """Write the answer, and wait until it has left."""
+        was_sent = False
         try:
-            unsent = super().send(request)
+            unsent = self._answer.send(request)
             if unsent is not None:
                 await unsent
+            await request.connection.flush()
+            was_sent = True
         finally:
-            self._settle()
+            self._settle(was_sent=was_sent)
 
-    def _settle(self) -> None:
-        written, self._written = self._written, None
-        if written is not None:
-            written()
+    def _settle(self, *, was_sent: bool) -> None:
+        settled, self._settled = self._settled, None
+        if settled is not None:
+            settled(was_sent)
 
 
 def plain_answer(reply: HttpReply) -> Answer:

@@ -60,6 +60,10 @@ FIRST_REQUEST: Final = 1.0
 MOMENT: Final = 1.0
 """Seconds for which an answer's promise of keep-alive holds when the connection has to close."""
 
+CONFIRMED: Final = 0.05
+"""Seconds after which an answer counts as received if its host has not reset the connection. A host that
+is gone, or leaves before it has read all, does so within a round trip."""
+
 _MOST_WAITING: Final = 32
 """Parsed requests of a connection that wait for their turn; then nothing more is read."""
 _HEAD_END: Final = b"\r\n\r\n"
@@ -194,6 +198,8 @@ class HostConnection(asyncio.Protocol):
       too many, or too many requests.
     - `_promises` is the number of keep-alive promises that hold (`keep_promise`).
     - `_write_watch` is made when the host first reads too slowly.
+    - `_unconfirmed` are the answers that were sent and are not known to be received, as `confirm` got
+      them, each with its timer. None if there are none.
     """
 
     __slots__ = (
@@ -219,6 +225,7 @@ class HostConnection(asyncio.Protocol):
         "_reading",
         "_reading_paused",
         "_terms",
+        "_unconfirmed",
         "_unparsed",
         "_waiting",
         "_was_last",
@@ -261,6 +268,7 @@ class HostConnection(asyncio.Protocol):
         self._bytes_waiting = self._body_left = 0
         self._chunks: ChunkedBody | None = None
         self._write_watch: WriteWatch | None = None
+        self._unconfirmed: dict[Callable[[bool], None], asyncio.TimerHandle] | None = None
         self.closing = self.leaving = False
         self.exchange: Departing | None = None
         self.heads: list[HostHead] = []
@@ -315,6 +323,8 @@ class HostConnection(asyncio.Protocol):
         if self._drain_waiter is not None and not self._drain_waiter.done():
             self._drain_waiter.set_result(None)
         self.lost.set_result(None)
+        if self._unconfirmed is not None:
+            self._settle_unconfirmed(was_received=exc is None)
         if self._is_idle:
             self._arrival.notify()
         if self.exchange is not None:
@@ -428,8 +438,10 @@ class HostConnection(asyncio.Protocol):
     def close(self) -> None:
         """Close the connection after what is written, and limit the time of that."""
         self._deaf = self._is_ending = True
-        self.transport.close()
-        self._watch_closing()
+        if self._unconfirmed is None:
+            self.transport.close()
+            self._watch_closing()
+        # Else a moment later: after its own close this side would not learn of a reset.
 
     def _answer_fault(self, request: HostRequest, error: Exception) -> None:
         """Answer a request on which the listener failed, unless an answer has begun."""
@@ -487,6 +499,9 @@ class HostConnection(asyncio.Protocol):
             return
         if len(waiting) > was_waiting:
             self._is_idle = False
+            if self._unconfirmed is not None:
+                # The host goes on with what it has received.
+                self._settle_unconfirmed(was_received=True)
             if not self._was_used:
                 self._start()
             elif current_task(self._loop) is None:
@@ -673,6 +688,43 @@ class HostConnection(asyncio.Protocol):
             await self._drain_waiter
             if self.lost.done():
                 raise ConnectionResetError
+
+    async def flush(self) -> None:
+        """Wait until all that was written is given to the operating system.
+
+        Raises ConnectionError if the host disconnects before.
+        """
+        transport = self.transport
+        if transport.get_write_buffer_size():
+            # Writing counts as paused until nothing is left.
+            transport.set_write_buffer_limits(0)
+            try:
+                await self.drain()
+            finally:
+                transport.set_write_buffer_limits()
+        if self.lost.done():
+            raise ConnectionResetError
+
+    def confirm(self, settled: Callable[[bool], None]) -> None:
+        """Call `settled` once with whether the host has received an answer that was sent.
+
+        True after CONFIRMED, with its next request, or when it closes the connection; False if it resets
+        the connection before.
+        """
+        if self.lost.done():
+            settled(False)
+            return
+        if self._unconfirmed is None:
+            self._unconfirmed = {}
+        self._unconfirmed[settled] = self._loop.call_later(CONFIRMED, self._settle_unconfirmed)
+
+    def _settle_unconfirmed(self, *, was_received: bool = True) -> None:
+        unconfirmed, self._unconfirmed = self._unconfirmed, None
+        for settled, timer in (unconfirmed or {}).items():
+            timer.cancel()
+            settled(was_received)
+        if self._is_ending and not self.lost.done():
+            self.close()
 
     async def answer_last(self, request: HostRequest, response: HttpResponse) -> None:
         """Send an answer as the last one of the connection, and parse nothing more.

@@ -28,15 +28,17 @@ The module stays whole because each end of an exchange concerns its stream and i
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from typing import ClassVar, Final
 
 from aiohttp.helpers import rfc822_formatted_time
 from aiohttp.http import HttpVersion11
 
 from taskgate.jsontext.large import JsonChunks
-from taskgate.listener.answers import CLOSE, CountedDocument, JsonDocument, encoded_size, plain_answer
+from taskgate.listener.answers import CLOSE, JsonDocument, WatchedAnswer, encoded_size, plain_answer
 from taskgate.listener.door import BAD_REQUEST, BODY_TOO_LARGE, RequestRejected
 from taskgate.listener.protocol import SERVER_NAME, HostRequest, HttpResponse
 from taskgate.protocol import sse
@@ -190,6 +192,7 @@ class HostExchange:
     - `_is_gone`: the host has disconnected, or the listener has ended the exchange.
     - `_is_document`: the answer is a document, and its connection is for the next request.
     - `_callbacks`: what `on_disconnect` registered. They run once, or pass to a resumable stream.
+    - `_sent_callbacks`: what `on_sent` registered. They run once.
     - `_stream`, `_sse_connection`, `_answer`: set together when the answer becomes an event stream.
       `_stream` alone is set if the host had disconnected before.
     - `_budget`, `_caller`: the budget and the caller that `body` was called with.
@@ -206,6 +209,7 @@ class HostExchange:
         "_is_gone",
         "_request",
         "_request_context",
+        "_sent_callbacks",
         "_sse_connection",
         "_stream",
         "_terms",
@@ -231,6 +235,7 @@ class HostExchange:
         self._request = request
         self._terms = terms
         self._callbacks: tuple[Callable[[], None], ...] = ()
+        self._sent_callbacks: tuple[Callable[[bool], None], ...] = ()
         self._stream: EventStream | None = None
         self._sse_connection: SseConnection | None = None
         self._answer: EventStreamAnswer | None = None
@@ -332,6 +337,13 @@ class HostExchange:
         else:
             callback()
 
+    def on_sent(self, callback: Callable[[bool], None]) -> None:
+        """Call `callback` once, when the answer has been sent or the connection is lost before that."""
+        if self._is_gone:
+            callback(False)
+        else:
+            self._sent_callbacks += (callback,)
+
     def host_left(self) -> None:
         """Handle that the host has disconnected: detach the stream, and call the callbacks once.
 
@@ -345,6 +357,7 @@ class HostExchange:
             for callback in () if self._answer is not None and self._answer.was_last_sent else callbacks:
                 # Now that `_is_gone` is set, this calls it or passes it to the resumable stream.
                 self.on_disconnect(callback)
+        self._report_sent(was_sent=False)
 
     def wind_down(self) -> None:
         """End the exchange of a GET stream, because the listener closes.
@@ -401,9 +414,13 @@ class HostExchange:
         ):
             # Here an unencodable text can still be reported.
             size = len(body) if isinstance(body, JsonChunks) or body.isascii() else encoded_size(body)
-            return CountedDocument(body, size, self.release) if self.held else JsonDocument(body, size)
+            document = JsonDocument(body, size)
+            return WatchedAnswer(document, self._settle) if self.held or self._sent_callbacks else document
+        answer = plain_answer(reply)
+        if self._sent_callbacks:
+            return WatchedAnswer(answer, self._settle)
         self.release()
-        return plain_answer(reply)
+        return answer
 
     async def finish_stream(self, reply: HttpReply) -> HttpResponse:
         """Send the gateway's reply as the last message, wait until the writer ends, and return the
@@ -425,8 +442,12 @@ class HostExchange:
                 stream.send_now(last)
             self._detach()
             await asyncio.wait([answer.writer])
+            if self._sent_callbacks and answer.was_last_sent:
+                with suppress(ConnectionError):
+                    await self._request.connection.flush()
+                    self._settle(was_sent=True)
         finally:
-            self.release()
+            self._settle(was_sent=False)
         return answer
 
     async def abandon(self) -> None:
@@ -434,10 +455,30 @@ class HostExchange:
 
         No callback runs here: the gateway's work was cancelled with the same task.
         """
-        self.release()
+        self._settle(was_sent=False)
         if self._answer is not None:
             self._answer.writer.cancel()
             await asyncio.wait([self._answer.writer])
+
+    def _settle(self, was_sent: bool) -> None:
+        """Handle that the answer was sent, or will not be."""
+        self.release()
+        if not was_sent:
+            self._report_sent(was_sent=False)
+        elif self._sent_callbacks:
+            callbacks, self._sent_callbacks = self._sent_callbacks, ()
+            self._request.connection.confirm(partial(self._call_back, callbacks))
+
+    def _report_sent(self, *, was_sent: bool) -> None:
+        """Call the callbacks of `on_sent`."""
+        callbacks, self._sent_callbacks = self._sent_callbacks, ()
+        if callbacks:
+            self._call_back(callbacks, was_sent)
+
+    def _call_back(self, callbacks: tuple[Callable[[bool], None], ...], was_sent: bool) -> None:
+        with request_context.in_request(self._request_context):
+            for callback in callbacks:
+                callback(was_sent)
 
     @property
     def _is_get(self) -> bool:

@@ -145,6 +145,15 @@ class Exchange(Protocol):
         """
         ...
 
+    def on_sent(self, callback: Callable[[bool], None]) -> None:
+        """Call `callback` once with whether the host has received the whole answer, as far as the
+        connection shows.
+
+        It is called with False as soon as the connection is lost before that, also if the host may
+        resume its stream. It may be called some time after the answer.
+        """
+        ...
+
 
 ExchangeHandler = Callable[[Exchange], Awaitable[HttpReply]]
 """The gateway's entry for the listener: raises only CancelledError and the listener's

@@ -118,6 +118,7 @@ class RemoteExchange:
         self._feed = _RemoteEventStream(self, tell)
         self._has_begun = False
         self._callbacks: list[Callable[[], None]] = []
+        self._sent_callbacks: list[Callable[[bool], None]] = []
 
     def disconnect(self) -> None:
         """Handle that the host has disconnected, or that its replica is gone.
@@ -128,6 +129,13 @@ class RemoteExchange:
         callbacks, self._callbacks = self._callbacks, []
         for callback in callbacks:
             callback()
+        self.settle(was_sent=False)
+
+    def settle(self, *, was_sent: bool) -> None:
+        """Handle that the answer has gone to the other replica, or will not."""
+        callbacks, self._sent_callbacks = self._sent_callbacks, []
+        for callback in callbacks:
+            callback(was_sent)
 
     async def body(self, budget: BytesInFlight, caller: str) -> bytes:
         raise AssertionError("the body stays on the replica that forwarded the request")
@@ -151,6 +159,12 @@ class RemoteExchange:
             callback()
         else:
             self._callbacks.append(callback)
+
+    def on_sent(self, callback: Callable[[bool], None]) -> None:
+        if self.is_gone:
+            callback(False)
+        else:
+            self._sent_callbacks.append(callback)
 
 
 class _ForwardedRequest:
@@ -323,6 +337,7 @@ class RemoteRetries:
                     forward_id, to_string(reply.body), reply.error, [[*header] for header in reply.headers]
                 )
             )
+            exchange.settle(was_sent=True)
         except ScopeCancelled:
             # The host disconnected: an answer has no reader.
             pass
@@ -331,6 +346,7 @@ class RemoteRetries:
                 log.error("Unexpected error in a request that another replica forwarded", exc_info=error)
             send(messages.ForwardedError(forward_id, encode_error(error)))
         finally:
+            exchange.settle(was_sent=False)
             heartbeats.cancel()
             del self._served[forward_id]
 

@@ -1,0 +1,106 @@
+"""Whether a host has received its answer, as the engine learns it."""
+
+import asyncio
+
+import pytest
+
+from helpers.raw_http import RawHost, post
+from helpers.waiting import eventually
+from taskgate.listener import protocol
+from taskgate.streams.exchange import Exchange, HttpReply
+from unit.listener.gate import Gate, opened
+
+LARGE = "x" * 16_000_000
+"""More than the system takes for a host that reads nothing."""
+HEADERS = (("X-More", "yes"),)
+
+
+class Answers:
+    """An engine that notes what it learns of each answer. With `streams` each is the last event of a stream."""
+
+    def __init__(self, reply: HttpReply | None = None, *, streams: bool = False) -> None:
+        self.received: list[bool] = []
+        self._reply, self._streams = reply or HttpReply(body="{}"), streams
+
+    async def __call__(self, exchange: Exchange) -> HttpReply:
+        exchange.on_sent(self.received.append)
+        if self._streams:
+            exchange.stream()
+        return self._reply
+
+
+@pytest.fixture
+def slowly(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No answer counts as received for the time alone."""
+    monkeypatch.setattr(protocol, "CONFIRMED", 60.0)
+
+
+@pytest.mark.parametrize("streams", [False, True])
+@pytest.mark.parametrize("headers", [(), HEADERS])
+async def test_an_answer_is_received_when_the_next_request_comes(
+    slowly: None, streams: bool, headers: tuple[tuple[str, str], ...]
+) -> None:
+    engine = Answers(HttpReply(body="{}", headers=headers), streams=streams)
+    async with opened(engine) as gate, gate.host() as host:
+        await host.ask(post())
+        assert engine.received == []
+        await host.ask(post())
+        assert engine.received == [True]
+    await eventually(lambda: engine.received == [True, True])
+
+
+async def test_an_answer_is_received_when_a_moment_has_passed() -> None:
+    engine = Answers()
+    async with opened(engine) as gate, gate.host() as host:
+        await host.ask(post())
+        await eventually(lambda: engine.received == [True])
+
+
+@pytest.mark.parametrize("streams", [False, True])
+@pytest.mark.parametrize("closes", [False, True])
+async def test_an_answer_whose_host_resets_the_connection_is_not_received(
+    slowly: None, streams: bool, closes: bool
+) -> None:
+    engine = Answers(streams=streams)
+    async with opened(engine) as gate, gate.host() as host:
+        await host.send(post(Connection="close") if closes else post())
+        await host.head()
+        host.reset()
+        await eventually(lambda: engine.received == [False])
+
+
+@pytest.mark.parametrize("streams", [False, True])
+async def test_an_answer_that_has_not_left_whole_is_not_received(
+    streams: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(protocol, "CONFIRMED", 0.0)
+    engine = Answers(HttpReply(body=LARGE), streams=streams)
+    async with opened(engine) as gate:
+        host = await RawHost.connect(gate.address, limit=1024)
+        await host.send(post())
+        await host.some(1024)
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert engine.received == []
+        host.reset()
+        await eventually(lambda: engine.received == [False])
+
+
+async def test_a_host_that_is_gone_receives_nothing(gate: Gate) -> None:
+    received: list[bool] = []
+    go_on = asyncio.Event()
+
+    async def work(exchange: Exchange) -> HttpReply:
+        exchange.on_sent(received.append)
+        await go_on.wait()
+        exchange.on_sent(received.append)
+        return HttpReply(body="{}")
+
+    gate.engine.script = work
+    async with gate.host() as host:
+        await host.send(post())
+        await eventually(lambda: gate.engine.seen)
+        host.abort()
+        await eventually(lambda: received == [False])
+        go_on.set()
+        await eventually(lambda: received == [False, False])
