@@ -1,6 +1,7 @@
 """Late calls of hosts that know no tasks: each gets a handle in words, and the result by the gateway's own tools."""
 
 import asyncio
+from pathlib import Path
 
 import pytest
 
@@ -10,6 +11,7 @@ from helpers.talking_tool import TalkingTool
 from helpers.token_issuer import TokenIssuer, guarded
 from helpers.waiting import bounded, eventually
 from helpers.whole_gateway import Environment, configuration, open_store, running
+from interaction.auditing import audited, kept, lines, of
 from interaction.handing_off import CANCEL, ERAS, WAIT, handle_of, handoff, taskless, text_of, waited
 from interaction.holding import CAPABLE
 from interaction.questioning import ACCEPTED, DONE, ELICIT
@@ -248,6 +250,88 @@ async def test_a_rule_in_shadow_counts_late_calls_and_hands_off_none(
         assert WAIT not in [tool["name"] for tool in (await host.ask("tools/list")).result["tools"]]
 
 
+@eras
+async def test_a_rule_in_shadow_counts_late_calls_alone_where_calls_make_no_tasks(
+    server: ScriptedServer, hold: Hold, era: str
+) -> None:
+    async with running(configuration({"reports": server.url}, tasks=handoff("500ms", shadow=True))) as gateway:
+        host = await taskless(gateway, era)
+        await host.call("echo", YEAR)
+        assert await gateway.count("taskgate_shadow_promotions_total") == 0
+        late = asyncio.create_task(host.call("report", YEAR))
+        await gateway.shows("taskgate_shadow_promotions_total", 1)
+        hold.release(DONE)
+        async with bounded():
+            assert (await late).result["content"] == DONE["content"]
+
+
+@eras
+async def test_the_tools_are_listed_where_a_tool_that_the_caller_may_call_is_handed_off(
+    server: ScriptedServer, era: str
+) -> None:
+    server.tools = [{"name": name, "inputSchema": {"type": "object"}} for name in ("report", "quick")]
+    tasks = handoff()
+    tasks["upgrade"] = [{**tasks["upgrade"][0], "tool": "report"}]
+    rules = {"rules": [{"name": "no-reports", "tool": "report", "effect": "deny"}]}
+    config = configuration({"reports": server.url}, tasks=tasks, authorization=rules)
+    async with running(config) as gateway:
+        listed = (await (await taskless(gateway, era)).ask("tools/list")).result["tools"]
+        assert [tool["name"] for tool in listed] == ["quick"]
+
+
+@eras
+async def test_a_server_may_have_a_tool_of_such_a_name_for_hosts_that_know_tasks(
+    server: ScriptedServer, era: str
+) -> None:
+    server.tools.append({"name": WAIT, "inputSchema": {"type": "object"}})
+    async with running(configuration({"reports": server.url}, tasks=handoff())) as gateway:
+        knowing = gateway.modern() if era == "modern" else await taskless(gateway, era, tasks={"list": {}})
+        assert (await knowing.call(WAIT, YEAR)).result["structuredContent"] == YEAR
+        refused = (await (await taskless(gateway, era)).call(WAIT, YEAR)).error
+        assert (refused["code"], refused["message"]) == (
+            -32602,
+            f"{WAIT} is a tool of the gateway: its argument handle must be a string",
+        )
+
+
+@pytest.mark.parametrize("method", ["tasks/get", "tasks/cancel"])
+async def test_a_session_that_asks_about_tasks_knows_them(server: ScriptedServer, method: str) -> None:
+    async with running(configuration({"reports": server.url}, tasks=handoff())) as gateway:
+        host = await taskless(gateway, "legacy")
+        assert WAIT in [tool["name"] for tool in (await host.ask("tools/list")).result["tools"]]
+        await host.ask(method, {"taskId": "A" * 32})
+        assert WAIT not in [tool["name"] for tool in (await host.ask("tools/list")).result["tools"]]
+
+
+@eras
+async def test_the_ceiling_of_a_rule_with_hints_bounds_the_wait_too(
+    server: ScriptedServer, hold: Hold, era: str
+) -> None:
+    server.tools.append({"name": "report", "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": True}})
+    tasks = handoff(ceiling="1h")
+    terms = {"after": "20ms", "ceiling": "50ms"}
+    tasks["upgrade"] = [{"tool": "*", "hints": {"readOnlyHint": True}, "mode": "auto", "handoff": terms}]
+    async with running(configuration({"reports": server.url}, tasks=tasks)) as gateway:
+        host = await taskless(gateway, era)
+        handle = handle_of(await host.call("report", YEAR))
+        async with bounded():
+            assert handle_of(await waited(host, handle)) == handle
+        hold.release(DONE)
+
+
+async def test_a_legacy_host_that_wants_no_progress_gets_none(server: ScriptedServer) -> None:
+    server.script["report"] = tool = TalkingTool()
+    async with running(configuration({"reports": server.url}, tasks=handoff("1h"))) as gateway:
+        host = await taskless(gateway, "legacy")
+        async with host.asking("tools/call", {"name": "report", "arguments": YEAR}) as stream:
+            async with bounded():
+                await tool.begun.wait()
+            await progress(tool, 3, "fetching")
+            await tool.finish(DONE)
+            assert (await stream.answered())["content"] == DONE["content"]
+        assert stream.of("notifications/progress") == []
+
+
 # --- whose handle it is -----------------------------------------------------------------------------------------------
 
 
@@ -371,6 +455,16 @@ async def test_a_question_before_the_handoff_is_on_the_stream_of_the_call(server
                 await stream.end()
 
 
+@eras
+async def test_an_unknown_handle_is_one_denied_look_up(server: ScriptedServer, era: str, tmp_path: Path) -> None:
+    config = configuration({"reports": server.url}, tasks=handoff(), audit=audited(tmp_path))
+    async with kept(tmp_path, config) as gateway:
+        host = await taskless(gateway, era)
+        for handle in ("A" * 32, "no handle"):
+            assert (await waited(host, handle)).code == -32602
+    assert sorted(line["reason"] for line in of(lines(tmp_path), "task.access_denied")) == ["malformed_id", "not_found"]
+
+
 # --- reloads and drains -----------------------------------------------------------------------------------------------
 
 
@@ -399,6 +493,24 @@ async def test_a_drain_serves_waits_for_calls_that_run(server: ScriptedServer, h
                 pass
         hold.release(DONE)
         assert (await waited(host, handle)).result["content"] == DONE["content"]
+        async with bounded():
+            await closing
+
+
+async def test_a_drain_refuses_what_has_only_the_name_of_a_tool_of_the_gateway(
+    server: ScriptedServer, hold: Hold
+) -> None:
+    async with running(configuration({"reports": server.url}, tasks=handoff())) as gateway:
+        host = await taskless(gateway, "legacy")
+        handle_of(await host.call("report", YEAR))
+        closing = asyncio.create_task(gateway.drain())
+        async with bounded():
+            while "error" not in ((await host.call("echo", YEAR)).message or {}):
+                pass
+        draining = (await host.call("echo", YEAR)).code
+        assert (await host.ask("resources/subscribe", {"uri": "a:b", "name": WAIT})).code == draining
+        assert (await host.call(WAIT, YEAR)).code == draining
+        hold.release(DONE)
         async with bounded():
             await closing
 

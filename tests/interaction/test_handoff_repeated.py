@@ -13,6 +13,8 @@ from interaction.handing_off import ERAS, Host, handle_of, handoff, taskless, wa
 from interaction.questioning import DONE
 
 YEAR = {"year": 2026}
+LONG = 16 * 1024
+"""The length of arguments up to which spelling makes no difference."""
 eras = pytest.mark.parametrize("era", ERAS)
 
 
@@ -169,3 +171,59 @@ async def test_a_call_whose_connection_was_lost_is_counted_once(server: Scripted
         await kept(gateway)
         assert await gateway.count("taskgate_tool_calls_total") == 1
         hold.release(DONE)
+
+
+@eras
+async def test_equal_calls_that_become_late_together_are_counted_as_joined_once(
+    server: ScriptedServer, hold: Hold, era: str
+) -> None:
+    async with running(configuration({"reports": server.url}, tasks=handoff("300ms"))) as gateway:
+        hosts = [await taskless(gateway, era) for _ in range(2)]
+        async with asyncio.TaskGroup() as group:
+            late = [group.create_task(host.call("report", YEAR)) for host in hosts]
+        assert len({handle_of(call.result()) for call in late}) == 1
+        assert await gateway.count("taskgate_calls_joined_total") == 1
+        assert await gateway.count("taskgate_tool_calls_total", disposition="handoff") == 2
+        hold.release(DONE)
+
+
+@eras
+async def test_each_repeated_call_is_counted(server: ScriptedServer, hold: Hold, era: str) -> None:
+    async with running(configuration({"reports": server.url}, tasks=handoff())) as gateway:
+        host = await taskless(gateway, era)
+        for times in (1, 2):
+            handle_of(await host.call("report", YEAR))
+            assert await gateway.count("taskgate_tool_calls_total", disposition="handoff") == times
+        hold.release(DONE)
+
+
+@pytest.mark.parametrize("size", [LONG - 60, LONG - 30, LONG])
+async def test_a_large_call_made_again_with_another_progress_token_is_the_same(
+    server: ScriptedServer, hold: Hold, size: int
+) -> None:
+    async with running(configuration({"reports": server.url}, tasks=handoff())) as gateway:
+        host = await taskless(gateway, "legacy")
+        arguments = {"text": "x" * (size - len('{"name":"report","arguments":{"text":""}}'))}
+        first = handle_of(await host.call("report", arguments))
+        again = await host.call("report", arguments, _meta={"progressToken": "t" * 30})
+        assert (handle_of(again), calls(server)) == (first, 1)
+        hold.release(DONE)
+
+
+@eras
+async def test_a_caller_with_too_many_waits_gets_the_handle_of_its_call_at_once(
+    server: ScriptedServer, hold: Hold, era: str
+) -> None:
+    limits = {"concurrency": {"waits_per_context": 1}}
+    async with running(configuration({"reports": server.url}, tasks=handoff("1h"), limits=limits)) as gateway:
+        hosts = [await taskless(gateway, era) for _ in range(3)]
+        await cut(hosts[0], hold)
+        await kept(gateway)
+        waiting = asyncio.create_task(hosts[1].call("report", YEAR))
+        await gateway.shows("taskgate_calls_joined_total", 1)
+        async with bounded():
+            handle = handle_of(await hosts[2].call("report", YEAR))
+        assert (await waited(hosts[2], handle)).code == 429
+        hold.release(DONE)
+        async with bounded():
+            assert (await waiting).result["content"] == DONE["content"]

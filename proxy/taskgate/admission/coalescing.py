@@ -181,7 +181,10 @@ class RequestCoalescer:
             result = await call()
         else:
             digest: asyncio.Future[str] | str
-            if key.call.params.size > LARGE:
+            if key.call.is_own_key:
+                # Never compared.
+                digest = ""
+            elif key.call.params.size > LARGE:
                 digest = self._background.start(partial(_digest, key))
                 call = partial(_after_digest, digest, call)
             else:
@@ -242,9 +245,11 @@ class RequestCoalescer:
 
     async def _check_same_and_join(self, key: CoalesceKey, running: _RunningCall) -> None:
         """Join the call that runs under the key. Raises InvalidParams if it is a different call."""
-        digest = running.digest if isinstance(running.digest, str) else await asyncio.shield(running.digest)
-        if digest != await _digest(key):
-            raise InvalidParams(KEY_REUSED)
+        # A key of the gateway's own is made of the call.
+        if not key.call.is_own_key:
+            digest = running.digest if isinstance(running.digest, str) else await asyncio.shield(running.digest)
+            if digest != await _digest(key):
+                raise InvalidParams(KEY_REUSED)
         running.is_shared = True
         self._event_sink.emit(CallCoalesced(key.owner.mount, "retry" if key.call.is_own_key else "key"))
 

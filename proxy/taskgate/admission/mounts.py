@@ -35,7 +35,8 @@ class Mount:
     - `scopes`: the scopes that a host without a valid token is told to request.
     - `metadata`: the address of the protected resource metadata, which it is told too; None if there is none.
     - `info`: the serverInfo for hosts; None passes on that of the server.
-    - `handoff`: the tools of the gateway for hosts without tasks; None if no rule hands calls off here.
+    - `handoff`: the tools of the gateway for hosts without tasks; None if there are no tasks here.
+    - `hands_off`: whether a rule hands calls off here, so that such hosts list these tools.
     - `may_hand_off`: the function that returns whether a rule does that for a tool.
     """
 
@@ -51,6 +52,7 @@ class Mount:
     extensions: ExtensionPolicy = field(default_factory=ExtensionPolicy)
     info: RawJson | None = None
     handoff: HandoffTools | None = None
+    hands_off: bool = False
     may_hand_off: MayHandOff = _never
 
 

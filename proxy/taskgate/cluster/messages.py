@@ -196,6 +196,12 @@ class InputProgress(NamedTuple):
     notification: str
 
 
+class CallAskedFor(NamedTuple):
+    """A host without tasks waits for the result of a call. It is sent again while the host waits."""
+
+    task: str
+
+
 class RequestCancelled(NamedTuple):
     """A host cancelled a request of a session."""
 

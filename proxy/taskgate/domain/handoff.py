@@ -32,25 +32,23 @@ CEILINGS_WITH_PROGRESS: Final[Mapping[str, timedelta]] = MappingProxyType({"clau
 
 
 class Ceiling(NamedTuple):
-    """The longest wait of the hosts whose name matches the glob `client`.
-
-    `with_progress` is that of a call that gets progress before each `longest` is over, if that extends
-    the wait; None if it does not.
-    """
+    """The longest wait of the hosts whose name matches the glob `client`."""
 
     client: str
     longest: timedelta
-    with_progress: timedelta | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandoffRules:
     """The ceilings of hosts: the first that matches counts, and `usual` is that of all others.
 
-    `retry_window` is how long after its end an unfetched result answers the same call made again.
+    `with_progress` are the ceilings of calls that get progress before each usual one is over, for hosts
+    whose wait that extends. `retry_window` is how long after its end an unfetched result answers the
+    same call made again.
     """
 
     ceilings: tuple[Ceiling, ...] = ()
+    with_progress: tuple[Ceiling, ...] = ()
     usual: timedelta = timedelta(seconds=50)
     retry_window: timedelta = timedelta(minutes=5)
 
@@ -77,18 +75,20 @@ class HandoffRules:
     def _ceiling(self, handoff: Handoff | None, client: str | None) -> timedelta:
         if handoff is not None and handoff.ceiling is not None:
             return handoff.ceiling
-        found = self._of(client)
-        return self.usual if found is None else found.longest
+        return _first(self.ceilings, client) or self.usual
 
     def _extended(self, client: str | None, progress: timedelta | None) -> timedelta | None:
         """The ceiling of a host that gets progress often enough to extend its wait; None for any other."""
-        found = self._of(client)
-        return None if found is None or progress is None or progress >= found.longest else found.with_progress
-
-    def _of(self, client: str | None) -> Ceiling | None:
-        if client is None:
+        if progress is None or progress >= (_first(self.ceilings, client) or self.usual):
             return None
-        return next((each for each in self.ceilings if fnmatchcase(client, each.client)), None)
+        return _first(self.with_progress, client)
+
+
+def _first(ceilings: tuple[Ceiling, ...], client: str | None) -> timedelta | None:
+    """The first ceiling of a host of that name."""
+    if client is None:
+        return None
+    return next((each.longest for each in ceilings if fnmatchcase(client, each.client)), None)
 
 
 USUAL: Final = HandoffRules()

@@ -74,12 +74,14 @@ class Handoff(NamedTuple):
     """The terms on which a host without tasks gets a handle in place of a late result.
 
     `after` is how long its call may take before. `ceiling` is how long such a host waits for an
-    answer; None leaves that to `domain.handoff`. `joins` is whether the same call made again joins it.
+    answer; None leaves that to `domain.handoff`. `joins` is whether the same call made again joins it,
+    and `cancels_on_disconnect` whether a lost connection cancels it.
     """
 
     after: timedelta
     ceiling: timedelta | None = None
     joins: bool = True
+    cancels_on_disconnect: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,12 +114,16 @@ class PromotionRule:
     handoff: Handoff | None = None
     shadow: bool = False
 
+    def names(self, upstream: str, tool: str) -> bool:
+        """Whether the rule is for a tool of that name, whatever its hints are."""
+        return self.upstream in (None, upstream) and (self.tool == "*" or fnmatchcase(tool, self.tool))
+
     def matches(self, upstream: str, tool: str, hints: Mapping[str, bool] | None = None) -> bool:
         """Whether the rule is for that tool.
 
         With unknown hints (None) a rule that needs hints does not match.
         """
-        if self.upstream not in (None, upstream) or not (self.tool == "*" or fnmatchcase(tool, self.tool)):
+        if not self.names(upstream, tool):
             return False
         if self.tool == "*" and hints and hints.get(APP_ONLY):
             return False
@@ -232,6 +238,16 @@ class PromotionPolicy:
     def may_hand_off(self, upstream: str, tool: str, hints: Mapping[str, bool] | None = None) -> bool:
         """Whether a call of one tool by a host without tasks may be handed off."""
         return self.decide(upstream, tool, hints).handoff is not None
+
+    def shortest_handoff(self, upstream: str, tool: str) -> Handoff | None:
+        """The terms with the shortest ceiling that one tool may have, whatever its annotations are.
+
+        None if no rule hands it off.
+        """
+        if not self.needs_hints(upstream):
+            return self.decide(upstream, tool).handoff
+        may = [rule.handoff for rule in self.rules if rule.handoff and not rule.shadow and rule.names(upstream, tool)]
+        return min(may, key=lambda terms: terms.ceiling or timedelta.max, default=None)
 
     def hands_off(self, upstream: str) -> bool:
         """Whether a call of any tool of that upstream could be handed off."""

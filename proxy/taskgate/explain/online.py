@@ -69,8 +69,9 @@ async def _ask_server(config: GatewayConfig, name: str) -> Answer:
     key = f"upstreams.{name}"
     if config.upstreams[name].credentials.mode == "token_exchange":
         return Answer(key, None, "its credentials need the token of a caller; try taskgate explain --online --token")
+    policy = config.tasks.to_policy(config.longest_ttl)
     try:
-        peer, tools = await ask_server(config, name, None, None, lists_tools=config.tasks.hands_off(name))
+        peer, tools = await ask_server(config, name, None, None, lists_tools=policy.hands_off(name))
     except ServerNotAsked as failed:
         text = str(failed).removeprefix(f"{key} ").removeprefix("was asked in vain ")
         return Answer(key, False, f"{text}; check that the server runs, and its url or command")

@@ -17,8 +17,9 @@ cancelled, not one that was sent (H-LEG-10).
 """
 
 import asyncio
-from collections.abc import Coroutine
-from contextlib import nullcontext
+from collections import Counter
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager, nullcontext
 from datetime import timedelta
 from functools import lru_cache, partial
 from typing import Any, Final
@@ -31,7 +32,7 @@ from taskgate.admission.rules import RuntimeConfig
 from taskgate.auth.context import AuthContext
 from taskgate.clock import Clock
 from taskgate.domain.policy import Handoff, PromotionDecision, PromotionMode
-from taskgate.domain.record import RequestId, TaskRecord
+from taskgate.domain.record import OwnerKey, RequestId, TaskId, TaskRecord
 from taskgate.domain.versions import client_of
 from taskgate.errors import CutOff, GatewayError, QueueFull, StoreUnavailable, TaskSupportMismatch
 from taskgate.gateway.eras import Call
@@ -102,10 +103,15 @@ class Calls:
         """Calls that go on at their server when the host has disconnected."""
         self._promotion = Promotion(tasks=tasks, coalescer=coalescer, waiter=self.waiter, count=self.count, clock=clock)
         self._background = Background()
-        self._storing: dict[asyncio.Future[None], str | None] = {}
-        """The idempotency keys of calls whose hosts are gone, until they are stored as tasks."""
+        self._storing: dict[asyncio.Future[None], tuple[OwnerKey, str | None]] = {}
+        """The calls whose hosts may be gone, until they are stored as tasks, by owner and idempotency key."""
+        self._hosts: Counter[tuple[OwnerKey, str | None]] = Counter()
+        """The connected hosts that wait for equal calls which outlive them, in the same way."""
         self._stored = 0
         """How many have been stored."""
+        self._handed_off: set[InflightCall] = set()
+        """The calls whose hosts get a handle if they take long."""
+        self._hands_off_at_once = False
 
     async def answer(self, call: Call) -> HttpReply:
         """Answer a call: with its result, the handle of a task, or input requests.
@@ -122,28 +128,32 @@ class Calls:
         else:
             # 1. The operator's rules, and what the host takes.
             decision = self._decide_at_once(call, request) or await self._decide_by_catalogue(call, request)
-            if call.gets_handle and call.joins and request.idempotency_key is None:
-                request.idempotency_key, request.is_own_key = await own_key(_coalesce_key(call, request, None)), True
+            if call.terms is not None:
+                await self._identify(call, request, call.terms)
             # 2. An earlier call with the same idempotency key, which has become a task. Sent without
             # a task, a repeated key would run the call a second time beside it.
             if request.idempotency_key is not None and (call.gets_handle or not call.may_become_task):
                 earlier = await self._earlier(call, request)
                 if earlier is not None and call.gets_handle:
+                    self.count(call, "handoff")
                     return await self._deliver(call, request, earlier)
                 if earlier is not None:
                     return await call.adapter.answer_repeated(call, earlier)
             # In shadow mode the operator's rules are counted and not applied.
-            if decision.would_promote and call.knows_tasks:
-                self._event_sink.emit(ShadowPromotion(call.session.mount.name))
-            elif decision.would_hand_off is not None and call.lacks_tasks:
+            if decision.would_hand_off is not None and call.lacks_tasks:
                 call.shadow_grace = self._grace(call, request, decision.would_hand_off)
+            elif decision.would_promote and call.knows_tasks:
+                self._event_sink.emit(ShadowPromotion(call.session.mount.name))
             # 3. Equal calls share one result.
             if request.idempotency_key is not None or decision.join_retries is not None:
                 call.coalesce_key = _coalesce_key(call, request, decision.join_retries)
             # 4. A task at once.
             if call.may_become_task:
                 with self._tasks.expecting(call.session):
-                    return await (self._send_cancellable(call) if call.gets_handle else self.create_or_send(call))
+                    if not call.gets_handle:
+                        return await self.create_or_send(call)
+                    with self.cancellable(call.cancellable, call.id):
+                        return await self._send_detached(call)
         # 5. The request to the server. Most are sent in place: here, without a frame in between that
         # would last as long as the call.
         if call.may_be_held:
@@ -156,7 +166,21 @@ class Calls:
         Returns the operator's decision. Raises TaskSupportMismatch if the tool runs only as a task,
         and the host did not ask for one, or can have none.
         """
-        return self._decide_at_once(call, request) or await self._decide_by_catalogue(call, request)
+        decision = self._decide_at_once(call, request) or await self._decide_by_catalogue(call, request)
+        if call.terms is not None:
+            await self._identify(call, request, call.terms)
+        return decision
+
+    async def _identify(self, call: Call, request: CallTool, terms: Handoff) -> None:
+        """Give a call that may be handed off the key by which the same call made again finds it.
+
+        Without a key, or if the operator wants that, it does not outlive its host's connection.
+        """
+        if terms.joins and request.idempotency_key is None:
+            request.idempotency_key, request.is_own_key = await own_key(_coalesce_key(call, request, None)), True
+        call.outlives_host = request.idempotency_key is not None and not terms.cancels_on_disconnect
+        if call.outlives_host or terms.cancels_on_disconnect:
+            call.ends_with_host = terms.cancels_on_disconnect
 
     def _decide_at_once(self, call: Call, request: CallTool) -> PromotionDecision | None:
         """As `decide`, without a wait; None if the decision needs what the server declares about the
@@ -184,6 +208,7 @@ class Calls:
 
     async def _decide_by_catalogue(self, call: Call, request: CallTool) -> PromotionDecision:
         """As `decide`, with the server's catalogue. Reading that may open a session."""
+        call.begun = call.begun or self._clock.elapsed()
         work = self._tasks.decide(call.session, request.tool)
         with self._tasks.expecting(call.session) if _can_be_task(call, request) else nullcontext():
             if call.cancellable is None:
@@ -202,9 +227,11 @@ class Calls:
         if _can_be_task(call, request):
             call.mode, call.grace = decision.mode, decision.inline_grace
         elif decision.handoff is not None and call.handoff is not None and request.stored_params is not None:
-            call.gets_handle, call.mode, call.begun = True, PromotionMode.AUTO, self._clock.elapsed()
-            call.joins = decision.handoff.joins
-            call.grace = self._grace(call, request, decision.handoff)
+            now = self._clock.elapsed()
+            call.gets_handle, call.mode, call.begun = True, PromotionMode.AUTO, call.begun or now
+            call.terms = decision.handoff
+            waited = timedelta(seconds=now - call.begun)
+            call.grace = max(self._grace(call, request, decision.handoff) - waited, timedelta())
         else:
             return
         call.may_become_task = True
@@ -281,28 +308,36 @@ class Calls:
     async def follow(self, call: Call, inflight: InflightCall) -> HttpReply:
         """Wait for a detached call until there is an answer for the host, and return it.
 
-        If the host disconnects, or this raises for another reason, the call is cancelled and no
-        longer held.
+        If this raises, the call is cancelled and no longer held. So it is if the host disconnects,
+        unless the call outlives that.
         """
         late = None if call.shadow_grace is None else self._count_late(call, call.shadow_grace)
+        if call.gets_handle:
+            inflight.is_hurried = self._hands_off_at_once
+            self._handed_off.add(inflight)
+            if call.outlives_host:
+                self._hosts[_kept_as(call)] += 1
+                call.exchange.on_sent(partial(self._on_sent, call, inflight))
         try:
             with call.listener:
                 inflight.set_listener(call.listener)
                 reply = await self._outcome(call, inflight)
-            if call.gets_handle and inflight.is_over and not inflight.is_adopted:
-                # The host may be gone before the answer is sent: the call made again gets the result.
-                call.exchange.on_disconnect(partial(self._start_keeping, call, inflight, is_counted=True))
+            call.is_answered = True
+            if call.is_lost:
+                self._keep_lost(call, inflight)
+            elif call.outlives_host and call.record is None:
+                # Until the answer is sent it may be lost.
+                self._begin_storing(call)
             return reply
-        except BaseException as error:
-            if isinstance(error, ScopeCancelled) and call.gets_handle and not inflight.is_adopted:
-                # The host was disconnected: the connection is lost, and not the call.
-                inflight.set_listener(None)
-                self._start_keeping(call, inflight, is_counted=False)
-            else:
-                inflight.close()
+        except BaseException:
+            inflight.close()
             inflight.end_hold()
+            self._end_storing(call)
             raise
         finally:
+            self._handed_off.discard(inflight)
+            if call.outlives_host and not call.is_lost:
+                self._on_host_gone(call)
             if late is not None:
                 late.cancel()
 
@@ -315,7 +350,8 @@ class Calls:
         - `handoff`: became one, of which a host without tasks gets a handle;
         - `rejected`: refused.
         """
-        if call.tool is not None:
+        if call.tool is not None and not call.is_counted:
+            call.is_counted = True
             is_listed = call.session.upstream.listed(call.tool) is not None
             tool = call.tool if is_listed else None
             self._event_sink.emit(_tool_called(call.session.mount.name, tool, disposition))
@@ -334,6 +370,15 @@ class Calls:
         if scope is not None:
             scope.cancel()
         return scope
+
+    def hand_off(self) -> None:
+        """Hand off the running calls of hosts without tasks now, and each later one once it is sent.
+
+        Called when a drain begins: tasks outlive it, and calls that block do not.
+        """
+        self._hands_off_at_once = True
+        for inflight in self._handed_off:
+            inflight.hurry()
 
     def stop(self) -> None:
         """Cancel the running calls and every later one, which then raise CutOff. Called at
@@ -408,7 +453,7 @@ class Calls:
             permit = self._acquire(call)
             try:
                 if not permit.is_granted:
-                    await self._promotion.wait_briefly(call, permit)
+                    await self._promotion.wait_shared(call, permit)
                 self.count_sent(call)
                 return await _send(call, listener)
             finally:
@@ -418,25 +463,29 @@ class Calls:
 
     # --- calls that may outlive their request -------------------------------------------------------------------------
 
-    async def _send_cancellable(self, call: Call) -> HttpReply:
-        """Send a call that may end as a handle; a notification of a legacy host cancels it."""
-        cancellable, waits = call.cancellable, self._session_waits
-        if cancellable is None:
-            return await self._send_detached(call)
-        scope = CancelScope(self.keepalives.wheel.known_loop)
+    @contextmanager
+    def cancellable(self, running: dict[CancelScope, RequestId] | None, id: RequestId) -> Iterator[None]:
+        """The block of a request that `cancel` finds among the `running` ones of its session, if it has one.
+
+        Raises ScopeCancelled when it is cancelled, and CutOff when the gateway shuts down.
+        """
+        if running is None:
+            yield
+            return
+        scope, waits = CancelScope(self.keepalives.wheel.known_loop), self._session_waits
         waits.scopes.add(scope)
-        cancellable[scope] = call.id
+        running[scope] = id
         try:
             with scope:
                 if waits.is_stopped:
                     scope.cancel()
-                return await self._send_detached(call)
+                yield
         except ScopeCancelled:
             if waits.is_stopped:
                 raise CutOff from None
             raise
         finally:
-            del cancellable[scope]
+            del running[scope]
             waits.scopes.discard(scope)
 
     async def _earlier(self, call: Call, request: CallTool) -> TaskRecord | None:
@@ -446,8 +495,9 @@ class Calls:
         `TaskService.earlier` raises; but a key that the gateway made is no reason to refuse a call while
         the store is down.
         """
+        kept_as = _kept_as(call)
         while True:
-            same = [stored for stored, key in self._storing.items() if key == request.idempotency_key]
+            same = [stored for stored, other in self._storing.items() if other == kept_as]
             if same:
                 await asyncio.wait(same)
             stored_before = self._stored
@@ -457,33 +507,76 @@ class Calls:
                 if not request.is_own_key:
                     raise
                 return None
-            if earlier is not None or (stored_before == self._stored and not self._is_storing(request)):
+            if earlier is not None or (stored_before == self._stored and kept_as not in self._storing.values()):
                 return earlier
 
-    def _is_storing(self, request: CallTool) -> bool:
-        return request.idempotency_key in self._storing.values()
+    def _on_sent(self, call: Call, inflight: InflightCall, was_sent: bool) -> None:
+        """Handle that the answer to a call that outlives its host was sent, or that the connection is lost.
 
-    def _start_keeping(self, call: Call, inflight: InflightCall, *, is_counted: bool) -> None:
-        """Keep a call whose host is gone as a task. The same call made again waits until that is stored."""
-        stored = asyncio.get_running_loop().create_future()
-        assert isinstance(call.request, CallTool), "a call that gets a handle"
-        self._storing[stored] = call.request.idempotency_key
-        self._background.start(partial(self._keep, call, inflight, stored, is_counted=is_counted))
+        With that the grace of the call ends, so that it becomes a task, unless another request waits for
+        the same call.
+        """
+        if was_sent:
+            self._end_storing(call)
+            return
+        call.is_lost = True
+        if call.is_answered:
+            self._keep_lost(call, inflight)
+        elif self._on_host_gone(call) and call.coalesce_key is not None:
+            inflight.close()
+        else:
+            self._begin_storing(call)
+            inflight.hurry()
 
-    async def _keep(
-        self, call: Call, inflight: InflightCall, stored: "asyncio.Future[None]", *, is_counted: bool
-    ) -> None:
-        """Keep a call whose host is gone as a task, and cancel it if no host asks for it in time."""
+    def _on_host_gone(self, call: Call) -> bool:
+        """Note that a host waits no more for a call; return whether another one waits for an equal call."""
+        left = self._hosts[_kept_as(call)] = self._hosts[_kept_as(call)] - 1
+        if not left:
+            del self._hosts[_kept_as(call)]
+        return left > 0
+
+    def _keep_lost(self, call: Call, inflight: InflightCall) -> None:
+        """Keep a call whose answer is lost, for the same call made again."""
+        if call.record is None and not inflight.is_closed:
+            if call.stored is None:
+                self._begin_storing(call)
+            self._background.start(partial(self._store_lost, call, inflight))
+        elif call.record is not None and inflight.is_adopted:
+            self._abandon_unless_asked(call.record)
+
+    async def _store_lost(self, call: Call, inflight: InflightCall) -> None:
+        """Keep a call as a task whose answer was its result, or questions, and is lost."""
         try:
-            record = await self._promotion.keep(call, inflight, is_counted=is_counted)
+            # The round of a modern server is no result: the call made again begins anew.
+            if inflight.is_over and call.adapter.is_round(call, await inflight.response()):
+                return
+            record = await self._promotion.keep(call, inflight)
         finally:
+            self._end_storing(call)
+        if record is not None:
+            inflight.end_hold()
+            if inflight.is_adopted and not inflight.is_over:
+                self._abandon_unless_asked(record)
+
+    def _abandon_unless_asked(self, record: TaskRecord) -> None:
+        self._background.start(partial(self._abandon_unasked, record.owner, record.id))
+
+    async def _abandon_unasked(self, owner: OwnerKey, task: TaskId) -> None:
+        """Cancel a call whose host is gone if no host asks for it in time."""
+        if not await self._handles.is_asked_for(task, self._live.current.handoff.retry_window):
+            self._tasks.abandon(owner, task)
+
+    def _begin_storing(self, call: Call) -> None:
+        """Let the same call made again wait until this one is stored as a task, or its answer is sent."""
+        call.stored = asyncio.get_running_loop().create_future()
+        self._storing[call.stored] = _kept_as(call)
+
+    def _end_storing(self, call: Call) -> None:
+        stored, call.stored = call.stored, None
+        if stored is not None:
             del self._storing[stored]
             self._stored += 1
             stored.set_result(None)
-        if record is None or not inflight.is_adopted:
-            return
-        if not await self._handles.is_asked_for(record.id, self._live.current.handoff.retry_window):
-            self._tasks.abandon(record.owner, record.id)
 
     async def _deliver(self, call: Call, request: CallTool, earlier: TaskRecord) -> HttpReply:
         """Answer a call with an earlier one: its result if that is there in time, else its handle."""
@@ -499,7 +592,8 @@ class Calls:
             tools=call.handoff,
             info=info,
         )
-        return await self._handles.deliver(host, earlier, call.grace)
+        with self.cancellable(call.cancellable, call.id):
+            return await self._handles.deliver(host, earlier, call.grace)
 
     async def _send_detached(self, call: Call) -> HttpReply:
         """Send a call that may outlive its request, in a background task, and answer the request.
@@ -525,12 +619,18 @@ class Calls:
 
     async def _outcome(self, call: Call, inflight: InflightCall) -> HttpReply:
         """Return the answer: a task, the next input requests, or the server's response."""
-        record = await self._promotion.promote_after_grace(call, inflight)
+        call.record = record = await self._promotion.promote_after_grace(call, inflight)
+        if call.stored is not None:
+            self._end_storing(call)
+        exchange = call.exchange if call.ends_with_host else None
         while record is None:
-            await self.waiter.wait(call.exchange, inflight.wait_for_change(None))
+            await self.waiter.wait(exchange, inflight.wait_for_change(None))
+            if inflight.is_closed:
+                # Its host is gone, and another request waits for the same call.
+                raise ScopeCancelled
             if not inflight.is_over:
                 # The server may ask several questions at once: they go to the host together.
-                await self.waiter.wait(call.exchange, inflight.wait_quiet(QUIET))
+                await self.waiter.wait(exchange, inflight.wait_quiet(QUIET))
             if inflight.is_over:
                 break
             # A question may have been withdrawn meanwhile.
@@ -565,6 +665,12 @@ class Calls:
 def _coalesce_key(call: Call, request: CallTool, window: timedelta | None) -> CoalesceKey:
     """Return what equal calls have in common."""
     return CoalesceKey(call.session.owner, request, window, era=call.adapter.era, features=client_features(call.peer))
+
+
+def _kept_as(call: Call) -> tuple[OwnerKey, str | None]:
+    """Return what finds a call that outlives its host: its owner and idempotency key."""
+    assert isinstance(call.request, CallTool), "a call that is handed off"
+    return call.session.owner, call.request.idempotency_key
 
 
 def _can_be_task(call: Call, request: CallTool) -> bool:

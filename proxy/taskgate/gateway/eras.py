@@ -5,6 +5,7 @@ server answers. It makes the reply. `legacy` and `modern.adapter` implement it. 
 handles a request by these values, and asks for no era.
 """
 
+import asyncio
 from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
@@ -13,7 +14,7 @@ from typing import Any, Protocol
 from taskgate.admission.coalescing import CoalesceKey
 from taskgate.admission.mounts import Mount
 from taskgate.auth.context import AuthContext
-from taskgate.domain.policy import PromotionMode
+from taskgate.domain.policy import Handoff, PromotionMode
 from taskgate.domain.record import RequestId, TaskRecord
 from taskgate.domain.versions import Era, Peer, Revision
 from taskgate.gateway.listeners import HostListener, InflightCall
@@ -79,9 +80,13 @@ class CallTerms:
 
     - `may_become_task`: whether the operator's rules and the host allow a task. `mode` is the rule,
       `grace` the time in which the call may then be answered without a task once it is sent.
-    - `gets_handle`: whether such a task is told by a handle, because its host knows no tasks; `begun` is
-      then the monotonic time at which the call came, and `joins` whether an equal call of the same
-      caller shares its result.
+    - `gets_handle`: whether such a task is told by a handle, because its host knows no tasks; `terms` are
+      then those of its rule, and `begun` is the monotonic time at which the call came.
+    - `outlives_host`: whether it is kept as a task if the connection is lost.
+    - `is_counted`: its disposition is reported.
+    - `record`: the task that it has become in place of an answer. `is_answered`: its answer is known, and
+      `is_lost`: the connection was lost before that was sent, if it outlives that. `stored` is done once
+      a lost one is a task or cannot be one, or the answer is sent.
     - `shadow_grace`: the time after which a rule in shadow would have handed it off; None for no such rule.
     - `task_params`: how the server gets the parameters of such a call; None for a call that is
       relayed in any case.
@@ -104,7 +109,13 @@ class CallTerms:
     repeated: Mapping[str, str] | None = None
     may_become_task: bool = False
     gets_handle: bool = False
-    joins: bool = False
+    terms: Handoff | None = None
+    outlives_host: bool = False
+    is_counted: bool = False
+    record: TaskRecord | None = None
+    is_answered: bool = False
+    is_lost: bool = False
+    stored: asyncio.Future[None] | None = None
     shadow_grace: timedelta | None = None
     begun: float = 0.0
     mode: PromotionMode = PromotionMode.SYNC
@@ -194,6 +205,10 @@ class EraAdapter(Protocol):
 
     async def hold(self, call: Call, inflight: InflightCall) -> HttpReply:
         """Hold a call whose server asks something; return the answer that passes on the questions."""
+        ...
+
+    def is_round(self, call: Call, response: Response) -> bool:
+        """Return whether a response asks the host something, and is no result."""
         ...
 
     def answer_ended(self, id: RequestId) -> str:

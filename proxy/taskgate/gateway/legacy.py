@@ -7,7 +7,7 @@ GET and DELETE requests have no message: `serve` answers them. What both eras ha
 elsewhere: calls by `Calls`, tasks by `TaskRequests`.
 """
 
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
@@ -32,7 +32,7 @@ from taskgate.jsontext.large import to_string
 from taskgate.lifecycle.result_wait import ResultWaiter
 from taskgate.protocol import vocabulary as words
 from taskgate.protocol.classify import Route
-from taskgate.protocol.host_requests import AnswerPing, AwaitTask, CallTool, GetTask, OpenSession, Relay
+from taskgate.protocol.host_requests import AnswerPing, AwaitTask, CallTool, GetTask, HandleRequest, OpenSession, Relay
 from taskgate.protocol.jsonrpc import UsualProgress
 from taskgate.protocol.legacy.downstream import LegacyDownstream
 from taskgate.protocol.legacy.results import EraCrossing
@@ -130,7 +130,7 @@ class LegacyAdapter:
             context.revision, context.client = peer.revision, host_session.client
         tools = mount.handoff
         intent = self.dialect.decode(
-            message, peer, offers_tasks=mount.offers_tasks, extensions=mount.extensions, hands_off=tools is not None
+            message, peer, offers_tasks=mount.offers_tasks, extensions=mount.extensions, hands_off=mount.hands_off
         )
         # Whatever stream answers the request will have event ids, if the revision of the session has
         # resumption. Another replica can continue the stream of a wait for a task, so the task is
@@ -149,8 +149,9 @@ class LegacyAdapter:
         assert peer is not None, "a message has a session, or opens one"
         tool = intent.tool if isinstance(intent, CallTool) else None
         decoded = DecodedMessage(self, exchange, mount, caller, message, intent, peer.revision, tool, host_session)
-        if tools is not None and tool is not None:
-            note_handle(decoded, tools)
+        if tools is not None and tool in tools.names:
+            lists_them = mount.hands_off and host_session is not None and not host_session.knows_tasks
+            note_handle(decoded, tools, lists_them=lists_them)
         return decoded
 
     async def _decode_late(
@@ -188,6 +189,10 @@ class LegacyAdapter:
                 return reply
             if isinstance(intent, AnswerPing):
                 return HttpReply(body=self.dialect.pong(intent.id))
+            if isinstance(intent, HandleRequest):
+                with self._calls.cancellable(host_session.calls, intent.call.id):
+                    return await self._task_requests.answer(request)
+            host_session.knows_tasks = True
             return await self._task_requests.answer(request)
 
     def listed_tool(self, request: DecodedMessage) -> str | None:
@@ -232,7 +237,7 @@ class LegacyAdapter:
         )
         call.ends_with_host, call.cancellable = False, host_session.calls
         if not host_session.knows_tasks:
-            call.lacks_tasks, call.handoff = True, request.mount.handoff
+            call.lacks_tasks, call.handoff = True, request.mount.handoff if request.mount.hands_off else None
         if isinstance(intent, Relay):
             call.is_of_extension = method not in words.RELAYED_METHODS
             return call
@@ -276,6 +281,10 @@ class LegacyAdapter:
     async def hold(self, call: Call, inflight: InflightCall) -> HttpReply:
         raise AssertionError("a legacy host is asked on its stream, so no call is held")
 
+    def is_round(self, call: Call, response: Response) -> bool:
+        """Return False: a legacy host gets no rounds."""
+        return False
+
     def answer_ended(self, id: RequestId) -> str:
         """Return an empty result, which ends the request."""
         return self.dialect.pong(id)
@@ -297,8 +306,11 @@ class LegacyListener(HostListener):
     _watches_host: bool = field(default=False, init=False)
 
     def on_notification(self, notification: Notification) -> None:
-        self._has_sent = True
         token = self.token
+        if token is None and notification.method == words.NOTE_PROGRESS:
+            # Asked for by the gateway, for a task that the call may become.
+            return
+        self._has_sent = True
         message: str | bytes | None
         if type(notification) is UsualProgress and token is not None and not self._has_invented:
             # Nearly all progress. Its number is read when a keep-alive needs it.
@@ -320,6 +332,9 @@ class LegacyListener(HostListener):
             self._watches_host = True
             feed = self.feed()
             feed.on_connection_lost(lambda: questions.on_stream_ended(feed))
+
+    def withdraw_questions(self) -> Sequence[ServerQuestion]:
+        return self.host_session.questions.withdraw(self)
 
     def refused(self, required: Mapping[str, Any]) -> None:
         """Ignore it: in the legacy era the server gets the refusal, and the host no error."""

@@ -10,7 +10,7 @@ task, or be held for input responses. `ResponseWaiter` has the running waits of 
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
@@ -145,6 +145,10 @@ class HostListener(UnsavedCallListener):
     def asked(self, question: ServerQuestion) -> None:
         question.refuse()
 
+    def withdraw_questions(self) -> Sequence[ServerQuestion]:
+        """Withdraw the open questions of the call from the host, and return them; a task asks them again."""
+        return ()
+
     def refused(self, required: Mapping[str, Any]) -> None:
         self.missing = merge_capabilities(self.missing, required)
 
@@ -196,17 +200,18 @@ class ResponseWaiter:
         self.waits = Waits()
         """The waits of requests that end with their host."""
 
-    async def wait(self, exchange: Exchange, work: Awaitable[Awaited]) -> Awaited:
+    async def wait(self, exchange: Exchange | None, work: Awaitable[Awaited]) -> Awaited:
         """Await `work`, and return its result. The end of the request cancels `work`.
 
-        Raises ScopeCancelled when the host disconnected, CutOff when the gateway shuts down, and what
-        `work` raises.
+        `exchange` is None for work that goes on when the host has disconnected. Raises ScopeCancelled
+        when the host disconnected, CutOff when the gateway shuts down, and what `work` raises.
         """
         scope, waits = CancelScope(), self.waits
         waits.scopes.add(scope)
         try:
             with scope:
-                exchange.on_disconnect(scope.cancel)
+                if exchange is not None:
+                    exchange.on_disconnect(scope.cancel)
                 if waits.is_stopped:
                     # The others have been cancelled before this one was registered. A result that
                     # is there already is still returned.
@@ -271,9 +276,11 @@ class InflightCall:
     ends when the call becomes a task.
 
     - `_call`: the background task that sends the call; None before `start` and after `close`.
-    - `_listener`: gets the notifications now. `_task_listener`: the task's, once there is a task.
+    - `_listener`: gets the notifications now. `_host`: the same during a request of the host.
+      `_task_listener`: the task's, once there is a task.
     - `_progress`, `_resume_point`: the newest ones, for a task that the call may become. `_newest` is the
       progress too, also when the task has it.
+    - `is_hurried`: the time is up in which the call may be answered without a task.
     - `_change`: set when a question has come or the call has ended, to wake those who wait.
     - `_leaves_at_close`: the value of `leaves` when `close` was called. `leaves` is true if the
       call goes on in another process, so that it must not be cancelled at its server.
@@ -284,6 +291,7 @@ class InflightCall:
         "_call",
         "_change",
         "_has_logged",
+        "_host",
         "_leaves_at_close",
         "_listener",
         "_most",
@@ -294,6 +302,7 @@ class InflightCall:
         "_request_context",
         "_resume_point",
         "_task_listener",
+        "is_hurried",
         "missing",
         "on_hold_end",
         "passes_rounds",
@@ -302,6 +311,7 @@ class InflightCall:
     def __init__(self, *, most: int, asks_host: bool = False) -> None:
         self._asks_host = asks_host
         self.passes_rounds = not asks_host
+        self.is_hurried = False
         self.missing: Mapping[str, Any] = {}
         """The capabilities that the host did not declare and the server asked for, while the call is
         no task."""
@@ -312,6 +322,7 @@ class InflightCall:
         self._has_logged = False
         self._questions: dict[str, ServerQuestion] = {}
         self._listener: CallListener | None = None
+        self._host: HostListener | None = None
         self._task_listener: CallListener | None = None
         self._leaves_at_close = False
         self._progress: Notification | None = None
@@ -433,6 +444,11 @@ class InflightCall:
         return self._call is None or self._call.done()
 
     @property
+    def is_closed(self) -> bool:
+        """Whether `close` was called."""
+        return self._call is None
+
+    @property
     def was_refused(self) -> bool:
         """Whether it ended unsent, because it got no permit. It is counted as refused already."""
         call = self._call
@@ -443,22 +459,28 @@ class InflightCall:
         """Whether a task has attached its listener: the call is that task's."""
         return self._task_listener is not None
 
-    def set_listener(self, listener: CallListener | None) -> None:
+    def hurry(self) -> None:
+        """End the time in which the call may be answered without a task."""
+        self.is_hurried = True
+        self._change.set()
+
+    def set_listener(self, listener: HostListener | None) -> None:
         """Send the server's notifications to `listener` from now on; None drops them.
 
         `Calls` sets that of each request that waits for the call. None is set while the call is
         held.
         """
-        self._listener = listener
+        self._listener = self._host = listener
 
     async def wait_for_change(self, within: float | None) -> None:
         """Wait until the call is over or a question waits for an answer.
 
-        Returns also after `within` seconds, if given; the caller then looks which is the case.
+        Returns also after `within` seconds, if given, or once `hurry` was called then; the caller looks
+        which is the case.
         """
         try:
             async with asyncio.timeout(within):
-                while not self.is_over and not self._questions:
+                while not self.is_over and not self._questions and (within is None or not self.is_hurried):
                     self._change.clear()
                     await self._change.wait()
         except TimeoutError:
@@ -498,6 +520,7 @@ class InflightCall:
 
         It first gets what the call has collected: progress, questions, and the resume point.
         """
+        host, self._host = self._host, None
         self._listener = self._task_listener = listener
         if self._request_context is not None:
             self._request_context.background = True
@@ -506,7 +529,8 @@ class InflightCall:
             # The task's first progress is that of the call when it became a task.
             listener.on_notification(self._progress)
             self._progress = None
-        for question in self._take_questions():
+        asked = self._take_questions() if host is None else (*host.withdraw_questions(), *self._take_questions())
+        for question in asked:
             listener.asked(question)
         if self._resume_point is not None:
             listener.on_checkpoint(self._resume_point)
@@ -531,7 +555,7 @@ class InflightCall:
         # The call ends some time after this. Its session then reads `leaves`: a call that goes on in
         # another process is not cancelled at its server.
         self._leaves_at_close = self.leaves
-        self._listener = self._task_listener = None
+        self._listener = self._host = self._task_listener = None
 
     def _take_questions(self) -> tuple[ServerQuestion, ...]:
         questions, self._questions = tuple(self._questions.values()), {}

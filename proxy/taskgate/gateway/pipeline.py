@@ -50,6 +50,7 @@ from taskgate.jsontext.large import to_string
 from taskgate.protocol import vocabulary as words
 from taskgate.protocol.classify import check_verb, classify
 from taskgate.protocol.faults import RETRY_AFTER
+from taskgate.protocol.handoff import handle_in
 from taskgate.protocol.headers import read_headers
 from taskgate.protocol.host_requests import GetTask
 from taskgate.protocol.jsonrpc import is_batch, parse
@@ -313,7 +314,12 @@ class Gateway:
 
         Raises Draining or Overloaded.
         """
-        if mount.handoff is not None and mount.handoff.has(value_of(request.params, "name")):
+        if (
+            request.method == words.TOOLS_CALL
+            and mount.handoff is not None
+            and mount.handoff.has(value_of(request.params, "name"))
+            and is_task_id(handle_in(request.params))
+        ):
             # A call of the gateway's own tools is a request about a call that exists.
             return
         if self._draining is not None and _starts_something(request):
@@ -446,7 +452,8 @@ class Gateway:
         if isinstance(error, HeaderMismatch) and error.contradicts:
             self._alerts.raise_once("header_mismatch", caller.key, mount.name)
         elif isinstance(error, TaskNotFound) and isinstance(message, Request):
-            asked = value_of(message.params, "taskId")
+            is_call = message.method == words.TOOLS_CALL
+            asked = handle_in(message.params) if is_call else value_of(message.params, "taskId")
             if not is_task_id(asked):
                 # No lookup was made: the text cannot be an id of a task.
                 task = asked[:MAX_TASK_ID] if isinstance(asked, str) else ""

@@ -33,7 +33,6 @@ from taskgate.gateway.eras import Call
 from taskgate.gateway.listeners import HostListener, InflightCall, ResponseWaiter
 from taskgate.lifecycle.task_service import TaskService
 from taskgate.protocol.host_requests import CallTool
-from taskgate.system.cancel_scope import ScopeCancelled
 
 log = getLogger("taskgate.stateless")
 
@@ -140,47 +139,54 @@ class Promotion:
             self._count(call, "rejected")
             raise
 
+    async def wait_shared(self, call: Call, permit: Permit) -> None:
+        """Wait until the permit of a call is granted that equal calls may join. Raises QueueFull, counted.
+
+        One that is handed off meanwhile may wait as long as a task may.
+        """
+        if not call.gets_handle:
+            await self.wait_briefly(call, permit)
+            return
+        try:
+            await permit.wait(permit.max_wait)
+        except QueueFull:
+            self._count(call, "rejected")
+            raise
+
     async def promote_after_grace(self, call: Call, inflight: InflightCall) -> TaskRecord | None:
         """Return the task of a sent call that is not over within its grace.
 
         A question of the server ends the grace early, because a task can store it. Returns None if
         the call is over, may not become a task, or no task could be created.
 
-        Counts a call that may become a task: as `task`, as `inline` if it is over within its grace,
-        else as `direct`. One that got no permit is counted already, and `keep` counts one whose host is gone.
+        Counts a call that may become a task: as `task` or `handoff`, as `inline` if it is over within its
+        grace, else as `direct`. One that got no permit is counted already.
         """
         request = call.request
         if not call.may_become_task or not isinstance(request, CallTool):
             return None
-        record, is_inline, is_kept = None, False, False
+        record, is_inline = None, False
         try:
-            await self._waiter.wait(call.exchange, inflight.wait_for_change(call.grace.total_seconds()))
+            # A lost connection ends the grace of a call that outlives it, and not the call.
+            exchange = call.exchange if call.ends_with_host else None
+            await self._waiter.wait(exchange, inflight.wait_for_change(call.grace.total_seconds()))
             is_inline = inflight.is_over
             # A host without tasks answers questions of the call itself: that is held for them.
-            if not is_inline and not (call.gets_handle and inflight.questions):
+            if not is_inline and not (call.gets_handle and inflight.questions and not inflight.is_hurried):
                 record = await self._promote(call, request, inflight)
-        except ScopeCancelled:
-            is_kept = call.gets_handle
-            raise
         finally:
             if record is not None:
                 self._count(call, "handoff" if call.gets_handle else "task")
-            elif not is_kept and not inflight.was_refused:
+            elif not inflight.was_refused:
                 self._count(call, "inline" if is_inline else "direct")
         return record
 
-    async def keep(self, call: Call, inflight: InflightCall, *, is_counted: bool) -> TaskRecord | None:
-        """Make a task of a sent call whose host is gone, so that the same call made again finds it.
-
-        Counts the call unless that is done. Returns None if there can be no task; the call is cancelled then.
+    async def keep(self, call: Call, inflight: InflightCall) -> TaskRecord | None:
+        """Make a task of a sent call whose answer did not reach its host, so that the same call made
+        again finds it. None if there can be no task.
         """
-        request = call.request
-        record = await self._promote(call, request, inflight) if isinstance(request, CallTool) else None
-        if record is None:
-            inflight.close()
-        if not is_counted:
-            self._count(call, "direct" if record is None else "handoff")
-        return record
+        assert isinstance(call.request, CallTool), "a call that is handed off"
+        return await self._promote(call, call.request, inflight)
 
     async def _create_while_queued(self, call: Call, request: CallTool, permit: Permit) -> TaskRecord | None:
         """Create the task of a call that waits for a permit; None if that fails.

@@ -25,13 +25,15 @@ from taskgate.admission.lookups import Lookups
 from taskgate.admission.rules import RuntimeConfig
 from taskgate.auth.context import AuthContext
 from taskgate.clock import Clock
+from taskgate.cluster.bus import ClusterBus
+from taskgate.cluster.messages import CallAskedFor
 from taskgate.domain.events import InputAnswered, TaskEvent
 from taskgate.domain.record import RequestId, TaskId, TaskRecord, TaskStatus
 from taskgate.domain.versions import LEGACY, MODERN, client_of
-from taskgate.errors import InvalidParams, MissingCapability, TaskAlreadyFinished, TaskNotFound
+from taskgate.errors import InvalidParams, MissingCapability, TaskAlreadyFinished, TaskNotFound, TooManyTasks
 from taskgate.gateway.eras import Call, DecodedMessage
 from taskgate.gateway.listeners import HostListener, ResponseWaiter
-from taskgate.jsontext.spans import RawJson
+from taskgate.jsontext.spans import RawJson, members
 from taskgate.lifecycle.input_delivery import InputDelivery
 from taskgate.lifecycle.result_wait import ResultWaiter
 from taskgate.lifecycle.retrievals import Retrievals
@@ -39,7 +41,7 @@ from taskgate.lifecycle.runner import Runner
 from taskgate.lifecycle.task_service import TaskService
 from taskgate.lifecycle.transitions import Transitions
 from taskgate.protocol.faults import TASKS_NEEDED
-from taskgate.protocol.handoff import HandoffTools, read_handle, seconds_text
+from taskgate.protocol.handoff import HandoffTools, handle_in, read_handle, seconds_text
 from taskgate.protocol.host_requests import (
     AwaitTask,
     CallTool,
@@ -52,7 +54,7 @@ from taskgate.protocol.host_requests import (
     UpdateTask,
 )
 from taskgate.protocol.legacy.downstream import LegacyDownstream
-from taskgate.protocol.messages import Request
+from taskgate.protocol.messages import Request, is_task_id
 from taskgate.protocol.modern.downstream import ModernDownstream
 from taskgate.protocol.server_messages import Answer
 from taskgate.protocol.vocabulary import TASKS_CANCEL, TASKS_GET, TASKS_RESULT, TASKS_UPDATE
@@ -73,7 +75,8 @@ class WaitingHost:
     """A host without tasks that waits for the result of a call; `token` is that of its progress.
 
     `session` is that of a legacy host, which is asked on its streams. `tools` are those of the gateway, and
-    `info` is the serverInfo for the host, if it replaces that of the server.
+    `info` is the serverInfo for the host, if it replaces that of the server. `takes_rounds`: the request is
+    a wait, whose retry brings the answers to the server's questions.
     """
 
     dialect: LegacyDownstream | ModernDownstream
@@ -84,6 +87,7 @@ class WaitingHost:
     token: RequestId | None
     tools: HandoffTools
     info: RawJson | None
+    takes_rounds: bool = False
 
 
 class HandleRequests:
@@ -99,10 +103,12 @@ class HandleRequests:
         waiter: ResponseWaiter,
         live: RuntimeConfig,
         clock: Clock,
-        has_replicas: bool,
+        bus: ClusterBus | None,
     ) -> None:
         self._modern = modern
-        self._has_replicas = has_replicas
+        self._bus = bus
+        if bus is not None:
+            bus.subscribe(CallAskedFor, lambda message, _: self._on_asked(message.task))
         self._unasked: dict[TaskId, asyncio.Event] = {}
         """The calls whose host is gone, each with what is set when a host asks for its result."""
         self._results = results
@@ -116,7 +122,8 @@ class HandleRequests:
         """Return the longest time without progress that the host of a request gets; None if it gets none."""
         if token is None or not exchange.head.accepts_stream:
             return None
-        return timedelta(seconds=self._waiter.keepalives.interval)
+        # A keep-alive is left out if something else was sent since the last.
+        return timedelta(seconds=2 * self._waiter.keepalives.interval)
 
     def patience(self, request: DecodedMessage, record: TaskRecord) -> timedelta:
         """Return how long a host waits for the answer to a wait for that task."""
@@ -128,17 +135,12 @@ class HandleRequests:
         if intent.state is not None and _STATE(intent.state):
             # A host that changes the state changes its own wait, and makes it no longer.
             most = timedelta(seconds=max(0.0, min(float(intent.state) - self._clock.wall_seconds(), _MOST_SECONDS)))
-        terms = rules.policy.decide(record.owner.mount, record.call.tool).handoff
+        terms = rules.policy.shortest_handoff(record.owner.mount, record.call.tool)
         patience = rules.handoff.patience(terms, client, self.progress(request.exchange, intent.call.progress_token))
         return patience if most is None else min(patience, most)
 
     async def is_asked_for(self, task: TaskId, within: timedelta) -> bool:
-        """Wait until a host asks this process for the result of a call; False if none does in that time.
-
-        Always True where replicas share the store: a host may ask any of them.
-        """
-        if self._has_replicas:
-            return True
+        """Wait until a host asks any replica for the result of a call; False if none does in that time."""
         asked = self._unasked[task] = asyncio.Event()
         try:
             async with asyncio.timeout(within.total_seconds()):
@@ -149,20 +151,25 @@ class HandleRequests:
             del self._unasked[task]
         return True
 
+    def _on_asked(self, task: TaskId) -> None:
+        if (unasked := self._unasked.get(task)) is not None:
+            unasked.set()
+
     async def deliver(self, host: WaitingHost, record: TaskRecord, within: timedelta) -> HttpReply:
         """Answer with the result of a call if it is known within that time, else with the handle.
 
         The host gets the newest progress meanwhile, and the questions of the server: a legacy host on a
         stream, a modern one as the answer. Raises what `ResultWaiter.watch` raises.
         """
-        if (unasked := self._unasked.get(record.id)) is not None:
-            unasked.set()
+        self._on_asked(record.id)
         listener = HostListener(host.exchange, host.token, self._waiter.keepalives, host.dialect)
         told: str | None = None
         begun = self._clock.elapsed()
 
         async def report(record: TaskRecord) -> bool:
             nonlocal told
+            if self._bus is not None:
+                self._bus.send(CallAskedFor(record.id))
             if record.status_message is not None and record.status_message != told:
                 told = record.status_message
                 listener.tell(told)
@@ -176,28 +183,26 @@ class HandleRequests:
             with listener:
                 watched = self._results.watch(host.caller, record, within, report)
                 record = await self._waiter.wait(host.exchange, watched)
+        except TooManyTasks:
+            if host.takes_rounds:
+                raise
+            # A call made again that may not wait gets its handle at once.
+            return self.reply(host.dialect, host.tools, host.id, record)
         finally:
             if host.session is not None and host.exchange.is_streaming:
                 self._offers.give_back(listener.feed())
         if not record.status.is_terminal:
-            if host.session is None and self._modern.open_inputs(record):
+            if host.takes_rounds and host.session is None and self._modern.open_inputs(record):
                 # The rounds of one wait have one ceiling: hosts may count them as one call.
                 until = self._clock.wall_seconds() + (begun + within.total_seconds() - self._clock.elapsed())
                 return HttpReply(body=self._modern.task_round(host.id, record, f"{until:.3f}"))
             return self.reply(host.dialect, host.tools, host.id, record)
         if record.status is TaskStatus.CANCELLED:
             return self.cancelled(host.dialect, host.tools, host.id, record)
-        self._note_once_sent(host.exchange, record)
+        # A result that was not fetched answers the same call made again.
+        host.exchange.on_sent(lambda was_sent: self._retrievals.note(record) if was_sent else None)
         revision = MODERN[-1] if host.session is None else host.session.peer.revision
         return HttpReply(body=host.dialect.call_outcome(host.id, record, host.info, revision))
-
-    def _note_once_sent(self, exchange: Exchange, record: TaskRecord) -> None:
-        """Mark a result as fetched once its answer is sent; not if the host is gone by then.
-
-        A result that was not fetched answers the same call made again.
-        """
-        noting = asyncio.get_running_loop().call_soon(self._retrievals.note, record)
-        exchange.on_disconnect(noting.cancel)
 
     def reply(
         self,
@@ -230,22 +235,29 @@ class HandleRequests:
 
 def own_tools(call: Call) -> Callable[[RawJson], RawJson] | None:
     """Return the change of a page of `tools/list` for a host without tasks; None if no call is handed off."""
-    return None if call.handoff is None else partial(call.handoff.add_to, may_hand_off=call.session.mount.may_hand_off)
+    if call.handoff is None:
+        return None
+    is_first = call.params is None or "cursor" not in members(call.params.with_token(0))
+    return partial(call.handoff.add_to, may_hand_off=call.session.mount.may_hand_off, is_first=is_first)
 
 
-def note_handle(decoded: DecodedMessage, tools: HandoffTools) -> None:
-    """Make a call of a tool of the gateway a request about a task, which counts as one for rate limits.
+def note_handle(decoded: DecodedMessage, tools: HandoffTools, *, lists_them: bool) -> None:
+    """Make a call with the name of a tool of the gateway a request about a task, also for rate limits.
 
-    Raises InvalidParams, and TaskNotFound for a handle of a wrong form.
+    A host that does not list these may call a tool of the server with such a name: only a handle tells
+    them apart. Raises InvalidParams, and TaskNotFound for a handle of a wrong form.
     """
     intent, message = decoded.intent, decoded.message
     call, answers, state = intent, None, None
     if isinstance(intent, Retry):
         call, answers, state = intent.request, intent.answers, intent.state
-    if isinstance(call, CallTool) and isinstance(message, Request) and tools.has(call.tool):
-        task, cancels = read_handle(message.params), call.tool == tools.cancel.name
-        decoded.intent = HandleRequest(call=call, task=task, cancels=cancels, answers=answers, state=state)
-        decoded.tool, decoded.limited_as = None, TASKS_RESULT
+    assert isinstance(call, CallTool), "a call of such a name"
+    assert isinstance(message, Request), "a call is a request"
+    if not lists_them and not is_task_id(handle_in(message.params)):
+        return
+    task, cancels = read_handle(call.tool, message.params), call.tool == tools.cancel.name
+    decoded.intent = HandleRequest(call=call, task=task, cancels=cancels, answers=answers, state=state)
+    decoded.tool, decoded.limited_as = None, TASKS_CANCEL if cancels else TASKS_RESULT
 
 
 class TaskRequests:
@@ -286,7 +298,7 @@ class TaskRequests:
         if record is None:
             # Its session is used, and needed for no time.
             if session is not None and session.last_used < now:
-                session.last_used = now
+                session.last_used, session.knows_tasks = now, True
             record = self._lookups.recall(caller, request.mount.name, intent.task, TASKS_GET)
             if record is None:
                 return self._poll_late(request, intent.task, now)
@@ -392,6 +404,7 @@ class TaskRequests:
             intent.call.progress_token,
             tools=tools,
             info=mount.info,
+            takes_rounds=True,
         )
         return await self._handles.deliver(host, record, self._handles.patience(request, record))
 

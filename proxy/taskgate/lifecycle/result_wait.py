@@ -61,7 +61,8 @@ class ResultWaiter:
     """The waits for results in this process, and the streams of them.
 
     `_waits` are the streams of waits, each with the record as it was at the start. `_waiting` are
-    the scopes that end a wait early. `_left` is the retry delay that `leave` was given; None before.
+    the scopes that end a wait early, and `_watches` are those of `watch`. `_left` is the retry delay that
+    `leave` was given; None before. `_is_moving`: `move_watches` was called.
     """
 
     def __init__(
@@ -84,7 +85,9 @@ class ResultWaiter:
         self._clock = clock
         self._waits: dict[EventStream, TaskRecord] = {}
         self._waiting: dict[CancelScope, TaskId] = {}
+        self._watches: set[CancelScope] = set()
         self._left: timedelta | None = None
+        self._is_moving = False
 
     async def outcome(
         self, exchange: Exchange, caller: AuthContext, host_session: HostSession, task: TaskId, method: str
@@ -118,22 +121,37 @@ class ResultWaiter:
         one, while the task runs; the wait ends too if it returns False. The caller has the scope that ends
         the wait with its host. Raises what `outcome` raises but Draining: at a shutdown the wait ends early.
         """
+        if record.status.is_terminal:
+            return record if record.outcome is not None else await self._load(record, caller)
         until, waiting = self._clock.elapsed() + within.total_seconds(), CancelScope()
         self._waiting[waiting] = record.id
+        self._watches.add(waiting)
         try:
             with self._streams.open.acquire_wait(caller), waiting:
-                while not record.status.is_terminal and await report(record):
-                    left = until - self._clock.elapsed()
+                while await report(record):
+                    left = 0.0 if self._is_moving else until - self._clock.elapsed()
                     if left <= 0:
                         break
                     await self._wait_for_change(record, caller.expires_at, timedelta(seconds=left))
                     record = await self._lookups.reload(record)
+                    if record.status.is_terminal:
+                        break
         except ScopeCancelled:
-            if self._left is None:
-                raise
+            # Of this block: the gateway ends.
+            pass
         finally:
             del self._waiting[waiting]
+            self._watches.discard(waiting)
         return await self._load(record, caller) if record.status.is_terminal else record
+
+    def move_watches(self) -> None:
+        """End each `watch` now, and each later one at once: another replica serves the next.
+
+        Called when this replica begins to shut down.
+        """
+        self._is_moving = True
+        for watching in self._watches:
+            watching.cancel()
 
     def leave(self, tasks: frozenset[TaskId], patience: timedelta) -> None:
         """End the waits for `tasks` with Draining: their calls were left to the next process.

@@ -271,16 +271,17 @@ class Runner:
         if (run := self._runs.get(task)) is not None:
             await run.give_up()
 
-    def disown(self, owner: OwnerKey, task: TaskId, *, dispatched: bool) -> None:
+    def disown(self, owner: OwnerKey, task: TaskId, *, dispatched: bool, cancelled: bool = False) -> None:
         """End a task in the background whose insert got no answer from the store.
 
-        Returns at once. If the record was stored all the same, it ends as failed, so that no
-        process runs it. If MAX_DISOWNED ends wait for the store, this does nothing, and the record
-        expires. `dispatched` is whether the call was sent before.
+        Returns at once. If the record was stored all the same, it ends as failed, or as `cancelled`, so
+        that no process runs it. If MAX_DISOWNED ends wait for the store, this does nothing, and the
+        record expires. `dispatched` is whether the call was sent before.
         """
         if len(self._ending.running) < MAX_DISOWNED:
             failed = call_ended(FaultReason.INTERNAL, NOT_MADE, dispatched=dispatched)
-            self._ending.run(partial(self._transitions.settle, owner, task, failed))
+            end = CancelRequested() if cancelled else failed
+            self._ending.run(partial(self._transitions.settle, owner, task, end))
 
     def answers(self, owners: Sequence[OwnerKey], task: TaskId, caller: AuthContext) -> None:
         """Note the caller who is about to answer a question of a task, if its call runs here.

@@ -367,8 +367,9 @@ class TaskService:
                 id = await self._store.insert(record, caps=new.caps)
             except (StoreUnavailable, asyncio.CancelledError):
                 # It may be stored all the same: end it in the background, because its caller gets
-                # an error.
-                self._runner.disown(record.owner, record.id, dispatched=is_sent)
+                # an error, or the call continues without a task. A cancelled one has no result for the
+                # same call made again.
+                self._runner.disown(record.owner, record.id, dispatched=is_sent, cancelled=new.intent.is_own_key)
                 raise
             except (TooManyTasks, TooManyBytes) as refusal:
                 cap = "tasks" if isinstance(refusal, TooManyTasks) else "bytes"
@@ -379,6 +380,9 @@ class TaskService:
                 return record
             # The earlier task may be purged meanwhile, or have ended unsent: then none has the key.
             earlier = await self._load_with_key(record.owner, id, record.created_at, new.intent)
+        if is_sent and new.intent.is_own_key:
+            # It joined the other call when it was sent, and that was reported.
+            return earlier
         return await self._joined(earlier, new.intent)
 
     async def _earlier(self, caller: AuthContext, place: CallSite, intent: CallTool, key: str) -> TaskRecord | None:
@@ -420,7 +424,9 @@ class TaskService:
 
         Raises InvalidParams if the task is of another call.
         """
-        await check_same_call(record, intent)
+        # A key of the gateway's own is made of the call.
+        if not intent.is_own_key:
+            await check_same_call(record, intent)
         self._event_sink.emit(CallCoalesced(record.owner.mount, "retry" if intent.is_own_key else "key"))
         return record
 

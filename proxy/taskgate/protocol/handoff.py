@@ -5,8 +5,9 @@ The handle is the id of a task. By one tool the model waits for the result, by t
 the call (`docs/decisions/0108`).
 """
 
+import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final, NamedTuple
 
@@ -19,6 +20,12 @@ from taskgate.protocol.messages import is_task_id, value_of
 
 MayHandOff = Callable[[str, Mapping[str, bool]], bool]
 """Returns whether a call of a tool may be handed off, by its name and its server's hints."""
+
+MOST_TOKENS: Final = 400
+"""The most tokens that both tools may cost."""
+_LISTED_TOKENS: Final = 165
+"""What their schemas and annotations cost."""
+_WORDS: Final = re.compile(r"[A-Za-z]+|[^A-Za-z\s]")
 
 HANDLE: Final = "handle"
 """The name of the one argument of both tools."""
@@ -68,20 +75,31 @@ CANCEL: Final = GatewayTool(
 
 @dataclass(frozen=True, slots=True)
 class HandoffTools:
-    """The two tools: `wait` returns the result of a call, `cancel` ends the call."""
+    """The two tools: `wait` returns the result of a call, `cancel` ends the call. `names` are theirs."""
 
     wait: GatewayTool
     cancel: GatewayTool
+    names: frozenset[str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "names", frozenset((self.wait.name, self.cancel.name)))
+
+    @property
+    def tokens(self) -> int:
+        """About how many tokens of a model both cost as they are listed; for prose rather more than that."""
+        texts = " ".join((*self.wait, *self.cancel))
+        return _LISTED_TOKENS + sum(_tokens_of(word) for word in _WORDS.findall(texts))
 
     def has(self, name: object) -> bool:
         """Whether that is the name of one of them."""
-        return name in (self.wait.name, self.cancel.name)
+        return isinstance(name, str) and name in self.names
 
-    def add_to(self, page: RawJson, may_hand_off: MayHandOff) -> RawJson:
+    def add_to(self, page: RawJson, may_hand_off: MayHandOff, *, is_first: bool = True) -> RawJson:
         """A page of `tools/list` for a host without tasks: the last one has both tools at its end.
 
-        A tool that may be handed off has no output schema, as a handle is no instance of it. A tool of the
-        server with the name of one of these is left out.
+        A list of one page has them only if it lists a tool that may be handed off. Such a tool has no
+        output schema, as a handle is no instance of it. A tool of the server with the name of one of
+        these is left out.
         """
         found = members(page)
         tools = found.get("tools")
@@ -90,10 +108,14 @@ class HandoffTools:
         listed = page[tools.start : tools.end]
         try:
             others = [tool for tool in elements(listed, {}) if not self.has(value_of(tool.members or {}, "name"))]
-            entries = [_without_schema(listed, tool, may_hand_off) for tool in others]
+            late = [_may_hand_off(tool, may_hand_off) for tool in others]
+            entries = [
+                _without_schema(listed, tool) if is_late else listed[tool.start : tool.end]
+                for tool, is_late in zip(others, late, strict=True)
+            ]
         except MalformedMessage:
             return page
-        if "nextCursor" not in found:
+        if "nextCursor" not in found and (any(late) or not is_first):
             entries += self.wait.listed(reads_only=True), self.cancel.listed(reads_only=False)
         return splice(page, [(tools.start, tools.end, f"[{','.join(entries)}]")])
 
@@ -113,15 +135,28 @@ class HandoffTools:
         return f"The call of {record.call.tool} had ended before. The tool {self.wait.name} returns its result."
 
 
-def read_handle(params: Members) -> TaskId:
+def _tokens_of(word: str) -> int:
+    """About how many tokens a word of ASCII letters costs, or another character."""
+    if word.isascii():
+        return -(-len(word) // 3)
+    return 2 if word < "\U00010000" else 3
+
+
+def handle_in(params: Members) -> object:
+    """What a call has as its argument for a handle; None for nothing."""
+    arguments = value_of(params, "arguments")
+    return arguments.get(HANDLE) if isinstance(arguments, dict) else None
+
+
+def read_handle(tool: str, params: Members) -> TaskId:
     """The handle in the arguments of a call of one of the tools.
 
     Raises InvalidParams without one. A wrong form raises TaskNotFound, as an unknown handle does.
     """
-    arguments = value_of(params, "arguments")
-    handle = arguments.get(HANDLE) if isinstance(arguments, dict) else None
+    handle = handle_in(params)
     if not isinstance(handle, str):
-        raise InvalidParams(f"The argument {HANDLE} must be a string")
+        # A server may have a tool of that name, which these hosts cannot call.
+        raise InvalidParams(f"{tool} is a tool of the gateway: its argument {HANDLE} must be a string")
     if not is_task_id(handle):
         raise TaskNotFound
     return handle
@@ -132,14 +167,15 @@ def text_result(text: str) -> RawJson:
     return f'{{"content":[{{"type":"text","text":{dump(text)}}}],"isError":false}}'
 
 
-def _without_schema(listed: str, tool: Member, may_hand_off: MayHandOff) -> RawJson:
-    """The entry of a tool in the text of the list, without an output schema if it may be handed off."""
-    entry, found = listed[tool.start : tool.end], tool.members or {}
-    name = value_of(found, "name")
-    if "outputSchema" not in found or not isinstance(name, str) or not may_hand_off(name, hints_of(tool.value)):
-        return entry
-    edits = [(start - tool.start, end - tool.start, "") for start, end, _ in removals(found, ("outputSchema",))]
-    return splice(entry, edits)
+def _may_hand_off(tool: Member, may_hand_off: MayHandOff) -> bool:
+    name = value_of(tool.members or {}, "name")
+    return isinstance(name, str) and may_hand_off(name, hints_of(tool.value))
+
+
+def _without_schema(listed: str, tool: Member) -> RawJson:
+    """The entry of a tool in the text of the list, without an output schema."""
+    found = removals(tool.members or {}, ("outputSchema",))
+    return splice(listed[tool.start : tool.end], [(a - tool.start, b - tool.start, "") for a, b, _ in found])
 
 
 def seconds_text(age: timedelta) -> str:

@@ -297,7 +297,7 @@ MAX_KEY: Final = 256
 """Longest idempotency key, in characters."""
 
 LONG: Final = 16 * 1024
-"""Length of parameters up to which spelling makes no difference, in characters."""
+"""Length of arguments up to which spelling makes no difference, in characters."""
 
 _DIGEST_SIZE: Final = 16
 
@@ -326,19 +326,25 @@ def call_digest(tool: str, params: RawJson) -> str:
     """
     if len(params) > LONG:
         place = members(params).get("arguments")
-        found = blake2b(ascii((tool, place is None)).encode(), digest_size=_DIGEST_SIZE)
-        if place is not None:
-            found.update(params[place.start : place.end].encode("utf-8", "surrogatepass"))
-        return found.hexdigest()
-    arguments = [value for name, value in sorted_members(params) if name == "arguments"]
+        text = "" if place is None else params[place.start : place.end]
+        if len(text) > LONG:
+            found = blake2b(ascii((tool, False)).encode(), digest_size=_DIGEST_SIZE)
+            found.update(text.encode("utf-8", "surrogatepass"))
+            return found.hexdigest()
+        arguments = [_sorted_value(text)] if text else []
+    else:
+        arguments = [value for name, value in sorted_members(params) if name == "arguments"]
     return blake2b(ascii((tool, arguments)).encode(), digest_size=_DIGEST_SIZE).hexdigest()
 
 
 def sorted_members(params: RawJson) -> list[tuple[str, Any]]:
     """The members of an object sorted by name at every depth: equal for equal objects."""
-    found = json.loads(params, object_pairs_hook=_sorted, parse_int=_number, parse_float=_number)
-    pairs: list[tuple[str, Any]] = found[1]
+    pairs: list[tuple[str, Any]] = _sorted_value(params)[1]
     return pairs
+
+
+def _sorted_value(text: RawJson) -> Any:
+    return json.loads(text, object_pairs_hook=_sorted, parse_int=_number, parse_float=_number)
 
 
 def _sorted(pairs: list[tuple[str, Any]]) -> tuple[str, Any]:

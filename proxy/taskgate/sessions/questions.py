@@ -7,7 +7,7 @@ withdrawn by the server. If it ends without the host's answer, the host is told 
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import count
 from logging import getLogger
@@ -113,6 +113,11 @@ class SessionQuestions:
         asked = self._open[id_] = _OpenQuestion(question, message, routes, timer)
         asked.send()
         question.when_withdrawn(partial(self._on_withdrawn, id_))
+
+    def withdraw(self, route: QuestionRoute) -> Sequence[ServerQuestion]:
+        """Withdraw the open questions of a call from the host, and return them: another asks them."""
+        ids = [id_ for id_, asked in self._open.items() if asked.routes[0] is route]
+        return [asked.question for asked in map(self._withdraw, ids) if asked is not None]
 
     def answer(self, id: str, answer: Answer) -> bool:
         """Send the host's answer to the server; returns whether the question was open."""

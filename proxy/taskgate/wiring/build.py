@@ -305,7 +305,7 @@ async def build_runtime(
         waiter=waiter,
         live=live,
         clock=clock,
-        has_replicas=bus is not None,
+        bus=bus,
     )
     calls = Calls(
         tasks=tasks,
@@ -371,6 +371,7 @@ async def build_runtime(
         clock=clock,
     )
     modern = ModernAdapter(
+        clock=clock,
         gate=rate_limiter,
         streams=open_streams,
         access=access,

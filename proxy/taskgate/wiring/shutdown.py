@@ -168,6 +168,8 @@ async def _stop_new_work(
     With a shared store nothing is refused. From the start of `delay`, each answer closes its
     connection, so that the host opens one to another replica. After it the listening socket closes.
     A second later, modern subscriptions, idle connections and GET streams end.
+
+    In both cases hosts without tasks get a handle for each call that may be handed off.
     """
     # The store can be shared; whether another replica runs now is not looked up.
     shares_store = runtime.cluster.leasing is not None
@@ -179,8 +181,11 @@ async def _stop_new_work(
         await wait_or_abort(hurry, asyncio.sleep(LAST_ARRIVALS.total_seconds()))
         runtime.subscriptions.finish()
         listener.wind_down()
+        runtime.result_waiter.move_watches()
     else:
         runtime.gateway.drain(retry_after)
+    # A task outlives this process, and a call that blocks does not.
+    runtime.calls.hand_off()
 
 
 async def _close_socket(listener: PublicListener) -> None:

@@ -264,13 +264,14 @@ class UpstreamRegistry:
                 place, Bulkhead(name, settings, event_sink=report, share=self._quota_subjects.concurrency_share), report
             )
         resource = resource_of(config, self._port, section.path)
+        # Never withdrawn while it serves: existing tasks can still be requested.
+        offers_tasks = rules.policy.offers_tasks(name) or (present is not None and present.mount.offers_tasks)
         mount = Mount(
             name=name,
             path=section.path,
             upstream=server.upstream,
             bulkhead=limit.bulkhead,
-            # Never withdrawn while it serves: existing tasks can still be requested.
-            offers_tasks=rules.policy.offers_tasks(name) or (present is not None and present.mount.offers_tasks),
+            offers_tasks=offers_tasks,
             support=partial(self._task_support, name) if present is None else present.mount.support,
             extensions=server.settings.extensions,
             resource=resource,
@@ -278,10 +279,9 @@ class UpstreamRegistry:
             scopes=config.auth.protected_resource_metadata.scopes_supported,
             info=gateway_info(__version__) if section.server_info == "gateway" else None,
             may_hand_off=partial(self._may_hand_off, name) if present is None else present.mount.may_hand_off,
-            # Not withdrawn either: models may hold handles.
-            handoff=config.tasks.handoff.to_tools()
-            if rules.policy.hands_off(name) or (present is not None and present.mount.handoff is not None)
-            else None,
+            # Models may hold handles that are older than the configuration.
+            handoff=config.tasks.handoff.to_tools() if offers_tasks else None,
+            hands_off=rules.policy.hands_off(name) or (present is not None and present.mount.hands_off),
         )
         # The same object if nothing has changed.
         return _MountedServer(present.mount if present is not None and present.mount == mount else mount, server, limit)

@@ -1,6 +1,7 @@
 """What the keys of a rule for tasks say together, and the rules among each other, and those about polls."""
 
 from collections.abc import Callable
+from datetime import timedelta
 
 import pytest
 
@@ -16,6 +17,8 @@ RULES = [
     *((f"mode: sync, {key}: {value}", f"{key}: {NO_TASKS}")
       for key, value in (("ttl", "1h"), ("ttl_min", "1h"), ("ttl_max", "1h"), ("deadline", "1h"), ("cap", "1"))),
     ("mode: sync, on_lost: rerun", "on_lost: must be fail with mode sync, which makes no tasks"),
+    ("mode: auto, join_retries: 1s, handoff: {after: 45s}",
+     "join_retries: must be null or never with handoff, under which equal calls join"),
     ("mode: auto, ttl_min: 2h, ttl: 3h, ttl_max: 90m",
      "ttl_min: must be at most tasks.upgrade[0].ttl_max"),
     ("mode: auto, ttl_min: 2h, ttl: 90m", "ttl_min: must be at most tasks.upgrade[0].ttl"),
@@ -30,6 +33,7 @@ GOOD = [
     "mode: sync, join_retries: 1s, on_lost: fail",
     "mode: always, ttl: 2h, ttl_max: 7d, ttl_min: 1ms, deadline: 365d, cap: 1, on_lost: rerun",
     "mode: required, ttl: 24h",
+    "mode: auto, join_retries: never, handoff: {after: 45s, on_disconnect: cancel}",
     "mode: auto, ttl_max: 1h",
     "mode: auto, ttl_min: 2h, ttl: 2h, ttl_max: 2h",
 ]
@@ -117,3 +121,46 @@ def test_the_intervals_are_in_order(tells: Tells, minimal: str, interval: str, t
 )
 def test_malformed_rules_contradict_nothing(tasks: object) -> None:
     assert conflicts({"tasks": tasks}, defaults=DEFAULTS) == []
+
+
+TEXT = "Waits for the result of a call, and returns it. "
+TOO_LONG = "f:7: tasks.handoff.tools: must cost at most 400 tokens with names, titles and descriptions"
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (TEXT * 3, []),
+        (TEXT * 20, [TOO_LONG]),
+        ("\u7b49" * 200, [TOO_LONG]),
+    ],
+)
+def test_the_texts_of_the_tools_of_the_gateway_are_bounded_together(
+    tells: Tells, minimal: str, text: str, told: list[str]
+) -> None:
+    found = tells(f"{minimal}tasks:\n  handoff:\n    tools:\n      wait: {{description: '{text}'}}\n")
+    assert [each.partition(", not about")[0] for each in found] == told
+
+
+def test_own_ceilings_come_before_the_built_in_ones(loads: Loads, minimal: str) -> None:
+    tables = (
+        "ceilings: {'acme-*': 5m, gemini-cli-mcp-client: 1m}, ceilings_with_progress: {'claude-*': 10m, acme-cli: 1h}"
+    )
+    rules = loads(f"{minimal}tasks: {{handoff: {{{tables}}}}}\n").tasks.handoff.to_rules()
+    seldom, often = timedelta(minutes=20), timedelta(seconds=1)
+    margin = timedelta(seconds=5)
+    found = {
+        client: [rules.patience(None, client, progress) + margin for progress in (seldom, often)]
+        for client in ("claude-code", "acme-cli", "acme-x", "gemini-cli-mcp-client")
+    }
+    assert found == {
+        "claude-code": [timedelta(minutes=5), timedelta(minutes=10)],
+        "acme-cli": [timedelta(minutes=5), timedelta(hours=1)],
+        "acme-x": [timedelta(minutes=5), timedelta(minutes=5)],
+        "gemini-cli-mcp-client": [timedelta(minutes=1), timedelta(minutes=1)],
+    }
+
+
+def test_a_host_whose_ceiling_is_set_has_no_built_in_one_with_progress(loads: Loads, minimal: str) -> None:
+    rules = loads(f"{minimal}tasks: {{handoff: {{ceilings: {{claude-code: 1m}}}}}}\n").tasks.handoff.to_rules()
+    assert rules.patience(None, "claude-code", timedelta(seconds=1)) == timedelta(seconds=55)

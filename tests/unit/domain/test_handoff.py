@@ -9,7 +9,8 @@ from taskgate.domain.policy import Handoff
 
 SECOND = timedelta(seconds=1)
 RULES = HandoffRules(
-    ceilings=(Ceiling("desk*", 20 * SECOND), Ceiling("code", 60 * SECOND, 600 * SECOND), Ceiling("*", 30 * SECOND))
+    ceilings=(Ceiling("desk*", 20 * SECOND), Ceiling("code", 60 * SECOND), Ceiling("*", 30 * SECOND)),
+    with_progress=(Ceiling("code", 600 * SECOND), Ceiling("co*", 300 * SECOND)),
 )
 LATE = Handoff(45 * SECOND)
 EVERY = 15 * SECOND

@@ -487,3 +487,19 @@ def test_a_rule_in_shadow_hands_off_nothing_and_tells_what_it_would() -> None:
     assert (decision.handoff, decision.would_hand_off, rules.hands_off("a")) == (None, LATE, False)
     both = ruled(shadow, PromotionRule(upstream=None, tool="*", mode=PromotionMode.AUTO, handoff=LATE))
     assert both.decide("a", "x").would_hand_off is None
+
+
+def test_the_shortest_handoff_of_a_tool_ignores_its_hints() -> None:
+    hinted = [
+        PromotionRule(
+            upstream="a",
+            tool=tool,
+            mode=PromotionMode.AUTO,
+            hints={"readOnlyHint": True},
+            handoff=Handoff(LATE.after, ceiling),
+        )
+        for tool, ceiling in (("x", None), ("*", timedelta(seconds=9)), ("y", timedelta(seconds=8)))
+    ]
+    rules = ruled(*hinted)
+    found = [rules.shortest_handoff(*place) for place in (("a", "x"), ("a", "y"), ("b", "x"))]
+    assert [terms and terms.ceiling for terms in found] == [timedelta(seconds=9), timedelta(seconds=8), None]

@@ -54,7 +54,7 @@ class House:
             ended=None,
             start=lambda record, place, caller, ticket: self.started.append((record, ticket)),
             adopt=lambda record, underway, place: self.adopted.append(record),
-            disown=lambda owner, task, dispatched: self.disowned.append((task, dispatched)),
+            disown=lambda owner, task, dispatched, cancelled: self.disowned.append((task, dispatched)),
         )
         self.tasks = TaskService(
             store=store,  # type: ignore[arg-type]

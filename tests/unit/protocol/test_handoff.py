@@ -12,7 +12,16 @@ from taskgate.domain.events import CancelRequested
 from taskgate.domain.record import TaskRecord
 from taskgate.errors import InvalidParams, TaskNotFound
 from taskgate.jsontext.spans import members
-from taskgate.protocol.handoff import CANCEL, WAIT, GatewayTool, HandoffTools, read_handle, seconds_text, text_result
+from taskgate.protocol.handoff import (
+    CANCEL,
+    MOST_TOKENS,
+    WAIT,
+    GatewayTool,
+    HandoffTools,
+    read_handle,
+    seconds_text,
+    text_result,
+)
 
 TOOLS = HandoffTools(WAIT, CANCEL)
 SCHEMA = {"type": "object"}
@@ -52,8 +61,15 @@ def test_hints_of_the_server_decide_too() -> None:
 
 
 def test_a_tool_of_the_server_with_such_a_name_is_left_out() -> None:
-    page = listed({"tools": [tool("taskgate_wait", title="of the server"), tool("b")]})
+    page = listed({"tools": [tool("taskgate_wait", title="of the server"), tool("a")]})
     assert [each.get("title") for each in page["tools"]] == [None, "Wait for a call", "Cancel a call"]
+
+
+def test_a_list_without_a_tool_that_may_be_handed_off_is_left_as_it_is() -> None:
+    page = {"tools": [tool("b")]}
+    assert listed(page) == page
+    continued = json.loads(TOOLS.add_to(json.dumps(page), lambda *_: False, is_first=False))
+    assert [each["name"] for each in continued["tools"]] == ["b", "taskgate_wait", "taskgate_cancel"]
 
 
 @pytest.mark.parametrize(
@@ -66,12 +82,19 @@ def test_a_page_that_is_none_stays_as_it_is(page: str) -> None:
 
 def test_tools_have_the_words_that_they_are_given() -> None:
     own = HandoffTools(GatewayTool("w", "W", "Waits."), GatewayTool("c", "C", "Ends."))
-    page = json.loads(own.add_to('{"tools":[]}', lambda *_: False))
+    page = json.loads(own.add_to('{"tools":[]}', lambda *_: False, is_first=False))
     assert [(each["name"], each["title"], each["description"]) for each in page["tools"]] == [
         ("w", "W", "Waits."),
         ("c", "C", "Ends."),
     ]
     assert (own.has("w"), own.has("taskgate_wait"), own.has(None)) == (True, False, False)
+
+
+@pytest.mark.parametrize(("text", "tokens"), [("", 0), ("a bcd efgh", 4), ("1. é", 4), ("\U0001f642", 3)])
+def test_the_tokens_of_both_tools_are_estimated(text: str, tokens: int) -> None:
+    none = HandoffTools(GatewayTool("", "", ""), GatewayTool("", "", ""))
+    assert HandoffTools(GatewayTool("", "", ""), GatewayTool("", "", text)).tokens - none.tokens == tokens
+    assert TOOLS.tokens < MOST_TOKENS
 
 
 @pytest.mark.parametrize(
@@ -103,18 +126,18 @@ def test_a_text_is_the_result_of_a_tool() -> None:
 
 
 def test_a_handle_is_read() -> None:
-    assert read_handle(members(json.dumps({"arguments": {"handle": "x" * 32}}))) == "x" * 32
+    assert read_handle("taskgate_wait", members(json.dumps({"arguments": {"handle": "x" * 32}}))) == "x" * 32
 
 
 @pytest.mark.parametrize("params", [{}, {"arguments": 1}, {"arguments": {}}, {"arguments": {"handle": 1}}])
 def test_a_missing_handle_is_refused(params: Any) -> None:
     with pytest.raises(InvalidParams):
-        read_handle(members(json.dumps(params)))
+        read_handle("taskgate_wait", members(json.dumps(params)))
 
 
 def test_a_handle_of_a_wrong_form_is_an_unknown_one() -> None:
     with pytest.raises(TaskNotFound):
-        read_handle(members('{"arguments":{"handle":"x"}}'))
+        read_handle("taskgate_wait", members('{"arguments":{"handle":"x"}}'))
 
 
 def _build(**changes: Any) -> TaskRecord:

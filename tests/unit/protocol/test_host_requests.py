@@ -85,6 +85,11 @@ def test_long_arguments_are_the_same_as_they_are_written_and_are_not_parsed(monk
     assert call_digest("build", f'{{"name":"{"x" * LONG}"}}') == call_digest("build", f'{{"name":"{"y" * LONG}"}}')
 
 
+def test_short_arguments_are_the_same_however_long_the_rest_of_the_parameters_is() -> None:
+    large = f',"_meta":{{"x":"{"x" * LONG}"}}'
+    assert call_digest("build", call('{"a":2,"b":1}')) == call_digest("build", call('{"b":1,"a":2}', large))
+
+
 def test_another_tool_is_another_call() -> None:
     assert call_digest("build", call("{}")) != call_digest("burn", call("{}"))
 

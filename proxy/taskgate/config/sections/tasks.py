@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
+from itertools import starmap
 from typing import Annotated, Final, Literal
 
 from pydantic import StringConstraints
@@ -33,7 +34,7 @@ from taskgate.config.sections.auth import auth_mode
 from taskgate.domain.handoff import CEILINGS, CEILINGS_WITH_PROGRESS, Ceiling, HandoffRules
 from taskgate.domain.policy import DEFAULT_RESPONSE, Handoff, OnLost, PromotionMode, PromotionPolicy, PromotionRule
 from taskgate.domain.polling import PollPolicy
-from taskgate.protocol.handoff import CANCEL, WAIT, GatewayTool, HandoffTools
+from taskgate.protocol.handoff import CANCEL, MOST_TOKENS, WAIT, GatewayTool, HandoffTools
 
 MAX_TTL: Final = timedelta(days=7)
 """The bound of every time to live."""
@@ -46,6 +47,7 @@ NEVER: Final = "never"
 _TTL: Final = ("tasks", "ttl")
 _RULES: Final = ("tasks", "upgrade")
 _TOOLS: Final = ("tasks", "handoff", "tools")
+_USUAL_TOOLS: Final = (("wait", WAIT), ("cancel", CANCEL))
 _TASK_KEYS: Final = ("ttl", "ttl_min", "ttl_max", "deadline", "cap", "handoff")
 """Keys of a rule that only tasks have a use for."""
 _TTL_KEYS: Final = {"ttl_min": "min", "ttl": "default", "ttl_max": "max"}
@@ -63,10 +65,16 @@ class HandoffRule(Section):
     """How long such a call may take. A host that gives up sooner is answered just before that."""
     ceiling: PositiveDuration | None = None
     """How long hosts wait for an answer; null means tasks.handoff.ceilings, or tasks.handoff.ceiling."""
+    on_disconnect: Literal["keep", "cancel"] = "keep"
+    """What a lost connection does to such a call.
+
+    keep: it goes on as a task, which the same call made again finds; cancel: it is cancelled. With
+    join_retries: never no call could find it, so it is as without handoff.
+    """
 
     def to_terms(self, *, joins: bool) -> Handoff:
         """Return the terms of the policy; `joins` is whether an equal call joins one that runs."""
-        return Handoff(self.after, self.ceiling, joins)
+        return Handoff(self.after, self.ceiling, joins, self.on_disconnect == "cancel")
 
 
 class UpgradeRule(Section):
@@ -114,7 +122,8 @@ class UpgradeRule(Section):
     """
     join_retries: PositiveDuration | Literal["never"] | None = None
     """How long after the start of a call an equal call of the same caller joins it while it runs;
-    null means never, but with handoff as long as it runs and for tasks.handoff.retry_window after.
+    null means never, but with handoff as long as it runs and for tasks.handoff.retry_window after. With
+    handoff it must be null or never.
     """
     handoff: HandoffRule | None = None
     """Whether a call of a host without tasks may be answered with a handle; null means that it blocks."""
@@ -253,11 +262,11 @@ class HandoffSection(Section):
 
     def to_rules(self) -> HandoffRules:
         """Return the rules, with the built-in ceilings behind those of the file."""
-        longest = {**self.ceilings, **{name: wait for name, wait in CEILINGS.items() if name not in self.ceilings}}
-        extended = {**CEILINGS_WITH_PROGRESS, **self.ceilings_with_progress}
-        names = [*longest, *(name for name in extended if name not in longest)]
+        # A host whose ceiling the file sets has no built-in one with progress.
+        known = {name: wait for name, wait in CEILINGS_WITH_PROGRESS.items() if name not in self.ceilings}
         return HandoffRules(
-            ceilings=tuple(Ceiling(name, longest.get(name, self.ceiling), extended.get(name)) for name in names),
+            ceilings=_behind(self.ceilings, CEILINGS),
+            with_progress=_behind(self.ceilings_with_progress, known),
             usual=self.ceiling,
             retry_window=self.retry_window,
         )
@@ -265,6 +274,12 @@ class HandoffSection(Section):
     def to_tools(self) -> HandoffTools:
         """Return the two tools."""
         return HandoffTools(self.tools.wait.to_tool(WAIT), self.tools.cancel.to_tool(CANCEL))
+
+
+def _behind(own: Mapping[str, timedelta], usual: Mapping[str, timedelta]) -> tuple[Ceiling, ...]:
+    """Return the entries of the file, and behind them the built-in ones of other globs."""
+    others = ((client, longest) for client, longest in usual.items() if client not in own)
+    return (*starmap(Ceiling, own.items()), *starmap(Ceiling, others))
 
 
 class TasksSection(Section):
@@ -287,12 +302,6 @@ class TasksSection(Section):
     """The largest result of a call. Beside answers a server may send as much at once, and 256 KiB a
     second.
     """
-
-    def hands_off(self, upstream: str) -> bool:
-        """Whether calls of any tool of that upstream could be handed off."""
-        return any(
-            rule.handoff is not None and not rule.shadow and rule.upstream in (None, upstream) for rule in self.upgrade
-        )
 
     def to_policy(self, ttl_max: timedelta) -> PromotionPolicy:
         """Return the policy for tasks, its rules in the order of the file."""
@@ -352,14 +361,28 @@ def task_conflicts(raw: object, defaults: object) -> Iterator[Conflict]:
     yield from _ttl_conflicts(raw, defaults)
     for index, rule in enumerate(map(mapping_at, list_at(raw, *_RULES))):
         yield from _mode_conflicts(rule, (*_RULES, index))
+        if mapping_at(rule, "handoff") and rule.get("join_retries") not in (None, NEVER):
+            yield (*_RULES, index, "join_retries"), "must be null or never with handoff, under which equal calls join"
         yield from _rule_ttl_conflicts(rule, (*_RULES, index), raw, defaults)
     yield from _unreachable_rules(raw)
-    usual = {"wait": WAIT.name, "cancel": CANCEL.name}
-    names = [mapping_at(raw, *_TOOLS, tool).get("name") or name for tool, name in usual.items()]
-    if names[0] == names[1]:
-        yield (*_TOOLS, "cancel", "name"), f"must differ from {dotted((*_TOOLS, 'wait', 'name'))}"
+    yield from _tool_conflicts(raw)
     if mapping_at(raw, "tasks", "poll_interval"):
         yield from _order_conflicts((raw, defaults), ("tasks", "poll_interval"), "base", DurationIn())
+
+
+def _tool_conflicts(raw: object) -> Iterator[Conflict]:
+    """Find tools of the gateway with one name, or with longer texts than models should read."""
+    wait, cancel = (_tool_in(mapping_at(raw, *_TOOLS, tool), usual) for tool, usual in _USUAL_TOOLS)
+    if wait.name == cancel.name:
+        yield (*_TOOLS, "cancel", "name"), f"must differ from {dotted((*_TOOLS, 'wait', 'name'))}"
+    elif (tokens := HandoffTools(wait, cancel).tokens) > MOST_TOKENS:
+        yield _TOOLS, f"must cost at most {MOST_TOKENS} tokens with names, titles and descriptions, not about {tokens}"
+
+
+def _tool_in(given: Mapping[str, object], usual: GatewayTool) -> GatewayTool:
+    """Return a tool with the texts of the file; malformed ones read as absent."""
+    name, title, description = (given.get(key) or text for key, text in zip(usual._fields, usual, strict=True))
+    return GatewayTool(str(name), str(title), str(description))
 
 
 def _ttl_conflicts(raw: object, defaults: object) -> Iterator[Conflict]:

@@ -19,7 +19,7 @@ from taskgate.admission.concurrency import OpenStreams
 from taskgate.admission.mounts import Mount
 from taskgate.admission.rates import RateLimiter
 from taskgate.auth.context import AuthContext
-from taskgate.clock import Entropy
+from taskgate.clock import Clock, Entropy
 from taskgate.cluster.bus import ClusterBus
 from taskgate.domain.record import RequestId, TaskRecord
 from taskgate.domain.versions import Era
@@ -83,6 +83,7 @@ class ModernAdapter:
         denied: DeniedExtensions,
         event_sink: EventSink,
         dialect: ModernDownstream,
+        clock: Clock,
     ) -> None:
         self._gate = gate
         self._streams = streams
@@ -95,6 +96,7 @@ class ModernAdapter:
         self._subscriptions = subscriptions
         self._denied = denied
         self._event_sink = event_sink
+        self._clock = clock
         self.dialect = dialect
 
     def correspond(self, bus: ClusterBus, entropy: Entropy) -> None:
@@ -121,13 +123,13 @@ class ModernAdapter:
             route,
             offers_tasks=mount.offers_tasks,
             extensions=mount.extensions,
-            hands_off=tools is not None and not route.declares_tasks,
+            hands_off=mount.hands_off and not route.declares_tasks,
         )
         asked = intent.request if isinstance(intent, Retry) else intent
         tool = asked.tool if isinstance(asked, CallTool) else None
         decoded = DecodedMessage(self, exchange, mount, caller, message, intent, route.peer.revision, tool, None, route)
-        if tools is not None and tool is not None:
-            note_handle(decoded, tools)
+        if tools is not None and tool in tools.names:
+            note_handle(decoded, tools, lists_them=mount.hands_off and not route.declares_tasks)
         return decoded
 
     async def handle(self, request: DecodedMessage) -> HttpReply:
@@ -136,20 +138,23 @@ class ModernAdapter:
             return await self._task_requests.answer(request)
         if meta is None:
             return HttpReply(status=202)
-        session = self._pool.take(request.mount, caller, meta.peer)
+        session, begun = self._pool.take(request.mount, caller, meta.peer), 0.0
         asked = intent.request if isinstance(intent, Retry) else intent
         with session:
             if request.tool is not None:
                 # The headers that mirror arguments; only the server's catalogue names them.
                 listed = session.upstream.listed(request.tool)
                 if listed is None:
+                    begun = self._clock.elapsed()
                     with self._expecting(session, asked):
                         listed = await self._look_up(exchange, session, request.tool)
                 if listed is not None and listed.header_paths:
                     self._check_params(request, meta, request.tool, listed)
             match intent:
                 case CallTool() | Relay():
-                    reply = await self._calls.answer(self.new_call(exchange, caller, session, meta, intent))
+                    call = self.new_call(exchange, caller, session, meta, intent)
+                    call.begun = begun
+                    reply = await self._calls.answer(call)
                 case Retry():
                     call = self.new_call(exchange, caller, session, meta, intent.request)
                     with self._expecting(session, asked):
@@ -254,7 +259,7 @@ class ModernAdapter:
             call.takes_task = call.knows_tasks = True
         else:
             call.refuses_task_only = call.lacks_tasks = True
-            call.handoff = session.mount.handoff
+            call.handoff = session.mount.handoff if session.mount.hands_off else None
         return call
 
     async def answer(self, call: Call, response: Response, missing: Mapping[str, Any]) -> HttpReply:
@@ -277,7 +282,7 @@ class ModernAdapter:
             encode = partial(self.dialect.complete, call.id, call.method, response, era, info, call.extension)
         text = encode() if len(response.text) <= LARGE else await in_thread(encode)
         if text is None:
-            asked = self.dialect.round_of(response) if call.listener.passes_rounds and era is Era.MODERN else None
+            asked = self.dialect.round_of(response) if self.is_round(call, response) else None
             if asked is not None:
                 return await self._retries.pass_round(call, response, asked, info)
             text = no_result(call.id)
@@ -290,6 +295,13 @@ class ModernAdapter:
 
     async def hold(self, call: Call, inflight: InflightCall) -> HttpReply:
         return await self._retries.hold(call, inflight)
+
+    def is_round(self, call: Call, response: Response) -> bool:
+        return (
+            call.listener.passes_rounds
+            and call.session.upstream.era is Era.MODERN
+            and self.dialect.round_of(response) is not None
+        )
 
     def answer_ended(self, id: RequestId) -> str:
         return self.dialect.subscription_ended(id)

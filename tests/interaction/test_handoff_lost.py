@@ -1,0 +1,280 @@
+"""Connections that are lost during a call of a host without tasks, and answers that never leave: nothing is lost."""
+
+import asyncio
+from typing import Any
+
+import aiohttp
+import pytest
+
+from helpers.mcp_host import McpHost
+from helpers.modern_server import ModernServer, Rounds
+from helpers.scripted_upstream import Hold, ScriptedServer, result
+from helpers.talking_tool import TalkingTool
+from helpers.waiting import bounded, eventually
+from helpers.whole_gateway import WholeGateway, configuration, running
+from interaction.bridging import FORM, before
+from interaction.handing_off import CANCEL, ERAS, WAIT, Host, handle_of, handoff, taskless, waited
+from interaction.holding import CAPABLE
+from interaction.questioning import ACCEPTED, DONE, ELICIT
+
+YEAR = {"year": 2026}
+LONG = {"content": [{"type": "text", "text": "x" * 12_000_000}]}
+"""More than the system takes for a host that reads nothing."""
+eras = pytest.mark.parametrize("era", ERAS)
+
+
+@pytest.fixture
+async def hold(server: ScriptedServer) -> Hold:
+    """What the tool `report` waits for."""
+    server.script["report"] = hold = Hold()
+    return hold
+
+
+def calls(server: ScriptedServer) -> int:
+    return len(server.heard("tools/call"))
+
+
+async def cut(host: Host, hold: Hold, **params: Any) -> None:
+    """Call `report`, and lose the connection when the call is at its server."""
+    lost = asyncio.create_task(host.call("report", YEAR, **params))
+    async with bounded():
+        await hold.begun.wait()
+    lost.cancel()
+    await asyncio.wait([lost])
+
+
+async def kept(gateway: WholeGateway) -> None:
+    """Wait until the call whose connection was lost is a task."""
+    await gateway.shows("taskgate_tool_calls_total", 1, disposition="handoff")
+
+
+async def hang_up_early(host: Host, tool: str, arguments: dict[str, Any]) -> None:
+    """Call a tool, and close the connection at the first bytes of the answer."""
+    if isinstance(host, McpHost):
+        head = host.head()
+        message: dict[str, Any] = {"jsonrpc": "2.0", "id": "early", "method": "tools/call"}
+        message["params"] = {"name": tool, "arguments": arguments}
+    else:
+        message = host.written("tools/call", {"name": tool, "arguments": arguments}, id="early")
+        head = host.routing(message)
+    head |= {"Accept": "application/json, text/event-stream"}
+    async with aiohttp.ClientSession() as http, http.post(host.url, json=message, headers=head) as response:
+        await response.content.read(1000)
+        response.close()
+
+
+async def test_a_streamed_call_is_kept_when_its_connection_is_lost(server: ScriptedServer) -> None:
+    server.script["report"] = tool = TalkingTool()
+    async with running(configuration({"reports": server.url}, tasks=handoff("1h"))) as gateway:
+        # Its host could resume the stream, and calls again instead.
+        host = await taskless(gateway, "legacy")
+        async with host.asking("tools/call", {"name": "report", "arguments": YEAR}), bounded():
+            await tool.begun.wait()
+        await gateway.shows("taskgate_streams", 0, side="downstream", kind="response")
+        await tool.finish(DONE)
+        await gateway.shows("taskgate_tasks_finished_total", 1)
+        assert (await host.call("report", YEAR)).result["content"] == DONE["content"]
+        assert calls(server) == 1
+
+
+@eras
+async def test_a_result_that_did_not_leave_whole_answers_the_same_call(
+    server: ScriptedServer, hold: Hold, era: str
+) -> None:
+    hold.release(LONG)
+    async with running(configuration({"reports": server.url}, tasks=handoff("1h"))) as gateway:
+        host = await taskless(gateway, era)
+        await hang_up_early(host, "report", YEAR)
+        await gateway.shows("taskgate_tasks_finished_total", 1)
+        assert (await host.call("report", YEAR)).result["content"] == LONG["content"]
+        assert calls(server) == 1
+
+
+@eras
+async def test_a_wait_whose_result_did_not_leave_whole_has_not_fetched_it(
+    server: ScriptedServer, hold: Hold, era: str
+) -> None:
+    async with running(configuration({"reports": server.url}, tasks=handoff())) as gateway:
+        host = await taskless(gateway, era)
+        handle = handle_of(await host.call("report", YEAR))
+        hold.release(LONG)
+        await gateway.shows("taskgate_tasks_finished_total", 1)
+        await hang_up_early(host, WAIT, {"handle": handle})
+        assert (await host.call("report", YEAR)).result["content"] == LONG["content"]
+        assert calls(server) == 1
+        await gateway.shows("taskgate_task_delivery_delay_seconds_count", 1)
+
+
+@eras
+async def test_a_lost_call_above_the_cap_runs_on_and_the_same_call_joins_it(
+    server: ScriptedServer, hold: Hold, era: str
+) -> None:
+    limits = {"concurrency": {"tasks_per_context": 1}}
+    tasks = {**handoff(), "upgrade": [*handoff()["upgrade"]]}
+    async with running(configuration({"reports": server.url}, tasks=tasks, limits=limits)) as gateway:
+        host = await taskless(gateway, era)
+        handle_of(await host.call("report", {"year": 2025}))
+        hold.begun.clear()
+        await cut(host, hold)
+        await gateway.shows("taskgate_tool_calls_total", 1, disposition="direct")
+        again = asyncio.create_task(host.call("report", YEAR))
+        await gateway.shows("taskgate_calls_joined_total", 1, how="retry")
+        assert (calls(server), server.cancelled, hold.left.is_set()) == (2, [], False)
+        hold.release(DONE)
+        async with bounded():
+            assert (await again).result["content"] == DONE["content"]
+        assert await gateway.count("taskgate_tool_calls_total") == 3
+
+
+@eras
+async def test_a_call_that_others_wait_for_is_theirs_when_its_connection_is_lost(
+    server: ScriptedServer, hold: Hold, era: str
+) -> None:
+    async with running(configuration({"reports": server.url}, tasks=handoff("1h"))) as gateway:
+        first, second = await taskless(gateway, era), await taskless(gateway, era)
+        lost = asyncio.create_task(first.call("report", YEAR))
+        async with bounded():
+            await hold.begun.wait()
+        other = asyncio.create_task(second.call("report", YEAR))
+        await gateway.shows("taskgate_calls_joined_total", 1, how="retry")
+        lost.cancel()
+        await asyncio.wait([lost])
+        await gateway.shows("taskgate_tool_calls_total", 1)
+        hold.release(DONE)
+        async with bounded():
+            assert (await other).result["content"] == DONE["content"]
+        # That was delivered, so the next one is meant.
+        assert (await second.call("report", YEAR)).result["content"] == DONE["content"]
+        assert (calls(server), await gateway.count("taskgate_tasks_started_total")) == (2, 0)
+
+
+@eras
+async def test_a_call_whose_connections_are_all_lost_at_once_is_kept(
+    server: ScriptedServer, hold: Hold, era: str
+) -> None:
+    async with running(configuration({"reports": server.url}, tasks=handoff("1h"))) as gateway:
+        hosts = [await taskless(gateway, era) for _ in range(2)]
+        lost = [asyncio.create_task(host.call("report", YEAR)) for host in hosts]
+        await gateway.shows("taskgate_calls_joined_total", 1, how="retry")
+        for call in lost:
+            call.cancel()
+        await asyncio.wait(lost)
+        await kept(gateway)
+        hold.release(DONE)
+        assert (await hosts[0].call("report", YEAR)).result["content"] == DONE["content"]
+        assert calls(server) == 1
+
+
+@eras
+async def test_a_lost_connection_cancels_a_call_if_the_rule_says_so(
+    server: ScriptedServer, hold: Hold, era: str
+) -> None:
+    rule = handoff("1h", handoff={"after": "1h", "on_disconnect": "cancel"})
+    async with running(configuration({"reports": server.url}, tasks=rule)) as gateway:
+        await cut(await taskless(gateway, era), hold)
+        await eventually(lambda: bool(server.cancelled) or hold.left.is_set())
+        assert await gateway.count("taskgate_tasks_started_total") == 0
+
+
+async def test_a_call_that_nothing_could_find_again_ends_with_its_host(server: ScriptedServer, hold: Hold) -> None:
+    async with running(configuration({"reports": server.url}, tasks=handoff("1h", join_retries="never"))) as gateway:
+        await cut(await taskless(gateway, "modern"), hold)
+        await eventually(lambda: bool(server.cancelled) or hold.left.is_set())
+        assert await gateway.count("taskgate_tasks_started_total") == 0
+
+
+async def test_a_call_that_asked_something_is_found_again_after_its_connection_was_lost(
+    server: ScriptedServer,
+) -> None:
+    server.script["report"] = tool = TalkingTool()
+    async with running(configuration({"reports": server.url}, tasks=handoff("1h"))) as gateway:
+        host = await taskless(gateway, "modern", **CAPABLE)
+        asking = asyncio.create_task(host.call("report", YEAR))
+        await tool.ask("q-1")
+        async with bounded():
+            round_ = (await asking).result
+        ((key, _),) = round_["inputRequests"].items()
+        retry = {"inputResponses": {key: ACCEPTED}, "requestState": round_["requestState"]}
+        lost = asyncio.create_task(host.call("report", YEAR, params=retry))
+        assert (await tool.told("q-1"))["result"] == ACCEPTED
+        lost.cancel()
+        await asyncio.wait([lost])
+        await kept(gateway)
+        await tool.finish(DONE)
+        async with bounded():
+            assert (await host.call("report", YEAR)).result["content"] == DONE["content"]
+        assert calls(server) == 1
+
+
+async def test_a_cancellation_ends_a_wait_and_not_the_call(server: ScriptedServer, hold: Hold) -> None:
+    async with running(configuration({"reports": server.url}, tasks=handoff())) as gateway:
+        host = await taskless(gateway, "legacy")
+        handle = handle_of(await host.call("report", YEAR))
+        for name, arguments in ((WAIT, {"handle": handle}), ("report", YEAR)):
+            async with host.asking("tools/call", {"name": name, "arguments": arguments}, id=name) as stream:
+                await host.tell("notifications/cancelled", {"requestId": name})
+                await stream.end()
+                assert stream.heard == []
+        hold.release(DONE)
+        assert (await waited(host, handle)).result["content"] == DONE["content"]
+
+
+async def test_a_question_that_is_open_at_the_handoff_is_asked_again_by_the_wait(server: ScriptedServer) -> None:
+    server.script["report"] = tool = TalkingTool()
+    async with running(configuration({"reports": server.url}, tasks=handoff("300ms"))) as gateway:
+        host = await taskless(gateway, "legacy", **CAPABLE)
+        async with host.asking("tools/call", {"name": "report", "arguments": YEAR}) as stream:
+            await tool.ask("q-1")
+            first = await stream.until(ELICIT)
+            await stream.end()
+        assert [note["params"]["requestId"] for note in stream.of("notifications/cancelled")] == [first["id"]]
+        handle = stream.heard[-1]["result"]["content"][0]["text"].partition('{"handle": "')[2][:32]
+        async with host.asking("tools/call", {"name": WAIT, "arguments": {"handle": handle}}) as stream:
+            asked = await stream.until(ELICIT)
+            await host.respond(asked["id"], ACCEPTED)
+            assert (await tool.told("q-1"))["result"] == ACCEPTED
+            await tool.finish(DONE)
+            assert (await stream.answered())["content"] == DONE["content"]
+
+
+async def test_the_same_call_of_a_modern_host_gets_a_handle_while_the_server_asks(server: ScriptedServer) -> None:
+    server.script["report"] = tool = TalkingTool()
+    async with running(configuration({"reports": server.url}, tasks=handoff())) as gateway:
+        host = await taskless(gateway, "modern", **CAPABLE)
+        handle = handle_of(await host.call("report", YEAR))
+        await tool.ask("q-1")
+        assert (await waited(host, handle)).result["resultType"] == "input_required"
+        async with bounded():
+            assert handle_of(await host.call("report", YEAR)) == handle
+        await host.call(CANCEL, {"handle": handle})
+
+
+@eras
+async def test_a_drain_hands_off_the_calls_that_run(server: ScriptedServer, hold: Hold, era: str) -> None:
+    async with running(configuration({"reports": server.url}, tasks=handoff("1h"))) as gateway:
+        host = await taskless(gateway, era)
+        call = asyncio.create_task(host.call("report", YEAR))
+        async with bounded():
+            await hold.begun.wait()
+        closing = asyncio.create_task(gateway.drain())
+        async with bounded():
+            handle = handle_of(await call)
+        assert not closing.done()
+        hold.release(DONE)
+        assert (await waited(host, handle)).result["content"] == DONE["content"]
+        async with bounded():
+            await closing
+
+
+async def test_a_round_of_the_server_that_did_not_leave_is_no_result_of_the_call() -> None:
+    form = {**FORM, "params": {**FORM["params"], "message": "x" * 12_000_000}}
+    async with ModernServer() as modern:
+        modern.script["report"] = Rounds({"inputRequests": {"a": form}})
+        async with before(modern, tasks=handoff("1h")) as gateway:
+            host = gateway.modern(tasks=False, capabilities={"elicitation": {"form": {}}})
+            await hang_up_early(host, "report", YEAR)
+            await gateway.shows("taskgate_tool_calls_total", 1)
+            modern.script["report"] = result(DONE)
+            async with bounded():
+                assert (await host.call("report", YEAR)).result["content"] == DONE["content"]
+            assert calls(modern) == 2

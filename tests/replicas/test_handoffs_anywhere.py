@@ -1,0 +1,114 @@
+"""Calls of hosts without tasks over several replicas: kept, joined and waited for at any of them."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from helpers.scripted_upstream import Hold, ScriptedServer
+from helpers.several_gateways import several
+from helpers.shared_store import SharedServer
+from helpers.waiting import bounded, eventually
+from helpers.whole_gateway import WholeGateway
+from interaction.handing_off import ERAS, WAIT, handle_of, handoff, taskless, waited
+from interaction.questioning import DONE
+
+YEAR = {"year": 2026}
+WINDOW = "1s"
+eras = pytest.mark.parametrize("era", ERAS)
+
+
+@pytest.fixture
+async def hold(server: ScriptedServer) -> Hold:
+    """What the tool `report` waits for."""
+    server.script["report"] = hold = Hold()
+    return hold
+
+
+@pytest.fixture
+async def pair(
+    server: ScriptedServer, valkey_server: SharedServer, tmp_path: Path
+) -> AsyncIterator[list[WholeGateway]]:
+    """Two gateways over one store that hand off late calls after an hour."""
+    tasks: dict[str, Any] = handoff("1h", ceiling="1h")
+    tasks["handoff"]["retry_window"] = WINDOW
+    async with several(2, {"reports": server.url}, valkey_server.options(), tmp_path, tasks=tasks) as gateways:
+        yield gateways
+
+
+async def lose(gateway: WholeGateway, hold: Hold, era: str) -> None:
+    """Call `report` there, and lose the connection; it is a task after that."""
+    lost = asyncio.create_task((await taskless(gateway, era)).call("report", YEAR))
+    async with bounded():
+        await hold.begun.wait()
+    lost.cancel()
+    await asyncio.wait([lost])
+    await gateway.shows("taskgate_tool_calls_total", 1, disposition="handoff")
+
+
+@eras
+async def test_a_lost_call_that_no_host_asks_for_is_cancelled(
+    server: ScriptedServer, hold: Hold, pair: list[WholeGateway], era: str
+) -> None:
+    await lose(pair[0], hold, era)
+    await eventually(lambda: bool(server.cancelled) or hold.left.is_set())
+
+
+@eras
+async def test_a_lost_call_goes_on_for_a_host_that_asks_another_replica(
+    server: ScriptedServer, hold: Hold, pair: list[WholeGateway], era: str
+) -> None:
+    await lose(pair[0], hold, era)
+    again = asyncio.create_task((await taskless(pair[1], era)).call("report", YEAR))
+    await pair[1].shows("taskgate_calls_joined_total", 1)
+    # By now the window of the first call is over.
+    hold.begun.clear()
+    other = asyncio.create_task((await taskless(pair[0], era)).call("report", {"year": 2025}))
+    async with bounded():
+        await hold.begun.wait()
+    other.cancel()
+    await asyncio.wait([other])
+    await pair[0].shows("taskgate_tasks_finished_total", 1, status="cancelled")
+    hold.release(DONE)
+    async with bounded():
+        assert (await again).result["content"] == DONE["content"]
+
+
+@eras
+async def test_a_replica_that_ends_hands_off_its_calls_and_ends_its_waits_with_the_handle(
+    server: ScriptedServer, hold: Hold, pair: list[WholeGateway], era: str
+) -> None:
+    first, second = pair
+    host = await taskless(first, era)
+    call = asyncio.create_task(host.call("report", YEAR))
+    async with bounded():
+        await hold.begun.wait()
+    closing = asyncio.create_task(first.drain())
+    async with bounded():
+        handle = handle_of(await call)
+    waiting = asyncio.create_task(waited(await taskless(second, era), handle))
+    hold.release(DONE)
+    async with bounded():
+        assert (await waiting).result["content"] == DONE["content"]
+        await closing
+
+
+@eras
+async def test_a_wait_at_a_replica_that_ends_is_answered_with_the_handle(
+    server: ScriptedServer, hold: Hold, pair: list[WholeGateway], era: str
+) -> None:
+    first, second = pair
+    await lose(second, hold, era)
+    host = await taskless(first, era)
+    waiting = asyncio.create_task(host.call("report", YEAR))
+    await first.shows("taskgate_calls_joined_total", 1)
+    closing = asyncio.create_task(first.drain())
+    async with bounded():
+        handle = handle_of(await waiting)
+        await closing
+    hold.release(DONE)
+    async with bounded():
+        result = (await (await taskless(second, era)).call(WAIT, {"handle": handle})).result
+    assert result["content"] == DONE["content"]
