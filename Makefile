@@ -6,7 +6,7 @@ PY = .venv/bin/python
 STAMP = .venv/made-from-pyproject
 DEBIAN = On Debian 12 or newer: apt-get install python3 python3-venv
 
-.PHONY: help setup run test unit unit-pure unit-serving unit-upstream unit-transports unit-rest environments provider peers pictures attacks chaos kills storms handoff differential fuzz mutants check bench instructions dashboards pages fmt clean
+.PHONY: help setup run test unit unit-pure unit-serving unit-upstream unit-transports unit-rest environments provider peers pictures attacks chaos kills storms handoff differential fuzz mutants check bench instructions dashboards pages wheel fmt clean
 
 help:
 	@echo 'make setup   what all others need: .venv with taskgate in it'
@@ -34,6 +34,7 @@ help:
 	@echo 'make dashboards  writes grafana/dashboards anew'
 	@echo 'make pages  writes docs/requirements.md and the index of decisions anew'
 	@echo 'make pictures  makes the pictures of the console in docs/images anew (Debian: apt-get install chromium)'
+	@echo 'make wheel   the sdist and the wheel in dist/, the same bytes for the same commit'
 	@echo 'make fmt     formats the code'
 	@echo 'make clean   removes all that was made here'
 
@@ -176,6 +177,14 @@ pages: $(STAMP)
 
 pictures: $(STAMP)
 	CONSOLE_PICTURES=docs/images $(PY) -m pytest -q tests/console/test_pictures.py
+
+# From a copy of the files that git knows: with the time of the commit and the same modes, whatever those of the checkout.
+DIST ?= dist
+wheel: $(STAMP)
+	@umask 022; export SOURCE_DATE_EPOCH="$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct)}"; \
+	copy=$$(mktemp -d) && trap 'rm -rf "$$copy"' EXIT && \
+	git ls-files -z | tar --create --null --files-from=- --mode=u=rwX,go=rX | tar --extract --directory="$$copy" && \
+	$(PY) -m build --outdir '$(abspath $(DIST))' "$$copy"
 
 fmt: $(STAMP)
 	.venv/bin/ruff check --fix-only .
