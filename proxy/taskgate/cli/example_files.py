@@ -19,6 +19,7 @@ FILES: Final = (
     "provisioning/*.yml",
     "runbooks.md",
     "demo/server.py",
+    "systemd/taskgate.service",
 )
 """Patterns below `share`. In a checkout its folders are links, and have more than is written."""
 
