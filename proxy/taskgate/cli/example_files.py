@@ -20,6 +20,7 @@ FILES: Final = (
     "runbooks.md",
     "demo/server.py",
     "systemd/taskgate.service",
+    "kubernetes/*/*.yaml",
 )
 """Patterns below `share`. In a checkout its folders are links, and have more than is written."""
 
