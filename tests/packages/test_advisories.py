@@ -7,7 +7,7 @@ import pytest
 from packages.advisories import CLEAN, UNKNOWN, VULNERABLE, verdict
 
 GOOD = {"name": "a", "version": "1", "vulns": []}
-BAD = {"name": "b", "version": "2", "vulns": [{"id": "X-1", "fix_versions": ["2.1"]}]}
+BAD = {"name": "b", "version": "2", "vulns": [{"id": "CVE-2026-1", "fix_versions": ["2.1"]}]}
 SKIPPED = {"name": "c", "skip_reason": "Dependency not found on PyPI"}
 
 
@@ -15,7 +15,7 @@ SKIPPED = {"name": "c", "skip_reason": "Dependency not found on PyPI"}
     ("found", "status", "said"),
     [
         ([GOOD], CLEAN, ["advisories: 0 known, 1 releases checked"]),
-        ([GOOD, BAD], VULNERABLE, ["b 2: X-1, fixed in 2.1", "advisories: 1 known, 2 releases checked"]),
+        ([GOOD, BAD], VULNERABLE, ["b 2: CVE-2026-1, fixed in 2.1", "advisories: 1 known, 2 releases checked"]),
         ([GOOD, SKIPPED], UNKNOWN, ["advisories: 0 known, 1 releases checked", "advisories: no data for c"]),
         ([SKIPPED], UNKNOWN, ["advisories: the data could not be reached, so nothing was checked"]),
     ],
