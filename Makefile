@@ -6,7 +6,7 @@ PY = .venv/bin/python
 STAMP = .venv/made-from-pyproject
 DEBIAN = On Debian 12 or newer: apt-get install python3 python3-venv
 
-.PHONY: help setup run test unit unit-pure unit-serving unit-upstream unit-transports unit-rest environments provider peers pictures attacks chaos kills storms handoff differential fuzz mutants check bench instructions dashboards pages fmt clean
+.PHONY: help setup run test unit unit-pure unit-serving unit-upstream unit-transports unit-rest environments provider peers pictures attacks chaos kills storms handoff differential fuzz mutants check bench instructions dashboards pages wheel image image-test locks sbom advisories fmt clean
 
 help:
 	@echo 'make setup   what all others need: .venv with taskgate in it'
@@ -34,6 +34,12 @@ help:
 	@echo 'make dashboards  writes grafana/dashboards anew'
 	@echo 'make pages  writes docs/requirements.md and the index of decisions anew'
 	@echo 'make pictures  makes the pictures of the console in docs/images anew (Debian: apt-get install chromium)'
+	@echo 'make wheel   the sdist and the wheel in dist/, the same bytes for the same commit'
+	@echo 'make image   the container image, by buildah, docker or podman (Debian: apt-get install buildah); BUILD_OPTIONS=...'
+	@echo 'make image-test  builds and runs the image without a registry, as root (Debian: apt-get install buildah debootstrap)'
+	@echo 'make locks   writes deploy/locks anew, with the newest releases that pyproject.toml allows'
+	@echo 'make sbom    dist/sbom.json: what the image has, as CycloneDX'
+	@echo 'make advisories  whether a hole is known in a release of deploy/locks; 3 where no data are reached'
 	@echo 'make fmt     formats the code'
 	@echo 'make clean   removes all that was made here'
 
@@ -176,6 +182,40 @@ pages: $(STAMP)
 
 pictures: $(STAMP)
 	CONSOLE_PICTURES=docs/images $(PY) -m pytest -q tests/console/test_pictures.py
+
+# From a copy of the files that git knows: with the time of the commit and the same modes, whatever those of the checkout.
+DIST ?= dist
+wheel: $(STAMP)
+	@umask 022; export SOURCE_DATE_EPOCH="$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct)}"; \
+	copy=$$(mktemp -d) && trap 'rm -rf "$$copy"' EXIT && \
+	git ls-files -z | tar --create --null --files-from=- --mode=u=rwX,go=rX | tar --extract --directory="$$copy" && \
+	$(PY) -m build --outdir '$(abspath $(DIST))' "$$copy"
+
+BUILDER ?= $(firstword $(foreach each,docker podman buildah,$(if $(shell command -v $(each)),$(each))))
+BUILD_OPTIONS ?=
+IMAGE ?= taskgate
+image:
+	@[ -n '$(BUILDER)' ] || { echo 'make image: there is no docker, podman or buildah. On Debian: apt-get install buildah' >&2; exit 1; }
+	$(BUILDER) build $(if $(filter buildah podman,$(BUILDER)),--format docker) $(BUILD_OPTIONS) --tag '$(IMAGE)' --file Dockerfile .
+
+# The image on a base that debootstrap makes: it serves, survives kill -9, and writes to its volume alone. Needs root.
+image-test: $(STAMP)
+	IMAGE_TEST=1 $(PY) -m pytest -q tests/packages/test_image.py
+
+# For all platforms and every Python that is supported, with the hashes of all files.
+LOCK = $(PY) -m uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --upgrade --no-annotate \
+	--custom-compile-command 'make locks'
+locks: $(STAMP)
+	$(LOCK) pyproject.toml --extra redis --extra tracing --extra uvloop --output-file deploy/locks/image.txt
+	@echo 'setuptools>=77' | $(LOCK) - --output-file deploy/locks/build.txt
+
+sbom: $(STAMP)
+	@mkdir -p '$(DIST)'
+	@$(PY) -W ignore -m uv tool run --quiet --from 'cyclonedx-bom>=7,<8' cyclonedx-py requirements deploy/locks/image.txt \
+		--pyproject pyproject.toml --output-reproducible --output-format JSON --output-file '$(DIST)/sbom.json'
+
+advisories: $(STAMP)
+	@$(PY) tests/packages/advisories.py
 
 fmt: $(STAMP)
 	.venv/bin/ruff check --fix-only .

@@ -111,4 +111,6 @@ def test_every_file_of_the_package_that_is_no_module_is_in_what_is_installed() -
     ]
     installed = {file for pattern in patterns for file in PACKAGE.glob(pattern)}
     others = {file for file in PACKAGE.rglob("*") if file.is_file() and file.suffix not in {".py", ".pyc"}}
-    assert {str(file.relative_to(PACKAGE)) for file in others ^ installed} == set()
+    # The folder of examples has links into the checkout; tests/packages compares them.
+    share = PACKAGE / "share"
+    assert {str(file.relative_to(PACKAGE)) for file in others ^ installed if not file.is_relative_to(share)} == set()

@@ -119,6 +119,19 @@ def init(**options: Any) -> None:
     write_configuration(**options)
 
 
+@_command("examples")
+@click.argument("folder", metavar="DIR", type=click.Path(path_type=Path, file_okay=False))
+@click.option("--force", is_flag=True, help="Replace files that exist.")
+def examples(**options: Any) -> None:
+    """Write example configurations, schemas, dashboards and alerts to DIR.
+
+    DIR/demo/server.py is a small MCP server to try taskgate with; it needs the extra `demo`.
+    """
+    from taskgate.cli.example_files import write_examples
+
+    write_examples(**options)
+
+
 @_command("call")
 @click.argument("upstream", callback=_read_text)
 @click.argument("tool", callback=_read_text)
@@ -429,5 +442,5 @@ def top(admin: str, token_file: Path | None, **options: Any) -> None:
     show_top(_client(admin, token_file), **options)
 
 
-CLIENT_COMMANDS: Final = (version, completion, health, doctor, init, call, tasks, upstreams, callers, top)
+CLIENT_COMMANDS: Final = (version, completion, health, doctor, init, examples, call, tasks, upstreams, callers, top)
 """The commands of this module, which `cli` adds to the program."""

@@ -26,6 +26,7 @@ from taskgate.explain.checks import missing_programs
 from taskgate.listener.tls import TlsRefused
 from taskgate.system import allocator, descriptors
 from taskgate.system.event_loop import LoopUnavailable, loop_factory, name_of
+from taskgate.system.service_notifier import ServiceNotifier
 from taskgate.telemetry import logs
 from taskgate.telemetry.auditlog.settings import AuditUnavailable
 from taskgate.telemetry.opentelemetry.settings import TracingUnavailable
@@ -180,6 +181,7 @@ async def _serve(
     loop, hangup, drain = asyncio.get_running_loop(), asyncio.Event(), config.server.drain
     signals = EndSignals(drain.delay + drain.timeout)
     signals.listen()
+    notifier = ServiceNotifier.from_environment(os.environ)
     loop.add_signal_handler(signal.SIGHUP, hangup.set)
     service = Service(
         config,
@@ -195,8 +197,10 @@ async def _serve(
         _freeze_heap()
         allocator.configure()
         _announce(service.startup_report(), format=config.logging.format, loop=name_of(loop))
-        reloads = loop.create_task(_reload_on_change(service, hangup, watch))
+        notifier.ready()
+        reloads = loop.create_task(_reload_on_change(service, hangup, watch, notifier))
         await signals.stop.wait()
+        notifier.stopping()
         reloads.cancel()
         loop.add_signal_handler(signal.SIGHUP, _refuse_reload, service)
         await asyncio.wait((reloads,))
@@ -205,6 +209,7 @@ async def _serve(
         await service.drain(delay=delay, hurry=signals.hurry)
     finally:
         await service.close(signals.hurry)
+        notifier.close()
     # The loop drops its handlers when it is closed. A signal would then end the process, with its number as status.
     signal.pthread_sigmask(signal.SIG_BLOCK, _HANDLED)
     log.info("stopped")
@@ -218,7 +223,9 @@ async def _explain(config: GatewayConfig, port: int, call: "CallToExplain") -> d
     return await explain_call(config, port, call)
 
 
-async def _reload_on_change(service: Service, hangup: asyncio.Event, watch: FileWatch | None) -> NoReturn:
+async def _reload_on_change(
+    service: Service, hangup: asyncio.Event, watch: FileWatch | None, notifier: ServiceNotifier
+) -> NoReturn:
     """Reload the configuration on SIGHUP, or if its file has changed."""
     while True:
         with suppress(TimeoutError):
@@ -229,8 +236,10 @@ async def _reload_on_change(service: Service, hangup: asyncio.Event, watch: File
             service.reopen()
         if hangup.is_set() or has_changed:
             hangup.clear()
+            notifier.reloading()
             if await service.reread() is None:
                 log.info("cannot reload: the gateway was started without a configuration file")
+            notifier.ready()
 
 
 def _refuse_reload(service: Service) -> None:

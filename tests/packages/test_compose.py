@@ -1,0 +1,73 @@
+"""The compose file starts what its configuration names, and the image's lock fits the requirements."""
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.version import Version
+from ruamel.yaml import YAML
+
+from taskgate import config as settings
+from taskgate.cli import main
+from taskgate.wiring.shutdown import GRACE
+
+ROOT = Path(__file__).resolve().parents[2]
+SERVICES = YAML(typ="safe").load(ROOT / "compose.yaml")["services"]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> settings.GatewayConfig:
+    """The configuration of the compose file, with keys that are made up."""
+    for name in ("context", "audit"):
+        (tmp_path / f"taskgate-{name}.key").write_text("A" * 43)
+    file = tmp_path / "taskgate.yaml"
+    file.write_text((ROOT / "deploy/compose/taskgate.yaml").read_text().replace("/var/lib/taskgate", str(tmp_path)))
+    return settings.load(file, {})
+
+
+def test_the_configuration_names_services_of_the_file(config: settings.GatewayConfig) -> None:
+    assert str(config.store.redis.url) == "redis://valkey:6379/0"
+    assert [each.url for each in config.upstreams.values()] == ["http://server:3000/mcp"]
+    assert {"taskgate", "valkey", "server", "prometheus"} <= SERVICES.keys()
+    [scraped] = YAML(typ="safe").load(ROOT / "deploy/compose/prometheus.yml")["scrape_configs"]
+    assert scraped["static_configs"] == [{"targets": [f"taskgate:{config.admin.listen.port}"]}]
+
+
+def test_the_port_is_for_this_machine_alone_since_hosts_are_not_authenticated(config: settings.GatewayConfig) -> None:
+    assert (config.auth.mode, SERVICES["taskgate"]["ports"]) == ("none", ["127.0.0.1:8080:8080"])
+    assert config.server.listen.port == 8080
+
+
+def test_the_gateway_has_ended_before_it_is_killed(config: settings.GatewayConfig) -> None:
+    longest = config.server.drain.delay + config.server.drain.timeout + GRACE
+    assert int(SERVICES["taskgate"]["stop_grace_period"].removesuffix("s")) > longest.total_seconds()
+
+
+def test_the_files_that_are_mounted_are_there() -> None:
+    mounted = [each.split(":")[0] for service in SERVICES.values() for each in service.get("volumes", [])]
+    assert [each for each in mounted if each.startswith(".") and not (ROOT / each).exists()] == []
+
+
+def test_the_keys_are_made_by_a_command_that_there_is() -> None:
+    command, *options = SERVICES["keys"]["command"]
+    context = main.commands[command].make_context(command, options)
+    assert (context.params["file"].parent, context.params["force"]) == (Path("/var/lib/taskgate"), True)
+
+
+def test_the_lock_has_every_requirement_in_a_release_that_is_accepted() -> None:
+    text = (ROOT / "deploy/locks/image.txt").read_text()
+    locked = {name: Version(version) for name, version in re.findall(r"^([\w-]+)==([^\s;\\]+)", text, re.MULTILINE)}
+    extras = [each for name in ("redis", "tracing", "uvloop") for each in PROJECT["optional-dependencies"][name]]
+    for requirement in map(Requirement, [*PROJECT["dependencies"], *extras]):
+        name = re.sub(r"[-_.]+", "-", requirement.name).lower()
+        assert locked[name] in requirement.specifier, requirement
+
+
+def test_every_line_of_the_lock_has_hashes() -> None:
+    for name in ("image", "build"):
+        entries = re.split(r"^(?=[\w-]+==)", (ROOT / f"deploy/locks/{name}.txt").read_text(), flags=re.MULTILINE)[1:]
+        assert entries
+        assert [entry for entry in entries if "--hash=sha256:" not in entry] == []
