@@ -6,7 +6,7 @@ PY = .venv/bin/python
 STAMP = .venv/made-from-pyproject
 DEBIAN = On Debian 12 or newer: apt-get install python3 python3-venv
 
-.PHONY: help setup run test unit unit-pure unit-serving unit-upstream unit-transports unit-rest environments provider peers pictures attacks chaos kills storms handoff differential fuzz mutants check bench instructions dashboards pages fmt clean
+.PHONY: help setup run test unit unit-pure unit-serving unit-upstream unit-transports unit-rest environments provider peers pictures attacks chaos kills storms handoff differential fuzz mutants check bench instructions dashboards pages docs fmt clean
 
 help:
 	@echo 'make setup   what all others need: .venv with taskgate in it'
@@ -33,6 +33,7 @@ help:
 	@echo 'make instructions  whether a request costs few instructions (Debian: apt-get install valgrind); TREES=checkout counts there, too'
 	@echo 'make dashboards  writes grafana/dashboards anew'
 	@echo 'make pages  writes docs/requirements.md and the index of decisions anew'
+	@echo 'make docs    the documents as a site in build/site; a broken link is an error'
 	@echo 'make pictures  makes the pictures of the console in docs/images anew (Debian: apt-get install chromium)'
 	@echo 'make fmt     formats the code'
 	@echo 'make clean   removes all that was made here'
@@ -158,6 +159,7 @@ check: $(STAMP)
 	.venv/bin/mypy
 	.venv/bin/lint-imports
 	@$(PY) tests/house/prose.py
+	@$(PY) tests/house/documents.py
 	@$(PY) tests/house/shape.py
 
 TREES ?=
@@ -173,6 +175,10 @@ dashboards: $(STAMP)
 
 pages: $(STAMP)
 	$(PY) tests/house/pages.py
+
+docs: $(STAMP)
+	@NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build --strict --quiet
+	@echo 'The documents are in build/site: open build/site/index.html'
 
 pictures: $(STAMP)
 	CONSOLE_PICTURES=docs/images $(PY) -m pytest -q tests/console/test_pictures.py

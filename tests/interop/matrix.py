@@ -1,7 +1,7 @@
 """Which released hosts can do what with which released servers through the gateway: the table, and its page.
 
-`python -m tests.interop.matrix` writes `docs/compatibility.md`, and its short form in the README, from what stands
-here, which `test_matrix.py` holds against what the hosts really say. Nothing of taskgate is known here.
+`python -m tests.interop.matrix` writes `docs/compatibility.md`, and its short form in `docs/start/hosts.md`, from what
+stands here, which `test_matrix.py` holds against what the hosts really say. Nothing of taskgate is known here.
 """
 
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from . import refusals
 from .released import ON_SDKS, RELEASED, SHELF, TABLE
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "compatibility.md"
-README = PAGE.parents[1] / "README.md"
+SUMMARY_PAGE = PAGE.parent / "start" / "hosts.md"
 BEGIN, END = "<!-- matrix: made by python -m tests.interop.matrix -->", "<!-- end of the matrix -->"
 
 
@@ -201,7 +201,7 @@ def _named(host: Peer) -> str:
 
 
 def summary() -> str:
-    """What stands in the README between the two marks: one cell for each pair, with what it is less than all."""
+    """What stands in the page of hosts between the two marks: one cell for each pair, with what it is less than all."""
     lines = [f"| host | speaks | {' | '.join(f'{each.title} ({each.revision})' for each in SERVERS)} |"]
     lines.append("|---" * (len(SERVERS) + 2) + "|")
     for host in HOSTS:
@@ -217,12 +217,12 @@ def _short(host: Peer, server: Peer) -> str:
     return f"all but {', '.join(left_out)}" if left_out else "all"
 
 
-def in_readme(text: str) -> str:
-    """The README with the present summary in its place."""
+def with_summary(text: str) -> str:
+    """The page of hosts with the present summary in its place."""
     before, _, rest = text.partition(BEGIN)
     return f"{before}{summary()}{rest.partition(END)[2]}"
 
 
 if __name__ == "__main__":
     PAGE.write_text(page(), encoding="utf-8")
-    README.write_text(in_readme(README.read_text(encoding="utf-8")), encoding="utf-8")
+    SUMMARY_PAGE.write_text(with_summary(SUMMARY_PAGE.read_text(encoding="utf-8")), encoding="utf-8")
