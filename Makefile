@@ -48,8 +48,9 @@ $(STAMP): pyproject.toml
 		echo "make setup: $(PYTHON) is too old, Python 3.11 or newer is needed. $(DEBIAN)" >&2; exit 1; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
 		echo "make setup: $(PYTHON) cannot make virtual environments. On Debian: apt-get install python3-venv" >&2; exit 1; }
-	@$(PY) -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear .venv
-	$(PY) -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@$(PY) -m pip --version >/dev/null 2>&1 || { echo 'Making .venv …'; $(PYTHON) -m venv --clear .venv; }
+	@echo 'Installing what taskgate and its tools need into .venv: once, about a minute …'
+	@$(PY) -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@
 
 # UPSTREAM is there as make was given it: quotes in it would not outlive another shell.
