@@ -98,9 +98,9 @@ becomes of hosts that are refused something stands at the end.
 
 - *slow call as a task*: the call is answered with a task before it has ended, and the host has its result from that.
 - *elicitation*: the server asks the user during a call, which is a task where the host makes tasks. Servers on `mcp`
-  2.3 and FastMCP 4 do so between two rounds of a call here: a tool of theirs that calls `ctx.elicit()` in the middle of
-  one works for a host of 2025-11-25 that is connected directly, and fails behind taskgate, which speaks to servers of
-  both eras in that of 2026-07-28. With `protocol_version: "2025-11-25"` for that server it works, for any host.
+  2.3 and FastMCP 4 do so between two rounds of a call here. A tool of theirs that calls `ctx.elicit()` in the middle of
+  one works for a host of 2025-11-25 that is connected directly. It fails behind taskgate, which uses 2026-07-28 with
+  servers of both eras. With `protocol_version: "2025-11-25"` for that server it works, for any host.
 - *protocol error*, *tool error*: a call is answered with a JSON-RPC error, or with a result that says it failed.
 - *cancel*: the host cancels a call that runs, as a task where it makes tasks, and the server's tool is cancelled.
 """
