@@ -6,7 +6,7 @@ PY = .venv/bin/python
 STAMP = .venv/made-from-pyproject
 DEBIAN = On Debian 12 or newer: apt-get install python3 python3-venv
 
-.PHONY: help setup run test unit unit-pure unit-serving unit-upstream unit-transports unit-rest environments provider peers pictures attacks chaos kills storms handoff differential fuzz mutants check bench instructions dashboards pages wheel image image-test locks sbom advisories fmt clean
+.PHONY: help setup run test unit unit-pure unit-serving unit-upstream unit-transports unit-rest environments provider peers pictures attacks chaos kills storms handoff differential fuzz mutants check bench instructions dashboards pages docs wheel image image-test locks sbom advisories fmt clean
 
 help:
 	@echo 'make setup   what all others need: .venv with taskgate in it'
@@ -33,6 +33,7 @@ help:
 	@echo 'make instructions  whether a request costs few instructions (Debian: apt-get install valgrind); TREES=checkout counts there, too'
 	@echo 'make dashboards  writes grafana/dashboards anew'
 	@echo 'make pages  writes docs/requirements.md and the index of decisions anew'
+	@echo 'make docs    the documents as a site in build/site; a broken link is an error'
 	@echo 'make pictures  makes the pictures of the console in docs/images anew (Debian: apt-get install chromium)'
 	@echo 'make wheel   the sdist and the wheel in dist/, the same bytes for the same commit'
 	@echo 'make image   the container image, by buildah, docker or podman (Debian: apt-get install buildah); BUILD_OPTIONS=...'
@@ -53,8 +54,9 @@ $(STAMP): pyproject.toml
 		echo "make setup: $(PYTHON) is too old, Python 3.11 or newer is needed. $(DEBIAN)" >&2; exit 1; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
 		echo "make setup: $(PYTHON) cannot make virtual environments. On Debian: apt-get install python3-venv" >&2; exit 1; }
-	@$(PY) -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear .venv
-	$(PY) -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@$(PY) -m pip --version >/dev/null 2>&1 || { echo 'Making .venv …'; $(PYTHON) -m venv --clear .venv; }
+	@echo 'Installing what taskgate and its tools need into .venv: once, about a minute …'
+	@$(PY) -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@
 
 # UPSTREAM is there as make was given it: quotes in it would not outlive another shell.
@@ -164,6 +166,7 @@ check: $(STAMP)
 	.venv/bin/mypy
 	.venv/bin/lint-imports
 	@$(PY) tests/house/prose.py
+	@$(PY) tests/house/documents.py
 	@$(PY) tests/house/shape.py
 
 TREES ?=
@@ -179,6 +182,10 @@ dashboards: $(STAMP)
 
 pages: $(STAMP)
 	$(PY) tests/house/pages.py
+
+docs: $(STAMP)
+	@NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build --strict --quiet
+	@echo 'The documents are in build/site: open build/site/index.html'
 
 pictures: $(STAMP)
 	CONSOLE_PICTURES=docs/images $(PY) -m pytest -q tests/console/test_pictures.py

@@ -122,7 +122,7 @@ def ensure(name: str) -> bool:
         raise EnvironmentNotMade(reason)
     HOME.mkdir(exist_ok=True)
     with _locked(HOME / f"{name}.lock"):
-        if _is_made(name):
+        if is_made(name):
             return False
         _make(name)
         return True
@@ -136,7 +136,8 @@ def _ingredients(name: str) -> str:
     return json.dumps({"python": sys.version, "requirements": PINS[name]}, indent=1)
 
 
-def _is_made(name: str) -> bool:
+def is_made(name: str) -> bool:
+    """Whether the environment is there as it should be."""
     # The interpreter is looked for too: the link to it dangles when the system's Python was upgraded away.
     try:
         return _stamp_of(name).read_text() == _ingredients(name) and python_of(name).exists()

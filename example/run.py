@@ -20,8 +20,9 @@ from pathlib import Path
 
 from addresses import Address, AddressUnusable, free_addresses, parse_address, refuse_taken
 from console_link import link_to
-from environments import NEWEST, EnvironmentNotMade, ensure, python_of, unsupported
+from environments import NEWEST, EnvironmentNotMade, ensure, is_made, python_of, unsupported
 from gateways import RunFailed, gateway_before, options_before_server, options_for, url_of, wait_until_ready
+from next_steps import claude_code, task_request, vs_code
 from observing import NotObserved, Observer, check_that_prometheus_is_here, observing, where_to_look
 from processes import UVICORN_LISTENS, Child, bound_to_us, end, running
 from replicas import Replicas, count_from, several
@@ -34,11 +35,8 @@ SERVER_ENVIRONMENT = "mcp-1.12.4"
 HOST_WITHIN = 120.0
 LOG_LINES = 200
 LOGS = ("server.log", "issuer.log", "gateway*.log", "valkey.log", "balancer.log", "prometheus.log")
+BEFORE_YOURS = "Starting taskgate in front of your server; a program that is downloaded first takes a while …"
 ISSUER_LISTENS = rb"Tokens are issued at (http://\S+)\n"
-INITIALIZE = (
-    '{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},'
-    '"clientInfo":{"name":"curl","version":"8"}}}'
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +86,7 @@ async def run_before_yours(plan: Plan, upstream: str) -> None:
         print(f"taskgate is in front of\n  {upstream}\nat {url}\n", flush=True)
         await run_host("guest.py", url)
         if not plan.once:
-            print(farewell(url, [plan.admin], None, None, plan.folder), flush=True)
+            print(farewell_before_yours(url, plan.admin, plan.folder), flush=True)
             await wait_for_any_to_end({"taskgate": gateway})
 
 
@@ -179,19 +177,44 @@ async def wait_for_any_to_end(needed: Mapping[str, Child]) -> None:
 
 
 def farewell(url: str, admins: Sequence[Address], issuer: str | None, observer: Observer | None, folder: Path) -> str:
-    """What to try while it serves."""
+    """What to try while the example's server is behind taskgate."""
+    token = issuer is not None
+    return f"""{serves_on(url, admins, observer, folder)}
+A request that makes a task; it is answered after 5 s, while the call runs on:{get_token(url, issuer) if issuer else ""}
+  {task_request(url, token=token)}
+{for_hosts(url, token=token)}
+The console, signed in:
+  {link_to(admins[0], folder)}
+"""
+
+
+def farewell_before_yours(url: str, admin: Address, folder: Path) -> str:
+    """The same before a server of one's own, whose tools are not known here."""
+    return f"""{serves_on(url, [admin], None, folder)}{for_hosts(url, token=False)}
+The console, signed in:
+  {link_to(admin, folder)}
+"""
+
+
+def serves_on(url: str, admins: Sequence[Address], observer: Observer | None, folder: Path) -> str:
+    """Where everything is."""
     log = "gateway.log" if len(admins) == 1 else "gateway-1.log"
     others = "".join(f"\n                 http://{each}/metrics" for each in admins[1:])
     return f"""
 taskgate goes on serving until Ctrl-C.
   for hosts      {url}
-  the console    {link_to(admins[0], folder)}
   for operators  http://{admins[0]}/metrics, its log is {RUN.name}/{log}{others}
-{"" if observer is None else where_to_look(observer, RUN.name)}
-Try it:{"" if issuer is None else get_token(url, issuer)}
-  curl -i {url} {"" if issuer is None else '-H "Authorization: Bearer $TOKEN" '}\\
-    -H 'Content-Type: application/json' -H 'Accept: application/json, text/event-stream' \\
-    -d '{INITIALIZE}'
+{"" if observer is None else where_to_look(observer, RUN.name)}"""
+
+
+def for_hosts(url: str, *, token: bool) -> str:
+    """How released hosts get to know it."""
+    return f"""
+Claude Code:
+  {claude_code(url, token=token)}
+
+VS Code, in .vscode/mcp.json:
+  {vs_code(url, token=token)}
 """
 
 
@@ -227,8 +250,11 @@ def carry_out(plan: Plan) -> int:
     """Runs the plan and says what went wrong; returns the exit status."""
     try:
         name = NEWEST if unsupported(SERVER_ENVIRONMENT) else SERVER_ENVIRONMENT
-        if plan.upstream is None and ensure(name):
-            print(f"Made the server's environment, {name}.", flush=True)
+        print("Starting a server, taskgate in front of it, and a host." if plan.upstream is None else BEFORE_YOURS)
+        if plan.upstream is None and not is_made(name):
+            print(f"First the server's environment is made, {name}: once, some seconds …", flush=True)
+            ensure(name)
+        sys.stdout.flush()
         finished = asyncio.run(run_until_stopped(plan, name))
     except (RunFailed, NotObserved, EnvironmentNotMade) as failure:
         print_logs(plan.folder)

@@ -56,8 +56,8 @@ policy of an upstream.
 `python -m tests.carriage.table` writes this page. `tests/carriage/test_carriage_table.py` tries every cell.
 
 The columns name the eras of host and server: *legacy* is 2024-11-05 to 2025-11-25, *modern* is 2026-07-28. Between
-two eras, a host is compared with a host at a server of the server's era, and a server with a server that has a host of
-the host's era.
+two eras, a host is compared with a host at a server of the server's era. A server is compared with a server that has a
+host of the host's era.
 
 | word | what becomes of it |
 |---|---|

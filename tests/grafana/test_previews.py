@@ -182,9 +182,11 @@ def test_the_committed_preview_is_of_the_hour_with_its_incident(dashboard: dict[
     assert "13:48 Configuration changed" in text
 
 
-def test_the_picture_of_the_readme_is_the_overview_of_a_healthy_day() -> None:
+def test_the_picture_of_the_documents_is_the_overview_of_a_healthy_day() -> None:
     text = (FOLDER / HEALTHY_DAY).read_text(encoding="utf-8")
     assert NOTE_OF_THE_DAY in text
     assert "incident" not in text
     assert {"06:00", "12:00", "18:00"} <= {each.text for each in ElementTree.fromstring(text).iter()}
-    assert f"grafana/previews/{HEALTHY_DAY}" in (FOLDER.parents[1] / "README.md").read_text(encoding="utf-8")
+    assert f"grafana/previews/{HEALTHY_DAY}" in (FOLDER.parents[1] / "docs" / "operate" / "questions.md").read_text(
+        encoding="utf-8"
+    )

@@ -1,7 +1,7 @@
 """Which released hosts can do what with which released servers through the gateway: the table, and its page.
 
-`python -m tests.interop.matrix` writes `docs/compatibility.md`, and its short form in the README, from what stands
-here, which `test_matrix.py` holds against what the hosts really say. Nothing of taskgate is known here.
+`python -m tests.interop.matrix` writes `docs/compatibility.md`, and its short form in `docs/start/hosts.md`, from what
+stands here, which `test_matrix.py` holds against what the hosts really say. Nothing of taskgate is known here.
 """
 
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from . import refusals
 from .released import ON_SDKS, RELEASED, SHELF, TABLE
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "compatibility.md"
-README = PAGE.parents[1] / "README.md"
+SUMMARY_PAGE = PAGE.parent / "start" / "hosts.md"
 BEGIN, END = "<!-- matrix: made by python -m tests.interop.matrix -->", "<!-- end of the matrix -->"
 
 
@@ -98,9 +98,9 @@ becomes of hosts that are refused something stands at the end.
 
 - *slow call as a task*: the call is answered with a task before it has ended, and the host has its result from that.
 - *elicitation*: the server asks the user during a call, which is a task where the host makes tasks. Servers on `mcp`
-  2.3 and FastMCP 4 do so between two rounds of a call here: a tool of theirs that calls `ctx.elicit()` in the middle of
-  one works for a host of 2025-11-25 that is connected directly, and fails behind taskgate, which speaks to servers of
-  both eras in that of 2026-07-28. With `protocol_version: "2025-11-25"` for that server it works, for any host.
+  2.3 and FastMCP 4 do so between two rounds of a call here. A tool of theirs that calls `ctx.elicit()` in the middle of
+  one works for a host of 2025-11-25 that is connected directly. It fails behind taskgate, which uses 2026-07-28 with
+  servers of both eras. With `protocol_version: "2025-11-25"` for that server it works, for any host.
 - *protocol error*, *tool error*: a call is answered with a JSON-RPC error, or with a result that says it failed.
 - *cancel*: the host cancels a call that runs, as a task where it makes tasks, and the server's tool is cancelled.
 """
@@ -201,7 +201,7 @@ def _named(host: Peer) -> str:
 
 
 def summary() -> str:
-    """What stands in the README between the two marks: one cell for each pair, with what it is less than all."""
+    """What stands in the page of hosts between the two marks: one cell for each pair, with what it is less than all."""
     lines = [f"| host | speaks | {' | '.join(f'{each.title} ({each.revision})' for each in SERVERS)} |"]
     lines.append("|---" * (len(SERVERS) + 2) + "|")
     for host in HOSTS:
@@ -217,12 +217,12 @@ def _short(host: Peer, server: Peer) -> str:
     return f"all but {', '.join(left_out)}" if left_out else "all"
 
 
-def in_readme(text: str) -> str:
-    """The README with the present summary in its place."""
+def with_summary(text: str) -> str:
+    """The page of hosts with the present summary in its place."""
     before, _, rest = text.partition(BEGIN)
     return f"{before}{summary()}{rest.partition(END)[2]}"
 
 
 if __name__ == "__main__":
     PAGE.write_text(page(), encoding="utf-8")
-    README.write_text(in_readme(README.read_text(encoding="utf-8")), encoding="utf-8")
+    SUMMARY_PAGE.write_text(with_summary(SUMMARY_PAGE.read_text(encoding="utf-8")), encoding="utf-8")

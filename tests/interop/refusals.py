@@ -63,7 +63,7 @@ _HEAD = """## What a host sees of a refusal
 What the code that made a call gets to know when taskgate refuses it, tried by `tests/interop/test_refusals.py`. With
 *code and data* it can read `data.reason` and `data.retryAfterMs`. *A result with `isError`* is for models, and says in
 words when to try again. Where *its connection ends*, the SDK gives up the whole session at the first such status, and
-the host has to connect anew; all others go on in the same session. No SDK here tries again of its own accord.
+the host has to connect anew. All others go on in the same session. No SDK here tries again of its own accord.
 
 - *a limit*: rates, caps, queues, what is kept, and the penalty for guessing tasks, as `limits.reject_as` has it told.
   What asks for a task is never told a result.

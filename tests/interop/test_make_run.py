@@ -30,6 +30,7 @@ SCRIPT = ROOT / "example" / "run.py"
 EVERYTHING = "@modelcontextprotocol/server-everything"
 PROGRAM = ROOT / "tests" / "helpers" / "talking_program.py"
 LINES = (
+    "Starting a server, taskgate in front of it, and a host.",
     "An unmodified server listens at http://127.0.0.1:",
     "taskgate is in front of it at    http://127.0.0.1:",
     "Connected to reports ",
@@ -153,8 +154,14 @@ async def test_a_run_that_serves_on_prints_a_link_by_which_the_console_signs_in(
     assert child.stdout is not None
     try:
         async with bounded(50):
+            before: list[str] = []
             while b"/ui#token=" not in (line := await child.stdout.readline()):
                 assert line != b"", "it ended"
+                before.append(line.decode().strip())
+        assert before[0].startswith("Starting ")
+        assert f"claude mcp add --transport http taskgate-example http://{listen}/mcp" in before
+        assert f'"url": "http://{listen}/mcp"' in before[before.index("VS Code, in .vscode/mcp.json:") + 1]
+        assert any(each.startswith(f"curl -s http://{listen}/mcp ") for each in before) is bool(environment)
         [url, token] = line.decode().split()[-1].split("#token=")
         async with bounded(), aiohttp.ClientSession(headers={"Origin": url.removesuffix("/ui")}) as page:
             async with page.get(url) as shown:
@@ -170,7 +177,7 @@ async def test_a_run_that_serves_on_prints_a_link_by_which_the_console_signs_in(
 
 async def test_one_run_before_a_program_of_ones_own_lists_its_tools() -> None:
     program = f"{sys.executable} -IS {PROGRAM} --words 'a b'"
-    lines = ("taskgate is in front of", program, "Connected to talking ", "  echo  ", "  crash  ", "optional")
+    lines = ("taskgate is in front of", program, "Connected to talking ", "  echo  ", "  crash  ", "No tool was called")
     before = set(ROOT.glob(".run/once-*"))
     status, output, errors = await run_script(ONCE="1", UPSTREAM=program)
     assert (status, errors) == (0, "")

@@ -16,7 +16,7 @@ import pytest_asyncio
 from helpers.gateway_process import gateway_process, write_configuration
 from interop.columns import told_by
 from interop.hosts import assert_log_is_discreet
-from interop.matrix import COLUMNS, HOSTS, PAGE, README, SERVERS, expected, page, summary
+from interop.matrix import COLUMNS, HOSTS, PAGE, SERVERS, SUMMARY_PAGE, expected, page, summary
 from interop.peers import node_server, python_server, require_peers
 
 # One gateway for all: its output is read by the loop that started it.
@@ -89,5 +89,10 @@ def test_the_page_is_what_the_table_makes() -> None:
     assert PAGE.read_text(encoding="utf-8") == page(), "python -m tests.interop.matrix writes it anew"
 
 
-def test_the_readme_has_the_table_in_short() -> None:
-    assert summary() in README.read_text(encoding="utf-8"), "python -m tests.interop.matrix writes it anew"
+def test_the_page_of_hosts_has_the_table_in_short() -> None:
+    assert summary() in SUMMARY_PAGE.read_text(encoding="utf-8"), "python -m tests.interop.matrix writes it anew"
+
+
+def test_the_readme_names_each_host() -> None:
+    readme = (PAGE.parents[1] / "README.md").read_text(encoding="utf-8")
+    assert [each.title for each in HOSTS if f"| {each.title} |" not in readme] == []

@@ -1,4 +1,4 @@
-"""The request that the README shows does what the README says, before a server on an old SDK."""
+"""The request that the quickstart shows does what that page says, before a server on an old SDK."""
 
 import json
 import re
@@ -12,13 +12,13 @@ import pytest
 from helpers.gateway_process import gateway_process, write_configuration
 from interop.servers import legacy_server
 
-README = (Path(__file__).resolve().parents[2] / "README.md").read_text(encoding="utf-8")
+QUICKSTART = (Path(__file__).resolve().parents[2] / "docs" / "start" / "quickstart.md").read_text(encoding="utf-8")
 pytestmark = pytest.mark.interop
 
 
 def shown() -> tuple[str, dict[str, str], str]:
     """The URL, the headers and the body of the one curl command."""
-    blocks = re.findall(r"^```sh\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+    blocks = re.findall(r"^```sh\n(.*?)^```$", QUICKSTART, re.MULTILINE | re.DOTALL)
     (block,) = [block for block in blocks if " -d " in block]
     words = shlex.split(block)
     values = list(pairwise(words))

@@ -81,8 +81,7 @@ class CredentialsSection(Section):
     the modes.
 
     header: one header of every request; client_credentials: an access token of its own;
-    token_exchange: an access token that it gets in exchange for the caller's; mtls: the certificate
-    of tls alone.
+    token_exchange: an access token in exchange for the caller's; mtls: the certificate of tls alone.
     """
     header: HeaderName | None = None
     """The header of mode header."""

@@ -121,8 +121,8 @@ class UpgradeRule(Section):
     fail: the task fails, its outcome unknown; rerun: the call is sent once more.
     """
     join_retries: PositiveDuration | Literal["never"] | None = None
-    """How long after the start of a call an equal call of the same caller joins it while it runs;
-    null means never, but with handoff as long as it runs and for tasks.handoff.retry_window after. With
+    """How long after the start of a call an equal call of the same caller joins it while it runs.
+    Null means never; with handoff it means as long as it runs, and tasks.handoff.retry_window. With
     handoff it must be null or never.
     """
     handoff: HandoffRule | None = None

@@ -419,7 +419,7 @@ async def test_the_version_before_refuses_an_upgraded_file_and_goes_on_with_the_
     assert said_by_the_version_before(version_before, options.path) == newer
     assert content(options.path)["layout"] == LAYOUT
 
-    # As the README says it.
+    # As docs/operate/upgrade.md says it.
     for part in ("taskgate.db", "taskgate.db-wal", "taskgate.db-shm"):
         options.path.with_name(part).unlink(missing_ok=True)
     copy.rename(options.path)

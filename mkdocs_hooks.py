@@ -1,0 +1,79 @@
+"""What mkdocs cannot do by itself: pages of docs/ link to files of the checkout, and these become part of the site.
+
+A file that a page links to outside of `docs/` is at `checkout/PATH`. Markdown among them is a page, with its own links
+treated alike. A link to a folder becomes plain text. What does not exist is a warning, which ends a strict build.
+"""
+
+import logging
+import posixpath
+import re
+from pathlib import Path
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files, InclusionLevel
+from mkdocs.structure.pages import Page
+
+ROOT = Path(__file__).resolve().parent
+DOCS = ROOT / "docs"
+OUTSIDE = "checkout/"
+log = logging.getLogger("mkdocs.hooks")
+
+_FENCE = re.compile(r"(^ *```.*?^ *```$)", re.MULTILINE | re.DOTALL)
+_LINK = re.compile(r"(?P<text>!?\[(?:[^\[\]]|\[[^\[\]]*\])*\])\((?P<target>[^)#\s]+)(?P<anchor>#[^)\s]*)?\)")
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Adds each file outside of docs/ that a page leads to."""
+    waiting = list(DOCS.rglob("*.md"))
+    waiting += [ROOT / name for name in ("CHANGELOG.md", "CONTRIBUTING.md", "CODE_OF_CONDUCT.md")]
+    seen: set[Path] = set()
+    while waiting:
+        path = waiting.pop()
+        if path in seen:
+            continue
+        seen.add(path)
+        if not path.is_relative_to(DOCS):
+            added = File.generated(config, _uri(path), abs_src_path=str(path))
+            added.inclusion = InclusionLevel.NOT_IN_NAV
+            files.append(added)
+        if path.suffix == ".md":
+            waiting += [each for each in _targets(path) if each.is_file() and not each.is_relative_to(DOCS)]
+    return files
+
+
+def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """The text with its links to the checkout led to where the site has these files."""
+    here = _path(page.file.src_uri)
+
+    def led(found: re.Match[str]) -> str:
+        text, target, anchor = found["text"], found["target"], found["anchor"] or ""
+        if "://" in target or target.startswith("mailto:"):
+            return found.group()
+        path = Path(posixpath.normpath(here.parent / target))
+        if path.is_dir():
+            return text[1:-1]
+        if not path.exists():
+            log.warning("%s has a link to %s, which does not exist", page.file.src_uri, target)
+        return f"{text}({posixpath.relpath(_uri(path), posixpath.dirname(page.file.src_uri) or '.')}{anchor})"
+
+    parts = _FENCE.split(markdown)
+    return "".join(part if _FENCE.fullmatch(part) else _LINK.sub(led, _with_room(part)) for part in parts)
+
+
+def _with_room(text: str) -> str:
+    """Has an empty line before each list: without one, Python-Markdown takes it for text."""
+    return re.sub(r"^(?!(?: *[-*+] | *\d+\. | *\||$| {2,}))(.+)\n(?=(?:[-*+]|\d+\.) )", r"\1\n\n", text, flags=re.M)
+
+
+def _targets(path: Path) -> list[Path]:
+    text = _FENCE.sub("", path.read_text(encoding="utf-8"))
+    found = [each["target"] for each in _LINK.finditer(text) if "://" not in each["target"]]
+    return [Path(posixpath.normpath(path.parent / each)) for each in found]
+
+
+def _uri(path: Path) -> str:
+    return str(path.relative_to(DOCS)) if path.is_relative_to(DOCS) else OUTSIDE + str(path.relative_to(ROOT))
+
+
+def _path(uri: str) -> Path:
+    return ROOT / uri.removeprefix(OUTSIDE) if uri.startswith(OUTSIDE) else DOCS / uri
