@@ -23,7 +23,7 @@ help:
 	@echo 'make kills   200 times kill -9 over SQLite, with power cuts too (Debian: apt-get install strace), and over Valkey, killed too;'
 	@echo '             CYCLES=20 for fewer, SEED=2 for other instants, LOOP=uvloop for the other event loop'
 	@echo 'make storms  1,000 connections of hosts without tasks are cut while calls run; CUTS=200 for fewer, SEED=2 for other moments'
-	@echo 'make handoff  what hosts without tasks get of calls of up to 30 ceilings, and docs/handoff-matrix.md anew'
+	@echo 'make handoff  what hosts without tasks get of calls of up to 30 ceilings, and docs/handoff-matrix.md anew; ten minutes'
 	@echo 'make fuzz    every property on twenty times as many examples as in `make test`; SEED=1 for others'
 	@echo 'make differential  what comes out of this package and of an earlier commit, for many messages and heads; BASE=commit SEED=7'
 	@echo '             CHANGED=2000 for more messages, HEADS=20000 for more connections'
@@ -136,9 +136,9 @@ CUTS ?= 1000
 storms: $(STAMP)
 	HANDOFF_CUTS='$(CUTS)' HANDOFF_SEED='$(SEED)' $(PY) -m pytest -rP tests/handoff/test_storms.py
 
-# The shorter calls are part of `make test`.
-handoff: $(STAMP)
-	HANDOFF_MATRIX=long $(PY) -m pytest -q tests/handoff/test_matrix.py
+# The shorter calls are part of `make test`. Hosts run side by side, since much is waited for: ten minutes altogether.
+handoff: $(STAMP) environments peers
+	HANDOFF_MATRIX=long $(PY) -m pytest -q --numprocesses=2 --dist=loadfile tests/handoff/test_matrix.py tests/handoff/test_released.py
 	$(PY) -m tests.handoff.matrix
 
 # A short run against the landing before is part of `make test`.

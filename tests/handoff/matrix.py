@@ -4,7 +4,8 @@
 against what hosts really get. Nothing of taskgate is known here.
 """
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from math import ceil
 from pathlib import Path
@@ -19,6 +20,21 @@ MARGIN: Final = 0.1
 """The part of a ceiling by which an answer comes sooner."""
 FRACTION: Final = 0.6
 """The part of a call after which something befalls the gateway."""
+RELEASED_SCALE: Final = 0.4
+"""The same as `SCALE` for released hosts, whose own clients take longer."""
+RELEASED: Final = Path(__file__).with_name("released.json")
+"""What released hosts have got in the last long run (`test_released.py`), by event, host and `Cell.key`."""
+CLAUDE: Final = "claude-code"
+HOSTS: Final = {
+    "python-2.3": "Python SDK 2.3",
+    "python-1.12": "Python SDK 1.12",
+    "fastmcp-4": "FastMCP 4.1",
+    "client": "TypeScript client 2.4, legacy",
+    "client-stateless": "TypeScript client 2.4, modern",
+    "sdk": "TypeScript SDK 1.32",
+    CLAUDE: "Claude Code 2.1.330, headless",
+}
+"""The released hosts, and what the page calls them."""
 RESTARTED: Final = 3
 """How many replicas are restarted."""
 
@@ -65,6 +81,16 @@ class Cell:
             return "delivered"
         return "told" if self.is_task else "again"
 
+    @property
+    def key(self) -> str:
+        """What `released.json` calls it beside its event."""
+        return f"{self.ceiling} s, {self.duration:g} s, {self.tool}"
+
+    @property
+    def is_released(self) -> bool:
+        """Whether released hosts are tried with it: one kind of server for each event, since all call at once."""
+        return self.tool == ("slow" if self.event == "nothing" else "lasting")
+
 
 def durations(ceiling: int) -> tuple[float, ...]:
     """Seconds: one, and from half a ceiling to thirty."""
@@ -85,8 +111,8 @@ What a [host without tasks](hosts-without-tasks.md) gets of a call that takes lo
 eras were tried, on raw sockets, in front of `taskgate serve`. Every result was the same to the byte, and every call ran
 once unless a cell says otherwise. A second of this table took 0.1 s, with the clock of the machine.
 
-`python -m tests.handoff.matrix` makes this page, and `tests/handoff/test_matrix.py` tries every cell: `make handoff`
-all of them, `make test` the shorter ones.
+`python -m tests.handoff.matrix` makes this page. `tests/handoff/test_matrix.py` and `test_released.py` try every cell:
+`make handoff` all of them, `make test` the shorter ones.
 
 - *turns*: how many answers the model reads, at most, the result included.
 - *resumable*: the server keeps the result of a call for another connection (event ids of Streamable HTTP).
@@ -107,6 +133,16 @@ each restart may be one turn of those below. A call of a server that is not resu
 `server.drain.timeout`.""",
 }
 
+_RELEASED: Final = f"""## Released hosts
+
+Unmodified, each with a timeout of its own that is the ceiling, and with a model that does what it reads. The ceiling is
+that of the rule. The events are those above, and a host whose connection is lost connects again. A second of this table
+took {RELEASED_SCALE:g} s. The hosts run at the same time; a long run takes about eight minutes.
+
+An entry is what the last long run saw: how many answers or errors the model read, the result included. The server is
+not resumable where nothing happens, and resumable else. *twice*: the call ran anew, as above.
+"""
+
 
 def _entry(cell: Cell) -> str:
     turns = f"{cell.most_turns} turn" + "s" * (cell.most_turns > 1)
@@ -122,9 +158,30 @@ def _table(event: Event) -> str:
     return "\n".join(lines)
 
 
+def _released_table(event: Event, seen: Mapping[str, Mapping[str, str]]) -> str:
+    lines = [f"| ceiling | call | {' | '.join(HOSTS.values())} |", f"|--:|--:|{'---|' * len(HOSTS)}"]
+    for ceiling in CEILINGS:
+        for duration in durations(ceiling):
+            cells = (Cell(event, tool, duration, ceiling) for tool in TOOLS)
+            key = next(cell.key for cell in cells if cell.is_released)
+            lines.append(f"| {ceiling} s | {duration:g} s | {' | '.join(seen[host][key] for host in HOSTS)} |")
+    return "\n".join(lines)
+
+
+def _released() -> str:
+    """The part about released hosts, from what they have got; nothing before a long run."""
+    if not RELEASED.exists():
+        return ""
+    seen = json.loads(RELEASED.read_text(encoding="utf-8"))
+    return "\n".join([_RELEASED, *(f"### {event}\n\n{_released_table(event, seen[event])}\n" for event in EVENTS)])
+
+
 def page() -> str:
     """The whole of `docs/handoff-matrix.md`."""
-    return "\n".join([_HEAD, *(f"{_ABOUT[event]}\n\n{_table(event)}\n" for event in EVENTS)])
+    return (
+        "\n".join([_HEAD, *(f"{_ABOUT[event]}\n\n{_table(event)}\n" for event in EVENTS), _released()]).rstrip("\n")
+        + "\n"
+    )
 
 
 if __name__ == "__main__":

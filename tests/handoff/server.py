@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from aiohttp import web
 
-from helpers.scripted_upstream import ScriptedServer, Turn, open_stream
+from helpers.scripted_upstream import ScriptedServer, Turn, error, open_stream
 
 PLAIN = "slow"
 """Its calls end with the connection on which they came."""
@@ -79,10 +79,11 @@ def result_members(number: int) -> str:
 
 
 @asynccontextmanager
-async def counting_server() -> AsyncIterator[tuple[str, Books]]:
+async def counting_server(revision: str = "2025-11-25") -> AsyncIterator[tuple[str, Books]]:
     """The server for the length of a block: its URL, and its books."""
     books = Books()
-    async with ScriptedServer() as server:
+    async with ScriptedServer(revision=revision) as server:
+        server.methods["server/discover"] = error(-32601, "Method not found")
         server.tools = [{"name": name, "inputSchema": {"type": "object"}} for name in (PLAIN, LASTING)]
         server.script |= {PLAIN: books.run, LASTING: books.run_lasting}
         yield server.url, books

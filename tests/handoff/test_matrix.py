@@ -12,7 +12,7 @@ import pytest
 
 from handoff.gateways import replicas, single
 from handoff.hosts import ERAS, Conversation, Era, Host, Model
-from handoff.matrix import CEILINGS, FRACTION, PAGE, SCALE, Cell, Event, cells, page
+from handoff.matrix import CEILINGS, FRACTION, SCALE, Cell, Event, cells
 from handoff.server import Books, counting_server
 from helpers.shared_store import SharedServer
 
@@ -127,7 +127,3 @@ async def test_each_result_is_delivered_while_three_replicas_are_restarted(
             return chance.choice([each for each in three if each.is_up]).listen
 
         assert await play("rolling restart", books, any_up, three[0].listen, restart) == []
-
-
-def test_the_page_is_what_the_table_makes() -> None:
-    assert PAGE.read_text(encoding="utf-8") == page(), "python -m tests.handoff.matrix writes it anew"

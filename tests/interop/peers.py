@@ -56,6 +56,22 @@ def host_command(host: str) -> list[str | Path]:
     return commands[host]
 
 
+def handoff_command(host: str) -> list[str | Path]:
+    """The command of a host without tasks that plans are put after (`tests/peers/handoff_words.py`)."""
+    python = environments.python_of
+    commands: dict[str, list[str | Path]] = {
+        "python-1.12": [python("mcp-1.12.4"), HOME / "host_handoff_python.py"],
+        "python-1.30": [sys.executable, HOME / "host_handoff_python.py"],
+        "python-2.3": [python("mcp-2.3.0"), HOME / "host_handoff_modern_python.py"],
+        "fastmcp-3": [python("fastmcp-3.4.10"), HOME / "host_handoff_fastmcp.py"],
+        "fastmcp-4": [python("fastmcp-4.1.2"), HOME / "host_handoff_fastmcp.py"],
+        "sdk": [install.node(), HOME / "host_handoff_sdk.mjs"],
+        "client": [install.node(), HOME / "host_handoff_client.mjs"],
+        "client-stateless": [install.node(), HOME / "host_handoff_client.mjs", "--stateless"],
+    }
+    return commands[host]
+
+
 async def told_by(host: str, url: str, calls: Sequence[Call], *options: str) -> list[Told]:
     """What one host process says of each call of a tool with these arguments, made as a task.
 

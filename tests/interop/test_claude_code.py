@@ -1,12 +1,13 @@
 """Claude Code in headless mode, as npm has it, knows no tasks: by a handoff its model gets the result of a long call.
 
+In a terminal it knows tasks, and gets those.
+
 No account is needed: a stand-in of the model's API on the loopback interface does what a result tells it to do
 (`tests/peers/messages_api.py`).
 """
 
 import json
 import math
-import platform
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,11 +15,13 @@ from typing import Any
 
 import pytest
 
+from helpers.cutter import Cutter
 from helpers.gateway_process import gateway_process, write_configuration
+from helpers.waiting import eventually
+from interop.claude_code import SERVER, headless, interactive, require_program
 from interop.hosts import OFFICIAL, official_host, text_of
-from interop.peers import HOME, output_of, python_server, require_peers
-from peers import install
-from peers.messages_api import Model, messages_api
+from interop.peers import python_server, require_peers
+from peers.messages_api import Model
 
 pytestmark = [*OFFICIAL, pytest.mark.timeout(120)]
 
@@ -27,13 +30,6 @@ CEILING, PATIENCE = 2.0, 3.0
 LONGER = 5.0
 HANDOFF, PLAIN = "handoff", "plain"
 WAIT, CANCEL = "taskgate_wait", "taskgate_cancel"
-SERVER = "books"
-QUIET = (
-    "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1",
-    "DISABLE_AUTOUPDATER=1",
-    "DISABLE_ERROR_REPORTING=1",
-    "DISABLE_TELEMETRY=1",
-)
 DEFERRED, LISTED = "ENABLE_TOOL_SEARCH=true", "ENABLE_TOOL_SEARCH=false"
 """Whether its model has to search for the tools of servers, or has all of them from the start."""
 
@@ -69,39 +65,9 @@ async def serving(tmp_path: Path) -> AsyncIterator[Serving]:
             yield Serving(server=server, gateway=f"http://{gateway.listen}")
 
 
-def program() -> Path:
-    """The program of the package for this machine. Its installer, which is not run, would link it."""
-    machine = {"x86_64": "x64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
-    libc = "" if platform.libc_ver()[0] == "glibc" or platform.system() != "Linux" else "-musl"
-    return HOME / f"node_modules/@anthropic-ai/claude-code-{platform.system().lower()}-{machine}{libc}/claude"
-
-
-def require_program() -> None:
-    """Skips where the package has no program for this machine; a failure where nothing may be missing."""
-    if not program().exists():
-        reason = f"there is no {program()}"
-        if install.nothing_may_be_missing():
-            pytest.fail(f"nothing may be missing here, but: {reason}", pytrace=False)
-        pytest.skip(reason)
-
-
 async def play(model: Model, url: str, folder: Path, *environment: str) -> list[dict[str, Any]]:
     """Has Claude Code ask that model, with the server at the URL; what it prints, which ends with its result."""
-    home = folder / "home"
-    home.mkdir(exist_ok=True)
-    servers = {"mcpServers": {SERVER: {"type": "http", "url": url}}}
-    options = ("--strict-mcp-config", "--allowedTools", f"mcp__{SERVER}", "--output-format", "stream-json", "--verbose")
-    async with messages_api(model) as api:
-        known = (f"ANTHROPIC_BASE_URL={api}", "ANTHROPIC_API_KEY=none", f"HOME={home}", "PATH=/usr/bin:/bin", *QUIET)
-        timeout = f"MCP_TOOL_TIMEOUT={1000 * PATIENCE:.0f}"
-        command = [program(), "-p", "Report.", "--mcp-config", json.dumps(servers), *options]
-        _, output, errors = await output_of(
-            ["env", "-i", f"--chdir={home}", *known, timeout, *environment, *command], within=60
-        )
-    said: list[dict[str, Any]] = [json.loads(line) for line in output.splitlines()]
-    assert said, errors
-    assert model.others == []
-    return said
+    return await headless(model, url, folder, PATIENCE, *environment)
 
 
 def report(about: str, seconds: float, then: str = "wait") -> Model:
@@ -152,3 +118,27 @@ async def test_the_questions_of_a_tool_reach_it_while_it_waits(serving: Serving,
     assert set(model.turns[1:]) == {WAIT}
     assert json.loads(model.results[-1]["content"]) == {"result": "cancel cancel"}
     assert await serving.tally("asked 1") == await serving.tally("asked 2") == {"started": 1, "ended": 1}
+
+
+async def test_in_a_terminal_it_declares_tasks_and_gets_one_instead_of_a_handoff(tmp_path: Path) -> None:
+    require_peers("mcp-1.23.3")
+    require_program()
+    model = report("interactive", LONGER)
+    async with python_server("handoff_server.py", "1.23.3", tmp_path) as server, Cutter() as network:
+        rule = {"tool": "*", "mode": "auto", "handoff": {"after": "1s", "ceiling": f"{CEILING:g}s"}}
+        listen = {"listen": "127.0.0.1:0", "allowed_hosts": [f"127.0.0.1:{network.port}"]}
+        sections = {"tasks": json.dumps({"upgrade": [rule]}), "server": json.dumps(listen)}
+        file = write_configuration(tmp_path, server, **sections)
+        async with gateway_process(["--config", file], log=tmp_path / "gateway.log") as gateway:
+            host, _, port = gateway.listen.partition(":")
+            network.address = (host, int(port))
+            async with interactive(model, f"http://127.0.0.1:{network.port}/reports/mcp", tmp_path):
+                await eventually(lambda: model.results and b'"status":"completed"' in network.passed, within=60)
+                passed = network.passed
+    assert b'"extensions":{"io.modelcontextprotocol/tasks":{}}' in passed
+    assert b'"resultType":"task"' in passed
+    assert b'"method":"tasks/get"' in passed
+    assert WAIT.encode() not in passed
+    assert b"has not failed" not in passed
+    assert model.turns == ["report"]
+    assert "started server-side task" in json.dumps(model.results)

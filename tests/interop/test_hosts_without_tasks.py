@@ -7,7 +7,6 @@ A host is one process with a connection for each call. Its model is a few lines 
 import asyncio
 import json
 import math
-import sys
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,13 +14,11 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from example import environments
 
 from helpers.gateway_process import gateway_process, write_configuration
 from helpers.left_behind import left_behind
 from interop.hosts import OFFICIAL, official_host, text_of
-from interop.peers import HOME, output_of, python_server, require_peers
-from peers import install
+from interop.peers import handoff_command, output_of, python_server, require_peers
 
 # One server and one gateway for all hosts: their output is read by the loop that started them.
 pytestmark = [*OFFICIAL, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(150)]
@@ -74,22 +71,6 @@ class Serving:
     gateway: str
 
 
-def command(host: str) -> list[str | Path]:
-    """The command that the plan is put after."""
-    python = environments.python_of
-    commands: dict[str, list[str | Path]] = {
-        "python-1.12": [python("mcp-1.12.4"), HOME / "host_handoff_python.py"],
-        "python-1.30": [sys.executable, HOME / "host_handoff_python.py"],
-        "python-2.3": [python("mcp-2.3.0"), HOME / "host_handoff_modern_python.py"],
-        "fastmcp-3": [python("fastmcp-3.4.10"), HOME / "host_handoff_fastmcp.py"],
-        "fastmcp-4": [python("fastmcp-4.1.2"), HOME / "host_handoff_fastmcp.py"],
-        "sdk": [install.node(), HOME / "host_handoff_sdk.mjs"],
-        "client": [install.node(), HOME / "host_handoff_client.mjs"],
-        "client-stateless": [install.node(), HOME / "host_handoff_client.mjs", "--stateless"],
-    }
-    return commands[host]
-
-
 def configured(server: str, folder: Path) -> Path:
     """Two mounts of one server, of which one hands calls off."""
     upstreams = {name: {"path": f"/{name}/mcp", "url": server, "health": None} for name in (HANDOFF, PLAIN)}
@@ -139,7 +120,7 @@ async def played(serving: Serving) -> dict[str, dict[str, Played]]:
     async def told_by(host: str) -> dict[str, Played]:
         calls = plan(serving, host)
         async with slots:
-            status, output, errors = await output_of([*command(host), json.dumps([*calls.values()])])
+            status, output, errors = await output_of([*handoff_command(host), json.dumps([*calls.values()])])
         assert status == 0, errors
         told = map(json.loads, output.splitlines())
         return {name: Played(each["tools"], each["turns"]) for name, each in zip(calls, told, strict=True)}

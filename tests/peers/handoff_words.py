@@ -1,11 +1,17 @@
 """A host without tasks with a model that does what it is told, for hosts in Python; `handoff_words.mjs` is the same.
 
-`run` reads one line of JSON from the command line, a list of `{"url", "patience", "tool", "given", "then"}`. It plays
-all of them at once, each on a connection of its own. `patience` is the host's own timeout of a request in seconds.
+`run` reads JSON from the command line, or from the file that it names after an @: a list of `{"url", "patience",
+"tool", "given", "then"}`. It plays all of them at once, each on a connection of its own. `patience` is the host's own
+timeout of a request in seconds.
 Where a result says which tool to call next, that is called, until a result does not: `then` says which of the two, the
 one that waits or the one that cancels. One line of JSON is printed for each, in their order: `tools`, whether each one
 that was listed has an output schema, and `turns`. A turn is a call: `tool`, `seconds`, `progress` and `questions` while
 it ran, and its `result` or `error`.
+
+A plan may have more: `at`, when it begins, and `until`, when what there is is told, in seconds since 1970; `turns`, how
+many there are at most; and `again`.
+With `again` a call that ended with an error is made again on a new connection, unless its words have `final` in them:
+the `same` call, or the `first` one, as by a model that has forgotten the handle.
 """
 
 import asyncio
@@ -18,6 +24,7 @@ import warnings
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Protocol
 
 TOLD = re.compile(
@@ -26,6 +33,8 @@ TOLD = re.compile(
 )
 Told = dict[str, Any]
 MOST_TURNS = 12
+PAUSE = 0.5
+"""Seconds before a host connects again."""
 
 
 @dataclass
@@ -72,30 +81,69 @@ def error_of(error: Exception) -> Told:
     return {"code": getattr(inner, "code", type(error).__name__), "message": getattr(inner, "message", str(error))}
 
 
-async def play(connect: Connect, plan: Told) -> Told:
-    """One connection with one call, and what follows of it."""
-    ears, turns = Ears(), []
-    async with connect(plan["url"], plan["patience"], ears) as host:
-        tools = await host.tools()
-        following: tuple[str, Told] | None = (plan["tool"], plan["given"])
-        while following is not None and len(turns) < MOST_TURNS:
-            tool, given = following
-            ears.progress, ears.questions = [], []
-            turn: Told = {"tool": tool, "progress": ears.progress, "questions": ears.questions}
-            turns.append(turn)
-            following, begun = None, time.monotonic()
-            try:
-                turn["result"] = await host.call(tool, given)
-                following = next_call(turn["result"], plan["then"])
-            except Exception as error:
-                turn["error"] = error_of(error)
+async def play(connect: Connect, plan: Told, told: Told) -> None:
+    """One connection with one call, and what follows of it; with `again`, as many connections as it takes."""
+    following: tuple[str, Told] | None = (plan["tool"], plan["given"])
+    await asyncio.sleep(plan.get("at", 0) - time.time())
+    while following is not None:
+        try:
+            ears = Ears()
+            async with connect(plan["url"], plan["patience"], ears) as host:
+                told["tools"] = await host.tools()
+                following = await converse(host, ears, plan, following, told["turns"])
+        except Exception as error:
+            if "again" not in plan:
+                raise
+            told["broken"] = repr(error)
+        if following is not None:
+            await asyncio.sleep(PAUSE)
+
+
+async def converse(
+    host: Host, ears: Ears, plan: Told, following: tuple[str, Told] | None, turns: list[Told]
+) -> tuple[str, Told] | None:
+    """What is called on one connection; returns what is to be called on another one, None if it is over."""
+    while following is not None and len(turns) < plan.get("turns", MOST_TURNS):
+        call = tool, given = following
+        ears.progress, ears.questions = [], []
+        turn: Told = {"tool": tool, "progress": ears.progress, "questions": ears.questions}
+        turns.append(turn)
+        begun = time.monotonic()
+        try:
+            turn["result"] = await host.call(tool, given)
+            following = next_call(turn["result"], plan["then"])
+        except Exception as error:
+            turn["error"] = error_of(error)
+            return call_again(plan, call, turn["error"])
+        finally:
             turn["seconds"] = time.monotonic() - begun
-    return {"tools": tools, "turns": turns}
+    return None
+
+
+def call_again(plan: Told, following: tuple[str, Told], error: Told) -> tuple[str, Told] | None:
+    """What is called after an error; None if that is the end."""
+    if "again" not in plan or plan["final"] in error["message"]:
+        return None
+    return (plan["tool"], plan["given"]) if plan["again"] == "first" else following
+
+
+def plans() -> list[Told]:
+    """What the command line says, or the file that it names after an @: there may be more than fits."""
+    said = sys.argv[1]
+    told: list[Told] = json.loads(Path(said[1:]).read_text() if said.startswith("@") else said)
+    return told
 
 
 async def _play_all(connect: Connect) -> None:
-    for told in await asyncio.gather(*(play(connect, plan) for plan in json.loads(sys.argv[1]))):
-        sys.stdout.write(json.dumps(told) + "\n")
+    given = plans()
+    told: list[Told] = [{"tools": {}, "turns": []} for _ in given]
+    playing = [asyncio.create_task(play(connect, plan, each)) for plan, each in zip(given, told, strict=True)]
+    until = max(plan.get("until", 0) for plan in given)
+    done, _ = await asyncio.wait(playing, timeout=until - time.time() if until else None)
+    for task in done:
+        task.result()
+    sys.stdout.write("".join(json.dumps(each) + "\n" for each in told))
+    sys.stdout.flush()
 
 
 def run(connect: Connect) -> None:

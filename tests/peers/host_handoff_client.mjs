@@ -17,6 +17,7 @@ async function connect(url, patience, ears) {
   }));
   await client.connect(new StreamableHTTPClientTransport(new URL(url)));
   return {
+    close: () => client.close(),
     tools: async () =>
       Object.fromEntries((await client.listTools()).tools.map(({ name, outputSchema }) => [name, !!outputSchema])),
     call: (tool, given) => {

@@ -4,8 +4,10 @@ Its model calls one tool, then whatever the tool's result tells it to call, and 
 tool whose schema a host has not shown yet is asked for first, as models do, where the host has a tool for that.
 """
 
+import asyncio
 import json
 import re
+import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -16,6 +18,8 @@ from aiohttp import web
 from peers.handoff_words import next_call
 
 SEARCH = "ToolSearch"
+PAUSE, LONGER = 0.5, 7.0
+"""Seconds before a call is made again, and the same where its host says that it is not connected."""
 LONGEST = 2**24
 """Bytes of a request: a host sends all of its prompt each time."""
 
@@ -30,29 +34,43 @@ class Model:
     - `searches`: how often it has asked for the schema of a tool.
     - `shown`: the tools of servers that the host has named in its first request.
     - `others`: what the host has requested beside messages.
+
+    It thinks before its first call until `at`, in seconds since 1970. With `again` it makes a call again that ended
+    with an error, unless that has the words `final`: the `same` call, or the `first` one.
     """
 
     server: str
     tool: str
     given: Json
     then: str = "wait"
+    at: float = 0
+    again: str | None = None
+    final: str = ""
     turns: list[str] = field(default_factory=list)
     results: list[Any] = field(default_factory=list)
     searches: int = 0
     shown: frozenset[str] = frozenset()
     others: list[str] = field(default_factory=list)
     _searched: set[str] = field(default_factory=set)
+    _called: tuple[str, Json] | None = None
+
+    async def think(self, asked: Json) -> None:
+        """Read what came of the last call, and take the time that is taken before the next."""
+        came = _result_of(asked["messages"], len(self.turns))
+        if came is not None and len(self.results) < len(self.turns):
+            self.results.append(came)
+        pause = 0.0
+        if self.again and self.results and self.results[-1].get("is_error"):
+            pause = LONGER if "connect" in json.dumps(self.results[-1]["content"]) else PAUSE
+        await asyncio.sleep(max(self.at - time.time(), pause))
 
     def reply(self, asked: Json) -> tuple[Json, str]:
         """The block of the next message, and why it stops."""
         if not self.turns and not self.searches:
             self.shown = frozenset(re.findall(r"mcp__\w+", json.dumps(asked)))
-        came = _result_of(asked["messages"], len(self.turns))
-        if came is not None and len(self.results) < len(self.turns):
-            self.results.append(came)
         following: tuple[str, Json] | None = (self.tool, self.given)
         if self.results:
-            following = next_call({"content": _blocks(self.results[-1]["content"])}, self.then)
+            following = self._following(self.results[-1])
         if following is None:
             return {"type": "text", "text": "It is done."}, "end_turn"
         tool, given = following
@@ -63,7 +81,16 @@ class Model:
             self.searches += 1
             return _use(f"toolu_search_{self.searches}", SEARCH, {"query": f"select:{name}", "max_results": 1})
         self.turns.append(tool)
+        self._called = following
         return _use(f"toolu_call_{len(self.turns)}", name, given)
+
+    def _following(self, result: Json) -> tuple[str, Json] | None:
+        blocks = _blocks(result["content"])
+        told = next_call({"content": blocks}, self.then)
+        text = "".join(block.get("text", "") for block in blocks)
+        if told is not None or self.again is None or not result.get("is_error") or self.final in text:
+            return told
+        return (self.tool, self.given) if self.again == "first" else self._called
 
 
 def _use(id: str, name: str, given: Json) -> tuple[Json, str]:
@@ -108,6 +135,7 @@ async def messages_api(model: Model) -> AsyncIterator[str]:
             model.others.append(f"{request.method} {request.path}")
             return web.json_response({"type": "error", "error": {"type": "not_found_error", "message": ""}}, status=404)
         asked, count = await request.json(), count + 1
+        await model.think(asked)
         if not asked.get("stream"):
             model.others.append("an answer that is no stream")
             return web.json_response({"type": "error", "error": {"type": "api_error", "message": ""}}, status=400)
