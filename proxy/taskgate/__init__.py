@@ -1,3 +1,3 @@
 """taskgate: tasks for MCP servers that have none."""
 
-__version__ = "0.1.0"
+__version__ = "0.9.0"

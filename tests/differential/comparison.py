@@ -23,6 +23,9 @@ _NEW_SINCE = re.compile(r"(# (HELP|TYPE) )?taskgate_task_oldest_age_seconds\b")
 _OF_THE_PROCESS = re.compile(r'"(request_id":"\w+(?=-)|fingerprint":"\w+|prev":"\w+)|(?<="seq":)\d+')
 """Parts of audit lines that differ from one process to the next: names made by chance, and the links of the chain."""
 
+_RELEASE = re.compile(r"\b0\.[19]\.0\b")
+"""The version of the package, which answers and audit lines name."""
+
 _BY_TIME = '"event":"audit.'
 """Lines that the log writes after some time: checkpoints, and the begin of its chain."""
 
@@ -55,7 +58,7 @@ def differences(before: list[str], now: list[str]) -> str:
 
 def answers(folder: Path) -> list[str]:
     """What hosts got."""
-    return (folder / "answers").read_text().splitlines()
+    return _RELEASE.sub("", (folder / "answers").read_text()).splitlines()
 
 
 def samples(folder: Path) -> list[str]:
@@ -66,5 +69,5 @@ def samples(folder: Path) -> list[str]:
 
 def audit_lines(folder: Path) -> list[str]:
     """The lines of the audit log, without what differs from one process to the next."""
-    lines = (folder / "audit.jsonl").read_text().splitlines()
+    lines = _RELEASE.sub("", (folder / "audit.jsonl").read_text()).splitlines()
     return [_OF_THE_PROCESS.sub("", line) for line in lines if _BY_TIME not in line]
