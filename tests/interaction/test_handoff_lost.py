@@ -219,6 +219,37 @@ async def test_a_cancellation_ends_a_wait_and_not_the_call(server: ScriptedServe
         assert (await waited(host, handle)).result["content"] == DONE["content"]
 
 
+async def test_a_call_that_was_cancelled_on_its_stream_may_be_made_again(server: ScriptedServer) -> None:
+    server.script["report"] = tool = TalkingTool()
+    async with running(configuration({"reports": server.url}, tasks=handoff("1h"))) as gateway:
+        host = await taskless(gateway, "legacy")
+        async with host.asking("tools/call", {"name": "report", "arguments": YEAR}, id="call") as stream, bounded():
+            await tool.begun.wait()
+            await host.tell("notifications/cancelled", {"requestId": "call"})
+            await stream.end()
+        server.script["report"] = result(DONE)
+        async with bounded():
+            assert (await host.call("report", YEAR)).result["content"] == DONE["content"]
+        assert calls(server) == 2
+
+
+async def test_the_answers_of_a_batch_on_a_stream_are_received(server: ScriptedServer, hold: Hold) -> None:
+    async with running(configuration({"reports": server.url}, tasks=handoff("1h"))) as gateway:
+        host = gateway.host()
+        await host.initialize("2025-03-26")
+        params = {"name": "report", "arguments": YEAR, "_meta": {"progressToken": 1}}
+        batch = [{"jsonrpc": "2.0", "id": "one", "method": "tools/call", "params": params}]
+        head = {**host.head(), "Accept": "text/event-stream", "Content-Type": "application/json"}
+        async with host.http.post(host.url, json=batch, headers=head) as response:
+            assert response.content_type == "text/event-stream"
+            hold.release(DONE)
+            async with bounded():
+                assert b'"done"' in await response.read()
+        async with bounded():
+            assert (await host.call("report", YEAR)).result["content"] == DONE["content"]
+        assert (calls(server), await gateway.count("taskgate_tasks_started_total")) == (2, 0)
+
+
 async def test_a_question_that_is_open_at_the_handoff_is_asked_again_by_the_wait(server: ScriptedServer) -> None:
     server.script["report"] = tool = TalkingTool()
     async with running(configuration({"reports": server.url}, tasks=handoff("300ms"))) as gateway:

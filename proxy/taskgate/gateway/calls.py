@@ -442,6 +442,9 @@ class Calls:
         idempotency key of another call.
         """
         response = await self._coalescer.run(key, partial(self._send_shared, call, listener))
+        if call.outlives_host and call.record is None:
+            # The same call made again finds it no more from here on.
+            self._begin_storing(call)
         assert isinstance(response, Response), "a sent call yields a response, not a task"
         return response
 
@@ -498,8 +501,8 @@ class Calls:
         kept_as = _kept_as(call)
         while True:
             same = [stored for stored, other in self._storing.items() if other == kept_as]
-            if same:
-                await asyncio.wait(same)
+            if same and call.grace:
+                await self._wait_stored(call, same)
             stored_before = self._stored
             try:
                 earlier = await self._tasks.earlier(call.caller, call.session, request)
@@ -510,19 +513,27 @@ class Calls:
             if earlier is not None or (stored_before == self._stored and kept_as not in self._storing.values()):
                 return earlier
 
+    async def _wait_stored(self, call: Call, same: list[asyncio.Future[None]]) -> None:
+        """Wait until equal calls are stored, or their answers sent, at most for the grace of this call."""
+        begun, within = self._clock.elapsed(), call.grace.total_seconds()
+        with self.cancellable(call.cancellable, call.id):
+            await self.waiter.wait_for_session(call.exchange, call.adapter.dialect, asyncio.wait(same, timeout=within))
+        call.grace = max(call.grace - timedelta(seconds=self._clock.elapsed() - begun), timedelta())
+
     def _on_sent(self, call: Call, inflight: InflightCall, was_sent: bool) -> None:
         """Handle that the answer to a call that outlives its host was sent, or that the connection is lost.
 
         With that the grace of the call ends, so that it becomes a task, unless another request waits for
         the same call.
         """
-        if was_sent:
+        if was_sent or inflight.is_closed:
+            # A closed call has failed, was cancelled, or is another request's.
             self._end_storing(call)
             return
         call.is_lost = True
         if call.is_answered:
             self._keep_lost(call, inflight)
-        elif self._on_host_gone(call) and call.coalesce_key is not None:
+        elif self._on_host_gone(call) and call.coalesce_key is not None and not (call.is_promoting or inflight.is_over):
             inflight.close()
         else:
             self._begin_storing(call)
@@ -531,16 +542,15 @@ class Calls:
     def _on_host_gone(self, call: Call) -> bool:
         """Note that a host waits no more for a call; return whether another one waits for an equal call."""
         left = self._hosts[_kept_as(call)] = self._hosts[_kept_as(call)] - 1
-        if not left:
+        if left <= 0:
             del self._hosts[_kept_as(call)]
         return left > 0
 
     def _keep_lost(self, call: Call, inflight: InflightCall) -> None:
         """Keep a call whose answer is lost, for the same call made again."""
         if call.record is None and not inflight.is_closed:
-            if call.stored is None:
-                self._begin_storing(call)
-            self._background.start(partial(self._store_lost, call, inflight))
+            self._begin_storing(call)
+            self._background.run(partial(self._store_lost, call, inflight))
         elif call.record is not None and inflight.is_adopted:
             self._abandon_unless_asked(call.record)
 
@@ -559,7 +569,7 @@ class Calls:
                 self._abandon_unless_asked(record)
 
     def _abandon_unless_asked(self, record: TaskRecord) -> None:
-        self._background.start(partial(self._abandon_unasked, record.owner, record.id))
+        self._background.run(partial(self._abandon_unasked, record.owner, record.id))
 
     async def _abandon_unasked(self, owner: OwnerKey, task: TaskId) -> None:
         """Cancel a call whose host is gone if no host asks for it in time."""
@@ -568,8 +578,9 @@ class Calls:
 
     def _begin_storing(self, call: Call) -> None:
         """Let the same call made again wait until this one is stored as a task, or its answer is sent."""
-        call.stored = asyncio.get_running_loop().create_future()
-        self._storing[call.stored] = _kept_as(call)
+        if call.stored is None:
+            call.stored = asyncio.get_running_loop().create_future()
+            self._storing[call.stored] = _kept_as(call)
 
     def _end_storing(self, call: Call) -> None:
         stored, call.stored = call.stored, None
@@ -620,7 +631,7 @@ class Calls:
     async def _outcome(self, call: Call, inflight: InflightCall) -> HttpReply:
         """Return the answer: a task, the next input requests, or the server's response."""
         call.record = record = await self._promotion.promote_after_grace(call, inflight)
-        if call.stored is not None:
+        if call.stored is not None and (record is not None or not inflight.is_over):
             self._end_storing(call)
         exchange = call.exchange if call.ends_with_host else None
         while record is None:
@@ -640,6 +651,9 @@ class Calls:
         inflight.end_hold()
         if record is not None:
             return self._task_reply(call, record, inflight)
+        if call.outlives_host:
+            # Its answer takes a moment to be made.
+            self._begin_storing(call)
         return await call.adapter.answer(call, await inflight.response(), inflight.missing)
 
     # --- extensions ---------------------------------------------------------------------------------------------------

@@ -84,9 +84,9 @@ class CallTerms:
       then those of its rule, and `begun` is the monotonic time at which the call came.
     - `outlives_host`: whether it is kept as a task if the connection is lost.
     - `is_counted`: its disposition is reported.
-    - `record`: the task that it has become in place of an answer. `is_answered`: its answer is known, and
-      `is_lost`: the connection was lost before that was sent, if it outlives that. `stored` is done once
-      a lost one is a task or cannot be one, or the answer is sent.
+    - `record`: the task that it has become in place of an answer, and `is_promoting` while it becomes one.
+      `is_answered`: its answer is known, and `is_lost`: the connection was lost before that was sent, if it
+      outlives that. `stored` is done once a lost one is a task or cannot be one, or the answer is sent.
     - `shadow_grace`: the time after which a rule in shadow would have handed it off; None for no such rule.
     - `task_params`: how the server gets the parameters of such a call; None for a call that is
       relayed in any case.
@@ -113,6 +113,7 @@ class CallTerms:
     outlives_host: bool = False
     is_counted: bool = False
     record: TaskRecord | None = None
+    is_promoting: bool = False
     is_answered: bool = False
     is_lost: bool = False
     stored: asyncio.Future[None] | None = None

@@ -170,11 +170,13 @@ class Promotion:
             # A lost connection ends the grace of a call that outlives it, and not the call.
             exchange = call.exchange if call.ends_with_host else None
             await self._waiter.wait(exchange, inflight.wait_for_change(call.grace.total_seconds()))
-            is_inline = inflight.is_over
+            is_inline = inflight.is_over and not inflight.is_closed
             # A host without tasks answers questions of the call itself: that is held for them.
-            if not is_inline and not (call.gets_handle and inflight.questions and not inflight.is_hurried):
+            if not inflight.is_over and not (call.gets_handle and inflight.questions and not inflight.is_hurried):
+                call.is_promoting = True
                 record = await self._promote(call, request, inflight)
         finally:
+            call.is_promoting = False
             if record is not None:
                 self._count(call, "handoff" if call.gets_handle else "task")
             elif not inflight.was_refused:

@@ -148,7 +148,8 @@ class HandleRequests:
         except TimeoutError:
             return False
         finally:
-            del self._unasked[task]
+            if self._unasked.get(task) is asked:
+                del self._unasked[task]
         return True
 
     def _on_asked(self, task: TaskId) -> None:
@@ -168,6 +169,7 @@ class HandleRequests:
 
         async def report(record: TaskRecord) -> bool:
             nonlocal told
+            self._on_asked(record.id)
             if self._bus is not None:
                 self._bus.send(CallAskedFor(record.id))
             if record.status_message is not None and record.status_message != told:

@@ -18,9 +18,12 @@ The module stays whole because the class is one protocol with one state, and the
 """
 
 import asyncio
+import fcntl
 import logging
 import select
 import socket
+import struct
+import termios
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -61,8 +64,10 @@ MOMENT: Final = 1.0
 """Seconds for which an answer's promise of keep-alive holds when the connection has to close."""
 
 CONFIRMED: Final = 0.05
-"""Seconds after which an answer counts as received if its host has not reset the connection. A host that
-is gone, or leaves before it has read all, does so within a round trip."""
+"""Seconds in which a host resets the connection if it is gone, or leaves before it has read all. An
+answer that is acknowledged by then counts as received."""
+_LOOKS: Final = 1000
+"""How often that is looked at again while bytes are not acknowledged."""
 
 _MOST_WAITING: Final = 32
 """Parsed requests of a connection that wait for their turn; then nothing more is read."""
@@ -332,6 +337,8 @@ class HostConnection(asyncio.Protocol):
 
     def eof_received(self) -> None:
         """Let the transport close, because the host sends nothing more, and limit the time of that."""
+        if self._unconfirmed is not None:
+            self._settle_unconfirmed(was_received=_is_acknowledged(self.transport))
         self._watch_closing()
 
     def wind_down(self) -> None:
@@ -701,24 +708,36 @@ class HostConnection(asyncio.Protocol):
             try:
                 await self.drain()
             finally:
-                transport.set_write_buffer_limits()
-        if self.lost.done():
+                # uvloop raises for a closed transport.
+                if not self.lost.done():
+                    transport.set_write_buffer_limits()
+        if self.lost.done() or transport.is_closing():
             raise ConnectionResetError
 
     def confirm(self, settled: Callable[[bool], None]) -> None:
         """Call `settled` once with whether the host has received an answer that was sent.
 
-        True after CONFIRMED, with its next request, or when it closes the connection; False if it resets
-        the connection before.
+        True with its next request, or when CONFIRMED has passed and all bytes are acknowledged. False if the
+        connection ends before, or within _LOOKS looks they never are.
         """
-        if self.lost.done():
-            settled(False)
+        if self.lost.done() or self._waiting:
+            # The next request may be here before the answer counts as sent.
+            settled(not self.lost.done())
             return
         if self._unconfirmed is None:
             self._unconfirmed = {}
-        self._unconfirmed[settled] = self._loop.call_later(CONFIRMED, self._settle_unconfirmed)
+        self._unconfirmed[settled] = self._loop.call_later(CONFIRMED, self._look_again, _LOOKS)
 
-    def _settle_unconfirmed(self, *, was_received: bool = True) -> None:
+    def _look_again(self, looks: int) -> None:
+        """Settle the answers that were sent if all bytes are acknowledged, or after that many looks."""
+        is_received = _is_acknowledged(self.transport)
+        if is_received or not looks or self._unconfirmed is None:
+            self._settle_unconfirmed(was_received=is_received)
+            return
+        for settled in self._unconfirmed:
+            self._unconfirmed[settled] = self._loop.call_later(CONFIRMED, self._look_again, looks - 1)
+
+    def _settle_unconfirmed(self, *, was_received: bool) -> None:
         unconfirmed, self._unconfirmed = self._unconfirmed, None
         for settled, timer in (unconfirmed or {}).items():
             timer.cancel()
@@ -758,6 +777,17 @@ class HostConnection(asyncio.Protocol):
         if self._write_watch is None:
             self._write_watch = WriteWatch(self._terms.bounds, self.transport)
         self._write_watch.begin()
+
+
+def _is_acknowledged(wire: asyncio.Transport) -> bool:
+    """Return whether the system of the peer has all bytes that were given to this one, and was not gone."""
+    at: socket.socket = wire.get_extra_info("socket")
+    try:
+        (unacknowledged,) = struct.unpack("i", fcntl.ioctl(at.fileno(), termios.TIOCOUTQ, b"\0\0\0\0"))
+        return not unacknowledged and not at.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+    except OSError:
+        # The connection is gone.
+        return False
 
 
 def hang_up(wire: asyncio.Transport) -> bool:

@@ -84,7 +84,7 @@ class EventStreamAnswer:
 
     HTTP/1.0 has no chunks: there the end of the connection marks the end of the stream.
 
-    - `writer`: the task that writes it.
+    - `writer`: the task that writes it. `is_ended`: the end of the response is written.
     - `ends_properly`: the writer may end the response as HTTP demands, because the request needs
       nothing more from this process. Otherwise it cuts the connection of a POST.
     - `was_last_queued`: the gateway's reply is queued as the last message. `was_last_sent`: the
@@ -93,10 +93,10 @@ class EventStreamAnswer:
 
     __slots__ = (
         "_head",
-        "_is_ended",
         "_request",
         "ends_properly",
         "is_chunked",
+        "is_ended",
         "keep_alive",
         "was_last_queued",
         "was_last_sent",
@@ -110,7 +110,7 @@ class EventStreamAnswer:
         self._request = request
         # The head until it is written.
         self._head = b""
-        self._is_ended = self.ends_properly = self.was_last_queued = self.was_last_sent = False
+        self.is_ended = self.ends_properly = self.was_last_queued = self.was_last_sent = False
         self.is_chunked = request.head.version == HttpVersion11
         # A connection that is leaving closes after this answer (`HostConnection.leaving`).
         self.keep_alive: bool | None = request.head.keep_alive and self.is_chunked and not request.connection.leaving
@@ -159,8 +159,8 @@ class EventStreamAnswer:
 
     async def send(self, request: HostRequest) -> None:
         """Write the end of the stream, unless it is written."""
-        if not self._is_ended:
-            self._is_ended = True
+        if not self.is_ended:
+            self.is_ended = True
             connection = request.connection
             if connection.transport.is_closing():
                 raise ConnectionResetError
@@ -172,7 +172,7 @@ class EventStreamAnswer:
         transport = self._request.connection.transport
         if transport.is_closing():
             raise ConnectionResetError
-        head, self._head, self._is_ended = self._head, b"", is_last
+        head, self._head, self.is_ended = self._head, b"", is_last
         if self.is_chunked:
             end = b"\r\n0\r\n\r\n" if is_last else b"\r\n"
             transport.write(b"".join((head, b"%x\r\n" % len(piece), piece, end)))
@@ -442,7 +442,7 @@ class HostExchange:
                 stream.send_now(last)
             self._detach()
             await asyncio.wait([answer.writer])
-            if self._sent_callbacks and answer.was_last_sent:
+            if self._sent_callbacks and answer.is_ended:
                 with suppress(ConnectionError):
                     await self._request.connection.flush()
                     self._settle(was_sent=True)
@@ -453,7 +453,7 @@ class HostExchange:
     async def abandon(self) -> None:
         """Stop writing at once, because the connection's task is cancelled.
 
-        No callback runs here: the gateway's work was cancelled with the same task.
+        No callback of `on_disconnect` runs here: the gateway's work was cancelled with the same task.
         """
         self._settle(was_sent=False)
         if self._answer is not None:

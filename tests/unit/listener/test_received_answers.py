@@ -45,7 +45,7 @@ async def test_an_answer_is_received_when_the_next_request_comes(
         await host.ask(post())
         assert engine.received == []
         await host.ask(post())
-        assert engine.received == [True]
+        await eventually(lambda: engine.received == [True])
     await eventually(lambda: engine.received == [True, True])
 
 
@@ -104,3 +104,11 @@ async def test_a_host_that_is_gone_receives_nothing(gate: Gate) -> None:
         await eventually(lambda: received == [False])
         go_on.set()
         await eventually(lambda: received == [False, False])
+
+
+async def test_an_answer_is_received_by_a_host_that_reads_it_and_leaves(slowly: None) -> None:
+    engine = Answers()
+    async with opened(engine) as gate, gate.host() as host:
+        await host.ask(post())
+        await host.close()
+        await eventually(lambda: engine.received == [True])
