@@ -1,6 +1,8 @@
 """Connections that are lost during a call of a host without tasks, and answers that never leave: nothing is lost."""
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import aiohttp
@@ -48,8 +50,9 @@ async def kept(gateway: WholeGateway) -> None:
     await gateway.shows("taskgate_tool_calls_total", 1, disposition="handoff")
 
 
-async def hang_up_early(host: Host, tool: str, arguments: dict[str, Any]) -> None:
-    """Call a tool, and close the connection at the first bytes of the answer."""
+@asynccontextmanager
+async def reading_slowly(host: Host, tool: str, arguments: dict[str, Any]) -> AsyncIterator[None]:
+    """Call a tool, and read no more than the first bytes of the answer; the connection is closed at the end."""
     if isinstance(host, McpHost):
         head = host.head()
         message: dict[str, Any] = {"jsonrpc": "2.0", "id": "early", "method": "tools/call"}
@@ -60,7 +63,14 @@ async def hang_up_early(host: Host, tool: str, arguments: dict[str, Any]) -> Non
     head |= {"Accept": "application/json, text/event-stream"}
     async with aiohttp.ClientSession() as http, http.post(host.url, json=message, headers=head) as response:
         await response.content.read(1000)
+        yield
         response.close()
+
+
+async def hang_up_early(host: Host, tool: str, arguments: dict[str, Any]) -> None:
+    """Call a tool, and close the connection at the first bytes of the answer."""
+    async with reading_slowly(host, tool, arguments):
+        pass
 
 
 async def test_a_streamed_call_is_kept_when_its_connection_is_lost(server: ScriptedServer) -> None:
@@ -88,6 +98,18 @@ async def test_a_result_that_did_not_leave_whole_answers_the_same_call(
         await gateway.shows("taskgate_tasks_finished_total", 1)
         assert (await host.call("report", YEAR)).result["content"] == LONG["content"]
         assert calls(server) == 1
+
+
+@eras
+async def test_the_same_call_waits_for_an_answer_that_leaves_slowly_no_longer_than_its_grace(
+    server: ScriptedServer, hold: Hold, era: str
+) -> None:
+    hold.release(LONG)
+    async with running(configuration({"reports": server.url}, tasks=handoff("300ms"))) as gateway:
+        slow, other = await taskless(gateway, era), await taskless(gateway, era)
+        async with reading_slowly(slow, "report", YEAR), bounded():
+            await other.call("report", YEAR)
+        assert calls(server) == 2
 
 
 @eras

@@ -501,7 +501,7 @@ class Calls:
         kept_as = _kept_as(call)
         while True:
             same = [stored for stored, other in self._storing.items() if other == kept_as]
-            if same and call.grace:
+            if same:
                 await self._wait_stored(call, same)
             stored_before = self._stored
             try:
@@ -510,12 +510,15 @@ class Calls:
                 if not request.is_own_key:
                     raise
                 return None
-            if earlier is not None or (stored_before == self._stored and kept_as not in self._storing.values()):
+            is_settled = stored_before == self._stored and kept_as not in self._storing.values()
+            if earlier is not None or is_settled or (call.gets_handle and not call.grace):
                 return earlier
 
     async def _wait_stored(self, call: Call, same: list[asyncio.Future[None]]) -> None:
-        """Wait until equal calls are stored, or their answers sent, at most for the grace of this call."""
-        begun, within = self._clock.elapsed(), call.grace.total_seconds()
+        """Wait until equal calls are stored, or their answers sent. A call that gets a handle waits at most for
+        its grace.
+        """
+        begun, within = self._clock.elapsed(), call.grace.total_seconds() if call.gets_handle else None
         with self.cancellable(call.cancellable, call.id):
             await self.waiter.wait_for_session(call.exchange, call.adapter.dialect, asyncio.wait(same, timeout=within))
         call.grace = max(call.grace - timedelta(seconds=self._clock.elapsed() - begun), timedelta())
@@ -651,9 +654,6 @@ class Calls:
         inflight.end_hold()
         if record is not None:
             return self._task_reply(call, record, inflight)
-        if call.outlives_host:
-            # Its answer takes a moment to be made.
-            self._begin_storing(call)
         return await call.adapter.answer(call, await inflight.response(), inflight.missing)
 
     # --- extensions ---------------------------------------------------------------------------------------------------
