@@ -1,16 +1,20 @@
 """What the tests of handoff have in common: hosts of both eras that know no tasks, and the words that they get."""
 
+import asyncio
 import re
 from typing import Any
 
 from helpers.mcp_host import Answer, McpHost
 from helpers.modern_host import ModernHost
+from helpers.scripted_upstream import Hold, ScriptedServer
+from helpers.waiting import bounded
 from helpers.whole_gateway import WholeGateway
 
 Host = McpHost | ModernHost
 
 ERAS = ("legacy", "modern")
 WAIT, CANCEL = "taskgate_wait", "taskgate_cancel"
+YEAR = {"year": 2026}
 _HANDLE = re.compile(r'\{"handle": "([A-Za-z0-9_-]{32})"\}')
 
 
@@ -47,3 +51,22 @@ def handle_of(answer: Answer) -> str:
 async def waited(host: Host, handle: str, **more: Any) -> Answer:
     """The answer of the tool that waits."""
     return await host.call(WAIT, {"handle": handle}, **more)
+
+
+def calls(server: ScriptedServer) -> int:
+    """How many calls the server has heard."""
+    return len(server.heard("tools/call"))
+
+
+async def cut(host: Host, hold: Hold, **params: Any) -> None:
+    """Call `report`, and lose the connection when the call is at its server."""
+    lost = asyncio.create_task(host.call("report", YEAR, **params))
+    async with bounded():
+        await hold.begun.wait()
+    lost.cancel()
+    await asyncio.wait([lost])
+
+
+async def kept(gateway: WholeGateway) -> None:
+    """Wait until the call whose connection was lost is a task."""
+    await gateway.shows("taskgate_tool_calls_total", 1, disposition="handoff")

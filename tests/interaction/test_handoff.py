@@ -12,12 +12,11 @@ from helpers.token_issuer import TokenIssuer, guarded
 from helpers.waiting import bounded, eventually
 from helpers.whole_gateway import Environment, configuration, open_store, running
 from interaction.auditing import audited, kept, lines, of
-from interaction.handing_off import CANCEL, ERAS, WAIT, handle_of, handoff, taskless, text_of, waited
+from interaction.handing_off import CANCEL, ERAS, WAIT, YEAR, calls, handle_of, handoff, taskless, text_of, waited
 from interaction.holding import CAPABLE
 from interaction.questioning import ACCEPTED, DONE, ELICIT
 from interaction.reloading import SUCCESS, reloaded
 
-YEAR = {"year": 2026}
 eras = pytest.mark.parametrize("era", ERAS)
 
 
@@ -26,10 +25,6 @@ async def hold(server: ScriptedServer) -> Hold:
     """What the tool `report` waits for."""
     server.script["report"] = hold = Hold()
     return hold
-
-
-def calls(server: ScriptedServer) -> int:
-    return len(server.heard("tools/call"))
 
 
 async def progress(tool: TalkingTool, done: int, message: str) -> None:

@@ -13,13 +13,25 @@ from helpers.modern_server import ModernServer, Rounds
 from helpers.scripted_upstream import Hold, ScriptedServer, result
 from helpers.talking_tool import TalkingTool
 from helpers.waiting import bounded, eventually
-from helpers.whole_gateway import WholeGateway, configuration, running
+from helpers.whole_gateway import configuration, running
 from interaction.bridging import FORM, before
-from interaction.handing_off import CANCEL, ERAS, WAIT, Host, handle_of, handoff, taskless, waited
+from interaction.handing_off import (
+    CANCEL,
+    ERAS,
+    WAIT,
+    YEAR,
+    Host,
+    calls,
+    cut,
+    handle_of,
+    handoff,
+    kept,
+    taskless,
+    waited,
+)
 from interaction.holding import CAPABLE
 from interaction.questioning import ACCEPTED, DONE, ELICIT
 
-YEAR = {"year": 2026}
 LONG = {"content": [{"type": "text", "text": "x" * 12_000_000}]}
 """More than the system takes for a host that reads nothing."""
 eras = pytest.mark.parametrize("era", ERAS)
@@ -30,24 +42,6 @@ async def hold(server: ScriptedServer) -> Hold:
     """What the tool `report` waits for."""
     server.script["report"] = hold = Hold()
     return hold
-
-
-def calls(server: ScriptedServer) -> int:
-    return len(server.heard("tools/call"))
-
-
-async def cut(host: Host, hold: Hold, **params: Any) -> None:
-    """Call `report`, and lose the connection when the call is at its server."""
-    lost = asyncio.create_task(host.call("report", YEAR, **params))
-    async with bounded():
-        await hold.begun.wait()
-    lost.cancel()
-    await asyncio.wait([lost])
-
-
-async def kept(gateway: WholeGateway) -> None:
-    """Wait until the call whose connection was lost is a task."""
-    await gateway.shows("taskgate_tool_calls_total", 1, disposition="handoff")
 
 
 @asynccontextmanager

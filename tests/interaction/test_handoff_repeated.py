@@ -8,11 +8,10 @@ import pytest
 from helpers.scripted_upstream import Hold, ScriptedServer
 from helpers.token_issuer import TokenIssuer, guarded
 from helpers.waiting import bounded, eventually
-from helpers.whole_gateway import WholeGateway, configuration, running
-from interaction.handing_off import ERAS, Host, handle_of, handoff, taskless, waited
+from helpers.whole_gateway import configuration, running
+from interaction.handing_off import ERAS, YEAR, calls, cut, handle_of, handoff, kept, taskless, waited
 from interaction.questioning import DONE
 
-YEAR = {"year": 2026}
 LONG = 16 * 1024
 """The length of arguments up to which spelling makes no difference."""
 eras = pytest.mark.parametrize("era", ERAS)
@@ -23,24 +22,6 @@ async def hold(server: ScriptedServer) -> Hold:
     """What the tool `report` waits for."""
     server.script["report"] = hold = Hold()
     return hold
-
-
-def calls(server: ScriptedServer) -> int:
-    return len(server.heard("tools/call"))
-
-
-async def cut(host: Host, hold: Hold) -> None:
-    """Call `report`, and lose the connection when the call is at its server."""
-    lost = asyncio.create_task(host.call("report", YEAR))
-    async with bounded():
-        await hold.begun.wait()
-    lost.cancel()
-    await asyncio.wait([lost])
-
-
-async def kept(gateway: WholeGateway) -> None:
-    """Wait until the call whose connection was lost is a task."""
-    await gateway.shows("taskgate_tool_calls_total", 1, disposition="handoff")
 
 
 @eras
