@@ -20,8 +20,8 @@ MARGIN: Final = 0.1
 """The part of a ceiling by which an answer comes sooner."""
 FRACTION: Final = 0.6
 """The part of a call after which something befalls the gateway."""
-RELEASED_SCALE: Final = 0.4
-"""The same as `SCALE` for released hosts, whose own clients take longer."""
+RELEASED_SCALES: Final = {2: 1.0, 5: 1.0, 30: 0.4}
+"""The same as `SCALE` for released hosts, by the ceiling: their own clients take longer."""
 RELEASED: Final = Path(__file__).with_name("released.json")
 """What released hosts have got in the last long run (`test_released.py`), by event, host and `Cell.key`."""
 CLAUDE: Final = "claude-code"
@@ -82,6 +82,11 @@ class Cell:
         return "told" if self.is_task else "again"
 
     @property
+    def scale(self) -> float:
+        """How many seconds a test with released hosts takes for one of the table."""
+        return RELEASED_SCALES[self.ceiling]
+
+    @property
     def key(self) -> str:
         """What `released.json` calls it beside its event."""
         return f"{self.ceiling} s, {self.duration:g} s, {self.tool}"
@@ -137,10 +142,10 @@ _RELEASED: Final = f"""## Released hosts
 
 Unmodified, each with a timeout of its own that is the ceiling, and with a model that does what it reads. The ceiling is
 that of the rule. The events are those above, and a host whose connection is lost connects again. A second of this table
-took {RELEASED_SCALE:g} s. The hosts run at the same time; a long run takes about eight minutes.
+took one second, and {RELEASED_SCALES[30]:g} s with the ceiling of 30 s. All hosts run at once: eight minutes.
 
 An entry is what the last long run saw: how many answers or errors the model read, the result included. The server is
-not resumable where nothing happens, and resumable else. *twice*: the call ran anew, as above.
+not resumable where nothing happens, and resumable else. *twice*: the call ran again, as above.
 """
 
 

@@ -1,7 +1,8 @@
 """Released hosts without tasks before gateways: what each of them calls, and what its model gets.
 
-A host on an SDK is one process with a connection for each call, whose own timeout is the ceiling. It connects again as
-its user would, once a connection is lost (`tests/peers/handoff_words.py`). Claude Code is a process for each call.
+A host on an SDK is one process with a connection for each call, whose own timeout is the ceiling. It connects when it
+starts, and again as its user would, once a connection is lost (`tests/peers/handoff_words.py`). Claude Code is a
+process for each call.
 """
 
 import asyncio
@@ -12,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from handoff.matrix import CLAUDE, EVENTS, FRACTION, RELEASED_SCALE, Cell, Event
+from handoff.matrix import CLAUDE, EVENTS, FRACTION, Cell, Event
 from interop.claude_code import SERVER, headless
 from interop.peers import handoff_command, output_of
 from peers.messages_api import Model
@@ -48,12 +49,12 @@ class Call:
     @property
     def seconds(self) -> float:
         """How long the server takes."""
-        return self.cell.duration * RELEASED_SCALE
+        return self.cell.duration * self.cell.scale
 
     @property
     def patience(self) -> float:
         """How long the host waits."""
-        return self.cell.ceiling * RELEASED_SCALE
+        return self.cell.ceiling * self.cell.scale
 
     @property
     def given(self) -> dict[str, Any]:
@@ -84,20 +85,23 @@ def calls_of(cells: Sequence[Cell], hosts: Sequence[str], start: float) -> Itera
             if cell.is_released:
                 number += 1
                 later = hosts.index(host) * LATER if cell.event == "nothing" else 0
-                at = later + instant_of(cell.event, cells, start) - FRACTION * cell.duration * RELEASED_SCALE
+                at = later + instant_of(cell.event, cells, start) - FRACTION * cell.duration * cell.scale
                 yield Call(number, host, cell, at, instant_of(EVENTS[-1], cells, start) + _rest(cells))
 
 
 def _rest(cells: Sequence[Cell]) -> float:
     """Seconds that the calls may take after the last event: those of up to a ceiling may begin anew."""
-    longest, ceiling = max(cell.duration for cell in cells), max(cell.ceiling for cell in cells)
-    return ((1 - FRACTION) * longest + 2 * ceiling) * RELEASED_SCALE + 25
+    ceiling = max(cell.ceiling * cell.scale for cell in cells)
+    return (1 - FRACTION) * _longest(cells) + 2 * ceiling + 25
+
+
+def _longest(cells: Sequence[Cell]) -> float:
+    return max(cell.duration * cell.scale for cell in cells)
 
 
 def instant_of(event: Event, cells: Sequence[Cell], start: float) -> float:
     """When that befalls the gateway: one event after the other, for connections are made anew in each."""
-    longest = max(cell.duration for cell in cells) * RELEASED_SCALE
-    return start + FRACTION * longest + EVENTS.index(event) * APART
+    return start + FRACTION * _longest(cells) + EVENTS.index(event) * APART
 
 
 def url_of(cell: Cell, addresses: Mapping[Event, str]) -> str:

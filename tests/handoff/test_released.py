@@ -17,7 +17,7 @@ import pytest
 import pytest_asyncio
 
 from handoff.gateways import replicas, single
-from handoff.matrix import CEILINGS, EVENTS, HOSTS, RELEASED, RELEASED_SCALE, Cell, Event, cells
+from handoff.matrix import CEILINGS, EVENTS, HOSTS, RELEASED, RELEASED_SCALES, Cell, Event, cells
 from handoff.released import Call, calls_of, instant_of, play
 from handoff.server import Books, counting_server
 from helpers.balancers import balanced
@@ -64,8 +64,10 @@ class Played:
 
     def is_right(self, call: Call) -> bool:
         """Whether that is what is to come of it."""
-        expected = {"delivered": f"{call.turns}", "told": "told", "again": f"{call.turns} twice"}[call.cell.ending]
-        return self.entry(call) == expected and call.turns <= call.cell.most_turns
+        delivered = f"{call.turns}"
+        # A host that starts late calls when the gateway has started again.
+        expected = {"delivered": [delivered], "told": ["told"], "again": [delivered, f"{delivered} twice"]}
+        return self.entry(call) in expected[call.cell.ending] and call.turns <= call.cell.most_turns
 
 
 def tried() -> list[Cell]:
@@ -86,7 +88,7 @@ def sections(url: str) -> dict[str, str]:
             "upstream": f"c{ceiling}",
             "tool": "*",
             "mode": "auto",
-            "handoff": {"after": "45s", "ceiling": f"{1000 * ceiling * RELEASED_SCALE:.0f}ms"},
+            "handoff": {"after": "45s", "ceiling": f"{1000 * ceiling * RELEASED_SCALES[ceiling]:.0f}ms"},
         }
         for ceiling in CEILINGS
     ]

@@ -16,12 +16,12 @@ function nextCall(result, then) {
 /** One connection with one call, and what follows of it; with `again`, as many connections as it takes. */
 async function playOne(connect, plan, told) {
   let next = { tool: plan.tool, given: plan.given };
-  await pause(Math.max(0, 1000 * (plan.at ?? 0) - Date.now()));
   while (next) {
     const ears = { progress: [], questions: [] };
     try {
       const host = await connect(plan.url, plan.patience, ears);
       told.tools = await host.tools();
+      await pause(Math.max(0, 1000 * (plan.at ?? 0) - Date.now()));
       next = await converse(host, ears, plan, next, told.turns);
       if (plan.again) await host.close();
     } catch (error) {

@@ -8,8 +8,8 @@ one that waits or the one that cancels. One line of JSON is printed for each, in
 that was listed has an output schema, and `turns`. A turn is a call: `tool`, `seconds`, `progress` and `questions` while
 it ran, and its `result` or `error`.
 
-A plan may have more: `at`, when it begins, and `until`, when what there is is told, in seconds since 1970; `turns`, how
-many there are at most; and `again`.
+A plan may have more: `at`, when its first call is made, and `until`, when what there is is told, in seconds since
+1970; `turns`, how many there are at most; and `again`.
 With `again` a call that ended with an error is made again on a new connection, unless its words have `final` in them:
 the `same` call, or the `first` one, as by a model that has forgotten the handle.
 """
@@ -84,12 +84,12 @@ def error_of(error: Exception) -> Told:
 async def play(connect: Connect, plan: Told, told: Told) -> None:
     """One connection with one call, and what follows of it; with `again`, as many connections as it takes."""
     following: tuple[str, Told] | None = (plan["tool"], plan["given"])
-    await asyncio.sleep(plan.get("at", 0) - time.time())
     while following is not None:
         try:
             ears = Ears()
             async with connect(plan["url"], plan["patience"], ears) as host:
                 told["tools"] = await host.tools()
+                await asyncio.sleep(plan.get("at", 0) - time.time())
                 following = await converse(host, ears, plan, following, told["turns"])
         except Exception as error:
             if "again" not in plan:
