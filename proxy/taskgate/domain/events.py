@@ -32,6 +32,11 @@ class Dispatched:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DispatchWithdrawn:
+    """The call of a new record that has the mark was not sent: its replica stops, and another sends it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Progressed:
     """Progress reported by the server; `message` is for people."""
 
@@ -157,6 +162,7 @@ class KeyReleased:
 
 TaskEvent = (
     Dispatched
+    | DispatchWithdrawn
     | Progressed
     | InputRequested
     | InputClaimed

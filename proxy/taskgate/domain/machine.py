@@ -19,6 +19,7 @@ from taskgate.domain.events import (
     CancelRequested,
     CheckpointSaved,
     Dispatched,
+    DispatchWithdrawn,
     InputAnswered,
     InputClaimed,
     InputDeferred,
@@ -53,6 +54,7 @@ COMPLETED, FAILED, CANCELLED = TaskStatus.COMPLETED, TaskStatus.FAILED, TaskStat
 TRANSITIONS: Final[Mapping[tuple[TaskStatus, type[Any]], frozenset[TaskStatus]]] = MappingProxyType(
     {
         (WORKING, Dispatched): frozenset({WORKING}),
+        (WORKING, DispatchWithdrawn): frozenset({WORKING}),
         (WORKING, Progressed): frozenset({WORKING}),
         (WORKING, InputRequested): frozenset({INPUT_REQUIRED}),
         (WORKING, AnswerForwarded): frozenset({WORKING}),
@@ -87,6 +89,7 @@ TRANSITIONS: Final[Mapping[tuple[TaskStatus, type[Any]], frozenset[TaskStatus]]]
 # A dispatch is not among them: it is invisible only if neither status nor message change (`advance`).
 _INVISIBLE: Final[frozenset[type[Any]]] = frozenset(
     {
+        DispatchWithdrawn,
         InputClaimed,
         InputDeferred,
         AnswerForwarded,
@@ -140,6 +143,10 @@ def _dispatched(new: Any, record: TaskRecord, _: Dispatched) -> None:
         raise IllegalTransition("dispatched twice")
     new.status, new.reruns = WORKING, record.reruns - 1
     new.inputs, new.answers, new.checkpoint = (), {}, None
+
+
+def _dispatch_withdrawn(new: Any, _: TaskRecord, __: DispatchWithdrawn) -> None:
+    new.dispatched = False
 
 
 def _progressed(new: Any, _: TaskRecord, event: Progressed) -> None:
@@ -264,6 +271,7 @@ def _outstanding(record: TaskRecord, key: str) -> None:
 _CHANGES: Final[Mapping[type[Any], Callable[[Any, TaskRecord, Any], None]]] = MappingProxyType(
     {
         Dispatched: _dispatched,
+        DispatchWithdrawn: _dispatch_withdrawn,
         Progressed: _progressed,
         InputRequested: _input_requested,
         InputClaimed: _input_claimed,

@@ -35,7 +35,7 @@ from typing import Any, Final
 
 from taskgate.admission.concurrency import Permit, queue_status
 from taskgate.clock import Clock
-from taskgate.domain.events import CallFaulted, CallSucceeded, Dispatched, Progressed, TakenOver
+from taskgate.domain.events import CallFaulted, CallSucceeded, Dispatched, DispatchWithdrawn, Progressed, TakenOver
 from taskgate.domain.record import FaultReason, OwnerKey, TaskId, TaskRecord
 from taskgate.errors import QueueFull, StoreUnavailable, UpstreamFailed, UpstreamReason
 from taskgate.lifecycle.checkpoints import CallCheckpoint, RoundCheckpoint
@@ -381,8 +381,10 @@ class TaskRun(CancelScope):
             if not ticket.is_granted:
                 await self._wait(record, ticket)
             if self.is_shut_down:
-                if hold is not None and not record.dispatched:
+                if hold is not None and not (record.dispatched and self._ran):
                     # Another replica sends it, after its lease has lapsed.
+                    if record.dispatched:
+                        await transitions.make(self.owner, self.id, lambda _: DispatchWithdrawn(), run=self)
                     raise ScopeCancelled
                 return unsent(FaultReason.SHUTDOWN, SHUT_DOWN_UNSENT)
             since, marked = clock.elapsed(), None

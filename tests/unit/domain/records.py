@@ -13,6 +13,7 @@ from taskgate.domain.events import (
     CancelRequested,
     CheckpointSaved,
     Dispatched,
+    DispatchWithdrawn,
     InputAnswered,
     InputClaimed,
     InputDeferred,
@@ -40,6 +41,7 @@ from taskgate.domain.versions import NEWEST_LEGACY, Peer
 
 EVENTS = (
     Dispatched,
+    DispatchWithdrawn,
     Progressed,
     InputRequested,
     InputClaimed,
@@ -83,6 +85,7 @@ def record(**changes: Any) -> TaskRecord:
 _keys = st.integers(1, 5).map(lambda number: f"input-{number}")
 events: st.SearchStrategy[TaskEvent] = st.one_of(
     st.just(Dispatched()),
+    st.just(DispatchWithdrawn()),
     st.builds(Progressed, message=st.text(max_size=5)),
     st.builds(InputRequested, request=st.integers(1, 5).map(question)),
     st.builds(InputClaimed, key=_keys, stream=st.sampled_from(["a", "b", None])),

@@ -15,6 +15,7 @@ from taskgate.domain.events import (
     CancelRequested,
     CheckpointSaved,
     Dispatched,
+    DispatchWithdrawn,
     InputAnswered,
     InputClaimed,
     InputDeferred,
@@ -58,6 +59,7 @@ def event_for(kind: type[Any], task: TaskRecord) -> TaskEvent:
     """An event of that kind that nothing but the state can forbid."""
     made: dict[type[Any], TaskEvent] = {
         Dispatched: Dispatched(),
+        DispatchWithdrawn: DispatchWithdrawn(),
         Progressed: Progressed(message="3/10"),
         InputRequested: InputRequested(request=question(task.inputs_made + 1)),
         InputClaimed: InputClaimed(key="input-2", stream="s"),
@@ -81,6 +83,7 @@ def event_for(kind: type[Any], task: TaskRecord) -> TaskEvent:
 EXPECTED: dict[type[Any], tuple[set[TaskStatus] | None, set[TaskStatus] | None]] = {
     # from: working, input_required
     Dispatched: ({WORKING}, {WORKING}),
+    DispatchWithdrawn: ({WORKING}, None),
     Progressed: ({WORKING}, {INPUT_REQUIRED}),
     InputRequested: ({INPUT_REQUIRED}, {INPUT_REQUIRED}),
     InputClaimed: (None, {INPUT_REQUIRED}),
@@ -272,6 +275,13 @@ def test_a_call_that_never_left_gives_its_name_back(unsent: bool, key: str | Non
     assert advance(replace(RECORDS[WORKING], idempotency_digest="k"), fault, LATER).idempotency_digest == key
 
 
+def test_a_call_that_was_not_sent_after_all_may_be_dispatched_again() -> None:
+    task = advance(RECORDS[WORKING], Dispatched(), LATER)
+    withdrawn = advance(task, DispatchWithdrawn(), LATER)
+    assert (task.dispatched, withdrawn.dispatched) == (True, False)
+    assert advance(withdrawn, Dispatched(), LATER).dispatched
+
+
 def test_a_call_is_dispatched_once() -> None:
     task = advance(RECORDS[WORKING], Dispatched(), LATER)
     with pytest.raises(IllegalTransition):
@@ -291,6 +301,7 @@ def test_a_clock_that_went_back_does_not_take_the_update_back(now: datetime) -> 
     ("status", "event"),
     [
         (WORKING, Dispatched()),
+        (WORKING, DispatchWithdrawn()),
         (INPUT_REQUIRED, InputClaimed(key="input-2", stream="s")),
         (WORKING, AnswerForwarded(key="input-1")),
         (INPUT_REQUIRED, TakenOver()),

@@ -124,6 +124,24 @@ async def test_a_call_leaves_whose_insert_took_longer_to_be_answered_than_a_leas
     assert world.head(record).status is TaskStatus.COMPLETED
 
 
+async def test_a_call_whose_replica_stops_before_its_insert_is_answered_is_sent_by_another(world: World) -> None:
+    first = world.replicas[0]
+    record = world.create(first)
+    await stored(world, record)
+    # The store answers while `stop` waits for what is being written.
+    stopping = asyncio.create_task(first.runner.stop())
+    await world.rest()
+    await stopping
+    first.stopped = True
+    assert (record.id in world.acknowledged, world.server.sent) == (True, {})
+    assert not world.head(record).dispatched
+    while not world.server.sent:
+        await world.tick()
+    world.answer()
+    await world.rest()
+    assert world.head(record).status is TaskStatus.COMPLETED
+
+
 async def cancelled_elsewhere(world: World, *, late: timedelta) -> TaskRecord:
     """A task that a host cancels at another replica before its insert is answered, so much later."""
     first, second, _ = world.replicas
