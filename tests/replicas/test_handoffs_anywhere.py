@@ -7,13 +7,16 @@ from typing import Any
 
 import pytest
 
+from helpers.modern_host import ModernHost
 from helpers.scripted_upstream import Hold, ScriptedServer
-from helpers.several_gateways import several
+from helpers.several_gateways import modern_at, several
 from helpers.shared_store import SharedServer
+from helpers.talking_tool import TalkingTool
 from helpers.waiting import bounded, eventually
 from helpers.whole_gateway import WholeGateway
 from interaction.handing_off import ERAS, WAIT, handle_of, handoff, taskless, waited
-from interaction.questioning import DONE
+from interaction.holding import CAPABLE, back, everything, sent_for
+from interaction.questioning import ACCEPTED, DONE
 
 YEAR = {"year": 2026}
 WINDOW = "1s"
@@ -112,3 +115,25 @@ async def test_a_wait_at_a_replica_that_ends_is_answered_with_the_handle(
     async with bounded():
         result = (await (await taskless(second, era)).call(WAIT, {"handle": handle})).result
     assert result["content"] == DONE["content"]
+
+
+async def test_a_call_is_handed_off_while_an_input_response_to_it_came_to_another_replica(
+    server: ScriptedServer, pair: list[WholeGateway]
+) -> None:
+    server.script["report"] = tool = TalkingTool()
+    first, second = pair
+    host = await taskless(first, "modern", **CAPABLE)
+    assert isinstance(host, ModernHost)
+    tool.begun.set()
+    await tool.ask("q-1")
+    round_ = await sent_for(host)
+    elsewhere = asyncio.create_task(back(modern_at(host, second), round_, everything(round_)))
+    assert (await tool.told("q-1"))["result"] == ACCEPTED
+    closing = asyncio.create_task(first.drain())
+    async with bounded():
+        handle = handle_of(await elsewhere)
+    waiting = asyncio.create_task(waited(await taskless(second, "modern"), handle))
+    await tool.finish(DONE)
+    async with bounded():
+        assert (await waiting).result["content"] == DONE["content"]
+        await closing

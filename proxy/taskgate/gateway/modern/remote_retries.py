@@ -367,7 +367,11 @@ class RemoteRetries:
         meta, request = _meta_of(message.headers), await offload(len(message.request), read)
         assert isinstance(request, Request), "only requests are forwarded"
         intent = dialect.decode(
-            request, meta, offers_tasks=session.mount.offers_tasks, extensions=session.mount.extensions
+            request,
+            meta,
+            offers_tasks=session.mount.offers_tasks,
+            extensions=session.mount.extensions,
+            hands_off=session.mount.hands_off and not meta.declares_tasks,
         )
         assert isinstance(intent, Retry), "the replica that forwarded it found a requestState"
         with session:
