@@ -184,8 +184,6 @@ class Conversation:
     """How many connections the host broke."""
     handles: int = 0
     """How many answers were handles."""
-    has_handle: bool = False
-    """Whether it knows a handle of the run that goes on."""
     may_be_lost: bool = False
     """Whether a gateway was killed meanwhile: one may answer then before the server does."""
     end: Answer | None = None
@@ -207,10 +205,9 @@ Cut = Callable[[Conversation], float | None]
 class Model:
     """What stands in for a model that uses a host."""
 
-    def __init__(self, host: Host, address: Callable[[], str], cut: Cut, chance: Random, *, pause: float = 0.0) -> None:
-        """`address` returns where the host connects next; `pause` is the seconds before a call is made again."""
-        self._host, self._address, self._cut = host, address, cut
-        self._chance, self._pause = chance, pause
+    def __init__(self, host: Host, address: Callable[[], str], cut: Cut, chance: Random) -> None:
+        """`address` returns where the host connects next."""
+        self._host, self._address, self._cut, self._chance = host, address, cut, chance
         self._ids = 0
 
     async def get(self, call: Conversation, has_answered: Callable[[int], bool]) -> None:
@@ -236,13 +233,12 @@ class Model:
                 # The model tries the same again, or forgets the handle and makes the call again.
                 if self._chance.random() < 0.5:
                     following = first
-                await asyncio.sleep(self._pause)
                 continue
             call.turns, call.slowest = call.turns + 1, max(call.slowest, taken)
             if answer.handle is None:
                 call.end = answer
             else:
-                call.handles, call.has_handle = call.handles + 1, True
+                call.handles += 1
                 following = (WAIT, {"handle": answer.handle})
 
     def _may_reset(self, call: Conversation, has_answered: Callable[[int], bool]) -> bool:

@@ -43,7 +43,10 @@ EVENTS: Final[tuple[Event, ...]] = ("nothing", "kill -9", "rolling restart")
 Tool = Literal["slow", "lasting"]
 TOOLS: Final[tuple[Tool, ...]] = ("slow", "lasting")
 """Of a server that ends a call with its connection, and of one whose results can be received on a later one."""
-Ending = Literal["delivered", "told", "again"]
+Ending = Literal["delivered", "told"]
+Mode = Literal["auto", "always"]
+MODES: Final[dict[Event, Mode]] = {"nothing": "auto", "kill -9": "always", "rolling restart": "auto"}
+"""The mode of the rule: with `always` a call is stored before it is sent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,16 +73,9 @@ class Cell:
         return ceil(self.duration / self.patience) + interruptions
 
     @property
-    def is_task(self) -> bool:
-        """Whether the call is a task by the time that something befalls the gateway."""
-        return self.duration * FRACTION > self.patience
-
-    @property
     def ending(self) -> Ending:
         """What becomes of the call."""
-        if self.event != "kill -9" or (self.is_task and self.tool == "lasting"):
-            return "delivered"
-        return "told" if self.is_task else "again"
+        return "told" if self.event == "kill -9" and self.tool == "slow" else "delivered"
 
     @property
     def scale(self) -> float:
@@ -114,7 +110,7 @@ _HEAD: Final = """# Calls of every length to hosts without tasks
 
 What a [host without tasks](hosts-without-tasks.md) gets of a call that takes longer than its ceiling. Hosts of both
 eras were tried, on raw sockets, in front of `taskgate serve`. Every result was the same to the byte, and every call ran
-once unless a cell says otherwise. A second of this table took 0.1 s, with the clock of the machine.
+once. A second of this table took 0.1 s, with the clock of the machine.
 
 `python -m tests.handoff.matrix` makes this page. `tests/handoff/test_matrix.py` and `test_released.py` try every cell:
 `make handoff` all of them, `make test` the shorter ones.
@@ -122,15 +118,17 @@ once unless a cell says otherwise. A second of this table took 0.1 s, with the c
 - *turns*: how many answers the model reads, at most, the result included.
 - *resumable*: the server keeps the result of a call for another connection (event ids of Streamable HTTP).
 - *told*: the model reads once that the outcome is unknown. The call did not run again.
-- *ran again*: the call was no task yet, so nothing knew of it after the kill. Its connection broke, and the same call
-  made again ran anew.
 """
 _ABOUT: Final[dict[Event, str]] = {
     "nothing": "## Nothing happens\n\nOne gateway over SQLite.",
     "kill -9": f"""## kill -9
 
-The gateway is killed after {FRACTION:.0%} of each call, and started again over the same SQLite file. The kill
-is one turn of those below, and the first call to a gateway that has just started may be another one.""",
+The rule has `mode: always`, which stores a call before it is sent. The gateway is killed after {FRACTION:.0%} of each
+call, and started again over the same SQLite file. The kill is one turn of those below, and the first call to
+a gateway that has just started may be another one.
+
+A call that is killed before the server's first event id is stored is told, too. With `mode: auto` a call is in memory
+alone until it is late. If the gateway is killed before that, the same call made again runs again.""",
     "rolling restart": f"""## Rolling restart
 
 Three replicas share a Valkey. After {FRACTION:.0%} of each call all are restarted, one after the other, and
@@ -145,13 +143,13 @@ that of the rule. The events are those above, and a host whose connection is los
 took one second, and {RELEASED_SCALES[30]:g} s with the ceiling of 30 s. All hosts run at once: eight minutes.
 
 An entry is what the last long run saw: how many answers or errors the model read, the result included. The server is
-not resumable where nothing happens, and resumable else. *twice*: the call ran again, as above.
+not resumable where nothing happens, and resumable else.
 """
 
 
 def _entry(cell: Cell) -> str:
     turns = f"{cell.most_turns} turn" + "s" * (cell.most_turns > 1)
-    return {"delivered": f"delivered, {turns}", "told": "told", "again": f"ran again, {turns}"}[cell.ending]
+    return f"delivered, {turns}" if cell.ending == "delivered" else "told"
 
 
 def _table(event: Event) -> str:

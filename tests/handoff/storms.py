@@ -27,10 +27,7 @@ class Storm:
     cuts: int
     books: Books
     address: Callable[[Random], str]
-    pause: float = 0.0
     calls: list[Conversation] = field(default_factory=list)
-    unstored: Counter[int] = field(default_factory=Counter)
-    """Calls that no gateway had stored when one was killed, by how often."""
     kills: int = 0
     """How many gateways were killed."""
 
@@ -42,7 +39,7 @@ class Storm:
 
     async def _use(self, host: Host, chance: Random) -> None:
         address, cut = partial(self.address, chance), partial(self._draw, chance)
-        model = Model(host, address, cut, chance, pause=self.pause)
+        model = Model(host, address, cut, chance)
         while not self.is_over:
             call = Conversation(len(self.calls), seconds=chance.random() ** 2 * LONGEST)
             self.calls.append(call)
@@ -67,12 +64,11 @@ class Storm:
         return self.cut >= self.cuts
 
     def note_kill(self) -> None:
-        """Note that a gateway was killed: calls without a handle are stored nowhere, unless they were cut before."""
+        """Note that a gateway was killed, and so that the outcome of the calls which run may stay unknown."""
         self.kills += 1
         for call in self.calls:
             if call.end is None:
                 call.may_be_lost = True
-                self.unstored[call.number] += not call.has_handle
 
     def wrong(self) -> list[str]:
         """What went wrong with a call: it ran twice, was lost, or brought something else than its result."""
@@ -80,12 +76,7 @@ class Storm:
 
     def _is_right(self, call: Conversation) -> bool:
         runs, is_told = self.books.runs[call.number], call.end is not None and LOST in call.end.words
-        if self.kills and not call.handles:
-            # It was no task when a gateway was killed, or the gateway had just started and was still busy.
-            return is_told or call.is_delivered
-        if is_told:
-            return runs <= 1 + self.unstored[call.number]
-        return call.is_delivered and 1 <= runs <= 1 + self.unstored[call.number]
+        return (self.kills > 0 and runs <= 1) if is_told else (call.is_delivered and runs == 1)
 
     def __str__(self) -> str:
         ends = Counter("lost" if call.end and LOST in call.end.words else "delivered" for call in self.calls)

@@ -12,22 +12,21 @@ import pytest
 
 from handoff.gateways import Gateway, replicas, single
 from handoff.hosts import ERAS, Host
+from handoff.matrix import Mode
 from handoff.server import counting_server
 from handoff.storms import Storm
 from helpers.shared_store import SharedServer
 
 CUTS = int(os.environ.get("HANDOFF_CUTS", "100"))
 SEED = os.environ.get("HANDOFF_SEED", "1")
-PAUSE = 0.3
-"""Seconds before a call is made again at any replica: one that serves another has to see the cut first."""
-TASKS = '{upgrade: [{tool: "*", mode: auto, handoff: {after: 200ms}}], handoff: {ceiling: 400ms}}'
 LIMITS = "{rate: [], concurrency: {tasks_per_context: 100000, tasks_global: 100000, kept_per_context: null}}"
 
 
-def sections(url: str) -> dict[str, str]:
-    """What every gateway of a storm has in its file."""
+def sections(url: str, mode: Mode) -> dict[str, str]:
+    """What every gateway of a storm has in its file, with a rule of that mode."""
     upstream = f'{{path: /reports/mcp, url: "{url}", health: null, concurrency: 500}}'
-    return {"tasks": TASKS, "limits": LIMITS, "upstreams": f"{{reports: {upstream}}}"}
+    tasks = f'{{upgrade: [{{tool: "*", mode: {mode}, handoff: {{after: 200ms}}}}], handoff: {{ceiling: 400ms}}}}'
+    return {"tasks": tasks, "limits": LIMITS, "upstreams": f"{{reports: {upstream}}}"}
 
 
 async def rage(storm: Storm, address: str, meanwhile: Callable[[], Awaitable[None]] | None = None) -> None:
@@ -49,20 +48,19 @@ async def rage(storm: Storm, address: str, meanwhile: Callable[[], Awaitable[Non
     assert storm.cut >= CUTS
 
 
+@pytest.mark.parametrize("mode", ["auto", "always"])
 @pytest.mark.program
 @pytest.mark.timeout(60 + CUTS)
-async def test_no_call_runs_twice_and_none_is_lost_while_connections_are_cut(tmp_path: Path) -> None:
-    async with counting_server() as (url, books), single(tmp_path, url, **sections(url)) as gateway:
+async def test_no_call_runs_twice_and_none_is_lost_while_connections_are_cut(tmp_path: Path, mode: Mode) -> None:
+    async with counting_server() as (url, books), single(tmp_path, url, **sections(url, mode)) as gateway:
         await rage(Storm(f"{SEED} cuts", CUTS, books, lambda _: gateway.listen), gateway.listen)
 
 
 @pytest.mark.program
 @pytest.mark.kill
 @pytest.mark.timeout(60 + CUTS)
-async def test_a_call_of_a_killed_gateway_that_was_a_task_is_told_as_lost_and_runs_no_second_time(
-    tmp_path: Path,
-) -> None:
-    async with counting_server() as (url, books), single(tmp_path, url, **sections(url)) as gateway:
+async def test_no_call_runs_twice_and_none_is_lost_while_the_gateway_is_killed(tmp_path: Path) -> None:
+    async with counting_server() as (url, books), single(tmp_path, url, **sections(url, "always")) as gateway:
         chance = Random(f"{SEED} kills")
         storm = Storm(f"{SEED} kills", CUTS, books, lambda _: gateway.listen)
 
@@ -80,7 +78,10 @@ async def test_a_call_of_a_killed_gateway_that_was_a_task_is_told_as_lost_and_ru
 async def test_no_call_runs_twice_and_none_is_lost_while_three_replicas_are_restarted(
     valkey_server: SharedServer, tmp_path: Path
 ) -> None:
-    async with counting_server() as (url, books), replicas(tmp_path, url, valkey_server, **sections(url)) as three:
+    async with (
+        counting_server() as (url, books),
+        replicas(tmp_path, url, valkey_server, **sections(url, "always")) as three,
+    ):
         turns = count()
 
         def any_up(chance: Random) -> str:
@@ -88,7 +89,7 @@ async def test_no_call_runs_twice_and_none_is_lost_while_three_replicas_are_rest
             return chance.choice(up).listen
 
         # Any replica gets the next request.
-        storm = Storm(f"{SEED} rolling", CUTS, books, any_up, pause=PAUSE)
+        storm = Storm(f"{SEED} rolling", CUTS, books, any_up)
 
         async def restart() -> None:
             await three[next(turns) % 3].restart()

@@ -103,7 +103,7 @@ async def test_the_same_call_waits_for_an_answer_that_leaves_slowly_no_longer_th
         slow, other = await taskless(gateway, era), await taskless(gateway, era)
         async with reading_slowly(slow, "report", YEAR), bounded():
             await other.call("report", YEAR)
-        assert calls(server) == 2
+        await eventually(lambda: calls(server) == 2)
 
 
 @eras

@@ -153,7 +153,10 @@ class Calls:
                     if not call.gets_handle:
                         return await self.create_or_send(call)
                     with self.cancellable(call.cancellable, call.id):
-                        return await self._send_detached(call)
+                        record = await self._promotion.create_before_send(call)
+                        if record is None:
+                            return await self._send_detached(call)
+                    return await self._deliver_stored(call, request, record)
         # 5. The request to the server. Most are sent in place: here, without a frame in between that
         # would last as long as the call.
         if call.may_be_held:
@@ -228,7 +231,9 @@ class Calls:
             call.mode, call.grace = decision.mode, decision.inline_grace
         elif decision.handoff is not None and call.handoff is not None and request.stored_params is not None:
             now = self._clock.elapsed()
-            call.gets_handle, call.mode, call.begun = True, PromotionMode.AUTO, call.begun or now
+            call.gets_handle, call.begun = True, call.begun or now
+            # A tool that runs only as a task is called as any other, and its call becomes one.
+            call.mode = PromotionMode.AUTO if decision.mode is _REQUIRED else decision.mode
             call.terms = decision.handoff
             waited = timedelta(seconds=now - call.begun)
             call.grace = max(self._grace(call, request, decision.handoff) - waited, timedelta())
@@ -606,8 +611,37 @@ class Calls:
             tools=call.handoff,
             info=info,
         )
-        with self.cancellable(call.cancellable, call.id):
-            return await self._handles.deliver(host, earlier, call.grace)
+        self._hosts[_kept_as(call)] += 1
+        try:
+            with self.cancellable(call.cancellable, call.id):
+                return await self._handles.deliver(host, earlier, call.grace)
+        finally:
+            self._on_host_gone(call)
+
+    async def _deliver_stored(self, call: Call, request: CallTool, record: TaskRecord) -> HttpReply:
+        """Answer a call that was stored before it is sent: with its result if that is there in time, else its
+        handle.
+
+        If the host cancels it, it is cancelled unless another host waits for it.
+        """
+        call.exchange.on_sent(partial(self._on_delivered, call, record))
+        try:
+            reply = await self._deliver(call, request, record)
+        except ScopeCancelled:
+            if not call.is_lost and _kept_as(call) not in self._hosts:
+                self._tasks.abandon(record.owner, record.id)
+            raise
+        if not call.is_lost:
+            # Until the answer is sent it may be lost.
+            self._begin_storing(call)
+        return reply
+
+    def _on_delivered(self, call: Call, record: TaskRecord, was_sent: bool) -> None:
+        """Handle that the answer to a stored call was sent, or that the connection is lost."""
+        call.is_lost = not was_sent
+        self._end_storing(call)
+        if call.is_lost:
+            self._abandon_unless_asked(record)
 
     async def _send_detached(self, call: Call) -> HttpReply:
         """Send a call that may outlive its request, in a background task, and answer the request.

@@ -65,6 +65,7 @@ class Promotion:
 
         Raises what TaskService.create raises, with two exceptions: a tool that cannot be a task and
         invalid parameters yield None. An idempotency key of another call still raises InvalidParams.
+        For a host without tasks every other refusal yields None: its call blocks.
         """
         request = call.request
         if not call.may_become_task or not isinstance(request, CallTool):
@@ -72,11 +73,16 @@ class Promotion:
         if call.mode is PromotionMode.AUTO and (request.idempotency_key is None or call.gets_handle):
             # Such a call becomes a task only if it takes long.
             return None
+        if call.gets_handle and not call.outlives_host:
+            # It ends with the connection of its host, so there is no use for its record before that.
+            return None
         try:
             # While the session with the server opens, the host may still disconnect without a task.
             tools = call.session.upstream.tools()
             await self._waiter.wait_for_session(call.exchange, call.adapter.dialect, tools)
-            record, _ = await self._tasks.create(call.caller, call.session, request)
+            # The request ends with the answer, and with it what its progress token is for.
+            stored = replace(request, progress_token=None) if call.gets_handle else request
+            record, _ = await self._tasks.create(call.caller, call.session, stored)
         except (TaskSupportMismatch, InvalidParams) as refusal:
             if str(refusal) != KEY_REUSED:
                 # The host did not ask for a task, so this is no refusal: the server gives its own
@@ -84,7 +90,10 @@ class Promotion:
                 return None
             self._count(call, "rejected")
             raise
-        except GatewayError:
+        except GatewayError as refusal:
+            if call.gets_handle:
+                log.debug("a call is not stored before it is sent", extra={"reason": refusal.reason})
+                return None
             self._count(call, "rejected")
             raise
         return self._on_created(call, request, record)

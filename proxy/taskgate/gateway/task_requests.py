@@ -183,7 +183,7 @@ class HandleRequests:
 
         try:
             with listener:
-                watched = self._results.watch(host.caller, record, within, report)
+                watched = self._results.watch(host.caller, record, within, report, is_call=not host.takes_rounds)
                 record = await self._waiter.wait(host.exchange, watched)
         except TooManyTasks:
             if host.takes_rounds:

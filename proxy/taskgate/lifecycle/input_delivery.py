@@ -137,10 +137,15 @@ class InputDelivery:
                 offer.feed.send(self._dialect.withdrawal(self._dialect.input_id(task, key), WITHDRAWN))
 
     def give_back(self, feed: EventStream) -> None:
-        """Remove the claims of a stream that has ended, in the background."""
+        """Remove the claims of a stream that has ended, in the background.
+
+        If the stream still has its answer to come, its host learns that the questions are no longer asked there.
+        """
         for place, offer in tuple(self._offers.items()):
             if offer.feed is feed:
                 del self._offers[place]
+                if not feed.is_closed:
+                    feed.send(self._dialect.withdrawal(self._dialect.input_id(*place), WITHDRAWN))
                 self._remove_claim(offer, *place)
 
     async def close(self) -> None:

@@ -61,8 +61,9 @@ class ResultWaiter:
     """The waits for results in this process, and the streams of them.
 
     `_waits` are the streams of waits, each with the record as it was at the start. `_waiting` are
-    the scopes that end a wait early, and `_watches` are those of `watch`. `_left` is the retry delay that
-    `leave` was given; None before. `_is_moving`: `move_watches` was called.
+    the scopes that end a wait early, and `_watches` are those of `watch`, each with whether it is of a call.
+    `_left` is the retry delay that `leave` was given; None before. `_moving` are the kinds of `watch` that
+    `move_watches` has ended.
     """
 
     def __init__(
@@ -85,9 +86,9 @@ class ResultWaiter:
         self._clock = clock
         self._waits: dict[EventStream, TaskRecord] = {}
         self._waiting: dict[CancelScope, TaskId] = {}
-        self._watches: set[CancelScope] = set()
+        self._watches: dict[CancelScope, bool] = {}
         self._left: timedelta | None = None
-        self._is_moving = False
+        self._moving: frozenset[bool] = frozenset()
 
     async def outcome(
         self, exchange: Exchange, caller: AuthContext, host_session: HostSession, task: TaskId, method: str
@@ -114,22 +115,25 @@ class ResultWaiter:
         record: TaskRecord,
         within: timedelta,
         report: Callable[[TaskRecord], Awaitable[bool]],
+        *,
+        is_call: bool,
     ) -> TaskRecord:
         """Wait until a task that was found has ended, at most for `within`; return its newest record.
 
         One that has ended is whole, and not yet marked as fetched. `report` gets the record, and each newer
         one, while the task runs; the wait ends too if it returns False. The caller has the scope that ends
-        the wait with its host. Raises what `outcome` raises but Draining: at a shutdown the wait ends early.
+        the wait with its host. `is_call`: the request is the call itself, and no later wait for it.
+        Raises what `outcome` raises but Draining: at a shutdown the wait ends early.
         """
         if record.status.is_terminal:
             return record if record.outcome is not None else await self._load(record, caller)
         until, waiting = self._clock.elapsed() + within.total_seconds(), CancelScope()
         self._waiting[waiting] = record.id
-        self._watches.add(waiting)
+        self._watches[waiting] = is_call
         try:
             with self._streams.open.acquire_wait(caller), waiting:
                 while await report(record):
-                    left = 0.0 if self._is_moving else until - self._clock.elapsed()
+                    left = 0.0 if is_call in self._moving else until - self._clock.elapsed()
                     if left <= 0:
                         break
                     await self._wait_for_change(record, caller.expires_at, timedelta(seconds=left))
@@ -141,17 +145,18 @@ class ResultWaiter:
             pass
         finally:
             del self._waiting[waiting]
-            self._watches.discard(waiting)
+            del self._watches[waiting]
         return await self._load(record, caller) if record.status.is_terminal else record
 
-    def move_watches(self) -> None:
-        """End each `watch` now, and each later one at once: another replica serves the next.
+    def move_watches(self, *, calls_alone: bool) -> None:
+        """End each `watch` now, and each later one at once: their hosts wait anew, at another replica if there is one.
 
-        Called when this replica begins to shut down.
+        Called when this process begins to shut down. `calls_alone`: only those of calls.
         """
-        self._is_moving = True
-        for watching in self._watches:
-            watching.cancel()
+        self._moving = frozenset({True} if calls_alone else {True, False})
+        for watching, is_call in self._watches.items():
+            if is_call in self._moving:
+                watching.cancel()
 
     def leave(self, tasks: frozenset[TaskId], patience: timedelta) -> None:
         """End the waits for `tasks` with Draining: their calls were left to the next process.

@@ -74,6 +74,10 @@ class Retrievals:
             with no_request():
                 self.background.run(partial(self._write_mark, unmarked, now))
 
+    def is_noted(self, task: TaskId) -> bool:
+        """Return whether the first fetch of a result was noted here; its record may not have the mark yet."""
+        return task in self._reported
+
     async def _write_mark(self, unmarked: TaskRecord, now: datetime) -> None:
         try:
             # If the record has changed, a quicker process has written the same.

@@ -46,6 +46,7 @@ from taskgate.errors import (
     TooManyTasks,
     UpstreamFailed,
 )
+from taskgate.lifecycle.retrievals import Retrievals
 from taskgate.lifecycle.runner import Expected, Runner
 from taskgate.lifecycle.transitions import Transitions
 from taskgate.protocol.discovery import ListedTool
@@ -87,6 +88,7 @@ class TaskService:
 
     - `live`: the operator's rules, as they are at each call.
     - `runner`: runs the calls of new tasks.
+    - `retrievals`: the results that were fetched here.
     - `joining`: the calls of this process that others may join. Tasks of other processes are joined
       through the store, by idempotency key only.
     - `lease`: how long a new task belongs to its process without a heartbeat. None means for the
@@ -102,6 +104,7 @@ class TaskService:
         runner: Runner,
         live: RuntimeConfig,
         quota_subjects: QuotaSubjects,
+        retrievals: Retrievals,
         joining: RequestCoalescer,
         event_sink: EventSink,
         clock: Clock,
@@ -114,6 +117,7 @@ class TaskService:
         self._runner = runner
         self._live = live
         self._quota_subjects = quota_subjects
+        self._retrievals = retrievals
         self._joining = joining
         self._event_sink = event_sink
         self._clock = clock
@@ -420,7 +424,8 @@ class TaskService:
     def _answers_again(self, record: TaskRecord, now: datetime) -> bool:
         """Whether the result of an ended call answers the same call made again."""
         window = self._live.current.handoff.retry_window
-        return not record.retrieved and record.status is not TaskStatus.CANCELLED and now - record.updated_at <= window
+        was_fetched = record.retrieved or self._retrievals.is_noted(record.id)
+        return not was_fetched and record.status is not TaskStatus.CANCELLED and now - record.updated_at <= window
 
     async def _joined(self, record: TaskRecord, intent: CallTool) -> TaskRecord:
         """Return the record of an earlier task that the call joins by its key, and report that.

@@ -278,6 +278,7 @@ async def build_runtime(
         runner=runner,
         live=live,
         quota_subjects=quota_subjects,
+        retrievals=retrievals,
         joining=coalescer,
         event_sink=event_sink,
         clock=clock,

@@ -181,10 +181,10 @@ async def _stop_new_work(
         await wait_or_abort(hurry, asyncio.sleep(LAST_ARRIVALS.total_seconds()))
         runtime.subscriptions.finish()
         listener.wind_down()
-        runtime.result_waiter.move_watches()
     else:
         runtime.gateway.drain(retry_after)
-    # A task outlives this process, and a call that blocks does not.
+    # A task outlives this process, and a call that blocks does not. Another replica serves waits, if there is one.
+    runtime.result_waiter.move_watches(calls_alone=not shares_store)
     runtime.calls.hand_off()
 
 

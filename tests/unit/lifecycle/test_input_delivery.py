@@ -218,7 +218,17 @@ async def test_a_question_that_the_host_keeps_a_task_for_is_asked_no_more_though
     await world.idle()
     assert await world.claim() is None
     await world.offer(feed)
-    assert len(line._waiting) == 1
+    assert sum(b"elicitation/create" in text for text, _ in line._waiting) == 1
+
+
+async def test_a_question_is_withdrawn_on_a_stream_that_gives_it_back_before_its_answer(
+    world: World, feed: EventStream, line: SseConnection
+) -> None:
+    await world.offer(feed)
+    world.offers.give_back(feed)
+    await world.idle()
+    assert b"notifications/cancelled" in line._waiting[-1][0]
+    assert await world.claim() is None
 
 
 async def test_to_close_waits_for_what_is_given_back(world: World, feed: EventStream) -> None:

@@ -22,6 +22,7 @@ from taskgate.domain.machine import advance
 from taskgate.domain.policy import PromotionMode, PromotionRule
 from taskgate.domain.record import FaultReason, OwnerKey, TaskRecord
 from taskgate.errors import InvalidParams, QueueFull, StoreUnavailable, TooManyTasks
+from taskgate.lifecycle.retrievals import Retrievals
 from taskgate.lifecycle.task_service import TaskService
 from taskgate.lifecycle.transitions import Transitions
 from taskgate.protocol.discovery import ListedTool
@@ -58,13 +59,15 @@ class House:
             disown=lambda owner, task, dispatched, cancelled: self.disowned.append((task, dispatched)),
         )
         self.runner = runner
+        transitions = Transitions(store=store, event_sink=self.emitted, clock=self.clock)  # type: ignore[arg-type]
         self.tasks = TaskService(
             store=store,  # type: ignore[arg-type]
-            transitions=Transitions(store=store, event_sink=self.emitted, clock=self.clock),  # type: ignore[arg-type]
+            transitions=transitions,
             lookups=None,  # type: ignore[arg-type]
             runner=runner,  # type: ignore[arg-type]
             live=self.live,
             quota_subjects=QuotaSubjects(self.live),
+            retrievals=Retrievals(transitions=transitions, event_sink=self.emitted, clock=self.clock),
             joining=self.joining,
             event_sink=self.emitted,
             clock=self.clock,

@@ -126,7 +126,10 @@ class UpgradeRule(Section):
     handoff it must be null or never.
     """
     handoff: HandoffRule | None = None
-    """Whether a call of a host without tasks may be answered with a handle; null means that it blocks."""
+    """Whether a call of a host without tasks may be answered with a handle; null means that it blocks.
+
+    With mode always such a call is stored as a task before it is sent.
+    """
     immediate_response: LongText | None = DEFAULT_RESPONSE
     """The text for the model when its call became a task, with {tool} for the tool's name; null or
     "" means none.

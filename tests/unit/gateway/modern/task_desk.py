@@ -91,6 +91,7 @@ class World:
             runner=runner,
             live=nothing,
             quota_subjects=nothing,
+            retrievals=self.retrievals,
             joining=nothing,
             event_sink=self.emitted,
             clock=self.clock,
