@@ -158,7 +158,7 @@ def call(**options: Any) -> None:
     UPSTREAM is a path such as /mcp, a URL, or with --config the name of an upstream. A terminal
     shows a progress bar. Ctrl-C cancels the call.
     """
-    from taskgate.cli.call import call_tool
+    from taskgate.cli.host.call import call_tool
 
     call_tool(**options)
 

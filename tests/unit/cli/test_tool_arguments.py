@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taskgate.cli.tool_arguments import ArgumentInvalid, read_arguments, read_typed
+from taskgate.cli.host.tool_arguments import ArgumentInvalid, read_arguments, read_typed
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(st.characters(codec="utf-8")),

@@ -16,10 +16,10 @@ from urllib.parse import urlsplit
 import click
 
 from taskgate.cli.exits import FAILED, INTERRUPTED, TOOL_FAILED, WRONG_USE, fail
-from taskgate.cli.mcp_host import CallFailed, McpHost, open_host
+from taskgate.cli.host.mcp_host import CallFailed, McpHost, open_host
+from taskgate.cli.host.tool_arguments import ArgumentInvalid, read_arguments, read_typed
 from taskgate.cli.printing import clean, json_text, one_line
 from taskgate.cli.remote.token_file import TokenFileInvalid, read_token
-from taskgate.cli.tool_arguments import ArgumentInvalid, read_arguments, read_typed
 from taskgate.protocol.vocabulary import TASKS_CANCEL, TASKS_GET, TASKS_RESULT, TOOLS_CALL, TOOLS_LIST
 
 TIMED_OUT: Final = 124
