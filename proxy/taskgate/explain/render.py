@@ -26,6 +26,8 @@ _PROMOTION: Final = {
     "on_lost": "when lost",
     "join_retries": "retries join for",
     "handoff": "handed off after",
+    "handoff_ceiling": "hosts wait for",
+    "handoff_retry_window": "answers again for",
 }
 _AUTO_ONLY: Final = frozenset({"inline_grace"})
 _WITHOUT_EFFECT: Final = {"auto": frozenset[str](), "sync": _PROMOTION.keys() - {"mode", "join_retries"}}
@@ -140,7 +142,9 @@ def _authorization(found: Mapping[str, Any]) -> Iterator[str]:
 def _promotion(found: Mapping[str, Any]) -> Iterator[str]:
     mode = found["mode"]["value"]
     lines = [
-        _row(name, found[key]) for key, name in _PROMOTION.items() if key not in _WITHOUT_EFFECT.get(mode, _AUTO_ONLY)
+        _row(name, found[key])
+        for key, name in _PROMOTION.items()
+        if key in found and key not in _WITHOUT_EFFECT.get(mode, _AUTO_ONLY)
     ]
     if found["rule"] is None:
         lines = [f"sync: no rule is for this tool, so it is never a task  {_source(found['mode'])}"]

@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from unit.explain.explain_command import run, said, token, told
@@ -285,3 +286,35 @@ def test_a_program_is_started_where_others_are_connected_to(tmp_path: Path) -> N
         "altogether:         1d  [upstreams.a.timeouts.ceiling, by default]",
         "failures:           none  [upstreams.a.circuit_breaker]",
     ]
+
+
+@pytest.mark.parametrize(
+    ("rule", "rows"),
+    [
+        (
+            "{after: 45s, ceiling: 30s}",
+            [
+                "handed off after:   45s  [tasks.upgrade[0].handoff]",
+                "hosts wait for:     30s  [tasks.upgrade[0].handoff]",
+                "answers again for:  5m  [tasks.handoff.retry_window, by default]",
+            ],
+        ),
+        (
+            "{after: 45s}, join_retries: never",
+            [
+                "handed off after:   45s  [tasks.upgrade[0].handoff]",
+                "hosts wait for:     50s  [tasks.handoff.ceiling, by default]",
+                "answers again for:  none  [tasks.upgrade[0].join_retries]",
+            ],
+        ),
+    ],
+)
+def test_a_rule_that_hands_off_tells_how_long_hosts_wait_and_results_answer_again(
+    tmp_path: Path, rule: str, rows: list[str]
+) -> None:
+    config = tmp_path / "taskgate.yaml"
+    config.write_text(
+        "version: 1\nupstreams: {reports: {path: /reports/mcp, url: 'http://127.0.0.1:9/mcp'}}\nauth: {mode: none}\n"
+        f"tasks: {{upgrade: [{{tool: '*', mode: always, handoff: {rule}}}]}}\n"
+    )
+    assert said(told("--config", config, "--upstream", "reports", "--tool", "x"), "Promotion")[-3:] == rows
