@@ -9,7 +9,7 @@ FOR_EXTENSIONS: Final = {
     # Negotiation and carriage
     "X-EXT-1": "an extension is a key of capabilities.extensions with an object of settings; what is none is none",
     "X-EXT-5": "what is under experimental, and a capability of no revision, is declared only where it is carried",
-    "X-EXT-6": "each side is told of the other's extensions that are carried, with their settings",
+    "X-EXT-6": "each side learns the other's extensions that are carried, with their settings",
     "X-EXT-7": "an extension crosses between eras only where it is defined in both",
     "X-EXT-8": "sessions with servers are shared by what they declare, extensions included",
     "X-EXT-9": "what the gateway reads of a catalogue it reads with the declaration of the host that it is for",
@@ -27,7 +27,7 @@ FOR_EXTENSIONS: Final = {
     "X-EXT-33": "rules, limits and labels name the methods of carried extensions",
     "X-EXT-34": "nothing but tools/call becomes a task",
     "X-EXT-40": "subscriptions to events are carried only where the server can tell the users apart",
-    "X-EXT-42": "what a server says on a line that several share goes to nobody whom it may not be for",
+    "X-EXT-42": "what a server says on a line that several share goes to no caller whom it may not be for",
     "X-EXT-43": "a request that lasts ends with its host, its token and the gateway",
     "X-EXT-48": "extensions about authorization cross in no direction",
     "X-EXT-50": "apps and skills cross unless they are denied, events and all others do not unless they are allowed",

@@ -27,7 +27,7 @@ REASONS: Final = {
     "H-MOD-1": "taskgate writes the headers of each hop.",
     "L-CAP-2": "Tasks are listed only where callers can be told apart.",
     "U-STDIO-4": "On one line of messages, nothing tells which request a message belongs to.",
-    "V-CACHE-1": "What a server says of itself may depend on the caller, so nobody keeps it.",
+    "V-CACHE-1": "What a server says of itself may depend on the caller, so it is not cached.",
     "V-CACHE-2": "A shared copy could reach another caller.",
     "V-DISC-3": "The modern era has no such method.",
     "V-ERA-1": "Each side is spoken to in its own revision.",

@@ -97,12 +97,14 @@ class IdentityProvider:
         lifetime: int | None = None,
         algorithm: str = "RS256",
         claims: Mapping[str, object] | None = None,
+        shape: Mapping[str, Mapping[str, object]] | None = None,
     ) -> str:
         """A new access token for one resource, signed with the newest key; raises TokenRefused.
 
         Without a subject it comes of the client credentials grant and its subject is the client. `lifetime` is in
         seconds, the provider's default 300; one below zero has passed already. `algorithm` is RS256, ES256 or EdDSA.
-        `claims` are further ones for the token to carry. Scopes that the provider does not know are left out.
+        `claims` are further ones for the token to carry. Scopes that the provider does not know are left out. `shape`
+        has the `claims` of a token of another product, which are then the only ones, and the `typ` of its `header`.
         """
         form = {"client_id": client, "client_secret": self._secrets.get(client, "of nobody")}
         form |= {"grant_type": "client_credentials", "scope": " ".join(scopes)}
@@ -113,6 +115,8 @@ class IdentityProvider:
             form["lifetime"] = str(lifetime)
         if claims is not None:
             form["claims"] = json.dumps(claims)
+        if shape is not None:
+            form["shape"] = json.dumps(shape)
         status, body = await self._post("/token", form)
         answer = json.loads(body)
         if status != 200:

@@ -117,16 +117,38 @@ def test_the_page_has_every_key_and_no_other() -> None:
     assert set(_page_rows()) == set(KEYS)
 
 
+def _default(key: str) -> str:
+    """The default of a key, as the page writes it."""
+    node, needed = KEYS[key]
+    if needed:
+        return "required"
+    value = node["default"]
+    return f"`{value if isinstance(value, str) else json.dumps(value)}`"
+
+
+def _first_rows() -> dict[str, str]:
+    """The keys of the page's first table, and the default that it tells of each."""
+    first = PAGE.read_text(encoding="utf-8").split("\n## ")[1]
+    assert first.startswith("The twelve you will set\n")
+    rows = re.findall(r"^\| \[`(\S+)`\]\(#(\w+)\) \| [^|]+ \| [^|]+ \| ([^|]+) \|$", first, re.MULTILINE)
+    assert [section for _, section, _ in rows] == [key.split(".")[0] for key, _, _ in rows]
+    return {key: default for key, _, default in rows}
+
+
+def test_the_page_begins_with_twelve_keys_and_their_defaults() -> None:
+    assert len(_first_rows()) == 12
+    assert _first_rows() == {key: _default(key) for key in _first_rows()}
+
+
+def test_the_first_configuration_of_the_page_sets_the_twelve_keys() -> None:
+    text = PAGE.read_text(encoding="utf-8").split("```yaml\n")[1].split("```")[0]
+    assert set(_first_rows()) - _written(YAML(typ="safe").load(text)) == set()
+
+
 @pytest.mark.parametrize("key", KEYS)
 def test_the_page_says_of_a_key_what_the_schema_says(key: str) -> None:
-    node, needed = KEYS[key]
     _, default, meaning = _page_rows()[key]
-    assert meaning == node["description"]
-    if needed:
-        assert default == "required"
-    else:
-        value = node["default"]
-        assert default == f"`{value if isinstance(value, str) else json.dumps(value)}`"
+    assert (default, meaning) == (_default(key), KEYS[key][0]["description"])
 
 
 @pytest.mark.parametrize("key", KEYS)

@@ -120,8 +120,8 @@ called as a task. What server-everything asks, tells and does of its own tasks o
 Servers on `mcp` 1.27 to 1.30 with `enable_tasks()` stop the tasks of all sessions when one session ends, whether or not
 taskgate is in front. As they come they were tried with one session; with several, the SDK's `TaskSupport` was patched
 to run once for all (`tests/peers/native_tasks_server.py`).
-mcp-server-fetch was asked for a page that nobody could get, and said so. server-everything 2025.4.8 has HTTP+SSE too,
-for one connection: it ends with that, and soon where none comes.
+mcp-server-fetch was asked for a page that could not be fetched, and said so. server-everything 2025.4.8 has HTTP+SSE
+too, for one connection: it ends with that, and soon where none comes.
 """
 
 

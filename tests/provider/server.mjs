@@ -28,11 +28,12 @@ const KEY_TYPES = [
 // What a test may say in a token request besides what OAuth knows. Other grants' parameters are stripped from
 // `ctx.oidc.params`, so that these are read from the body as it came.
 function wished(ctx) {
-  const { lifetime, algorithm, claims } = ctx.oidc.body;
+  const { lifetime, algorithm, claims, shape } = ctx.oidc.body;
   return {
     lifetime: lifetime === undefined ? DEFAULT_LIFETIME : Number(lifetime),
     algorithm: algorithm ?? 'RS256',
     claims: claims === undefined ? undefined : JSON.parse(claims),
+    shape: shape === undefined ? undefined : JSON.parse(shape),
   };
 }
 
@@ -63,6 +64,17 @@ function providerWith(issuer, { clients, scopes }, keys) {
     })),
     cookies: { keys: [randomBytes(16).toString('hex')] },
     extraTokenClaims: (ctx) => wished(ctx).claims,
+    formats: {
+      customizers: {
+        // The token of another product: its claims, and no others, and its header, but for the key and the algorithm.
+        jwt: (ctx, _token, jwt) => {
+          const { shape } = wished(ctx);
+          if (!shape) return;
+          jwt.header = { typ: shape.header.typ };
+          jwt.payload = shape.claims;
+        },
+      },
+    },
     features: {
       clientCredentials: { enabled: true },
       devInteractions: { enabled: false },
