@@ -29,6 +29,7 @@ _PROMOTION: Final = {
     "handoff_ceiling": "hosts wait for",
     "handoff_retry_window": "answers again for",
 }
+_NO_VALUE: Final = {"value": None}
 _AUTO_ONLY: Final = frozenset({"inline_grace"})
 _WITHOUT_EFFECT: Final = {"auto": frozenset[str](), "sync": _PROMOTION.keys() - {"mode", "join_retries"}}
 """Values that have no effect in a mode; in other modes those are `_AUTO_ONLY`."""
@@ -141,6 +142,9 @@ def _authorization(found: Mapping[str, Any]) -> Iterator[str]:
 
 def _promotion(found: Mapping[str, Any]) -> Iterator[str]:
     mode = found["mode"]["value"]
+    if found.get("handoff_retry_window", _NO_VALUE)["value"] is not None:
+        # Under a handoff equal calls join without a time of their own.
+        found = {**found, "join_retries": {**found["join_retries"], "value": "as long as the call runs"}}
     lines = [
         _row(name, found[key])
         for key, name in _PROMOTION.items()

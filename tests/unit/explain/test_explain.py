@@ -294,6 +294,7 @@ def test_a_program_is_started_where_others_are_connected_to(tmp_path: Path) -> N
         (
             "{after: 45s, ceiling: 30s}",
             [
+                "retries join for:   as long as the call runs  [tasks.upgrade[0].join_retries, by default]",
                 "handed off after:   45s  [tasks.upgrade[0].handoff]",
                 "hosts wait for:     30s  [tasks.upgrade[0].handoff]",
                 "answers again for:  5m  [tasks.handoff.retry_window, by default]",
@@ -302,6 +303,7 @@ def test_a_program_is_started_where_others_are_connected_to(tmp_path: Path) -> N
         (
             "{after: 45s}, join_retries: never",
             [
+                "retries join for:   none  [tasks.upgrade[0].join_retries]",
                 "handed off after:   45s  [tasks.upgrade[0].handoff]",
                 "hosts wait for:     50s  [tasks.handoff.ceiling, by default]",
                 "answers again for:  none  [tasks.upgrade[0].join_retries]",
@@ -309,7 +311,7 @@ def test_a_program_is_started_where_others_are_connected_to(tmp_path: Path) -> N
         ),
     ],
 )
-def test_a_rule_that_hands_off_tells_how_long_hosts_wait_and_results_answer_again(
+def test_a_rule_that_hands_off_tells_how_long_hosts_wait_and_equal_calls_join_and_are_answered_again(
     tmp_path: Path, rule: str, rows: list[str]
 ) -> None:
     config = tmp_path / "taskgate.yaml"
@@ -317,4 +319,4 @@ def test_a_rule_that_hands_off_tells_how_long_hosts_wait_and_results_answer_agai
         "version: 1\nupstreams: {reports: {path: /reports/mcp, url: 'http://127.0.0.1:9/mcp'}}\nauth: {mode: none}\n"
         f"tasks: {{upgrade: [{{tool: '*', mode: always, handoff: {rule}}}]}}\n"
     )
-    assert said(told("--config", config, "--upstream", "reports", "--tool", "x"), "Promotion")[-3:] == rows
+    assert said(told("--config", config, "--upstream", "reports", "--tool", "x"), "Promotion")[-4:] == rows
