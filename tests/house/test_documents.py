@@ -180,6 +180,17 @@ def test_the_page_of_identity_providers_says_what_its_first_configuration_means(
     assert f"names `{metadata_path(path)}`" in text
 
 
+def test_the_configuration_of_the_page_of_claude_code_hands_its_calls_off_when_the_page_says(tmp_path: Path) -> None:
+    """Its calls ask for progress, which by itself lets it wait for a day."""
+    page = DOCS / "how-to" / "claude-code.md"
+    config = loaded(next(each for each in fences(page) if each.language == "yaml"), tmp_path)
+    (rule,) = config.tasks.upgrade
+    assert rule.handoff is not None
+    progress = 2 * config.server.sse_keepalive
+    grace = config.tasks.handoff.to_rules().grace(rule.handoff.to_terms(joins=True), "claude-code", progress)
+    assert f"that takes longer than {grace.total_seconds():g} s is answered with a handle" in page.read_text("utf-8")
+
+
 # --- links and files -------------------------------------------------------------------------------------------------
 
 

@@ -27,14 +27,14 @@ def tool(name: str, *, reads: bool | None, required: dict[str, dict[str, object]
 
 
 def test_the_request_is_that_of_the_quickstart_on_one_line() -> None:
-    [block] = [each.text for each in fences(DOCS / "start" / "quickstart.md") if " -d " in each.text]
+    [block] = [each.text for each in fences(DOCS / "start" / "quickstart.md") if '"tools/call"' in each.text]
     request = task_request(URL, token=False)
     assert "\n" not in request
     assert parts(request) == parts(block.replace("\\\n", " "))
 
 
 def test_the_lines_for_hosts_are_those_of_their_pages_but_for_the_name() -> None:
-    [claude] = [each.text for each in fences(DOCS / "how-to" / "claude-code.md") if each.language == "sh"]
+    [claude] = [each.text for each in fences(DOCS / "how-to" / "claude-code.md") if "mcp add" in each.text]
     assert claude_code(URL, token=False).replace("taskgate-example", "reports") == claude.strip()
     [code] = [each.text for each in fences(DOCS / "how-to" / "vscode.md") if each.language == "json"]
     assert json.loads(vs_code(URL, token=False).replace("taskgate-example", "reports")) == json.loads(code)
