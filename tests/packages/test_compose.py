@@ -33,7 +33,17 @@ def test_the_configuration_names_services_of_the_file(config: settings.GatewayCo
     assert [each.url for each in config.upstreams.values()] == ["http://server:3000/mcp"]
     assert {"taskgate", "valkey", "server", "prometheus"} <= SERVICES.keys()
     [scraped] = YAML(typ="safe").load(ROOT / "deploy/compose/prometheus.yml")["scrape_configs"]
-    assert scraped["static_configs"] == [{"targets": [f"taskgate:{config.admin.listen.port}"]}]
+    by_address = {"names": ["taskgate"], "type": "A", "port": config.admin.listen.port}
+    assert scraped["dns_sd_configs"] == [by_address]
+
+
+def test_no_sample_has_prometheus_ask_for_a_name_which_the_listener_of_operators_refuses() -> None:
+    """It sends the target as `Host`, and a name other than localhost gets 421."""
+    files = [ROOT / "deploy/compose/prometheus.yml", ROOT / "grafana/prometheus.yml"]
+    jobs = [job for file in files for job in YAML(typ="safe").load(file)["scrape_configs"]]
+    targets = [target for job in jobs for each in job.get("static_configs", []) for target in each["targets"]]
+    hosts = [target.rpartition(":")[0] for target in targets]
+    assert [host for host in hosts if host != "localhost" and not host.replace(".", "").isdigit()] == []
 
 
 def test_the_port_is_for_this_machine_alone_since_hosts_are_not_authenticated(config: settings.GatewayConfig) -> None:
