@@ -327,6 +327,22 @@ async def test_a_legacy_host_that_wants_no_progress_gets_none(server: ScriptedSe
         assert stream.of("notifications/progress") == []
 
 
+async def test_a_session_of_a_revision_without_tasks_hears_nothing_of_its_task(
+    server: ScriptedServer, hold: Hold
+) -> None:
+    async with running(configuration({"reports": server.url}, tasks=handoff())) as gateway:
+        host, other = gateway.host(), await gateway.greeted()
+        await host.initialize("2025-06-18")
+        async with host.listen() as stream, other.listen() as news:
+            handle = handle_of(await host.call("report", YEAR))
+            hold.release(DONE)
+            assert (await waited(host, handle)).result["content"] == DONE["content"]
+            # Changes are told in the order of the store, so those of the call would have been told before.
+            await other.start("echo")
+            await news.until("notifications/tasks/status")
+            assert stream.of("notifications/tasks/status") == []
+
+
 # --- whose handle it is -----------------------------------------------------------------------------------------------
 
 
