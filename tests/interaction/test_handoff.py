@@ -426,6 +426,20 @@ async def test_a_question_of_the_server_is_the_answer_to_the_wait_of_a_modern_ho
             assert (await again).result["content"] == DONE["content"]
 
 
+async def test_a_question_is_no_answer_to_the_wait_of_a_modern_host_that_does_not_declare_it(
+    server: ScriptedServer,
+) -> None:
+    server.script["report"] = tool = TalkingTool()
+    async with running(configuration({"reports": server.url}, tasks=handoff())) as gateway:
+        host, plain = await taskless(gateway, "modern", **CAPABLE), await taskless(gateway, "modern")
+        handle = handle_of(await host.call("report", YEAR))
+        await tool.ask("q-1")
+        assert (await waited(host, handle)).result["resultType"] == "input_required"
+        refused = await waited(plain, handle)
+        assert (refused.code, refused.error["data"]["requiredCapabilities"]) == (-32021, {"elicitation": {"form": {}}})
+        assert (await waited(host, handle)).result["resultType"] == "input_required"
+
+
 async def test_the_rounds_of_one_wait_have_one_ceiling(server: ScriptedServer) -> None:
     server.script["report"] = tool = TalkingTool()
     async with running(configuration({"reports": server.url}, tasks=handoff(ceiling="1h"))) as gateway:
