@@ -358,6 +358,7 @@ async def test_the_handle_of_another_caller_is_the_same_as_an_unknown_one(
         foreign = await other.call(tool, {"handle": handle})
         unknown = await other.call(tool, {"handle": "x" * 32})
         assert (foreign.code, foreign.error) == (-32602, unknown.error)
+        assert "no longer kept" in unknown.error["message"]
         assert (await other.call(tool, {"handle": "no handle"})).error == unknown.error
         assert (await other.call(tool, {})).code == -32602
         hold.release(DONE)

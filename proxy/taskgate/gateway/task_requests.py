@@ -41,7 +41,7 @@ from taskgate.lifecycle.runner import Runner
 from taskgate.lifecycle.task_service import TaskService
 from taskgate.lifecycle.transitions import Transitions
 from taskgate.protocol.faults import TASKS_NEEDED
-from taskgate.protocol.handoff import HandoffTools, handle_in, read_handle, seconds_text
+from taskgate.protocol.handoff import NO_CALL, HandoffTools, handle_in, read_handle, seconds_text
 from taskgate.protocol.host_requests import (
     AwaitTask,
     CallTool,
@@ -344,7 +344,10 @@ class TaskRequests:
             case LegacyTaskRequest() as intent:
                 return await self._of_legacy(request, intent)
             case HandleRequest() as intent:
-                return await self._of_handle(request, intent)
+                try:
+                    return await self._of_handle(request, intent)
+                except TaskNotFound:
+                    raise TaskNotFound(NO_CALL) from None
         raise AssertionError(f"unexpected intent of a request: {type(request.intent).__name__}")
 
     async def _cancel(self, request: DecodedMessage, intent: CancelTask) -> HttpReply:
