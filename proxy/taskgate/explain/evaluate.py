@@ -133,9 +133,22 @@ class _Evaluation:
             "handoff": _duration(
                 None if decision.handoff is None else decision.handoff.after, self._rule_source("handoff")
             ),
+            **self._handoff(),
             "shadow": [self._other_rule(each) for each in before if self._matches(each)],
             "hints_wanted": [self._other_rule(each) for each in before if self._would_match(each)],
         }
+
+    def _handoff(self) -> dict[str, Any]:
+        """Return what else applies to calls of hosts without tasks, if the rule hands these off."""
+        terms, number, rules = self.decision.handoff, self.decision.rule, self.rules.handoff
+        if terms is None:
+            return {}
+        own = number is not None and terms.ceiling is not None
+        ceiling_key = (*_RULES, number, "handoff", "ceiling") if own else ("tasks", "handoff", "ceiling")
+        ceiling = _duration(terms.ceiling or rules.usual, source(self.config, *ceiling_key))
+        never = _duration(None, self._rule_source("join_retries"))
+        window = _duration(rules.retry_window, source(self.config, "tasks", "handoff", "retry_window"))
+        return {"handoff_ceiling": ceiling, "handoff_retry_window": window if terms.joins else never}
 
     def _default_ttl(self) -> dict[str, Any]:
         """Return the time to live of tasks whose hosts ask for none."""

@@ -192,6 +192,28 @@ def test_a_rule_that_depends_on_what_the_server_lists_says_so(anonymous: Path) -
     assert "would decide" not in told(*asked, "--hint", "readOnlyHint=false").replace("[1] would decide", "")
 
 
+def test_what_a_rule_does_for_hosts_without_tasks_is_told(tmp_path: Path) -> None:
+    file = tmp_path / "handoff.yaml"
+
+    def rows(rule: str) -> list[str]:
+        file.write_text(
+            "{version: 1, auth: {mode: none}, upstreams: {reports: {path: /mcp, url: 'http://127.0.0.1:3000/mcp'}}, "
+            f"tasks: {{upgrade: [{{tool: '*', mode: auto, {rule}}}]}}}}"
+        )
+        return said(told("--config", file, "--upstream", "reports", "--tool", "export_year"), "Promotion")[-4:]
+
+    assert rows("handoff: {after: 45s}") == [
+        "when lost:          fail  [tasks.upgrade[0].on_lost, by default]",
+        "handed off after:   45s  [tasks.upgrade[0].handoff]",
+        "ceiling:            50s, or that of the host's name  [tasks.handoff.ceiling, by default]",
+        "equal calls join:   until 5m after their end  [tasks.handoff.retry_window, by default]",
+    ]
+    assert rows("join_retries: never, handoff: {after: 2s, ceiling: 4s}")[-2:] == [
+        "ceiling:            4s  [tasks.upgrade[0].handoff.ceiling]",
+        "equal calls join:   never  [tasks.upgrade[0].join_retries]",
+    ]
+
+
 def test_a_tool_for_views_alone_is_never_a_task_where_no_glob_names_it(anonymous: Path) -> None:
     asked = ("--config", anonymous, "--upstream", "search", "--tool", "find")
     assert said(told(*asked), "Promotion")[0] == "mode:               auto  [tasks.upgrade[3].mode]"
