@@ -74,6 +74,10 @@ class Retrievals:
             with no_request():
                 self.background.run(partial(self._write_mark, unmarked, now))
 
+    def was_reported(self, task: TaskId) -> bool:
+        """Whether this process knows that a result was fetched, which its record may not say yet."""
+        return task in self._reported
+
     async def _write_mark(self, unmarked: TaskRecord, now: datetime) -> None:
         try:
             # If the record has changed, a quicker process has written the same.

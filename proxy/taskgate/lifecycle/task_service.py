@@ -46,6 +46,7 @@ from taskgate.errors import (
     TooManyTasks,
     UpstreamFailed,
 )
+from taskgate.lifecycle.retrievals import Retrievals
 from taskgate.lifecycle.runner import Expected, Runner
 from taskgate.lifecycle.transitions import Transitions
 from taskgate.protocol.discovery import ListedTool
@@ -100,6 +101,7 @@ class TaskService:
         transitions: Transitions,
         lookups: Lookups,
         runner: Runner,
+        retrievals: Retrievals,
         live: RuntimeConfig,
         quota_subjects: QuotaSubjects,
         joining: RequestCoalescer,
@@ -112,6 +114,7 @@ class TaskService:
         self._transitions = transitions
         self._lookups = lookups
         self._runner = runner
+        self._retrievals = retrievals
         self._live = live
         self._quota_subjects = quota_subjects
         self._joining = joining
@@ -419,8 +422,9 @@ class TaskService:
 
     def _answers_again(self, record: TaskRecord, now: datetime) -> bool:
         """Whether the result of an ended call answers the same call made again."""
-        window = self._live.current.handoff.retry_window
-        return not record.retrieved and record.status is not TaskStatus.CANCELLED and now - record.updated_at <= window
+        if record.retrieved or record.status is TaskStatus.CANCELLED or self._retrievals.was_reported(record.id):
+            return False
+        return now - record.updated_at <= self._live.current.handoff.retry_window
 
     async def _joined(self, record: TaskRecord, intent: CallTool) -> TaskRecord:
         """Return the record of an earlier task that the call joins by its key, and report that.

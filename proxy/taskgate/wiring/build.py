@@ -276,6 +276,7 @@ async def build_runtime(
         transitions=transitions,
         lookups=lookups,
         runner=runner,
+        retrievals=retrievals,
         live=live,
         quota_subjects=quota_subjects,
         joining=coalescer,

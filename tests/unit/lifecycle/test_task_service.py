@@ -63,6 +63,7 @@ class House:
             transitions=Transitions(store=store, event_sink=self.emitted, clock=self.clock),  # type: ignore[arg-type]
             lookups=None,  # type: ignore[arg-type]
             runner=runner,  # type: ignore[arg-type]
+            retrievals=None,  # type: ignore[arg-type]
             live=self.live,
             quota_subjects=QuotaSubjects(self.live),
             joining=self.joining,

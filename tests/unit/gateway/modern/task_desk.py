@@ -89,6 +89,7 @@ class World:
             transitions=self.changes,
             lookups=lookups,
             runner=runner,
+            retrievals=self.retrievals,
             live=nothing,
             quota_subjects=nothing,
             joining=nothing,
