@@ -29,6 +29,8 @@ _WORDS: Final = re.compile(r"[A-Za-z]+|[^A-Za-z\s]")
 
 HANDLE: Final = "handle"
 """The name of the one argument of both tools."""
+NO_CALL: Final = "No call has this handle: it is misspelled, or the result is no longer kept"
+"""What a model reads of a handle in place of "Task not found": its host knows no tasks."""
 
 
 class GatewayTool(NamedTuple):
@@ -158,7 +160,7 @@ def read_handle(tool: str, params: Members) -> TaskId:
         # A server may have a tool of that name, which these hosts cannot call.
         raise InvalidParams(f"{tool} is a tool of the gateway: its argument {HANDLE} must be a string")
     if not is_task_id(handle):
-        raise TaskNotFound
+        raise TaskNotFound(NO_CALL)
     return handle
 
 
