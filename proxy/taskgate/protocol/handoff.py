@@ -124,8 +124,10 @@ class HandoffTools:
     def handle_text(self, record: TaskRecord, spent: str, progress: str | None) -> str:
         """What a model reads in place of a result that is not there yet; `spent` is the time so far."""
         so_far = f" Its newest progress: {progress}." if progress else ""
+        asks = record.status is TaskStatus.INPUT_REQUIRED
+        now = "waits for an answer of the user to a question of its server" if asks else "still runs"
         return (
-            f"The call of {record.call.tool} has run {spent}, and still runs.{so_far} It has not failed: "
+            f"The call of {record.call.tool} has run {spent}, and {now}.{so_far} It has not failed: "
             f"do not call {record.call.tool} again for it. To get its result, call the tool {self.wait.name} with "
             f'{{"{HANDLE}": "{record.id}"}}. To end it early, call {self.cancel.name} with the same argument.'
         )
