@@ -164,18 +164,26 @@ SAME = 1.1
 
 
 async def poll(folder: Path, stored: int) -> tuple[int, int]:
-    """Calls of the package, and steps of SQLite, for a `tasks/get` of a stored task that was not asked for before."""
+    """Calls of the package, and steps of SQLite, for a `tasks/get` of a stored task that was not asked for before.
+
+    That its result was fetched is written a little later, so it is waited for, and counted with it.
+    """
     folder.mkdir()
     await fill(folder / "taskgate.db", "reports", stored)
-    steps, connect = 0, sqlite3.connect
+    steps, marks, connect = 0, 0, sqlite3.connect
 
     def step() -> None:
         nonlocal steps
         steps += 1
 
+    def statement(sql: str) -> None:
+        nonlocal marks
+        marks += sql == "COMMIT"
+
     def connecting(*args: Any, **options: Any) -> sqlite3.Connection:
         opened = connect(*args, **options)
         opened.set_progress_handler(step, 1)
+        opened.set_trace_callback(statement)
         return opened
 
     with pytest.MonkeyPatch.context() as patched:
@@ -185,9 +193,10 @@ async def poll(folder: Path, stored: int) -> tuple[int, int]:
         async with running(config, data_directory=folder) as gateway, bounded(BOUND):
             host, entered, taken = gateway.modern(), [], []
             for id in list(ids_of(stored))[-ROUNDS:]:
-                steps = 0
+                steps = marks = 0
                 with counted_calls() as calls:
                     found = await host.get(id)
+                    await eventually(lambda: marks > 0)
                 assert found["status"] == "completed", found
                 entered.append(calls.within(PACKAGE))
                 taken.append(steps)
