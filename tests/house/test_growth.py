@@ -180,6 +180,9 @@ async def poll(folder: Path, stored: int) -> tuple[int, int]:
         nonlocal marks
         marks += sql == "COMMIT"
 
+    def is_marked() -> bool:
+        return marks > 0
+
     def connecting(*args: Any, **options: Any) -> sqlite3.Connection:
         opened = connect(*args, **options)
         opened.set_progress_handler(step, 1)
@@ -196,7 +199,7 @@ async def poll(folder: Path, stored: int) -> tuple[int, int]:
                 steps = marks = 0
                 with counted_calls() as calls:
                     found = await host.get(id)
-                    await eventually(lambda: marks > 0)
+                    await eventually(is_marked)
                 assert found["status"] == "completed", found
                 entered.append(calls.within(PACKAGE))
                 taken.append(steps)
