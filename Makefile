@@ -3,13 +3,16 @@
 
 PYTHON ?= python3
 PY = .venv/bin/python
-STAMP = .venv/made-from-pyproject
+STAMP = .venv/made-for-dev
+# `make run` needs less. Where developers' tools are, all of it is there.
+DEMO = $(if $(filter-out 0 1,$(REPLICAS)),demo-replicas,demo)
+DEMO_STAMP = $(if $(wildcard $(STAMP)),$(STAMP),.venv/made-for-$(DEMO))
 DEBIAN = On Debian 12 or newer: apt-get install python3 python3-venv
 
 .PHONY: help setup run test unit unit-pure unit-serving unit-upstream unit-transports unit-rest environments provider peers pictures attacks chaos kills storms handoff differential fuzz mutants check bench instructions dashboards pages docs wheel image image-test locks sbom advisories fmt clean
 
 help:
-	@echo 'make setup   what all others need: .venv with taskgate in it'
+	@echo 'make setup   .venv with taskgate in it, and with all that the commands below need; `make run` installs less'
 	@echo 'make run     an example server, taskgate before it, and a host that calls a slow tool as a task; ONCE=1 ends after that'
 	@echo '             AUTH=1: with an issuer of tokens, and two users, each with tasks of their own'
 	@echo '             OBSERVE=1: with a Prometheus that scrapes it (Debian: apt-get install --no-install-recommends prometheus)'
@@ -46,21 +49,18 @@ help:
 
 setup: $(STAMP)
 
-# A .venv without a working pip was left half made, or its interpreter is gone: it is made anew.
-$(STAMP): pyproject.toml
+.venv/made-for-%: pyproject.toml
 	@command -v $(PYTHON) >/dev/null 2>&1 || { \
-		echo "make setup: there is no $(PYTHON). Python 3.11 or newer is needed. $(DEBIAN)" >&2; exit 1; }
+		echo "make: there is no $(PYTHON). Python 3.11 or newer is needed. $(DEBIAN)" >&2; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
-		echo "make setup: $(PYTHON) is too old, Python 3.11 or newer is needed. $(DEBIAN)" >&2; exit 1; }
+		echo "make: $(PYTHON) is too old, Python 3.11 or newer is needed. $(DEBIAN)" >&2; exit 1; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
-		echo "make setup: $(PYTHON) cannot make virtual environments. On Debian: apt-get install python3-venv" >&2; exit 1; }
-	@$(PY) -m pip --version >/dev/null 2>&1 || { echo 'Making .venv …'; $(PYTHON) -m venv --clear .venv; }
-	@echo 'Installing what taskgate and its tools need into .venv: once, about a minute …'
-	@$(PY) -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+		echo "make: $(PYTHON) cannot make virtual environments. On Debian: apt-get install python3-venv" >&2; exit 1; }
+	@LOCKED='$(LOCKED)' $(PYTHON) example/install.py $*
 	@touch $@
 
 # UPSTREAM is there as make was given it: quotes in it would not outlive another shell.
-run: $(STAMP)
+run: $(DEMO_STAMP)
 	@ONCE='$(ONCE)' AUTH='$(AUTH)' OBSERVE='$(OBSERVE)' REPLICAS='$(REPLICAS)' LISTEN='$(LISTEN)' ADMIN='$(ADMIN)' $(PY) example/run.py
 
 # Releases of the SDK, a host, and a Node.js, each in an environment of its own, for the interop tests.

@@ -12,7 +12,6 @@ from typing import Any, TextIO
 
 import aiohttp
 import pytest
-from example import environments
 from example.addresses import free_addresses
 
 from helpers import told
@@ -20,7 +19,6 @@ from helpers.prometheus_server import require_prometheus
 from helpers.waiting import bounded, eventually
 from interop.peers import require_peers
 from interop.released import RELEASED
-from interop.servers import require_environment
 from peers import install
 
 pytestmark = [pytest.mark.alone, pytest.mark.interop]
@@ -123,8 +121,6 @@ async def log_of_the_run_after(before: set[Path], once: "asyncio.Task[Any]") -> 
 
 async def expect_one_run(lines: tuple[str, ...], **environment: str) -> str:
     """That one run ends well, says these lines in their order, and leaves nothing; returns its output."""
-    name = environments.NEWEST if environments.unsupported("mcp-1.12.4") else "mcp-1.12.4"
-    require_environment(name.removeprefix("mcp-"))
     before = set(ROOT.glob(".run/once-*"))
     once = asyncio.create_task(run_script(ONCE="1", **environment))
     with await log_of_the_run_after(before, once) as log:
