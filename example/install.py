@@ -35,7 +35,7 @@ def make(extra: str) -> None:
     began = time.monotonic()
     if not works():
         print("Making .venv …", flush=True)
-        venv.create(ENVIRONMENT, clear=True, with_pip=True)
+        venv.create(ENVIRONMENT, clear=True, symlinks=True, with_pip=True)
     print(f"Installing {BROUGHT[extra]} into .venv: this happens once …", flush=True)
     packages = sum(map(install, steps(extra, locked=os.environ.get("LOCKED", "") not in {"", "0"})))
     print(f"Installed {counted(packages)} in {time.monotonic() - began:.0f} s.", flush=True)

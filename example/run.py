@@ -7,10 +7,15 @@ share a Valkey. With UPSTREAM=… the server is one's own, a URL or a command, a
 written goes under `.run/`.
 """
 
+import signal
+
+if __name__ == "__main__":
+    # Nothing runs yet while modules are imported: Ctrl-C ends that without a traceback.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
 import asyncio
 import os
 import shutil
-import signal
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -83,7 +88,7 @@ async def run_before_yours(plan: Plan, upstream: str) -> None:
     async with gateway_before(options, plan.folder) as gateway:
         await wait_until_ready(gateway, plan.admin)
         print(f"taskgate is in front of\n  {upstream}\nat {url}\n", flush=True)
-        await run_host("guest.py", url)
+        await run_host("guest.py", url, otherwise=f"the tools of {upstream} could not be listed")
         if not plan.once:
             print(farewell_before_yours(url, plan.admin, plan.folder), flush=True)
             await wait_for_any_to_end({"taskgate": gateway})
@@ -145,7 +150,7 @@ async def gateways_of(
     return found
 
 
-async def run_host(script: str, url: str) -> None:
+async def run_host(script: str, url: str, *, otherwise: str = "the host did not get what it expected") -> None:
     """Runs a host of the example, whose words go straight to the terminal. Raises RunFailed unless it is content."""
     host = await asyncio.create_subprocess_exec(
         *bound_to_us([sys.executable, EXAMPLE / script, url]),
@@ -161,7 +166,7 @@ async def run_host(script: str, url: str) -> None:
     finally:
         await end(host, signal.SIGTERM)
     if status:
-        raise RunFailed("the host did not get what it expected")
+        raise RunFailed(otherwise)
 
 
 async def wait_for_any_to_end(needed: Mapping[str, Child]) -> None:
@@ -274,8 +279,9 @@ def logs_in(folder: Path) -> list[Path]:
 
 def main() -> int:
     """One run; returns the exit status."""
-    # Until the event loop listens for it, SIGTERM is to end this just as Ctrl-C does.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    # Until the event loop listens for them.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
     once, auth, observe = (os.environ.get(name, "") not in {"", "0"} for name in ("ONCE", "AUTH", "OBSERVE"))
     try:
         return carry_out(plan_from(os.environ, once=once, auth=auth, observe=observe))
