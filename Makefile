@@ -40,7 +40,7 @@ help:
 	@echo 'make pictures  makes the pictures of the console in docs/images anew (Debian: apt-get install chromium)'
 	@echo 'make wheel   the sdist and the wheel in dist/, the same bytes for the same commit'
 	@echo 'make image   the container image, by buildah, docker or podman (Debian: apt-get install buildah); BUILD_OPTIONS=...'
-	@echo 'make image-test  builds and runs the image without a registry, as root (Debian: apt-get install buildah debootstrap)'
+	@echo 'make image-test  builds and runs the image without a registry, as root (Debian: apt-get install buildah mmdebstrap)'
 	@echo 'make locks   writes deploy/locks anew, with the newest releases that pyproject.toml allows'
 	@echo 'make sbom    dist/sbom.json: what the image has, as CycloneDX'
 	@echo 'make advisories  whether a hole is known in a release of deploy/locks; 3 where no data are reached'
@@ -205,7 +205,7 @@ image:
 	@[ -n '$(BUILDER)' ] || { echo 'make image: there is no docker, podman or buildah. On Debian: apt-get install buildah' >&2; exit 1; }
 	$(BUILDER) build $(if $(filter buildah podman,$(BUILDER)),--format docker) $(BUILD_OPTIONS) --tag '$(IMAGE)' --file Dockerfile .
 
-# The image on a base that debootstrap makes: it serves, survives kill -9, and writes to its volume alone. Needs root.
+# The image on a base that mmdebstrap makes: it serves, survives kill -9, and writes to its volume alone. Needs root.
 image-test: $(STAMP)
 	IMAGE_TEST=1 $(PY) -m pytest -q tests/packages/test_image.py
 
