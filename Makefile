@@ -1,4 +1,5 @@
-# Two commands matter: `make run` shows taskgate at work, `make test` tests it. Everything is installed under this folder.
+# Two commands matter: `make run` shows taskgate at work, `make test` tests it. Everything is installed under this folder,
+# but for programs of Debian that tests want: `make test` installs those as root, or with SYSTEM=1 by sudo.
 # Another interpreter: make PYTHON=/path/to/python3.12 …
 
 PYTHON ?= python3
@@ -9,7 +10,7 @@ DEMO = $(if $(filter-out 0 1,$(REPLICAS)),demo-replicas,demo)
 DEMO_STAMP = $(if $(wildcard $(STAMP)),$(STAMP),.venv/made-for-$(DEMO))
 DEBIAN = On Debian 12 or newer: apt-get install python3 python3-venv
 
-.PHONY: help setup run test unit unit-pure unit-serving unit-upstream unit-transports unit-rest environments provider peers pictures attacks chaos kills storms handoff differential fuzz mutants check bench instructions dashboards pages docs wheel image image-test locks sbom advisories fmt clean
+.PHONY: help setup run system test unit unit-pure unit-serving unit-upstream unit-transports unit-rest environments provider peers pictures attacks chaos kills storms handoff differential fuzz mutants check bench instructions dashboards pages docs wheel image image-test locks sbom advisories fmt clean
 
 help:
 	@echo 'make setup   .venv with taskgate in it, and with all that the commands below need; `make run` installs less'
@@ -18,7 +19,8 @@ help:
 	@echo '             OBSERVE=1: with a Prometheus that scrapes it (Debian: apt-get install --no-install-recommends prometheus)'
 	@echo '             REPLICAS=3: three of taskgate that share a Valkey, behind nginx if it is here (Debian: apt-get install nginx-light)'
 	@echo "             UPSTREAM='npx -y some-server', or a URL: before a server of your own, whose tools are listed"
-	@echo 'make test    every test'
+	@echo 'make test    every test; its last line says what was skipped. As root, or with SYSTEM=1 by sudo, it first installs'
+	@echo '             the programs of Debian that tests want; SYSTEM=0 leaves that out'
 	@echo 'make unit    the unit and contract tests that start no programs, in a minute'
 	@echo 'make attacks what hostile hosts and servers do to a gateway in a process of its own, with what was measured;'
 	@echo '             SHUTDOWNS=50 for more ends of a gateway in a storm of connections'
@@ -75,16 +77,22 @@ provider: $(STAMP)
 peers: $(STAMP)
 	@$(PY) -m tests.peers.install
 
+# Without these programs some tests are skipped.
+SYSTEM ?= $(if $(filter 0,$(shell id -u)),1)
+system:
+	@$(if $(filter-out 0,$(SYSTEM)),.ci/install || [ "$$TASKGATE_REQUIRE_ALL" != 1 ],true)
+
 # File by file on three processes, since much is waited for; then the interaction suite again on the other event loop;
 # then those that are marked `alone`. Many programs of ours are
 # started: each would compile all of itself again where no bytecode is written.
 WORKERS ?= 3
 test: export PYTHONDONTWRITEBYTECODE =
-test: $(STAMP) environments provider peers
-	@status=0; \
+test: $(STAMP) system environments provider peers
+	@status=0; export SKIPPED="$$(mktemp)"; \
 	$(PY) -m pytest --numprocesses=$(WORKERS) --dist=loadfile --no-loadscope-reorder -m 'not alone' || status=$$?; \
 	$(PY) -m pytest --numprocesses=$(WORKERS) --dist=loadfile --no-loadscope-reorder --loop uvloop -m 'not alone' tests/interaction || status=$$?; \
 	$(PY) -m pytest -m alone || status=$$?; \
+	$(PY) tests/house/skipped.py "$$SKIPPED"; rm -f "$$SKIPPED"; \
 	exit $$status
 
 # What to run while one works: no environments of other SDKs, no tests that start programs or are thorough, and few

@@ -16,6 +16,7 @@ from packaging.requirements import Requirement
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / "example"
+INSTALL = ROOT / ".ci" / "install"
 
 
 @pytest.fixture
@@ -160,3 +161,54 @@ def test_an_environment_whose_interpreter_is_gone_does_not_work(pip: Path) -> No
     assert not install.works()
     says(pip, "exit 0")
     assert install.works()
+
+
+# --- the programs of Debian -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Path:
+    """The programs of a machine that has all that tests want. Its apt-get writes down what it is asked for."""
+    folder = tmp_path / "programs"
+    folder.mkdir()
+    for name in re.search(r"<<'PROGRAMS'\n(.*)\nPROGRAMS\n", INSTALL.read_text(), re.DOTALL)[1].split():
+        put(folder / name, "exit 1")
+    put(folder / "apt-get", f'echo "$@" >> {tmp_path}/asked')
+    put(folder / "id", "echo 0")
+    for name in ("bash", "env"):
+        (folder / name).symlink_to(shutil.which(name) or name)
+    return folder
+
+
+def put(program: Path, script: str) -> None:
+    program.write_text(f"#!{shutil.which('sh')}\n{script}\n")
+    program.chmod(0o755)
+
+
+def asked(machine: Path, *packages: str) -> list[str]:
+    """What apt-get was asked for."""
+    environment = {"PATH": str(machine)}
+    # The usual folders are looked through too, where the program may be in truth.
+    script = INSTALL.read_text().replace(":/usr/sbin:/sbin", "")
+    subprocess.run(["bash", "-c", script, "install", *packages], env=environment, timeout=30, check=True)
+    file = machine.parent / "asked"
+    return file.read_text().splitlines() if file.exists() else []
+
+
+def test_on_a_machine_that_has_all_programs_nothing_is_installed(machine: Path) -> None:
+    assert asked(machine) == []
+
+
+def test_the_packages_are_installed_whose_programs_are_missing_and_those_that_are_named(machine: Path) -> None:
+    for name in ("promtool", "nginx"):
+        (machine / name).unlink()
+    update, install = asked(machine, "buildah")
+    assert update == "-qq update"
+    assert install == "-qq install --yes --no-install-recommends buildah prometheus nginx-light"
+
+
+@pytest.mark.parametrize(("asked_for", "installs"), [("1", True), ("0", False)])
+def test_a_test_run_installs_them_where_it_may(checkout: Path, asked_for: str, installs: bool) -> None:
+    command = ("make", "--dry-run", f"SYSTEM={asked_for}", "system")
+    shown = subprocess.run(command, cwd=checkout, capture_output=True, text=True, timeout=30, check=True)
+    assert (".ci/install" in shown.stdout) is installs
