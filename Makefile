@@ -5,15 +5,16 @@
 PYTHON ?= python3
 PY = .venv/bin/python
 STAMP = .venv/made-for-dev
-# `make run` needs less. Where developers' tools are, all of it is there.
+# `make run` needs less. Where developers' tools are, all of it is there; the lock is theirs.
 DEMO = $(if $(filter-out 0 1,$(REPLICAS)),demo-replicas,demo)
-DEMO_STAMP = $(if $(wildcard $(STAMP)),$(STAMP),.venv/made-for-$(DEMO))
+DEMO_STAMP = $(if $(or $(wildcard $(STAMP)),$(filter-out 0,$(LOCKED))),$(STAMP),.venv/made-for-$(DEMO))
 DEBIAN = On Debian 12 or newer: apt-get install python3 python3-venv
 
 .PHONY: help setup run system test unit unit-pure unit-serving unit-upstream unit-transports unit-rest environments provider peers pictures attacks chaos kills storms handoff differential fuzz mutants check bench instructions dashboards pages docs wheel image image-test locks sbom advisories fmt clean
 
 help:
 	@echo 'make setup   .venv with taskgate in it, and with all that the commands below need; `make run` installs less'
+	@echo '             LOCKED=1: in the releases of deploy/locks/dev.txt, with their hashes, as CI does'
 	@echo 'make run     an example server, taskgate before it, and a host that calls a slow tool as a task; ONCE=1 ends after that'
 	@echo '             AUTH=1: with an issuer of tokens, and two users, each with tasks of their own'
 	@echo '             OBSERVE=1: with a Prometheus that scrapes it (Debian: apt-get install --no-install-recommends prometheus)'
@@ -223,6 +224,7 @@ LOCK = $(PY) -m uv pip compile --quiet --universal --python-version 3.11 --gener
 locks: $(STAMP)
 	$(LOCK) pyproject.toml --extra redis --extra tracing --extra uvloop --output-file deploy/locks/image.txt
 	@echo 'setuptools>=77' | $(LOCK) - --output-file deploy/locks/build.txt
+	@echo 'setuptools>=77' | $(LOCK) pyproject.toml - --extra dev --output-file deploy/locks/dev.txt
 
 sbom: $(STAMP)
 	@mkdir -p '$(DIST)'

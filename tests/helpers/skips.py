@@ -10,16 +10,18 @@ from pathlib import Path
 
 import pytest
 
+# Not for the processes that this one starts: its workers, and runs of pytest in tests.
+_FILE = os.environ.pop("SKIPPED", None)
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """Add what this run skipped. Its workers leave that to it."""
-    file = os.environ.get("SKIPPED")
-    if not file or hasattr(config, "workerinput"):
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Add what this run skipped."""
+    if not _FILE:
         return
-    found = counts(Path(file))
+    found = counts(Path(_FILE))
     for report in terminalreporter.getreports("skipped"):
         found[report.longrepr[2].removeprefix("Skipped: ")] += 1
-    Path(file).write_text(json.dumps(found))
+    Path(_FILE).write_text(json.dumps(found))
 
 
 def counts(file: Path) -> Counter[str]:

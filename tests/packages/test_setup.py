@@ -31,11 +31,17 @@ def checkout(tmp_path: Path) -> Path:
 def installed_by(checkout: Path, *arguments: str) -> list[str]:
     """The extras that `make` would install."""
     command = ("make", "--dry-run", f"PYTHON={sys.executable}", *arguments)
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
+    return re.findall(r"example/install\.py (\S+)", said(checkout, *command))
+
+
+def said(checkout: Path, *command: str) -> str:
+    """What a command prints, without the options that this run of the tests was given."""
+    given = ("LOCKED", "MAKE", "REPLICAS", "SYSTEM")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(given)}
     ended = subprocess.run(
         command, cwd=checkout, env=environment, capture_output=True, text=True, timeout=30, check=True
     )
-    return re.findall(r"example/install\.py (\S+)", ended.stdout)
+    return ended.stdout
 
 
 def stamp(checkout: Path, extra: str) -> None:
@@ -51,6 +57,7 @@ def stamp(checkout: Path, extra: str) -> None:
         (["run"], "demo"),
         (["run", "ONCE=1", "AUTH=1", "OBSERVE=1", "REPLICAS=1"], "demo"),
         (["run", "REPLICAS=3"], "demo-replicas"),
+        (["run", "LOCKED=1"], "dev"),
         (["setup"], "dev"),
         (["check"], "dev"),
     ],
@@ -127,6 +134,7 @@ def test_a_run_without_replicas_needs_no_valkey() -> None:
 def pip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A pip that says what a script has it say."""
     monkeypatch.setattr(install, "ENVIRONMENT", tmp_path)
+    monkeypatch.delenv("LOCKED", raising=False)
     program = tmp_path / "bin" / "python"
     program.parent.mkdir()
     return program
@@ -147,6 +155,15 @@ def test_the_first_line_says_what_is_installed_and_the_last_how_many_packages(
     assert first == "Installing what `make run` needs into .venv: this happens once …"
     assert (found, installing) == ("  found 20 packages …", "  installing 3 packages …")
     assert re.fullmatch(r"Installed 3 packages in \d+ s\.", last)
+
+
+def test_from_the_lock_everything_is_installed_by_its_hash(pip: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    says(pip, f'echo "$@" >> {pip.parent}/asked')
+    monkeypatch.setenv("LOCKED", "1")
+    install.make("dev")
+    _, locked, editable = (pip.parent / "asked").read_text().splitlines()
+    assert locked.endswith(f" --require-hashes --requirement {ROOT}/deploy/locks/dev.txt")
+    assert editable.endswith(" --no-deps --no-build-isolation --editable .")
 
 
 def test_a_pip_that_fails_fails_the_command(pip: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -210,5 +227,4 @@ def test_the_packages_are_installed_whose_programs_are_missing_and_those_that_ar
 @pytest.mark.parametrize(("asked_for", "installs"), [("1", True), ("0", False)])
 def test_a_test_run_installs_them_where_it_may(checkout: Path, asked_for: str, installs: bool) -> None:
     command = ("make", "--dry-run", f"SYSTEM={asked_for}", "system")
-    shown = subprocess.run(command, cwd=checkout, capture_output=True, text=True, timeout=30, check=True)
-    assert (".ci/install" in shown.stdout) is installs
+    assert (".ci/install" in said(checkout, *command)) is installs
