@@ -221,10 +221,13 @@ async def test_one_run_before_a_tool_that_only_reads_prints_its_call_and_makes_n
 
 
 async def test_a_server_of_ones_own_that_does_not_answer_is_named_with_the_reason() -> None:
+    before = set(ROOT.glob(".run/once-*"))
     status, output, errors = await run_script(ONCE="1", UPSTREAM="http://127.0.0.1:1/mcp")
     assert (status, "Traceback" in output + errors) == (1, False)
     assert "Not as expected: McpError: The server could not be reached" in errors
     assert errors.endswith("make run: the tools of http://127.0.0.1:1/mcp could not be listed\n")
+    [folder] = set(ROOT.glob(".run/once-*")) - before
+    shutil.rmtree(folder)
 
 
 @pytest.mark.parametrize("module", ["asyncio", "yours"])
