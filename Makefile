@@ -1,21 +1,27 @@
-# Two commands matter: `make run` shows taskgate at work, `make test` tests it. Everything is installed under this folder.
+# Two commands matter: `make run` shows taskgate at work, `make test` tests it. Everything is installed under this folder,
+# but for programs of Debian that tests want: `make test` installs those as root, or with SYSTEM=1 by sudo.
 # Another interpreter: make PYTHON=/path/to/python3.12 …
 
 PYTHON ?= python3
 PY = .venv/bin/python
-STAMP = .venv/made-from-pyproject
+STAMP = .venv/made-for-dev
+# `make run` needs less. Where developers' tools are, all of it is there; the lock is theirs.
+DEMO = $(if $(filter-out 0 1,$(REPLICAS)),demo-replicas,demo)
+DEMO_STAMP = $(if $(or $(wildcard $(STAMP)),$(filter-out 0,$(LOCKED))),$(STAMP),.venv/made-for-$(DEMO))
 DEBIAN = On Debian 12 or newer: apt-get install python3 python3-venv
 
-.PHONY: help setup run test unit unit-pure unit-serving unit-upstream unit-transports unit-rest environments provider peers pictures attacks chaos kills storms handoff differential fuzz mutants check bench instructions dashboards pages docs wheel image image-test locks sbom advisories fmt clean
+.PHONY: help setup run system test unit unit-pure unit-serving unit-upstream unit-transports unit-rest environments provider peers pictures attacks chaos kills storms handoff differential fuzz mutants check bench instructions dashboards pages docs wheel image image-test locks sbom advisories fmt clean
 
 help:
-	@echo 'make setup   what all others need: .venv with taskgate in it'
+	@echo 'make setup   .venv with taskgate in it, and with all that the commands below need; `make run` installs less'
+	@echo '             LOCKED=1: in the releases of deploy/locks/dev.txt, with their hashes, as CI does'
 	@echo 'make run     an example server, taskgate before it, and a host that calls a slow tool as a task; ONCE=1 ends after that'
 	@echo '             AUTH=1: with an issuer of tokens, and two users, each with tasks of their own'
 	@echo '             OBSERVE=1: with a Prometheus that scrapes it (Debian: apt-get install --no-install-recommends prometheus)'
 	@echo '             REPLICAS=3: three of taskgate that share a Valkey, behind nginx if it is here (Debian: apt-get install nginx-light)'
 	@echo "             UPSTREAM='npx -y some-server', or a URL: before a server of your own, whose tools are listed"
-	@echo 'make test    every test'
+	@echo 'make test    every test; its last line says what was skipped. As root, or with SYSTEM=1 by sudo, it first installs'
+	@echo '             the programs of Debian that tests want; SYSTEM=0 leaves that out'
 	@echo 'make unit    the unit and contract tests that start no programs, in a minute'
 	@echo 'make attacks what hostile hosts and servers do to a gateway in a process of its own, with what was measured;'
 	@echo '             SHUTDOWNS=50 for more ends of a gateway in a storm of connections'
@@ -37,7 +43,7 @@ help:
 	@echo 'make pictures  makes the pictures of the console in docs/images anew (Debian: apt-get install chromium)'
 	@echo 'make wheel   the sdist and the wheel in dist/, the same bytes for the same commit'
 	@echo 'make image   the container image, by buildah, docker or podman (Debian: apt-get install buildah); BUILD_OPTIONS=...'
-	@echo 'make image-test  builds and runs the image without a registry, as root (Debian: apt-get install buildah debootstrap)'
+	@echo 'make image-test  builds and runs the image without a registry, as root (Debian: apt-get install buildah mmdebstrap)'
 	@echo 'make locks   writes deploy/locks anew, with the newest releases that pyproject.toml allows'
 	@echo 'make sbom    dist/sbom.json: what the image has, as CycloneDX'
 	@echo 'make advisories  whether a hole is known in a release of deploy/locks; 3 where no data are reached'
@@ -46,21 +52,18 @@ help:
 
 setup: $(STAMP)
 
-# A .venv without a working pip was left half made, or its interpreter is gone: it is made anew.
-$(STAMP): pyproject.toml
+.venv/made-for-%: pyproject.toml
 	@command -v $(PYTHON) >/dev/null 2>&1 || { \
-		echo "make setup: there is no $(PYTHON). Python 3.11 or newer is needed. $(DEBIAN)" >&2; exit 1; }
+		echo "make: there is no $(PYTHON). Python 3.11 or newer is needed. $(DEBIAN)" >&2; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
-		echo "make setup: $(PYTHON) is too old, Python 3.11 or newer is needed. $(DEBIAN)" >&2; exit 1; }
+		echo "make: $(PYTHON) is too old, Python 3.11 or newer is needed. $(DEBIAN)" >&2; exit 1; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
-		echo "make setup: $(PYTHON) cannot make virtual environments. On Debian: apt-get install python3-venv" >&2; exit 1; }
-	@$(PY) -m pip --version >/dev/null 2>&1 || { echo 'Making .venv …'; $(PYTHON) -m venv --clear .venv; }
-	@echo 'Installing what taskgate and its tools need into .venv: once, about a minute …'
-	@$(PY) -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+		echo "make: $(PYTHON) cannot make virtual environments. On Debian: apt-get install python3-venv" >&2; exit 1; }
+	@LOCKED='$(LOCKED)' $(PYTHON) example/install.py $*
 	@touch $@
 
 # UPSTREAM is there as make was given it: quotes in it would not outlive another shell.
-run: $(STAMP)
+run: $(DEMO_STAMP)
 	@ONCE='$(ONCE)' AUTH='$(AUTH)' OBSERVE='$(OBSERVE)' REPLICAS='$(REPLICAS)' LISTEN='$(LISTEN)' ADMIN='$(ADMIN)' $(PY) example/run.py
 
 # Releases of the SDK, a host, and a Node.js, each in an environment of its own, for the interop tests.
@@ -75,16 +78,22 @@ provider: $(STAMP)
 peers: $(STAMP)
 	@$(PY) -m tests.peers.install
 
+# Without these programs some tests are skipped.
+SYSTEM ?= $(if $(filter 0,$(shell id -u)),1)
+system:
+	@$(if $(filter-out 0,$(SYSTEM)),.ci/install || [ "$$TASKGATE_REQUIRE_ALL" != 1 ],true)
+
 # File by file on three processes, since much is waited for; then the interaction suite again on the other event loop;
 # then those that are marked `alone`. Many programs of ours are
 # started: each would compile all of itself again where no bytecode is written.
 WORKERS ?= 3
 test: export PYTHONDONTWRITEBYTECODE =
-test: $(STAMP) environments provider peers
-	@status=0; \
+test: $(STAMP) system environments provider peers
+	@status=0; export SKIPPED="$$(mktemp)"; \
 	$(PY) -m pytest --numprocesses=$(WORKERS) --dist=loadfile --no-loadscope-reorder -m 'not alone' || status=$$?; \
 	$(PY) -m pytest --numprocesses=$(WORKERS) --dist=loadfile --no-loadscope-reorder --loop uvloop -m 'not alone' tests/interaction || status=$$?; \
 	$(PY) -m pytest -m alone || status=$$?; \
+	$(PY) tests/house/skipped.py "$$SKIPPED"; rm -f "$$SKIPPED"; \
 	exit $$status
 
 # What to run while one works: no environments of other SDKs, no tests that start programs or are thorough, and few
@@ -205,7 +214,7 @@ image:
 	@[ -n '$(BUILDER)' ] || { echo 'make image: there is no docker, podman or buildah. On Debian: apt-get install buildah' >&2; exit 1; }
 	$(BUILDER) build $(if $(filter buildah podman,$(BUILDER)),--format docker) $(BUILD_OPTIONS) --tag '$(IMAGE)' --file Dockerfile .
 
-# The image on a base that debootstrap makes: it serves, survives kill -9, and writes to its volume alone. Needs root.
+# The image on a base that mmdebstrap makes: it serves, survives kill -9, and writes to its volume alone. Needs root.
 image-test: $(STAMP)
 	IMAGE_TEST=1 $(PY) -m pytest -q tests/packages/test_image.py
 
@@ -215,6 +224,7 @@ LOCK = $(PY) -m uv pip compile --quiet --universal --python-version 3.11 --gener
 locks: $(STAMP)
 	$(LOCK) pyproject.toml --extra redis --extra tracing --extra uvloop --output-file deploy/locks/image.txt
 	@echo 'setuptools>=77' | $(LOCK) - --output-file deploy/locks/build.txt
+	@echo 'setuptools>=77' | $(LOCK) pyproject.toml - --extra dev --output-file deploy/locks/dev.txt
 
 sbom: $(STAMP)
 	@mkdir -p '$(DIST)'

@@ -41,8 +41,9 @@ def refuse_taken(*addresses: Address) -> None:
         try:
             socket.create_server((address.host, address.port)).close()
         except OSError as error:
+            reason = (error.strerror or str(error)).partition(" (while")[0]
             raise AddressUnusable(
-                f"cannot listen on {address} ({error.strerror}): is another program, or another `make run`, there?\n"
+                f"cannot listen on {address} ({reason}): is another program, or another `make run`, there?\n"
                 "End it, or choose other ports: make run LISTEN=127.0.0.1:8090 ADMIN=127.0.0.1:9474"
             ) from error
 

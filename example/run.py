@@ -7,10 +7,15 @@ share a Valkey. With UPSTREAM=… the server is one's own, a URL or a command, a
 written goes under `.run/`.
 """
 
+import signal
+
+if __name__ == "__main__":
+    # Nothing runs yet while modules are imported: Ctrl-C ends that without a traceback.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
 import asyncio
 import os
 import shutil
-import signal
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -20,7 +25,6 @@ from pathlib import Path
 
 from addresses import Address, AddressUnusable, free_addresses, parse_address, refuse_taken
 from console_link import link_to
-from environments import NEWEST, EnvironmentNotMade, ensure, is_made, python_of, unsupported
 from gateways import RunFailed, gateway_before, options_before_server, options_for, url_of, wait_until_ready
 from next_steps import claude_code, task_request, vs_code
 from observing import NotObserved, Observer, check_that_prometheus_is_here, observing, where_to_look
@@ -31,10 +35,10 @@ from yours import server_from, upstream_from
 EXAMPLE = Path(__file__).resolve().parent
 RUN = EXAMPLE.parent / ".run"
 
-SERVER_ENVIRONMENT = "mcp-1.12.4"
 HOST_WITHIN = 120.0
 LOG_LINES = 200
 LOGS = ("server.log", "issuer.log", "gateway*.log", "valkey.log", "balancer.log", "prometheus.log")
+BEFORE_OURS = "Starting a server, taskgate in front of it, and a host."
 BEFORE_YOURS = "Starting taskgate in front of your server; a program that is downloaded first takes a while …"
 ISSUER_LISTENS = rb"Tokens are issued at (http://\S+)\n"
 
@@ -84,16 +88,16 @@ async def run_before_yours(plan: Plan, upstream: str) -> None:
     async with gateway_before(options, plan.folder) as gateway:
         await wait_until_ready(gateway, plan.admin)
         print(f"taskgate is in front of\n  {upstream}\nat {url}\n", flush=True)
-        await run_host("guest.py", url)
+        await run_host("guest.py", url, otherwise=f"the tools of {upstream} could not be listed")
         if not plan.once:
             print(farewell_before_yours(url, plan.admin, plan.folder), flush=True)
             await wait_for_any_to_end({"taskgate": gateway})
 
 
-async def run(plan: Plan, python: Path) -> None:
+async def run(plan: Plan) -> None:
     """Starts everything, runs the host and, unless once is enough, serves until cancelled. Raises RunFailed."""
     async with AsyncExitStack() as children:
-        command = (python, EXAMPLE / "server.py", "--port", "0")
+        command = (sys.executable, EXAMPLE / "server.py", "--port", "0")
         server = await children.enter_async_context(running(command, log=plan.folder / "server.log"))
         upstream = await url_of(server, UVICORN_LISTENS, "the example's server") + "/mcp"
         print(f"An unmodified server listens at {upstream}", flush=True)
@@ -146,7 +150,7 @@ async def gateways_of(
     return found
 
 
-async def run_host(script: str, url: str) -> None:
+async def run_host(script: str, url: str, *, otherwise: str = "the host did not get what it expected") -> None:
     """Runs a host of the example, whose words go straight to the terminal. Raises RunFailed unless it is content."""
     host = await asyncio.create_subprocess_exec(
         *bound_to_us([sys.executable, EXAMPLE / script, url]),
@@ -162,7 +166,7 @@ async def run_host(script: str, url: str) -> None:
     finally:
         await end(host, signal.SIGTERM)
     if status:
-        raise RunFailed("the host did not get what it expected")
+        raise RunFailed(otherwise)
 
 
 async def wait_for_any_to_end(needed: Mapping[str, Child]) -> None:
@@ -225,10 +229,10 @@ def get_token(url: str, issuer: str) -> str:
     -d resource={url} | sed 's/.*"access_token": *"\\([^"]*\\)".*/\\1/')"""
 
 
-async def run_until_stopped(plan: Plan, server: str) -> bool:
+async def run_until_stopped(plan: Plan) -> bool:
     """Runs the plan; False if somebody stopped it. A second signal changes nothing: the children are being ended."""
     yours = plan.upstream
-    work = asyncio.create_task(run(plan, python_of(server)) if yours is None else run_before_yours(plan, yours))
+    work = asyncio.create_task(run(plan) if yours is None else run_before_yours(plan, yours))
     stops: list[int] = []
 
     def stop(number: int) -> None:
@@ -249,14 +253,9 @@ async def run_until_stopped(plan: Plan, server: str) -> bool:
 def carry_out(plan: Plan) -> int:
     """Runs the plan and says what went wrong; returns the exit status."""
     try:
-        name = NEWEST if unsupported(SERVER_ENVIRONMENT) else SERVER_ENVIRONMENT
-        print("Starting a server, taskgate in front of it, and a host." if plan.upstream is None else BEFORE_YOURS)
-        if plan.upstream is None and not is_made(name):
-            print(f"First the server's environment is made, {name}: once, some seconds …", flush=True)
-            ensure(name)
-        sys.stdout.flush()
-        finished = asyncio.run(run_until_stopped(plan, name))
-    except (RunFailed, NotObserved, EnvironmentNotMade) as failure:
+        print(BEFORE_YOURS if plan.upstream else BEFORE_OURS, flush=True)
+        finished = asyncio.run(run_until_stopped(plan))
+    except (RunFailed, NotObserved) as failure:
         print_logs(plan.folder)
         print(f"make run: {failure}", file=sys.stderr, flush=True)
         return 1
@@ -280,8 +279,9 @@ def logs_in(folder: Path) -> list[Path]:
 
 def main() -> int:
     """One run; returns the exit status."""
-    # Until the event loop listens for it, SIGTERM is to end what pip is doing just as Ctrl-C does.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    # Until the event loop listens for them.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
     once, auth, observe = (os.environ.get(name, "") not in {"", "0"} for name in ("ONCE", "AUTH", "OBSERVE"))
     try:
         return carry_out(plan_from(os.environ, once=once, auth=auth, observe=observe))

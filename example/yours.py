@@ -1,9 +1,9 @@
 """What `make run UPSTREAM=…` starts taskgate with: a server of one's own, by its URL or the command that runs it."""
 
+import os
 import shlex
 import shutil
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from gateways import RunFailed
@@ -49,6 +49,6 @@ def server_from(upstream: str) -> Mapping[str, Any]:
     if is_url(upstream):
         return {"url": upstream}
     program, *arguments = shlex.split(upstream)
-    # A path is relative to where make was called, and not to the file.
-    found = str(Path(program).resolve()) if "/" in program else program
+    # A path is relative to where make was called, and not to the file. A link stays: the Python of a venv is one.
+    found = os.path.abspath(program) if "/" in program else program
     return {"transport": "stdio", "command": [found, *arguments]}

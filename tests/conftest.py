@@ -16,6 +16,7 @@ from helpers import event_ears
 from helpers.leaks import no_task_left_behind, nothing_left_behind
 from helpers.manual_clock import ManualClock, SeededEntropy
 from helpers.shared_store import redis_server, shared_options, shared_server, valkey_server
+from helpers.skips import pytest_terminal_summary
 from helpers.told import MARKER, told
 from taskgate.wiring import reload
 
@@ -25,6 +26,7 @@ __all__ = [
     "event_ears",
     "no_task_left_behind",
     "nothing_left_behind",
+    "pytest_terminal_summary",
     "redis_server",
     "shared_options",
     "shared_server",

@@ -128,8 +128,8 @@ class TaskNotFound(DownstreamError):
 
     reason = "task_not_found"
 
-    def __init__(self) -> None:
-        super().__init__("Task not found")
+    def __init__(self, message: str = "Task not found") -> None:
+        super().__init__(message)
 
 
 class TaskAlreadyFinished(DownstreamError):

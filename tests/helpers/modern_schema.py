@@ -7,18 +7,17 @@ A `Hearing` is one request and what comes back for it, in its order. Every fault
 import json
 import re
 from functools import cache
-from pathlib import Path
 from typing import Any, Final
 
 import pytest
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import best_match
 
+from helpers.published import published
 from helpers.schema import is_of_extension
 
 CORE: Final = "2026-07-28"
 EXTENSION: Final = "tasks-extension"
-PLACE: Final = Path(__file__).parents[3] / "shared" / "spec" / "schema"
 TASKS: Final = "io.modelcontextprotocol/tasks"
 VERSION: Final = "io.modelcontextprotocol/protocolVersion"
 CAPABILITIES: Final = "io.modelcontextprotocol/clientCapabilities"
@@ -53,8 +52,8 @@ _TIMESTAMP: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
 
 
 def available() -> bool:
-    """Whether the schemas are at their place; without them only the rules are judged."""
-    return all((PLACE / f"{name}.json").is_file() for name in (CORE, EXTENSION))
+    """Whether both schemas are here; what has none is judged by the rules alone."""
+    return None not in (published(CORE), published(EXTENSION))
 
 
 class Hearing:
@@ -217,8 +216,8 @@ def check_inputs(requests: dict[str, Any]) -> None:
 
 
 def check(value: Any, name: str, *, schema: str = CORE) -> None:
-    """Judge any value against one definition, where the schemas are here."""
-    if not available():
+    """Judge any value against one definition, where its schema is here."""
+    if published(schema) is None:
         return
     fault = best_match(_validator(schema, name).iter_errors(value))
     if fault is not None:
@@ -267,9 +266,9 @@ def _refuse(name: str) -> Any:
     pytest.fail(f"{name} is no JSON")
 
 
-@cache
 def _schema(name: str) -> dict[str, Any]:
-    schema: dict[str, Any] = json.loads((PLACE / f"{name}.json").read_bytes())
+    schema = published(name)
+    assert schema is not None
     return schema
 
 
@@ -284,7 +283,7 @@ def _validator(schema: str, name: str) -> Draft202012Validator:
 @cache
 def definitions(union: str) -> dict[str, str]:
     """From a method to its definition, for a union such as ServerNotification."""
-    if not available():
+    if published(CORE) is None:
         return {}
     definitions = _schema(CORE)["$defs"]
     names = [entry["$ref"].rpartition("/")[2] for entry in definitions[union]["anyOf"]]

@@ -9,15 +9,16 @@ so it stands best at the end.
 import json
 import re
 from functools import cache
-from pathlib import Path
 from typing import Any, Final, NoReturn
 
 import pytest
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import best_match
 
-PLACE: Final = Path(__file__).parents[3] / "shared" / "spec" / "schema" / "2025-11-25.json"
-ABSENT: Final = "the published schema of 2025-11-25 is not here"
+from helpers.published import absent, published
+
+REVISION: Final = "2025-11-25"
+ABSENT: Final = absent(REVISION)
 RELATED_TASK: Final = "io.modelcontextprotocol/related-task"
 
 _RESULTS: Final = {
@@ -52,8 +53,8 @@ def is_of_extension(method: object) -> bool:
 
 
 def available() -> bool:
-    """Whether the schema is at its place; without it every check skips its test."""
-    return PLACE.is_file()
+    """Whether the schema is here; without it every check skips its test."""
+    return published(REVISION) is not None
 
 
 needs_schema = pytest.mark.skipif(not available(), reason=ABSENT)
@@ -205,9 +206,9 @@ def _refuse(name: str) -> NoReturn:
     raise ValueError(f"{name} is no JSON")
 
 
-@cache
 def _schema() -> dict[str, Any]:
-    schema: dict[str, Any] = json.loads(PLACE.read_bytes())
+    schema = published(REVISION)
+    assert schema is not None
     return schema
 
 

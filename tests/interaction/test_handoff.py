@@ -327,6 +327,22 @@ async def test_a_legacy_host_that_wants_no_progress_gets_none(server: ScriptedSe
         assert stream.of("notifications/progress") == []
 
 
+async def test_a_session_of_a_revision_without_tasks_hears_nothing_of_its_task(
+    server: ScriptedServer, hold: Hold
+) -> None:
+    async with running(configuration({"reports": server.url}, tasks=handoff())) as gateway:
+        host, other = gateway.host(), await gateway.greeted()
+        await host.initialize("2025-06-18")
+        async with host.listen() as stream, other.listen() as news:
+            handle = handle_of(await host.call("report", YEAR))
+            hold.release(DONE)
+            assert (await waited(host, handle)).result["content"] == DONE["content"]
+            # Changes are told in the order of the store, so those of the call would have been told before.
+            await other.start("echo")
+            await news.until("notifications/tasks/status")
+            assert stream.of("notifications/tasks/status") == []
+
+
 # --- whose handle it is -----------------------------------------------------------------------------------------------
 
 
@@ -342,6 +358,7 @@ async def test_the_handle_of_another_caller_is_the_same_as_an_unknown_one(
         foreign = await other.call(tool, {"handle": handle})
         unknown = await other.call(tool, {"handle": "x" * 32})
         assert (foreign.code, foreign.error) == (-32602, unknown.error)
+        assert "no longer kept" in unknown.error["message"]
         assert (await other.call(tool, {"handle": "no handle"})).error == unknown.error
         assert (await other.call(tool, {})).code == -32602
         hold.release(DONE)
@@ -408,6 +425,20 @@ async def test_a_question_of_the_server_is_the_answer_to_the_wait_of_a_modern_ho
         await tool.finish(DONE)
         async with bounded():
             assert (await again).result["content"] == DONE["content"]
+
+
+async def test_a_question_is_no_answer_to_the_wait_of_a_modern_host_that_does_not_declare_it(
+    server: ScriptedServer,
+) -> None:
+    server.script["report"] = tool = TalkingTool()
+    async with running(configuration({"reports": server.url}, tasks=handoff())) as gateway:
+        host, plain = await taskless(gateway, "modern", **CAPABLE), await taskless(gateway, "modern")
+        handle = handle_of(await host.call("report", YEAR))
+        await tool.ask("q-1")
+        assert (await waited(host, handle)).result["resultType"] == "input_required"
+        refused = await waited(plain, handle)
+        assert (refused.code, refused.error["data"]["requiredCapabilities"]) == (-32021, {"elicitation": {"form": {}}})
+        assert (await waited(host, handle)).result["resultType"] == "input_required"
 
 
 async def test_the_rounds_of_one_wait_have_one_ceiling(server: ScriptedServer) -> None:

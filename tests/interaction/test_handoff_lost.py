@@ -8,6 +8,7 @@ from typing import Any
 import aiohttp
 import pytest
 
+from helpers.event_streams import asked, got
 from helpers.mcp_host import McpHost
 from helpers.modern_server import ModernServer, Rounds
 from helpers.scripted_upstream import Hold, ScriptedServer, result
@@ -31,6 +32,7 @@ from interaction.handing_off import (
 )
 from interaction.holding import CAPABLE
 from interaction.questioning import ACCEPTED, DONE, ELICIT
+from interaction.resuming import last_id
 
 LONG = {"content": [{"type": "text", "text": "x" * 12_000_000}]}
 """More than the system takes for a host that reads nothing."""
@@ -78,6 +80,24 @@ async def test_a_streamed_call_is_kept_when_its_connection_is_lost(server: Scrip
         await tool.finish(DONE)
         await gateway.shows("taskgate_tasks_finished_total", 1)
         assert (await host.call("report", YEAR)).result["content"] == DONE["content"]
+        assert calls(server) == 1
+
+
+@pytest.mark.parametrize("mode", ["auto", "always"])
+async def test_a_host_that_resumes_the_stream_of_a_call_gets_its_handle_there(
+    server: ScriptedServer, hold: Hold, mode: str
+) -> None:
+    async with running(configuration({"reports": server.url}, tasks=handoff("1h", ceiling="1h", mode=mode))) as gateway:
+        host = await taskless(gateway, "legacy")
+        async with asked(host, "tools/call", {"name": "report", "arguments": YEAR}) as wire, bounded():
+            assert await wire.next() is not None
+            await hold.begun.wait()
+        await kept(gateway)
+        async with got(host, last_id(wire)) as resumed, bounded():
+            (event,) = [event for event in await resumed.to_end() if event.data]
+        handle = event.message["result"]["content"][0]["text"].partition('{"handle": "')[2][:32]
+        hold.release(DONE)
+        assert (await waited(host, handle)).result["content"] == DONE["content"]
         assert calls(server) == 1
 
 

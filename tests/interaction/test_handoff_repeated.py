@@ -54,6 +54,20 @@ async def test_the_same_call_gets_the_result_that_was_not_fetched_once(
 
 
 @eras
+async def test_the_same_call_at_once_after_a_fetched_result_runs_anew(
+    server: ScriptedServer, hold: Hold, era: str
+) -> None:
+    async with running(configuration({"reports": server.url}, tasks=handoff())) as gateway:
+        host = await taskless(gateway, era)
+        handle = handle_of(await host.call("report", YEAR))
+        hold.release(DONE)
+        assert (await waited(host, handle)).result["content"] == DONE["content"]
+        # On the connection of the wait this call says that its answer has arrived.
+        await host.call("report", YEAR)
+        assert calls(server) == 2
+
+
+@eras
 async def test_a_result_older_than_the_window_is_not_given_again(server: ScriptedServer, hold: Hold, era: str) -> None:
     tasks = handoff()
     tasks["handoff"]["retry_window"] = "1ms"

@@ -12,7 +12,6 @@ from typing import Any, TextIO
 
 import aiohttp
 import pytest
-from example import environments
 from example.addresses import free_addresses
 
 from helpers import told
@@ -20,7 +19,6 @@ from helpers.prometheus_server import require_prometheus
 from helpers.waiting import bounded, eventually
 from interop.peers import require_peers
 from interop.released import RELEASED
-from interop.servers import require_environment
 from peers import install
 
 pytestmark = [pytest.mark.alone, pytest.mark.interop]
@@ -84,6 +82,35 @@ OBSERVE_LINES = (
     '    ALERTS{alertstate="firing"}\n',
 )
 
+READER = """
+import sys
+from pathlib import Path
+from mcp.server.fastmcp import FastMCP
+from mcp.types import ToolAnnotations
+
+server = FastMCP("files")
+
+@server.tool()
+def wipe() -> None:
+    Path(sys.argv[1]).touch()
+
+@server.tool(annotations=ToolAnnotations(readOnlyHint=True))
+def look(path: str, depth: int = 1) -> None:
+    Path(sys.argv[1]).touch()
+
+server.run()
+"""
+STOPS = """
+import os, signal, sys
+
+class Stops:
+    def find_spec(name, path=None, target=None):
+        if name == "{module}":
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, Stops)
+"""
+
 
 async def run_script(folder: Path | None = None, **environment: str) -> tuple[int | None, str, str]:
     """The script with these variables, in that folder: exit status, output, errors."""
@@ -123,8 +150,6 @@ async def log_of_the_run_after(before: set[Path], once: "asyncio.Task[Any]") -> 
 
 async def expect_one_run(lines: tuple[str, ...], **environment: str) -> str:
     """That one run ends well, says these lines in their order, and leaves nothing; returns its output."""
-    name = environments.NEWEST if environments.unsupported("mcp-1.12.4") else "mcp-1.12.4"
-    require_environment(name.removeprefix("mcp-"))
     before = set(ROOT.glob(".run/once-*"))
     once = asyncio.create_task(run_script(ONCE="1", **environment))
     with await log_of_the_run_after(before, once) as log:
@@ -183,6 +208,33 @@ async def test_one_run_before_a_program_of_ones_own_lists_its_tools() -> None:
     assert (status, errors) == (0, "")
     assert [line for line in lines if line not in output] == []
     assert set(ROOT.glob(".run/once-*")) <= before
+
+
+async def test_one_run_before_a_tool_that_only_reads_prints_its_call_and_makes_none(tmp_path: Path) -> None:
+    program = tmp_path / "server.py"
+    program.write_text(READER)
+    called = tmp_path / "called"
+    status, output, errors = await run_script(ONCE="1", UPSTREAM=f"{sys.executable} {program} {called}")
+    assert (status, errors) == (0, "")
+    assert re.search(r"^  \.venv/bin/taskgate call http://127\.0\.0\.1:\d+/mcp look --arg path=hello$", output, re.M)
+    assert not called.exists()
+
+
+async def test_a_server_of_ones_own_that_does_not_answer_is_named_with_the_reason() -> None:
+    before = set(ROOT.glob(".run/once-*"))
+    status, output, errors = await run_script(ONCE="1", UPSTREAM="http://127.0.0.1:1/mcp")
+    assert (status, "Traceback" in output + errors) == (1, False)
+    assert "Not as expected: McpError: The server could not be reached" in errors
+    assert errors.endswith("make run: the tools of http://127.0.0.1:1/mcp could not be listed\n")
+    [folder] = set(ROOT.glob(".run/once-*")) - before
+    shutil.rmtree(folder)
+
+
+@pytest.mark.parametrize("module", ["asyncio", "yours"])
+async def test_a_run_that_is_stopped_while_it_loads_ends_without_a_traceback(module: str, tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(STOPS.format(module=module))
+    status, output, errors = await run_script(ONCE="1", AUTH="1", PYTHONPATH=str(tmp_path))
+    assert (status, output, errors) == (-signal.SIGINT, "", "")
 
 
 async def test_one_run_before_the_reference_server_needs_nothing_but_npx() -> None:
@@ -278,7 +330,7 @@ async def test_a_plain_run_says_that_its_port_is_taken_and_how_to_take_another(n
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         status, output, errors = await run_script(**{"LISTEN": "127.0.0.1:0", "ADMIN": "127.0.0.1:0", name: address})
     assert (status, output) == (1, "")
-    assert f"cannot listen on {address}" in errors
+    assert errors.startswith(f"make run: cannot listen on {address} (Address already in use): is another program")
     assert "make run LISTEN=" in errors
 
 

@@ -130,24 +130,25 @@ class _Evaluation:
             "cap": {"value": decision.cap, **self._rule_source("cap")},
             "on_lost": {"value": decision.on_lost.value, **self._rule_source("on_lost")},
             "join_retries": _duration(decision.join_retries, self._rule_source("join_retries")),
+            "handoff": _duration(
+                None if decision.handoff is None else decision.handoff.after, self._rule_source("handoff")
+            ),
             **self._handoff(),
             "shadow": [self._other_rule(each) for each in before if self._matches(each)],
             "hints_wanted": [self._other_rule(each) for each in before if self._would_match(each)],
         }
 
     def _handoff(self) -> dict[str, Any]:
-        """Return when a host without tasks gets a handle; if it gets one, also its ceiling and retry window."""
-        terms, own, config = self.decision.handoff, self._rule_source("handoff"), self.config
+        """Return what else applies to calls of hosts without tasks, if the rule hands these off."""
+        terms, number, rules = self.decision.handoff, self.decision.rule, self.rules.handoff
         if terms is None:
-            return {"handoff": _duration(None, own)}
-        general = config.tasks.handoff
-        ceiling = _duration(general.ceiling, source(config, "tasks", "handoff", "ceiling"))
-        window = _duration(general.retry_window, source(config, "tasks", "handoff", "retry_window"))
-        return {
-            "handoff": _duration(terms.after, own),
-            "handoff_ceiling": ceiling if terms.ceiling is None else _duration(terms.ceiling, own),
-            "handoff_retry_window": window if terms.joins else _duration(None, self._rule_source("join_retries")),
-        }
+            return {}
+        own = number is not None and terms.ceiling is not None
+        ceiling_key = (*_RULES, number, "handoff", "ceiling") if own else ("tasks", "handoff", "ceiling")
+        ceiling = _duration(terms.ceiling or rules.usual, source(self.config, *ceiling_key))
+        never = _duration(None, self._rule_source("join_retries"))
+        window = _duration(rules.retry_window, source(self.config, "tasks", "handoff", "retry_window"))
+        return {"handoff_ceiling": ceiling, "handoff_retry_window": window if terms.joins else never}
 
     def _default_ttl(self) -> dict[str, Any]:
         """Return the time to live of tasks whose hosts ask for none."""

@@ -26,10 +26,10 @@ _PROMOTION: Final = {
     "on_lost": "when lost",
     "join_retries": "retries join for",
     "handoff": "handed off after",
-    "handoff_ceiling": "hosts wait for",
-    "handoff_retry_window": "answers again for",
+    "handoff_ceiling": "ceiling",
+    "handoff_retry_window": "equal calls join",
 }
-_NO_VALUE: Final = {"value": None}
+_HANDOFF_ONLY: Final = frozenset({"handoff_ceiling", "handoff_retry_window"})
 _AUTO_ONLY: Final = frozenset({"inline_grace"})
 _WITHOUT_EFFECT: Final = {"auto": frozenset[str](), "sync": _PROMOTION.keys() - {"mode", "join_retries"}}
 """Values that have no effect in a mode; in other modes those are `_AUTO_ONLY`."""
@@ -142,14 +142,10 @@ def _authorization(found: Mapping[str, Any]) -> Iterator[str]:
 
 def _promotion(found: Mapping[str, Any]) -> Iterator[str]:
     mode = found["mode"]["value"]
-    if found.get("handoff_retry_window", _NO_VALUE)["value"] is not None:
-        # Under a handoff equal calls join without a time of their own.
-        found = {**found, "join_retries": {**found["join_retries"], "value": "as long as the call runs"}}
-    lines = [
-        _row(name, found[key])
-        for key, name in _PROMOTION.items()
-        if key in found and key not in _WITHOUT_EFFECT.get(mode, _AUTO_ONLY)
-    ]
+    # Under a handoff no time is set within which retries join: equal calls of hosts without tasks do, or none.
+    others = {"join_retries"} if found.keys() >= _HANDOFF_ONLY else _HANDOFF_ONLY
+    hidden = _WITHOUT_EFFECT.get(mode, _AUTO_ONLY) | others
+    lines = [_row(name, _handoff_words(key, found[key])) for key, name in _PROMOTION.items() if key not in hidden]
     if found["rule"] is None:
         lines = [f"sync: no rule is for this tool, so it is never a task  {_source(found['mode'])}"]
     lines += [f"{each['rule']} would decide, but is in shadow: mode {each['mode']}" for each in found["shadow"]]
@@ -158,6 +154,15 @@ def _promotion(found: Mapping[str, Any]) -> Iterator[str]:
         wanted = _hints(each["hints"])
         lines.append(f"{each['rule']} would decide if the server lists {wanted}{shadow}: mode {each['mode']}")
     yield from _block("Promotion", lines)
+
+
+def _handoff_words(key: str, each: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The value in words if it is one of handoff alone."""
+    if key == "handoff_ceiling" and each["from"] == "tasks.handoff.ceiling":
+        return {**each, "value": f"{each['value']}, or that of the host's name"}
+    if key == "handoff_retry_window":
+        return {**each, "value": "never" if each["value"] is None else f"until {each['value']} after their end"}
+    return each
 
 
 def _extensions(found: Mapping[str, Any]) -> Iterator[str]:

@@ -624,11 +624,16 @@ class Calls:
 
         If the host cancels it, it is cancelled unless another host waits for it.
         """
-        call.exchange.on_sent(partial(self._on_delivered, call, record))
+        waiting = CancelScope(self.keepalives.wheel.known_loop)
+        call.exchange.on_sent(partial(self._on_delivered, call, record, waiting))
         try:
-            reply = await self._deliver(call, request, record)
+            with waiting:
+                reply = await self._deliver(call, request, record)
         except ScopeCancelled:
-            if not call.is_lost and _kept_as(call) not in self._hosts:
+            if call.is_lost:
+                # A host that resumes its stream reads the handle there.
+                return self._task_reply(call, record)
+            if _kept_as(call) not in self._hosts:
                 self._tasks.abandon(record.owner, record.id)
             raise
         if not call.is_lost:
@@ -636,11 +641,12 @@ class Calls:
             self._begin_storing(call)
         return reply
 
-    def _on_delivered(self, call: Call, record: TaskRecord, was_sent: bool) -> None:
-        """Handle that the answer to a stored call was sent, or that the connection is lost."""
+    def _on_delivered(self, call: Call, record: TaskRecord, waiting: CancelScope, was_sent: bool) -> None:
+        """Handle that the answer to a stored call was sent, or that the connection is lost, which ends its wait."""
         call.is_lost = not was_sent
         self._end_storing(call)
         if call.is_lost:
+            waiting.cancel()
             self._abandon_unless_asked(record)
 
     async def _send_detached(self, call: Call) -> HttpReply:

@@ -29,7 +29,7 @@ from taskgate.cluster.bus import ClusterBus
 from taskgate.cluster.messages import CallAskedFor
 from taskgate.domain.events import InputAnswered, TaskEvent
 from taskgate.domain.record import RequestId, TaskId, TaskRecord, TaskStatus
-from taskgate.domain.versions import LEGACY, MODERN, client_of
+from taskgate.domain.versions import LEGACY, MODERN, Peer, client_of
 from taskgate.errors import InvalidParams, MissingCapability, TaskAlreadyFinished, TaskNotFound, TooManyTasks
 from taskgate.gateway.eras import Call, DecodedMessage
 from taskgate.gateway.listeners import HostListener, ResponseWaiter
@@ -41,7 +41,7 @@ from taskgate.lifecycle.runner import Runner
 from taskgate.lifecycle.task_service import TaskService
 from taskgate.lifecycle.transitions import Transitions
 from taskgate.protocol.faults import TASKS_NEEDED
-from taskgate.protocol.handoff import HandoffTools, handle_in, read_handle, seconds_text
+from taskgate.protocol.handoff import NO_CALL, HandoffTools, handle_in, read_handle, seconds_text
 from taskgate.protocol.host_requests import (
     AwaitTask,
     CallTool,
@@ -76,7 +76,7 @@ class WaitingHost:
 
     `session` is that of a legacy host, which is asked on its streams. `tools` are those of the gateway, and
     `info` is the serverInfo for the host, if it replaces that of the server. `takes_rounds`: the request is
-    a wait, whose retry brings the answers to the server's questions.
+    a wait, whose retry brings the answers to the server's questions; `peer` is what that of a modern host declares.
     """
 
     dialect: LegacyDownstream | ModernDownstream
@@ -88,6 +88,7 @@ class WaitingHost:
     tools: HandoffTools
     info: RawJson | None
     takes_rounds: bool = False
+    peer: Peer | None = None
 
 
 class HandleRequests:
@@ -160,7 +161,8 @@ class HandleRequests:
         """Answer with the result of a call if it is known within that time, else with the handle.
 
         The host gets the newest progress meanwhile, and the questions of the server: a legacy host on a
-        stream, a modern one as the answer. Raises what `ResultWaiter.watch` raises.
+        stream, a modern one as the answer. Raises what `ResultWaiter.watch` raises, and MissingCapability
+        if a modern host does not declare what a question needs.
         """
         self._on_asked(record.id)
         listener = HostListener(host.exchange, host.token, self._waiter.keepalives, host.dialect)
@@ -195,6 +197,9 @@ class HandleRequests:
                 self._offers.give_back(listener.feed())
         if not record.status.is_terminal:
             if host.takes_rounds and host.session is None and self._modern.open_inputs(record):
+                # The call may have been that of a host which declares more.
+                if undeclared := self._modern.undeclared(record, host.peer):
+                    raise MissingCapability(undeclared)
                 # The rounds of one wait have one ceiling: hosts may count them as one call.
                 until = self._clock.wall_seconds() + (begun + within.total_seconds() - self._clock.elapsed())
                 return HttpReply(body=self._modern.task_round(host.id, record, f"{until:.3f}"))
@@ -339,7 +344,10 @@ class TaskRequests:
             case LegacyTaskRequest() as intent:
                 return await self._of_legacy(request, intent)
             case HandleRequest() as intent:
-                return await self._of_handle(request, intent)
+                try:
+                    return await self._of_handle(request, intent)
+                except TaskNotFound:
+                    raise TaskNotFound(NO_CALL) from None
         raise AssertionError(f"unexpected intent of a request: {type(request.intent).__name__}")
 
     async def _cancel(self, request: DecodedMessage, intent: CancelTask) -> HttpReply:
@@ -407,6 +415,7 @@ class TaskRequests:
             tools=tools,
             info=mount.info,
             takes_rounds=True,
+            peer=None if request.meta is None else request.meta.peer,
         )
         return await self._handles.deliver(host, record, self._handles.patience(request, record))
 

@@ -74,8 +74,8 @@ class Retrievals:
             with no_request():
                 self.background.run(partial(self._write_mark, unmarked, now))
 
-    def is_noted(self, task: TaskId) -> bool:
-        """Return whether the first fetch of a result was noted here; its record may not have the mark yet."""
+    def was_reported(self, task: TaskId) -> bool:
+        """Whether this process knows that a result was fetched, which its record may not say yet."""
         return task in self._reported
 
     async def _write_mark(self, unmarked: TaskRecord, now: datetime) -> None:

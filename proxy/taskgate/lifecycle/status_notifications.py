@@ -1,8 +1,8 @@
 """The status notifications of tasks and their questions, on GET streams: `StatusNotifier`.
 
 Both go only to the session that created the task: without authentication nothing else ties a task
-to a host. Hosts must not depend on notifications, so none is repeated. A question waits until it is
-answered.
+to a host. A session of a revision without tasks gets no status notifications. Hosts must not depend
+on notifications, so none is repeated. A question waits until it is answered.
 
 `GetStreams` (`gateway/get_streams`) has the streams. It calls `attend` when one opens and `leave` when it ends,
 and `catch_up` for the questions that waited for a stream. While an owner has an open stream here,
@@ -187,8 +187,7 @@ class StatusNotifier:
             # A claim of a question is no change for a host: only visible changes move the time of
             # the update.
             if not is_new and sent.get(task) != record.updated_at:
-                status = self._dialect.task_status(record, self._polls.advise(record))
-                self._streams.send_to_session(origin_of(record), status)
+                self._tell_status(record)
             sent[task] = record.updated_at
             if record.status.is_terminal:
                 del sent[task]
@@ -196,6 +195,13 @@ class StatusNotifier:
         except StoreUnavailable:
             return False
         return True
+
+    def _tell_status(self, record: TaskRecord) -> None:
+        origin = origin_of(record)
+        host_session = self._streams.session(origin)
+        # A late call is a task too where the revision of its session has none, and no such notification.
+        if host_session is not None and host_session.has_tasks:
+            self._streams.send_to_session(origin, self._dialect.task_status(record, self._polls.advise(record)))
 
     async def _ask(self, record: TaskRecord) -> None:
         """Send the unclaimed questions on a GET stream of the session that created the task."""

@@ -424,7 +424,7 @@ class TaskService:
     def _answers_again(self, record: TaskRecord, now: datetime) -> bool:
         """Whether the result of an ended call answers the same call made again."""
         window = self._live.current.handoff.retry_window
-        was_fetched = record.retrieved or self._retrievals.is_noted(record.id)
+        was_fetched = record.retrieved or self._retrievals.was_reported(record.id)
         return not was_fetched and record.status is not TaskStatus.CANCELLED and now - record.updated_at <= window
 
     async def _joined(self, record: TaskRecord, intent: CallTool) -> TaskRecord:

@@ -29,6 +29,8 @@ _WORDS: Final = re.compile(r"[A-Za-z]+|[^A-Za-z\s]")
 
 HANDLE: Final = "handle"
 """The name of the one argument of both tools."""
+NO_CALL: Final = "No call has this handle: it is misspelled, or the result is no longer kept"
+"""What a model reads of a handle in place of "Task not found": its host knows no tasks."""
 
 
 class GatewayTool(NamedTuple):
@@ -122,8 +124,10 @@ class HandoffTools:
     def handle_text(self, record: TaskRecord, spent: str, progress: str | None) -> str:
         """What a model reads in place of a result that is not there yet; `spent` is the time so far."""
         so_far = f" Its newest progress: {progress}." if progress else ""
+        asks = record.status is TaskStatus.INPUT_REQUIRED
+        now = "waits for an answer of the user to a question of its server" if asks else "still runs"
         return (
-            f"The call of {record.call.tool} has run {spent}, and still runs.{so_far} It has not failed: "
+            f"The call of {record.call.tool} has run {spent}, and {now}.{so_far} It has not failed: "
             f"do not call {record.call.tool} again for it. To get its result, call the tool {self.wait.name} with "
             f'{{"{HANDLE}": "{record.id}"}}. To end it early, call {self.cancel.name} with the same argument.'
         )
@@ -158,7 +162,7 @@ def read_handle(tool: str, params: Members) -> TaskId:
         # A server may have a tool of that name, which these hosts cannot call.
         raise InvalidParams(f"{tool} is a tool of the gateway: its argument {HANDLE} must be a string")
     if not is_task_id(handle):
-        raise TaskNotFound
+        raise TaskNotFound(NO_CALL)
     return handle
 
 

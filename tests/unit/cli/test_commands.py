@@ -50,7 +50,7 @@ def test_check_shows_no_secret(tmp_path: Path) -> None:
         f"  b: {{path: /b, url: 'https://b', credentials: {{{grant}, client_secret: '${{S}}'}}}}\n"
         f"  c: {{path: /c, url: 'https://c', credentials: {{{grant}, client_secret: '${{file:{secret}}}'}}}}\n"
     )
-    status, out, err = run("check", "--print", "--config", file, S="s3cret-variable")
+    status, out, err = run("check", "--running", "--print", "--config", file, S="s3cret-variable")
     assert (status, err) == (0, "")
     assert "s3cret" not in out
     assert out.count("********") == 3
@@ -65,12 +65,12 @@ def test_check_shows_no_value_of_a_query(tmp_path: Path) -> None:
         "  b: {path: /b, transport: stdio, command: [b, '--url=https://b/?key=s3cret-three']}\n"
         f"tracing: {{enabled: true, endpoint: '{endpoint}'}}\n"
     )
-    status, out, err = run("check", "--print", "--config", file)
+    status, out, err = run("check", "--running", "--print", "--config", file)
     assert status == 0, err
     assert "s3cret" not in out + err
     assert "https://a/mcp?api_key=********&region=********&empty=********" in out
     file.write_text(out)
-    status, _, err = run("check", "--config", file)
+    status, _, err = run("check", "--running", "--config", file)
     assert status == 2
     assert "upstreams.a.url: must not have ******** in its query" in err
 

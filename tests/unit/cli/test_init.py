@@ -35,7 +35,7 @@ def test_with_yes_the_least_that_is_needed_is_the_server(tmp_path: Path) -> None
     ]
     config = loaded(file)
     assert (config.auth.mode, config.store.backend, config.upstreams["default"].url) == ("none", "sqlite", URL)
-    assert run("check", "--config", file)[0] == 0
+    assert run("check", "--running", "--config", file)[0] == 0
     assert "    # The path that hosts use.\n    path: /mcp\n" in file.read_text()
 
 

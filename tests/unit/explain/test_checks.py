@@ -75,7 +75,8 @@ def test_a_server_with_a_url_needs_none() -> None:
 def test_check_warns_of_them_and_ends_well(tmp_path: Path) -> None:
     file = tmp_path / "taskgate.yaml"
     server = "{path: /a, transport: stdio, command: [no-such-program]}"
-    file.write_text(f"version: 1\nauth: {{mode: none}}\nupstreams: {{a: {server}}}\n")
+    listen = "server: {listen: '127.0.0.1:0'}\nadmin: {listen: '127.0.0.1:0'}"
+    file.write_text(f"version: 1\nauth: {{mode: none}}\n{listen}\nupstreams: {{a: {server}}}\n")
     checked = CliRunner().invoke(main, ["check", "--config", str(file)])
     assert checked.exit_code == 0
     words = "there is no program no-such-program on this machine"

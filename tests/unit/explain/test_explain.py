@@ -3,7 +3,6 @@
 import json
 from pathlib import Path
 
-import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from unit.explain.explain_command import run, said, token, told
@@ -193,6 +192,28 @@ def test_a_rule_that_depends_on_what_the_server_lists_says_so(anonymous: Path) -
     assert "would decide" not in told(*asked, "--hint", "readOnlyHint=false").replace("[1] would decide", "")
 
 
+def test_what_a_rule_does_for_hosts_without_tasks_is_told(tmp_path: Path) -> None:
+    file = tmp_path / "handoff.yaml"
+
+    def rows(rule: str) -> list[str]:
+        file.write_text(
+            "{version: 1, auth: {mode: none}, upstreams: {reports: {path: /mcp, url: 'http://127.0.0.1:3000/mcp'}}, "
+            f"tasks: {{upgrade: [{{tool: '*', mode: auto, {rule}}}]}}}}"
+        )
+        return said(told("--config", file, "--upstream", "reports", "--tool", "export_year"), "Promotion")[-4:]
+
+    assert rows("handoff: {after: 45s}") == [
+        "when lost:          fail  [tasks.upgrade[0].on_lost, by default]",
+        "handed off after:   45s  [tasks.upgrade[0].handoff]",
+        "ceiling:            50s, or that of the host's name  [tasks.handoff.ceiling, by default]",
+        "equal calls join:   until 5m after their end  [tasks.handoff.retry_window, by default]",
+    ]
+    assert rows("join_retries: never, handoff: {after: 2s, ceiling: 4s}")[-2:] == [
+        "ceiling:            4s  [tasks.upgrade[0].handoff.ceiling]",
+        "equal calls join:   never  [tasks.upgrade[0].join_retries]",
+    ]
+
+
 def test_a_tool_for_views_alone_is_never_a_task_where_no_glob_names_it(anonymous: Path) -> None:
     asked = ("--config", anonymous, "--upstream", "search", "--tool", "find")
     assert said(told(*asked), "Promotion")[0] == "mode:               auto  [tasks.upgrade[3].mode]"
@@ -286,37 +307,3 @@ def test_a_program_is_started_where_others_are_connected_to(tmp_path: Path) -> N
         "altogether:         1d  [upstreams.a.timeouts.ceiling, by default]",
         "failures:           none  [upstreams.a.circuit_breaker]",
     ]
-
-
-@pytest.mark.parametrize(
-    ("rule", "rows"),
-    [
-        (
-            "{after: 45s, ceiling: 30s}",
-            [
-                "retries join for:   as long as the call runs  [tasks.upgrade[0].join_retries, by default]",
-                "handed off after:   45s  [tasks.upgrade[0].handoff]",
-                "hosts wait for:     30s  [tasks.upgrade[0].handoff]",
-                "answers again for:  5m  [tasks.handoff.retry_window, by default]",
-            ],
-        ),
-        (
-            "{after: 45s}, join_retries: never",
-            [
-                "retries join for:   none  [tasks.upgrade[0].join_retries]",
-                "handed off after:   45s  [tasks.upgrade[0].handoff]",
-                "hosts wait for:     50s  [tasks.handoff.ceiling, by default]",
-                "answers again for:  none  [tasks.upgrade[0].join_retries]",
-            ],
-        ),
-    ],
-)
-def test_a_rule_that_hands_off_tells_how_long_hosts_wait_and_equal_calls_join_and_are_answered_again(
-    tmp_path: Path, rule: str, rows: list[str]
-) -> None:
-    config = tmp_path / "taskgate.yaml"
-    config.write_text(
-        "version: 1\nupstreams: {reports: {path: /reports/mcp, url: 'http://127.0.0.1:9/mcp'}}\nauth: {mode: none}\n"
-        f"tasks: {{upgrade: [{{tool: '*', mode: always, handoff: {rule}}}]}}\n"
-    )
-    assert said(told("--config", config, "--upstream", "reports", "--tool", "x"), "Promotion")[-4:] == rows

@@ -64,6 +64,7 @@ class Session:
 
     id: str = SESSION
     peer: Peer = field(default_factory=new_peer)
+    has_tasks: bool = True
 
 
 class Streams:
@@ -75,6 +76,9 @@ class Streams:
     def question_stream(self, origin: Any) -> tuple[EventStream, Session] | None:
         mine = origin.host_session == self._session.id and not self._feed.is_closed
         return (self._feed, self._session) if mine else None
+
+    def session(self, origin: Any) -> Session | None:
+        return self._session if origin.host_session == self._session.id else None
 
     def send_to_session(self, origin: Any, message: str) -> bool:
         return origin.host_session == self._session.id and self._feed.send(message)

@@ -4,12 +4,12 @@ import json
 from collections.abc import Iterator
 from datetime import timedelta
 from functools import cache
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 from jsonschema import Draft202012Validator
 
+from helpers.published import absent, published
 from helpers.schema import check_server_message
 from requirements import covers
 from taskgate import errors
@@ -310,7 +310,7 @@ def test_an_error_without_data_has_no_data_member() -> None:
 # --- modern hosts -----------------------------------------------------------------------------------------------------
 
 
-PLACE = Path(__file__).parents[4] / "shared" / "spec" / "schema" / "2026-07-28.json"
+SCHEMA = published("2026-07-28")
 NO_TASKS = "The request does not declare a capability that it needs"
 
 MODERN_TABLE: dict[str, tuple[Exception, Fault]] = {
@@ -386,7 +386,7 @@ def test_an_error_of_a_server_has_a_status_where_its_code_has_one(code: int, sta
     assert modern_status(code) == status
 
 
-@pytest.mark.skipif(not PLACE.is_file(), reason="the published schema of 2026-07-28 is not here")
+@pytest.mark.skipif(SCHEMA is None, reason=absent("2026-07-28"))
 @pytest.mark.parametrize("name", MODERN_TABLE)
 def test_an_error_of_this_era_is_one_by_its_schema(name: str) -> None:
     error, _ = MODERN_TABLE[name]
@@ -398,7 +398,8 @@ def test_an_error_of_this_era_is_one_by_its_schema(name: str) -> None:
 
 @cache
 def judge(name: str) -> Draft202012Validator:
-    definitions: dict[str, Any] = json.loads(PLACE.read_bytes())["$defs"]
+    assert SCHEMA is not None
+    definitions = SCHEMA["$defs"]
     return Draft202012Validator({"$ref": f"#/$defs/{name}", "$defs": definitions})
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from helpers.records import after, new_call, new_record
 from taskgate.domain.events import CancelRequested
-from taskgate.domain.record import TaskRecord
+from taskgate.domain.record import TaskRecord, TaskStatus
 from taskgate.errors import InvalidParams, TaskNotFound
 from taskgate.jsontext.spans import members
 from taskgate.protocol.handoff import (
@@ -106,6 +106,12 @@ def test_a_model_reads_what_runs_and_what_to_call_next(progress: str | None, sai
     text = TOOLS.handle_text(record, "for 45 s", progress)
     assert text.startswith(f"The call of build has run for 45 s, {said}")
     assert f'call the tool taskgate_wait with {{"handle": "{record.id}"}}' in text
+
+
+def test_a_model_reads_that_a_call_waits_for_an_answer_of_the_user() -> None:
+    record = new_record(status=TaskStatus.INPUT_REQUIRED)
+    text = TOOLS.handle_text(record, "for 45 s", None)
+    assert "has run for 45 s, and waits for an answer of the user to a question of its server. It has not" in text
 
 
 @pytest.mark.parametrize(("seconds", "text"), [(45, "45 s"), (119.6, "2 min"), (119, "119 s"), (-1, "0 s")])

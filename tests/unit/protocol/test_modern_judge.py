@@ -8,6 +8,7 @@ import pytest
 from helpers import modern_schema
 from helpers.modern_requests import check_client_message
 from helpers.modern_schema import CAPABILITIES, CLIENT, LEVEL, RELATED, SERVER, SUBSCRIPTION, TASKS, VERSION, Hearing
+from helpers.published import absent
 
 INFO = {SERVER: {"name": "taskgate", "version": "1"}}
 NOW, LATER = "2026-08-01T09:00:00.000Z", "2026-08-01T09:00:01.000Z"
@@ -33,7 +34,7 @@ FOUND = {
 ERROR = {"code": -32602, "message": "no"}
 ALL = {"extensions": {TASKS: {}}}
 
-by_the_schemas = pytest.mark.skipif(not modern_schema.available(), reason="the published schemas are not here")
+by_the_schemas = pytest.mark.skipif(not modern_schema.available(), reason=absent(modern_schema.EXTENSION))
 
 
 def asked(method: str, capabilities: Any = None, **meta: Any) -> dict[str, Any]:

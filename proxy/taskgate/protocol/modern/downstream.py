@@ -71,6 +71,7 @@ class ModernDownstream:
     is_valid_answer = staticmethod(rounds.is_valid_answer)
     missing_capabilities = staticmethod(rounds.missing_capabilities)
     open_inputs = staticmethod(tasks.open_inputs)
+    undeclared = staticmethod(tasks.undeclared)
     passed_round = staticmethod(rounds.passed_round)
     round_of = staticmethod(rounds.round_of)
     with_answers = staticmethod(rounds.with_answers)

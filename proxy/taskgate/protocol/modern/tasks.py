@@ -6,12 +6,17 @@ serverInfo, which every result has.
 """
 
 from functools import lru_cache
+from typing import Any
 
 from taskgate.domain.record import Faulted, InputRequest, RequestId, Succeeded, TaskRecord, TaskStatus
+from taskgate.domain.versions import Peer
 from taskgate.jsontext.edits import dump
 from taskgate.jsontext.large import JsonChunks, LargeJson, MessageText, wrap
-from taskgate.jsontext.spans import RawJson
+from taskgate.jsontext.spans import RawJson, members
+from taskgate.protocol.extensions import merge_capabilities
 from taskgate.protocol.jsonrpc import milliseconds, notification_text, timestamp
+from taskgate.protocol.messages import value_of
+from taskgate.protocol.modern.capabilities import DECIDING_PARAMS, missing
 from taskgate.protocol.modern.results import convert_error, convert_large_error, nested_large_result, nested_result
 from taskgate.protocol.modern.rounds import ALLOWED_QUESTIONS, input_request, input_requests
 from taskgate.protocol.vocabulary import NOTE_TASKS, SERVER_INFO, SUBSCRIPTION_ID
@@ -75,6 +80,16 @@ def open_inputs(record: TaskRecord) -> dict[str, InputRequest]:
     Not open is an input that a host already answered with the handle of a task of its own.
     """
     return {request.key: request for request in _open_inputs(record)}
+
+
+def undeclared(record: TaskRecord, host: Peer | None) -> dict[str, Any]:
+    """The capabilities that a host lacks for the open inputs of a task (M-MRTR-2); empty if it lacks none."""
+    lacking: dict[str, Any] = {}
+    for request in _open_inputs(record):
+        found = members(request.params or "{}")
+        deciding = {name: value_of(found, name) for name in DECIDING_PARAMS if name in found}
+        lacking = merge_capabilities(lacking, missing(host, request.method, deciding))
+    return lacking
 
 
 def _open_inputs(record: TaskRecord) -> list[InputRequest]:

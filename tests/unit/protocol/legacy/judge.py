@@ -6,16 +6,15 @@ schemas. It adds that nothing of the modern era is left, and that no object repe
 
 import json
 from functools import cache
-from pathlib import Path
 from typing import Any, Final
 
 import pytest
 from jsonschema import Draft7Validator, Draft202012Validator
 from jsonschema.exceptions import best_match
 
+from helpers.published import absent, published
 from taskgate.domain.versions import LEGACY, Revision
 
-PLACE: Final = Path(__file__).parents[5] / "shared" / "spec" / "schema"
 OTHER_ERA: Final = ("resultType", "ttlMs", "cacheScope", "io.modelcontextprotocol/serverInfo")
 EVERY_HOST: Final = pytest.mark.parametrize("host", LEGACY)
 
@@ -44,10 +43,9 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 @cache
 def _validator(revision: Revision, name: str) -> Draft7Validator | Draft202012Validator:
-    file = PLACE / f"{revision}.json"
-    if not file.is_file():
-        pytest.skip(f"the published schema {revision} is not here")
-    schema = json.loads(file.read_bytes())
+    schema = published(revision)
+    if schema is None:
+        pytest.skip(absent(revision))
     under = "$defs" if "$defs" in schema else "definitions"
     assert name in schema[under], name
     kind = Draft202012Validator if under == "$defs" else Draft7Validator

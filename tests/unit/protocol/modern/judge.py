@@ -6,14 +6,14 @@ schemas. It adds what they leave open: no object repeats a key, and no name of t
 
 import json
 from functools import cache
-from pathlib import Path
 from typing import Any, Final
 
 import pytest
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import best_match
 
-PLACE: Final = Path(__file__).parents[5] / "shared" / "spec" / "schema"
+from helpers.published import absent, published
+
 CORE: Final = "2026-07-28"
 EXTENSION: Final = "tasks-extension"
 RELATED: Final = "io.modelcontextprotocol/related-task"
@@ -54,9 +54,9 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 @cache
 def _validator(schema: str, name: str) -> Draft202012Validator:
-    file = PLACE / f"{schema}.json"
-    if not file.is_file():
-        pytest.skip(f"the published schema {schema} is not here")
-    definitions = json.loads(file.read_bytes())["$defs"]
+    found = published(schema)
+    if found is None:
+        pytest.skip(absent(schema))
+    definitions = found["$defs"]
     assert name in definitions, name
     return Draft202012Validator({"$ref": f"#/$defs/{name}", "$defs": definitions})
