@@ -12,7 +12,7 @@ from random import Random
 from typing import Any
 
 TESTS = Path(__file__).parents[1]
-sys.path.insert(0, str(TESTS))
+sys.path[:0] = [str(TESTS), str(TESTS.parent)]
 
 import aiohttp  # noqa: E402
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 TESTS = Path(__file__).parents[1]
-sys.path.insert(0, str(TESTS))
+sys.path[:0] = [str(TESTS), str(TESTS.parent)]
 
 from differential.heads import connections, sentinel  # noqa: E402
 from helpers.manual_clock import ManualClock, SeededEntropy  # noqa: E402
