@@ -1,4 +1,4 @@
-"""The request that the quickstart shows does what that page says, before a server on an old SDK."""
+"""The requests that the quickstart shows do what that page says, before a server on an old SDK."""
 
 import json
 import re
@@ -16,10 +16,13 @@ QUICKSTART = (Path(__file__).resolve().parents[2] / "docs" / "start" / "quicksta
 pytestmark = pytest.mark.interop
 
 
-def shown() -> tuple[str, dict[str, str], str]:
-    """The URL, the headers and the body of the one curl command."""
+def shown() -> list[tuple[str, dict[str, str], str]]:
+    """The URL, the headers and the body of each curl command."""
     blocks = re.findall(r"^```sh\n(.*?)^```$", QUICKSTART, re.MULTILINE | re.DOTALL)
-    (block,) = [block for block in blocks if " -d " in block]
+    return [_request(block) for block in blocks if " -d " in block]
+
+
+def _request(block: str) -> tuple[str, dict[str, str], str]:
     words = shlex.split(block)
     values = list(pairwise(words))
     headers = dict(value.split(": ", 1) for flag, value in values if flag == "-H")
@@ -27,9 +30,9 @@ def shown() -> tuple[str, dict[str, str], str]:
     return words[2], headers, body
 
 
-async def test_the_request_is_answered_with_a_task(tmp_path: Path) -> None:
-    url, headers, body = shown()
-    assert url == "http://127.0.0.1:8080/mcp"
+async def test_the_first_request_makes_a_task_and_the_second_asks_for_it(tmp_path: Path) -> None:
+    (url, headers, body), (other_url, asking, question) = shown()
+    assert url == other_url == "http://127.0.0.1:8080/mcp"
     async with legacy_server("1.12.4", tmp_path) as server, aiohttp.ClientSession() as http:
         # What takes longer than that becomes a task; by default it would be five seconds.
         file = write_configuration(tmp_path, server.url, tasks="{inline_grace: 100ms}")
@@ -37,6 +40,12 @@ async def test_the_request_is_answered_with_a_task(tmp_path: Path) -> None:
             there, patience = f"http://{gateway.listen}/reports/mcp", aiohttp.ClientTimeout(total=30)
             async with http.post(there, headers=headers, data=body, timeout=patience) as response:
                 answer = await response.json()
+            assert answer["result"]["resultType"] == "task"
+            id = answer["result"]["taskId"]
+            asking = {name: value.replace("TASK_ID", id) for name, value in asking.items()}
+            data = question.replace("TASK_ID", id)
+            async with http.post(there, headers=asking, data=data, timeout=patience) as response:
+                found = (await response.json())["result"]
             gateway.kill()
-    assert answer["result"]["resultType"] == "task"
+    assert (found["taskId"], found["status"]) == (id, "working")
     assert json.loads(body)["params"]["arguments"]["seconds"] > 5

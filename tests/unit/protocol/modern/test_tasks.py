@@ -10,6 +10,7 @@ import pytest
 from helpers.manual_clock import EPOCH
 from requirements import covers
 from taskgate.domain.record import Faulted, FaultReason, InputRequest, Succeeded, TaskRecord, TaskStatus, outcome_text
+from taskgate.domain.versions import MODERN, Peer
 from taskgate.jsontext.large import LargeJson, to_string
 from taskgate.protocol.modern.tasks import (
     acknowledgement,
@@ -18,6 +19,7 @@ from taskgate.protocol.modern.tasks import (
     open_inputs,
     presented_status,
     task_notification,
+    undeclared,
 )
 from unit.protocol.modern.judge import EXTENSION, INFO, INFO_KEY, RELATED, TOLD, check, check_task, read
 
@@ -200,3 +202,22 @@ def test_a_large_outcome_is_shown_as_a_small_one(make_record: RecordMaker, outco
 
 def test_a_poll_interval_that_is_advised_stands_in_place_of_the_recorded_one(make_record: RecordMaker) -> None:
     assert read(get_result(make_record(), INFO, interval=250))["pollIntervalMs"] == 250
+
+
+@pytest.mark.parametrize(
+    ("capabilities", "lacking"),
+    [
+        ({"elicitation": {}, "roots": {}}, {}),
+        ({"elicitation": {}}, {"roots": {}}),
+        ({}, {"elicitation": {"form": {}}, "roots": {}}),
+    ],
+)
+def test_what_a_host_does_not_declare_for_the_open_inputs_is_named(
+    make_record: RecordMaker, capabilities: dict[str, Any], lacking: dict[str, Any]
+) -> None:
+    task = make_record(status=TaskStatus.INPUT_REQUIRED, inputs=(FORM, KEPT, ROOTS, OF_A_HOSTS_TASK))
+    assert undeclared(task, Peer(revision=MODERN[-1], capabilities=capabilities, info={})) == lacking
+
+
+def test_a_task_that_asks_nothing_needs_nothing(make_record: RecordMaker) -> None:
+    assert undeclared(make_record(), None) == {}
