@@ -116,6 +116,23 @@ async def test_a_lost_connection_keeps_the_call_and_the_same_call_made_again_fin
         assert (calls(server), server.cancelled) == (1, [])
 
 
+@pytest.mark.parametrize("mode", ["auto", "always"])
+@eras
+async def test_a_host_that_connects_again_in_the_other_era_finds_its_call(
+    server: ScriptedServer, hold: Hold, era: str, mode: str
+) -> None:
+    async with running(configuration({"reports": server.url}, tasks=handoff("10s", mode=mode))) as gateway:
+        await cut(await taskless(gateway, era), hold)
+        await kept(gateway)
+        (other,) = {*ERAS} - {era}
+        again = asyncio.create_task((await taskless(gateway, other)).call("report", YEAR))
+        await gateway.shows("taskgate_calls_joined_total", 1, how="retry")
+        hold.release(DONE)
+        async with bounded():
+            assert (await again).result["content"] == DONE["content"]
+        assert (calls(server), server.cancelled) == (1, [])
+
+
 @eras
 async def test_a_kept_call_that_no_host_asks_for_is_cancelled_after_the_window(
     server: ScriptedServer, hold: Hold, era: str

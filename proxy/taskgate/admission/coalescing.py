@@ -72,12 +72,13 @@ async def check_same_call(record: TaskRecord, call: CallTool) -> None:
         raise InvalidParams(KEY_REUSED)
 
 
-async def own_key(key: CoalesceKey) -> str:
-    """The idempotency key that equal calls have in common when their hosts give none.
+async def own_key(call: CallTool) -> str:
+    """The idempotency key that equal calls of a caller have in common when their hosts give none.
 
-    No host can give it: theirs are shorter.
+    It is the same in both eras: a host that connects again may speak another one. No host can give it:
+    theirs are shorter.
     """
-    return f"{await _digest(key)}".ljust(MAX_KEY + 1)
+    return key_digest(await offload(call.params.size, partial(_call_digest, call))).ljust(MAX_KEY + 1)
 
 
 class _CallIdentity(NamedTuple):
@@ -100,9 +101,10 @@ class _RunningCall:
     - `task`: the asyncio task that runs it; None when no request waits for it any more.
     - `waiting`: the number of requests that wait for it.
     - `is_shared`: more than one request gets its result.
+    - `host`: `_host_of` the first request, of a call with a key.
     """
 
-    __slots__ = ("digest", "is_shared", "since", "task", "waiting")
+    __slots__ = ("digest", "host", "is_shared", "since", "task", "waiting")
 
     def __init__(self, digest: "asyncio.Future[str] | str", since: float) -> None:
         self.digest = digest
@@ -110,6 +112,7 @@ class _RunningCall:
         self.task: asyncio.Task[Any] | None = None
         self.waiting = 0
         self.is_shared = False
+        self.host = ""
 
 
 class _CreatedTask:
@@ -175,9 +178,10 @@ class RequestCoalescer:
         identity = _identity(key, "")
         running = self._running.get(identity)
         result: CallResult
-        if running is not None:
+        is_of_other_host = running is not None and key.call.is_own_key and running.host != _host_of(key)
+        if running is not None and not is_of_other_host:
             result = await self._wait_for_result(identity, running, key)
-        elif len(self._running) >= self._most:
+        elif running is not None or len(self._running) >= self._most:
             result = await call()
         else:
             digest: asyncio.Future[str] | str
@@ -189,7 +193,9 @@ class RequestCoalescer:
                 call = partial(_after_digest, digest, call)
             else:
                 digest = await _digest(key)
-            result = await self._wait_for_result(identity, self._start_running(identity, digest, call))
+            running = self._start_running(identity, digest, call)
+            running.host = _host_of(key)
+            result = await self._wait_for_result(identity, running)
         return result
 
     async def find_task(self, key: CoalesceKey) -> TaskRecord | None:
@@ -327,9 +333,13 @@ async def _digest(key: CoalesceKey) -> str:
     """The digest of all that equal calls have in common, so that the answer to one is valid for the
     other.
     """
-    features = json.dumps(dict(key.features), sort_keys=True)
     call = await offload(key.call.params.size, partial(_call_digest, key.call))
-    return key_digest(f"{call} {key.era.value} {features}")
+    return key_digest(f"{call} {_host_of(key)}")
+
+
+def _host_of(key: CoalesceKey) -> str:
+    """What hosts have in common for which an answer that was not stored is valid."""
+    return f"{key.era.value} {json.dumps(dict(key.features), sort_keys=True)}"
 
 
 def _identity(key: CoalesceKey, digest: str) -> _CallIdentity:

@@ -180,7 +180,7 @@ class Calls:
         Without a key, or if the operator wants that, it does not outlive its host's connection.
         """
         if terms.joins and request.idempotency_key is None:
-            request.idempotency_key, request.is_own_key = await own_key(_coalesce_key(call, request, None)), True
+            request.idempotency_key, request.is_own_key = await own_key(request), True
         call.outlives_host = request.idempotency_key is not None and not terms.cancels_on_disconnect
         if call.outlives_host or terms.cancels_on_disconnect:
             call.ends_with_host = terms.cancels_on_disconnect
