@@ -13,6 +13,8 @@ from helpers.whole_gateway import WholeGateway
 Host = McpHost | ModernHost
 
 ERAS = ("legacy", "modern")
+MODES = ("auto", "always")
+"""Those of rules that hand off: a call is stored when it is late, or before it is sent."""
 WAIT, CANCEL = "taskgate_wait", "taskgate_cancel"
 YEAR = {"year": 2026}
 _HANDLE = re.compile(r'\{"handle": "([A-Za-z0-9_-]{32})"\}')

@@ -12,7 +12,19 @@ from helpers.token_issuer import TokenIssuer, guarded
 from helpers.waiting import bounded, eventually
 from helpers.whole_gateway import Environment, configuration, open_store, running
 from interaction.auditing import audited, kept, lines, of
-from interaction.handing_off import CANCEL, ERAS, WAIT, YEAR, calls, handle_of, handoff, taskless, text_of, waited
+from interaction.handing_off import (
+    CANCEL,
+    ERAS,
+    MODES,
+    WAIT,
+    YEAR,
+    calls,
+    handle_of,
+    handoff,
+    taskless,
+    text_of,
+    waited,
+)
 from interaction.holding import CAPABLE
 from interaction.questioning import ACCEPTED, DONE, ELICIT
 from interaction.reloading import SUCCESS, reloaded
@@ -377,10 +389,13 @@ async def test_a_wait_counts_as_a_poll_for_rates(server: ScriptedServer, hold: H
         assert (await host.call("report", YEAR)).code == 429
 
 
+@pytest.mark.parametrize("mode", MODES)
 @eras
-async def test_a_call_above_the_cap_blocks_until_its_result(server: ScriptedServer, hold: Hold, era: str) -> None:
+async def test_a_call_above_the_cap_blocks_until_its_result(
+    server: ScriptedServer, hold: Hold, era: str, mode: str
+) -> None:
     limits = {"concurrency": {"tasks_per_context": 1}}
-    async with running(configuration({"reports": server.url}, tasks=handoff(), limits=limits)) as gateway:
+    async with running(configuration({"reports": server.url}, tasks=handoff(mode=mode), limits=limits)) as gateway:
         host = await taskless(gateway, era)
         handle_of(await host.call("report", YEAR))
         blocked = asyncio.create_task(host.call("report", {"year": 2025}))

@@ -19,6 +19,7 @@ from interaction.bridging import FORM, before
 from interaction.handing_off import (
     CANCEL,
     ERAS,
+    MODES,
     WAIT,
     YEAR,
     Host,
@@ -37,6 +38,7 @@ from interaction.resuming import last_id
 LONG = {"content": [{"type": "text", "text": "x" * 12_000_000}]}
 """More than the system takes for a host that reads nothing."""
 eras = pytest.mark.parametrize("era", ERAS)
+modes = pytest.mark.parametrize("mode", MODES)
 
 
 @pytest.fixture
@@ -69,9 +71,10 @@ async def hang_up_early(host: Host, tool: str, arguments: dict[str, Any]) -> Non
         pass
 
 
-async def test_a_streamed_call_is_kept_when_its_connection_is_lost(server: ScriptedServer) -> None:
+@modes
+async def test_a_streamed_call_is_kept_when_its_connection_is_lost(server: ScriptedServer, mode: str) -> None:
     server.script["report"] = tool = TalkingTool()
-    async with running(configuration({"reports": server.url}, tasks=handoff("1h"))) as gateway:
+    async with running(configuration({"reports": server.url}, tasks=handoff("1h", mode=mode))) as gateway:
         # Its host could resume the stream, and calls again instead.
         host = await taskless(gateway, "legacy")
         async with host.asking("tools/call", {"name": "report", "arguments": YEAR}), bounded():
@@ -83,7 +86,7 @@ async def test_a_streamed_call_is_kept_when_its_connection_is_lost(server: Scrip
         assert calls(server) == 1
 
 
-@pytest.mark.parametrize("mode", ["auto", "always"])
+@modes
 async def test_a_host_that_resumes_the_stream_of_a_call_gets_its_handle_there(
     server: ScriptedServer, hold: Hold, mode: str
 ) -> None:
@@ -286,9 +289,12 @@ async def test_the_answers_of_a_batch_on_a_stream_are_received(server: ScriptedS
         assert (calls(server), await gateway.count("taskgate_tasks_started_total")) == (2, 0)
 
 
-async def test_a_question_that_is_open_at_the_handoff_is_asked_again_by_the_wait(server: ScriptedServer) -> None:
+@modes
+async def test_a_question_that_is_open_at_the_handoff_is_asked_again_by_the_wait(
+    server: ScriptedServer, mode: str
+) -> None:
     server.script["report"] = tool = TalkingTool()
-    async with running(configuration({"reports": server.url}, tasks=handoff("300ms"))) as gateway:
+    async with running(configuration({"reports": server.url}, tasks=handoff("300ms", mode=mode))) as gateway:
         host = await taskless(gateway, "legacy", **CAPABLE)
         async with host.asking("tools/call", {"name": "report", "arguments": YEAR}) as stream:
             await tool.ask("q-1")
@@ -316,9 +322,10 @@ async def test_the_same_call_of_a_modern_host_gets_a_handle_while_the_server_ask
         await host.call(CANCEL, {"handle": handle})
 
 
+@modes
 @eras
-async def test_a_drain_hands_off_the_calls_that_run(server: ScriptedServer, hold: Hold, era: str) -> None:
-    async with running(configuration({"reports": server.url}, tasks=handoff("1h"))) as gateway:
+async def test_a_drain_hands_off_the_calls_that_run(server: ScriptedServer, hold: Hold, era: str, mode: str) -> None:
+    async with running(configuration({"reports": server.url}, tasks=handoff("1h", mode=mode))) as gateway:
         host = await taskless(gateway, era)
         call = asyncio.create_task(host.call("report", YEAR))
         async with bounded():

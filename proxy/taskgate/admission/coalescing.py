@@ -101,10 +101,10 @@ class _RunningCall:
     - `task`: the asyncio task that runs it; None when no request waits for it any more.
     - `waiting`: the number of requests that wait for it.
     - `is_shared`: more than one request gets its result.
-    - `host`: `_host_of` the first request, of a call with a key.
+    - `host_kind`: that of the first request, of a call with a key.
     """
 
-    __slots__ = ("digest", "host", "is_shared", "since", "task", "waiting")
+    __slots__ = ("digest", "host_kind", "is_shared", "since", "task", "waiting")
 
     def __init__(self, digest: "asyncio.Future[str] | str", since: float) -> None:
         self.digest = digest
@@ -112,7 +112,7 @@ class _RunningCall:
         self.task: asyncio.Task[Any] | None = None
         self.waiting = 0
         self.is_shared = False
-        self.host = ""
+        self.host_kind = ""
 
 
 class _CreatedTask:
@@ -178,8 +178,8 @@ class RequestCoalescer:
         identity = _identity(key, "")
         running = self._running.get(identity)
         result: CallResult
-        is_of_other_host = running is not None and key.call.is_own_key and running.host != _host_of(key)
-        if running is not None and not is_of_other_host:
+        is_of_other_kind = running is not None and key.call.is_own_key and running.host_kind != host_kind(key)
+        if running is not None and not is_of_other_kind:
             result = await self._wait_for_result(identity, running, key)
         elif running is not None or len(self._running) >= self._most:
             result = await call()
@@ -194,7 +194,7 @@ class RequestCoalescer:
             else:
                 digest = await _digest(key)
             running = self._start_running(identity, digest, call)
-            running.host = _host_of(key)
+            running.host_kind = host_kind(key)
             result = await self._wait_for_result(identity, running)
         return result
 
@@ -334,11 +334,11 @@ async def _digest(key: CoalesceKey) -> str:
     other.
     """
     call = await offload(key.call.params.size, partial(_call_digest, key.call))
-    return key_digest(f"{call} {_host_of(key)}")
+    return key_digest(f"{call} {host_kind(key)}")
 
 
-def _host_of(key: CoalesceKey) -> str:
-    """What hosts have in common for which an answer that was not stored is valid."""
+def host_kind(key: CoalesceKey) -> str:
+    """The era of the host and what it can be asked: a call that is no task is shared within one kind alone."""
     return f"{key.era.value} {json.dumps(dict(key.features), sort_keys=True)}"
 
 

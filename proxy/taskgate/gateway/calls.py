@@ -32,19 +32,19 @@ from taskgate.admission.rules import RuntimeConfig
 from taskgate.auth.context import AuthContext
 from taskgate.clock import Clock
 from taskgate.domain.policy import Handoff, PromotionDecision, PromotionMode
-from taskgate.domain.record import OwnerKey, RequestId, TaskId, TaskRecord
+from taskgate.domain.record import RequestId, TaskId, TaskRecord
 from taskgate.domain.versions import client_of
-from taskgate.errors import CutOff, GatewayError, QueueFull, StoreUnavailable, TaskSupportMismatch
+from taskgate.errors import CutOff, GatewayError, QueueFull, TaskSupportMismatch
 from taskgate.gateway.eras import Call
 from taskgate.gateway.extensions import ExtensionRequests
 from taskgate.gateway.listeners import InflightCall, ResponseWaiter, Waits
+from taskgate.gateway.lost_calls import LostCalls, coalesce_key
 from taskgate.gateway.promotion import Promotion
 from taskgate.gateway.task_requests import HandleRequests, WaitingHost
 from taskgate.lifecycle.task_service import TaskService
 from taskgate.protocol.host_requests import CallTool
 from taskgate.protocol.messages import Params, Response
 from taskgate.protocol.vocabulary import TOOLS_CALL
-from taskgate.sessions.binding import client_features
 from taskgate.sessions.host_session import HostSession
 from taskgate.streams.exchange import Exchange, HttpReply
 from taskgate.system.background import Background
@@ -103,12 +103,18 @@ class Calls:
         """Calls that go on at their server when the host has disconnected."""
         self._promotion = Promotion(tasks=tasks, coalescer=coalescer, waiter=self.waiter, count=self.count, clock=clock)
         self._background = Background()
-        self._storing: dict[asyncio.Future[None], tuple[OwnerKey, str | None]] = {}
-        """The calls whose hosts may be gone, until they are stored as tasks, by owner and idempotency key."""
-        self._hosts: Counter[tuple[OwnerKey, str | None]] = Counter()
-        """The connected hosts that wait for equal calls which outlive them, in the same way."""
-        self._stored = 0
-        """How many have been stored."""
+        self._lost = LostCalls(
+            tasks=tasks,
+            promotion=self._promotion,
+            handles=handles,
+            waiter=waiter,
+            background=self._background,
+            live=live,
+            clock=clock,
+            cancellable=self.cancellable,
+        )
+        self._delivered: Counter[TaskId] = Counter()
+        """The requests that wait for a task which is their call, by task."""
         self._handed_off: set[InflightCall] = set()
         """The calls whose hosts get a handle if they take long."""
         self._hands_off_at_once = False
@@ -133,7 +139,7 @@ class Calls:
             # 2. An earlier call with the same idempotency key, which has become a task. Sent without
             # a task, a repeated key would run the call a second time beside it.
             if request.idempotency_key is not None and (call.gets_handle or not call.may_become_task):
-                earlier = await self._earlier(call, request)
+                earlier = await self._lost.earlier(call, request)
                 if earlier is not None and call.gets_handle:
                     self.count(call, "handoff")
                     return await self._deliver(call, request, earlier)
@@ -146,7 +152,7 @@ class Calls:
                 self._event_sink.emit(ShadowPromotion(call.session.mount.name))
             # 3. Equal calls share one result.
             if request.idempotency_key is not None or decision.join_retries is not None:
-                call.coalesce_key = _coalesce_key(call, request, decision.join_retries)
+                call.coalesce_key = coalesce_key(call, request, decision.join_retries)
             # 4. A task at once.
             if call.may_become_task:
                 with self._tasks.expecting(call.session):
@@ -321,28 +327,22 @@ class Calls:
             inflight.is_hurried = self._hands_off_at_once
             self._handed_off.add(inflight)
             if call.outlives_host:
-                self._hosts[_kept_as(call)] += 1
-                call.exchange.on_sent(partial(self._on_sent, call, inflight))
+                self._lost.attend(call, inflight)
         try:
             with call.listener:
                 inflight.set_listener(call.listener)
                 reply = await self._outcome(call, inflight)
-            call.is_answered = True
-            if call.is_lost:
-                self._keep_lost(call, inflight)
-            elif call.outlives_host and call.record is None:
-                # Until the answer is sent it may be lost.
-                self._begin_storing(call)
+            self._lost.on_answer(call, inflight)
             return reply
         except BaseException:
             inflight.close()
             inflight.end_hold()
-            self._end_storing(call)
+            self._lost.settle(call)
             raise
         finally:
             self._handed_off.discard(inflight)
             if call.outlives_host and not call.is_lost:
-                self._on_host_gone(call)
+                self._lost.leave(call)
             if late is not None:
                 late.cancel()
 
@@ -352,7 +352,7 @@ class Calls:
         - `direct`: sent, and no task;
         - `inline`: allowed to become a task, and ended within its grace;
         - `task`: became a task, or was answered with one;
-        - `handoff`: became one, of which a host without tasks gets a handle;
+        - `handoff`: became one, of which a host without tasks gets a handle if it is late;
         - `rejected`: refused.
         """
         if call.tool is not None and not call.is_counted:
@@ -449,7 +449,7 @@ class Calls:
         response = await self._coalescer.run(key, partial(self._send_shared, call, listener))
         if call.outlives_host and call.record is None:
             # The same call made again finds it no more from here on.
-            self._begin_storing(call)
+            self._lost.begin(call)
         assert isinstance(response, Response), "a sent call yields a response, not a task"
         return response
 
@@ -496,107 +496,6 @@ class Calls:
             del running[scope]
             waits.scopes.discard(scope)
 
-    async def _earlier(self, call: Call, request: CallTool) -> TaskRecord | None:
-        """Return the task of an earlier call with the same idempotency key; None if there is none.
-
-        Waits until calls whose hosts are gone are stored: the same call may be one of them. Raises what
-        `TaskService.earlier` raises; but a key that the gateway made is no reason to refuse a call while
-        the store is down.
-        """
-        kept_as = _kept_as(call)
-        while True:
-            same = [stored for stored, other in self._storing.items() if other == kept_as]
-            if same:
-                await self._wait_stored(call, same)
-            stored_before = self._stored
-            try:
-                earlier = await self._tasks.earlier(call.caller, call.session, request)
-            except StoreUnavailable:
-                if not request.is_own_key:
-                    raise
-                return None
-            is_settled = stored_before == self._stored and kept_as not in self._storing.values()
-            if earlier is not None or is_settled or (call.gets_handle and not call.grace):
-                return earlier
-
-    async def _wait_stored(self, call: Call, same: list[asyncio.Future[None]]) -> None:
-        """Wait until equal calls are stored, or their answers sent. A call that gets a handle waits at most for
-        its grace.
-        """
-        begun, within = self._clock.elapsed(), call.grace.total_seconds() if call.gets_handle else None
-        with self.cancellable(call.cancellable, call.id):
-            await self.waiter.wait_for_session(call.exchange, call.adapter.dialect, asyncio.wait(same, timeout=within))
-        call.grace = max(call.grace - timedelta(seconds=self._clock.elapsed() - begun), timedelta())
-
-    def _on_sent(self, call: Call, inflight: InflightCall, was_sent: bool) -> None:
-        """Handle that the answer to a call that outlives its host was sent, or that the connection is lost.
-
-        With that the grace of the call ends, so that it becomes a task, unless another request waits for
-        the same call.
-        """
-        if was_sent or inflight.is_closed:
-            # A closed call has failed, was cancelled, or is another request's.
-            self._end_storing(call)
-            return
-        call.is_lost = True
-        if call.is_answered:
-            self._keep_lost(call, inflight)
-        elif self._on_host_gone(call) and call.coalesce_key is not None and not (call.is_promoting or inflight.is_over):
-            inflight.close()
-        else:
-            self._begin_storing(call)
-            inflight.hurry()
-
-    def _on_host_gone(self, call: Call) -> bool:
-        """Note that a host waits no more for a call; return whether another one waits for an equal call."""
-        left = self._hosts[_kept_as(call)] = self._hosts[_kept_as(call)] - 1
-        if left <= 0:
-            del self._hosts[_kept_as(call)]
-        return left > 0
-
-    def _keep_lost(self, call: Call, inflight: InflightCall) -> None:
-        """Keep a call whose answer is lost, for the same call made again."""
-        if call.record is None and not inflight.is_closed:
-            self._begin_storing(call)
-            self._background.run(partial(self._store_lost, call, inflight))
-        elif call.record is not None and inflight.is_adopted:
-            self._abandon_unless_asked(call.record)
-
-    async def _store_lost(self, call: Call, inflight: InflightCall) -> None:
-        """Keep a call as a task whose answer was its result, or questions, and is lost."""
-        try:
-            # The round of a modern server is no result: the call made again begins anew.
-            if inflight.is_over and call.adapter.is_round(call, await inflight.response()):
-                return
-            record = await self._promotion.keep(call, inflight)
-        finally:
-            self._end_storing(call)
-        if record is not None:
-            inflight.end_hold()
-            if inflight.is_adopted and not inflight.is_over:
-                self._abandon_unless_asked(record)
-
-    def _abandon_unless_asked(self, record: TaskRecord) -> None:
-        self._background.run(partial(self._abandon_unasked, record.owner, record.id))
-
-    async def _abandon_unasked(self, owner: OwnerKey, task: TaskId) -> None:
-        """Cancel a call whose host is gone if no host asks for it in time."""
-        if not await self._handles.is_asked_for(task, self._live.current.handoff.retry_window):
-            self._tasks.abandon(owner, task)
-
-    def _begin_storing(self, call: Call) -> None:
-        """Let the same call made again wait until this one is stored as a task, or its answer is sent."""
-        if call.stored is None:
-            call.stored = asyncio.get_running_loop().create_future()
-            self._storing[call.stored] = _kept_as(call)
-
-    def _end_storing(self, call: Call) -> None:
-        stored, call.stored = call.stored, None
-        if stored is not None:
-            del self._storing[stored]
-            self._stored += 1
-            stored.set_result(None)
-
     async def _deliver(self, call: Call, request: CallTool, earlier: TaskRecord) -> HttpReply:
         """Answer a call with an earlier one: its result if that is there in time, else its handle."""
         session, info = call.session if isinstance(call.session, HostSession) else None, call.session.mount.info
@@ -611,12 +510,14 @@ class Calls:
             tools=call.handoff,
             info=info,
         )
-        self._hosts[_kept_as(call)] += 1
+        self._delivered[earlier.id] += 1
         try:
             with self.cancellable(call.cancellable, call.id):
                 return await self._handles.deliver(host, earlier, call.grace)
         finally:
-            self._on_host_gone(call)
+            self._delivered[earlier.id] -= 1
+            if not self._delivered[earlier.id]:
+                del self._delivered[earlier.id]
 
     async def _deliver_stored(self, call: Call, request: CallTool, record: TaskRecord) -> HttpReply:
         """Answer a call that was stored before it is sent: with its result if that is there in time, else its
@@ -633,21 +534,21 @@ class Calls:
             if call.is_lost:
                 # A host that resumes its stream reads the handle there.
                 return self._task_reply(call, record)
-            if _kept_as(call) not in self._hosts:
+            if record.id not in self._delivered:
                 self._tasks.abandon(record.owner, record.id)
             raise
         if not call.is_lost:
             # Until the answer is sent it may be lost.
-            self._begin_storing(call)
+            self._lost.begin(call)
         return reply
 
     def _on_delivered(self, call: Call, record: TaskRecord, waiting: CancelScope, was_sent: bool) -> None:
         """Handle that the answer to a stored call was sent, or that the connection is lost, which ends its wait."""
         call.is_lost = not was_sent
-        self._end_storing(call)
+        self._lost.settle(call)
         if call.is_lost:
             waiting.cancel()
-            self._abandon_unless_asked(record)
+            self._lost.abandon_unless_asked(record)
 
     async def _send_detached(self, call: Call) -> HttpReply:
         """Send a call that may outlive its request, in a background task, and answer the request.
@@ -675,7 +576,7 @@ class Calls:
         """Return the answer: a task, the next input requests, or the server's response."""
         call.record = record = await self._promotion.promote_after_grace(call, inflight)
         if call.stored is not None and (record is not None or not inflight.is_over):
-            self._end_storing(call)
+            self._lost.settle(call)
         exchange = call.exchange if call.ends_with_host else None
         while record is None:
             await self.waiter.wait(exchange, inflight.wait_for_change(None))
@@ -714,17 +615,6 @@ class Calls:
             # The token of the caller expired.
             return HttpReply(body=call.adapter.answer_ended(call.id))
         return await call.adapter.answer(call, response, {})
-
-
-def _coalesce_key(call: Call, request: CallTool, window: timedelta | None) -> CoalesceKey:
-    """Return what equal calls have in common."""
-    return CoalesceKey(call.session.owner, request, window, era=call.adapter.era, features=client_features(call.peer))
-
-
-def _kept_as(call: Call) -> tuple[OwnerKey, str | None]:
-    """Return what finds a call that outlives its host: its owner and idempotency key."""
-    assert isinstance(call.request, CallTool), "a call that is handed off"
-    return call.session.owner, call.request.idempotency_key
 
 
 def _can_be_task(call: Call, request: CallTool) -> bool:
