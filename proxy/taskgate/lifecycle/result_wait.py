@@ -62,8 +62,8 @@ class ResultWaiter:
 
     `_waits` are the streams of waits, each with the record as it was at the start. `_waiting` are
     the scopes that end a wait early, and `_watches` are those of `watch`, each with whether it is of a call.
-    `_left` is the retry delay that `leave` was given; None before. `_moving` are the kinds of `watch` that
-    `move_watches` has ended.
+    `_left` is the retry delay that `leave` was given; None before. `_moves_calls`, `_moves_waits`: `move_watches`
+    was called for them.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class ResultWaiter:
         self._waiting: dict[CancelScope, TaskId] = {}
         self._watches: dict[CancelScope, bool] = {}
         self._left: timedelta | None = None
-        self._moving: frozenset[bool] = frozenset()
+        self._moves_calls = self._moves_waits = False
 
     async def outcome(
         self, exchange: Exchange, caller: AuthContext, host_session: HostSession, task: TaskId, method: str
@@ -133,7 +133,7 @@ class ResultWaiter:
         try:
             with self._streams.open.acquire_wait(caller), waiting:
                 while await report(record):
-                    left = 0.0 if is_call in self._moving else until - self._clock.elapsed()
+                    left = 0.0 if self._moves(is_call) else until - self._clock.elapsed()
                     if left <= 0:
                         break
                     await self._wait_for_change(record, caller.expires_at, timedelta(seconds=left))
@@ -153,10 +153,13 @@ class ResultWaiter:
 
         Called when this process begins to shut down. `calls_alone`: only those of calls.
         """
-        self._moving = frozenset({True} if calls_alone else {True, False})
+        self._moves_calls, self._moves_waits = True, not calls_alone
         for watching, is_call in self._watches.items():
-            if is_call in self._moving:
+            if self._moves(is_call):
                 watching.cancel()
+
+    def _moves(self, is_call: bool) -> bool:
+        return self._moves_calls if is_call else self._moves_waits
 
     def leave(self, tasks: frozenset[TaskId], patience: timedelta) -> None:
         """End the waits for `tasks` with Draining: their calls were left to the next process.

@@ -141,8 +141,7 @@ class Runner:
         )
         self._watcher: asyncio.Task[None] | None = None
         self._ending = Background()
-        self.is_stopping = False
-        """Whether `stop` was called: a run that begins now is stopped at once."""
+        self._stopping = False
         self.left: set[TaskId] = set()
         """Tasks whose calls a shutdown left to another process; filled as their runs end."""
         self.expected = 0
@@ -335,7 +334,7 @@ class Runner:
         and its task is noted in `left`. The others are cancelled, and their tasks end as shut down.
         Returns when all that is written, or after CHECKPOINT_PATIENCE and ENDING_PATIENCE.
         """
-        self.is_stopping = True
+        self._stopping = True
         # While a checkpoint is being written, it is unknown whether its call can be left.
         with suppress(TimeoutError):
             async with asyncio.timeout(CHECKPOINT_PATIENCE):
@@ -376,7 +375,7 @@ class Runner:
         run = self._runs[record.id] = TaskRun(record, self._listeners.of(record), self._services, ran=ran)
         if self._leasing is not None:
             self._leasing.begin(run, record)
-        if self.is_stopping:
+        if self._stopping:
             run.shut_down()
         return run
 

@@ -340,9 +340,6 @@ class TaskService:
         permit = place.mount.bulkhead.acquire(caller.key, caller) if ticket is None else ticket
         if not permit.is_granted:
             new.record = evolve(new.record, status_message=queue_status(permit.ahead), dispatched=False)
-        elif self._runner.is_stopping:
-            # It does not leave from here: another replica sends it.
-            new.record = evolve(new.record, dispatched=False)
         record = None
         try:
             record = await self._insert(new, is_sent=False)

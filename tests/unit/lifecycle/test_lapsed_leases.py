@@ -124,11 +124,14 @@ async def test_a_call_leaves_whose_insert_took_longer_to_be_answered_than_a_leas
     assert world.head(record).status is TaskStatus.COMPLETED
 
 
-async def test_a_call_whose_replica_stops_before_its_insert_is_answered_is_sent_by_another(world: World) -> None:
+@pytest.mark.parametrize("is_stored", [False, True])
+async def test_a_call_whose_replica_stops_before_its_insert_is_answered_is_sent_by_another(
+    world: World, is_stored: bool
+) -> None:
     first = world.replicas[0]
     record = world.create(first)
-    await stored(world, record)
-    # The store answers while `stop` waits for what is being written.
+    if is_stored:
+        await stored(world, record)
     stopping = asyncio.create_task(first.runner.stop())
     await world.rest()
     await stopping

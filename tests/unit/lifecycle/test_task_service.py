@@ -53,12 +53,10 @@ class House:
             holder="p",
             expected=0,
             ended=None,
-            is_stopping=False,
             start=lambda record, place, caller, ticket: self.started.append((record, ticket)),
             adopt=lambda record, underway, place: self.adopted.append(record),
             disown=lambda owner, task, dispatched, cancelled: self.disowned.append((task, dispatched)),
         )
-        self.runner = runner
         transitions = Transitions(store=store, event_sink=self.emitted, clock=self.clock)  # type: ignore[arg-type]
         self.tasks = TaskService(
             store=store,  # type: ignore[arg-type]
@@ -313,13 +311,6 @@ async def test_who_stops_waiting_while_a_task_is_stored_leaves_none_that_nobody_
         await asyncio.gather(creating, return_exceptions=True)
     assert [was_sent for _, was_sent in house.disowned] == [False]
     assert (house.started, house.bulkhead.in_use) == ([], 0)
-
-
-async def test_a_task_that_is_created_while_its_replica_stops_is_not_marked_as_sent(house: House) -> None:
-    house.runner.is_stopping = True
-    record = await house.create()
-    assert not record.dispatched
-    assert [started.dispatched for started, _ in house.started] == [False]
 
 
 async def test_a_task_that_may_be_stored_all_the_same_is_disowned(house: House) -> None:
