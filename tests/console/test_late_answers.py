@@ -7,8 +7,9 @@ import pytest
 from playwright.async_api import Page, Route, expect
 
 from console.standins import CALLERS, REFUSALS, EventStream, answer, refusal, task
-from console.visitor import EVENT_MS, Visitor
+from console.visitor import Visitor
 from helpers.scripted_upstream import Hold, ScriptedServer
+from helpers.waiting import bounded
 from helpers.whole_gateway import WholeGateway
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -40,13 +41,13 @@ class LateAnswer:
 
     async def asked(self) -> None:
         """Wait until the page has asked."""
-        async with asyncio.timeout(EVENT_MS / 1000):
+        async with bounded():
             await self.is_asked.wait()
 
     async def send(self, page: Page) -> None:
         """Answer, and wait until the page has read it."""
         self._is_sent.set()
-        async with asyncio.timeout(EVENT_MS / 1000):
+        async with bounded():
             await self.is_over.wait()
         # What a later request of the page gets is read after the answers before it.
         await page.evaluate("fetch('/api/v1/upstreams').then((each) => each.json()).then(() => null)")
@@ -142,4 +143,4 @@ async def test_a_refusal_of_an_event_outlives_an_older_list(visitor: Visitor) ->
     await stream.send("refusal", new)
     await answer(page, "refusals?*", {**REFUSALS, "items": [new, *REFUSALS["items"]]})
     await late.send(page)
-    await expect(page.locator("#refusal-rows tr").first).to_contain_text("a new reason", timeout=2 * EVENT_MS)
+    await expect(page.locator("#refusal-rows tr").first).to_contain_text("a new reason")

@@ -8,7 +8,7 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, expect
 
-from console.visitor import EVENT_MS, WIDE, Visitor
+from console.visitor import WIDE, Visitor
 from helpers.scripted_upstream import ScriptedServer
 from helpers.several_gateways import several
 from helpers.shared_store import SharedServer
@@ -41,22 +41,22 @@ async def test_a_task_that_another_replica_runs_appears_moves_and_is_cancelled_t
         host = await three[0].greeted()
         await host.start("report")
         row = visitor.row("report")
-        await expect(row).to_contain_text("working", timeout=EVENT_MS)
+        await expect(row).to_contain_text("working")
         async with bounded():
             await tool.begun.wait()
         for number in (1, 2):
             await tool.note("notifications/progress", progressToken=tool.called.token, progress=number, total=3)
-            await expect(row.locator("td").nth(2)).to_have_text(f"{number}/3", timeout=EVENT_MS)
+            await expect(row.locator("td").nth(2)).to_have_text(f"{number}/3")
         [item] = (await look(three[0], "/api/v1/tasks?status=working"))["items"]
         await row.get_by_role("button", name="report", exact=True).click()
         details = visitor.page.get_by_role("dialog", name="report")
         await expect(details).to_contain_text(item["replica"])
         await tool.note("notifications/progress", progressToken=tool.called.token, progress=3, total=3)
-        await expect(details).to_contain_text("3/3", timeout=EVENT_MS)
+        await expect(details).to_contain_text("3/3")
         await visitor.page.keyboard.press("Escape")
         await row.get_by_role("button", name=re.compile("^Cancel")).click()
         await visitor.page.get_by_role("button", name="Cancel the task", exact=True).click()
-        await expect(row).to_contain_text("cancelled", timeout=EVENT_MS)
+        await expect(row).to_contain_text("cancelled")
         await eventually(lambda: server.cancelled == [tool.called.id])
         assert (await look(three[0], f"/api/v1/tasks/{item['reference']}"))["status"] == "cancelled"
 
@@ -77,8 +77,8 @@ async def test_progress_and_a_cancel_at_another_replica_show_on_each_page(
         for number in (1, 2, 3):
             await tool.note("notifications/progress", progressToken=tool.called.token, progress=number, total=3)
             for visitor in (one, other):
-                await expect(visitor.row("report")).to_contain_text(f"{number}/3", timeout=EVENT_MS)
+                await expect(visitor.row("report")).to_contain_text(f"{number}/3")
         await one.row("report").get_by_role("button", name=re.compile("^Cancel")).click()
         await one.page.get_by_role("button", name="Cancel the task", exact=True).click()
         for visitor in (one, other):
-            await expect(visitor.row("report")).to_contain_text("cancelled", timeout=EVENT_MS)
+            await expect(visitor.row("report")).to_contain_text("cancelled")

@@ -3,7 +3,7 @@
 import pytest
 from playwright.async_api import expect
 
-from console.visitor import EVENT_MS, Visitor
+from console.visitor import Visitor
 from helpers.scripted_upstream import Hold, ScriptedServer
 from helpers.whole_gateway import WholeGateway
 from interaction.operating import act
@@ -21,13 +21,13 @@ async def test_tasks_load_and_refusals_are_shown_as_they_happen(
     await expect(visitor.page.locator("#live")).to_have_text("live")
     await host.start("report")
     rows = visitor.page.locator("#task-rows tr")
-    await expect(rows.locator("th button")).to_have_text(["report"], timeout=EVENT_MS)
+    await expect(rows.locator("th button")).to_have_text(["report"])
     hold.release(DONE)
-    await expect(rows).to_have_count(0, timeout=EVENT_MS)
+    await expect(rows).to_have_count(0)
     await act(gateway, "/api/v1/upstreams/reports/hold")
     await visitor.page.get_by_role("link", name="Refusals").click()
     await expect(visitor.page.locator("#refusal-rows")).to_contain_text("No request was refused.")
     await host.call("report")
-    await expect(visitor.page.locator("#refusal-rows tr").first).to_contain_text("held", timeout=EVENT_MS)
+    await expect(visitor.page.locator("#refusal-rows tr").first).to_contain_text("held")
     await visitor.page.get_by_role("link", name="Callers").click()
     await expect(visitor.page.locator("#caller-rows")).to_contain_text("tasks_per_context")

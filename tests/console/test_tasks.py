@@ -5,7 +5,7 @@ import re
 import pytest
 from playwright.async_api import expect
 
-from console.visitor import EVENT_MS, Visitor
+from console.visitor import Visitor
 from helpers.scripted_upstream import Hold, ScriptedServer
 from helpers.waiting import eventually
 from helpers.whole_gateway import WholeGateway
@@ -64,7 +64,7 @@ async def test_an_operator_cancels_a_task_after_a_question(
     await expect(row).to_contain_text("working")
     await row.get_by_role("button", name=re.compile("^Cancel")).click()
     await dialog.get_by_role("button", name="Cancel the task").click()
-    await expect(row).to_have_count(0, timeout=EVENT_MS)
+    await expect(row).to_have_count(0)
     await expect(page.locator("#message")).to_have_text(re.compile("^Cancelled: report, t_"))
     await page.get_by_label("Status").select_option("cancelled")
     await expect(row.get_by_role("button")).to_have_text(["report"])

@@ -13,9 +13,7 @@ from interaction.operating import OPS, ROLES, look
 
 WIDE, NARROW = (1600, 900), (375, 740)
 PATIENCE_MS = 15_000
-"""Milliseconds that an action of the page may take."""
-EVENT_MS = 2_000
-"""Milliseconds in which an event is shown."""
+"""Milliseconds that an action of the page, or what an event changes, may take."""
 _EXPECTED = ("Failed to load resource",)
 """How the browser's own lines about refused requests begin; no line of the page does."""
 
