@@ -1,6 +1,7 @@
 """Stand-ins in the page for answers of the API: an event stream that a test writes, and documents that it gives."""
 
 import json
+import re
 from typing import Any
 
 from playwright.async_api import Page, Route, expect
@@ -37,6 +38,14 @@ class EventStream:
         await self._page.evaluate(
             "const stream = window.streams.at(-1); stream.readyState = 1; stream.dispatchEvent(new Event('open'));"
         )
+
+    async def connect(self) -> None:
+        """Open it, and wait until the page has read its list of tasks again, as it does once connected."""
+        # The first list: it may come later than the stream opens.
+        await expect(self._page.locator("#tasks-caption")).to_have_text(re.compile(r"^\d"))
+        async with self._page.expect_response("**/api/v1/tasks?*") as response:
+            await self.open()
+        await (await response.value).finished()
 
     async def refuse(self) -> None:
         """Close it, as a browser does when the answer is an error."""

@@ -134,8 +134,7 @@ async def test_a_refusal_of_an_event_outlives_an_older_list(visitor: Visitor) ->
     page = visitor.page
     stream = await EventStream.of(page)
     await visitor.sign_in()
-    async with page.expect_response("**/api/v1/tasks?*"):
-        await stream.open()
+    await stream.connect()
     late = await LateAnswer.to(page, "refusals?*", REFUSALS)
     await visitor.go("Refusals")
     await late.asked()

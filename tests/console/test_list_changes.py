@@ -40,10 +40,7 @@ async def shown(visitor: Visitor, stream: EventStream, order: str, *items: dict[
     await expect(names).to_have_count(len(items))
     async with page.expect_response("**/api/v1/tasks?*"):
         await page.get_by_label("Order").select_option(order)
-    # Once connected, the page reads its list again.
-    async with page.expect_response("**/api/v1/tasks?*") as response:
-        await stream.open()
-    await (await response.value).finished()
+    await stream.connect()
     await expect(names).to_have_text([item["tool"] for item in items])
     return names
 
@@ -131,9 +128,7 @@ async def test_the_list_of_a_real_gateway_is_in_the_order_of_the_console(
     for name in ("report", "echo", "report"):
         await host.start(name)
     await visitor.sign_in()
-    async with visitor.page.expect_response("**/api/v1/tasks?*") as response:
-        await stream.open()
-    await (await response.value).finished()
+    await stream.connect()
     references = visitor.page.locator("#task-rows tr")
     await expect(references).to_have_count(3)
     for order in ("-updated", "created", "-created"):
