@@ -16,6 +16,7 @@ help:
 	@echo 'make setup   .venv with taskgate in it, and with all that the commands below need; `make run` installs less'
 	@echo '             LOCKED=1: in the releases of deploy/locks/dev.txt, with their hashes, as CI does'
 	@echo 'make run     an example server, taskgate before it, and a host that calls a slow tool as a task; ONCE=1 ends after that'
+	@echo '             LISTEN=127.0.0.1:8090 ADMIN=127.0.0.1:9474: at other ports than 8080 and 9464; ONCE=1 takes free ones without these'
 	@echo '             AUTH=1: with an issuer of tokens, and two users, each with tasks of their own'
 	@echo '             OBSERVE=1: with a Prometheus that scrapes it (Debian: apt-get install --no-install-recommends prometheus)'
 	@echo '             REPLICAS=3: three of taskgate that share a Valkey, behind nginx if it is here (Debian: apt-get install nginx-light)'
