@@ -16,6 +16,7 @@ help:
 	@echo 'make setup   .venv with taskgate in it, and with all that the commands below need; `make run` installs less'
 	@echo '             LOCKED=1: in the releases of deploy/locks/dev.txt, with their hashes, as CI does'
 	@echo 'make run     an example server, taskgate before it, and a host that calls a slow tool as a task; ONCE=1 ends after that'
+	@echo '             LISTEN=127.0.0.1:8090 ADMIN=127.0.0.1:9474: at other ports than 8080 and 9464; ONCE=1 takes free ones without these'
 	@echo '             AUTH=1: with an issuer of tokens, and two users, each with tasks of their own'
 	@echo '             OBSERVE=1: with a Prometheus that scrapes it (Debian: apt-get install --no-install-recommends prometheus)'
 	@echo '             REPLICAS=3: three of taskgate that share a Valkey, behind nginx if it is here (Debian: apt-get install nginx-light)'
@@ -42,7 +43,8 @@ help:
 	@echo 'make docs    the documents as a site in build/site; a broken link is an error'
 	@echo 'make pictures  makes the pictures of the console in docs/images anew (Debian: apt-get install chromium)'
 	@echo 'make wheel   the sdist and the wheel in dist/, the same bytes for the same commit'
-	@echo 'make image   the container image, by buildah, docker or podman (Debian: apt-get install buildah); BUILD_OPTIONS=...'
+	@echo 'make image   the container image, by docker, podman or buildah, the first that works (Debian: apt-get install buildah)'
+	@echo '             BUILDER=podman for another, BUILD_OPTIONS=...'
 	@echo 'make image-test  builds and runs the image without a registry, as root (Debian: apt-get install buildah mmdebstrap)'
 	@echo 'make locks   writes deploy/locks anew, with the newest releases that pyproject.toml allows'
 	@echo 'make sbom    dist/sbom.json: what the image has, as CycloneDX'
@@ -207,12 +209,21 @@ wheel: $(STAMP)
 	git ls-files -z | tar --create --null --files-from=- --mode=u=rwX,go=rX | tar --extract --directory="$$copy" && \
 	$(PY) -m build --outdir '$(abspath $(DIST))' "$$copy"
 
-BUILDER ?= $(firstword $(foreach each,docker podman buildah,$(if $(shell command -v $(each)),$(each))))
+# By the first of these programs that works: a docker does not without its daemon, or without permission to reach it.
+BUILDER ?=
 BUILD_OPTIONS ?=
 IMAGE ?= taskgate
 image:
-	@[ -n '$(BUILDER)' ] || { echo 'make image: there is no docker, podman or buildah. On Debian: apt-get install buildah' >&2; exit 1; }
-	$(BUILDER) build $(if $(filter buildah podman,$(BUILDER)),--format docker) $(BUILD_OPTIONS) --tag '$(IMAGE)' --file Dockerfile .
+	@builder='$(BUILDER)'; \
+	for each in $(if $(BUILDER),,docker podman buildah); do \
+		command -v $$each >/dev/null || continue; \
+		if why=$$(timeout 30 $$each info 2>&1 >/dev/null); then builder=$$each; break; fi; \
+		echo "make image: $$each does not work: $$(printf '%s\n' "$$why" | head -n 1)" >&2; \
+	done; \
+	[ -n "$$builder" ] || { \
+		echo 'make image: no docker, podman or buildah works here. On Debian: apt-get install buildah' >&2; exit 1; }; \
+	case " $$builder " in *podman\ *|*buildah\ *) format='--format docker' ;; *) format= ;; esac; \
+	set -x; $$builder build $$format $(BUILD_OPTIONS) --tag '$(IMAGE)' --file Dockerfile .
 
 # The image on a base that mmdebstrap makes: it serves, survives kill -9, and writes to its volume alone. Needs root.
 image-test: $(STAMP)

@@ -1,10 +1,10 @@
 """`make run`: a real server, taskgate in front of it, and a real host that calls the server's slow tool as a task.
 
 Then taskgate goes on serving until Ctrl-C, so that one can try it by hand. With ONCE=1 it ends after the host has run,
-with 0 or 1, on free ports and in a folder of its own. With AUTH=1 taskgate asks for tokens, there is an issuer of them,
-and the host is two users. With OBSERVE=1 a Prometheus scrapes taskgate. With REPLICAS=3 there are three of it, which
-share a Valkey. With UPSTREAM=… the server is one's own, a URL or a command, and the host lists its tools. All that is
-written goes under `.run/`.
+with 0 or 1, in a folder of its own and on free ports, unless LISTEN and ADMIN name some. With AUTH=1 taskgate asks for
+tokens, there is an issuer of them, and the host is two users. With OBSERVE=1 a Prometheus scrapes taskgate. With
+REPLICAS=3 there are three of it, which share a Valkey. With UPSTREAM=… the server is one's own, a URL or a command, and
+the host lists its tools. All that is written goes under `.run/`.
 """
 
 import signal
@@ -58,7 +58,7 @@ class Plan:
 
 
 def plan_from(environment: Mapping[str, str], *, once: bool, auth: bool, observe: bool) -> Plan:
-    """Reads UPSTREAM, REPLICAS, and for a plain run LISTEN and ADMIN.
+    """Reads UPSTREAM, REPLICAS, LISTEN and ADMIN.
 
     Raises AddressUnusable, NotObserved and RunFailed where something cannot be had.
     """
@@ -66,17 +66,25 @@ def plan_from(environment: Mapping[str, str], *, once: bool, auth: bool, observe
     if observe:
         check_that_prometheus_is_here()
     replicas = count_from(environment.get("REPLICAS", ""))
+    listen, admin = addresses_from(environment, once=once)
     RUN.mkdir(exist_ok=True)
     if once:
-        listen, admin = free_addresses()
         folder = Path(tempfile.mkdtemp(prefix="once-", dir=RUN))
         return Plan(once, auth, observe, replicas, listen, admin, folder, upstream)
-    listen = parse_address("LISTEN", environment.get("LISTEN") or "127.0.0.1:8080")
-    admin = parse_address("ADMIN", environment.get("ADMIN") or "127.0.0.1:9464")
-    refuse_taken(listen, admin)
     for log in logs_in(RUN):
         log.unlink()
     return Plan(once, auth, observe, replicas, listen, admin, RUN, upstream)
+
+
+def addresses_from(environment: Mapping[str, str], *, once: bool) -> tuple[Address, Address]:
+    """Reads LISTEN and ADMIN. Without them a run that ends takes free ports. Raises AddressUnusable."""
+    others = map(str, free_addresses()) if once else ("127.0.0.1:8080", "127.0.0.1:9464")
+    listen, admin = (
+        parse_address(name, environment.get(name) or other)
+        for name, other in zip(("LISTEN", "ADMIN"), others, strict=True)
+    )
+    refuse_taken(listen, admin)
+    return listen, admin
 
 
 async def run_before_yours(plan: Plan, upstream: str) -> None:

@@ -167,6 +167,12 @@ async def test_one_run_shows_a_task_that_completes_one_cancelled_one_failed_and_
     await expect_one_run(LINES)
 
 
+async def test_one_run_listens_where_it_is_told_to() -> None:
+    listen, admin = free_addresses()
+    output = await expect_one_run(LINES, LISTEN=str(listen), ADMIN=str(admin))
+    assert f"taskgate is in front of it at    http://{listen}/mcp" in output
+
+
 @pytest.mark.parametrize("environment", [{}, {"REPLICAS": "2"}], ids=["one", "replicas"])
 async def test_a_run_that_serves_on_prints_a_link_by_which_the_console_signs_in(environment: dict[str, str]) -> None:
     listen, admin = free_addresses()
@@ -324,11 +330,14 @@ async def test_a_run_that_is_to_be_observed_says_that_prometheus_is_missing_befo
     assert set(ROOT.glob(".run/once-*")) <= before
 
 
+@pytest.mark.parametrize("once", ["", "1"], ids=["plain", "once"])
 @pytest.mark.parametrize("name", ["LISTEN", "ADMIN"])
-async def test_a_plain_run_says_that_its_port_is_taken_and_how_to_take_another(name: str) -> None:
+async def test_a_run_says_that_its_port_is_taken_and_how_to_take_another(name: str, once: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
-        status, output, errors = await run_script(**{"LISTEN": "127.0.0.1:0", "ADMIN": "127.0.0.1:0", name: address})
+        status, output, errors = await run_script(
+            **{"LISTEN": "127.0.0.1:0", "ADMIN": "127.0.0.1:0", "ONCE": once, name: address}
+        )
     assert (status, output) == (1, "")
     assert errors.startswith(f"make run: cannot listen on {address} (Address already in use): is another program")
     assert "make run LISTEN=" in errors

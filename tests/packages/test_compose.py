@@ -33,8 +33,13 @@ def test_the_configuration_names_services_of_the_file(config: settings.GatewayCo
     assert [each.url for each in config.upstreams.values()] == ["http://server:3000/mcp"]
     assert {"taskgate", "valkey", "server", "prometheus"} <= SERVICES.keys()
     [scraped] = YAML(typ="safe").load(ROOT / "deploy/compose/prometheus.yml")["scrape_configs"]
-    by_address = {"names": ["taskgate"], "type": "A", "port": config.admin.listen.port}
-    assert scraped["dns_sd_configs"] == [by_address]
+    [by_address] = scraped["dns_sd_configs"]
+    assert (by_address["names"], by_address["type"], by_address["port"]) == (
+        ["taskgate"],
+        "A",
+        config.admin.listen.port,
+    )
+    assert by_address["refresh_interval"] == "5s", "a container that comes up later is found at once"
 
 
 def test_no_sample_has_prometheus_ask_for_a_name_which_the_listener_of_operators_refuses() -> None:
@@ -59,6 +64,12 @@ def test_the_gateway_has_ended_before_it_is_killed(config: settings.GatewayConfi
 def test_the_files_that_are_mounted_are_there() -> None:
     mounted = [each.split(":")[0] for service in SERVICES.values() for each in service.get("volumes", [])]
     assert [each for each in mounted if each.startswith(".") and not (ROOT / each).exists()] == []
+
+
+def test_each_image_is_built_by_one_service() -> None:
+    """Compose builds side by side, and two builds of one name fail now and then: the image exists already."""
+    built = [service["image"] for service in SERVICES.values() if "build" in service]
+    assert built == ["taskgate"]
 
 
 def test_the_keys_are_made_by_a_command_that_there_is() -> None:

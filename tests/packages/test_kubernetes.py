@@ -48,12 +48,12 @@ def container_of(overlay: str) -> Any:
 
 def configuration(overlay: str, folder: Path) -> settings.GatewayConfig:
     """The configuration of an overlay as its pod reads it, with keys that are made up."""
-    for name in ("context.key", "audit.key"):
+    for name in ("context.key", "audit.key", "valkey-password"):
         (folder / name).write_text(KEY)
+        (folder / name).chmod(0o600)
     text = (FOLDER / overlay / "taskgate.yaml").read_text().replace("/etc/taskgate-keys", str(folder))
     (folder / "taskgate.yaml").write_text(text)
-    environment = {each["name"]: "secret" for each in container_of(overlay).get("env", [])}
-    return settings.load(folder / "taskgate.yaml", environment)
+    return settings.load(folder / "taskgate.yaml", {})
 
 
 @pytest.mark.parametrize("file", resources(), ids=lambda file: f"{file.parent.name}-{file.stem}")
@@ -148,12 +148,11 @@ def test_a_pod_has_ended_before_it_is_killed(overlay: str, tmp_path: Path) -> No
     assert drain.delay.total_seconds() > probe["periodSeconds"] * probe["failureThreshold"]
 
 
-def test_secrets_are_in_a_secret_alone() -> None:
-    keys = {
-        each["key"] for volume in pod_of("replicas")["volumes"] for each in volume.get("secret", {}).get("items", [])
-    }
-    [password] = container_of("replicas")["env"]
-    assert {*keys, password["valueFrom"]["secretKeyRef"]["key"]} == {"context.key", "audit.key", "valkey-password"}
+def test_secrets_are_files_of_a_secret_alone() -> None:
+    """Not variables: a file loses the line end that an editor or `echo` leaves in it."""
+    [mounted] = (each["secret"]["items"] for each in pod_of("replicas")["volumes"] if "secret" in each)
+    assert {each["key"] for each in mounted} == {"context.key", "audit.key", "valkey-password"}
+    assert "env" not in container_of("replicas")
 
 
 def test_the_two_pods_differ_in_their_store_alone() -> None:
@@ -162,7 +161,6 @@ def test_the_two_pods_differ_in_their_store_alone() -> None:
         pod.pop("volumes")
         pod.pop("topologySpreadConstraints", None)
         [container] = pod["containers"]
-        container.pop("env", None)
         container["volumeMounts"] = container["volumeMounts"][:2]
     assert single == replicas
 

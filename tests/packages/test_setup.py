@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterable
 from importlib.metadata import packages_distributions, requires
 from pathlib import Path
@@ -118,6 +119,15 @@ def lacking(files: Iterable[Path], brought: set[str]) -> set[str]:
 def test_a_run_needs_no_tool_of_developers() -> None:
     assert "pytest" not in closure("demo-replicas")
     assert lacking(EXAMPLE.glob("*.py"), closure("demo-replicas")) == set()
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/start/quickstart.md"])
+def test_the_installation_before_a_server_of_ones_own_brings_no_tool_of_developers(page: str) -> None:
+    shown = re.findall(r"^    \.venv/bin/pip install --editable '\.\[(\w+)\]'$", (ROOT / page).read_text(), re.M)
+    assert shown[0] == "uvloop"
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert {*shown} <= declared.keys()
+    assert closure(*shown) & {"pytest", "mypy", "mcp"} == set()
 
 
 def test_a_run_without_replicas_needs_no_valkey() -> None:

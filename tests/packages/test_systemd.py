@@ -6,13 +6,15 @@ import re
 import shutil
 import signal
 import socket
+import string
 import subprocess
 from configparser import RawConfigParser
 from pathlib import Path
 
 import pytest
+from example.processes import running
 
-from helpers.gateway_process import gateway_process, write_configuration
+from helpers.gateway_process import TASKGATE, gateway_process, serving, write_configuration
 from helpers.waiting import bounded
 from provider.install import nothing_may_be_missing
 from taskgate import config as settings
@@ -65,6 +67,36 @@ def test_the_unit_starts_a_command_that_there_is() -> None:
     found = main.commands[command]
     context = found.make_context(command, options)
     assert (command, str(context.params["file"])) == ("serve", "${CONFIGURATION_DIRECTORY}/taskgate.yaml")
+
+
+@pytest.mark.program
+async def test_what_the_unit_starts_finds_its_configuration_its_secrets_and_its_state(tmp_path: Path) -> None:
+    """In the folders that systemd names to it; no other variable is there, and no home."""
+    folders = {name: tmp_path / name.lower() for name in ("CONFIGURATION", "STATE", "LOGS", "CREDENTIALS")}
+    for folder in folders.values():
+        folder.mkdir(mode=0o700)
+    credential = unit_value("LoadCredential").partition(":")[0]
+    for name in ("context.key", "audit.key"):
+        secret = folders["CREDENTIALS"] / f"{credential}_{name}"
+        secret.write_text(f"{'A' * 43}\n")
+        secret.chmod(0o400)
+    keys = {name: f"${{CREDENTIALS_DIRECTORY}}/taskgate_{name}.key" for name in ("context", "audit")}
+    sink = "{name: file, type: file, path: '${LOGS_DIRECTORY}/audit.jsonl'}"
+    (folders["CONFIGURATION"] / "taskgate.yaml").write_text(
+        "version: 1\nserver: {listen: '127.0.0.1:0', drain: {delay: 0s}}\nadmin: {listen: '127.0.0.1:0'}\n"
+        "upstreams: {reports: {path: /mcp, url: 'http://127.0.0.1:1/mcp'}}\n"
+        f"auth: {{mode: none, context: {{key_file: '{keys['context']}'}}}}\n"
+        f"audit: {{hmac_key_file: '{keys['audit']}', sinks: [{sink}]}}\n"
+    )
+    variables = {f"{name}_DIRECTORY": str(folder) for name, folder in folders.items()}
+    _, *arguments = string.Template(unit_value("ExecStart")).substitute(variables).split()
+    clean = ["env", "-i", *(f"{name}={value}" for name, value in variables.items())]
+    async with running([*clean, TASKGATE, *arguments], log=tmp_path / "log", polite=signal.SIGTERM) as child:
+        gateway = await serving(child)
+        assert {each.name for each in folders["STATE"].iterdir()} >= {"taskgate.db"}
+        assert (folders["LOGS"] / "audit.jsonl").exists()
+        gateway.ask(signal.SIGTERM)
+        assert await gateway.exit_status() == 0
 
 
 def test_the_gateway_has_ended_before_the_unit_has_it_killed(tmp_path: Path) -> None:
