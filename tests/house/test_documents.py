@@ -343,7 +343,7 @@ def test_every_rate_is_told_with_its_default() -> None:
     }
     for text in (
         "1,000 a second, 2,000 at once | `limits.rate`: `ip` |",
-        "1 a second, 20 at once, then no request of it | `auth_failures` |",
+        "1 a second, 20 at once | `auth_failures` |",
         "5, 20, 20 a second; 20, 60, 60 at once | `calls`, `polls`, `rest` |",
     ):
         assert text in LIMITS

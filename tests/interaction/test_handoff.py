@@ -506,6 +506,21 @@ async def test_an_unknown_handle_is_one_denied_look_up(server: ScriptedServer, e
     assert sorted(line["reason"] for line in of(lines(tmp_path), "task.access_denied")) == ["malformed_id", "not_found"]
 
 
+@eras
+async def test_the_audit_log_names_the_task_of_a_wait_and_of_a_cancellation(
+    server: ScriptedServer, hold: Hold, era: str, tmp_path: Path
+) -> None:
+    config = configuration({"reports": server.url}, tasks=handoff(ceiling="1s"), audit=audited(tmp_path))
+    async with kept(tmp_path, config) as gateway:
+        host = await taskless(gateway, era)
+        handle = handle_of(await host.call("report", YEAR))
+        assert handle_of(await waited(host, handle)) == handle
+        await host.call(CANCEL, {"handle": handle})
+    written = lines(tmp_path)
+    [created] = of(written, "task.created")
+    assert [line["task"]["ref"] for line in of(written, "rpc.call")] == [created["task"]["ref"]] * 3
+
+
 # --- reloads and drains -----------------------------------------------------------------------------------------------
 
 

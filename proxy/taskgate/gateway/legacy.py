@@ -151,7 +151,7 @@ class LegacyAdapter:
         decoded = DecodedMessage(self, exchange, mount, caller, message, intent, peer.revision, tool, host_session)
         if tools is not None and tool in tools.names:
             lists_them = mount.hands_off and host_session is not None and not host_session.knows_tasks
-            note_handle(decoded, tools, lists_them=lists_them)
+            note_handle(decoded, context, tools, lists_them=lists_them)
         return decoded
 
     async def _decode_late(

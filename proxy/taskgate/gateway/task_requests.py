@@ -60,6 +60,7 @@ from taskgate.protocol.server_messages import Answer
 from taskgate.protocol.vocabulary import TASKS_CANCEL, TASKS_GET, TASKS_RESULT, TASKS_UPDATE
 from taskgate.sessions.host_session import HostSession
 from taskgate.streams.exchange import Exchange, HttpReply
+from taskgate.telemetry.request_context import RequestContext
 
 ABOUT_A_TASK: Final = (GetTask, AwaitTask, UpdateTask, CancelTask, LegacyTaskRequest, HandleRequest)
 """The requests about one task. The access rules apply to the tool of that task, when it is found."""
@@ -248,8 +249,8 @@ def own_tools(call: Call) -> Callable[[RawJson], RawJson] | None:
     return partial(call.handoff.add_to, may_hand_off=call.session.mount.may_hand_off, is_first=is_first)
 
 
-def note_handle(decoded: DecodedMessage, tools: HandoffTools, *, lists_them: bool) -> None:
-    """Make a call with the name of a tool of the gateway a request about a task, also for rate limits.
+def note_handle(decoded: DecodedMessage, context: RequestContext, tools: HandoffTools, *, lists_them: bool) -> None:
+    """Make a call with the name of a tool of the gateway a request about a task, also for rate limits and reports.
 
     A host that does not list these may call a tool of the server with such a name: only a handle tells
     them apart. Raises InvalidParams, and TaskNotFound for a handle of a wrong form.
@@ -264,6 +265,7 @@ def note_handle(decoded: DecodedMessage, tools: HandoffTools, *, lists_them: boo
         return
     task, cancels = read_handle(call.tool, message.params), call.tool == tools.cancel.name
     decoded.intent = HandleRequest(call=call, task=task, cancels=cancels, answers=answers, state=state)
+    context.task = task
     decoded.tool, decoded.limited_as = None, TASKS_CANCEL if cancels else TASKS_RESULT
 
 

@@ -65,7 +65,7 @@ class RequestContext:
     - `rpc_revision`: that of its session, or the one that a refused message named
     - `error`: a JSON-RPC code, `tool_error`, or `cancelled`: the host cancelled the request or
       disconnected, or the gateway aborted it; `refusal`: why it was refused
-    - `task`: the id of the task that the request created
+    - `task`: the id of the task that the request created, or that it gave a tool of the gateway as its handle
     - `parts`: the number of messages of a batch, else 0
     - `result_bytes`: the length of the result of a tool call
     - `background`: whether this is the context of a task's call, whose request may have ended

@@ -129,7 +129,7 @@ class ModernAdapter:
         tool = asked.tool if isinstance(asked, CallTool) else None
         decoded = DecodedMessage(self, exchange, mount, caller, message, intent, route.peer.revision, tool, None, route)
         if tools is not None and tool in tools.names:
-            note_handle(decoded, tools, lists_them=mount.hands_off and not route.declares_tasks)
+            note_handle(decoded, context, tools, lists_them=mount.hands_off and not route.declares_tasks)
         return decoded
 
     async def handle(self, request: DecodedMessage) -> HttpReply:

@@ -78,7 +78,7 @@ class RequestSummary(NamedTuple):
 class EventOrigin(NamedTuple):
     """The request in which an event happened, as it was then.
 
-    `task` is the task that the request made.
+    `task` is the task that the request made, or gave a tool of the gateway.
     """
 
     id: str
