@@ -1,5 +1,5 @@
 # Two commands matter: `make run` shows taskgate at work, `make test` tests it. Everything is installed under this folder,
-# but for programs of Debian that tests want: `make test` installs those as root, or with SYSTEM=1 by sudo.
+# except the programs of Debian that tests need: `make test` installs those as root, or with SYSTEM=1 by sudo.
 # Another interpreter: make PYTHON=/path/to/python3.12 …
 
 PYTHON ?= python3
@@ -13,44 +13,44 @@ DEBIAN = On Debian 12 or newer: apt-get install python3 python3-venv
 .PHONY: help setup run system test unit unit-pure unit-serving unit-upstream unit-transports unit-rest environments provider peers pictures attacks chaos kills storms handoff differential fuzz mutants check bench instructions dashboards pages docs wheel image image-test locks sbom advisories fmt clean
 
 help:
-	@echo 'make setup   .venv with taskgate in it, and with all that the commands below need; `make run` installs less'
-	@echo '             LOCKED=1: in the releases of deploy/locks/dev.txt, with their hashes, as CI does'
-	@echo 'make run     an example server, taskgate before it, and a host that calls a slow tool as a task; ONCE=1 ends after that'
+	@echo 'make setup   .venv with taskgate, and with all packages for the commands below; `make run` installs fewer'
+	@echo '             LOCKED=1: the releases of deploy/locks/dev.txt, with their hashes, as CI does'
+	@echo 'make run     an example server, taskgate in front of it, and a host that calls a slow tool as a task; ONCE=1 ends after that'
 	@echo '             LISTEN=127.0.0.1:8090 ADMIN=127.0.0.1:9474: at other ports than 8080 and 9464; ONCE=1 takes free ones without these'
-	@echo '             AUTH=1: with an issuer of tokens, and two users, each with tasks of their own'
+	@echo '             AUTH=1: with an issuer of tokens, and two users, each with own tasks'
 	@echo '             OBSERVE=1: with a Prometheus that scrapes it (Debian: apt-get install --no-install-recommends prometheus)'
 	@echo '             REPLICAS=3: three of taskgate that share a Valkey, behind nginx if it is here (Debian: apt-get install nginx-light)'
-	@echo "             UPSTREAM='npx -y some-server', or a URL: before a server of your own, whose tools are listed"
-	@echo 'make test    every test; its last line says what was skipped. As root, or with SYSTEM=1 by sudo, it first installs'
-	@echo '             the programs of Debian that tests want; SYSTEM=0 leaves that out'
-	@echo 'make unit    the unit and contract tests that start no programs, in a minute'
-	@echo 'make attacks what hostile hosts and servers do to a gateway in a process of its own, with what was measured;'
-	@echo '             SHUTDOWNS=50 for more ends of a gateway in a storm of connections'
-	@echo 'make chaos   gateways that share a store, and much that goes wrong; SEEDS=1,2,3 and SECONDS=60 for other runs, or longer ones'
+	@echo "             UPSTREAM='npx -y some-server', or a URL: in front of your own server, whose tools are listed"
+	@echo 'make test    every test; its last line names what was skipped. As root, or with SYSTEM=1 by sudo, it first installs'
+	@echo '             the programs of Debian that tests need, unless SYSTEM=0'
+	@echo 'make unit    the unit and contract tests without programs, in a minute'
+	@echo 'make attacks attacks of hosts and servers on a gateway in its own process, with the measured values;'
+	@echo '             SHUTDOWNS=50 for more shutdowns in a storm of connections'
+	@echo 'make chaos   gateways with a shared store, under many failures; SEEDS=1,2,3 and SECONDS=60 for other or longer runs'
 	@echo 'make kills   200 times kill -9 over SQLite, with power cuts too (Debian: apt-get install strace), and over Valkey, killed too;'
 	@echo '             CYCLES=20 for fewer, SEED=2 for other instants, LOOP=uvloop for the other event loop'
 	@echo 'make storms  1,000 connections of hosts without tasks are cut while calls run; CUTS=200 for fewer, SEED=2 for other moments'
-	@echo 'make handoff  what hosts without tasks get of calls of up to 30 ceilings, and docs/handoff-matrix.md anew; ten minutes'
-	@echo 'make fuzz    every property on twenty times as many examples as in `make test`; SEED=1 for others'
-	@echo 'make differential  what comes out of this package and of an earlier commit, for many messages and heads; BASE=commit SEED=7'
+	@echo 'make handoff  calls of up to 30 ceilings by hosts without tasks; writes docs/handoff-matrix.md; ten minutes'
+	@echo 'make fuzz    every property with twenty times the examples of `make test`; SEED=1 for others'
+	@echo 'make differential  compares the output of this package with an earlier commit, for many messages and heads; BASE=commit SEED=7'
 	@echo '             CHANGED=2000 for more messages, HEADS=20000 for more connections'
-	@echo 'make mutants every line of the scripts of the shared store taken out or turned round, one at a time: a test must be red; ONLY=swap'
+	@echo 'make mutants removes or reverses each line of the scripts of the shared store, one at a time: a test must fail; ONLY=swap'
 	@echo 'make check   ruff, mypy, the import contracts, the prose lint, and a report on the shape of the package'
 	@echo 'make bench   the benchmarks'
-	@echo 'make instructions  whether a request costs few instructions (Debian: apt-get install valgrind); TREES=checkout counts there, too'
-	@echo 'make dashboards  writes grafana/dashboards anew'
-	@echo 'make pages  writes docs/requirements.md and the index of decisions anew'
+	@echo 'make instructions  counts the instructions of requests (Debian: apt-get install valgrind); TREES=checkout counts there too'
+	@echo 'make dashboards  writes grafana/dashboards'
+	@echo 'make pages  writes docs/requirements.md and the index of decisions'
 	@echo 'make docs    the documents as a site in build/site; a broken link is an error'
-	@echo 'make pictures  makes the pictures of the console in docs/images anew (Debian: apt-get install chromium)'
+	@echo 'make pictures  makes the pictures of the console in docs/images (Debian: apt-get install chromium)'
 	@echo 'make wheel   the sdist and the wheel in dist/, the same bytes for the same commit'
 	@echo 'make image   the container image, by docker, podman or buildah, the first that works (Debian: apt-get install buildah)'
 	@echo '             BUILDER=podman for another, BUILD_OPTIONS=...'
 	@echo 'make image-test  builds and runs the image without a registry, as root (Debian: apt-get install buildah mmdebstrap)'
-	@echo 'make locks   writes deploy/locks anew, with the newest releases that pyproject.toml allows'
-	@echo 'make sbom    dist/sbom.json: what the image has, as CycloneDX'
-	@echo 'make advisories  whether a hole is known in a release of deploy/locks; 3 where no data are reached'
+	@echo 'make locks   writes deploy/locks, with the newest releases that pyproject.toml allows'
+	@echo 'make sbom    dist/sbom.json: the content of the image, as CycloneDX'
+	@echo 'make advisories  known vulnerabilities in the releases of deploy/locks; exits with 3 without data'
 	@echo 'make fmt     formats the code'
-	@echo 'make clean   removes all that was made here'
+	@echo 'make clean   removes all generated files'
 
 setup: $(STAMP)
 

@@ -26,7 +26,7 @@ _ALL: Final = VariableOption(selected=True, text=["All"], value=["$__all"])
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """A heading and what stands below it, from left to right."""
+    """A heading and the panels below it, from left to right."""
 
     title: str
     panels: Sequence[Panel]

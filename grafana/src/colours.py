@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 
 class Meaning(StrEnum):
-    """A colour. Each is told apart from a white and from a dark panel."""
+    """A colour. Each has enough contrast to a white and to a dark panel."""
 
     GOOD = "#37872d"
     BAD = "#e02f44"
@@ -115,7 +115,7 @@ def shade(colour: str, place: int) -> str:
 
 
 def contrast(one: str, other: str) -> float:
-    """How well two colours are told apart, from 1 to 21, as WCAG has it."""
+    """The contrast of two colours, from 1 to 21, by WCAG."""
     light, dark = sorted((_luminance(one), _luminance(other)), reverse=True)
     return (light + 0.05) / (dark + 0.05)
 

@@ -52,7 +52,7 @@ def text(x: float, y: float, words: str, *, size: float = 10, colour: str = INK,
 
 
 def empty(box: Box) -> str:
-    """What stands in a panel that has nothing to show."""
+    """The text of a panel that has nothing to show."""
     return text(box.x + 8, box.y + box.height / 2 + 8, "nothing to show", size=12, colour=FAINT)
 
 

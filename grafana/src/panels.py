@@ -1,7 +1,6 @@
-"""What a panel of ours is: what it asks, what a reader is told of it, and how Grafana draws it.
+"""Panels: their queries, their descriptions, and how Grafana draws them.
 
-A panel is a value; `draw` turns it into the builder of the SDK. What must not live here: what the panels ask, and where
-one stands on a dashboard.
+A panel is a value; `draw` turns it into the builder of the SDK. Queries and dashboards are elsewhere, in `boards`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -89,8 +88,8 @@ class Ask(NamedTuple):
         return list(rules(self.legend))
 
 
-class Told(NamedTuple):
-    """What a reader is told: what the panel shows, what is normal, and what to do when it is not."""
+class Guidance(NamedTuple):
+    """The description of a panel: its content, normal values, and what to do about others."""
 
     shows: str
     normal: str
@@ -99,7 +98,7 @@ class Told(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Panel:
-    """One panel. `alert` is whose section of the runbook it links to; `bound` draws that alert's line.
+    """One panel. It links to the section of `alert` in the runbook; `bound` draws that alert's line.
 
     `words` are what values are shown as, each with its colour.
     """
@@ -107,7 +106,7 @@ class Panel:
     title: str
     asks: Sequence[Ask]
     unit: str
-    told: Told
+    guidance: Guidance
     alert: str
     shape: Shape = Shape.LINES
     bound: Bound | None = None
@@ -127,7 +126,7 @@ def draw(panel: Panel, number: int) -> Builder:
     """The panel for the SDK, with its number on the dashboard."""
     drawn = _DRAWN[panel.shape](panel)
     drawn.id(number).title(panel.title).unit(panel.unit).datasource(DATASOURCE).span(panel.span).height(panel.height)
-    shows, normal, act = panel.told
+    shows, normal, act = panel.guidance
     drawn.description(f"**Shows:** {shows}\n\n**Normal:** {normal}\n\n**Otherwise:** {act}")
     drawn.links([_runbook(panel.alert)])
     for letter, ask in zip("ABCDEFGH", panel.asks, strict=False):

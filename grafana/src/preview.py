@@ -58,7 +58,7 @@ class Prometheus:
 
 
 def picture(dashboard: dict[str, Any], prometheus: Prometheus, note: str, marks: Sequence[Mark] = ()) -> str:
-    """A dashboard as the text of an SVG. The note says where the numbers are from; marks are annotations of them."""
+    """A dashboard as the text of an SVG. The note names the source of the numbers; marks are annotations of them."""
     height = TOP + ROW * max(each["gridPos"]["y"] + each["gridPos"]["h"] for each in dashboard["panels"]) + 8
     rows = [each for each in dashboard["panels"] if each["type"] == "row"]
     begin = prometheus.end - prometheus.seconds
@@ -158,7 +158,7 @@ def _named(legend: str, labels: dict[str, str]) -> str:
 
 
 def _rows(panel: dict[str, Any], prometheus: Prometheus) -> list[Sequence[str]]:
-    """A table as Grafana merges it: the labels, then a column for each query; the first query says which rows."""
+    """A table as Grafana merges it: the labels, then a column for each query; the first query decides the rows."""
     answers = [
         {tuple(sorted(one["metric"].items())): float(one["value"][1]) for one in prometheus.at_the_end(target["expr"])}
         for target in panel["targets"]
@@ -178,9 +178,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m grafana.src.preview", description=__doc__)
     parser.add_argument("url", help="a Prometheus, as http://127.0.0.1:9090")
     parser.add_argument("--into", type=Path, default=FOLDER, help="the folder of the pictures")
-    parser.add_argument("--seconds", type=float, default=3600.0, help="how much time they show")
-    parser.add_argument("--window", default="1m", help="over how much time rates are taken: four scrapes at least")
-    parser.add_argument("--note", default="numbers of a running gateway", help="what the pictures say of their numbers")
+    parser.add_argument("--seconds", type=float, default=3600.0, help="the time that they show")
+    parser.add_argument("--window", default="1m", help="the window of rates: four scrapes at least")
+    parser.add_argument(
+        "--note", default="numbers of a running gateway", help="the source of the numbers, for the pictures"
+    )
     given = parser.parse_args(arguments)
     prometheus = Prometheus(url=given.url, end=time.time(), seconds=given.seconds, window=given.window)
     for dashboard in dashboards():

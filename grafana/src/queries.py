@@ -1,7 +1,7 @@
 """How expressions are written: one way to select, to add up, to take a rate, a share, a mean and a quantile.
 
-Every selector is held to the jobs and instances chosen on the dashboard, and to the upstreams where the family is told
-apart by them. What must not live here: which panel asks what.
+Every selector has the jobs and instances chosen on the dashboard. Families with the label `upstream` have the chosen
+upstreams too. The queries of panels are in `boards`.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ _PARTS: Final = ("_bucket", "_sum", "_count")
 
 
 def select(metric: str, *matchers: str) -> str:
-    """The series of a metric that the dashboard is about. KeyError for a metric that is nobody's."""
+    """The series of a metric that the dashboard is about. KeyError for an unknown metric."""
     chosen = ['job=~"$job"', 'instance=~"$instance"']
     if "upstream" in _labels(metric):
         chosen.append('upstream=~"$upstream"')
@@ -35,7 +35,7 @@ def grown(metric: str, *matchers: str, by: Sequence[str] = (), within: str = "$_
 
 
 def now(metric: str, *matchers: str, by: Sequence[str] = (), how: str = "sum") -> str:
-    """A gauge over the chosen instances: their sum, or their max where all look at the same thing."""
+    """A gauge over the chosen instances: their sum, or their max where all report the same thing."""
     return f"{_over(how, by)} ({select(metric, *matchers)})"
 
 

@@ -1,6 +1,6 @@
-"""Reads generated dashboards back: what their panels and variables ask, as Prometheus is to be asked.
+"""Reads generated dashboards back: the queries of their panels and variables, for Prometheus.
 
-For whoever has no Grafana: the previews, and tests against a real Prometheus.
+For uses without Grafana: the previews, and tests against a real Prometheus.
 """
 
 import json
@@ -44,7 +44,7 @@ def dashboards() -> list[dict[str, Any]]:
 
 
 def panels(dashboard: dict[str, Any]) -> list[dict[str, Any]]:
-    """The panels of a dashboard that ask something, in their order."""
+    """The panels of a dashboard that have queries, in their order."""
     return [panel for panel in dashboard["panels"] if panel["type"] != "row"]
 
 
@@ -59,7 +59,7 @@ def targets(dashboard: dict[str, Any]) -> Iterator[Target]:
 
 
 def variables(dashboard: dict[str, Any]) -> Iterator[Variable]:
-    """The variables of a dashboard that are asked for."""
+    """The variables of a dashboard that have a query."""
     for variable in dashboard["templating"]["list"]:
         if variable["type"] == "query":
             found = _LABEL_VALUES.fullmatch(variable["query"])

@@ -1,7 +1,7 @@
-"""Where the runbooks are published, and how a link into them is written.
+"""Links into the published runbooks.
 
-A link leads to the section of `grafana/runbooks.md` that has the name of an alert as its heading. The base stands in
-alerts and dashboards alike, for an operator to replace in both.
+A link leads to the section of `grafana/runbooks.md` that has the name of an alert as its heading. Alerts and
+dashboards have the same base, for an operator to replace in both.
 """
 
 from typing import Final

@@ -1,6 +1,6 @@
-"""The numbers that panels draw a line at: those that alerts fire at, and no others.
+"""The numbers that panels draw a line at: the thresholds of alerts, and no others.
 
-Each is what the expression of its alert says; a test compares the two.
+Each is the number in the expression of its alert; a test compares the two.
 """
 
 from dataclasses import dataclass

@@ -38,7 +38,7 @@ def test_every_way_to_be_full_and_every_cause_of_a_gap_is_on_the_page() -> None:
 def test_the_numbers_on_the_page_are_those_of_the_code() -> None:
     assert f"comes within {round(ring.FOLD_DELAY * 1000)} ms" in TEXT
     assert log.CLOSE_TIMEOUT == 5
-    assert "waited for for five seconds" in TEXT
+    assert "has five seconds for its own lines" in TEXT
     assert sink_queue.SYNC_DELAY == 1
     assert "the last second" in TEXT
 

@@ -299,6 +299,7 @@ def test_every_limit_is_told_with_its_default() -> None:
         "server.max_header": "16KiB",
         "server.max_json_depth": "64",
         "server.max_json_members": "4096",
+        "tasks.ttl.default": "1h",
         "tasks.ttl.max": "1h",
         "tasks.ttl.min": "1m",
         "auth.lookup_failures.threshold": "20",
@@ -309,17 +310,20 @@ def test_every_limit_is_told_with_its_default() -> None:
     assert {key: at(config, key) for key in told} == told
     texts = (
         "10, 100, 1,000 |",
-        "256 MiB, 2 GiB, ",
+        "256 MiB, 2 GiB |",
         "100, 16 |",
         "10 times as often as suggested",
-        "32; 256 more wait, 5 min at most",
-        "| 8, then one that is idle ends,",
-        "5 times in 30 s, or 3 checks in a row, then nothing is sent for 30 s",
+        "| 32 | `upstreams.*.concurrency` |",
+        "| 256, 5 min; 10 s if the host waits;",
+        "| 8; 7 for one caller alone | `upstreams.*.processes` |",
+        "| 5 times in 30 s, or 3 checks in a row |",
+        "| circuit open for 30 s, or until a check succeeds |",
         "16 MiB |",
         "30 min, 8 |",
         "4 GiB |",
         "4 MiB, 16 KiB, 64 levels",
-        "20 a minute, then none for 5 min",
+        "| 20 a minute | `auth.lookup_failures` | none for 5 min |",
+        "| time to live, if the host requests none | 1 h |",
     )
     for text in texts:
         assert text in LIMITS
@@ -352,7 +356,8 @@ def test_every_rate_is_told_with_its_default() -> None:
 def test_what_depends_on_whether_callers_are_known_is_told_for_both() -> None:
     known = defaults(mode="required", issuers={"corp": {"issuer": "https://idp.example.com/"}})
     assert (at(known, "tasks.ttl.max"), at(known, "auth.issuers.corp.jwks.refresh")) == ("1d", "5m")
-    assert "without authentication 1 h at most, 1 min at least; with it 24 h at most, up to 7 d |" in LIMITS
+    assert "| time to live without authentication | at least 1 min, at most 1 h |" in LIMITS
+    assert "| time to live with authentication | at least 1 min, at most 24 h; up to 7 d possible |" in LIMITS
     assert "(`jwks.refresh`, 5 min)" in IDENTITY.read_text(encoding="utf-8")
     assert MAX_TOKEN == 8 * 1024
     assert "| bearer token | 8 KiB | |" in LIMITS

@@ -1,7 +1,7 @@
-"""Which released hosts can do what with which released servers through the gateway: the table, and its page.
+"""The table of released hosts and servers that work together through the gateway, and its page.
 
-`python -m tests.interop.matrix` writes `docs/compatibility.md`, and its short form in `docs/start/hosts.md`, from what
-stands here, which `test_matrix.py` holds against what the hosts really say. Nothing of taskgate is known here.
+`python -m tests.interop.matrix` writes `docs/compatibility.md`, and its short form in `docs/start/hosts.md`, from this
+table, and `test_matrix.py` compares it with real hosts. This module does not use taskgate.
 """
 
 from dataclasses import dataclass
@@ -41,7 +41,7 @@ SERVERS = (
     Peer(name="1-9-4", title="`mcp` 1.9.4", revision="2025-03-26"),
     Peer(name="1-12-4", title="`mcp` 1.12.4", revision="2025-06-18"),
     Peer(name="1-23-3", title="`mcp` 1.23.3", revision="2025-11-25"),
-    Peer(name="2-3-0-initialized", title="`mcp` 2.3.0, told to speak that revision", revision="2025-11-25"),
+    Peer(name="2-3-0-initialized", title="`mcp` 2.3.0, limited to that revision", revision="2025-11-25"),
     Peer(name="2-3-0", title="`mcp` 2.3.0", revision="2026-07-28"),
     Peer(name="typescript", title="`@modelcontextprotocol/server` 2.4.0", revision="2026-07-28"),
 )
@@ -66,7 +66,7 @@ DIES = "a session of the server's SDK dies of a cancelled call"
 
 
 def expected(host: str, server: str, column: str) -> str:
-    """What the host says of that column: `yes`, or `no: ` and what it or the server has no words for."""
+    """What the host says of that column: `yes`, or `no: ` and what it or the server lacks."""
     old = server in {"1-2-1", "1-8-1", "1-9-4"}
     if column == "task" and host == "modern-python":
         return f"no: {NO_TASKS}"
@@ -78,50 +78,59 @@ def expected(host: str, server: str, column: str) -> str:
 
 
 REASONS = {
-    NO_TASKS: "The SDK has no words for tasks. The call blocks until it ends, as it would without taskgate.",
+    NO_TASKS: "The SDK has no tasks. The call blocks until it ends, as without taskgate.",
     NO_ELICITATION: "The server's SDK cannot ask a user.",
     DIES: (
-        "The task is cancelled, but sessions of this SDK end when one of their calls is cancelled. taskgate begins "
-        "another session then; what else ran in the old one has failed."
+        "The task is cancelled, but a session of this SDK ends when one of its calls is cancelled. taskgate then opens "
+        "another session. Other calls in the old one fail."
     ),
 }
 _NOTES = {reason: f"{number}" for number, reason in enumerate(REASONS, start=1)}
 
 _HEAD = """# Hosts and servers that work together
 
-What released hosts and released servers, none of them changed, do with each other through taskgate. No server here
-knows anything of tasks, but for the newest server-everything. Hosts and servers need not speak the same revision:
-taskgate speaks to each in its own.
+Each cell is a released host with a released server, through taskgate. None of them was changed.
+Only the newest server-everything has tasks of its own. Host and server can have different
+revisions: taskgate uses the revision of each.
 
-This page is made by `python -m tests.interop.matrix`, and every cell is tried by `tests/interop/test_matrix.py`. What
-becomes of hosts that are refused something stands at the end.
+`python -m tests.interop.matrix` writes this page, and `tests/interop/test_matrix.py` tries every
+cell. [The last section](#what-a-host-sees-of-a-refusal) shows what hosts do with refusals.
 
-- *slow call as a task*: the call is answered with a task before it has ended, and the host has its result from that.
-- *elicitation*: the server asks the user during a call, which is a task where the host makes tasks. Servers on `mcp`
-  2.3 and FastMCP 4 do so between two rounds of a call here. A tool of theirs that calls `ctx.elicit()` in the middle of
-  one works for a host of 2025-11-25 that is connected directly. It fails behind taskgate, which uses 2026-07-28 with
-  servers of both eras. With `protocol_version: "2025-11-25"` for that server it works, for any host.
-- *protocol error*, *tool error*: a call is answered with a JSON-RPC error, or with a result that says it failed.
-- *cancel*: the host cancels a call that runs, as a task where it makes tasks, and the server's tool is cancelled.
+- *slow call as a task*: the answer is a task before the call has ended, and the host fetches the
+  result from it.
+- *elicitation*: the server asks the user during a call. The call is a task if the host makes tasks.
+- *protocol error*, *tool error*: the answer is a JSON-RPC error, or a result with `isError`.
+- *cancel*: the host cancels a running call, and taskgate cancels the server's tool. The call is a
+  task if the host makes tasks.
+
+Servers on `mcp` 2.3 and FastMCP 4 elicit between two rounds of a call here. If their tool calls
+`ctx.elicit()` in the middle of a round, it works for a host of 2025-11-25 with a direct connection.
+Behind taskgate it fails, because taskgate uses 2026-07-28 with servers of both eras. With
+`protocol_version: "2025-11-25"` for that server it works for any host.
 """
 
 _WAYS = {"stdio": "stdio", "sse": "HTTP+SSE", "http": "Streamable HTTP"}
 
-_OTHER_WAYS = """## Servers that are programs, or speak HTTP+SSE
+_OTHER_WAYS = """## Servers over stdio and HTTP+SSE
 
-The same server, on these releases, over what it is spoken to. `tests/interop/test_servers_of_every_kind.py` tries it.
+The same server, on these releases, over each transport.
+`tests/interop/test_servers_of_every_kind.py` tries each row.
 """
 
-_SHELF = """## Servers that people have
+_SHELF = """## Popular servers
 
-As they come from npm and PyPI: every tool is listed, as many as there are for what the host can be asked, and one is
-called as a task. What server-everything asks, tells and does of its own tasks over each of the three is tried by
-`tests/interop/test_questions_of_real_programs.py`, and every one of its tools by `test_server_everything.py`.
-Servers on `mcp` 1.27 to 1.30 with `enable_tasks()` stop the tasks of all sessions when one session ends, whether or not
-taskgate is in front. As they come they were tried with one session; with several, the SDK's `TaskSupport` was patched
-to run once for all (`tests/peers/native_tasks_server.py`).
-mcp-server-fetch was asked for a page that could not be fetched, and said so. server-everything 2025.4.8 has HTTP+SSE
-too, for one connection: it ends with that, and soon where none comes.
+These are as npm and PyPI have them. A test lists every tool that the capabilities of the host
+allow, and calls one as a task. `test_server_everything.py` calls every tool of server-everything.
+`tests/interop/test_questions_of_real_programs.py` tries its questions, notifications and tasks over
+each of the three transports.
+
+- Servers on `mcp` 1.27 to 1.30 with `enable_tasks()` stop the tasks of all sessions when one
+  session ends, with and without taskgate. Unchanged, they were tried with one session. For several
+  sessions, the tests patch the SDK's `TaskSupport` to run once for all
+  (`tests/peers/native_tasks_server.py`).
+- mcp-server-fetch was asked for a page that it could not fetch, and reported that.
+- server-everything 2025.4.8 also has HTTP+SSE, for one connection. It ends with that connection,
+  and soon without one.
 """
 
 
@@ -140,15 +149,15 @@ def _table(server: Peer) -> str:
 
 _EXTENSIONS = """## Extensions
 
-What [crosses of extensions](extensions.md) was tried with released packages, directly and through taskgate, with the
-same result for each step.
+Released packages tried what taskgate [forwards of extensions](extensions.md). Each step had the
+same result directly and through taskgate.
 
-- *MCP Apps*: declared on both sides, tools with their views listed, views read to the byte, tools called, plain and as
-  tasks (`tests/interop/test_apps.py`).
-- *Skills*: as many checks of `sep-2640-*` directly as through taskgate, and the same verdict for each
+- *MCP Apps*: both sides declare them. The host lists tools with their views, reads the views to the
+  byte, and calls the tools, plain and as tasks (`tests/interop/test_apps.py`).
+- *Skills*: the same checks of `sep-2640-*`, with the same verdicts
   (`tests/interop/test_skills.py`).
-- *Events* of a server, with `allow`: listed, subscribed with a challenge, one signed event received
-  (`tests/interop/test_events_pass.py`).
+- *Events* of a server, with `allow`: the host lists them, subscribes with a challenge, and receives
+  one signed event (`tests/interop/test_events_pass.py`).
 
 | extension | server | host |
 |---|---|---|
@@ -156,7 +165,7 @@ same result for each step.
 | Skills | one of the tests, in both eras | `@modelcontextprotocol/conformance` 0.2.0-alpha.12 |
 | Events | `mcp-webhook-events` 0.2 | `@ai-sdk/mcp` 2.0 |
 
-What each side sees of all that may cross, directly and through taskgate, has [a table of its own](extensions-table.md).
+[Another table](extensions-table.md) has what each side receives, directly and through taskgate.
 """
 
 
@@ -165,17 +174,17 @@ def page() -> str:
     sections = [f"## A server on {server.title} ({server.revision})\n\n{_table(server)}\n" for server in SERVERS]
     notes = "\n".join(f"- [{_NOTES[reason]}] {text}" for reason, text in REASONS.items())
     return "\n".join(
-        [_HEAD, *sections, _other_ways(), _shelf(), _EXTENSIONS, f"## Why not\n\n{notes}\n", refusals.section()]
+        [_HEAD, *sections, _other_ways(), _shelf(), _EXTENSIONS, f"## Reasons\n\n{notes}\n", refusals.section()]
     )
 
 
 def _other_ways() -> str:
-    lines = ["| server | speaks | over | host | what it does of the above |", "|---|---|---|---|---|"]
+    lines = ["| server | speaks | over | host | what works of the above |", "|---|---|---|---|---|"]
     for host, name, transport in TABLE:
         server = next(each for each in ON_SDKS if each.name == name)
         peer = _host(host)
         done = _short(peer, Peer(name=name, title=server.title, revision=server.revision))
-        # Nobody speaks the modern era over HTTP+SSE.
+        # HTTP+SSE has no modern era.
         revision = "2025-11-25" if transport == "sse" and server.revision > "2025-11-25" else server.revision
         lines.append(f"| {server.title} | {revision} | {_WAYS[transport]} | {_named(peer)} | {done} |")
     return f"{_OTHER_WAYS}\n{chr(10).join(lines)}\n"

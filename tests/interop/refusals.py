@@ -1,6 +1,6 @@
-"""What released hosts make of refusals: the table, and its part of `docs/compatibility.md`, which `matrix.py` writes.
+"""The table of what released hosts do with refusals, and its part of `docs/compatibility.md`, which `matrix.py` writes.
 
-`test_refusals.py` holds the table against what the hosts really say. Nothing of taskgate is known here.
+`test_refusals.py` compares the table with real hosts. This module does not use taskgate.
 """
 
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from typing import Literal
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
-    """A released host; `title` is what pages call it, and `makes_tasks` whether it has words for tasks."""
+    """A released host; `title` is its name on pages, and `makes_tasks` whether it has tasks."""
 
     name: str
     title: str
@@ -33,20 +33,20 @@ WAYS = {
     "tool_error": "a limit, `reject_as: tool_error`",
     "http": "a limit, `reject_as: http`",
     "door": "429 without a body",
-    "scopes": "403 for want of scopes",
+    "scopes": "403 for missing scopes",
 }
 
 DATA = "code and data"
 RESULT = "a result with `isError`"
 STATUS_AND_BODY = "status, and the body as text"
 STATUS = "status"
-FAILED = "that it failed"
-SCOPES = "the scopes that it lacks"
+FAILED = "a failure"
+SCOPES = "the missing scopes"
 ENDS = "its connection ends"
 
 
 def expected(kind: Kind, way: str) -> str:
-    """What the code that made a call gets to know, in the words above. But for `ENDS` the next call is answered."""
+    """What the calling code receives, in the words above. After all but `ENDS`, the next call is answered."""
     if way in ("jsonrpc", "tool_error"):
         return DATA if way == "jsonrpc" else RESULT
     if kind.name in ("python-1-23", "python"):
@@ -60,16 +60,23 @@ def expected(kind: Kind, way: str) -> str:
 
 _HEAD = """## What a host sees of a refusal
 
-What the code that made a call gets to know when taskgate refuses it, tried by `tests/interop/test_refusals.py`. With
-*code and data* it can read `data.reason` and `data.retryAfterMs`. *A result with `isError`* is for models, and says in
-words when to try again. Where *its connection ends*, the SDK gives up the whole session at the first such status, and
-the host has to connect anew. All others go on in the same session. No SDK here tries again of its own accord.
+The table has what the calling code receives when taskgate refuses a call.
+`tests/interop/test_refusals.py` tries each cell.
 
-- *a limit*: rates, caps, queues, what is kept, and the penalty for guessing tasks, as `limits.reject_as` has it told.
-  What asks for a task is never told a result.
-  Refusals by `authorization.rules` and of a store that is down look like `reject_as: jsonrpc` in any case.
-- *429 without a body*: whatever is refused before it is read, as by a rate with `before_auth`; and notifications.
-- *403 for want of scopes*: `authorization.rules[].require_scopes`, with the scopes in `WWW-Authenticate`.
+- *code and data*: the code can read `data.reason` and `data.retryAfterMs`.
+- *a result with `isError`*: text for models, with the time to retry.
+- *its connection ends*: the SDK ends the whole session at the first such status, and the host has
+  to connect again. All other hosts continue in the same session.
+
+No SDK here retries by itself. The columns:
+
+- *a limit*: rates, caps, queues, stored bytes, and the penalty for guessed ids, with each
+  `limits.reject_as`. A call that requests a task never gets a result. Refusals by
+  `authorization.rules`, and of a store that is down, always look like `reject_as: jsonrpc`.
+- *429 without a body*: requests refused before they are read, for example by a rate with
+  `before_auth`, and notifications.
+- *403 for missing scopes*: `authorization.rules[].require_scopes`, with the scopes in
+  `WWW-Authenticate`.
 """
 
 

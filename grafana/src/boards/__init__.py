@@ -1,4 +1,4 @@
-"""The dashboards, in the order in which one reads them."""
+"""The dashboards, in the order in which people read them."""
 
 from typing import Final
 

@@ -1,16 +1,16 @@
-"""The numbers on top of the overview: six things that are well or are not."""
+"""The six numbers on top of the overview, each good or bad."""
 
 from typing import Final
 
 from grafana.src import thresholds
-from grafana.src.panels import BAD, GOOD, SIXTH, Ask, Panel, Shape, Told
+from grafana.src.panels import BAD, GOOD, SIXTH, Ask, Guidance, Panel, Shape
 from grafana.src.queries import among, grown, now, select
 
 _NOT_OURS: Final = (
     "|_OTHER|tool_error|cancelled|-32800|-32700|-32600|-32601|-32602|-32002|-32020|-32021|-32022|-32042|403|429"
 )
 OUR_ERRORS: Final = f'error_type!~"{_NOT_OURS}"'
-"""What burns the error budget: no error of a tool itself, and nothing that a host got wrong. Alerts match the same."""
+"""Errors that burn the error budget: none of a tool itself, and none that a host caused. Alerts match the same."""
 
 HEALTH: Final = (
     Panel(
@@ -22,10 +22,10 @@ HEALTH: Final = (
         bound=thresholds.NOT_READY,
         span=SIXTH,
         height=4,
-        told=Told(
-            "whether every chosen instance says that it is ready.",
-            "ready; not ready for some seconds at a start and while one shuts down.",
-            "ask /readyz of the instance, its body names what is missing.",
+        guidance=Guidance(
+            "whether every chosen instance reports ready.",
+            "ready; not ready for some seconds at a start and during a shutdown.",
+            "request /readyz of the instance: its body names what is missing.",
         ),
         alert="TaskgateNotReady",
     ),
@@ -37,10 +37,10 @@ HEALTH: Final = (
         bound=thresholds.UPSTREAM_DOWN,
         span=SIXTH,
         height=4,
-        told=Told(
-            "the share of upstreams that are thought to be well, over all instances; those without a check count not.",
+        guidance=Guidance(
+            "the share of healthy upstreams, over all instances. Upstreams without a health check do not count.",
             "100 %.",
-            "open the dashboard of the upstreams: it names the one that is not.",
+            "open the dashboard of the upstreams: it names the unhealthy one.",
         ),
         alert="TaskgateUpstreamDown",
     ),
@@ -52,10 +52,10 @@ HEALTH: Final = (
         decimals=0,
         span=SIXTH,
         height=4,
-        told=Told(
-            "calls of tasks that are under way at the upstreams now.",
-            "what your load is; the limit is on the dashboard of the limits.",
-            "if it only grows, look for tasks that never end on the dashboard of the tasks.",
+        guidance=Guidance(
+            "calls of tasks in flight to the upstreams.",
+            "your load; the limit is on the dashboard of the limits.",
+            "if it only grows, find tasks that never end on the dashboard of the tasks.",
         ),
         alert="TaskgateConcurrencySaturated",
     ),
@@ -67,10 +67,10 @@ HEALTH: Final = (
         bound=thresholds.ERRORS,
         span=SIXTH,
         height=4,
-        told=Told(
-            "the share of requests that failed for no fault of the host: errors of tools and wrong requests count not.",
-            "below 0.1 %, the budget; red is where it is burnt 14.4 times as fast.",
-            "see which upstream and which error type it is in the row below.",
+        guidance=Guidance(
+            "the share of failed requests, without errors of tools and errors that hosts caused.",
+            "below 0.1 %, the budget. Red is 14.4 times the budget.",
+            "find the upstream and the error type in the row below.",
         ),
         alert="TaskgateErrorBudgetFastBurn",
     ),
@@ -83,10 +83,10 @@ HEALTH: Final = (
         bound=thresholds.AUDIT_DROPPED,
         span=SIXTH,
         height=4,
-        told=Told(
+        guidance=Guidance(
             "lines of the audit log that were lost in the time shown.",
             "0, always.",
-            "find the sink and the reason on the dashboard of security: a full disk, or a reader that does not read.",
+            "find the sink and the reason on the dashboard of security: a full disk, or a reader that has stopped.",
         ),
         alert="TaskgateAuditDropped",
     ),
@@ -101,10 +101,10 @@ HEALTH: Final = (
         bound=thresholds.CONFIG_DRIFT,
         span=SIXTH,
         height=4,
-        told=Told(
+        guidance=Guidance(
             "how many different configurations the instances of one job run with.",
-            "1; more for the moment of a roll-out.",
-            "reload or restart the instances that were left behind; the dashboard of the runtime shows reloads.",
+            "1; more during a roll-out.",
+            "reload or restart the instances with the old one; the dashboard of the runtime shows reloads.",
         ),
         alert="TaskgateConfigDrift",
     ),

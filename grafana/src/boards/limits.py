@@ -1,10 +1,10 @@
-"""The limits: what is refused, what is nearly full, how long one waits for a turn, and what polling costs."""
+"""Limits: refusals, utilization, waits for a permit, and the cost of polls."""
 
 from typing import Final
 
 from grafana.src import thresholds
 from grafana.src.board import Board, Row
-from grafana.src.panels import HALF, QUARTER, Ask, Panel, Shape, Told, quantiles
+from grafana.src.panels import HALF, QUARTER, Ask, Guidance, Panel, Shape, quantiles
 from grafana.src.queries import among, now, rate
 
 _DECISIONS: Final = "taskgate_rate_limit_decisions_total"
@@ -16,10 +16,10 @@ _RATES: Final = (
         shape=Shape.STACK,
         asks=[Ask(rate(_DECISIONS, by=["policy", "decision"]), "{{policy}} {{decision}}")],
         unit="reqps",
-        told=Told(
-            "what each policy said; a request asks several, so it counts several times.",
+        guidance=Guidance(
+            "the decision of each policy. A request has one for each policy, so it counts several times.",
             "allowed.",
-            "rejected ones tell which policy holds somebody back; the audit log says whom.",
+            "rejected shows which policy refuses callers; the audit log names them.",
         ),
         alert="TaskgateRateLimitRejectionsHigh",
     ),
@@ -28,10 +28,10 @@ _RATES: Final = (
         asks=[Ask(among(_DECISIONS, 'decision="rejected"', by=["policy"]), "{{policy}}")],
         unit="percentunit",
         bound=thresholds.RATE_REJECTIONS,
-        told=Told(
+        guidance=Guidance(
             "the share of requests that a policy refused.",
-            "near 0, with peaks where one caller is too fast.",
-            "if many callers are refused, the rate is too low for what they do.",
+            "near 0, with peaks of single callers that are too fast.",
+            "if it refuses many callers, the rate is too low for their work.",
         ),
         alert="TaskgateRateLimitRejectionsHigh",
     ),
@@ -39,10 +39,10 @@ _RATES: Final = (
         title="Rate limit rejections in shadow",
         asks=[Ask(rate(_DECISIONS, 'decision="shadow"', by=["policy"]), "{{policy}}")],
         unit="reqps",
-        told=Told(
+        guidance=Guidance(
             "requests that a policy with `mode: shadow` would have refused.",
-            "0 where there is none.",
-            "take a policy out of shadow when what it would refuse is what you want refused.",
+            "0 without such a policy.",
+            "remove `mode: shadow` when the policy would refuse the right requests.",
         ),
         alert="TaskgateRateLimitRejectionsHigh",
     ),
@@ -59,11 +59,11 @@ _RATES: Final = (
         span=24,
         height=6,
         bound=thresholds.LIMITER_FALLBACK,
-        told=Told(
-            "requests that passed while the store that gateways share could not be asked: by this one's part of the "
-            "rate (fail_local), or as if there were none (fail_open).",
-            "nothing at all.",
-            "see to the store, or to the way there; until then `limits.on_store_error` counts.",
+        guidance=Guidance(
+            "requests that passed while the shared store did not respond: by this instance's part of the rate "
+            "(fail_local), or without a rate (fail_open).",
+            "no series.",
+            "check the store and the network to it; until then `limits.on_store_error` applies.",
         ),
         alert="TaskgateLimiterFallback",
     ),
@@ -82,11 +82,11 @@ _SLOTS: Final = (
         ],
         unit="percentunit",
         bound=thresholds.SATURATED,
-        told=Told(
-            "calls in flight to each upstream as a share of its `concurrency`; global is unfinished tasks as a share "
-            "of `tasks_global`. Of several instances, the fullest.",
-            "well below 90 %.",
-            "raise the limit if the upstream can take it, or add instances.",
+        guidance=Guidance(
+            "calls in flight to each upstream as a share of its `concurrency`; global is unfinished tasks as a "
+            "share of `tasks_global`. Of several instances, the fullest.",
+            "below 90 %.",
+            "raise the limit if the upstream can serve more, or add instances.",
         ),
         alert="TaskgateConcurrencySaturated",
     ),
@@ -95,9 +95,9 @@ _SLOTS: Final = (
         shape=Shape.STACK,
         asks=[Ask(now("taskgate_concurrency_in_use", 'scope="upstream"', by=["upstream"]), "{{upstream}}")],
         unit="short",
-        told=Told(
+        guidance=Guidance(
             "calls in flight to each upstream, over all instances.",
-            "what your load is.",
+            "your load.",
             "a flat top is a limit that was reached.",
         ),
         alert="TaskgateConcurrencySaturated",
@@ -107,11 +107,10 @@ _SLOTS: Final = (
         shape=Shape.STACK,
         asks=[Ask(rate("taskgate_concurrency_rejections_total", by=["policy", "scope"]), "{{policy}} per {{scope}}")],
         unit="reqps",
-        told=Told(
-            "requests refused since somebody has too many tasks, bytes, sessions or streams already.",
+        guidance=Guidance(
+            "requests refused because the caller, or all callers, have too many tasks, bytes, sessions or streams.",
             "0.",
-            "per context it is one caller's doing, global it is everybody's: raise `limits.concurrency`, or shorten "
-            "the time to live.",
+            "per context: one caller. global: all callers; raise `limits.concurrency`, or shorten the time to live.",
         ),
         alert="TaskgateConcurrencySaturated",
     ),
@@ -119,16 +118,16 @@ _SLOTS: Final = (
         title="Active and saturated callers",
         asks=[
             Ask(now("taskgate_active_contexts"), "active"),
-            Ask(now("taskgate_saturated_contexts"), "at one of their caps"),
+            Ask(now("taskgate_saturated_contexts"), "at a cap"),
         ],
         unit="short",
         span=24,
         height=6,
-        told=Told(
-            "callers of the last five minutes, and those that are at one of their own caps now. An instance counts "
-            "its own, so one that is served by two counts twice.",
+        guidance=Guidance(
+            "callers of the last five minutes, and callers at one of their own caps now. Each instance counts "
+            "its own callers, so a caller of two instances counts twice.",
             "none at a cap.",
-            "callers that stay at a cap are refused: the audit log says who, and by which limit.",
+            "callers that stay at a cap are refused: the audit log names them and the limit.",
         ),
         alert="TaskgateConcurrencySaturated",
     ),
@@ -146,9 +145,9 @@ _QUEUES: Final = (
         ],
         unit="percentunit",
         bound=thresholds.QUEUE_FULL,
-        told=Told(
-            "calls that wait for a turn at an upstream, as a share of its `queue.size`; of several instances the "
-            "fullest.",
+        guidance=Guidance(
+            "calls that wait for a permit of an upstream, as a share of its `queue.size`; of several instances "
+            "the fullest.",
             "near 0.",
             "the upstream is too slow for its load.",
         ),
@@ -159,10 +158,10 @@ _QUEUES: Final = (
         shape=Shape.STACK,
         asks=[Ask(rate("taskgate_queue_rejections_total", by=["upstream", "reason"]), "{{upstream}} {{reason}}")],
         unit="reqps",
-        told=Told(
-            "calls that found no place to wait (full), or waited too long (timeout).",
+        guidance=Guidance(
+            "calls refused because the queue was full, or because they waited too long (timeout).",
             "0.",
-            "raise `concurrency` if the upstream can take it; a longer queue only makes it later.",
+            "raise `concurrency` if the upstream can serve more; a longer queue only delays the refusal.",
         ),
         alert="TaskgateQueueSaturated",
     ),
@@ -170,10 +169,10 @@ _QUEUES: Final = (
         title="Queue wait",
         asks=quantiles("taskgate_task_queue_wait_seconds", 0.5, 0.99),
         unit="s",
-        told=Told(
-            "from the creation of a task until its call left.",
+        guidance=Guidance(
+            "from the creation of a task to the dispatch of its call.",
             "milliseconds.",
-            "see which upstream it is, and how many it may have at once.",
+            "find the upstream, and check its `concurrency`.",
         ),
         alert="TaskgateQueueSaturated",
     ),
@@ -186,10 +185,10 @@ _TIMES: Final = (
         asks=[Ask(rate("taskgate_ttl_adjustments_total", by=["action"]), "{{action}}")],
         unit="cps",
         span=HALF,
-        told=Told(
-            "tasks that got another time to live than the host asked for: less, more, or the default for none.",
+        guidance=Guidance(
+            "tasks with another time to live than the host requested: less, more, or the default without a request.",
             "mostly defaulted.",
-            "many clamped_max are hosts that want results longer than `tasks.ttl.max`.",
+            "many clamped_max: hosts want results for longer than `tasks.ttl.max`.",
         ),
         alert="TaskgateTasksUndelivered",
     ),
@@ -198,8 +197,8 @@ _TIMES: Final = (
         asks=quantiles("taskgate_task_ttl_seconds", 0.5, 0.95),
         unit="s",
         span=HALF,
-        told=Told(
-            "time to live of new tasks, at the grain of the buckets.",
+        guidance=Guidance(
+            "time to live of new tasks, with the precision of the buckets.",
             "`tasks.ttl.default`.",
             "long ones fill the store.",
         ),
@@ -214,10 +213,10 @@ _POLLING: Final = (
         asks=[Ask(rate(_POLLS, by=["upstream", "result"]), "{{upstream}} {{result}}")],
         unit="reqps",
         span=QUARTER,
-        told=Told(
-            "looks of hosts: changed, unchanged, terminal, early, limited (refused), denied.",
-            "a few unchanged ones for each that found something.",
-            "early and limited ones are a host that does not keep to the interval it was told.",
+        guidance=Guidance(
+            "polls of hosts by result: changed, unchanged, terminal, early, limited (refused), denied.",
+            "a few unchanged polls for each changed one.",
+            "early and limited: a host ignores the poll interval.",
         ),
         alert="TaskgateExcessivePolling",
     ),
@@ -227,10 +226,10 @@ _POLLING: Final = (
         unit="percentunit",
         bound=thresholds.WASTED_POLLS,
         span=QUARTER,
-        told=Told(
-            "the share of looks that came too early or found the task as it was.",
+        guidance=Guidance(
+            "the share of polls that were early or found no change.",
             "below 95 %.",
-            "raise `tasks.poll_interval.base` for what takes long anyway.",
+            "raise `tasks.poll_interval.base` for slow tools.",
         ),
         alert="TaskgatePollingPressure",
     ),
@@ -239,10 +238,10 @@ _POLLING: Final = (
         asks=[Ask(now("taskgate_poll_interval_seconds", by=["upstream"], how="max"), "{{upstream}}")],
         unit="s",
         span=QUARTER,
-        told=Told(
-            "the interval between looks that the newest answer advised.",
+        guidance=Guidance(
+            "the poll interval in the newest response.",
             "`tasks.poll_interval.base`; longer when callers come near their rate.",
-            "at its max for long: callers have more tasks than their rate lets them look at.",
+            "at its max for long: callers have more tasks than their rate lets them poll.",
         ),
         alert="TaskgatePollingPressure",
     ),
@@ -251,10 +250,10 @@ _POLLING: Final = (
         asks=quantiles("taskgate_task_polls_per_task", 0.5, 0.95),
         unit="short",
         span=QUARTER,
-        told=Told(
-            "how often a task was looked at until its end was seen.",
-            "its duration over the interval.",
-            "many looks per task: have hosts listen instead.",
+        guidance=Guidance(
+            "the number of polls of a task until its end was seen.",
+            "its duration divided by the interval.",
+            "many polls per task: have hosts subscribe instead.",
         ),
         alert="TaskgatePollingPressure",
     ),
@@ -263,7 +262,7 @@ _POLLING: Final = (
 BOARD: Final = Board(
     uid="taskgate-limits",
     title="taskgate / Limits",
-    about="What limits refuse or would refuse, what is nearly full, and what hosts spend on looking.",
+    about="Refusals by limits, also in shadow, utilization, queues, and polls of hosts.",
     rows=(
         Row(title="Rates", panels=_RATES),
         Row(title="Slots and caps", panels=_SLOTS),

@@ -1,9 +1,9 @@
-"""Panels about the objectives: the error budget that is left, and how fast it burns."""
+"""Objectives: the unused error budget, and its burn rate."""
 
 from typing import Final
 
 from grafana.src import thresholds
-from grafana.src.panels import THIRD, Ask, Panel, Shape, Told
+from grafana.src.panels import THIRD, Ask, Guidance, Panel, Shape
 from grafana.src.queries import recorded
 
 _BUDGET: Final = recorded("job:taskgate_error_budget:remaining_ratio30d", by=["objective"], how="min")
@@ -19,10 +19,10 @@ OBJECTIVES: Final = (
         bound=thresholds.BUDGET,
         span=THIRD,
         height=7,
-        told=Told(
-            "the part that is left of what may fail within 30 days: 0.1 % of the operations, 1 % of the tasks.",
+        guidance=Guidance(
+            "the unused part of the error budget of 30 days: 0.1 % of the operations, 1 % of the tasks.",
             "above 10 %.",
-            "hold back risky changes; below zero the objective is missed.",
+            "delay risky changes; below zero the objective is missed.",
         ),
         alert="TaskgateErrorBudgetNearlySpent",
     ),
@@ -32,10 +32,10 @@ OBJECTIVES: Final = (
         unit="percentunit",
         span=THIRD,
         height=7,
-        told=Told(
-            "the budget that is left at each moment, always of the 30 days before it.",
-            "falls a little with each failure, and rises as old failures leave the 30 days.",
-            "the moment of a step down says when something failed; look there for the upstream and the reason.",
+        guidance=Guidance(
+            "the unused budget at each moment, for the 30 days before it.",
+            "falls a little with each failure, and rises when old failures are more than 30 days ago.",
+            "a step down shows when a failure began; find the upstream and the reason at that time.",
         ),
         alert="TaskgateErrorBudgetNearlySpent",
     ),
@@ -45,10 +45,10 @@ OBJECTIVES: Final = (
         unit="short",
         span=THIRD,
         height=7,
-        told=Told(
-            "how many times faster than allowed the budget was used in the last hour; 1 uses it up in exactly 30 days.",
+        guidance=Guidance(
+            "how many times faster than allowed the budget was used in the last hour. 1 uses it up in exactly 30 days.",
             "below 1.",
-            "at 14.4 it is gone within two days, and an alert fires; at 6 within five.",
+            "at 14.4 the budget is used up within two days, and an alert fires; at 6 within five.",
         ),
         alert="TaskgateTaskBudgetFastBurn",
     ),

@@ -1,9 +1,9 @@
-"""What comes of tasks: how they end and why, what they ask of hosts, and whether their results are fetched."""
+"""Outcomes of tasks: status and reason at their end, input requests, and delivery of results."""
 
 from typing import Final
 
 from grafana.src import thresholds
-from grafana.src.panels import HALF, QUARTER, Ask, Panel, Shape, Told, quantiles
+from grafana.src.panels import HALF, QUARTER, Ask, Guidance, Panel, Shape, quantiles
 from grafana.src.queries import among, grown, rate, share
 
 _NOT_CANCELLED: Final = 'status!="cancelled"'
@@ -14,11 +14,11 @@ ENDS: Final = (
         shape=Shape.STACK,
         asks=[Ask(rate("taskgate_tasks_finished_total", by=["status", "reason"]), "{{status}}, {{reason}}")],
         unit="cps",
-        told=Told(
-            "how tasks end and why.",
+        guidance=Guidance(
+            "ended tasks, by status and reason.",
             "completed, ok; some completed, tool_error.",
-            "unreachable, closed and timeout are the upstream's; call_lost and shutdown are restarts of ours; expired "
-            "is a time to live that was too short.",
+            "unreachable, closed and timeout: the upstream. call_lost and shutdown: restarts of the gateway. "
+            "expired: a time to live that was too short.",
         ),
         alert="TaskgateTaskFailureRatioHigh",
     ),
@@ -27,10 +27,10 @@ ENDS: Final = (
         asks=[Ask(among("taskgate_tasks_finished_total", 'status="failed"', by=["upstream"]), "{{upstream}}")],
         unit="percentunit",
         bound=thresholds.TASK_FAILURES,
-        told=Told(
-            "the share of tasks whose call came to nothing, by upstream; errors of the tools themselves count not.",
+        guidance=Guidance(
+            "the share of tasks whose call failed, by upstream, without errors of the tools themselves.",
             "near 0.",
-            "take the reason from the panel beside, and the upstream to its dashboard.",
+            "see the reason in the panel beside, and open the dashboard of the upstream.",
         ),
         alert="TaskgateTaskFailureRatioHigh",
     ),
@@ -39,8 +39,8 @@ ENDS: Final = (
         asks=[Ask(rate("taskgate_task_expirations_total", by=["phase"]), "{{phase}}")],
         unit="cps",
         bound=thresholds.EXPIRING,
-        told=Told(
-            "unfinished tasks that expired, by what they were doing: queued, working, or waiting for input.",
+        guidance=Guidance(
+            "unfinished tasks that expired, by phase: queued, working, or waiting for input.",
             "0.",
             "queued: the upstream is too slow. working: raise the tool's `ttl`. input_required: hosts do not answer.",
         ),
@@ -52,10 +52,10 @@ ENDS: Final = (
         asks=[Ask(rate("taskgate_task_cancel_requests_total", by=["outcome"]), "{{outcome}}")],
         unit="cps",
         span=QUARTER,
-        told=Told(
+        guidance=Guidance(
             "cancels by hosts: propagated to the upstream, or too late.",
             "few.",
-            "many are users who do not want to wait: see which tool is slow.",
+            "many: users do not want to wait. Find the slow tool.",
         ),
         alert="TaskgateTasksExpiring",
     ),
@@ -64,15 +64,15 @@ ENDS: Final = (
         shape=Shape.STACK,
         asks=[
             Ask(grown("taskgate_task_recoveries_total", by=["outcome"]), "{{outcome}}"),
-            Ask(grown("taskgate_leases_lost_total", by=["kind"]), "lost by who held it: {{kind}}"),
+            Ask(grown("taskgate_leases_lost_total", by=["kind"]), "lost lease: {{kind}}"),
         ],
         unit="short",
         span=QUARTER,
-        told=Told(
-            "tasks taken over from a process that was gone: failed, as they may have run, or retried; and those that "
-            "a process which goes on had taken from it, since it stood still.",
+        guidance=Guidance(
+            "tasks taken over from an ended process: failed, because they may have run, or retried. Lost leases "
+            "are takeovers from a process that still runs, but had stopped for too long.",
             "0; some after a crash.",
-            "find out why the process ended; a clean end waits for tasks (`server.drain`).",
+            "find out why the process ended; a normal stop waits for tasks (`server.drain`).",
         ),
         alert="TaskgateOrphanedTasks",
     ),
@@ -81,10 +81,10 @@ ENDS: Final = (
         asks=[Ask(rate("taskgate_task_late_answers_total", by=["upstream"]), "{{upstream}}")],
         unit="cps",
         span=QUARTER,
-        told=Told(
-            "answers of upstreams that were dropped, as their task had ended before.",
-            "0, or as many as are cancelled.",
-            "an upstream that works on after a cancel: it does so for nothing.",
+        guidance=Guidance(
+            "answers of upstreams that were dropped, because their task had already ended.",
+            "0, or as many as cancelled tasks.",
+            "an upstream continues to work after a cancel.",
         ),
         alert="TaskgateTasksExpiring",
     ),
@@ -93,10 +93,10 @@ ENDS: Final = (
         asks=[Ask(rate("taskgate_shadow_promotions_total", by=["upstream"]), "{{upstream}}")],
         unit="cps",
         span=QUARTER,
-        told=Told(
-            "plain calls of which a rule with `shadow: true` would have made a task.",
+        guidance=Guidance(
+            "plain calls that a rule with `shadow: true` would have promoted to tasks.",
             "0 without such a rule.",
-            "nothing is refused here; it tells what taking the rule out of shadow would do.",
+            "the panel shows the effect of the rule without `shadow`; no call is refused.",
         ),
         alert="TaskgateConcurrencySaturated",
     ),
@@ -109,10 +109,10 @@ QUESTIONS: Final = (
         unit="s",
         bound=thresholds.INPUT_WAIT,
         span=HALF,
-        told=Told(
+        guidance=Guidance(
             "how long tasks were in input_required, each time to its end.",
-            "as fast as people are.",
-            "hosts that never show the question: see by kind beside, and `tasks.input_required.max_wait`.",
+            "the time that people need.",
+            "hosts never show the question: see by kind beside, and `tasks.input_required.max_wait`.",
         ),
         alert="TaskgateInputWaitStuck",
     ),
@@ -122,10 +122,10 @@ QUESTIONS: Final = (
         asks=[Ask(rate("taskgate_task_input_requests_total", by=["kind", "outcome"]), "{{kind}} {{outcome}}")],
         unit="cps",
         span=HALF,
-        told=Told(
-            "questions of servers during tasks that are over: answered, declined, expired or no more needed.",
+        guidance=Guidance(
+            "closed input requests of servers: answered, declined, expired, or no longer needed.",
             "mostly answered.",
-            "expired ones were seen by nobody: the host does not look, or cannot show them.",
+            "expired: no user saw the question. The host does not poll, or cannot show questions.",
         ),
         alert="TaskgateInputWaitStuck",
     ),
@@ -136,10 +136,10 @@ RESULTS: Final = (
         title="Result delivery delay",
         asks=quantiles("taskgate_task_delivery_delay_seconds", 0.5, 0.95),
         unit="s",
-        told=Told(
-            "from the end of a task until its owner first saw the outcome.",
-            "about the interval between looks.",
-            "hosts that look too seldom: lower `tasks.poll_interval.max`, or have them listen.",
+        guidance=Guidance(
+            "from the end of a task to the first delivery of its outcome to the owner.",
+            "about the poll interval.",
+            "hosts poll too seldom: lower `tasks.poll_interval.max`, or have hosts subscribe.",
         ),
         alert="TaskgateTasksUndelivered",
     ),
@@ -156,10 +156,10 @@ RESULTS: Final = (
         ],
         unit="percentunit",
         bound=thresholds.UNDELIVERED,
-        told=Told(
-            "the share of removed tasks whose outcome was never fetched; cancelled ones have none and count not.",
+        guidance=Guidance(
+            "the share of removed tasks whose outcome no host fetched, without cancelled tasks.",
             "below 20 %.",
-            "hosts lose their tasks, or the time to live is shorter than their patience.",
+            "hosts lose their tasks, or the time to live is too short for them.",
         ),
         alert="TaskgateTasksUndelivered",
     ),
@@ -167,10 +167,10 @@ RESULTS: Final = (
         title="Result size",
         asks=quantiles("taskgate_task_result_bytes", 0.5, 0.95),
         unit="bytes",
-        told=Told(
-            "size of stored outcomes, at the grain of the buckets.",
+        guidance=Guidance(
+            "size of stored outcomes, with the precision of the buckets.",
             "kilobytes.",
-            "see how full the store is; `tasks.max_result` is the most one may have.",
+            "check how full the store is; `tasks.max_result` limits one outcome.",
         ),
         alert="TaskgateStoreFilling",
     ),

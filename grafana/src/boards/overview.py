@@ -1,4 +1,4 @@
-"""The overview: is the gateway healthy, and where does one look next."""
+"""The overview: whether the gateway is healthy, and which dashboard to open next."""
 
 from typing import Final
 
@@ -7,7 +7,7 @@ from grafana.src.board import Board, Row
 from grafana.src.boards.health import HEALTH, OUR_ERRORS
 from grafana.src.boards.objectives import OBJECTIVES
 from grafana.src.colours import Meaning
-from grafana.src.panels import HALF, Ask, Panel, Shape, Told
+from grafana.src.panels import HALF, Ask, Guidance, Panel, Shape
 from grafana.src.queries import among, mean, now, quantile, rate
 
 _SERVED: Final = "mcp_server_operation_duration_seconds"
@@ -22,10 +22,10 @@ _RED: Final = (
         shape=Shape.STACK,
         asks=[Ask(rate(f"{_SERVED}_count", by=["mcp_method_name"]), "{{mcp_method_name}}")],
         unit="reqps",
-        told=Told(
+        guidance=Guidance(
             "JSON-RPC requests of hosts, by method.",
-            "a shape that you know; polls (tasks/get) are the most of it where tasks are long.",
-            "a method that grows alone is one host's doing: the audit log says whose.",
+            "a steady shape; mostly polls (tasks/get) with long tasks.",
+            "if one method alone grows, one host causes it: the audit log names the caller.",
         ),
         alert="TaskgateRateLimitRejectionsHigh",
     ),
@@ -36,10 +36,10 @@ _RED: Final = (
         ],
         unit="percentunit",
         bound=thresholds.ERRORS,
-        told=Told(
-            "the share of requests that failed for no fault of the host, by upstream.",
-            "near 0. One upstream alone is that server's trouble, all together are ours or the store's.",
-            "take the upstream to its dashboard.",
+        guidance=Guidance(
+            "the share of failed requests by upstream, without errors that hosts caused.",
+            "near 0.",
+            "one upstream alone: its server fails. All together: the gateway or its store fails.",
         ),
         alert="TaskgateErrorBudgetSlowBurn",
     ),
@@ -48,10 +48,10 @@ _RED: Final = (
         shape=Shape.STACK,
         asks=[Ask(rate(f"{_SERVED}_count", 'error_type!=""', by=["error_type"]), "{{error_type}}")],
         unit="reqps",
-        told=Told(
-            "requests that were answered with an error: its JSON-RPC code, or tool_error where the tool itself failed.",
-            "few, and most of them tool_error.",
-            "-32603 is an upstream that failed, 429 a limit, 503 a store or a gateway that shuts down.",
+        guidance=Guidance(
+            "requests answered with an error: its JSON-RPC code, or tool_error for a tool's own error.",
+            "few, and mostly tool_error.",
+            "-32603 is a failed upstream, 429 a limit, 503 a store failure or a shutdown.",
         ),
         alert="TaskgateErrorBudgetFastBurn",
     ),
@@ -63,10 +63,10 @@ _RED: Final = (
         ],
         unit="s",
         exemplars=True,
-        told=Told(
-            "how long requests take that end well; streams that stay open on purpose are left out.",
-            "milliseconds, but for calls of tools that are no tasks: those take as long as the tool.",
-            "compare with the upstreams' own times; a dot is a trace to open.",
+        guidance=Guidance(
+            "the duration of successful requests, without streams that stay open on purpose.",
+            "milliseconds; tool calls that are no tasks take as long as the tool.",
+            "compare with the duration at the upstreams; a dot is a trace to open.",
         ),
         alert="TaskgateLatencyHigh",
     ),
@@ -76,10 +76,10 @@ _RED: Final = (
         unit="s",
         bound=thresholds.LATENCY,
         exemplars=True,
-        told=Told(
-            "the 95th percentile of tasks/get, which needs no upstream: the gateway and its store alone.",
+        guidance=Guidance(
+            "the 95th percentile of tasks/get, which needs the gateway and its store, but no upstream.",
             "some milliseconds.",
-            "look at the store and at the event loop on the dashboard of the runtime.",
+            "check the store and the event loop on the dashboard of the runtime.",
         ),
         alert="TaskgateLatencyHigh",
     ),
@@ -93,11 +93,10 @@ _RED: Final = (
         ],
         unit="s",
         bound=thresholds.OVERHEAD,
-        told=Told(
-            "mean time of a request that is only relayed, as hosts see it, less what the upstream took; the worst "
-            "method.",
+        guidance=Guidance(
+            "mean time of a forwarded request for the host, without the time at the upstream; the slowest method.",
             "a few milliseconds.",
-            "look at the event loop, and at the queue of that upstream.",
+            "check the event loop, and the queue of that upstream.",
         ),
         alert="TaskgateOverheadHigh",
     ),
@@ -111,11 +110,10 @@ _TASKS: Final = (
             Ask(rate("taskgate_tasks_finished_total", by=["status", "reason"]), "{{status}}, {{reason}}"),
         ],
         unit="cps",
-        told=Told(
-            "tasks created, and tasks ended by how and why.",
-            "as many end as start; most are completed, ok. A tool's own error is completed, tool_error.",
-            "failed is a call that came to nothing: its reason says whether the upstream, a limit or a restart ended "
-            "it.",
+        guidance=Guidance(
+            "created tasks, and ended tasks by status and reason.",
+            "as many ends as starts; mostly completed, ok. A tool's own error is completed, tool_error.",
+            "failed is a call without a result: its reason names the upstream, a limit or a restart.",
         ),
         alert="TaskgateTaskFailureRatioHigh",
     ),
@@ -124,10 +122,10 @@ _TASKS: Final = (
         shape=Shape.STACK,
         asks=[Ask(now("taskgate_tasks_running", by=["upstream"]), "{{upstream}}")],
         unit="short",
-        told=Told(
-            "calls of tasks under way now, by upstream.",
+        guidance=Guidance(
+            "calls of tasks in flight, by upstream.",
             "below the limit of each upstream.",
-            "at its limit the rest waits: see the queue beside, and the dashboard of the limits.",
+            "at the limit, other calls wait: see the queue beside, and the dashboard of the limits.",
         ),
         alert="TaskgateConcurrencySaturated",
     ),
@@ -136,8 +134,8 @@ _TASKS: Final = (
         shape=Shape.STACK,
         asks=[Ask(now("taskgate_queue_depth", by=["upstream"]), "{{upstream}}")],
         unit="short",
-        told=Told(
-            "calls that wait until the upstream has a place for them.",
+        guidance=Guidance(
+            "calls that wait for a permit of the upstream.",
             "0, or short peaks.",
             "the upstream is too slow for its load, or its `concurrency` is too low.",
         ),
@@ -152,10 +150,10 @@ _POLLING: Final = (
         asks=[Ask(rate("taskgate_task_polls_total", by=["result"]), "{{result}}")],
         unit="reqps",
         span=HALF,
-        told=Told(
+        guidance=Guidance(
             "polls of hosts by result: changed, unchanged, terminal (ended), early, limited (refused), denied.",
-            "a few unchanged polls for each that found something.",
-            "many early or limited ones are a host that does not keep to the interval it was told.",
+            "a few unchanged polls for each changed one.",
+            "many early or limited polls: a host ignores the poll interval.",
         ),
         alert="TaskgateExcessivePolling",
     ),
@@ -165,10 +163,10 @@ _POLLING: Final = (
         unit="percentunit",
         bound=thresholds.WASTED_POLLS,
         span=HALF,
-        told=Told(
-            "the share of looks that came too early or found the task as it was.",
+        guidance=Guidance(
+            "the share of polls that were early or found no change.",
             "below 95 %.",
-            "raise `tasks.poll_interval.base`, or have hosts listen instead of look.",
+            "raise `tasks.poll_interval.base`, or have hosts subscribe instead of poll.",
         ),
         alert="TaskgatePollingPressure",
     ),
@@ -183,10 +181,10 @@ _VERSIONS: Final = (
         ],
         unit="reqps",
         span=HALF,
-        told=Told(
-            "which revisions of MCP hosts speak; without a name are those that named none.",
-            "a slow move to newer ones.",
-            "what a host of an old revision is given is in docs/compatibility.md.",
+        guidance=Guidance(
+            "the revisions of MCP that hosts use; hosts without a name sent none.",
+            "a slow move to newer revisions.",
+            "docs/compatibility.md shows what each revision can do.",
         ),
         alert="TaskgateCardinalityOverflow",
     ),
@@ -196,10 +194,10 @@ _VERSIONS: Final = (
         asks=[Ask(now("taskgate_build_info", by=["version", "revision"]), "{{version}} {{revision}}")],
         unit="short",
         span=HALF,
-        told=Told(
-            "instances by the release they run.",
-            "one release, but for the time of a roll-out.",
-            "a roll-out that stopped half-way: restart the rest.",
+        guidance=Guidance(
+            "instances by their release.",
+            "one release; two during a roll-out.",
+            "a roll-out stopped half-way: restart the other instances.",
         ),
         alert="TaskgateDown",
     ),
@@ -208,7 +206,7 @@ _VERSIONS: Final = (
 BOARD: Final = Board(
     uid="taskgate-overview",
     title="taskgate / Overview",
-    about="Is the gateway healthy, how much passes through it, and what is slow or failing.",
+    about="Health of the gateway, its load, and slow or failing requests.",
     rows=(
         Row(title="Health", panels=HEALTH),
         Row(title="Objectives", panels=OBJECTIVES),

@@ -1,9 +1,9 @@
-"""What else there is of the runtime: the listener, the configuration, and what scraping costs."""
+"""More of the runtime: listener, configuration, and the cost of scrapes."""
 
 from typing import Final
 
 from grafana.src import thresholds
-from grafana.src.panels import BAD, GOOD, QUARTER, THIRD, Ask, Panel, Shape, Told
+from grafana.src.panels import BAD, GOOD, QUARTER, THIRD, Ask, Guidance, Panel, Shape
 from grafana.src.queries import grown, now, quantile, rate, select
 
 _HTTP: Final = "http_server_request_duration_seconds"
@@ -14,10 +14,10 @@ LISTENER: Final = (
         shape=Shape.STACK,
         asks=[Ask(rate(f"{_HTTP}_count", by=["http_response_status_code"]), "{{http_response_status_code}}")],
         unit="reqps",
-        told=Told(
+        guidance=Guidance(
             "requests at the public listener, by HTTP status.",
-            "200 and 202; errors inside JSON-RPC are 200 as well.",
-            "401 are hosts without a good token, 404 unknown paths and lost sessions, 503 a gateway that shuts down.",
+            "200 and 202; errors inside JSON-RPC are 200 too.",
+            "401: hosts without a valid token. 404: unknown paths and lost sessions. 503: a shutdown.",
         ),
         alert="TaskgateErrorBudgetFastBurn",
     ),
@@ -25,10 +25,10 @@ LISTENER: Final = (
         title="HTTP request duration",
         asks=[Ask(quantile(0.95, _HTTP, 'http_request_method="POST"', by=["http_route"]), "p95 {{http_route}}")],
         unit="s",
-        told=Told(
-            "the 95th percentile of POST requests, to the end of their answer; prm is the metadata of RFC 9728.",
-            "milliseconds, or as long as calls that are no tasks.",
-            "compare with the time upstreams take.",
+        guidance=Guidance(
+            "the 95th percentile of POST requests, to the end of their response; prm is the metadata of RFC 9728.",
+            "milliseconds, or the duration of calls that are no tasks.",
+            "compare with the duration at the upstreams.",
         ),
         alert="TaskgateLatencyHigh",
     ),
@@ -37,10 +37,10 @@ LISTENER: Final = (
         shape=Shape.STACK,
         asks=[Ask(now("http_server_active_requests", by=["http_route"]), "{{http_route}}")],
         unit="short",
-        told=Told(
-            "requests under way now, open streams included.",
-            "one for each host that waits or listens.",
-            "if it only grows, see which kind of stream it is on the dashboard of the upstreams.",
+        guidance=Guidance(
+            "requests in flight, with open streams.",
+            "one for each host that waits or subscribes.",
+            "if it only grows, find the kind of stream on the dashboard of the upstreams.",
         ),
         alert="TaskgateConcurrencySaturated",
     ),
@@ -55,10 +55,10 @@ CONFIGURATION: Final = (
         words=[("0", "refused", BAD), ("1", "in force", GOOD)],
         bound=thresholds.RELOAD_FAILED,
         span=QUARTER,
-        told=Told(
-            "whether the configuration was taken over when it was last read.",
+        guidance=Guidance(
+            "whether the last reload succeeded.",
             "in force.",
-            "the gateway runs on with the one before; its log names every fault of the file.",
+            "the gateway continues with the configuration before; its log names every fault of the file.",
         ),
         alert="TaskgateConfigReloadFailed",
     ),
@@ -72,10 +72,10 @@ CONFIGURATION: Final = (
         ],
         unit="s",
         span=QUARTER,
-        told=Told(
-            "how long ago the configuration in force was read.",
+        guidance=Guidance(
+            "the time since the configuration in force was read.",
             "since the last change or start.",
-            "an instance that is behind the others did not get the change.",
+            "an instance that differs from the others did not get the change.",
         ),
         alert="TaskgateConfigDrift",
     ),
@@ -85,10 +85,10 @@ CONFIGURATION: Final = (
         asks=[Ask(grown("taskgate_config_reloads_total", by=["result"]), "{{result}}")],
         unit="short",
         span=QUARTER,
-        told=Told(
-            "times that the configuration was read again, by how it ended.",
+        guidance=Guidance(
+            "reloads of the configuration, by result.",
             "success or unchanged.",
-            "needs_restart: a part of the change waits for a restart; `taskgate check` says which.",
+            "needs_restart: a part of the change waits for a restart; `taskgate check` names it.",
         ),
         alert="TaskgateConfigReloadFailed",
     ),
@@ -97,10 +97,10 @@ CONFIGURATION: Final = (
         asks=[Ask(now("taskgate_draining", by=["instance"]), "{{instance}}")],
         unit="bool_yes_no",
         span=QUARTER,
-        told=Told(
+        guidance=Guidance(
             "1 from the moment an instance begins to shut down.",
             "0, and 1 for `server.drain.timeout` at most.",
-            "one that drains for longer waits for tasks; a second signal ends it.",
+            "an instance that drains for longer waits for tasks; a second signal ends it.",
         ),
         alert="TaskgateNotReady",
     ),
@@ -117,10 +117,10 @@ CONFIGURATION: Final = (
         decimals=0,
         span=24,
         height=6,
-        told=Told(
+        guidance=Guidance(
             "release, source and interpreter of each instance.",
             "the same everywhere.",
-            "finish the roll-out.",
+            "complete the roll-out.",
         ),
         alert="TaskgateDown",
     ),
@@ -132,10 +132,10 @@ SCRAPING: Final = (
         asks=[Ask(now("scrape_duration_seconds", by=["instance"], how="max"), "{{instance}}")],
         unit="s",
         span=THIRD,
-        told=Told(
+        guidance=Guidance(
             "how long Prometheus waits for the metrics.",
-            "well below a second.",
-            "too many series: `taskgate metrics` prints where they come from.",
+            "below a second.",
+            "too many series: `taskgate metrics` prints their number by family.",
         ),
         alert="TaskgateCardinalityOverflow",
     ),
@@ -144,9 +144,9 @@ SCRAPING: Final = (
         asks=[Ask(now("scrape_samples_scraped", by=["instance"], how="max"), "{{instance}}")],
         unit="short",
         span=THIRD,
-        told=Told(
-            "how many series each instance exports.",
-            "below what `taskgate metrics` prints as the bound.",
+        guidance=Guidance(
+            "the number of series that each instance exports.",
+            "below the bound that `taskgate metrics` prints.",
             "turn off `metrics.tool_histograms`, or lower `metrics.max_tools`.",
         ),
         alert="TaskgateCardinalityOverflow",
@@ -157,10 +157,10 @@ SCRAPING: Final = (
         asks=[Ask(grown("taskgate_metrics_label_overflows_total", by=["label"]), "{{label}}")],
         unit="short",
         span=THIRD,
-        told=Told(
+        guidance=Guidance(
             "values that became `_OTHER`, by label.",
             "0, or few.",
-            "tool: more tools than `metrics.max_tools`; the others are what hosts make up.",
+            "tool: more tools than `metrics.max_tools`, or tool names that hosts invent.",
         ),
         alert="TaskgateCardinalityOverflow",
     ),

@@ -1,11 +1,11 @@
-"""The runtime: the process and its store; what else there is of it is in `plumbing`."""
+"""The runtime: the process and its store; `plumbing` has the other rows."""
 
 from typing import Final
 
 from grafana.src import thresholds
 from grafana.src.board import Board, Row
 from grafana.src.boards.plumbing import CONFIGURATION, LISTENER, SCRAPING
-from grafana.src.panels import BAD, GOOD, QUARTER, Ask, Panel, Shape, Told, quantiles
+from grafana.src.panels import BAD, GOOD, QUARTER, Ask, Guidance, Panel, Shape, quantiles
 from grafana.src.queries import grown, now, quantile, rate, select
 
 _STORE: Final = "taskgate_store_operation_duration_seconds"
@@ -19,8 +19,8 @@ _STORES: Final = (
         ],
         unit="s",
         bound=thresholds.STORE_SLOW,
-        told=Told(
-            "how long operations of the store take, all together.",
+        guidance=Guidance(
+            "the duration of all operations of the store.",
             "p99 in milliseconds.",
             "a slow disk, or another process on it; each task waits for the store before it is acknowledged.",
         ),
@@ -30,10 +30,10 @@ _STORES: Final = (
         title="Store latency by operation",
         asks=quantiles(_STORE, 0.95, by="operation"),
         unit="s",
-        told=Told(
+        guidance=Guidance(
             "the 95th percentile of each operation.",
-            "page, purge and census take longest; beat, a sign of life in a store that gateways share, the least.",
-            "one that stands out tells which part of the store is slow.",
+            "page, purge and census take longest; beat, the sign of life in a shared store, is the shortest.",
+            "one slow operation shows which part of the store is slow.",
         ),
         alert="TaskgateStoreSlow",
     ),
@@ -42,11 +42,11 @@ _STORES: Final = (
         shape=Shape.STACK,
         asks=[Ask(rate(f"{_STORE}_count", by=["operation"]), "{{operation}}")],
         unit="ops",
-        told=Told(
+        guidance=Guidance(
             "operations a second.",
-            "follows the requests; load is what looks at tasks cost. Where gateways share the store, judge is one for "
-            "each request, and beat is there without any.",
-            "many swaps without requests are tasks whose servers report progress very often.",
+            "follows the requests; load is the cost of polls. In a shared store, judge is one for each request, "
+            "and beat runs without requests.",
+            "many swaps without requests: tasks whose servers report progress very often.",
         ),
         alert="TaskgateStoreSlow",
     ),
@@ -58,11 +58,11 @@ _STORES: Final = (
         words=[("0", "down", BAD), ("1", "up", GOOD)],
         bound=thresholds.STORE_DOWN,
         span=QUARTER,
-        told=Told(
-            "whether the store works at each instance: its last operation did, and it has no fault.",
+        guidance=Guidance(
+            "whether the store works at each instance: its last operation succeeded, and it reports no fault.",
             "up.",
-            "tasks are refused while it is down; calls that need no task still pass. Down at one of several that share "
-            "it, it is the way there.",
+            "while it is down, tasks are refused, and calls that need no task still pass. If a shared store is "
+            "down at one instance alone, check the network.",
         ),
         alert="TaskgateStoreDown",
     ),
@@ -75,10 +75,10 @@ _STORES: Final = (
         ],
         unit="ops",
         span=QUARTER,
-        told=Told(
-            "operations that worked, and those that failed; 1 for a fault of the store, such as disk_full.",
+        guidance=Guidance(
+            "operations that succeeded, and those that failed; 1 for a fault of the store, such as disk_full.",
             "all ok.",
-            "the log of the gateway says what to do; a full disk is the usual one.",
+            "the log of the gateway names the remedy; a full disk is the usual cause.",
         ),
         alert="TaskgateStoreDown",
     ),
@@ -88,10 +88,12 @@ _STORES: Final = (
         asks=[Ask(grown("taskgate_leases_lost_total", by=["instance", "kind"]), "{{instance}} {{kind}}")],
         unit="short",
         span=QUARTER,
-        told=Told(
-            "what other instances took from this one, as it gave no sign of life for longer than `store.lease.ttl`.",
+        guidance=Guidance(
+            "leases that other instances took from this one, because it gave no sign of life for longer than "
+            "`store.lease.ttl`.",
             "0.",
-            "see what held it up: its event loop, its machine, or the way to the store; a longer lease bears more.",
+            "find what blocked it: its event loop, its machine, or the network to the store. A longer lease "
+            "tolerates more.",
         ),
         alert="TaskgateOrphanedTasks",
     ),
@@ -99,14 +101,14 @@ _STORES: Final = (
         title="Store size",
         asks=[
             Ask(now("taskgate_store_size_bytes", by=["backend"], how="max"), "{{backend}}"),
-            Ask(now("taskgate_store_size_limit_bytes", by=["backend"], how="max"), "{{backend}}, the most"),
+            Ask(now("taskgate_store_size_limit_bytes", by=["backend"], how="max"), "{{backend}}, limit"),
         ],
         unit="bytes",
         span=QUARTER,
-        told=Told(
-            "what the store takes, and what it may take (`store.sqlite.max_size`).",
-            "far below.",
-            "full, it refuses tasks: shorter times to live, smaller results, or more room.",
+        guidance=Guidance(
+            "the size of the store, and its limit (`store.sqlite.max_size`).",
+            "far below the limit.",
+            "a full store refuses tasks: shorten times to live, limit results, or raise the limit.",
         ),
         alert="TaskgateStoreFilling",
     ),
@@ -121,10 +123,10 @@ _PROCESS: Final = (
         ],
         unit="s",
         bound=thresholds.LOOP_BLOCKED,
-        told=Told(
-            "how late a ticker of 250 ms comes: for so long nothing else was done either.",
+        guidance=Guidance(
+            "how late a timer of 250 ms fires: the event loop was blocked for that time.",
             "a few milliseconds.",
-            "too much for one process: add instances; or very large messages.",
+            "too much load for one process: add instances. Or very large messages.",
         ),
         alert="TaskgateEventLoopBlocked",
     ),
@@ -132,10 +134,10 @@ _PROCESS: Final = (
         title="CPU usage",
         asks=[Ask(rate("process_cpu_seconds_total", by=["instance"]), "{{instance}}")],
         unit="short",
-        told=Told(
-            "how many processors each instance keeps busy.",
+        guidance=Guidance(
+            "how many processors each instance uses.",
             "below 0.7: the event loop has one.",
-            "near 1 it is full; add instances.",
+            "near 1 the processor is full: add instances.",
         ),
         alert="TaskgateEventLoopBlocked",
     ),
@@ -143,10 +145,10 @@ _PROCESS: Final = (
         title="Memory",
         asks=[Ask(now("process_resident_memory_bytes", by=["instance"]), "{{instance}}")],
         unit="bytes",
-        told=Told(
-            "memory that each instance has.",
+        guidance=Guidance(
+            "resident memory of each instance.",
             "flat after the first hour.",
-            "if it only grows, note what grows with it and report it.",
+            "if it only grows, find what grows with it, and report it.",
         ),
         alert="TaskgateDown",
     ),
@@ -154,12 +156,12 @@ _PROCESS: Final = (
         title="Open file descriptors",
         asks=[
             Ask(now("process_open_fds", by=["instance"]), "{{instance}}"),
-            Ask(now("process_max_fds", by=["instance"]), "{{instance}}, the most"),
+            Ask(now("process_max_fds", by=["instance"]), "{{instance}}, limit"),
         ],
         unit="short",
-        told=Told(
-            "open files and sockets, and how many there may be.",
-            "about one for each open connection, far below the most.",
+        guidance=Guidance(
+            "open files and sockets, and their limit.",
+            "about one for each open connection, far below the limit.",
             "raise the limit of the service, or lower `server.max_connections`.",
         ),
         alert="TaskgateDown",
@@ -168,10 +170,10 @@ _PROCESS: Final = (
         title="Garbage collections",
         asks=[Ask(rate("python_gc_collections_total", by=["instance", "generation"]), "{{instance}} {{generation}}")],
         unit="ops",
-        told=Told(
+        guidance=Guidance(
             "collections of Python, by generation.",
             "generation 2 seldom.",
-            "often ones of generation 2 stop the event loop for long: see its lag.",
+            "frequent collections of generation 2 block the event loop: see its lag.",
         ),
         alert="TaskgateEventLoopBlocked",
     ),
@@ -179,10 +181,10 @@ _PROCESS: Final = (
         title="Uptime",
         asks=[Ask(f"time() - max by (instance) ({select('process_start_time_seconds')})", "{{instance}}")],
         unit="s",
-        told=Told(
-            "how long each instance has been running.",
-            "it climbs.",
-            "a drop is a restart; if you did not do it, see what ended the process.",
+        guidance=Guidance(
+            "the time since the start of each instance.",
+            "rises.",
+            "a drop is a restart; if you did not restart it, find why the process ended.",
         ),
         alert="TaskgateOrphanedTasks",
     ),
@@ -191,7 +193,7 @@ _PROCESS: Final = (
 BOARD: Final = Board(
     uid="taskgate-runtime",
     title="taskgate / Runtime",
-    about="The process, its store, its listener and its configuration, and what scraping it costs.",
+    about="The process, its store, listener and configuration, and the cost of scrapes.",
     rows=(
         Row(title="Store", panels=_STORES),
         Row(title="Process", panels=_PROCESS),

@@ -1,10 +1,10 @@
-"""Security: who is let in, who looks for tasks of others, whether keys are fresh and the audit log is whole."""
+"""Security: accepted and rejected tokens, probes for tasks of other callers, keys, and the audit log."""
 
 from typing import Final
 
 from grafana.src import thresholds
 from grafana.src.board import Board, Row
-from grafana.src.panels import HALF, Ask, Panel, Shape, Told
+from grafana.src.panels import HALF, Ask, Guidance, Panel, Shape
 from grafana.src.queries import among, grown, now, quantile, rate, select
 
 _AUTH: Final = "taskgate_auth_requests_total"
@@ -16,10 +16,10 @@ _TOKENS: Final = (
         shape=Shape.STACK,
         asks=[Ask(rate(_AUTH, by=["result", "reason"]), "{{result}} {{reason}}")],
         unit="reqps",
-        told=Told(
-            "requests that had to show a token, accepted or rejected, each by the first reason found.",
-            "accepted, a few expired, and missing from hosts that begin without one to learn where to get it.",
-            "signature, issuer and audience are tokens that were not made for you; jwks_unavailable is below.",
+        guidance=Guidance(
+            "requests that need a token, accepted or rejected, by the first reason found.",
+            "accepted; a few expired; missing from hosts that first ask where to get a token.",
+            "signature, issuer and audience: tokens for another service. jwks_unavailable: see below.",
         ),
         alert="TaskgateAuthFailuresHigh",
     ),
@@ -28,10 +28,10 @@ _TOKENS: Final = (
         asks=[Ask(among(_AUTH, 'result="rejected"', of=['reason!="missing"']), "rejected")],
         unit="percentunit",
         bound=thresholds.AUTH_FAILURES,
-        told=Told(
-            "the share of tokens that were not good; requests without one count not.",
+        guidance=Guidance(
+            "the share of rejected tokens, without requests that had none.",
             "near 0.",
-            "one host with an old configuration, an issuer that changed its keys, or somebody who tries.",
+            "a host with an old configuration, an issuer with new keys, or an attack.",
         ),
         alert="TaskgateAuthFailuresHigh",
     ),
@@ -40,10 +40,10 @@ _TOKENS: Final = (
         shape=Shape.STACK,
         asks=[Ask(rate(_AUTH, by=["issuer", "result"]), "{{issuer}} {{result}}")],
         unit="reqps",
-        told=Told(
-            "requests by the issuer of their token; `_OTHER` is none of yours, or no token.",
-            "the issuers you know, accepted.",
-            "one issuer that is all rejected: its keys or its audience changed.",
+        guidance=Guidance(
+            "requests by the issuer of their token; `_OTHER` is an unknown issuer, or no token.",
+            "the configured issuers, accepted.",
+            "all tokens of one issuer rejected: its keys or its audience changed.",
         ),
         alert="TaskgateAuthBruteForce",
     ),
@@ -53,10 +53,10 @@ _TOKENS: Final = (
         asks=[Ask(rate("taskgate_token_cache_lookups_total", by=["result"]), "{{result}}")],
         unit="reqps",
         span=HALF,
-        told=Told(
-            "whether a token had been found good before: a hit costs no signature check.",
+        guidance=Guidance(
+            "whether the cache had the result for a token: a hit needs no signature check.",
             "mostly hits.",
-            "mostly misses are hosts that get a new token for each request, or `auth.token_cache.size` is too small.",
+            "mostly misses: hosts get a new token for each request, or `auth.token_cache.size` is too small.",
         ),
         alert="TaskgateLatencyHigh",
     ),
@@ -68,10 +68,10 @@ _TOKENS: Final = (
         ],
         unit="reqps",
         span=HALF,
-        told=Told(
-            "what `authorization` refused, or would have refused where a rule is in shadow.",
+        guidance=Guidance(
+            "requests that `authorization` refused, or would have refused for a rule in shadow.",
             "few; 0 without rules.",
-            "the audit log says who asked, and which rule said no.",
+            "the audit log names the caller and the rule.",
         ),
         alert="TaskgateAuthFailuresHigh",
     ),
@@ -83,11 +83,11 @@ _PROBING: Final = (
         asks=[Ask(rate(_DENIALS, by=["reason"]), "{{reason}}")],
         unit="reqps",
         bound=thresholds.ENUMERATION,
-        told=Told(
-            "look-ups that found no task of the caller's: of somebody else, none, expired, or no id at all. Hosts are "
-            "not told which.",
+        guidance=Guidance(
+            "look-ups that found no task of the caller: a task of another caller, none, an expired one, or an "
+            "invalid id. Hosts get the same answer for all.",
             "a few expired ones.",
-            "context_mismatch is somebody with an id of somebody else's task; many not_found is guessing.",
+            "context_mismatch: a caller has the id of another caller's task. Many not_found: a caller guesses ids.",
         ),
         alert="TaskgateTaskEnumeration",
     ),
@@ -96,10 +96,10 @@ _PROBING: Final = (
         shape=Shape.STACK,
         asks=[Ask(rate(_DENIALS, by=["upstream", "mcp_method_name"]), "{{upstream}} {{mcp_method_name}}")],
         unit="reqps",
-        told=Told(
-            "the same, by upstream and method.",
+        guidance=Guidance(
+            "denied look-ups, by upstream and method.",
             "near 0.",
-            "cancels and updates that are denied are worse than looks: somebody wants to change what is not theirs.",
+            "denied cancels and updates are worse than polls: a caller tries to change tasks of another.",
         ),
         alert="TaskgateCrossContextAccess",
     ),
@@ -108,10 +108,10 @@ _PROBING: Final = (
         shape=Shape.STACK,
         asks=[Ask(grown("taskgate_security_events_total", by=["type"]), "{{type}}")],
         unit="short",
-        told=Told(
-            "patterns that the gateway noticed, each at most once in a while for one caller.",
+        guidance=Guidance(
+            "suspicious patterns, each at most once in a while for one caller.",
             "0.",
-            "each is an event security.* of the audit log, which names the caller.",
+            "each is a security.* event of the audit log, which names the caller.",
         ),
         alert="TaskgateEnumerationSuspected",
     ),
@@ -120,10 +120,10 @@ _PROBING: Final = (
         asks=[Ask(now("taskgate_penalized_contexts"), "penalized")],
         unit="short",
         span=HALF,
-        told=Told(
-            "callers that may look for no task for a while, since too many of their looks failed.",
+        guidance=Guidance(
+            "callers with a penalty: too many of their look-ups failed, so they can find no task for a while.",
             "0.",
-            "`auth.lookup_failures` sets how many; one host that lost its ids looks the same as one that guesses.",
+            "`auth.lookup_failures` sets the number; a host that lost its ids looks like one that guesses.",
         ),
         alert="TaskgateEnumerationSuspected",
     ),
@@ -133,11 +133,11 @@ _PROBING: Final = (
         asks=[Ask(rate("taskgate_http_rejections_total", by=["reason"]), "{{reason}}")],
         unit="reqps",
         span=HALF,
-        told=Told(
-            "requests refused with a status of HTTP, most of them before they were JSON-RPC.",
+        guidance=Guidance(
+            "requests refused with an HTTP status, most of them before they were JSON-RPC.",
             "few; session_not_found after a restart.",
-            "bad_origin and bad_host are browsers or a wrong name in front; header_mismatch is a request that "
-            "contradicts itself.",
+            "bad_origin and bad_host: browsers, or a wrong name in a proxy. header_mismatch: headers contradict "
+            "the body.",
         ),
         alert="TaskgateHeaderMismatch",
     ),
@@ -150,10 +150,10 @@ _KEYS: Final = (
         asks=[Ask(f"time() - max by (issuer) ({select(_FETCHED)} > 0)", "{{issuer}}")],
         unit="s",
         bound=thresholds.KEYS_STALE,
-        told=Told(
-            "how long ago the keys of an issuer were last got; one whose keys were never got is not shown.",
+        guidance=Guidance(
+            "the time since the last successful fetch of an issuer's keys. An issuer without a fetch is not shown.",
             "below `auth.issuers.*.jwks.refresh`, five minutes.",
-            "the issuer does not answer: its old keys serve on, up to a day.",
+            "the issuer does not respond: its old keys remain in use, up to a day.",
         ),
         alert="TaskgateJwksStale",
     ),
@@ -161,8 +161,8 @@ _KEYS: Final = (
         title="JWKS keys",
         asks=[Ask(now("taskgate_jwks_keys", by=["issuer"], how="min"), "{{issuer}}")],
         unit="short",
-        told=Told(
-            "how many keys of an issuer can be used.",
+        guidance=Guidance(
+            "the number of usable keys of an issuer.",
             "1 to 3.",
             "0: no token of that issuer is accepted.",
         ),
@@ -173,10 +173,10 @@ _KEYS: Final = (
         shape=Shape.STACK,
         asks=[Ask(grown("taskgate_jwks_refreshes_total", by=["issuer", "result"]), "{{issuer}} {{result}}")],
         unit="short",
-        told=Told(
-            "ok; stale, the last keys serve on; failed, there are none to serve.",
+        guidance=Guidance(
+            "ok; stale (the last keys remain in use); failed (there are no keys).",
             "ok every few minutes.",
-            "see whether the issuer can be reached from here.",
+            "check whether the issuer can be reached from the gateway.",
         ),
         alert="TaskgateJwksFailing",
     ),
@@ -189,10 +189,10 @@ _AUDIT: Final = (
         asks=[Ask(rate("taskgate_audit_events_total", by=["event", "outcome"]), "{{event}} {{outcome}}")],
         unit="cps",
         span=HALF,
-        told=Told(
+        guidance=Guidance(
             "events by name and outcome, as they are written.",
             "follows the requests: one line for each.",
-            "security.* and task.access_denied are what to read first.",
+            "read security.* and task.access_denied first.",
         ),
         alert="TaskgateAuditChainStalled",
     ),
@@ -202,8 +202,8 @@ _AUDIT: Final = (
         unit="short",
         bound=thresholds.AUDIT_DROPPED,
         span=HALF,
-        told=Told(
-            "lines that were lost, and why.",
+        guidance=Guidance(
+            "lost lines, by reason.",
             "0, always.",
             "a full disk, or a sink that is slower than the load; `audit.on_full: deny` refuses requests instead.",
         ),
@@ -220,10 +220,10 @@ _AUDIT: Final = (
         ],
         unit="percentunit",
         bound=thresholds.AUDIT_BACKLOG,
-        told=Told(
+        guidance=Guidance(
             "lines that wait to be written, as a share of `audit.queue`.",
             "near 0.",
-            "the sink is stuck or too slow; when it is full, `audit.on_full` decides.",
+            "the sink is blocked or too slow; when its queue is full, `audit.on_full` decides.",
         ),
         alert="TaskgateAuditBacklog",
     ),
@@ -233,10 +233,11 @@ _AUDIT: Final = (
             Ask(now("taskgate_audit_chain_sequence", by=["instance", "sink"], how="max"), "{{instance}} {{sink}}"),
         ],
         unit="locale",
-        told=Told(
-            "the number of the last line of each node and sink: a witness outside of the log.",
-            "it only climbs.",
-            "a step down means lines are gone: `taskgate audit verify --expect-seq` with the highest number seen here.",
+        guidance=Guidance(
+            "the number of the last line of each node and sink, stored outside of the log.",
+            "only rises.",
+            "a step down means missing lines: run `taskgate audit verify --expect-seq` with the highest number "
+            "shown here.",
         ),
         alert="TaskgateAuditChainRewound",
     ),
@@ -244,8 +245,8 @@ _AUDIT: Final = (
         title="Audit write duration",
         asks=[Ask(quantile(0.99, "taskgate_audit_write_duration_seconds", by=["sink"]), "p99 {{sink}}")],
         unit="s",
-        told=Told(
-            "the 99th percentile of writing a batch of lines, with its fsync where there is one.",
+        guidance=Guidance(
+            "the 99th percentile of a write of lines, with its fsync if there is one.",
             "some milliseconds.",
             "a slow disk; requests do not wait for it until the queue is full.",
         ),
@@ -256,7 +257,7 @@ _AUDIT: Final = (
 BOARD: Final = Board(
     uid="taskgate-security",
     title="taskgate / Security",
-    about="Who is let in, whether somebody probes for tasks of others, whether keys are fresh and the audit log whole.",
+    about="Accepted and rejected tokens, probes for tasks of other callers, age of keys, and state of the audit log.",
     rows=(
         Row(title="Tokens and rules", panels=_TOKENS),
         Row(title="Probing", panels=_PROBING),

@@ -1,11 +1,11 @@
-"""The tasks: how long they take, how they end, what they wait for, and which are stuck and why."""
+"""Tasks: flow, duration, age and tools; `outcomes` has the other rows."""
 
 from typing import Final
 
 from grafana.src.board import Board, Row
 from grafana.src.boards.outcomes import ENDS, QUESTIONS, RESULTS
 from grafana.src.colours import Meaning
-from grafana.src.panels import HALF, Ask, Panel, Shape, Told, quantiles
+from grafana.src.panels import HALF, Ask, Guidance, Panel, Shape, quantiles
 from grafana.src.queries import at_least_none, grown, now, quantile_within, rate
 
 _CALLS: Final = "taskgate_tool_calls_total"
@@ -33,11 +33,11 @@ _FLOW: Final = (
         decimals=0,
         span=HALF,
         height=7,
-        told=Told(
-            "in the time shown: tool calls, those that became tasks, tasks that ended, and results that were fetched.",
+        guidance=Guidance(
+            "in the time shown: tool calls, calls that became tasks, ended tasks, and delivered results.",
             "the last three are nearly the same.",
-            "fewer finished than started: tasks pile up. Fewer delivered than finished: cancels, or hosts that do not "
-            "fetch; see the row of the results.",
+            "fewer finished than started: tasks accumulate. Fewer delivered than finished: cancels, or hosts "
+            "that do not fetch results; see the row of the results.",
         ),
         alert="TaskgateTasksUndelivered",
     ),
@@ -52,12 +52,12 @@ _FLOW: Final = (
         unit="s",
         span=HALF,
         height=7,
-        told=Told(
-            "the age of the oldest task that has not ended, by upstream; beside it the durations of those that ended "
-            "in the time shown.",
+        guidance=Guidance(
+            "the age of the oldest unfinished task by upstream, and the duration of the tasks that ended in the "
+            "time shown.",
             "what the slowest tools take.",
-            "a task far above the p95 of its upstream may hang. `taskgate tasks ls --sort created` names the oldest "
-            "tasks.",
+            "a task far above the p95 of its upstream may hang. `taskgate tasks ls --sort created` names the "
+            "oldest tasks.",
         ),
         alert="TaskgateTasksExpiring",
     ),
@@ -66,11 +66,11 @@ _FLOW: Final = (
         shape=Shape.STACK,
         asks=[Ask(rate(_CALLS, by=["disposition"]), "{{disposition}}")],
         unit="reqps",
-        told=Told(
-            "calls by what was made of them: task; inline, done before it had to be one; direct, as to any server; "
-            "rejected.",
+        guidance=Guidance(
+            "calls by disposition: task; handoff (a handle for a host without tasks); inline (ended before promotion); "
+            "direct (could not become a task, or failed); rejected.",
             "what your rules under `tasks.upgrade` say.",
-            "rejected ones are limits and rules: see the dashboards of the limits and of security.",
+            "rejected calls are limits and rules: see the dashboards of the limits and of security.",
         ),
         alert="TaskgateRateLimitRejectionsHigh",
     ),
@@ -81,10 +81,10 @@ _FLOW: Final = (
             Ask(rate("taskgate_tasks_finished_total"), "finished", Meaning.GOOD),
         ],
         unit="cps",
-        told=Told(
-            "tasks that begin, and tasks that end in whatever way.",
+        guidance=Guidance(
+            "tasks that start, and tasks that end with any status.",
             "the two follow each other.",
-            "more starts than ends for long: tasks pile up in the store until they expire.",
+            "more starts than ends for long: tasks accumulate in the store until they expire.",
         ),
         alert="TaskgateTasksExpiring",
     ),
@@ -98,10 +98,10 @@ _FLOW: Final = (
             )
         ],
         unit="cps",
-        told=Told(
+        guidance=Guidance(
             "every change of a task's status.",
             "mostly working to completed.",
-            "many to input_required and few back are hosts that do not answer.",
+            "many to input_required and few back: hosts do not answer.",
         ),
         alert="TaskgateInputWaitStuck",
     ),
@@ -111,11 +111,11 @@ _FLOW: Final = (
         asks=[Ask(now("taskgate_store_tasks", by=["status"], how="max"), "{{status}}")],
         unit="short",
         span=HALF,
-        told=Told(
-            "what the store holds, ended tasks within their time to live included. Instances that share a store see "
-            "the same, so this is their max.",
-            "follows the load; ended tasks go when their time to live is over.",
-            "if working or input_required only grows, see what they wait for below.",
+        guidance=Guidance(
+            "tasks in the store, with ended tasks within their time to live. Instances that share a store "
+            "report the same numbers, so this is their max.",
+            "follows the load; the sweep removes ended tasks after their time to live.",
+            "if working or input_required only grows, see below what these tasks wait for.",
         ),
         alert="TaskgateTasksExpiring",
     ),
@@ -125,10 +125,10 @@ _FLOW: Final = (
         asks=[Ask(rate("taskgate_tasks_purged_total", by=["status"]), "{{status}}")],
         unit="cps",
         span=HALF,
-        told=Told(
-            "records that left the store when their time to live was over.",
+        guidance=Guidance(
+            "records that the sweep removed after their time to live.",
             "as many as were created a time to live ago.",
-            "none for long: the store is not swept, look for its errors on the dashboard of the runtime.",
+            "none for long: the sweep does not run. Find its errors on the dashboard of the runtime.",
         ),
         alert="TaskgateStoreFilling",
     ),
@@ -139,10 +139,10 @@ _TIME: Final = (
         title="Task duration",
         asks=quantiles("taskgate_task_duration_seconds", 0.5, 0.95),
         unit="s",
-        told=Told(
-            "from the creation of a task to its end, at the grain of the buckets.",
+        guidance=Guidance(
+            "from the creation of a task to its end, with the precision of the buckets.",
             "what the tools take.",
-            "compare with the time upstream calls take: the rest is waiting for a turn, or for a host.",
+            "compare with the duration of upstream calls: the rest is a wait for a permit, or for a host.",
         ),
         alert="TaskgateTasksExpiring",
     ),
@@ -151,10 +151,10 @@ _TIME: Final = (
         shape=Shape.HEATMAP,
         asks=[Ask(grown("taskgate_task_duration_seconds_bucket", by=["le"]), "{{le}}")],
         unit="s",
-        told=Told(
-            "how many tasks ended after how long: one column of cells is one moment.",
-            "bands that stay where they are, one for each kind of tool.",
-            "a band that climbs is a tool that gets slower; one at the top is tasks that run into their time to live.",
+        guidance=Guidance(
+            "the number of tasks by duration; one column of cells is one moment.",
+            "steady bands, one for each kind of tool.",
+            "a rising band is a tool that gets slower; a band at the top is tasks that expire.",
         ),
         alert="TaskgateTasksExpiring",
     ),
@@ -162,8 +162,8 @@ _TIME: Final = (
         title="Queue wait",
         asks=quantiles("taskgate_task_queue_wait_seconds", 0.5, 0.95),
         unit="s",
-        told=Told(
-            "from the creation of a task until its call left for the upstream.",
+        guidance=Guidance(
+            "from the creation of a task to the dispatch of its call.",
             "milliseconds.",
             "the upstream is at its limit: see its queue on the dashboard of the limits.",
         ),
@@ -178,11 +178,10 @@ _AGE: Final = (
         unit="s",
         span=24,
         height=6,
-        told=Told(
-            "the time since the creation of the oldest task that has not ended, by upstream: it runs, waits for a "
-            "turn, or waits for its host.",
-            "it climbs while a slow tool runs, and falls when that ends.",
-            "a line that only climbs is a task that does not end; look for the upstream that hangs.",
+        guidance=Guidance(
+            "the age of the oldest unfinished task by upstream: it runs, waits for a permit, or waits for its host.",
+            "rises while a slow tool runs, and falls at its end.",
+            "a line that only rises is a task that does not end: find the upstream that hangs.",
         ),
         alert="TaskgateTasksExpiring",
     ),
@@ -209,10 +208,10 @@ _TOOLS: Final = (
         decimals=0,
         span=24,
         height=10,
-        told=Told(
-            "the twenty tools that were called most in the time shown; `_OTHER` are tools that no list named.",
-            "the tools you know.",
-            "a tool with many rejected calls is held back by a limit or a rule; the audit log says who calls it.",
+        guidance=Guidance(
+            "the twenty most called tools in the time shown; `_OTHER` is all tools that no server lists.",
+            "the tools that you know.",
+            "many rejected calls of a tool: a limit or a rule refuses them. The audit log names the callers.",
         ),
         alert="TaskgateRateLimitRejectionsHigh",
     ),
@@ -221,7 +220,7 @@ _TOOLS: Final = (
 BOARD: Final = Board(
     uid="taskgate-tasks",
     title="taskgate / Tasks",
-    about="How tasks go: how many, how long, how they end, what they wait for, and whether their results are fetched.",
+    about="Tasks: number, duration, outcomes, waits, and delivery of results.",
     rows=(
         Row(title="Flow", panels=_FLOW),
         Row(title="Time", panels=(*_TIME, *_AGE)),

@@ -1,10 +1,10 @@
-"""The upstreams: are they well, how fast do they answer, what goes wrong between them and the gateway."""
+"""Upstreams: health, duration and errors of requests, connections and processes."""
 
 from typing import Final
 
 from grafana.src import thresholds
 from grafana.src.board import Board, Row
-from grafana.src.panels import BAD, GOOD, HALF, QUARTER, Ask, Panel, Shape, Told, quantiles
+from grafana.src.panels import BAD, GOOD, HALF, QUARTER, Ask, Guidance, Panel, Shape, quantiles
 from grafana.src.queries import among, now, quantile, rate
 
 _CALLED: Final = "mcp_client_operation_duration_seconds"
@@ -20,11 +20,11 @@ _HEALTH: Final = (
         bound=thresholds.UPSTREAM_DOWN,
         span=HALF,
         height=6,
-        told=Told(
-            "the health of each upstream over time: down where one chosen instance or more thinks "
-            "so. An upstream without a check is not shown.",
+        guidance=Guidance(
+            "the health of each upstream over time: down if at least one chosen instance finds it unhealthy. An "
+            "upstream without a check is not shown.",
             "up.",
-            "the log names the reason of the last failed check.",
+            "the log has the reason of the last failed check.",
         ),
         alert="TaskgateUpstreamDown",
     ),
@@ -37,10 +37,10 @@ _HEALTH: Final = (
         bound=thresholds.CIRCUIT_OPEN,
         span=HALF,
         height=6,
-        told=Told(
-            "the circuit of each upstream over time: open while calls are not sent after failures, or only tried.",
+        guidance=Guidance(
+            "the circuit of each upstream over time. Open includes half open, when only trial calls are sent.",
             "closed.",
-            "calls fail at once meanwhile; it closes by itself when the upstream answers again.",
+            "calls fail at once meanwhile; the circuit closes when the upstream responds again.",
         ),
         alert="TaskgateCircuitOpen",
     ),
@@ -51,10 +51,10 @@ _HEALTH: Final = (
         unit="short",
         span=HALF,
         height=6,
-        told=Told(
-            "requests that wait for an answer of the upstream now, of every method.",
+        guidance=Guidance(
+            "requests of every method that wait for a response of the upstream.",
             "follows the load.",
-            "if it climbs while the rate does not, the upstream gets slower.",
+            "if it rises and the rate does not, the upstream gets slower.",
         ),
         alert="TaskgateConcurrencySaturated",
     ),
@@ -67,10 +67,10 @@ _HEALTH: Final = (
         unit="reqps",
         span=HALF,
         height=6,
-        told=Told(
-            "checks sent, by how they ended.",
-            "ok, one each `health.interval`.",
-            "some errors among the rest: an upstream that flaps, or a timeout that is too short.",
+        guidance=Guidance(
+            "health checks, by result.",
+            "ok, one for each `health.interval`.",
+            "some errors: an upstream that flaps, or a timeout that is too short.",
         ),
         alert="TaskgateUpstreamFlapping",
     ),
@@ -82,10 +82,10 @@ _RED: Final = (
         shape=Shape.STACK,
         asks=[Ask(rate(f"{_CALLED}_count", by=["upstream", "mcp_method_name"]), "{{upstream}} {{mcp_method_name}}")],
         unit="reqps",
-        told=Told(
+        guidance=Guidance(
             "requests that the gateway sends, by upstream and method.",
             "mostly tools/call.",
-            "many initialize are sessions that the upstream ends, see below.",
+            "many initialize: the upstream ends sessions, see below.",
         ),
         alert="TaskgateUpstreamFlapping",
     ),
@@ -98,11 +98,11 @@ _RED: Final = (
             )
         ],
         unit="reqps",
-        told=Told(
+        guidance=Guidance(
             "requests that an upstream answered with an error, or not at all.",
-            "tool_error at most.",
-            "unreachable and closed: it is down or restarts. timeout: raise `timeouts.call`, or it hangs. refused: see "
-            "its credentials.",
+            "at most tool_error.",
+            "unreachable and closed: it is down or restarts. timeout: raise `timeouts.call`, or it hangs. "
+            "refused: check its credentials.",
         ),
         alert="TaskgateUpstreamDown",
     ),
@@ -110,11 +110,10 @@ _RED: Final = (
         title="Upstream error ratio",
         asks=[Ask(among(f"{_CALLED}_count", 'error_type!~"|tool_error|cancelled"', by=["upstream"]), "{{upstream}}")],
         unit="percentunit",
-        told=Told(
-            "the share of requests that came to nothing; a tool's own error is an answer, and cancelled ones are not "
-            "its fault.",
+        guidance=Guidance(
+            "the share of failed requests. A tool's own error is a response, and cancelled requests do not count.",
             "near 0.",
-            "after some failures in a row its circuit opens.",
+            "after some failures in a row the circuit opens.",
         ),
         alert="TaskgateErrorBudgetFastBurn",
     ),
@@ -130,8 +129,8 @@ _RED: Final = (
         unit="s",
         span=HALF,
         exemplars=True,
-        told=Told(
-            "how long the upstream took for calls that ended well, those of tasks included.",
+        guidance=Guidance(
+            "the duration of successful calls at the upstream, with the calls of tasks.",
             "what the tools take.",
             "a dot is a trace to open.",
         ),
@@ -148,10 +147,10 @@ _RED: Final = (
         ],
         unit="s",
         span=HALF,
-        told=Told(
-            "how long lists, prompts, resources and handshakes take.",
+        guidance=Guidance(
+            "the duration of lists, prompts, resources and handshakes.",
             "milliseconds.",
-            "an upstream that is slow even here has too much to do, or is far away.",
+            "an upstream that is slow even here is overloaded, or far away.",
         ),
         alert="TaskgateOverheadHigh",
     ),
@@ -162,10 +161,11 @@ _CONNECTION: Final = (
         title="Upstream retries",
         asks=[Ask(rate("taskgate_upstream_retries_total", by=["upstream", "reason"]), "{{upstream}} {{reason}}")],
         unit="reqps",
-        told=Told(
-            "further tries of what could not leave: nothing is sent twice of which a byte may have arrived.",
+        guidance=Guidance(
+            "retries of requests that were not sent. taskgate never retries a request of which the upstream may "
+            "have received a byte.",
             "0.",
-            "connections that fail at first: an upstream that restarts, or a network that loses them.",
+            "connections fail at first: an upstream that restarts, or a network that loses connections.",
         ),
         alert="TaskgateUpstreamFlapping",
     ),
@@ -173,10 +173,10 @@ _CONNECTION: Final = (
         title="Lost upstream sessions",
         asks=[Ask(rate("taskgate_upstream_sessions_lost_total", by=["upstream"]), "{{upstream}}")],
         unit="cps",
-        told=Told(
-            "sessions that the upstream did not know any more.",
+        guidance=Guidance(
+            "sessions that the upstream no longer knew.",
             "0, or one for each session when it restarts.",
-            "an upstream that forgets sessions too soon, or several of them behind one address without stickiness.",
+            "the upstream ends sessions too soon, or several of them are behind one address without stickiness.",
         ),
         alert="TaskgateUpstreamFlapping",
     ),
@@ -185,10 +185,10 @@ _CONNECTION: Final = (
         shape=Shape.STACK,
         asks=[Ask(rate("taskgate_calls_joined_total", by=["upstream", "how"]), "{{upstream}} {{how}}")],
         unit="reqps",
-        told=Told(
-            "calls that were not sent, as the same call was under way or had just been: by key, or as a retry.",
+        guidance=Guidance(
+            "calls that were not sent, because the same call ran or had just run: by idempotency key, or as a retry.",
             "0 without `join_retries` and keys.",
-            "many are hosts that time out and call again: the tool is slower than their patience.",
+            "many: hosts time out and call again, because the tool is slower than their timeout.",
         ),
         alert="TaskgateTasksExpiring",
     ),
@@ -203,10 +203,10 @@ _CONNECTION: Final = (
         ],
         unit="reqps",
         span=QUARTER,
-        told=Told(
-            "tokens asked for at an authorization server, to show to an upstream.",
-            "few, as they are remembered; none where no upstream needs one.",
-            "errors: calls to that upstream fail as long as there is no token.",
+        guidance=Guidance(
+            "tokens requested from an authorization server, as credentials for an upstream.",
+            "few, because they are cached; none without such an upstream.",
+            "errors: calls to that upstream fail until there is a token.",
         ),
         alert="TaskgateUpstreamDown",
     ),
@@ -215,10 +215,10 @@ _CONNECTION: Final = (
         asks=quantiles("taskgate_token_exchange_duration_seconds", 0.5, 0.95),
         unit="s",
         span=QUARTER,
-        told=Told(
-            "how long the authorization server takes.",
+        guidance=Guidance(
+            "the duration of requests to the authorization server.",
             "less than a second; the call waits for it.",
-            "ask who runs it.",
+            "ask the operator of the authorization server.",
         ),
         alert="TaskgateUpstreamDown",
     ),
@@ -228,10 +228,10 @@ _CONNECTION: Final = (
         asks=[Ask(now("taskgate_streams", by=["side", "kind"]), "{{side}} {{kind}}")],
         unit="short",
         span=QUARTER,
-        told=Told(
-            "event streams: downstream to hosts, upstream to servers; answers, GET streams, and streams that listen.",
+        guidance=Guidance(
+            "event streams: downstream to hosts, upstream to servers; responses, GET streams, and subscriptions.",
             "about one for each host that waits.",
-            "if it only grows, hosts leave without closing; `server.idle_timeout` ends those.",
+            "if it only grows, hosts disconnect without closing; `server.idle_timeout` ends those streams.",
         ),
         alert="TaskgateConcurrencySaturated",
     ),
@@ -243,11 +243,11 @@ _CONNECTION: Final = (
         ],
         unit="cps",
         span=QUARTER,
-        told=Told(
-            "declarations of extensions that do not cross, by hosts and by upstreams.",
+        guidance=Guidance(
+            "declarations of extensions that are not forwarded, by hosts and by upstreams.",
             "0, or one for each session of a host with an extension of its own.",
-            "an extension that users miss: see `upstreams.*.extensions`; "
-            "the log says `a declared extension is not forwarded`.",
+            "users miss an extension: see `upstreams.*.extensions`; the log line is `a declared extension is "
+            "not forwarded`.",
         ),
         alert="TaskgateConfigDrift",
     ),
@@ -261,10 +261,10 @@ _PROGRAMS: Final = (
         unit="short",
         span=HALF,
         height=6,
-        told=Told(
-            "processes of upstreams that taskgate starts itself, those that are being started or ended included.",
+        guidance=Guidance(
+            "processes of upstreams with `transport: stdio`, with those that start or end.",
             "about one for each caller; with `sessions: shared`, up to `processes`.",
-            "at `processes` for long: callers wait for each other's programs to be idle.",
+            "at `processes` for long: callers wait until processes of other callers are idle.",
         ),
         alert="TaskgateConcurrencySaturated",
     ),
@@ -274,10 +274,10 @@ _PROGRAMS: Final = (
         unit="cps",
         span=HALF,
         height=6,
-        told=Told(
-            "programs that took the place of one that ended by itself, by how that ended.",
+        guidance=Guidance(
+            "processes that replaced one that ended by itself, by how it ended.",
             "0.",
-            "a program that crashes: its calls fail each time, and its log is among taskgate's.",
+            "a program crashes: its calls fail each time, and its log lines are in the log of taskgate.",
         ),
         alert="TaskgateUpstreamRestarting",
     ),
@@ -286,7 +286,7 @@ _PROGRAMS: Final = (
 BOARD: Final = Board(
     uid="taskgate-upstreams",
     title="taskgate / Upstreams",
-    about="Whether the servers behind are well, how fast they answer, and what goes wrong on the way to them.",
+    about="Health of the upstreams, duration and errors of requests to them, connections and processes.",
     rows=(
         Row(title="Health", panels=_HEALTH),
         Row(title="Requests: rate, errors, duration", panels=_RED),
