@@ -38,44 +38,47 @@ REASONS: Final = {
     "X-EXT-23": "A notification crosses only if a carried extension lists it.",
     "X-EXT-24": "A filter member crosses only if a carried extension lists it.",
     "X-EXT-25": "taskgate accepts such a notification and drops it.",
-    "X-EXT-26": "Hosts are asked only what their revision defines.",
+    "X-EXT-26": "Hosts only get questions that their revision defines.",
     "X-EXT-27": "The key belongs to one hop.",
-    "X-EXT-48": "How one hop is authorized says nothing to the next.",
+    "X-EXT-48": "Each authorizes one hop.",
     "X-EXT-50": "Denied unless the policy names it.",
     "X-EXT-51": "Methods and notifications need the long form.",
     "X-EXT-52": "The policy denies it.",
     "X-EXT-55": "These follow `extensions.default`.",
-    "X-UE-7": "A program knows no caller, so its policy cannot allow events.",
+    "X-UE-7": "A program cannot see its callers, so its policy cannot allow events.",
 }
-_HEAD: Final = """# What crosses taskgate
+_HEAD: Final = """# What taskgate forwards
 
-What a host and a server see of each other through taskgate, compared with a direct connection. Probe hosts and probe
-servers of both eras declare and serve everything, known or not. [extensions.md](extensions.md) explains the
-policy of an upstream.
+This page compares what a host and a server receive through taskgate with a direct connection. Probe
+hosts and probe servers of both eras declare and serve everything, known or not.
+[extensions.md](extensions.md) explains the policy of an upstream.
 
-`python -m tests.carriage.table` writes this page. `tests/carriage/test_carriage_table.py` tries every cell.
+`python -m tests.carriage.table` writes this page. `tests/carriage/test_carriage_table.py` tries
+every cell.
 
-The columns name the eras of host and server: *legacy* is 2024-11-05 to 2025-11-25, *modern* is 2026-07-28. Between
-two eras, a host is compared with a host at a server of the server's era. A server is compared with a server that has a
-host of the host's era.
+The columns name the eras of host and server: *legacy* is 2024-11-05 to 2025-11-25, *modern* is
+2026-07-28. Between two eras, a host is compared with a host that is connected directly to a server
+of the server's era. A server is compared with a server that has a host of the host's era.
 
-| word | what becomes of it |
+| word | meaning |
 |---|---|
 | as is | arrives unchanged |
 | rewritten | arrives with another value |
 | not | does not arrive |
-| added | arrives, and the other side did not say it |
-| taskgate's | taskgate says its own instead |
-| answered | taskgate answers; the other side is not asked |
-| recoded | is an error -32603 that names the other side's code as `upstreamCode` |
-| refused | the other side is not asked; the answer is error -32601 |
-| failed | the other side's answer is replaced by error -32603 |
+| added | arrives, although the other side did not send it |
+| taskgate's | taskgate sends its own instead |
+| answered | taskgate answers; the other side receives nothing |
+| recoded | arrives as an error -32603 with the other side's code in `upstreamCode` |
+| refused | taskgate answers with an error -32601; the other side receives nothing |
+| failed | an error -32603 replaces the other side's answer |
 
-An empty cell has nothing to show. A cell has more than one word where policies differ; the first is for *default*:
+An empty cell does not apply. If policies differ, a cell has more than one word, and the first is
+for *default*:
 
 - *default*: no key `extensions`.
-- *allow*: `default: allow`, `io.modelcontextprotocol/events: allow`, and one extension in the long form with methods,
-  notifications, filters, result types, and both eras. Over stdio it has no events, which taskgate refuses there.
+- *allow*: `default: allow`, `io.modelcontextprotocol/events: allow`, and one extension in the long
+  form with methods, notifications, filters, result types, and both eras. Over stdio it has no
+  events, because taskgate refuses them there.
 - *deny*: `ui`, `skills` and `events` are denied.
 """
 SPECIAL: Final = "What depends on the server's transport"
