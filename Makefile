@@ -41,7 +41,7 @@ help:
 	@echo 'make dashboards  writes grafana/dashboards'
 	@echo 'make pages  writes docs/requirements.md and the index of decisions'
 	@echo 'make docs    the documents as a site in build/site; a broken link is an error'
-	@echo 'make pictures  makes the pictures of the console in docs/images (Debian: apt-get install chromium)'
+	@echo 'make pictures  makes the pictures of the console and of the Inspector in docs/images (Debian: apt-get install chromium)'
 	@echo 'make wheel   the sdist and the wheel in dist/, the same bytes for the same commit'
 	@echo 'make image   the container image, by docker, podman or buildah, the first that works (Debian: apt-get install buildah)'
 	@echo '             BUILDER=podman for another, BUILD_OPTIONS=...'
@@ -199,7 +199,7 @@ docs: $(STAMP)
 	@echo 'The documents are in build/site: open build/site/index.html'
 
 pictures: $(STAMP)
-	CONSOLE_PICTURES=docs/images $(PY) -m pytest -q tests/console/test_pictures.py
+	PICTURES=docs/images $(PY) -m pytest -q tests/console/test_pictures.py tests/interop/test_inspector_page.py
 
 # From a copy of the files that git knows: with the time of the commit and the same modes, whatever those of the checkout.
 DIST ?= dist

@@ -1,6 +1,5 @@
 """The pictures of `docs/console.md`: this test makes them. `make pictures` puts them in their place."""
 
-import os
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Literal
@@ -11,6 +10,7 @@ from playwright.async_api import Browser, expect
 
 from console.standins import EventStream
 from console.visitor import NARROW, Visitor
+from helpers.chromium import pictures
 from helpers.scripted_upstream import Hold, ScriptedServer, result
 from helpers.whole_gateway import WholeGateway
 
@@ -88,6 +88,6 @@ async def test_a_picture_of_the_documents_is_made(
         await stream.open()
         await expect(visitor.page.locator("#live")).to_have_text("live")
         await prepare(visitor)
-        folder = Path(os.environ.get("CONSOLE_PICTURES") or tmp_path)
+        folder = pictures(tmp_path)
         await visitor.page.screenshot(path=folder / f"{name}.png", animations="disabled")
         assert 0 < (folder / f"{name}.png").stat().st_size < LARGEST

@@ -7,13 +7,12 @@ from typing import Any, Literal
 
 from playwright.async_api import Browser, ConsoleMessage, Error, Locator, Page, expect
 
+from helpers.chromium import PATIENCE_MS
 from helpers.waiting import until
 from helpers.whole_gateway import WholeGateway
 from interaction.operating import OPS, ROLES, look
 
 WIDE, NARROW = (1600, 900), (375, 740)
-PATIENCE_MS = 15_000
-"""Milliseconds that an action of the page, or what an event changes, may take."""
 _EXPECTED = ("Failed to load resource",)
 """How the browser's own lines about refused requests begin; no line of the page does."""
 
