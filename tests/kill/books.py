@@ -89,6 +89,9 @@ async def check_until_gone(host: McpHost, books: Books, chance: Random) -> None:
         while True:
             await check(host, books, [task for task in books.acknowledged if task not in books.ends])
             await check(host, books, chance.sample(list(books.ends), min(len(books.ends), _LOOKED_AT_AGAIN)))
+            if not books.acknowledged:
+                # It asks nothing else, so it would never notice the end of a gateway that was killed at once.
+                await host.ask("ping", {})
             await asyncio.sleep(_PAUSE)
 
 
