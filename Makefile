@@ -42,7 +42,7 @@ help:
 	@echo 'make pages  writes docs/requirements.md and the index of decisions'
 	@echo 'make docs    the documents as a site in build/site; a broken link is an error'
 	@echo 'make pictures  makes the pictures of the console and of the Inspector in docs/images (Debian: apt-get install chromium)'
-	@echo 'make wheel   the sdist and the wheel in dist/, the same bytes for the same commit'
+	@echo 'make wheel   the sdist and the wheel in dist/; the wheel has the same bytes for the same commit'
 	@echo 'make image   the container image, by docker, podman or buildah, the first that works (Debian: apt-get install buildah)'
 	@echo '             BUILDER=podman for another, BUILD_OPTIONS=...'
 	@echo 'make image-test  builds and runs the image without a registry, as root (Debian: apt-get install buildah mmdebstrap)'

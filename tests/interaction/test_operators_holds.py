@@ -47,6 +47,7 @@ async def test_a_held_server_gets_no_new_call_and_its_running_ones_go_on(
     await hold.begun.wait()
     status, held = await act(gateway, f"{REPORTS}/hold")
     assert (status, held["is_held"], held["calls"]) == (200, True, 1)
+    assert (await gateway.upstream())["held"] is True
     for each in (await host.call("echo"), await host.call("echo", task={}), await modern.call("echo")):
         assert refused(each) == (429, "queue")
         assert each.error["message"] == "An operator holds the server reports: no new call is sent"

@@ -42,6 +42,7 @@ async def test_the_turns_that_are_taken_and_those_who_wait_are_seen(server: Scri
             "in_use": 1,
             "limit": 1,
             "queued": 2,
+            "held": False,
         }
         hold.release({"content": []})
 

@@ -340,6 +340,7 @@ def _state_of(mount: Mount) -> Mapping[str, Any]:
         "in_use": bulkhead.in_use,
         "limit": bulkhead.limit,
         "queued": bulkhead.queued,
+        "held": bulkhead.is_held,
     }
 
 

@@ -54,6 +54,11 @@ def test_a_gateway_without_a_problem_ends_it_with_0_and_facts() -> None:
         ({"upstreams": {"a": WELL | {"up": False}}}, "upstream a is down", "upstreams.a"),
         ({"upstreams": {"a": WELL | {"circuit": "open"}}}, "the circuit of upstream a is open", "circuit_breaker"),
         (
+            {"upstreams": {"a": WELL | {"held": True}}},
+            "an operator holds upstream a: its new calls are refused",
+            "taskgate upstreams release a",
+        ),
+        (
             {"upstreams": {"a": WELL | {"in_use": 32, "queued": 5}}},
             "upstream a has 32 calls in use, its limit, and 5 wait",
             "upstreams.a.concurrency",

@@ -15,7 +15,7 @@ READY = {
     "status": "ready",
     "checks": {"started": True, "store": True},
     "upstreams": {
-        "books": {"up": False, "circuit": "open", "in_use": 0, "limit": 32, "queued": 3},
+        "books": {"up": False, "circuit": "open", "in_use": 0, "limit": 32, "queued": 3, "held": True},
         "reports": {"up": True, "circuit": "closed", "in_use": 2, "limit": 32, "queued": 0},
     },
     "replicas": 3,
@@ -37,7 +37,7 @@ def test_a_ready_gateway_is_shown_with_its_upstreams_and_ends_with_0() -> None:
         "  store          ok",
         "  replicas       3",
         "upstreams",
-        "  books    DOWN, circuit open, 0 of 32 in use, 3 queued",
+        "  books    DOWN, circuit open, 0 of 32 in use, 3 queued, held by an operator",
         "  reports  up, circuit closed, 2 of 32 in use, 0 queued",
     ]
 

@@ -137,6 +137,11 @@ def _upstream_findings(name: str, state: Mapping[str, Any]) -> Iterator[Finding]
             f"the circuit of upstream {name} is open",
             f"Its calls failed repeatedly. Look at its log; upstreams.{name}.circuit_breaker has the limits.",
         )
+    if state.get("held") is True:
+        yield Finding(
+            f"an operator holds upstream {name}: its new calls are refused",
+            f"`taskgate upstreams release {name}` ends the hold at this replica.",
+        )
     limit, queued = state.get("limit"), state.get("queued")
     if isinstance(queued, int) and queued > 0 and isinstance(limit, int) and state.get("in_use") == limit:
         yield Finding(

@@ -64,6 +64,8 @@ def _state(state: Any) -> Iterator[str]:
     yield f"circuit {one_line(str(state.get('circuit')))}"
     yield f"{one_line(str(state.get('in_use')))} of {one_line(str(state.get('limit')))} in use"
     yield f"{one_line(str(state.get('queued')))} queued"
+    if state.get("held") is True:
+        yield "held by an operator"
 
 
 def _mapping(document: Mapping[str, Any], key: str) -> Mapping[str, Any]:

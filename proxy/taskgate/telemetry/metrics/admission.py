@@ -51,7 +51,7 @@ QUEUE_DEPTH = gauge(
 QUEUE_LIMIT = gauge("taskgate_queue_limit", "The most calls that may wait for an upstream.", labels.UPSTREAM)
 QUEUE_REJECTIONS = counter(
     "taskgate_queue_rejections_total",
-    "Calls that found the queue full, or waited too long.",
+    "Calls that found the queue full or the upstream held by an operator, or waited too long.",
     labels.UPSTREAM,
     labels.QUEUE_REFUSAL,
     limits=from_start(("full",), ("timeout",)),
