@@ -42,7 +42,7 @@ settings.register_profile("many", deadline=None, max_examples=1000)
 settings.register_profile("few", deadline=None, max_examples=5, derandomize=True, database=None)
 settings.load_profile("taskgate")
 
-_LOOPS = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
+_LOOPS = ("asyncio", "uvloop")
 
 # Modules that import one of them set the clock of their loop.
 _PACED = frozenset({"paced", "pass_time"})
@@ -59,15 +59,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--loop", choices=_LOOPS, default="asyncio", help="the event loop of the tests (default: asyncio)")
 
 
-def pytest_asyncio_loop_factories(config: pytest.Config) -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
-    """Make the loop that was asked for."""
-    name = config.getoption("--loop")
-    return {name: _LOOPS[name]}
+class _Uvloop:
+    """The plugin that makes the loops of tests. With it, fixtures of modules and sessions begin anew for each test."""
+
+    def pytest_asyncio_loop_factories(self) -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
+        return {"uvloop": uvloop.new_event_loop}
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Make the marker known by which a test is not judged by what it tells."""
+    """Make the marker known by which a test is not judged by what it tells, and have the loop that was asked for."""
     config.addinivalue_line("markers", MARKER)
+    if config.getoption("--loop") == "uvloop":
+        config.pluginmanager.register(_Uvloop())
 
 
 @pytest.hookimpl(tryfirst=True)
