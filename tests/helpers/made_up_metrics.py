@@ -86,6 +86,7 @@ _SELDOM: Final = tuple(
         "shadow",
         "queue_rejections",
         "concurrency_rejections",
+        "sessions_evicted",
         "upstream_retries",
         "upstream_sessions",
         "http_rejections",

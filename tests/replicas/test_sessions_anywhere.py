@@ -74,3 +74,19 @@ async def test_a_session_is_found_by_nobody_else_at_any_replica(
         # A word of it would have come by now.
         assert await status(at(alice, two)) == 200
         assert await status(alice) == 200
+
+
+async def test_at_the_limit_a_session_that_another_replica_uses_stays_there_and_others_end_everywhere(
+    server: ScriptedServer, valkey_server: SharedServer, tmp_path: Path
+) -> None:
+    limits = {"rate": [], "concurrency": {"sessions_per_context": 2}}
+    options = valkey_server.options()
+    async with several(2, {"reports": server.url}, options, tmp_path, limits=limits) as (one, two):
+        shared, own = await one.greeted(), await one.greeted()
+        assert (await at(shared, two).call("echo")).status == 200
+        await one.greeted()
+        await one.greeted()
+        assert await one.count("taskgate_sessions_evicted_total") == 2
+        # Two has it in memory still, and one loads it again.
+        assert [await status(at(shared, each)) for each in (two, one)] == [200, 200]
+        assert [await status(at(own, each)) for each in (two, one)] == [404, 404]

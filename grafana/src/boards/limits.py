@@ -105,11 +105,15 @@ _SLOTS: Final = (
     Panel(
         title="Concurrency limit rejections",
         shape=Shape.STACK,
-        asks=[Ask(rate("taskgate_concurrency_rejections_total", by=["policy", "scope"]), "{{policy}} per {{scope}}")],
+        asks=[
+            Ask(rate("taskgate_concurrency_rejections_total", by=["policy", "scope"]), "{{policy}} per {{scope}}"),
+            Ask(rate("taskgate_sessions_evicted_total"), "sessions evicted"),
+        ],
         unit="reqps",
         guidance=Guidance(
-            "requests refused because the caller, or all callers, have too many tasks, bytes, sessions or streams.",
-            "0.",
+            "requests refused because the caller, or all callers, have too many tasks, bytes, sessions or streams. "
+            "Sessions evicted: idle ones that ended for new ones of their caller; no request was refused.",
+            "0; some evictions where hosts do not end their sessions.",
             "per context: one caller. global: all callers; raise `limits.concurrency`, or shorten the time to live.",
         ),
         alert="TaskgateConcurrencySaturated",

@@ -444,6 +444,7 @@ class Traffic:
             self.ledger.count("taskgate_upstream_retries_total", 0, upstream=upstream, reason="connect")
         self.ledger.count("taskgate_leases_lost_total", 0, kind="task")
         self.ledger.count("taskgate_concurrency_rejections_total", 0, policy="tasks", scope="context")
+        self.ledger.count("taskgate_sessions_evicted_total", 0)
 
     def _page(self, moment: float) -> Iterator[str]:
         self._gauges(moment)

@@ -162,6 +162,7 @@ class SessionMessageHandler:
         host_session = self._sessions.get(message.session)
         if host_session is not None:
             # The sender has just made the session active, and knows neither streams nor settings.
+            host_session.is_known_elsewhere = True
             host_session.remote_streams.announce(sender)
             host_session.settings.announce(sender)
 

@@ -107,6 +107,8 @@ class HostSession(UnsavedCallListener):
         self.opened_at: datetime | None = None
         """When it was opened; None for one that was loaded from the store."""
         self.running_tasks = 0
+        self.is_known_elsewhere = False
+        """Whether another replica has had it in memory, and may have it still."""
         self.is_ended = False
         self._close_upstream: Callable[[UpstreamSession], None] | None = None
         self._users = 0

@@ -4,7 +4,8 @@ Each has a session at the server. A session is bound to its owner and its mount;
 another owner or mount gets "Session not found". It is stored, so it survives a restart: the next
 request *loads* it, with a new server session that is initialized again. A session in memory is
 *unloaded* when it is idle and others need the room, or the process ends; it stays in the store. It
-*ends* when the host ends it or it was idle for too long: then it is removed from the store.
+*ends* when the host ends it or it was idle for too long: then it is removed from the store. So is the
+caller's idlest one when the caller opens another one at the limit (`caller_sessions`).
 
 Replicas share the store, and tell each other of ends by the cluster bus. Tasks outlive their
 session, so the server session stays open until the last of them has ended.
@@ -12,10 +13,11 @@ session, so the server session stays open until the last of them has ended.
 
 import asyncio
 from base64 import urlsafe_b64encode
-from collections import Counter, OrderedDict
+from collections import OrderedDict
 from contextlib import suppress
 from datetime import datetime, timedelta
 from itertools import islice
+from logging import getLogger
 from typing import Final
 
 from taskgate.admission.mounts import Mount
@@ -27,10 +29,11 @@ from taskgate.errors import SessionNotFound, StoreUnavailable, TooManyTasks, Ups
 from taskgate.protocol.discovery import ServerDescription
 from taskgate.protocol.host_requests import OpenSession
 from taskgate.protocol.messages import Params
+from taskgate.sessions.caller_sessions import CallerSessions
 from taskgate.sessions.host_session import HostSession, SessionServices
 from taskgate.stores.base import SessionRecord, SessionStore
 from taskgate.system.background import Background
-from taskgate.telemetry.events import CapRefused, EventSink
+from taskgate.telemetry.events import CapRefused, EventSink, SessionEvicted
 from taskgate.upstream.base import UpstreamSession
 from taskgate.upstream.calls import UpstreamCall
 
@@ -57,12 +60,15 @@ MAX_LOADED: Final = 10_000
 UNLOAD_CANDIDATES: Final = 8
 """Sessions that are checked for being idle each time that there is one too many in memory."""
 
+log = getLogger("taskgate.sessions")
+
 
 class HostSessions:
     """The sessions that this process has in memory, over the store that has all of them.
 
     `idle` is the time after which an unused session ends. The limit on sessions of a caller counts
-    only those in memory: after a restart, a stored session counts from its first request.
+    only those in memory: after a restart, a stored session counts from its first request. At the
+    limit, a new session takes the place of the caller's own that is idle for longest.
     """
 
     def __init__(
@@ -82,8 +88,8 @@ class HostSessions:
         self._event_sink = event_sink
         # By id, least recently used first. A plain dict would search for its first entry.
         self._loaded: OrderedDict[str, HostSession] = OrderedDict()
-        # By the owner's context, including sessions that are being opened.
-        self._counts: Counter[str] = Counter()
+        # By the owner's context; only callers with sessions.
+        self._callers: dict[str, CallerSessions] = {}
         self._closing: set[asyncio.Task[None]] = set()
         self._background = Background()
         self._bus = services.bus
@@ -95,13 +101,16 @@ class HostSessions:
     ) -> tuple[HostSession, ServerDescription]:
         """Open and store a session; returns it with its server's description.
 
-        Raises TooManyTasks, UpstreamFailed or StoreUnavailable.
+        Raises TooManyTasks if the caller is at its limit and all its sessions are in use,
+        UpstreamFailed or StoreUnavailable. If it cannot be opened, the place that it took stays free.
         """
-        self._check_limit(caller, mount)
+        evicted = self._evict_at_limit(caller, mount)
         id_, owner = urlsafe_b64encode(self._entropy.token(ID_BYTES)).decode(), caller.owner(mount.name)
         host_session = HostSession(id_, owner, intent.peer, mount, caller, self._services)
-        self._counts[owner.context] += 1
+        self._count(owner)
         try:
+            if evicted is not None:
+                await self._store.drop(evicted.owner, evicted.id)
             server = await host_session.upstream.welcome()
             await self._store.put(SessionRecord(id=id_, owner=owner, peer=intent.peer, expires_at=self._expiry()))
         except BaseException:
@@ -109,15 +118,37 @@ class HostSessions:
             self.close_upstream(host_session.upstream)
             raise
         host_session.opened_at = self._clock.now()
-        self._loaded[id_] = host_session
-        self._make_room()
+        self._add(host_session)
         return host_session, server
 
-    def _check_limit(self, caller: AuthContext, mount: Mount) -> None:
+    def _evict_at_limit(self, caller: AuthContext, mount: Mount) -> HostSession | None:
+        """End the session of the caller that is idle for longest, if the caller is at its limit.
+
+        Returns it if the store still has it. Raises TooManyTasks if all are in use.
+        """
         limit = self._services.live.current.sessions
-        if sum(self._counts[owner.context] for owner in caller.owners(mount.name)) >= limit:
+        contexts = (self._callers.get(owner.context) for owner in caller.owners(mount.name))
+        own = [each for each in contexts if each is not None]
+        if sum(each.count for each in own) < limit:
+            return None
+        idle = [found for each in own if (found := each.idlest()) is not None]
+        if not idle:
             self._event_sink.emit(CapRefused("sessions", "context"))
             raise TooManyTasks(limit, "sessions")
+        host_session = min(idle, key=lambda each: each.last_used)
+        self._event_sink.emit(SessionEvicted())
+        idle_for = round(self._clock.elapsed() - host_session.last_used, 3)
+        fields = {"upstream": host_session.owner.mount, "idle_seconds": idle_for, "limit": limit}
+        log.debug("a session is ended: its caller is at its limit and opens another", extra=fields)
+        if host_session.is_known_elsewhere:
+            # Another replica may use it, where it counts too. The store ends it when it is idle.
+            self._unload(host_session)
+            return None
+        # First in memory: no request may begin on it while the store removes it.
+        if self._bus is not None:
+            self._bus.send(SessionEnded(host_session.id))
+        self.on_ended(host_session.id)
+        return host_session
 
     def recall(self, mount: Mount, caller: AuthContext, id: str) -> HostSession | None:
         """Return the caller's session on this mount if it is in memory, and surely goes on; else None,
@@ -171,10 +202,10 @@ class HostSessions:
         host_session = self._loaded.get(record.id)
         if host_session is None:
             host_session = HostSession(record.id, record.owner, record.peer, mount, caller, self._services)
-            self._loaded[record.id] = host_session
-            self._counts[record.owner.context] += 1
-            self._make_room()
+            self._count(record.owner)
+            self._add(host_session)
             if self._bus is not None:
+                host_session.is_known_elsewhere = True
                 self._bus.send(SessionRevived(record.id))
         host_session.set_caller(caller)
         return host_session
@@ -230,13 +261,24 @@ class HostSessions:
 
     def _remove(self, host_session: HostSession) -> None:
         if self._loaded.pop(host_session.id, None) is not None:
+            self._callers[host_session.owner.context].remove(host_session.id)
             self._uncount(host_session.owner)
         host_session.end(self.close_upstream)
 
+    def _add(self, host_session: HostSession) -> None:
+        """Add a session to those in memory; it counts already."""
+        self._loaded[host_session.id] = host_session
+        self._callers[host_session.owner.context].add(host_session)
+        self._make_room()
+
+    def _count(self, owner: OwnerKey) -> None:
+        self._callers.setdefault(owner.context, CallerSessions()).count += 1
+
     def _uncount(self, owner: OwnerKey) -> None:
-        self._counts[owner.context] -= 1
-        if not self._counts[owner.context]:
-            del self._counts[owner.context]
+        own = self._callers[owner.context]
+        own.count -= 1
+        if not own.count:
+            del self._callers[owner.context]
 
     def close_upstream(self, upstream_session: UpstreamSession) -> None:
         """Close a server session in the background; `close` waits until it is closed."""

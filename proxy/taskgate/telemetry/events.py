@@ -216,6 +216,11 @@ class CapRefused:
     scope: str
 
 
+@dataclass(frozen=True, slots=True)
+class SessionEvicted:
+    """An idle host session ended because its caller was at its limit and opened another one."""
+
+
 class ConcurrencyChanged(NamedTuple):
     """The calls in flight to a server, the `limit` on them, and the calls waiting for a permit."""
 
@@ -627,8 +632,9 @@ class AuditLinesDropped:
 Event = (
     RequestContext | HttpRefused | StreamOpened | StreamEnded | ToolCalled | ShadowPromotion | CallCoalesced
     | TokenRecognized | TokenChecked | KeysFetched | AccessRefused | SuspicionRaised | OperatorRequestAnswered
-    | RateLimitAllowed | RateLimitChecked | RateFallbackUsed | CapRefused | ConcurrencyChanged | QueueRefused
-    | TaskCreated | TaskDispatched | TaskTransitioned | TaskFinished | TaskFaulted | TaskExpired | TaskPurged
+    | RateLimitAllowed | RateLimitChecked | RateFallbackUsed | CapRefused | SessionEvicted | ConcurrencyChanged
+    | QueueRefused | TaskCreated | TaskDispatched | TaskTransitioned | TaskFinished | TaskFaulted | TaskExpired
+    | TaskPurged
     | TaskCancelRequested | TaskRecovered | TaskRetrieved | TaskDenied | TaskPolled | PollsCounted | InputRequestOpened
     | InputSettled | InputWaited | LeaseLost | UpstreamAnswered | UpstreamAdded | UpstreamRetried
     | CircuitChanged | HealthChecked | ProgramRestarted | ProgramsCounted | ProgramAvailabilityChanged | SessionLost

@@ -167,7 +167,8 @@ class ConcurrencySection(Section):
     kept_global: Annotated[_StoredSize | None, _default_in_schema("2GiB")] = 2 * GIB
     """Stored bytes of all tasks, from which no new task is made; null means any size."""
     sessions_per_context: Count = 100
-    """Sessions of one caller's hosts."""
+    """Sessions of one caller's hosts. One more ends the session that is idle for longest: no stream, request or
+    unfinished task. If all are in use, it is refused."""
     waits_per_context: Count = 64
     """Requests of one caller that wait for results of tasks (tasks/result)."""
     waits_global: Count | None = 2048

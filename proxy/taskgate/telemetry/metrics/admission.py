@@ -43,6 +43,10 @@ CAP_REJECTIONS = counter(
     labels.CAP,
     labels.CAP_SCOPE,
 )
+SESSIONS_EVICTED = counter(
+    "taskgate_sessions_evicted_total",
+    "Idle host sessions that ended because their caller, at its limit, opened another one.",
+)
 SATURATED = gauge("taskgate_saturated_contexts", "Callers that are at one of their own caps.")
 ACTIVE = gauge("taskgate_active_contexts", "Callers with a request in the last five minutes.")
 QUEUE_DEPTH = gauge(
@@ -58,7 +62,8 @@ QUEUE_REJECTIONS = counter(
 )
 
 LIMIT_FAMILIES: Final = (
-    RATE_DECISIONS, IN_USE, LIMIT, CAP_REJECTIONS, SATURATED, ACTIVE, QUEUE_DEPTH, QUEUE_LIMIT, QUEUE_REJECTIONS,
+    RATE_DECISIONS, IN_USE, LIMIT, CAP_REJECTIONS, SESSIONS_EVICTED, SATURATED, ACTIVE, QUEUE_DEPTH, QUEUE_LIMIT,
+    QUEUE_REJECTIONS,
 )  # fmt: skip
 
 # --- families of access ----------------------------------------------------------------------------------------------
@@ -97,7 +102,7 @@ ACCESS_REFUSALS = counter(
     labels.UPSTREAM,
     labels.METHOD,
     labels.RULE_MODE,
-    limits=SeriesLimits(own=12),
+    limits=SeriesLimits(own=11),
 )
 SECURITY_EVENTS = counter(
     "taskgate_security_events_total", "Signs of an attack.", labels.SUSPICION, limits=from_start(())
@@ -115,6 +120,7 @@ def limit_recorders(registry: Registry) -> Recorders:
     """The recorders of decisions by limits."""
     decisions = registry.counter(RATE_DECISIONS)
     caps = registry.counter(CAP_REJECTIONS)
+    evictions = registry.counter(SESSIONS_EVICTED)[()]
     queue_refusals = registry.counter(QUEUE_REJECTIONS)
 
     def rate_limit_allowed(event: events.RateLimitAllowed, times: int = 1) -> None:
@@ -127,6 +133,9 @@ def limit_recorders(registry: Registry) -> Recorders:
     def cap_refused(event: events.CapRefused) -> None:
         caps[event.cap, event.scope].value += 1
 
+    def session_evicted(event: events.SessionEvicted) -> None:
+        evictions.value += 1
+
     def queue_refused(event: events.QueueRefused) -> None:
         # The queue of a held server has no place for new calls. A reason of its own would be a series each.
         reason = "full" if event.reason == "held" else event.reason
@@ -136,6 +145,7 @@ def limit_recorders(registry: Registry) -> Recorders:
         events.RateLimitAllowed: rate_limit_allowed,
         events.RateLimitChecked: rate_limit_checked,
         events.CapRefused: cap_refused,
+        events.SessionEvicted: session_evicted,
         events.QueueRefused: queue_refused,
     }
 

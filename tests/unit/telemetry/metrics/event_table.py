@@ -322,6 +322,7 @@ EVENTS: list[tuple[events.Event, dict[str, float]]] = [
         )
         for cap, scope in (("tasks", "tenant"), ("bytes", "global"), ("sessions", "context"), ("streams", "context"))
     ),
+    (events.SessionEvicted(), {"taskgate_sessions_evicted_total{}": 1}),
     (events.ShadowPromotion("m"), {f"taskgate_shadow_promotions_total{{{UP}}}": 1}),
     (events.CallCoalesced("m", "key"), {f"taskgate_calls_joined_total{{how=key,{UP}}}": 1}),
     (
