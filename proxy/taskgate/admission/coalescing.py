@@ -45,6 +45,7 @@ class CoalesceKey(NamedTuple):
     - `accepts_task`: the answer to this call may be a task. Such calls join only each other.
     - `era`, `features`: the host's era, and what it declares that a server can ask it for. They must
       be equal too, because an answer to one host is not always valid for another.
+    - `scopes`: those of the caller's token, if the server gets a token that they decide (`Mount.scopes_of`).
     """
 
     owner: OwnerKey
@@ -53,6 +54,7 @@ class CoalesceKey(NamedTuple):
     accepts_task: bool = False
     era: Era = Era.LEGACY
     features: Mapping[str, Any] = MappingProxyType({})
+    scopes: frozenset[str] = frozenset()
 
     @property
     def is_coalescable(self) -> bool:
@@ -72,13 +74,26 @@ async def check_same_call(record: TaskRecord, call: CallTool) -> None:
         raise InvalidParams(KEY_REUSED)
 
 
-async def own_key(call: CallTool) -> str:
+async def own_key(call: CallTool, scopes: frozenset[str] = frozenset()) -> str:
     """The idempotency key that equal calls of a caller have in common when their hosts give none.
 
     It is the same in both eras: a host that connects again may speak another one. No host can give it:
     theirs are shorter.
     """
-    return key_digest(await offload(call.params.size, partial(_call_digest, call))).ljust(MAX_KEY + 1)
+    digest = await offload(call.params.size, partial(_call_digest, call))
+    return key_digest(_with_scopes(digest, scopes)).ljust(MAX_KEY + 1)
+
+
+def scoped_key(key: str, scopes: frozenset[str]) -> str:
+    """The idempotency key of a host as it counts for a token with these scopes; one made here stays as it is.
+
+    What a server shows to a token is not for another one, so each set of scopes has keys of its own.
+    """
+    return key if len(key) > MAX_KEY else key_digest(_with_scopes(key, scopes)).ljust(MAX_KEY + 2)
+
+
+def _with_scopes(text: str, scopes: frozenset[str]) -> str:
+    return f"{text} {json.dumps(sorted(scopes))}" if scopes else text
 
 
 class _CallIdentity(NamedTuple):
@@ -334,7 +349,7 @@ async def _digest(key: CoalesceKey) -> str:
     other.
     """
     call = await offload(key.call.params.size, partial(_call_digest, key.call))
-    return key_digest(f"{call} {host_kind(key)}")
+    return key_digest(_with_scopes(f"{call} {host_kind(key)}", key.scopes))
 
 
 def host_kind(key: CoalesceKey) -> str:

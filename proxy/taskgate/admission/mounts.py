@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from taskgate.admission.concurrency import Bulkhead
+from taskgate.auth.context import AuthContext
 from taskgate.domain.policy import SupportOf
 from taskgate.jsontext.spans import RawJson
 from taskgate.protocol.extensions import ExtensionPolicy
@@ -33,6 +34,7 @@ class Mount:
     - `extensions`: which extensions are forwarded between hosts and the server.
     - `resource`: the audience that tokens for this mount must have.
     - `scopes`: the scopes that a host without a valid token is told to request.
+    - `gets_scopes`: whether its server gets a token of the caller's own, which the scopes of the caller decide.
     - `metadata`: the address of the protected resource metadata, which it is told too; None if there is none.
     - `info`: the serverInfo for hosts; None passes on that of the server.
     - `handoff`: the tools of the gateway for hosts without tasks; None if there are no tasks here.
@@ -49,11 +51,16 @@ class Mount:
     resource: str
     metadata: str | None = None
     scopes: tuple[str, ...] = ()
+    gets_scopes: bool = False
     extensions: ExtensionPolicy = field(default_factory=ExtensionPolicy)
     info: RawJson | None = None
     handoff: HandoffTools | None = None
     hands_off: bool = False
     may_hand_off: MayHandOff = _never
+
+    def scopes_of(self, caller: AuthContext) -> frozenset[str]:
+        """The scopes on which an answer of the server to a caller may depend."""
+        return caller.identity.scopes if self.gets_scopes and caller.identity is not None else frozenset()
 
 
 class Mounts:

@@ -25,8 +25,9 @@ from functools import lru_cache, partial
 from typing import Any, Final
 
 from taskgate.admission.callers import principal_of
-from taskgate.admission.coalescing import CoalesceKey, RequestCoalescer, own_key
+from taskgate.admission.coalescing import CoalesceKey, RequestCoalescer, own_key, scoped_key
 from taskgate.admission.concurrency import Permit
+from taskgate.admission.mounts import Mount
 from taskgate.admission.polls import PollLimiter
 from taskgate.admission.rules import RuntimeConfig
 from taskgate.auth.context import AuthContext
@@ -133,6 +134,8 @@ class Calls:
                 return await self._relay_extension(call)
         else:
             # 1. The operator's rules, and what the host takes.
+            if request.idempotency_key is not None:
+                _scope_key(call.session.mount, call.caller, request)
             decision = self._decide_at_once(call, request) or await self._decide_by_catalogue(call, request)
             if call.terms is not None:
                 await self._identify(call, request, call.terms)
@@ -175,6 +178,7 @@ class Calls:
         Returns the operator's decision. Raises TaskSupportMismatch if the tool runs only as a task,
         and the host did not ask for one, or can have none.
         """
+        _scope_key(call.session.mount, call.caller, request)
         decision = self._decide_at_once(call, request) or await self._decide_by_catalogue(call, request)
         if call.terms is not None:
             await self._identify(call, request, call.terms)
@@ -186,7 +190,8 @@ class Calls:
         Without a key, or if the operator wants that, it does not outlive its host's connection.
         """
         if terms.joins and request.idempotency_key is None:
-            request.idempotency_key, request.is_own_key = await own_key(request), True
+            scopes = call.session.mount.scopes_of(call.caller)
+            request.idempotency_key, request.is_own_key = await own_key(request, scopes), True
         call.outlives_host = request.idempotency_key is not None and not terms.cancels_on_disconnect
         if call.outlives_host or terms.cancels_on_disconnect:
             call.ends_with_host = terms.cancels_on_disconnect
@@ -406,6 +411,7 @@ class Calls:
         TaskService.create raises.
         """
         mount, tool = session.mount.name, request.tool
+        _scope_key(session.mount, caller, request)
         try:
             record, decision = await self._tasks.create(caller, session, request)
         except GatewayError:
@@ -615,6 +621,12 @@ class Calls:
             # The token of the caller expired.
             return HttpReply(body=call.adapter.answer_ended(call.id))
         return await call.adapter.answer(call, response, {})
+
+
+def _scope_key(mount: Mount, caller: AuthContext, request: CallTool) -> None:
+    """Have the idempotency key of a host count for the scopes of its caller alone, if the server sees these."""
+    if request.idempotency_key is not None and (scopes := mount.scopes_of(caller)):
+        request.idempotency_key = scoped_key(request.idempotency_key, scopes)
 
 
 def _can_be_task(call: Call, request: CallTool) -> bool:

@@ -182,7 +182,8 @@ class LostCalls:
 
 def coalesce_key(call: Call, request: CallTool, window: timedelta | None) -> CoalesceKey:
     """Return what equal calls have in common."""
-    return CoalesceKey(call.session.owner, request, window, era=call.adapter.era, features=client_features(call.peer))
+    features, scopes = client_features(call.peer), call.session.mount.scopes_of(call.caller)
+    return CoalesceKey(call.session.owner, request, window, era=call.adapter.era, features=features, scopes=scopes)
 
 
 def _key_of(call: Call) -> Key:

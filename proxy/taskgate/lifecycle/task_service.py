@@ -326,6 +326,7 @@ class TaskService:
                 accepts_task=True,
                 era=era,
                 features=client_features(place.peer),
+                scopes=place.mount.scopes_of(new.caller),
             ),
             make_shared,
         )

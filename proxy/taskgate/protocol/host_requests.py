@@ -21,8 +21,9 @@ from taskgate.domain.versions import Client, Peer
 from taskgate.errors import InvalidParams
 from taskgate.jsontext.spans import Member, RawJson, members
 from taskgate.protocol.messages import Notification, Params, is_unicode
+from taskgate.protocol.meta import HOP_KEYS, OWN_PREFIX
 from taskgate.protocol.server_messages import Answer
-from taskgate.protocol.vocabulary import IDEMPOTENCY_KEY
+from taskgate.protocol.vocabulary import BAGGAGE, IDEMPOTENCY_KEY, TRACEPARENT, TRACESTATE
 
 # --- both eras --------------------------------------------------------------------------------------------------------
 
@@ -300,6 +301,10 @@ LONG: Final = 16 * 1024
 """Length of arguments up to which spelling makes no difference, in characters."""
 
 _DIGEST_SIZE: Final = 16
+_COUNTED: Final = frozenset({"name", "arguments", "task"})
+"""The parameters of a call that its digest has by itself, or that do not cross."""
+_OF_ONE_HOP: Final = HOP_KEYS | {"progressToken", TRACEPARENT, TRACESTATE, BAGGAGE}
+"""The keys of `_meta` in which two sendings of one call may differ."""
 
 
 def read_idempotency_key(member: Member) -> str:
@@ -319,22 +324,41 @@ def key_digest(key: str) -> str:
 
 
 def call_digest(tool: str, params: RawJson) -> str:
-    """A digest of a tool and its arguments; `params` is the text of an object.
+    """A digest of a tool and all that its server sees of a call; `params` is the text of an object.
 
-    `_meta` and the progress token do not count. Long arguments count as they are written: sorting
-    their members takes a hundred times as long.
+    The keys of `_meta` that concern one hop, the progress token and the trace do not count. Long members
+    count as they are written: sorting their members takes a hundred times as long.
     """
-    if len(params) > LONG:
-        place = members(params).get("arguments")
-        text = "" if place is None else params[place.start : place.end]
-        if len(text) > LONG:
-            found = blake2b(ascii((tool, False)).encode(), digest_size=_DIGEST_SIZE)
-            found.update(text.encode("utf-8", "surrogatepass"))
-            return found.hexdigest()
-        arguments = [_sorted_value(text)] if text else []
+    if len(params) <= LONG:
+        pairs, long = sorted_members(params), ""
     else:
-        arguments = [value for name, value in sorted_members(params) if name == "arguments"]
-    return blake2b(ascii((tool, arguments)).encode(), digest_size=_DIGEST_SIZE).hexdigest()
+        texts = {name: params[place.start : place.end] for name, place in members(params).items()}
+        long = texts.pop("arguments") if len(texts.get("arguments", "")) > LONG else ""
+        pairs = [(name, _spelled(name, texts[name])) for name in sorted(texts) if name != "name"]
+    content: tuple[Any, ...] = (tool, False if long else [value for name, value in pairs if name == "arguments"])
+    if others := [crossing for pair in pairs if pair[0] not in _COUNTED if (crossing := _crossing(*pair))]:
+        content = (*content, others)
+    found = blake2b(ascii(content).encode(), digest_size=_DIGEST_SIZE)
+    found.update(long.encode("utf-8", "surrogatepass"))
+    return found.hexdigest()
+
+
+def _spelled(name: str, text: RawJson) -> Any:
+    """The value of a parameter; a long one as it is written, and a long `_meta` by its members."""
+    if len(text) <= LONG:
+        return _sorted_value(text)
+    if name != "_meta" or not text.startswith("{"):
+        return "long", blake2b(text.encode("utf-8", "surrogatepass"), digest_size=_DIGEST_SIZE).hexdigest()
+    inner = members(text)
+    return "object", [(key, _spelled(key, text[inner[key].start : inner[key].end])) for key in sorted(inner)]
+
+
+def _crossing(name: str, value: Any) -> tuple[str, Any] | None:
+    """A parameter as its server sees it; None for one of which nothing crosses."""
+    if name != "_meta" or not (isinstance(value, tuple) and value[0] == "object"):
+        return name, value
+    kept = [pair for pair in value[1] if pair[0] not in _OF_ONE_HOP and not pair[0].startswith(OWN_PREFIX)]
+    return (name, kept) if kept else None
 
 
 def sorted_members(params: RawJson) -> list[tuple[str, Any]]:

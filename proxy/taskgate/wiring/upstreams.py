@@ -54,7 +54,14 @@ from taskgate.telemetry.tracing import Tracing
 from taskgate.upstream.base import Upstream
 from taskgate.upstream.client import UpstreamClient, choose_transport
 from taskgate.upstream.session import RequestCounter
-from taskgate.upstream.settings import UpstreamObserver, UpstreamSettings, UpstreamTls
+from taskgate.upstream.settings import (
+    FixedHeader,
+    GrantKind,
+    GrantSettings,
+    UpstreamObserver,
+    UpstreamSettings,
+    UpstreamTls,
+)
 from taskgate.upstream.stdio.supervisor_client import Supervisor
 from taskgate.upstream.wire.trust import TlsFileRefused
 from taskgate.wiring.authentication import metadata_url, resource_of
@@ -276,6 +283,7 @@ class UpstreamRegistry:
             extensions=server.settings.extensions,
             resource=resource,
             metadata=metadata_url(config, resource),
+            gets_scopes=_gets_scopes(server.settings.credentials),
             scopes=config.auth.protected_resource_metadata.scopes_supported,
             info=gateway_info(__version__) if section.server_info == "gateway" else None,
             may_hand_off=partial(self._may_hand_off, name) if present is None else present.mount.may_hand_off,
@@ -330,6 +338,11 @@ class UpstreamRegistry:
     def _upstream_of(self, name: str) -> Upstream | None:
         mounted = self._mounted.get(name)
         return None if mounted is None else mounted.server.upstream
+
+
+def _gets_scopes(credentials: FixedHeader | GrantSettings | None) -> bool:
+    """Return whether a server gets tokens that are made of those of callers, and so have their scopes."""
+    return isinstance(credentials, GrantSettings) and credentials.kind is GrantKind.TOKEN_EXCHANGE
 
 
 def _state_of(mount: Mount) -> Mapping[str, Any]:

@@ -72,8 +72,10 @@ async def test_how_the_arguments_are_written_makes_no_difference(world: World) -
         retried(accepts_task=True),
         retried(era=Era.MODERN),
         retried(features={"elicitation": {}}),
+        retried(call(params=Params('{"name":"build_report","arguments":{"year":2026},"_meta":{"account":"B"}}'))),
+        retried(scopes=frozenset({"read"})),
     ],
-    ids=["context", "mount", "tool", "arguments", "a key", "a task", "era", "what its host can be asked"],
+    ids=["context", "mount", "tool", "arguments", "key", "task", "era", "features", "_meta", "scopes"],
 )
 async def test_what_is_not_the_same_in_all_runs_for_itself(world: World, other: CoalesceKey) -> None:
     await world.ask(retried())
@@ -215,10 +217,15 @@ async def test_the_same_call_may_have_the_key_of_a_task_and_no_other() -> None:
             await check_same_call(record, another)
 
 
-async def test_progress_tokens_and_other_meta_make_no_difference() -> None:
-    kept = new_call(params='{"name":"build_report","arguments":{"year":2026},"_meta":{"x":1}}')
+async def test_progress_tokens_make_no_difference_and_other_meta_does() -> None:
+    kept = [
+        new_call(params=f'{{"name":"build_report","arguments":{{"year":2026}},"_meta":{meta}}}')
+        for meta in ("{}", '{"x":1}')
+    ]
     with_token = Params('{"name":"build_report","_meta":{"progressToken":', '},"arguments":{"year":2026}}')
-    await check_same_call(new_record(call=kept), call(params=with_token))
+    await check_same_call(new_record(call=kept[0]), call(params=with_token))
+    with pytest.raises(InvalidParams, match=ANOTHER):
+        await check_same_call(new_record(call=kept[1]), call(params=with_token))
 
 
 async def test_a_large_call_has_its_place_before_it_is_read(world: World) -> None:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from taskgate.errors import InvalidParams
 from taskgate.jsontext.spans import Member, members
 from taskgate.protocol.host_requests import LONG, MAX_KEY, call_digest, key_digest, read_idempotency_key, sorted_members
+from taskgate.protocol.meta import HOP_KEYS
 
 KEY = "io.taskgate/idempotency-key"
 
@@ -78,7 +79,13 @@ def test_other_arguments_are_another_call(one: str, other: str) -> None:
 def test_long_arguments_are_the_same_as_they_are_written_and_are_not_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
     long = f'{{"a":"{"x" * LONG}","b":1}}'
     other = f'{{"b":1,"a":"{"x" * LONG}"}}'
-    monkeypatch.setattr("taskgate.protocol.host_requests.json.loads", lambda *_, **__: pytest.fail("parsed"))
+    parse = json.loads
+
+    def parse_short(text: str, **more: Any) -> Any:
+        assert len(text) <= LONG, "parsed"
+        return parse(text, **more)
+
+    monkeypatch.setattr("taskgate.protocol.host_requests.json.loads", parse_short)
     assert call_digest("build", call(long)) == call_digest("build", call(long, ',"_meta":{"progressToken":8}'))
     assert call_digest("build", call(long)) != call_digest("build", call(other))
     assert call_digest("build", call(long)) != call_digest("burn", call(long))
@@ -86,8 +93,36 @@ def test_long_arguments_are_the_same_as_they_are_written_and_are_not_parsed(monk
 
 
 def test_short_arguments_are_the_same_however_long_the_rest_of_the_parameters_is() -> None:
-    large = f',"_meta":{{"x":"{"x" * LONG}"}}'
-    assert call_digest("build", call('{"a":2,"b":1}')) == call_digest("build", call('{"b":1,"a":2}', large))
+    large, other = (f',"_meta":{{"x":"{letter * LONG}"}}' for letter in "xy")
+    assert call_digest("build", call('{"a":2,"b":1}', large)) == call_digest("build", call('{"b":1,"a":2}', large))
+    assert call_digest("build", call('{"a":2,"b":1}', large)) != call_digest("build", call('{"a":2,"b":1}', other))
+
+
+@pytest.mark.parametrize("size", [1, LONG])
+@pytest.mark.parametrize(
+    "meta",
+    [
+        *({name: "x"} for name in sorted(HOP_KEYS)),
+        {"io.taskgate/anything": 1},
+        {"progressToken": "t"},
+        {"traceparent": "00-1", "tracestate": "a=b", "baggage": "c=d"},
+    ],
+    ids=lambda meta: next(iter(meta)),
+)
+def test_what_crosses_no_hop_makes_no_difference(meta: dict[str, Any], size: int) -> None:
+    text = f'{{"a":"{"x" * size}"}}'
+    for crossing in ({}, {"account": "A"}):
+        more = f',"_meta":{json.dumps(crossing)}' if crossing else ""
+        assert call_digest("build", call(text, f',"_meta":{json.dumps(crossing | meta)}')) == call_digest(
+            "build", call(text, more)
+        )
+
+
+@pytest.mark.parametrize("size", [1, LONG])
+def test_whatever_else_crosses_is_another_call(size: int) -> None:
+    text = f'{{"a":"{"x" * size}"}}'
+    more = ["", *(f',"_meta":{{"account":"{name}"}}' for name in "AB"), ',"_meta":{"dryRun":true}', ',"other":1']
+    assert len({call_digest("build", call(text, each)) for each in more}) == len(more)
 
 
 def test_another_tool_is_another_call() -> None:

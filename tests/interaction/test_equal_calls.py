@@ -1,0 +1,163 @@
+"""Calls that look equal and are not one: of hosts that are all there, with other `_meta`, or with other scopes."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from helpers.exchange_server import ExchangeServer
+from helpers.mcp_host import Answer, McpHost
+from helpers.scripted_upstream import Hold, ScriptedServer
+from helpers.token_issuer import TokenIssuer, guarded
+from helpers.waiting import bounded, eventually
+from helpers.whole_gateway import configuration, running
+from interaction.handing_off import ERAS, MODES, YEAR, Host, calls, cut, handoff, kept, taskless
+from interaction.questioning import DONE
+from interaction.repeating import KEY, upgrade
+from requirements import covers
+
+ANOTHER = "The idempotency key was used for another call"
+NARROW, WIDE = "reports.run", "reports.run reports.write"
+eras = pytest.mark.parametrize("era", ERAS)
+modes = pytest.mark.parametrize("mode", MODES)
+
+
+@pytest.fixture
+async def hold(server: ScriptedServer) -> Hold:
+    """What the tool `report` waits for."""
+    server.script["report"] = hold = Hold()
+    return hold
+
+
+@pytest.fixture
+async def endpoint() -> AsyncIterator[ExchangeServer]:
+    async with ExchangeServer() as endpoint:
+        yield endpoint
+
+
+def exchanging(server: ScriptedServer, endpoint: ExchangeServer, issuer: TokenIssuer, tasks: dict[str, Any]) -> Any:
+    """A gateway that exchanges the tokens of callers for those of the server."""
+    client, secret = endpoint.terms.client
+    credentials = {
+        "mode": "token_exchange",
+        "token_url": endpoint.url,
+        "client_id": client,
+        "client_secret": secret,
+        "audience": endpoint.terms.audience,
+        "scopes": list(endpoint.terms.scopes),
+    }
+    upstream = {"path": "/reports/mcp", "url": server.url, "credentials": credentials}
+    return guarded({}, issuer, upstreams={"reports": upstream}, tasks=tasks)
+
+
+async def called(host: Host, meta: dict[str, Any] | None = None) -> Answer:
+    """The answer to a call of `report` with that `_meta`."""
+    if not meta:
+        return await host.call("report", YEAR)
+    return await (host.call("report", YEAR, _meta=meta) if isinstance(host, McpHost) else _modern(host, meta))
+
+
+async def _modern(host: Any, meta: dict[str, Any]) -> Answer:
+    answer: Answer = await host.call("report", YEAR, meta=meta)
+    return answer
+
+
+def cut_with(host: Host, meta: dict[str, Any]) -> dict[str, Any]:
+    """How a host is cut whose call has that `_meta`."""
+    return {"_meta": meta} if isinstance(host, McpHost) else {"meta": meta}
+
+
+@covers("T70")
+@modes
+@eras
+async def test_a_call_with_other_meta_joins_no_lost_one(
+    server: ScriptedServer, hold: Hold, era: str, mode: str
+) -> None:
+    async with running(configuration({"reports": server.url}, tasks=handoff("10s", mode=mode))) as gateway:
+        host = await taskless(gateway, era)
+        await cut(host, hold, **cut_with(host, {"account": "A"}))
+        await kept(gateway)
+        other = asyncio.create_task(called(host, {"account": "B"}))
+        await eventually(lambda: calls(server) == 2)
+        assert [sent["params"]["_meta"]["account"] for sent in server.heard("tools/call")] == ["A", "B"]
+        again = asyncio.create_task(called(host, {"account": "A"}))
+        await gateway.shows("taskgate_calls_joined_total", 1, how="retry")
+        hold.release(DONE)
+        async with bounded():
+            assert [(await each).result["content"] for each in (other, again)] == [DONE["content"]] * 2
+        assert calls(server) == 2
+
+
+@covers("T70")
+@eras
+@pytest.mark.parametrize("tasks", [upgrade("sync"), upgrade("auto"), handoff("1h")], ids=["sync", "auto", "handoff"])
+async def test_a_key_with_other_meta_is_that_of_another_call(
+    server: ScriptedServer, hold: Hold, era: str, tasks: dict[str, Any]
+) -> None:
+    async with running(configuration({"reports": server.url}, tasks=tasks)) as gateway:
+        host = await taskless(gateway, era)
+        first = asyncio.create_task(called(host, {KEY: "k", "account": "A"}))
+        async with bounded():
+            await hold.begun.wait()
+            other = await called(host, {KEY: "k", "account": "B"})
+        assert ANOTHER in str(other.message)
+        hold.release(DONE)
+        async with bounded():
+            assert (await first).result["content"] == DONE["content"]
+        assert calls(server) == 1
+
+
+@covers("T70")
+@eras
+async def test_under_a_rule_for_retries_calls_with_other_meta_are_two(
+    server: ScriptedServer, hold: Hold, era: str
+) -> None:
+    tasks = upgrade("sync", join_retries="30s")
+    async with running(configuration({"reports": server.url}, tasks=tasks)) as gateway:
+        host = await taskless(gateway, era)
+        both = [asyncio.create_task(called(host, {"account": name})) for name in "AB"]
+        await eventually(lambda: calls(server) == 2)
+        hold.release(DONE)
+        async with bounded():
+            assert [(await each).result["content"] for each in both] == [DONE["content"]] * 2
+
+
+@covers("T70", "A-AUTH-3")
+@eras
+@pytest.mark.parametrize(
+    ("tasks", "meta"),
+    [
+        (upgrade("sync", join_retries="30s"), {}),
+        (upgrade("sync"), {KEY: "k"}),
+        (handoff("1h"), {}),
+        (handoff("1h"), {KEY: "k"}),
+        (handoff("1h", mode="always"), {KEY: "k"}),
+    ],
+    ids=["join_retries", "key", "handoff", "handoff with key", "stored with key"],
+)
+async def test_a_token_with_other_scopes_joins_no_call(
+    server: ScriptedServer,
+    hold: Hold,
+    endpoint: ExchangeServer,
+    issuer: TokenIssuer,
+    era: str,
+    tasks: dict[str, Any],
+    meta: dict[str, Any],
+) -> None:
+    async with running(exchanging(server, endpoint, issuer, tasks)) as gateway:
+        both = []
+        for scope in (WIDE, NARROW):
+            token = issuer.token(gateway.url(), subject="alice", scope=scope)
+            endpoint.subjects[token] = "alice"
+            host = await taskless(gateway, era, token)
+            both.append(asyncio.create_task(called(host, meta)))
+            await eventually(lambda: calls(server) == len(both))
+        assert len({sent.headers["authorization"] for sent in server.requests if _is_call(sent.message)}) == 2
+        hold.release(DONE)
+        async with bounded():
+            assert [(await each).result["content"] for each in both] == [DONE["content"]] * 2
+
+
+def _is_call(message: Any) -> bool:
+    return isinstance(message, dict) and message.get("method") == "tools/call"
