@@ -14,6 +14,7 @@ from helpers.secrets import noted
 from helpers.token_issuer import TokenIssuer, guarded
 from helpers.waiting import bounded, eventually
 from helpers.whole_gateway import GatewayConfig, Reloaded, WholeGateway, configuration, load, running, written
+from requirements import covers
 
 SECRET = "a-secret-that-nobody-is-told"
 
@@ -104,6 +105,20 @@ async def test_what_stays_wrong_is_logged_in_full_once(tmp_path: Path, caplog: p
         await gateway.again(good)
         await gateway.again(text)
         assert logged() == full
+
+
+@covers("T7")
+async def test_a_second_issuer_whose_users_a_server_cannot_tell_apart_is_refused(tmp_path: Path) -> None:
+    issuers = TokenIssuer(tmp_path), TokenIssuer(tmp_path, issuer="https://other.example.com/", number=1)
+    upstream = {"path": "/reports/mcp", "url": "http://127.0.0.1:9/mcp", "identity_headers": {"subject": "X-User"}}
+    async with filed(tmp_path, guarded({}, issuers[0], upstreams={"reports": upstream})) as gateway:
+        raw = json.loads(gateway.file.read_text())
+        raw["auth"]["issuers"]["other"] = issuers[1].section
+        found = await gateway.again(json.dumps(raw))
+        [problem] = found.problems
+        assert "upstreams.reports.identity_headers.issuer: is required with subject" in problem
+        raw["upstreams"]["reports"]["identity_headers"]["issuer"] = "X-Issuer"
+        assert (await gateway.again(json.dumps(raw))).result == "success"
 
 
 async def test_a_file_that_is_away_or_is_none_is_refused(tmp_path: Path) -> None:

@@ -8,8 +8,10 @@ import pytest
 from helpers.authority import Authority
 from helpers.gateway_process import taskgate, write_configuration
 from helpers.scripted_upstream import ScriptedServer
+from helpers.token_issuer import TokenIssuer, guarded
 from helpers.waiting import eventually
 from helpers.whole_gateway import configuration, running
+from requirements import covers
 from unit.upstream.raw_server import RawServer
 
 
@@ -33,6 +35,30 @@ async def test_where_nobody_is_asked_the_one_context_is_told(server: ScriptedSer
     async with running(configuration({}, upstreams={"reports": upstream})) as gateway:
         await (await gateway.greeted()).call("echo")
     assert {request.headers["x-taskgate-context"] for request in server.requests} == {"anonymous"}
+
+
+NAMES = {"subject": "X-User", "issuer": "X-Issuer"}
+
+
+@covers("T7", "A-AUTH-3")
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+async def test_one_name_at_two_issuers_is_two_users_for_the_server(
+    server: ScriptedServer, tmp_path: Path, era: str
+) -> None:
+    issuers = TokenIssuer(tmp_path), TokenIssuer(tmp_path, issuer="https://other.example.com/", number=1)
+    upstream = {"path": "/reports/mcp", "url": server.url, "identity_headers": NAMES}
+    async with running(guarded({}, *issuers, upstreams={"reports": upstream})) as gateway:
+        for issuer in issuers:
+            token, forged = issuer.token(gateway.url(), subject="alice"), {"X-Issuer": issuers[0].issuer}
+            host = await gateway.greeted(token=token) if era == "legacy" else gateway.modern(token=token)
+            answer = await host.ask("tools/call", {"name": "echo", "arguments": {}}, headers=forged)
+            assert answer.status == 200
+    shown = [
+        (request.headers["x-user"], request.headers["x-issuer"])
+        for request in server.requests
+        if "tools/call" in str(request.message)
+    ]
+    assert shown == [("alice", issuer.issuer) for issuer in issuers]
 
 
 async def test_a_server_is_shown_the_gateways_certificate(tmp_path: Path) -> None:

@@ -106,6 +106,7 @@ def principal_of(caller: AuthContext) -> Principal:
     return Principal(
         context=caller.key,
         subject=identity.subject,
+        issuer=identity.issuer,
         client=identity.client_id,
         token=caller.token,
         scopes=identity.scopes,

@@ -180,6 +180,7 @@ def _principal(identity: Identity | None, token: str | None) -> Principal:
     return Principal(
         context="explain",
         subject=identity.subject,
+        issuer=identity.issuer,
         client=identity.client_id,
         token=token,
         scopes=identity.scopes,

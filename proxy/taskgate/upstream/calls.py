@@ -36,13 +36,14 @@ class Principal:
     """The caller that a request to a server is made for, as far as known.
 
     `context` is the auth context: an id that tells callers apart and contains no name. `subject`,
-    `client`, `token`, `scopes` and `good_until` (the end of the token's validity) are from the
-    caller's token. They are empty if callers need no token, or none is at hand. `is_known` is False
+    `issuer`, `client`, `token`, `scopes` and `good_until` (the end of the token's validity) are from
+    the caller's token. They are empty if callers need no token, or none is at hand. `is_known` is False
     if only the context is known, from the record of a task.
     """
 
     context: str
     subject: str | None = None
+    issuer: str | None = None
     client: str | None = None
     token: str | None = field(default=None, repr=False)
     scopes: frozenset[str] = frozenset()

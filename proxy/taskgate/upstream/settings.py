@@ -69,6 +69,7 @@ class IdentityHeaders:
 
     context: str | None = None
     subject: str | None = None
+    issuer: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -121,6 +121,7 @@ def test_servers_may_be_told_of_a_caller_what_its_token_says() -> None:
     assert principal_of(AuthContext(key="k", identity=somebody, token="planted")) == Principal(
         context="k",
         subject="alice",
+        issuer=somebody.issuer,
         token="planted",
         scopes=frozenset({"read"}),
         good_until=somebody.expires_at,

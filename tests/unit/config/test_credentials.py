@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from requirements import covers
 from taskgate.config import GatewayConfig, effective
 from taskgate.config.fields import MASK
 from taskgate.config.model import DEFAULTS, conflicts, upstream_settings
@@ -74,8 +75,8 @@ def test_the_certificate_alone_is_shown_with_mode_mtls(loads: Loads) -> None:
 
 
 def test_a_server_is_told_of_callers_by_the_named_headers(loads: Loads) -> None:
-    settings = settings_of(loads(upstream("    identity_headers: {context: X-Context, subject: X-Subject}\n")))
-    assert settings.identity == IdentityHeaders(context="X-Context", subject="X-Subject")
+    settings = settings_of(loads(upstream("    identity_headers: {context: X-C, subject: X-S, issuer: X-I}\n")))
+    assert settings.identity == IdentityHeaders(context="X-C", subject="X-S", issuer="X-I")
 
 
 def test_nothing_is_shown_unless_it_is_asked_for(loads: Loads, minimal: str) -> None:
@@ -114,17 +115,17 @@ REFUSED: list[tuple[str, tuple[str, ...], list[str]]] = [
     ),
     (
         HEADER,
-        ("credentials.header", "identity_headers.context", "identity_headers.subject"),
+        ("credentials.header", "identity_headers.context", "identity_headers.subject", "identity_headers.issuer"),
         ["''", "a b", "'a:'", r'"a\r\nb"', "ä", "'a,b'"],
     ),
     (
         NEEDED,
-        ("credentials.header", "identity_headers.context", "identity_headers.subject"),
+        ("credentials.header", "identity_headers.context", "identity_headers.subject", "identity_headers.issuer"),
         ["Host", "content-length", "Transfer-Encoding", "Mcp-Session-Id", "MCP-anything", "Connection", "Accept"],
     ),
     (
         "must not be a header for credentials",
-        ("identity_headers.context", "identity_headers.subject"),
+        ("identity_headers.context", "identity_headers.subject", "identity_headers.issuer"),
         ["Authorization", "cookie", "Proxy-Authorization"],
     ),
     (SECRET, ("credentials.value", "credentials.client_secret"), ["''", "' a'", "'a '", r'"a\nb"', r'"a\0"', "ä"]),
@@ -200,6 +201,27 @@ def test_without_authentication_nobody_has_a_token_or_a_subject(tells: Tells) ->
     assert tells(upstream("    identity_headers: {subject: X-S}\n", auth="none")) == [
         f"{_AT}identity_headers.subject: must be null with auth.mode none, where callers have no subject"
     ]
+    assert tells(upstream("    identity_headers: {issuer: X-I}\n", auth="none")) == [
+        f"{_AT}identity_headers.issuer: must be null with auth.mode none, where callers have no issuer"
+    ]
+
+
+def of_two_issuers(headers: str) -> str:
+    """A server that gets these headers, for callers of two issuers."""
+    other = "other: {issuer: 'https://other.example.com'}}}"
+    return upstream(f"    identity_headers: {headers}\n").replace(
+        "'https://idp.example.com'}}}", f"'https://idp.example.com'}}, {other}"
+    )
+
+
+@covers("T7")
+def test_a_subject_of_two_issuers_is_named_with_its_issuer(tells: Tells, loads: Loads) -> None:
+    assert tells(of_two_issuers("{subject: X-S}")) == [
+        f"{_AT}identity_headers.issuer: is required with subject and more than one of auth.issuers: "
+        "one sub at two issuers is two users, whom the server tells apart by this header"
+    ]
+    for headers in ("{subject: X-S, issuer: X-I}", "{issuer: X-I}", "{context: X-C}"):
+        assert loads(of_two_issuers(headers))
 
 
 def test_without_authentication_the_one_context_may_be_told(loads: Loads) -> None:
@@ -211,6 +233,7 @@ def test_without_authentication_the_one_context_may_be_told(loads: Loads) -> Non
     ("keys", "word"),
     [
         ("    identity_headers: {context: X-A, subject: x-a}\n", "identity_headers.subject"),
+        ("    identity_headers: {context: X-A, issuer: x-a}\n", "identity_headers.issuer"),
         (
             "    credentials: {mode: header, header: X-A, value: a}\n    identity_headers: {context: x-A}\n",
             "identity_headers.context",
@@ -218,7 +241,7 @@ def test_without_authentication_the_one_context_may_be_told(loads: Loads) -> Non
     ],
 )
 def test_no_two_headers_are_the_same(tells: Tells, keys: str, word: str) -> None:
-    other = "identity_headers.context" if "subject" in word else "credentials.header"
+    other = "credentials.header" if "context" in word else "identity_headers.context"
     [told] = tells(upstream(keys))
     assert told.endswith(f"upstreams.reports.{word}: must not be the header of upstreams.reports.{other}")
 

@@ -66,6 +66,7 @@ DEFAULTS: dict[str, Any] = {
     "upstreams.reports.credentials.cache": True,
     "upstreams.reports.identity_headers.context": None,
     "upstreams.reports.identity_headers.subject": None,
+    "upstreams.reports.identity_headers.issuer": None,
     "upstreams.reports.tls.ca_file": None,
     "upstreams.reports.tls.cert_file": None,
     "upstreams.reports.tls.key_file": None,

@@ -22,7 +22,13 @@ ALICE = Identity(
 def test_a_caller_is_told_by_context_and_subject_and_their_token_kept_with_its_bounds() -> None:
     told = principal_of(AuthContext(key="key", previous_key="old", identity=ALICE, token="a token"))
     assert told == Principal(
-        context="key", subject="alice", client="desk", token="a token", scopes=frozenset({"read"}), good_until=EXPIRY
+        context="key",
+        subject="alice",
+        issuer="https://idp.example.com/",
+        client="desk",
+        token="a token",
+        scopes=frozenset({"read"}),
+        good_until=EXPIRY,
     )
     assert "a token" not in repr(told)
 

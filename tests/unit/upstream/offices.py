@@ -106,7 +106,13 @@ async def failure(session: UpstreamSession) -> UpstreamFailed:
 
 def somebody(name: str = "alice", *, turn: int = 1, **more: Any) -> Principal:
     """A caller with the token of that turn."""
-    return Principal(context=f"context-of-{name}", subject=name, token=f"token-{turn}-of-{name}", **more)
+    return Principal(
+        context=f"context-of-{name}",
+        subject=name,
+        issuer="https://idp.example.com",
+        token=f"token-{turn}-of-{name}",
+        **more,
+    )
 
 
 def exchange(endpoint: ExchangeServer, kind: GrantKind = GrantKind.TOKEN_EXCHANGE, **changes: Any) -> GrantSettings:

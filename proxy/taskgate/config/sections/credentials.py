@@ -136,10 +136,15 @@ class IdentityHeadersSection(Section):
     """The header for the caller's sub, percent-encoded except visible ASCII other than % and ,;
     null sends none.
     """
+    issuer: IdentityHeader | None = None
+    """The header for the issuer of the caller's token, its iss, encoded as the sub; null sends none.
+
+    With more than one issuer, subject requires it: a sub names a user of its issuer alone.
+    """
 
     def to_settings(self) -> IdentityHeaders:
         """Return the settings of these headers."""
-        return IdentityHeaders(context=self.context, subject=self.subject)
+        return IdentityHeaders(context=self.context, subject=self.subject, issuer=self.issuer)
 
 
 class ServerTlsSection(Section):
@@ -192,11 +197,18 @@ _ALLOWED: Mapping[str, tuple[str, ...]] = {
 def credential_conflicts(raw: object) -> Iterator[Conflict]:
     """Find conflicts between keys of these sections, with `auth.mode`, and with the URL."""
     anonymous = auth_mode(raw) == "none"
+    has_several_issuers = len(mapping_at(raw, "auth", "issuers")) > 1
     for name in mapping_at(raw, "upstreams"):
         here = ("upstreams", name)
         upstream = mapping_at(raw, *here)
         yield from _mode_conflicts(mapping_at(upstream, "credentials"), (*here, "credentials"), anonymous=anonymous)
-        yield from _header_conflicts(upstream, here, anonymous=anonymous)
+        yield from _header_conflicts(upstream, here)
+        yield from _identity_conflicts(
+            mapping_at(upstream, "identity_headers"),
+            (*here, "identity_headers"),
+            anonymous=anonymous,
+            has_several_issuers=has_several_issuers,
+        )
         yield from _tls_conflicts(upstream, here)
 
 
@@ -221,16 +233,26 @@ def _mode_conflicts(given: Mapping[str, object], where: Location, *, anonymous: 
         yield (*where, "mode"), "must not be token_exchange with auth.mode none, where callers have no token"
 
 
-def _header_conflicts(upstream: Mapping[str, object], here: Location, *, anonymous: bool) -> Iterator[Conflict]:
+def _identity_conflicts(
+    identity: Mapping[str, object], where: Location, *, anonymous: bool, has_several_issuers: bool
+) -> Iterator[Conflict]:
+    for key in ("subject", "issuer"):
+        if anonymous and identity.get(key) is not None:
+            yield (*where, key), f"must be null with auth.mode none, where callers have no {key}"
+    if has_several_issuers and not anonymous and identity.get("subject") is not None and identity.get("issuer") is None:
+        yield (
+            (*where, "issuer"),
+            "is required with subject and more than one of auth.issuers: "
+            "one sub at two issuers is two users, whom the server tells apart by this header",
+        )
+
+
+def _header_conflicts(upstream: Mapping[str, object], here: Location) -> Iterator[Conflict]:
     credentials, identity = mapping_at(upstream, "credentials"), mapping_at(upstream, "identity_headers")
-    if anonymous and identity.get("subject") is not None:
-        where = (*here, "identity_headers", "subject")
-        yield where, "must be null with auth.mode none, where callers have no subject"
     owners: dict[str, Location] = {}
     for location, name in (
         ((*here, "credentials", "header"), credentials.get("header")),
-        ((*here, "identity_headers", "context"), identity.get("context")),
-        ((*here, "identity_headers", "subject"), identity.get("subject")),
+        *(((*here, "identity_headers", key), identity.get(key)) for key in ("context", "subject", "issuer")),
     ):
         if isinstance(name, str) and owners.setdefault(name.lower(), location) != location:
             yield location, f"must not be the header of {dotted(owners[name.lower()])}"

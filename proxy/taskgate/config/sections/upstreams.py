@@ -388,6 +388,7 @@ _CONNECTION_DEFAULTS: Final[Mapping[tuple[str, ...], tuple[Any, str]]] = {
     ("credentials", "mode"): ("none", "where credentials go into env"),
     ("identity_headers", "context"): (None, "which has no headers"),
     ("identity_headers", "subject"): (None, "which has no headers"),
+    ("identity_headers", "issuer"): (None, "which has no headers"),
     **{
         ("tls", key): (value, "which has no connection")
         for key, value in ServerTlsSection().model_dump(mode="json").items()

@@ -34,6 +34,7 @@ class Credentials:
         self._observer = observer
         self._clock = clock
         self._identity = settings.identity
+        self._names_caller = settings.identity.subject is not None or settings.identity.issuer is not None
         self._fixed: dict[str, str] = {}
         self._grant: GrantSettings | None = None
         self._endpoint: TokenEndpoint | None = None
@@ -52,9 +53,9 @@ class Credentials:
         """Return the token for a principal, cached or new; None if the credentials are no token.
         Raises UpstreamFailed."""
         grant = self._grant
-        if self._identity.subject is not None and not principal.is_known:
-            # Only the context is remembered: without the subject header the server would take the
-            # call for another caller's.
+        if self._names_caller and not principal.is_known:
+            # Only the context is remembered: without these headers the server would take the call
+            # for another caller's.
             raise failures.no_token()
         if grant is None:
             return None
@@ -73,6 +74,8 @@ class Credentials:
             fields = fields | {named.context: principal.context}
         if named.subject is not None and principal.subject is not None:
             fields = fields | {named.subject: written(principal.subject)}
+        if named.issuer is not None and principal.issuer is not None:
+            fields = fields | {named.issuer: written(principal.issuer)}
         return fields
 
     def refused(self, principal: Principal, token: str) -> None:
@@ -106,10 +109,10 @@ class Credentials:
         return granted
 
 
-def written(subject: str) -> str:
-    """Encode a subject for a header, unambiguously: percent-encoded UTF-8, except most of visible
+def written(name: str) -> str:
+    """Encode a subject or an issuer for a header, unambiguously: percent-encoded UTF-8, except most of visible
     ASCII."""
-    return quote(subject, safe=_PLAIN)
+    return quote(name, safe=_PLAIN)
 
 
 def _key(grant: GrantSettings, principal: Principal) -> Hashable:

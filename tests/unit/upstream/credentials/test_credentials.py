@@ -191,9 +191,10 @@ async def test_a_stream_that_is_always_refused_is_asked_for_twice_and_no_more(
 async def test_a_server_is_told_for_whom_in_signs_that_can_do_no_harm(
     server: ScriptedServer, office: NewOffice, subject: str, seen: str
 ) -> None:
-    house = office(identity=IdentityHeaders(context="X-Context", subject="X-Subject"))
-    await house.call(Principal(context="the-context", subject=subject))
+    house = office(identity=IdentityHeaders(context="X-Context", subject="X-Subject", issuer="X-Issuer"))
+    await house.call(Principal(context="the-context", subject=subject, issuer=subject))
     assert shown(server, "x-subject") == [seen] == [written(subject)]
+    assert shown(server, "x-issuer") == [seen]
     assert shown(server, "x-context") == ["the-context"]
     assert shown(server, "x-admin") == shown(server) == [None]
 

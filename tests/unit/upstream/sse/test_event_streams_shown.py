@@ -65,12 +65,13 @@ async def test_credentials_and_names_go_with_the_stream_and_with_every_post(
     house = new_house(
         events.url,
         credentials=FixedHeader(name="Authorization", value="Bearer the-token"),
-        identity=IdentityHeaders(context="X-Context", subject="X-Subject"),
+        identity=IdentityHeaders(context="X-Context", subject="X-Subject", issuer="X-Issuer"),
     )
     assert await works(house.guest(somebody("alice")))
     for headers in events.gets + events.posts:
         assert headers["x-context"] == "context-of-alice"
         assert headers["x-subject"] == "alice"
+        assert headers["x-issuer"] == "https://idp.example.com"
 
 
 async def test_a_token_that_the_stream_is_refused_for_is_renewed_for_the_next_call(
