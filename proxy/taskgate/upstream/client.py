@@ -188,16 +188,14 @@ class UpstreamClient:
         host: Peer | None = None,
     ) -> UpstreamSession:
         """Return a session as `session` does, whose calls `usage` counts and traces."""
-        upstream_context = self._upstream_context
-        if self._way.asks_whose or self._credentials is not None:
-            transport = SessionTransport(
-                self._way.transport,
-                self._guard,
-                principal_source,
-                asks_whose=self._way.asks_whose,
-                credentials=self._credentials,
-            )
-            upstream_context = replace(upstream_context, transport=transport)
+        transport = SessionTransport(
+            self._way.transport,
+            self._guard,
+            principal_source,
+            asks_whose=self._way.asks_whose,
+            credentials=self._credentials,
+        )
+        upstream_context = replace(self._upstream_context, transport=transport)
         return self._session(usage, upstream_context, self._finder, listener, host, principal_source)
 
     def _session(

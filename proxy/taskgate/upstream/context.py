@@ -1,7 +1,7 @@
 """State of all sessions with one server, `UpstreamContext`, and of all sessions of one host, `Lasting`.
 
-`client` creates a context for each upstream. A session has its own `transport` if the server needs
-its principal (`SessionTransport`), and a modern one its own `era_lost`. All other fields are shared.
+`client` creates a context for each upstream. A session has its own `transport` (`SessionTransport`),
+and a modern one its own `era_lost`. All other fields are shared.
 `Patience` has the timeouts of each tool; sessions of both eras ask it for each request. The
 `HandshakeLog` is for operators: how the server answers `initialize`, and in which era it is asked.
 
@@ -276,9 +276,9 @@ class UpstreamContext:
 
     `ids` gives the request ids, which are progress tokens too and unique among all sessions.
     `alarms` are the timers of calls, `patience` has their timeouts, and `running` counts the calls.
-    `reception` logs how the server answers `initialize`. `transport` is one session's own if the
-    server needs its principal (`SessionTransport`). `outlives`: the server and its state of a call survive
-    the end of this process, so another process can resume the call.
+    `reception` logs how the server answers `initialize`. `transport` is one session's own
+    (`SessionTransport`). `outlives`: the server and its state of a call survive the end of this
+    process, so another process can resume the call.
     """
 
     transport: Transport

@@ -43,6 +43,8 @@ from taskgate.upstream.duplex.transport import ChannelTransport
 from taskgate.upstream.era import EraFinder, EraProbe
 from taskgate.upstream.legacy.session import LegacySession
 from taskgate.upstream.settings import Breaker
+from taskgate.upstream.wire.redirects import SessionTarget
+from taskgate.upstream.wire.transport import HttpTransport
 
 
 class RequestCounter:
@@ -417,11 +419,12 @@ class SessionTransport:
     """The `Transport` of one session, around the transport to the server that all sessions share.
 
     A request without a principal is made for that of the session, which `principal_source` returns.
+    Permanent redirects of a server over HTTP are remembered here, for this session alone.
     `asks_whose`: the server's transport must know the principal of every request. Failures to get a
     token are raised by `send` as UpstreamFailed. `checks`: the requests are health checks.
     """
 
-    __slots__ = ("_asks_whose", "_checks", "_credentials", "_principal_source", "_transport", "_watch", "channels")
+    __slots__ = ("_asks_whose", "_checks", "_credentials", "_principal_source", "_send", "_watch", "channels")
 
     def __init__(
         self,
@@ -433,7 +436,9 @@ class SessionTransport:
         credentials: Credentials | None = None,
         checks: bool = False,
     ) -> None:
-        self._transport = transport
+        self._send: Callable[[Outgoing], Coroutine[Any, Any, Any]] = transport.send
+        if isinstance(transport, HttpTransport):
+            self._send = partial(transport.send, session=SessionTarget())
         self.channels = transport if isinstance(transport, ChannelTransport) else None
         """The transport, if messages go over channels and not over Streamable HTTP."""
         self._watch = watch
@@ -456,7 +461,7 @@ class SessionTransport:
         is_again: bool = False,
     ) -> Any:
         """Send a request, by a message channel if `by` is the function that does so."""
-        send: Callable[[Outgoing], Coroutine[Any, Any, Any]] = by or self._transport.send
+        send = by or self._send
         asked, watch, credentials, token, principal = outgoing, self._watch, self._credentials, None, None
         if credentials is not None or self._asks_whose or self._checks:
             # A copy, because its sender may send it again.

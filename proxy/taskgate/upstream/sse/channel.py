@@ -299,7 +299,7 @@ class SseChannelProvider:
         headers = {name: value for name, value in wanted.headers.items() if name not in POSTED}
         headers["Accept"] = "text/event-stream"
         asking = Outgoing(verb="GET", headers=headers, first_byte=wanted.first_byte, checks=wanted.checks)
-        stream = await self._origin.send(asking, self._origin.configured)
+        stream = await self._origin.send(asking, self._origin.redirects.configured)
         if not stream.has_valid_type:
             stream.drop()
             raise no_stream()
@@ -311,7 +311,7 @@ class SseChannelProvider:
         written = reference.decode(errors="replace").strip()
         if not written or len(reference) > LONGEST or "\ufffd" in written:
             raise failures.unsent(protocol_violation("its message endpoint is invalid"))
-        place = self._origin.inside(written, seen_at)
+        place = self._origin.redirects.inside(written, seen_at)
         if place is None:
             raise elsewhere()
         return place

@@ -1,8 +1,8 @@
 """HTTP to one server: `HttpTransport`, with one connection pool, retries and redirects.
 
 `client` creates one per server. The sessions of both eras send through it (`SessionTransport`). Each request
-goes to the configured URL. A redirect within the server's own origin replaces it, until the server
-answers 404 at the new one. The transport stores no cookies and reads no environment. A request is
+goes to the configured URL, and follows one redirect within the server's own origin; `redirects` has
+what is remembered of them. The transport stores no cookies and reads no environment. A request is
 repeated only while no byte of it may have been sent; `Retrying` has the pauses. No address appears
 in a failure. `sse` sends to targets of its own.
 
@@ -42,6 +42,7 @@ from taskgate.upstream.settings import Retries, UpstreamSettings, UpstreamTls
 from taskgate.upstream.wire.connection import Connection, Target
 from taskgate.upstream.wire.dialer import Dialer, cause_of
 from taskgate.upstream.wire.heads import AnswerHead, AnswerHeads
+from taskgate.upstream.wire.redirects import PERMANENT, Redirects, SessionTarget
 
 CONNECT: Final = "connect"
 """The reason of a retry, as observers get it: no connection was made."""
@@ -570,10 +571,10 @@ class HttpTransport:
 
     def __init__(self, settings: UpstreamSettings, retried: Callable[[str], None] = lambda reason: None) -> None:
         assert settings.url is not None, "an HTTP upstream has a URL"
-        self.configured: Final = Target(URL(settings.url))
-        """The URL that the operator configured."""
+        self.redirects: Final = Redirects(URL(settings.url))
+        """The configured URL, and where the server's redirects lead."""
         self._pool = Pool(
-            self.configured.url,
+            self.redirects.configured.url,
             connect=settings.connect.total_seconds(),
             reuse_within=REUSE_WITHIN,
             tls=settings.tls,
@@ -582,10 +583,10 @@ class HttpTransport:
         self._closed = False
         self._left_out = LeftOut(settings.name)
         self._limit = settings.max_result
-        # The configured URL, or the one that a redirect has named.
-        self._target = self.configured
 
-    async def send(self, outgoing: Outgoing, to: Target | None = None) -> HttpIncoming:
+    async def send(
+        self, outgoing: Outgoing, to: Target | None = None, *, session: SessionTarget | None = None
+    ) -> HttpIncoming:
         """Send one request, and return its answer once the head has arrived.
 
         Waits at most for the `first_byte` of the request. Connecting is tried as often as
@@ -594,14 +595,14 @@ class HttpTransport:
         not change the request. Raises UpstreamFailed for any other redirect; an error status is an
         answer.
 
-        The request goes to `to`. Without it, it goes to the configured URL, or where a redirect
-        has led to. Then an answer with an invalid Content-Type is a failure too.
+        The request goes to `to`. Without it, it goes where a permanent redirect has sent its
+        `session`, or to the configured URL. Then an answer with an invalid Content-Type is a failure
+        too.
         """
-        first_byte = outgoing.first_byte
-        until = None if first_byte is None else self._pool.time() + first_byte.total_seconds()
-        target = asked = to or self._target
+        until = None if outgoing.first_byte is None else self._pool.time() + outgoing.first_byte.total_seconds()
+        target = to or (session and session.redirected) or self.redirects.shared
         pauses: Iterator[float] | None = None
-        was_redirected = False
+        redirect: int | None = None
         while True:
             if self._closed:
                 raise failures.let_go(dispatched=False)
@@ -626,16 +627,16 @@ class HttpTransport:
             if not 300 <= answer.status < 400:
                 break
             connection.release()
-            target, was_redirected, pauses = self._led_to(answer, None if was_redirected else target), True, None
+            target = self.redirects.follow(answer, target if redirect is None else None)
+            redirect, pauses = answer.status, None
         idle = None if outgoing.idle is None else outgoing.idle.total_seconds()
         incoming = HttpIncoming(connection, answer, target, self._limit, idle, self._left_out)
         if to is not None:
             return incoming
         if answer.status == UNKNOWN:
-            # The target of an earlier redirect may be gone: the next request tries the configured URL.
-            self._target = self.configured
-        elif target is not asked:
-            self._target = target
+            self.redirects.forget(session)
+        elif redirect == PERMANENT:
+            self.redirects.remember(target, session)
         if not answer.has_valid_type:
             connection.drop()
             raise protocol_violation("its answer has an invalid Content-Type")
@@ -654,27 +655,6 @@ class HttpTransport:
         if not outgoing.checks:
             self._retrying.tell()
         return True
-
-    def _led_to(self, answer: AnswerHead, target: Target | None) -> Target:
-        """Return where a redirect of `target` leads. Raises UpstreamFailed if it is not followed, as
-        a second one, which has no target here."""
-        inside = None
-        if target is not None and answer.status in failures.KEEPING_REDIRECTS:
-            inside = self.inside(answer.location, target)
-        if inside is None:
-            raise failures.redirected(answer.status)
-        return inside
-
-    def inside(self, location: str | None, target: Target) -> Target | None:
-        """Return the target of a reference seen at `target`; None if it is invalid or outside of
-        the origin."""
-        try:
-            url = target.url.join(URL(location or ""))
-            # `origin()` drops a user name, which must not be taken from a server either.
-            inside = bool(location) and url.origin() == self.configured.url.origin() and url.user is None
-            return Target(url.with_fragment(None)) if inside else None
-        except ValueError:
-            return None
 
     async def close(self) -> None:
         """Drop every connection; no further request can be sent."""

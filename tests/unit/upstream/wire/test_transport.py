@@ -1,6 +1,7 @@
 """How bytes go to a server: redirects, connections and what is remembered of them."""
 
 import asyncio
+from contextlib import suppress
 from datetime import timedelta
 
 import pytest
@@ -10,17 +11,66 @@ from helpers.waiting import bounded, eventually
 from requirements import covers
 from taskgate.errors import UpstreamFailed
 from taskgate.upstream.base import Outgoing
+from taskgate.upstream.calls import Principal
 from taskgate.upstream.client import HttpTransport
 
 
-async def test_a_redirect_within_the_origin_is_followed_and_remembered(server: ScriptedServer, new_caller_of) -> None:
-    caller = new_caller_of(f"{server.origin}/mcp/")
+async def test_a_permanent_redirect_within_the_origin_is_followed_and_remembered(
+    server: ScriptedServer, new_caller_of
+) -> None:
+    server.moved = (308, server.path)
+    caller = new_caller_of(f"{server.origin}/old")
     await caller.call()
     await caller.call()
     posts = server.verbs("POST")
-    assert [post.path for post in posts] == ["/mcp/", "/mcp", "/mcp", "/mcp", "/mcp"]
+    assert [post.path for post in posts] == ["/old", "/mcp", "/mcp", "/mcp", "/mcp"]
     assert posts[0].message == posts[1].message, "method and body are kept"
     assert {request.path for request in server.verbs("GET")} == {"/mcp"}
+
+
+async def test_a_temporary_redirect_is_followed_each_time(server: ScriptedServer, new_caller_of) -> None:
+    server.streams = False
+    caller = new_caller_of(f"{server.origin}/old")
+    await caller.call()
+    await caller.call()
+    posts = server.verbs("POST")
+    assert [post.path for post in posts] == ["/old", "/mcp"] * (len(posts) // 2)
+
+
+async def opened_by_another(caller) -> None:
+    """Another session with the server of the caller."""
+    session = caller.upstream.session(caller.heard.of_session, lambda: Principal(context="another"))
+    await session.open()
+    await session.close()
+
+
+@covers("T16", "T39")
+@pytest.mark.parametrize(
+    ("configured", "code", "are_redirected"),
+    [("/mcp/", 308, 1), ("/mcp/", 307, 2), ("/mcp/?a=1", 308, 2), ("/mcp//", 308, 2), ("/MCP/", 308, 2)],
+)
+async def test_sessions_share_only_a_permanent_redirect_that_differs_by_a_slash(
+    server: ScriptedServer, new_caller_of, configured: str, code: int, are_redirected: int
+) -> None:
+    server.moved = (code, server.path)
+    caller = new_caller_of(f"{server.origin}{configured}")
+    await caller.session.open()
+    await opened_by_another(caller)
+    openings = [each.path for each in server.verbs("POST") if each.message["method"] == "initialize"]
+    assert len(openings) == 2 + are_redirected
+
+
+@pytest.mark.parametrize("old", ["/mcp/", "/old"])
+async def test_a_404_ends_what_a_redirect_has_taught(server: ScriptedServer, new_caller_of, old: str) -> None:
+    server.moved = (308, server.path)
+    caller = new_caller_of(f"{server.origin}{old}")
+    await caller.call()
+    server.forget_sessions()
+    with suppress(UpstreamFailed):
+        await caller.call()
+    await caller.call()
+    paths = [each.path for each in server.verbs("POST")]
+    assert paths.count(old) == 2
 
 
 @pytest.mark.parametrize("code", [307, 308])

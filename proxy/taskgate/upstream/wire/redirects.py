@@ -1,0 +1,82 @@
+"""Redirects of one server, and what is remembered of them: `Redirects`, `SessionTarget`.
+
+A redirect is followed if it keeps method and body, and stays within the scheme, host and port of the
+configured URL. What a server names to one caller may be that caller's own address. So a permanent
+redirect is remembered in the `SessionTarget` of the session that got it, and any other one never.
+All sessions share only a permanent one that adds or removes a slash at the end of the path. A 404
+ends what is remembered, because the target may be gone.
+"""
+
+from typing import Final
+
+from yarl import URL
+
+from taskgate.upstream import failures
+from taskgate.upstream.wire.connection import Target
+from taskgate.upstream.wire.heads import AnswerHead
+
+PERMANENT: Final = 308
+"""The status of a redirect that may be remembered."""
+
+
+class SessionTarget:
+    """The target of the last permanent redirect that one session got, `redirected`; None without one."""
+
+    __slots__ = ("redirected",)
+
+    def __init__(self) -> None:
+        self.redirected: Target | None = None
+
+
+class Redirects:
+    """The targets of requests to one server. Raises ValueError for an invalid configured URL.
+
+    - `configured`: the URL that the operator configured.
+    - `shared`: where sessions send that remember nothing: that URL, with or without a slash at its end.
+    """
+
+    def __init__(self, configured: URL) -> None:
+        self.configured: Final = Target(configured)
+        self.shared = self.configured
+
+    def follow(self, answer: AnswerHead, target: Target | None) -> Target:
+        """Return where a redirect of `target` leads. Raises UpstreamFailed if it is not followed, as
+        a second one, which has no target here."""
+        inside = None
+        if target is not None and answer.status in failures.KEEPING_REDIRECTS:
+            inside = self.inside(answer.location, target)
+        if inside is None:
+            raise failures.redirected(answer.status)
+        return inside
+
+    def inside(self, location: str | None, target: Target) -> Target | None:
+        """Return the target of a reference seen at `target`; None if it is invalid or outside of
+        the origin."""
+        try:
+            url = target.url.join(URL(location or ""))
+            # `origin()` drops a user name, which must not be taken from a server either.
+            inside = bool(location) and url.origin() == self.configured.url.origin() and url.user is None
+            return Target(url.with_fragment(None)) if inside else None
+        except ValueError:
+            return None
+
+    def remember(self, target: Target, session: SessionTarget | None) -> None:
+        """Send later requests of the session to the target of a permanent redirect, or those of all
+        sessions if only a slash differs."""
+        is_for_all = _but_for_slash(target.url) == _but_for_slash(self.configured.url)
+        if is_for_all:
+            self.shared = target
+        if session is not None:
+            session.redirected = None if is_for_all else target
+
+    def forget(self, session: SessionTarget | None) -> None:
+        """Send the next request of the session to the configured URL."""
+        if session is not None and session.redirected is not None:
+            session.redirected = None
+        else:
+            self.shared = self.configured
+
+
+def _but_for_slash(url: URL) -> tuple[str, str]:
+    """Return path and query of a URL, without a slash at the end of the path."""
+    return url.raw_path.removesuffix("/"), url.raw_query_string
