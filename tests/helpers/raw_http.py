@@ -32,10 +32,11 @@ class RawHost:
         self._writer = writer
 
     @classmethod
-    async def connect(cls, address: tuple[str, int], *, limit: int = 2**20) -> Self:
-        """`limit` is how many bytes are read ahead of the test, about."""
+    async def connect(cls, address: tuple[str, int], *, limit: int = 2**20, source: str | None = None) -> Self:
+        """`limit` is how many bytes are read ahead of the test, about; `source` is the own address."""
+        local = None if source is None else (source, 0)
         async with bounded():
-            return cls(*await asyncio.open_connection(*address, limit=limit))
+            return cls(*await asyncio.open_connection(*address, limit=limit, local_addr=local))
 
     async def send(self, *pieces: str | bytes) -> None:
         """Write pieces one after another, as one segment each where the network lets them."""
@@ -132,9 +133,9 @@ class RawHost:
 
 
 @asynccontextmanager
-async def raw_host(address: tuple[str, int]) -> AsyncIterator[RawHost]:
-    """A connection for the length of a block."""
-    host = await RawHost.connect(address)
+async def raw_host(address: tuple[str, int], source: str | None = None) -> AsyncIterator[RawHost]:
+    """A connection for the length of a block, from an address of this machine."""
+    host = await RawHost.connect(address, source=source)
     try:
         yield host
     finally:

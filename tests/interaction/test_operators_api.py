@@ -361,7 +361,9 @@ async def test_a_body_that_is_too_large_or_not_wanted_is_refused(gateway: WholeG
 
 async def test_a_body_in_a_broken_encoding_is_refused_in_the_form_of_the_api(gateway: WholeGateway) -> None:
     path = f"{TASKS}/cancel"
-    status, _, answered = await gateway.operators_answer(path, "POST", b"zz", **{"Content-Encoding": "gzip"})
+    status, _, answered = await gateway.operators_answer(
+        path, "POST", b"zz", Authorization=OPS, **{"Content-Encoding": "gzip"}
+    )
     assert (status, json.loads(answered)["error"]["code"]) == (400, "invalid_body")
 
 

@@ -38,8 +38,8 @@ async def sign_in(
     gateway: WholeGateway, token: str = TOKENS["operator"], **headers: str
 ) -> tuple[int, Mapping[str, str], Any]:
     """Status, headers and document of a sign-in by the page."""
-    body = json.dumps({"token": token}).encode()
-    status, answered, text = await gateway.operators_answer(SESSION, "POST", body, **{**origin(gateway), **headers})
+    sent = {**origin(gateway), "Authorization": f"Bearer {token}", **headers}
+    status, answered, text = await gateway.operators_answer(SESSION, "POST", **sent)
     return status, answered, json.loads(text)
 
 

@@ -11,6 +11,11 @@
 It has its own port and limits, and carries no MCP messages. A request whose Host header is neither
 an address nor localhost gets 421. Answers repeat nothing of a request and contain no version.
 
+A stranger without a token may open any number of connections, and a probe has to get in. So a new
+connection evicts one that waits for its peer, unless the request of that has a right token. A
+connection waits for a head, or for its answer to be read. Work without a token is bounded.
+The routes and the connections stay in one module, because a route says what its connection is worth.
+
 `Service` in `wiring` creates it with functions that read the state of the gateway, reload and end
 it. It starts before and closes after all that it reports on. A request for `/-/drain` calls `end`.
 The shutdown that follows calls `drain`, which changes only what `/readyz` and the metrics show.
@@ -18,8 +23,9 @@ The shutdown that follows calls `drain`, which changes only what `/readyz` and t
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from contextlib import aclosing
+from collections import Counter
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing, suppress
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
@@ -29,7 +35,8 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import orjson
 from aiohttp import web
 
-from taskgate.listener.patience import ConnectionSettings, HeadWatch
+from taskgate.admission.rates import address_block
+from taskgate.listener.patience import ConnectionSettings, HeadWatch, WriteWatch
 from taskgate.listener.peers import read_peer
 from taskgate.operators.access import UNCONFIGURED, ApiError, OperatorAccess, Role
 from taskgate.system.log_throttle import Throttle
@@ -74,6 +81,14 @@ TAKEN: Final = (_LIVEZ, _READYZ, "/healthz", "/-", "/api", _CONSOLE)
 
 MOST_CONNECTIONS: Final = 32
 """The most connections of operators at once; file descriptors are reserved for so many."""
+MOST_AT_WORK: Final = 24
+"""The most connections at work on other requests than probes; the rest are for probes."""
+MOST_STRANGERS: Final = 12
+"""The most of them whose requests have no right token."""
+MOST_OF_ADDRESS: Final = 8
+"""The most of those of one address: Prometheus, its replica and a few agents behind one proxy."""
+_SPARED: Final = 8
+"""Connections without a request, and connections that only probe, that are evicted last."""
 
 _BACKLOG: Final = 16
 """The backlog of the listening socket. asyncio accepts up to so many connections at once, before
@@ -81,14 +96,12 @@ _BACKLOG: Final = 16
 _MAX_LINE: Final = 40 * 2**10
 """The most bytes of a request line: the longest query of a list fits, with all its parameters."""
 BOUNDS: Final = ConnectionSettings(max_header=_MAX_LINE + 8 * 2**10, idle_timeout=timedelta())
-"""The limits of a request head. The idle timeout is not used: aiohttp closes idle connections."""
+"""The limits of a head and of an answer. A body has the time of a head. The idle timeout is not used:
+aiohttp closes idle connections.
+"""
 _CLOSE_SECONDS: Final = 2.0
 _REFUSAL_PAUSE: Final = 1.0
 """Seconds between two reports of refusals with one status, where no token was right."""
-_BODY_SECONDS: Final = 10.0
-"""Seconds for the body of a request."""
-_WRITE_SECONDS: Final = 30.0
-"""Seconds in which the reader of a stream has to take a part."""
 _IDLE_SECONDS: Final = 75.0
 """Longer than the interval of scrapers, so that they keep their connection. Browsers do not keep
 theirs: the consoles of some operators would take all, and probes find none.
@@ -136,7 +149,7 @@ class OperatorsListener:
         self._rendering = asyncio.Lock()
         self._sending: set[asyncio.Task[Any]] = set()
         self._runner: web.ServerRunner | None = None
-        self._heads: TimerWheel | None = None
+        self._server: _Server | None = None
         self._routes: dict[str, Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]] = {
             _LIVEZ: self._answer_livez,
             _READYZ: self._answer_readyz,
@@ -154,17 +167,17 @@ class OperatorsListener:
         """Whether the API and the console are served."""
         return self._api is not None
 
-    async def start(self, host: str, port: int) -> tuple[str, int]:
+    async def start(self, host: str, port: int, bounds: ConnectionSettings = BOUNDS) -> tuple[str, int]:
         """Listen, and return the address; port 0 takes a free one. Raises OSError."""
-        server = _Server(
+        self._server = _Server(
             self._answer,
+            bounds=bounds,
             access_log=None,
             keepalive_timeout=_IDLE_SECONDS,
             lingering_time=0,
             max_line_size=_MAX_LINE,
         )
-        self._heads = server.heads
-        self._runner = web.ServerRunner(server, shutdown_timeout=_CLOSE_SECONDS)
+        self._runner = web.ServerRunner(self._server, shutdown_timeout=_CLOSE_SECONDS)
         await self._runner.setup()
         try:
             await web.TCPSite(self._runner, host, port, backlog=_BACKLOG).start()
@@ -189,13 +202,14 @@ class OperatorsListener:
             sending.cancel()
         if runner is not None:
             await runner.cleanup()
-        if self._heads is not None:
-            self._heads.close()
+        if self._server is not None:
+            self._server.heads.close()
         if self._api is not None:
             await self._api.close()
 
     async def _answer(self, received: web.BaseRequest) -> web.StreamResponse:
         path = received.path
+        _connection_of(received).begin(is_probe=path in (_LIVEZ, _READYZ))
         if not _names_an_address(received.headers.get("Host", "")):
             refusal = ApiError(421, "host_not_allowed", "host not allowed: use localhost or an IP address")
             return _json(421, refusal.document() if path.startswith(_API) else {"error": refusal.message})
@@ -231,6 +245,10 @@ class OperatorsListener:
         return {"upstreams": self._servers(), **({} if replicas is None else {"replicas": replicas})}
 
     async def _answer_metrics(self, received: web.BaseRequest) -> web.Response:
+        try:
+            self._admit(received, has_token=False)
+        except ApiError as busy:
+            return _close(_json(busy.status, {"error": busy.message}, **busy.headers))
         await self._check()
         # One scrape at a time: each uses a thread of the pool that others need.
         async with self._rendering:
@@ -248,6 +266,7 @@ class OperatorsListener:
             name, role = self._access.identify(received.headers, shown, read_peer(address)[1])
             if role is not Role.OPERATOR:
                 raise ApiError(403, "not_allowed", f"not allowed: the token has the role {role}")
+            self._admit(received, has_token=True)
             answer = await answer_operation()
         except ApiError as error:
             answer = _json(error.status, {"error": error.message}, **error.headers)
@@ -266,10 +285,6 @@ class OperatorsListener:
         api, address = self._api, received.remote or ""
         if not self._access.has_tokens or api is None:
             return self._refuse_until_served()
-        try:
-            body = await _body_of(received)
-        except ApiError as error:
-            return _refuse_body(error)
         reply = await api.answer(
             method=received.method,
             path=received.path,
@@ -277,7 +292,7 @@ class OperatorsListener:
             headers=received.headers,
             authorizations=received.headers.getall("Authorization", []),
             address=read_peer(address)[1],
-            body=body,
+            read=partial(self._read_admitted, received),
         )
         if reply.audited is not None:
             name = None if reply.operator is None else reply.operator.name
@@ -287,29 +302,39 @@ class OperatorsListener:
         if reply.stream is not None:
             return await self._send(received, reply.stream, {**headers, "Content-Type": reply.media_type})
         answer = web.Response(status=reply.status, body=reply.body, content_type="application/json", headers=headers)
-        if "Authorization" not in received.headers:
+        # A connection cannot go on behind a body that was not read.
+        if "Authorization" not in received.headers or not received.content.is_eof():
             answer.force_close()
         return answer
+
+    async def _read_admitted(self, received: web.BaseRequest) -> bytes:
+        """Take a place for a request with a right token, and return its body. Raises ApiError."""
+        connection = self._admit(received, has_token=True)
+        return await _body_of(received, connection.body_seconds)
+
+    def _admit(self, received: web.BaseRequest, *, has_token: bool) -> "_Connection":
+        """Take a place for a request that is no probe, and return its connection. Raises ApiError (503)."""
+        assert self._server is not None
+        connection = _connection_of(received)
+        self._server.admit(connection, has_token=has_token)
+        return connection
 
     async def _send(
         self, received: web.BaseRequest, stream: AsyncGenerator[bytes], headers: Mapping[str, str]
     ) -> web.StreamResponse:
-        """Send a stream until it ends, its reader is gone or too slow, or the listener closes."""
+        """Send a stream until it ends, its connection is lost, or the listener closes."""
         response = web.StreamResponse(headers={**headers, "X-Accel-Buffering": "no"})
         sending = asyncio.current_task()
         assert sending is not None
         self._sending.add(sending)
         try:
-            async with aclosing(stream):
-                await response.prepare(received)
-                async for part in stream:
-                    if received.transport is None or received.transport.is_closing():
-                        break
-                    async with asyncio.timeout(_WRITE_SECONDS):
+            with suppress(ConnectionError):
+                async with aclosing(stream):
+                    await response.prepare(received)
+                    async for part in stream:
+                        if received.transport is None or received.transport.is_closing():
+                            break
                         await response.write(part)
-        except (TimeoutError, ConnectionError):
-            if received.transport is not None:
-                received.transport.abort()
         finally:
             self._sending.discard(sending)
         response.force_close()
@@ -319,23 +344,17 @@ class OperatorsListener:
         console, address = self._console, received.remote or ""
         if not self._access.has_tokens or console is None:
             return self._refuse_until_served()
-        try:
-            body = await _body_of(received)
-        except ApiError as error:
-            return _refuse_body(error)
         reply = console.answer(
             method=received.method,
             path=received.path,
             headers=received.headers,
+            authorizations=received.headers.getall("Authorization", []),
             address=read_peer(address)[1],
-            body=body,
         )
         if reply.is_audited:
             name = None if reply.operator is None else reply.operator.name
             self._report(OperatorRequestAnswered(received.method, received.path, reply.status, address, name))
-        answer = web.Response(status=reply.status, body=reply.body, headers={**_PLAIN, **reply.headers})
-        answer.force_close()
-        return answer
+        return _close(web.Response(status=reply.status, body=reply.body, headers={**_PLAIN, **reply.headers}))
 
     def _refuse_until_served(self) -> web.Response:
         """Refuse a request for the API or the console, which are not served."""
@@ -374,27 +393,26 @@ class OperatorsListener:
         return checks
 
 
-def _refuse_body(error: ApiError) -> web.Response:
-    # The rest of the body is not read, so the connection cannot go on.
-    refusal = _json(error.status, error.document())
-    refusal.force_close()
-    return refusal
+def _close(answer: web.Response) -> web.Response:
+    """Have the connection end with the answer."""
+    answer.force_close()
+    return answer
 
 
-async def _body_of(received: web.BaseRequest) -> bytes:
+async def _body_of(received: web.BaseRequest, seconds: float) -> bytes:
     """Return the body. Raises ApiError: 413 if it is too large, 408 too slow, 400 not readable."""
     too_large = ApiError(413, "body_too_large", f"at most {MAX_BODY} bytes are allowed")
     if (received.content_length or 0) > MAX_BODY:
         raise too_large
     body = bytearray()
     try:
-        async with asyncio.timeout(_BODY_SECONDS):
+        async with asyncio.timeout(seconds):
             async for part in received.content.iter_any():
                 body += part
                 if len(body) > MAX_BODY:
                     raise too_large
     except TimeoutError:
-        raise ApiError(408, "body_too_slow", f"the body must be complete in {_BODY_SECONDS:.0f} s") from None
+        raise ApiError(408, "body_too_slow", f"the body must be complete in {seconds:g} s") from None
     except web.RequestPayloadError:
         raise ApiError(400, "invalid_body", "the body is not in its encoding") from None
     return bytes(body)
@@ -413,66 +431,152 @@ def _names_an_address(host: str) -> bool:
 
 
 class _Server(web.Server):
-    """The factory of connections. `heads` has their timers.
+    """The factory of connections, which has their places. `heads` has their timers."""
 
-    Beyond the limit an idle connection is closed for a new one. It is the oldest that has sent no
-    request, or else the oldest between two requests. If all are at work, the new one is closed at once.
-    A stranger without a token may open any number, and a probe has to get in.
-    """
-
-    def __init__(self, handler: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]], **options: Any) -> None:
+    def __init__(
+        self,
+        handler: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]],
+        *,
+        bounds: ConnectionSettings,
+        **options: Any,
+    ) -> None:
         super().__init__(handler, **options)
-        self.heads = TimerWheel(BOUNDS.head_timeout.total_seconds())
+        self._bounds = bounds
+        self.heads = TimerWheel(bounds.head_timeout.total_seconds())
 
     def __call__(self) -> asyncio.Protocol:  # type: ignore[override]
-        # One that was closed for another in this turn of the loop is still in the list.
-        open_ = [each for each, transport in self._connections.items() if not transport.is_closing()]
-        if len(open_) >= MOST_CONNECTIONS:
-            idle = [each for each in open_ if isinstance(each, _Connection) and each.is_idle]
-            if not idle:
-                return _OneTooMany()
-            next((each for each in idle if not each.was_used), idle[0]).force_close()
-        return _Connection(self, loop=self._loop, **self._kwargs)
+        open_ = self._open()
+        while len(open_) >= MOST_CONNECTIONS:
+            evicted = _to_evict(open_)
+            open_.remove(evicted)
+            evicted.evict()
+        return _Connection(self, self._bounds, loop=self._loop, **self._kwargs)
+
+    def admit(self, connection: "_Connection", *, has_token: bool) -> None:
+        """Take a place for a request that is no probe. Raises ApiError (503).
+
+        A connection that waits for its peer has none, unless its request has a token.
+        """
+        at_work = [each for each in self._open() if each.is_at_work and each is not connection]
+        strangers = [each for each in at_work if not each.has_token]
+        of_address = [each for each in strangers if each.block == connection.block]
+        is_full = len(at_work) >= MOST_AT_WORK
+        if is_full or (not has_token and (len(strangers) >= MOST_STRANGERS or len(of_address) >= MOST_OF_ADDRESS)):
+            raise ApiError(503, "busy", "too many requests of operators are at work: try again", **{"Retry-After": "1"})
+        connection.has_place, connection.has_token = True, has_token
+
+    def _open(self) -> list["_Connection"]:
+        # One that was evicted in this turn of the loop is still in the list.
+        return [
+            each
+            for each, transport in self._connections.items()
+            if isinstance(each, _Connection) and not transport.is_closing()
+        ]
 
 
-class _OneTooMany(asyncio.Protocol):
-    """A connection that is closed at once."""
+def _to_evict(open_: Sequence["_Connection"]) -> "_Connection":
+    """The connection that is evicted for a new one, so that each probe is answered.
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Close it."""
-        cast("asyncio.Transport", transport).abort()
+    A few new ones, and a few that only probe, are last. Of its kind it is one of the address that has
+    most, and of those the one that has waited longest.
+    """
+    new = [each for each in open_ if not each.was_used]
+    waiting = [each for each in open_ if each.was_used and each.is_waiting]
+    probes = [each for each in waiting if each.only_probes]
+    others = [each for each in waiting if not each.only_probes]
+    if len(new) > _SPARED:
+        found = new
+    elif len(probes) > _SPARED:
+        found = probes
+    else:
+        found = others or probes or new or [each for each in open_ if each.only_probes] or list(open_)
+    count = Counter(each.block for each in found)
+    return min(found, key=lambda each: (-count[each.block], each.waits_since))
 
 
 class _Connection(web.RequestHandler):
-    """One connection. Heads must arrive in time, and invalid requests get an answer that repeats
-    nothing.
+    """One connection. Heads and reads of answers must come in time, and invalid requests get an answer
+    that repeats nothing.
+
+    `has_place` and `has_token` are of the request in work, or of the last one.
     """
 
-    __slots__ = ("_head",)
+    __slots__ = ("_bounds", "_head", "_write", "block", "has_place", "has_token", "only_probes", "waits_since")
 
-    def __init__(self, server: _Server, **options: Any) -> None:
+    def __init__(self, server: _Server, bounds: ConnectionSettings, **options: Any) -> None:
         super().__init__(server, **options)
-        self._head = HeadWatch(BOUNDS, server.heads, self.force_close)
+        self._bounds = bounds
+        self._head = HeadWatch(bounds, server.heads, self.force_close)
+        self._write: WriteWatch | None = None
+        self.block = ""
+        self.has_place = self.has_token = False
+        self.only_probes = True
+        self.waits_since = self._loop.time()
 
     @property
-    def is_idle(self) -> bool:
-        """Whether it waits for a request, or for the rest of a head. `_waiter` is aiohttp's."""
-        return self._waiter is not None and not self._waiter.done()
+    def body_seconds(self) -> float:
+        """The seconds in which a body must be complete."""
+        return self._bounds.head_timeout.total_seconds()
 
     @property
     def was_used(self) -> bool:
         """Whether it has sent a request."""
         return self._request_count > 0
 
+    @property
+    def is_waiting(self) -> bool:
+        """Whether it waits for its peer, to send a head or to read an answer without a token."""
+        if self.writing_paused:
+            return not self.has_token
+        # `_waiter` is aiohttp's.
+        return self._waiter is not None and not self._waiter.done()
+
+    @property
+    def is_at_work(self) -> bool:
+        """Whether it works on a request that has a place."""
+        return self.has_place and not self.is_waiting
+
+    def begin(self, *, is_probe: bool) -> None:
+        """Begin a request."""
+        self.has_place = self.has_token = False
+        self.only_probes = self.only_probes and is_probe
+
+    def evict(self) -> None:
+        """End it at once."""
+        transport = self.transport
+        self.force_close()
+        if transport is not None:
+            transport.abort()
+
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Serve it, with a time limit for the first head."""
+        connected = cast("asyncio.Transport", transport)
+        # So that the watch sees each byte that waits, also of a short answer.
+        connected.set_write_buffer_limits(high=0)
+        self._write = WriteWatch(self._bounds, connected)
+        self.block = address_block(read_peer((transport.get_extra_info("peername") or ("",))[0])[1])
         super().connection_made(transport)
         self._head.begin()
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """Stop the time limit."""
+        """Stop the time limits."""
         super().connection_lost(exc)
         self._head.stop()
+        if self._write is not None:
+            self._write.stop()
+
+    def pause_writing(self) -> None:
+        """Give the peer time to read."""
+        super().pause_writing()
+        self.waits_since = self._loop.time()
+        assert self._write is not None
+        self._write.begin()
+
+    def resume_writing(self) -> None:
+        """Stop the time limit: all is read."""
+        super().resume_writing()
+        assert self._write is not None
+        self._write.stop()
 
     def data_received(self, data: bytes) -> None:
         """Parse, with limits on the time and the size of a head until it is complete."""
@@ -481,6 +585,7 @@ class _Connection(web.RequestHandler):
         super().data_received(data)
         if self._request_count > count:
             self._head.stop()
+            self.waits_since = self._loop.time()
         elif self._current_request is None and not self._head.add(len(data)):
             self.force_close()
 
@@ -493,15 +598,17 @@ class _Connection(web.RequestHandler):
         _report("a request was refused", status, exc)
         unreadable = ApiError(400, "bad_request", "bad request: it is not HTTP, or its head is too large")
         # Of a head that is not read no path is known: the error has the form of the API.
-        refusal = _json(status, unreadable.document() if status < 500 else {"error": "internal error"})
-        refusal.force_close()
-        return refusal
+        return _close(_json(status, unreadable.document() if status < 500 else {"error": "internal error"}))
 
     def log_exception(self, *args: Any, **kw: Any) -> None:
         """Log the class of the error. The base class would log a traceback, with what the peer
         sent.
         """
         _report("a connection failed", 500, kw.get("exc_info"))
+
+
+def _connection_of(received: web.BaseRequest) -> _Connection:
+    return cast("_Connection", received.protocol)
 
 
 def _report(what: str, status: int, error: BaseException | None) -> None:

@@ -194,10 +194,7 @@ class OperatorAccess:
             raise ApiError(403, "no_token_configured", UNCONFIGURED)
         if not authorizations:
             return self._of_session(headers, method)
-        scheme, _, given = authorizations[0].partition(" ") if len(authorizations) == 1 else ("", "", "")
-        if scheme.lower() != "bearer" or not given.strip():
-            raise _unauthenticated()
-        return self._of_token(given.strip(), address)[1]
+        return self._of_token(authorizations, address)[1]
 
     def find(self, headers: Mapping[str, str], authorizations: list[str]) -> Operator | None:
         """The operator of a request that `identify` has accepted before; None if that has ended.
@@ -210,7 +207,9 @@ class OperatorAccess:
             shown = [token for key in _session_keys(headers) if (token := self._sessions.find(key)) is not None]
         return next((operator for digest, operator in self._digests if digest in shown), None)
 
-    def sign_in(self, headers: Mapping[str, str], token: str, address: str, chance: bytes) -> tuple[Operator, str]:
+    def sign_in(
+        self, headers: Mapping[str, str], authorizations: list[str], address: str, chance: bytes
+    ) -> tuple[Operator, str]:
         """Open a session of the console; return its operator and its key, made of `chance`.
 
         The session that the request shows ends. Raises ApiError as `identify` does, and 403 unless a
@@ -220,7 +219,7 @@ class OperatorAccess:
         if not self._digests:
             raise ApiError(403, "no_token_configured", UNCONFIGURED)
         _check_page(headers, "POST")
-        digest, operator = self._of_token(token, address)
+        digest, operator = self._of_token(authorizations, address)
         key = urlsafe_b64encode(chance).decode().rstrip("=")
         self.sign_out(headers)
         self._sessions.open(key, digest)
@@ -231,12 +230,15 @@ class OperatorAccess:
         for key in _session_keys(headers):
             self._sessions.end(key)
 
-    def _of_token(self, token: str, address: str) -> tuple[bytes, Operator]:
+    def _of_token(self, authorizations: list[str], address: str) -> tuple[bytes, Operator]:
+        scheme, _, given = authorizations[0].partition(" ") if len(authorizations) == 1 else ("", "", "")
+        if scheme.lower() != "bearer" or not given.strip():
+            raise _unauthenticated()
         wait = self._wrong.wait(address)
         if wait > 0:
             text = "too many wrong tokens from this address: try again later"
             raise ApiError(429, "too_many_wrong_tokens", text, **{"Retry-After": str(ceil(wait))})
-        shown = _digest(token)
+        shown = _digest(given.strip())
         # All are compared, so that the time tells nothing of which one was nearly right.
         found = [each for each in self._digests if compare_digest(each[0], shown)]
         if not found:

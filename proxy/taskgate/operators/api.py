@@ -56,11 +56,12 @@ class OperatorsApi:
         headers: Mapping[str, str],
         authorizations: list[str],
         address: str,
-        body: bytes,
+        read: Callable[[], Awaitable[bytes]],
     ) -> ApiReply:
         """Answer a request. Never raises.
 
-        `headers` finds a name in any case; `authorizations` has all headers of that name.
+        `headers` finds a name in any case; `authorizations` has all headers of that name. `read` returns
+        the body. It is called once the token may use the route, and may raise ApiError.
         """
         operator: Operator | None = None
         audited: str | None = None
@@ -75,6 +76,7 @@ class OperatorsApi:
             if not operator.may(route.role):
                 audited = path
                 raise ApiError(403, "not_allowed", f"the token has the role {operator.role}; {route.role} is needed")
+            body = await read()
             call = ApiCall(
                 operator=operator,
                 last_event=headers.get("Last-Event-ID"),
@@ -102,8 +104,8 @@ class OperatorsApi:
         if operator is None and refusal.status in (401, 403):
             # Before the token is known, the path is any text of a stranger.
             audited = BASE
-        task, body = (shown[0] if shown else None), orjson.dumps(refusal.document())
-        return ApiReply(refusal.status, body, refusal.headers, operator, audited, details, task)
+        task, document = (shown[0] if shown else None), orjson.dumps(refusal.document())
+        return ApiReply(refusal.status, document, refusal.headers, operator, audited, details, task)
 
     def _is_allowed(self, route: Route, headers: Mapping[str, str], authorizations: list[str]) -> bool:
         """Whether the token or the session of a request may use the route now."""

@@ -2,7 +2,9 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass, field
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from typing import Any
 
 import orjson
@@ -12,7 +14,7 @@ from helpers.emitting_metrics import EmittingMetrics
 from helpers.raw_http import RawAnswer, raw_host, request_head
 from helpers.waiting import bounded
 from taskgate.clock import SystemEntropy
-from taskgate.listener.operations import OperatorsListener
+from taskgate.listener.operations import BOUNDS, OperatorsListener
 from taskgate.operators.access import Operator, OperatorAccess, Role
 from taskgate.operators.api import OperatorsApi
 from taskgate.operators.console.page import ConsolePage
@@ -32,6 +34,7 @@ class Operated:
     checks: dict[str, bool] = field(default_factory=lambda: {"started": True, "store": True})
     fault: Exception | None = None
     holds: asyncio.Event | None = None
+    servers: dict[str, Any] = field(default_factory=lambda: SERVERS)
     asked: int = 0
     reloaded: dict[str, Any] | None = field(default_factory=lambda: {"result": "success"})
     reloads: int = 0
@@ -48,7 +51,7 @@ class Operated:
             access=self.access,
             metrics=self.metrics,
             ready=self._ready,
-            servers=lambda: SERVERS,
+            servers=lambda: self.servers,
             reload=self._reload,
             event_sink=self,
             end=self._end,
@@ -60,9 +63,9 @@ class Operated:
         async with raw_host(self.address) as host:
             return await host.ask(request_head(method, path, Host="localhost", **headers))
 
-    def serve_api(self, route: Route) -> None:
-        """Serve the API of operators with this route alone."""
-        api = OperatorsApi(self.access, (route,), close=self._close_api)
+    def serve_api(self, *routes: Route) -> None:
+        """Serve the API of operators with these routes alone."""
+        api = OperatorsApi(self.access, routes, close=self._close_api)
         self.listener.serve(api, ConsolePage(self.access, SystemEntropy()))
 
     def emit(self, event: Event) -> None:
@@ -88,15 +91,24 @@ class Operated:
         return self.reloaded
 
 
-@pytest.fixture
-async def operated() -> AsyncIterator[Operated]:
-    """One that knows the token."""
+@asynccontextmanager
+async def operating(**limits: timedelta) -> AsyncIterator[Operated]:
+    """One that knows the token, with these limits of `BOUNDS`."""
     operated = Operated()
     operated.access.replace({TOKEN.encode(): Operator("token_file", Role.OPERATOR)})
-    operated.address = await operated.listener.start("127.0.0.1", 0)
-    yield operated
-    async with bounded():
-        await operated.listener.close()
+    operated.address = await operated.listener.start("127.0.0.1", 0, replace(BOUNDS, **limits))
+    try:
+        yield operated
+    finally:
+        async with bounded():
+            await operated.listener.close()
+
+
+@pytest.fixture
+async def operated() -> AsyncIterator[Operated]:
+    """One with the usual limits."""
+    async with operating() as operated:
+        yield operated
 
 
 def told(answer: RawAnswer) -> object:

@@ -2,9 +2,7 @@
 
 import asyncio
 import socket
-from contextlib import AsyncExitStack
 from dataclasses import replace
-from datetime import timedelta
 
 import pytest
 
@@ -13,7 +11,6 @@ from helpers.raw_http import RawHost, raw_host, request_head
 from helpers.waiting import bounded, eventually
 from requirements import covers
 from taskgate.listener import operations
-from taskgate.listener.operations import MOST_CONNECTIONS
 from taskgate.telemetry.metrics.settings import MetricsSettings
 from unit.listener.gate import PLANTED
 from unit.listener.operating import CONFIGURED, Operated, told
@@ -143,7 +140,6 @@ async def test_it_is_read_only(operated: Operated, method: str) -> None:
     assert operated.asked == 0
 
 
-PROBE = request_head("GET", "/readyz", Host="localhost")
 BAD = {
     "no request": f"hello {PLANTED}\r\n\r\n",
     "bare LF": f"GET /livez HTTP/1.1\nHost: any\nAuthorization: Bearer {PLANTED}\n\n",
@@ -208,71 +204,3 @@ async def shown_ready(operated: Operated) -> bytes:
     """The value of the gauge that a scrape shows."""
     page = operated.metrics.render(None)[0]
     return next(line.split()[-1] for line in page.splitlines() if line.startswith(b"taskgate_ready"))
-
-
-@pytest.mark.requirement("T34")
-@pytest.mark.parametrize("begun", [b"", b"GET /livez HTTP/1.1\r\nHost: localhost\r\n"], ids=["silent", "slow"])
-async def test_a_head_that_does_not_come_to_its_end_ends_its_connection(
-    operated: Operated, monkeypatch: pytest.MonkeyPatch, begun: bytes
-) -> None:
-    monkeypatch.setattr(operations, "BOUNDS", replace(operations.BOUNDS, head_timeout=timedelta(milliseconds=50)))
-    async with raw_host(operated.address) as host:
-        await host.send(begun)
-        assert await host.at_end()
-    async with raw_host(operated.address) as host:
-        assert (await host.ask(request_head("GET", "/livez", Host="localhost"))).status == 200
-        await host.send(b"GET /livez HTTP/1.1\r\n")
-        assert await host.at_end(), "so does the next head of a kept connection"
-
-
-@pytest.mark.requirement("T34")
-async def test_an_answer_may_take_longer_than_a_head(operated: Operated, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(operations, "BOUNDS", replace(operations.BOUNDS, head_timeout=timedelta(milliseconds=20)))
-    operated.holds = asyncio.Event()
-    async with raw_host(operated.address) as host:
-        asking = asyncio.create_task(host.ask(request_head("GET", "/readyz", Host="localhost")))
-        async with raw_host(operated.address) as silent:
-            assert await silent.at_end()
-        operated.holds.set()
-        assert (await asking).status == 200
-
-
-@pytest.mark.requirement("T34")
-async def test_there_are_only_so_many_connections_of_operators(operated: Operated) -> None:
-    operated.holds = asyncio.Event()
-    async with AsyncExitStack() as stack:
-        open_ = [await stack.enter_async_context(raw_host(operated.address)) for _ in range(MOST_CONNECTIONS)]
-        asking = [asyncio.create_task(host.ask(PROBE)) for host in open_]
-        await eventually(lambda: operated.asked == MOST_CONNECTIONS)
-        one_more = await stack.enter_async_context(raw_host(operated.address))
-        assert await one_more.at_end()
-        operated.holds.set()
-        assert {(await each).status for each in asking} == {200}
-    assert (await operated.ask("/livez")).status == 200
-
-
-@pytest.mark.requirement("T34")
-async def test_a_connection_without_a_request_gives_way_to_a_new_one(operated: Operated) -> None:
-    async with AsyncExitStack() as stack:
-        scraper = await stack.enter_async_context(raw_host(operated.address))
-        assert (await scraper.ask(PROBE)).status == 200
-        idle = [await stack.enter_async_context(raw_host(operated.address)) for _ in range(MOST_CONNECTIONS - 1)]
-        # The second has begun a head, and not ended it.
-        await idle[1].send(b"GET /livez HTTP/1.1\r\n")
-        for gone in idle[:2]:
-            probe = await stack.enter_async_context(raw_host(operated.address))
-            assert (await probe.ask(PROBE)).status == 200
-            assert await gone.at_end()
-        assert (await scraper.ask(PROBE)).status == 200, "it was used"
-
-
-@pytest.mark.requirement("T34")
-async def test_of_connections_between_two_requests_the_oldest_gives_way(operated: Operated) -> None:
-    async with AsyncExitStack() as stack:
-        used = [await stack.enter_async_context(raw_host(operated.address)) for _ in range(MOST_CONNECTIONS)]
-        for host in used:
-            assert (await host.ask(PROBE)).status == 200
-        probe = await stack.enter_async_context(raw_host(operated.address))
-        assert (await probe.ask(PROBE)).status == 200
-        assert await used[0].at_end()
-        assert (await used[1].ask(PROBE)).status == 200

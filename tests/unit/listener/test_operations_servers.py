@@ -185,15 +185,6 @@ async def test_requests_with_a_token_are_never_left_out(operated: Operated) -> N
     assert operated.noted == [OperatorRequestAnswered("POST", "/-/reload", 403, "127.0.0.1", "looks")] * 3
 
 
-async def test_a_body_that_is_too_slow_is_refused_as_such(operated: Operated, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("taskgate.listener.operations._BODY_SECONDS", 0.01)
-    operated.serve_api(ROUTE)
-    answer = await operated.ask("/api/v1/tasks", "POST", **{"Content-Length": "40"})
-    document = told(answer)
-    assert isinstance(document, dict)
-    assert (answer.status, document["error"]["code"]) == (408, "body_too_slow")
-
-
 async def test_a_listener_that_closes_ends_what_the_api_has_begun(operated: Operated) -> None:
     operated.serve_api(ROUTE)
     async with bounded():

@@ -125,12 +125,13 @@ class Refused extends Error {
   }
 }
 
-async function ask(method, path, body, read = JSON.parse) {
+async function ask(method, path, { body, token, read = JSON.parse } = {}) {
   const asker = account;
-  const options = { method, credentials: "same-origin", cache: "no-store" };
+  const options = { method, headers: {}, credentials: "same-origin", cache: "no-store" };
+  if (token !== undefined) options.headers.Authorization = `Bearer ${token}`;
   if (body !== undefined) {
     options.body = JSON.stringify(body);
-    options.headers = { "Content-Type": "application/json" };
+    options.headers["Content-Type"] = "application/json";
   }
   let response, document;
   try {
@@ -145,7 +146,7 @@ async function ask(method, path, body, read = JSON.parse) {
   throw new Refused(response.status, document.error?.message ?? `status ${response.status}`);
 }
 
-const api = (method, path, body, read) => ask(method, `/api/v1${path}`, body, read);
+const api = (method, path, options) => ask(method, `/api/v1${path}`, options);
 
 // The newest request of each kind that has no answer yet.
 const awaited = new Map();
@@ -157,7 +158,7 @@ async function latest(kind, method, path, body) {
   awaited.set(kind, number);
   const isLatest = () => awaited.get(kind) === number;
   try {
-    const document = await api(method, path, body);
+    const document = await api(method, path, { body });
     return isLatest() ? document : null;
   } catch (error) {
     if (isLatest()) throw error;
@@ -199,6 +200,8 @@ function throttled(work) {
 // --- session
 
 async function signIn(token) {
+  // A token has visible ASCII characters alone; others are no text of a header.
+  if (!/^[\x21-\x7e]+$/.test(token)) throw new Refused(401, "not authenticated");
   account = await ask("POST", "/ui/session", { token });
   begin();
 }
@@ -635,7 +638,7 @@ function escaped(text) {
 async function showPayload(reference) {
   let found;
   try {
-    found = await api("GET", `/tasks/${reference}/payload`, undefined, readPayload);
+    found = await api("GET", `/tasks/${reference}/payload`, { read: readPayload });
   } catch (error) {
     if (!(error instanceof Refused)) throw error;
     found = error;

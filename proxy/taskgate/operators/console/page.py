@@ -2,7 +2,7 @@
 
     GET    /ui              index.html; console.css and console.js lie below
     GET    /ui/session      the name and the role of the token that the page signed in with
-    POST   /ui/session      sign in with a token, and get a cookie
+    POST   /ui/session      sign in with a bearer token, and get a cookie
     DELETE /ui/session      sign out
 
 The page is the same for all, so it needs no token. All that it shows comes from `/api/v1`.
@@ -11,14 +11,12 @@ The page is the same for all, so it needs no token. All that it shows comes from
 from collections.abc import Mapping
 from hashlib import sha256
 from importlib.resources import files
-from typing import Annotated, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import orjson
-from pydantic import StringConstraints
 
 from taskgate.clock import Entropy
 from taskgate.operators.access import COOKIE, SESSION_SECONDS, ApiError, Operator, OperatorAccess
-from taskgate.operators.routes import Query, read_body
 
 PATH: Final = "/ui"
 SESSION: Final = f"{PATH}/session"
@@ -40,12 +38,6 @@ _HEADERS: Final = {
 }
 _JSON: Final = {**_HEADERS, "Content-Type": "application/json"}
 _KEY_BYTES: Final = 32
-
-
-class SignIn(Query):
-    """The body of a sign-in."""
-
-    token: Annotated[str, StringConstraints(min_length=1, max_length=4096)]
 
 
 class ConsoleReply(NamedTuple):
@@ -71,11 +63,13 @@ class ConsolePage:
         self._entropy = entropy
         self._files = {path: _read(*named) for path, named in _NAMES.items()}
 
-    def answer(self, *, method: str, path: str, headers: Mapping[str, str], address: str, body: bytes) -> ConsoleReply:
+    def answer(
+        self, *, method: str, path: str, headers: Mapping[str, str], authorizations: list[str], address: str
+    ) -> ConsoleReply:
         """Answer a request. `headers` finds a name in any case; `address` is canonical."""
         try:
             if path == SESSION:
-                return self._answer_session(method, headers, address, body)
+                return self._answer_session(method, headers, authorizations, address)
             file = self._files.get(path)
             if file is None:
                 raise ApiError(404, "not_found", "the console has no such path")
@@ -89,15 +83,15 @@ class ConsolePage:
             return ConsoleReply(304, b"", file.headers)
         return ConsoleReply(200, file.body, file.headers)
 
-    def _answer_session(self, method: str, headers: Mapping[str, str], address: str, body: bytes) -> ConsoleReply:
+    def _answer_session(
+        self, method: str, headers: Mapping[str, str], authorizations: list[str], address: str
+    ) -> ConsoleReply:
         match method:
             case "GET":
                 return _session_of(self._access.identify(headers, [], address, method))
             case "POST":
-                given = read_body(SignIn, headers.get("Content-Type", ""), body)
-                assert isinstance(given, SignIn)
                 chance = self._entropy.token(_KEY_BYTES)
-                operator, key = self._access.sign_in(headers, given.token.strip(), address, chance)
+                operator, key = self._access.sign_in(headers, authorizations, address, chance)
                 return _session_of(operator, _cookie(key, SESSION_SECONDS, headers), is_audited=True)
             case "DELETE":
                 operator = self._access.identify(headers, [], address, method)
