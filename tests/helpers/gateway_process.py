@@ -102,9 +102,9 @@ async def serving(child: Child) -> GatewayProcess:
     return GatewayProcess(child=child, listen=said["listen"], admin=said["admin"], log=child.log)
 
 
-def taskgate(*arguments: str | Path, folder: Path) -> "subprocess.CompletedProcess[str]":
+def taskgate(*arguments: str | Path, folder: Path, **variables: str) -> "subprocess.CompletedProcess[str]":
     """A command of taskgate that ends by itself, whose data directory is in the folder, and what it said."""
-    environment = {**os.environ, "TASKGATE_DATA_DIR": str(folder / "data")}
+    environment = {**os.environ, "TASKGATE_DATA_DIR": str(folder / "data"), **variables}
     command = [TASKGATE, *arguments]
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=START_WITHIN, check=False)
 

@@ -4,9 +4,11 @@ import json
 from pathlib import Path
 
 from helpers.scripted_upstream import ScriptedServer
-from helpers.whole_gateway import configuration, running
+from helpers.secrets import noted
+from helpers.whole_gateway import configuration, load, running, written
 from interaction.operating import OPS, VIEWER, act, look, tokens
 from interaction.reloading import reloaded
+from requirements import covers
 
 HIDDEN = "the-secret-of-a-server"
 
@@ -24,6 +26,25 @@ async def test_the_configuration_in_force_is_shown_without_secrets(server: Scrip
         assert await act(gateway, "/api/v1/reload") == (200, {"result": "success", "needs_restart": []})
         assert "inline_grace: 7s" in (await look(gateway, "/api/v1/config"))["yaml"]
         assert await act(gateway, "/api/v1/reload") == (200, {"result": "unchanged", "needs_restart": []})
+
+
+@covers("T38")
+async def test_a_viewer_sees_nothing_that_came_from_a_reference(server: ScriptedServer, tmp_path: Path) -> None:
+    origin, secret = server.url.removesuffix("/mcp"), noted("the-key-in-a-path")
+    raw = written(configuration({"reports": f"{origin}/s/${{KEY}}/mcp"}, admin=tokens(tmp_path)))
+    file = tmp_path / "taskgate.yaml"
+    file.write_text(json.dumps(raw))
+    first = load(file, {"KEY": secret})
+    raw["tracing"] = {"enabled": False, "endpoint": f"{origin}/${{KEY}}"}
+    raw["audit"]["sinks"] = [{"name": "own", "type": "file", "path": f"{tmp_path}/${{KEY}}/audit.jsonl"}]
+    file.write_text(json.dumps(raw))
+    async with running(first, source=lambda: load(file, {"KEY": secret})) as gateway:
+        pages = ("/api/v1/config", "/api/v1/upstreams", "/api/v1/upstreams/reports")
+        shown = [str(await look(gateway, page)) for page in pages]
+        assert f"{origin}/s/********/mcp" in shown[0]
+        status, told = await act(gateway, "/api/v1/reload")
+        assert (status, told["error"]["code"]) == (422, "invalid_configuration")
+        assert secret not in str((shown, told))
 
 
 async def test_a_configuration_that_cannot_be_used_is_refused_with_the_reason(

@@ -1,6 +1,7 @@
 """The end of a command in an error: `fail`, with the exit status."""
 
 import sys
+from collections.abc import Callable
 from typing import Final, NoReturn
 
 import click
@@ -15,7 +16,8 @@ INTERRUPTED: Final = 130
 """Exit status: Ctrl-C."""
 
 
-def fail(error: Exception, status: int) -> NoReturn:
-    """Print an error, and exit."""
-    click.echo(f"taskgate: {error}" if status == FAILED else str(error), err=True)
+def fail(error: Exception, status: int, *, hide: Callable[[str], str] = str) -> NoReturn:
+    """Print an error, and exit. `hide` masks secrets of the configuration in its text."""
+    text = hide(str(error))
+    click.echo(f"taskgate: {text}" if status == FAILED else text, err=True)
     sys.exit(status)

@@ -121,7 +121,7 @@ def serve_until_stopped(
         with asyncio.Runner(loop_factory=new_loop) as runner:
             runner.run(_serve(config, directory, read_config, None if no_watch else watch))
     except _START_ERRORS as error:
-        fail(error, FAILED)
+        fail(error, FAILED, hide=config.references.hide)
 
 
 # --- before the start -------------------------------------------------------------------------------------------------
@@ -140,7 +140,9 @@ def _config_for_command(command: str, listen: str | None, admin: str | None) -> 
 
 
 def _configure_logs(config: GatewayConfig) -> None:
-    logs.configure(config.logging.level, config.logging.format, sys.stderr)
+    references = config.references
+    hide = references.hide if references.values else None
+    logs.configure(config.logging.level, config.logging.format, sys.stderr, hide=hide)
 
 
 def _raise_open_limit(config: GatewayConfig) -> None:

@@ -3,7 +3,7 @@
 The text is YAML 1.2 with its core schema, read from the events of the parser. Time and memory stay
 proportional to the text: aliases are refused and nesting is bounded. `expand` replaces references
 in a text: `${NAME}`, `${file:/path}` and the dollar sign. The value of a reference is never searched
-for references again, and no message shows it.
+for references again, and no message shows it. A document has the text that is shown in its place.
 """
 
 from __future__ import annotations
@@ -12,14 +12,16 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError
 from ruamel.yaml.events import AliasEvent, CollectionEndEvent, Event, NodeEvent, ScalarEvent, SequenceStartEvent
 from ruamel.yaml.reader import ReaderError
 
+from taskgate.config.fields import MASK
 from taskgate.config.problems import ConfigurationError, Location, Problem, dotted
+from taskgate.config.references import NO_REFERENCES, References
 from taskgate.system.secret_files import ADVICE, read_secret
 
 MAX_SECRET = 2**16
@@ -37,8 +39,22 @@ class _Unresolved(Exception):
     """A reference that has no value; the text says why."""
 
 
-def expand(text: str, environ: Mapping[str, str]) -> tuple[str, list[str]]:
-    """Replace every reference in `text`; return it with a message for each unresolved one.
+class Expanded(NamedTuple):
+    """A text whose references are replaced.
+
+    `shown` is the text with a mask for each of `values`, which came from variables and files. A
+    default is in the file anyway, so it is shown. `problems` has a message for each unresolved
+    reference.
+    """
+
+    text: str
+    shown: str
+    values: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
+
+
+def expand(text: str, environ: Mapping[str, str]) -> Expanded:
+    """Replace every reference in `text`.
 
     - `${NAME}` is a variable that must be set.
     - `${NAME:-default}` is the default where the variable is unset or empty, as in a shell.
@@ -49,32 +65,41 @@ def expand(text: str, environ: Mapping[str, str]) -> tuple[str, list[str]]:
     Any other `$` is a problem, so that a mistyped reference is never taken literally.
     """
     problems: list[str] = []
-
-    def replace(match: re.Match[str]) -> str:
+    # Each piece of the text, and whether it is shown.
+    pieces: list[tuple[str, bool]] = []
+    end = 0
+    for match in _REFERENCE.finditer(text):
+        pieces.append((text[end : match.start()], True))
+        end = match.end()
         try:
-            return "$" if match["dollar"] is not None else _resolve(match["body"], environ)
+            pieces.append(("$", True) if match["dollar"] is not None else _resolve(match["body"], environ))
         except _Unresolved as unresolved:
             problems.append(str(unresolved))
-            return ""
+    pieces.append((text[end:], True))
+    return Expanded(
+        text="".join(piece for piece, _ in pieces),
+        shown="".join(piece if is_shown else MASK for piece, is_shown in pieces),
+        values=tuple(piece for piece, is_shown in pieces if not is_shown),
+        problems=tuple(problems),
+    )
 
-    return _REFERENCE.sub(replace, text), problems
 
-
-def _resolve(body: str | None, environ: Mapping[str, str]) -> str:
+def _resolve(body: str | None, environ: Mapping[str, str]) -> tuple[str, bool]:
+    """Return the value of a reference, and whether it is shown: only a default is. Raises _Unresolved."""
     reference = None if body is None else _BODY.fullmatch(body)
     if reference is None:
         raise _Unresolved(_EXPECTED)
-    if reference["file"]:
-        return _content(Path(reference["file"]), reference["default"])
-    value = environ.get(reference["name"])
-    if reference["default"] is not None:
-        return value or reference["default"]
+    name, default = reference["name"], reference["default"]
+    value = _content(Path(reference["file"]), default) if reference["file"] else environ.get(name)
+    if default is not None and not value:
+        return default, True
     if value is None:
-        raise _Unresolved(f"the environment variable {reference['name']} is not set")
-    return value
+        raise _Unresolved(f"the environment variable {name} is not set")
+    return value, False
 
 
-def _content(path: Path, default: str | None) -> str:
+def _content(path: Path, default: str | None) -> str | None:
+    """Return the text of a file; None if there is none and it has a default. Raises _Unresolved."""
     try:
         content, exposed = read_secret(path, MAX_SECRET, str(path))
         if exposed:
@@ -83,7 +108,7 @@ def _content(path: Path, default: str | None) -> str:
     except FileNotFoundError as error:
         if default is None:
             raise _Unresolved(f"the file {path} cannot be read: {error.strerror}") from None
-        return default
+        return None
     except OSError as error:
         raise _Unresolved(f"the file {path} cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:
@@ -92,7 +117,7 @@ def _content(path: Path, default: str | None) -> str:
         raise _Unresolved(f"the file {path} cannot be read: no file can have this name") from None
     if len(content) > MAX_SECRET:
         raise _Unresolved(f"the file {path} is larger than 64KiB")
-    return text.rstrip("\r\n") or default or ""
+    return text.rstrip("\r\n")
 
 
 MAX_FILE = 2**20
@@ -115,7 +140,8 @@ class ConfigDocument:
     """A YAML document: `raw` has dicts, lists and scalars, `lines` the line of each location.
 
     `problems` are those of the YAML and its references. Locations in `unusable` are None in `raw`
-    because of one, so a missing value there is no further problem.
+    because of one, so a missing value there is no further problem. `references` says what is shown
+    of scalars with references.
     """
 
     file: str
@@ -123,6 +149,7 @@ class ConfigDocument:
     lines: Mapping[Location, int]
     problems: tuple[Problem, ...]
     unusable: frozenset[Location]
+    references: References = NO_REFERENCES
 
     def problem(self, location: Location, message: str) -> Problem:
         """Return a problem on the line of its key, or of the nearest key above in the file."""
@@ -215,6 +242,8 @@ class _Builder:
     lines: dict[Location, int] = field(default_factory=lambda: {(): 1})
     problems: list[Problem] = field(default_factory=list)
     unusable: set[Location] = field(default_factory=set)
+    shown: dict[Location, str] = field(default_factory=dict)
+    values: dict[Location, tuple[str, ...]] = field(default_factory=dict)
 
     def build(self) -> ConfigDocument:
         root = self._root()
@@ -231,6 +260,7 @@ class _Builder:
             lines=self.lines,
             problems=tuple(self.problems),
             unusable=frozenset(self.unusable),
+            references=References.of(self.shown, self.values),
         )
 
     def _root(self) -> Any:
@@ -256,13 +286,16 @@ class _Builder:
         return self._mapping(location)
 
     def _scalar(self, event: Any, location: Location) -> object:
-        text, problems = expand(event.value, self.environ)
-        for problem in problems:
+        found = expand(event.value, self.environ)
+        masked = [f"must not have {MASK}, which stands for what is not shown"] if MASK in found.text else []
+        for problem in (*found.problems, *masked):
             self._refuse(location, event, problem)
-        if problems:
+        if found.problems or masked:
             return None
+        if found.values:
+            self.shown[location], self.values[location] = found.shown, found.values
         # `implicit` means without quotes: the text of a reference is then read like a plain scalar.
-        return _core(text) if event.implicit[0] else text
+        return _core(found.text) if event.implicit[0] else found.text
 
     def _mapping(self, location: Location) -> dict[str, object]:
         mapping: dict[str, object] = {}

@@ -2,7 +2,7 @@
 
 `load`, `for_upstream` and `for_command` return a valid `GatewayConfig` or raise ConfigurationError,
 which has every problem. `effective` writes a configuration as YAML. That text loads to an equal
-configuration, unless it has secrets, which are masked.
+configuration, unless something in it is masked.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from ruamel.yaml import YAML
 
 from taskgate.config.addresses import masked
 from taskgate.config.document import ConfigDocument, read_document, read_text
-from taskgate.config.model import CONFLICT, DEFAULTS, GatewayConfig, conflicts
+from taskgate.config.fields import MASK
+from taskgate.config.model import CONFLICT, DEFAULTS, ConfigOrigin, GatewayConfig, conflicts
 from taskgate.config.problems import (
     ConfigurationError,
     Location,
@@ -54,7 +55,8 @@ def load(path: Path, environ: Mapping[str, str]) -> GatewayConfig:
     Relative paths in the file are relative to its folder. The configuration has them absolute.
     """
     document = read_document(read_text(path), file=str(path), environ=environ)
-    config, wrong = _validate(document.raw, path.absolute().parent)
+    origin = ConfigOrigin(folder=path.absolute().parent, references=document.references)
+    config, wrong = _validate(document.raw, origin)
     problems = [*document.problems, *(document.problem(loc, msg) for loc, msg in wrong if not _follows(document, loc))]
     if problems or config is None:
         raise ConfigurationError(sorted(problems, key=lambda problem: (problem.line or 0, problem.path)))
@@ -112,14 +114,14 @@ def _follows(document: ConfigDocument, location: Location) -> bool:
 
 
 def _validate(
-    raw: Mapping[str, object], folder: Path | None = None
+    raw: Mapping[str, object], origin: ConfigOrigin | None = None
 ) -> tuple[GatewayConfig | None, list[tuple[Location, str]]]:
     """Return the configuration and no problems, or None and every problem with its location.
 
-    Relative paths are joined to `folder`.
+    Relative paths are joined to the folder of `origin`.
     """
     try:
-        return GatewayConfig.model_validate(raw, context=folder), []
+        return GatewayConfig.model_validate(raw, context=origin), []
     except ValidationError as invalid:
         found = [_problem(error) for error in invalid.errors() if error["type"] != CONFLICT]
     # The model checks conflicts only when every field is valid, and has lost which keys the file has.
@@ -165,9 +167,10 @@ def _is_section(annotation: Any) -> bool:
 
 
 def effective(config: GatewayConfig) -> str:
-    """Write the whole configuration as YAML, every key shown, and `********` for each secret.
+    """Write the whole configuration as YAML, every key shown, and `********` for what may be secret.
 
-    Where it has secrets, the text loads only after they are filled in.
+    That is each secret, the queries of URLs, and what came from references, in any key. The text
+    loads only after it is filled in.
     """
     stream = io.StringIO()
     yaml = YAML(typ="safe", pure=True)
@@ -175,19 +178,19 @@ def effective(config: GatewayConfig) -> str:
     yaml.sort_base_mapping_type_on_output = False  # type: ignore[assignment]  # declared as None alone
     yaml.indent(mapping=2, sequence=4, offset=2)
     yaml.width = 10_000
-    yaml.dump(_literal(config.model_dump(mode="json")), stream)
+    yaml.dump(_literal(config.model_dump(mode="json"), config.references.shown, ()), stream)
     return stream.getvalue()
 
 
-def _literal(value: Any) -> Any:
-    """Double dollar signs, so that none begins a reference, and mask the queries of URLs."""
-    if isinstance(value, str):
-        return masked(value).replace("$", "$$")
+def _literal(value: Any, shown: Mapping[Location, str], location: Location) -> Any:
+    """Double dollar signs, so that none begins a reference, and mask what `effective` masks."""
     if isinstance(value, dict):
-        return {key: _literal(each) for key, each in value.items()}
+        return {key: _literal(each, shown, (*location, key)) for key, each in value.items()}
     if isinstance(value, list):
-        return [_literal(each) for each in value]
-    return value
+        return [_literal(each, shown, (*location, index)) for index, each in enumerate(value)]
+    if value != MASK:
+        value = shown.get(location, value)
+    return masked(value).replace("$", "$$") if isinstance(value, str) else value
 
 
 # --- the data directory ---------------------------------------------------------------------------------------------

@@ -9,16 +9,19 @@ from one section are made by its own `to_settings`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from datetime import timedelta
+from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import BeforeValidator, Field, ValidationError, model_validator
+from pydantic import BeforeValidator, Field, PrivateAttr, ValidationError, model_validator
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from taskgate.admission.concurrency import BulkheadSettings
 from taskgate.admission.rules import AdmissionRules, OnStoreError, RejectAs
 from taskgate.config.fields import Name, Section
 from taskgate.config.problems import Conflict, list_at, mapping_at
+from taskgate.config.references import NO_REFERENCES, References
 from taskgate.config.sections.audit import AuditSection, audit_conflicts, with_sink_defaults
 from taskgate.config.sections.auth import AuthorizationSection, AuthSection, auth_conflicts
 from taskgate.config.sections.credentials import credential_conflicts
@@ -51,6 +54,14 @@ CONFLICT: Final = "conflict"
 """The type of pydantic's errors for conflicts."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigOrigin:
+    """The context of a validation: the folder of the file, and the references in it."""
+
+    folder: Path
+    references: References
+
+
 def _check_version(written: object) -> object:
     if written is True or not isinstance(written, int) or written != 1:
         raise ValueError("must be 1")
@@ -75,6 +86,24 @@ class GatewayConfig(Section):
     metrics: MetricsSection = MetricsSection()
     tracing: TracingSection = TracingSection()
     logging: LoggingSection = LoggingSection()
+
+    _references: References = PrivateAttr(default=NO_REFERENCES)
+
+    def model_post_init(self, context: ConfigOrigin | None, /) -> None:
+        """Take over what the file says of its references."""
+        if context is not None:
+            self._references = context.references
+
+    @property
+    def references(self) -> References:
+        """Return what came from references of the file, for all that shows a value."""
+        return self._references
+
+    def with_references(self, references: References) -> Self:
+        """Return an equal configuration with other references."""
+        found = self.model_copy()
+        found._references = references
+        return found
 
     @property
     def longest_ttl(self) -> timedelta:

@@ -51,7 +51,8 @@ async def ask_all(config: GatewayConfig) -> list[Answer]:
 
     async def asked(question: Awaitable[Answer]) -> Answer:
         async with turns:
-            return await question
+            answer = await question
+            return answer._replace(message=config.references.hide(answer.message))
 
     return list(await asyncio.gather(*map(asked, _questions(config))))
 

@@ -9,7 +9,6 @@ from datetime import datetime
 from typing import Any
 
 from taskgate.config import GatewayConfig, Problem
-from taskgate.config.addresses import masked
 from taskgate.explain.checks import missing_programs, series_warnings
 from taskgate.explain.files import check_machine
 from taskgate.explain.findings import Finding, Findings
@@ -28,7 +27,7 @@ def check_configuration(
 
     With `is_running` a gateway runs with it, so its ports and files are in use.
     """
-    found = Findings()
+    found = Findings(config.references.hide)
     check_machine(config, environ, found, is_running=is_running, now=now)
     check_rules(config, found)
     if config.auth.mode == "none" and not config.server.listen.is_loopback:
@@ -47,7 +46,7 @@ def summary(config: GatewayConfig, found: Findings, answers: Sequence[Answer] = 
     store, limits = config.store, config.limits
     place = {
         "sqlite": f"sqlite, {store.sqlite.path or 'taskgate.db in the data directory'}",
-        "redis": f"redis, {masked(store.redis.url or 'by sentinels')}",
+        "redis": f"redis, {store.redis.url or 'by sentinels'}",
         "memory": "memory: everything is lost at the end",
     }[store.backend]
     sinks = ", ".join(sink.name for sink in config.audit.sinks) if config.audit.enabled else "off"
@@ -58,8 +57,8 @@ def summary(config: GatewayConfig, found: Findings, answers: Sequence[Answer] = 
         f"{name + ':':<9}{text}\n"
         for name, text in (
             ("serves", "; ".join(_upstreams(config))),
-            ("callers", _callers(config)),
-            ("store", f"{place}; audit log: {sinks}"),
+            ("callers", config.references.hide(_callers(config))),
+            ("store", config.references.hide(f"{place}; audit log: {sinks}")),
             ("limits", f"{rates}; tasks: {caps.tasks_per_context} of one caller, {total} of all"),
             ("result", _result(found, answers)),
         )

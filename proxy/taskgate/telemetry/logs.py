@@ -33,10 +33,11 @@ _MAX_CAUSES: Final = 8
 _MAX_DEPTH: Final = 4
 
 
-def configure(level: str, format: Format, stream: TextIO) -> None:
+def configure(level: str, format: Format, stream: TextIO, *, hide: Callable[[str], str] | None = None) -> None:
     """Write records from `level` up (`debug` to `error`) to `stream`, in place of all other handlers.
 
-    The format `auto` is `console` on a terminal and `json` elsewhere.
+    The format `auto` is `console` on a terminal and `json` elsewhere. `hide` masks secrets of the
+    configuration in the texts of fields.
     """
     unconfigure()
     root = logging.getLogger()
@@ -44,7 +45,7 @@ def configure(level: str, format: Format, stream: TextIO) -> None:
     handler = _Handler(stream)
     if format == "auto":
         format = "console" if is_terminal(stream) else "json"
-    handler.setFormatter(_Formatter(_RENDERERS[format]))
+    handler.setFormatter(_Formatter(_RENDERERS[format], hide))
     handler.addFilter(_is_logged)
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
@@ -83,12 +84,13 @@ class _Handler(logging.StreamHandler[TextIO]):
 
 
 class _Formatter(logging.Formatter):
-    def __init__(self, render: Callable[[dict[str, Any]], str]) -> None:
+    def __init__(self, render: Callable[[dict[str, Any]], str], hide: Callable[[str], str] | None) -> None:
         super().__init__()
         self._render = render
+        self._hide = hide
 
     def format(self, record: logging.LogRecord) -> str:
-        return self._render(_line_of(record))
+        return self._render(_line_of(record, self._hide))
 
 
 def _is_own(record: logging.LogRecord) -> bool:
@@ -103,7 +105,7 @@ def _is_logged(record: logging.LogRecord) -> bool:
 # --- the content of a line -------------------------------------------------------------------------------------------
 
 
-def _line_of(record: logging.LogRecord) -> dict[str, Any]:
+def _line_of(record: logging.LogRecord, hide: Callable[[str], str] | None) -> dict[str, Any]:
     own = _is_own(record)
     line: dict[str, Any] = {
         "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="microseconds").replace("+00:00", "Z"),
@@ -114,7 +116,8 @@ def _line_of(record: logging.LogRecord) -> dict[str, Any]:
     if own:
         line.update(_request_ids())
         for key, value in _fields(record):
-            line[f"{key}_" if key in _RESERVED_KEYS else key] = _plain(value)
+            plain = _plain(value)
+            line[f"{key}_" if key in _RESERVED_KEYS else key] = plain if hide is None else _hidden(plain, hide)
     if record.exc_info is not None and record.exc_info[1] is not None:
         error = record.exc_info[1]
         _, *causes = [type(each).__qualname__ for each in _causes_of(error)]
@@ -194,6 +197,18 @@ def _plain(value: Any, depth: int = 0) -> Any:
         case list() | tuple() | set() | frozenset() if depth < _MAX_DEPTH:
             return [_plain(each, depth + 1) for each in value]
     return type(value).__qualname__
+
+
+def _hidden(plain: Any, hide: Callable[[str], str]) -> Any:
+    """A plain value whose texts have passed `hide`."""
+    match plain:
+        case str():
+            return hide(plain)
+        case dict():
+            return {key: _hidden(each, hide) for key, each in plain.items()}
+        case list():
+            return [_hidden(each, hide) for each in plain]
+    return plain
 
 
 # --- formats ---------------------------------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from taskgate.auth.key_file import KeyFileRefused
 from taskgate.config import ConfigurationError, GatewayConfig, Problem
 from taskgate.config.model import admission_rules, conflicts
 from taskgate.config.problems import Location, dotted
+from taskgate.config.references import NO_REFERENCES, References
 from taskgate.listener.listener import PublicListener
 from taskgate.operators.access import OperatorAccess
 from taskgate.telemetry.auditlog.settings import AuditUnavailable
@@ -126,7 +127,7 @@ class Reload:
             configuration_fingerprint = await asyncio.to_thread(fingerprint, applicable)
             changes = await self._apply_all(applicable)
         except Exception as error:
-            return self.fail(error)
+            return self.fail(error, config.references)
         self._fingerprint, self._last_problems = configuration_fingerprint, ()
         result = NEEDS_RESTART if restart_keys else SUCCESS if changes else UNCHANGED
         self._telemetry.event_sink.emit(ConfigReloaded(result, configuration_fingerprint, waits=restart_keys))
@@ -150,13 +151,16 @@ class Reload:
         self._telemetry.event_sink.emit(ConfigReloaded(INVALID, self._fingerprint, problems=problems))
         return Reloaded(result=INVALID, problems=problems)
 
-    def fail(self, error: Exception) -> Reloaded:
-        """Report a configuration that is not applied because of an error, as `refuse` does."""
+    def fail(self, error: Exception, references: References = NO_REFERENCES) -> Reloaded:
+        """Report a configuration that is not applied because of an error, as `refuse` does.
+
+        The text of the error may quote what came from `references`.
+        """
         match error:
             case ConfigurationError(problems=problems):
                 return self.refuse(tuple(map(str, problems)))
             case TlsFileRefused() | KeyFileRefused() | AuditUnavailable():
-                return self.refuse((str(error),))
+                return self.refuse((references.hide(str(error)),))
         # Only its class: the text may quote the file, and so its secrets.
         return self.refuse((f"unexpected error: {type(error).__name__}",))
 
@@ -207,7 +211,7 @@ class Reload:
         self._listener.show(documents)
         self._listener.forget_admissions()
         telemetry.switch(next_telemetry)
-        if config.logging != before.logging:
+        if config.logging != before.logging or config.references != before.references:
             self._configure_logs(config)
         files = {
             "admin tokens": has_other_tokens and config.admin == before.admin,
@@ -282,9 +286,16 @@ def without_restart(old: GatewayConfig, new: GatewayConfig) -> GatewayConfig:
     kept["server"] = old.server.model_copy(update={_STREAMS: new.server.max_streams_per_context})
     # A permission that was removed must not stay valid until a restart.
     kept["admin"] = old.admin.model_copy(update={key: getattr(new.admin, key) for key in _OPERATORS})
-    if old.auth.mode != new.auth.mode:
+    has_other_mode = old.auth.mode != new.auth.mode
+    if has_other_mode:
         kept |= {"auth": old.auth, "tasks": new.tasks.model_copy(update={"ttl": old.tasks.ttl})}
-    mixed = new.model_copy(update=kept)
+
+    def is_of_old(where: Location) -> bool:
+        if where[0] in RESTART_SECTIONS:
+            return where[:2] not in _LIVE
+        return has_other_mode and (where[0] == "auth" or where[:2] == _TTL)
+
+    mixed = new.model_copy(update=kept).with_references(new.references.mixed(old.references, is_of_old))
     found = conflicts(mixed.model_dump(mode="json"), defaults={})
     if found:
         hint = " (without a restart)"

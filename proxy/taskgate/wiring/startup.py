@@ -1,7 +1,7 @@
 """The report of a gateway that has started, `StartupReport`: what to connect to, and where its files are.
 
-`cli` logs it, or shows it as a banner on a terminal. It has no secret: values in queries of URLs are
-masked, and of a server's program only the first word is shown.
+`cli` logs it, or shows it as a banner on a terminal. It has no secret. A server's URL is shown as
+scheme and host, a program by its first word. What came from references of the file is masked.
 """
 
 from collections.abc import Iterator
@@ -10,13 +10,13 @@ from typing import NamedTuple
 
 from taskgate import __version__
 from taskgate.config import BindAddress, GatewayConfig
-from taskgate.config.addresses import masked
+from taskgate.config.addresses import origin_of
 from taskgate.config.sections.upstreams import UpstreamSection
 from taskgate.wiring.authentication import resource_of
 
 
 class MountReport(NamedTuple):
-    """A mount: the name of its server, the URL for hosts, and the URL or program of the server."""
+    """A mount: the name of its server, the URL for hosts, and the origin or program of the server."""
 
     upstream: str
     url: str
@@ -68,24 +68,25 @@ def startup_report(
     admin: tuple[str, int],
 ) -> StartupReport:
     """Return the report of a gateway with these bound addresses; `audit` is as in `StartupReport`."""
+    hide, place = config.references.hide, _store_place(config, data_directory)
     return StartupReport(
         version=__version__,
         listen=str(BindAddress(host=listen[0], port=listen[1])),
         admin=str(BindAddress(host=admin[0], port=admin[1])),
         mounts=tuple(
-            MountReport(name, resource_of(config, listen[1], upstream.path), _server(upstream))
+            MountReport(name, resource_of(config, listen[1], upstream.path), hide(_server(upstream)))
             for name, upstream in config.upstreams.items()
         ),
         store=config.store.backend,
-        store_place=_store_place(config, data_directory),
+        store_place=None if place is None else hide(place),
         data_directory=None if data_directory is None else str(data_directory),
-        audit=audit,
+        audit=tuple(map(hide, audit)),
     )
 
 
 def _server(upstream: UpstreamSection) -> str:
-    # Arguments of a program may be secrets.
-    return upstream.command[0] if upstream.command else masked(upstream.url or "")
+    # Arguments of a program may be secrets, and so may the path of a URL.
+    return upstream.command[0] if upstream.command else origin_of(upstream.url or "")
 
 
 def _store_place(config: GatewayConfig, data_directory: Path | None) -> str | None:

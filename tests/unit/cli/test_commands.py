@@ -17,8 +17,10 @@ from example.processes import running
 from helpers.gateway_process import TASKGATE, GatewayProcess, gateway_process, write_configuration
 from helpers.secrets import noted
 from helpers.waiting import bounded, eventually
+from requirements import covers
 from taskgate import __version__
 from taskgate.cli import main
+from taskgate.config import effective, load
 
 URL = "http://127.0.0.1:9/mcp"
 
@@ -72,7 +74,27 @@ def test_check_shows_no_value_of_a_query(tmp_path: Path) -> None:
     file.write_text(out)
     status, _, err = run("check", "--running", "--config", file)
     assert status == 2
-    assert "upstreams.a.url: must not have ******** in its query" in err
+    assert "upstreams.a.url: must not have ********, which stands for what is not shown" in err
+
+
+@covers("T38")
+def test_check_shows_nothing_that_came_from_a_reference(tmp_path: Path) -> None:
+    upstreams = (
+        "{reports: {path: /reports/mcp, url: 'http://127.0.0.1:9/s/${KEY}/mcp'},"
+        " files: {path: /files/mcp, transport: stdio, command: ['${TOOL}', '--key=${KEY}'], cwd: '${PLACE}'}}"
+    )
+    audit = "{sinks: [{name: own, type: file, path: '${PLACE}/none/audit.jsonl'}]}"
+    file = write_configuration(tmp_path, "", upstreams=upstreams, audit=audit)
+    secrets = {"KEY": "s3cret-key", "TOOL": "s3cret-tool", "PLACE": "/s3cret-place"}
+    printed = [run("check", *more, "--config", file, **secrets) for more in ((), ("--json",), ("--print",))]
+    assert "s3cret" not in str(printed)
+    [(status, _, told), *_] = printed
+    assert status == 2
+    assert "upstreams.files.cwd: ******** is no folder of this machine" in told
+    assert "audit.sinks (own): cannot be written: there is no folder ********/none; create it" in told
+    shown = effective(load(file, secrets))
+    assert "url: http://127.0.0.1:9/s/********/mcp" in shown
+    assert "- --key=********" in shown
 
 
 @pytest.mark.parametrize("key", [os.urandom(32), b"c2hvcnQ=\n", b""], ids=["raw bytes", "too short", "empty"])

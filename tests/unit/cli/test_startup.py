@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from helpers.gateway_process import START_WITHIN, TASKGATE, gateway_process, write_configuration
+from helpers.gateway_process import START_WITHIN, TASKGATE, gateway_process, taskgate, write_configuration
+from requirements import covers
 from taskgate import __version__
 from taskgate.wiring.startup import MountReport, StartupReport
 
@@ -46,9 +47,44 @@ async def test_each_mount_is_told_with_the_url_for_hosts_and_its_server(tmp_path
     async with gateway_process(["--config", file], log=tmp_path / "log") as gateway:
         lines = [line for line in gateway.log_lines() if line["event"] == "an upstream is mounted"]
     assert [(line["upstream"], line["url"], line["server"]) for line in lines] == [
-        ("reports", f"http://{gateway.listen}/reports/mcp", "http://127.0.0.1:9/mcp?key=********"),
+        ("reports", f"http://{gateway.listen}/reports/mcp", "http://127.0.0.1:9"),
         ("files", f"http://{gateway.listen}/files/mcp", "cat"),
     ]
+
+
+@covers("T38")
+@pytest.mark.program
+async def test_no_log_line_has_what_came_from_a_reference(tmp_path: Path) -> None:
+    upstreams = (
+        '{reports: {path: /reports/mcp, url: "http://127.0.0.1:9/s/${KEY}/mcp"},'
+        ' files: {path: /files/mcp, transport: stdio, command: ["${TOOL}", "${KEY}"]}}'
+    )
+    store, secrets = '{sqlite: {path: "${PLACE}/taskgate.db"}}', {"KEY": "s3cret-key", "TOOL": "s3cret-tool"}
+    secrets["PLACE"] = str(tmp_path / "s3cret-place")
+    (tmp_path / "s3cret-place").mkdir(mode=0o700)
+    file = write_configuration(tmp_path, "", upstreams=upstreams, store=store)
+    async with gateway_process(["--config", file], log=tmp_path / "log", environment=secrets) as gateway:
+        lines = gateway.log_lines()
+    told = {line["event"]: line for line in lines}
+    assert told["the store and the audit log are open"]["store_place"] == "********/taskgate.db"
+    problem = told["the program of a stdio server cannot be started"]["problem"]
+    assert problem == "there is no program ******** on this machine"
+    mounted = [line["server"] for line in lines if line["event"] == "an upstream is mounted"]
+    assert mounted == ["http://127.0.0.1:9", "********"]
+    assert "s3cret" not in (tmp_path / "log").read_text()
+
+
+@covers("T38")
+@pytest.mark.program
+def test_the_error_of_a_start_has_nothing_that_came_from_a_reference(tmp_path: Path) -> None:
+    (tmp_path / "s3cret-place").mkdir()
+    (tmp_path / "s3cret-place" / "notes").write_text("no audit log\n")
+    audit = "{sinks: [{name: own, type: file, path: '${PLACE}/notes'}]}"
+    file = write_configuration(tmp_path, "http://127.0.0.1:9", audit=audit)
+    ended = taskgate("serve", "--config", file, folder=tmp_path, PLACE=str(tmp_path / "s3cret-place"))
+    assert ended.returncode == 1
+    assert "audit.sinks (own): ********/notes is no audit log of taskgate" in ended.stderr
+    assert "s3cret" not in ended.stderr
 
 
 @pytest.mark.program
@@ -70,7 +106,7 @@ async def test_the_version_and_the_places_of_files_are_told(tmp_path: Path) -> N
 def test_a_terminal_gets_a_banner_and_lines_of_text(tmp_path: Path) -> None:
     shown = on_terminal(write_configuration(tmp_path, "", upstreams=UPSTREAMS), tmp_path / "data")
     assert f"taskgate {__version__}\n\n  http://127.0.0.1:" in shown
-    assert "/reports/mcp  reports: http://127.0.0.1:9/mcp?key=********\n" in shown
+    assert "/reports/mcp  reports: http://127.0.0.1:9\n" in shown
     assert f"\n  audit log       {tmp_path}/data/audit.jsonl, stdout\n" in shown
     assert "info     taskgate.cli: serving listen=127.0.0.1:" in shown
     assert "an upstream is mounted" not in shown

@@ -1,16 +1,22 @@
 """What `${…}` stands for, and that a secret is in no complaint."""
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from ruamel.yaml import YAML
 
-from taskgate.config import GatewayConfig
-from taskgate.config.document import MAX_SECRET, expand
+from requirements import covers
+from taskgate.config import GatewayConfig, effective
+from taskgate.config.document import MAX_SECRET, expand, read_document
+from taskgate.config.fields import MASK
 
 Loads = Callable[..., GatewayConfig]
 Tells = Callable[..., list[str]]
 
+CONFIG = Path(__file__).resolve().parents[3] / "config"
 EXPECTED = (
     "$ must begin ${NAME}, ${NAME:-default} or ${file:/path}, in quotes within [] or {}; "
     "a dollar sign itself is written $$"
@@ -42,7 +48,8 @@ ENVIRON = {"NAME": "value", "EMPTY": "", "_a1": "x", "DOLLAR": "${NAME}"}
     ],
 )
 def test_a_reference_stands_for_what_it_names(text: str, meant: str) -> None:
-    assert expand(text, ENVIRON) == (meant, [])
+    found = expand(text, ENVIRON)
+    assert (found.text, found.problems) == (meant, ())
 
 
 @pytest.mark.parametrize(
@@ -58,7 +65,7 @@ def test_a_reference_stands_for_what_it_names(text: str, meant: str) -> None:
     ],
 )
 def test_a_reference_to_nothing_is_a_complaint(text: str, complaints: list[str]) -> None:
-    assert expand(text, ENVIRON)[1] == complaints
+    assert list(expand(text, ENVIRON).problems) == complaints
 
 
 @pytest.mark.parametrize(
@@ -75,7 +82,7 @@ def test_a_reference_to_nothing_is_a_complaint(text: str, complaints: list[str])
 )
 def test_a_file_stands_for_its_content(tmp_path: Path, content: bytes, reference: str, meant: str) -> None:
     (tmp_path / "secret").write_bytes(content)
-    assert expand(reference % (tmp_path / "secret"), ENVIRON) == (meant, [])
+    assert expand(reference % (tmp_path / "secret"), ENVIRON).text == meant
 
 
 @pytest.mark.parametrize(
@@ -86,13 +93,105 @@ def test_a_file_stands_for_its_content(tmp_path: Path, content: bytes, reference
 def test_a_file_that_is_no_secret_is_a_complaint(tmp_path: Path, content: bytes, complaint: str) -> None:
     path = tmp_path / "secret"
     path.write_bytes(content)
-    assert expand(f"${{file:{path}:-default}}", {}) == ("", [f"the file {path} {complaint}"])
+    found = expand(f"${{file:{path}:-default}}", {})
+    assert (found.text, found.problems) == ("", (f"the file {path} {complaint}",))
 
 
 def test_what_a_reference_gives_is_read_as_if_it_were_written_there(loads: Loads, file: Path, minimal: str) -> None:
     text = minimal + "server:\n  max_json_depth: ${DEPTH}\nstore:\n  sqlite:\n    path: '${PLACE}'\n"
     config = loads(text, {"DEPTH": "12", "PLACE": "7"})
     assert (config.server.max_json_depth, config.store.sqlite.path) == (12, file.parent / "7")
+
+
+# --- what is shown of it ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("${NAME}", MASK),
+        ("https://h/s/${NAME}/mcp", f"https://h/s/{MASK}/mcp"),
+        ("${NAME}-${_a1}", f"{MASK}-{MASK}"),
+        ("${EMPTY}", MASK),
+        ("${NAME:-default}", MASK),
+        ("${NONE:-default}/${NAME}", f"default/{MASK}"),
+        ("$$ $.a", "$ $.a"),
+    ],
+)
+def test_a_text_is_shown_without_what_came_from_outside_of_the_file(text: str, shown: str) -> None:
+    assert expand(text, ENVIRON).shown == shown
+
+
+class Planted:
+    """A file with a variable in the place of each scalar: its text, the variables, and where they are."""
+
+    def __init__(self, raw: object) -> None:
+        self.environ: dict[str, str] = {}
+        self.places: set[tuple[str | int, ...]] = set()
+        self.text = "".join(self._lines(raw, ()))
+
+    def _lines(self, node: Any, place: tuple[str | int, ...]) -> Iterator[str]:
+        for key, each in node.items() if isinstance(node, dict) else enumerate(node):
+            head = "  " * len(place) + ("-" if isinstance(key, int) else f"{json.dumps(key)}:")
+            if isinstance(each, dict | list) and each:
+                yield f"{head}\n"
+                yield from self._lines(each, (*place, key))
+            else:
+                yield f"{head} {self._scalar(each, (*place, key))}\n"
+
+    def _scalar(self, value: object, place: tuple[str | int, ...]) -> str:
+        if value is None or isinstance(value, dict | list):
+            return json.dumps(value)
+        name = f"V{len(self.environ)}"
+        self.environ[name] = value if isinstance(value, str) else json.dumps(value)
+        self.places.add(place)
+        return f'"${{{name}}}"' if isinstance(value, str) else f"${{{name}}}"
+
+
+def masked(node: Any, places: set[tuple[str | int, ...]], here: tuple[str | int, ...] = ()) -> Any:
+    """A tree with the mask at these places."""
+    if here in places:
+        return MASK
+    if isinstance(node, dict):
+        return {key: masked(each, places, (*here, key)) for key, each in node.items()}
+    if isinstance(node, list):
+        return [masked(each, places, (*here, index)) for index, each in enumerate(node)]
+    return node
+
+
+def shown_tree(config: GatewayConfig) -> Any:
+    return YAML(typ="safe", pure=True).load(effective(config))
+
+
+@covers("T38")
+def test_whatever_key_a_reference_is_in_its_value_is_not_shown(loads: Loads) -> None:
+    text = (CONFIG / "full.yaml").read_text(encoding="utf-8")
+    planted = Planted(read_document(text, file="full.yaml", environ={}).raw)
+    config = loads(planted.text, planted.environ)
+    assert config == loads(text).with_references(config.references)
+    assert len(planted.places) > 200
+    shown = shown_tree(config)
+    assert shown == masked(shown_tree(loads(text)), planted.places)
+    assert effective(config).count(MASK) >= len(planted.places), "a key is at another place than in the file"
+
+
+@covers("T38")
+def test_no_complaint_quotes_the_value_of_a_reference_in_any_key(tells: Tells) -> None:
+    text = (CONFIG / "full.yaml").read_text(encoding="utf-8")
+    planted = Planted(read_document(text, file="full.yaml", environ={}).raw)
+    told = tells(planted.text, {name: f"planted \0 {name}" for name in planted.environ})
+    assert len(told) > 150
+    assert [line for line in told if "planted" in line] == []
+
+
+@covers("T38")
+def test_what_is_said_of_a_file_hides_the_values_of_references(loads: Loads, minimal: str) -> None:
+    text = minimal + "store: {sqlite: {path: '${PLACE}/tasks-of-${WHO}.db'}}\nserver: {public_url: '${OWN}'}\n"
+    found = loads(text, {"PLACE": "/data/s3cret", "WHO": "/data/s3cret/x", "OWN": "https://mcp.example.com"}).references
+    said = "/data/s3cret/x and /data/s3cret/y of https://mcp.example.com"
+    assert found.hide(said) == f"{MASK} and {MASK}/y of https://mcp.example.com"
+    assert found.hide("plain") == "plain"
+    assert "s3cret" not in repr(found)
 
 
 def test_what_a_reference_gives_is_never_yaml(tells: Tells, minimal: str) -> None:

@@ -50,8 +50,7 @@ def test_a_secret_that_is_not_there_is_shown_as_missing(loads: Loads, minimal: s
 def test_what_stands_for_a_secret_is_not_taken_for_one(tells: Tells) -> None:
     told = tells(written(f"{GRANT}, client_secret: '{MASK}'"))
     assert told == [
-        "f:4: upstreams.reports.credentials.client_secret: "
-        f"must not be {MASK}, which stands for a secret that is not shown"
+        f"f:4: upstreams.reports.credentials.client_secret: must not have {MASK}, which stands for what is not shown"
     ]
 
 

@@ -109,7 +109,7 @@ def test_what_is_in_an_environment_is_not_shown(loads: Loads) -> None:
 
 def test_what_stands_for_a_value_that_is_not_shown_is_not_taken_for_one(tells: ProgressPeek) -> None:
     assert tells(written(f"{PROGRAM}, env: {{A: '{MASK}'}}")) == [
-        f"f:4: upstreams.a.env.A: must not be {MASK}, which stands for a secret that is not shown"
+        f"f:4: upstreams.a.env.A: must not have {MASK}, which stands for what is not shown"
     ]
 
 

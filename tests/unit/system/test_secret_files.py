@@ -68,9 +68,9 @@ def by_pem(place: Path) -> str:
 def by_reference(place: Path) -> str:
     place.write_bytes(KEY)
     place.chmod(0o644)
-    text, complaints = expand(f"${{file:{place}}}", {})
-    assert text == ""
-    return complaints[0]
+    found = expand(f"${{file:{place}}}", {})
+    assert found.text == ""
+    return found.problems[0]
 
 
 def by_tls_of_hosts(place: Path) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from taskgate.config import ConfigurationError, GatewayConfig
+from taskgate.config import ConfigurationError, GatewayConfig, effective
 from taskgate.wiring.reload import MAX_NAMED, Changes, changed_keys, fingerprint, restart_needed, without_restart
 
 Loads = Callable[..., GatewayConfig]
@@ -49,6 +49,17 @@ def test_what_waits_stays_as_it_was_and_the_rest_is_new(loads: Loads, minimal: s
     assert (mixed.admin, mixed.store) == (old.admin, old.store)
     assert mixed.server == old.server.model_copy(update={"max_streams_per_context": 3})
     assert (mixed.tasks, mixed.limits, mixed.logging) == (new.tasks, new.limits, new.logging)
+
+
+def test_what_waits_is_shown_as_the_file_before_had_it(loads: Loads, minimal: str) -> None:
+    before = "store: {sqlite: {path: '${PLACE}'}}\nadmin: {token_file: /a}\nlogging: {level: '${LEVEL}'}\n"
+    after = "store: {sqlite: {path: /other}}\nadmin: {token_file: '${TOKEN}'}\nlogging: {level: info}\n"
+    values = {"PLACE": "/s3cret-place", "LEVEL": "error", "TOKEN": "/s3cret-token"}
+    shown = effective(without_restart(loads(minimal + before, values), loads(minimal + after, values)))
+    assert "s3cret" not in shown
+    assert "    path: '********'\n" in shown
+    assert "  token_file: '********'\n" in shown
+    assert "  level: info\n" in shown
 
 
 def test_another_mode_waits_with_all_that_depends_on_it(loads: Loads, minimal: str, with_tokens: str) -> None:
