@@ -120,7 +120,7 @@ class TelemetryPipeline:
             reference_of=self._reference,
             block_of=address_block,
         )
-        log_ = AuditLog(settings, event_sink=self.event_sink, clock=self._clock)
+        log_ = AuditLog(settings, event_sink=self.event_sink, clock=self._clock, block_of=address_block)
         await log_.open()
         self._log = log_
         self.tracing = open_tracing(
@@ -257,6 +257,7 @@ def audit_settings(
             redact=section.redact,
         ),
         events=section.events,
+        keep=section.keep,
         chain=_chain(section),
         queue=section.queue,
         on_full=section.on_full,

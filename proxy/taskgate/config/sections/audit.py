@@ -123,6 +123,10 @@ class AuditSection(Section):
     """Globs over names of events, one of which must match. Events of the log itself (audit.*) always
     do, and only a sink leaves them out.
     """
+    keep: Annotated[timedelta, DurationIn(most=10_000 * 24 * HOUR)] = 24 * HOUR
+    """Rotation deletes no file younger than this to make room for refusals of unknown callers. Those
+    that find no room are left out and counted. 0s sets no age.
+    """
     identity: Literal["full", "pseudonymous"] = "full"
     """full: callers with what their tokens say of them; pseudonymous: with a reference alone."""
     arguments: Literal["none", "keys", "hash", "full"] = "hash"

@@ -7,7 +7,7 @@ and are written first the next time.
 
 from collections.abc import Mapping
 from contextlib import suppress
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import takewhile
 from logging import getLogger
 from operator import attrgetter
@@ -17,6 +17,7 @@ from typing import Any, Final, NamedTuple
 from taskgate.telemetry.auditlog.catalogue import FAILURE, HIGH
 from taskgate.telemetry.auditlog.chain import CHAIN_STARTED, CHECKPOINT, GAP, SIGNED_EVENTS, Chain, ChainHead, Signer
 from taskgate.telemetry.auditlog.events import AuditEvent, internal_event
+from taskgate.telemetry.auditlog.fold import count_of
 from taskgate.telemetry.auditlog.formats.renderer import Renderer
 from taskgate.telemetry.auditlog.recovery import Gap
 from taskgate.telemetry.auditlog.sinks import Sink
@@ -27,6 +28,9 @@ that long for it."""
 _YIELD_SECONDS: Final = 50e-6
 """How long the thread then sleeps, in seconds. Taking the interpreter back from a busy event loop
 costs as much as several lines, so pauses are few."""
+_REPORT_EVERY: Final = timedelta(minutes=1)
+LARGEST_LINE: Final = 2048
+"""Bytes that a line of an unknown caller is taken to have; most have half of it."""
 MAX_LIGHT: Final = 16 * 1024
 """Bytes of arguments or results of an event that the event loop renders, at most."""
 
@@ -62,6 +66,8 @@ class ChainWriter:
 
     - `_internal`: the names of lines about the log itself, since the last returned position
     - `_needs_sync`: whether `write` must still sync the disk before it returns
+    - `_left_out`: the events of unknown callers without a line that no `audit.gap` counts yet;
+      `_left_out_since`: when the first of them came
     """
 
     def __init__(self, name: str, sink: Sink, *, render: Renderer, signer: Signer | None, to_disk: bool) -> None:
@@ -80,6 +86,8 @@ class ChainWriter:
         self._internal: list[str] = []
         self._rotation_failed = False
         self._needs_sync = False
+        self._left_out = 0
+        self._left_out_since: datetime | None = None
 
     def reconfigure(self, name: str, *, render: Renderer, signer: Signer | None, to_disk: bool) -> None:
         """Use other settings from the next line on."""
@@ -110,10 +118,14 @@ class ChainWriter:
         The events are released before the write waits for the sink: an event may hold a large
         message.
         """
-        if events and self._sink.is_full and not self._pending:
+        is_reserved = self._sink.is_reserved(now)
+        if self._sink.is_full and not self._pending and any(not is_reserved or not count_of(each) for each in events):
             self._rotate(now)
-        self._add_all(events)
+            is_reserved = self._sink.is_reserved(now)
+        self._add_all(events, now, is_reserved=is_reserved)
         events.clear()
+        if self._left_out_since is not None and now - self._left_out_since >= _REPORT_EVERY:
+            self._report_left_out(now)
         began = perf_counter()
         self._write_pending(now)
         internal, self._internal = tuple(self._internal), []
@@ -139,6 +151,12 @@ class ChainWriter:
         self._append(made)
         del events[: len(made)]
         return len(made) == most
+
+    def report(self, now: datetime) -> ChainPosition:
+        """Write how many events of unknown callers were left out, if any. Raises OSError."""
+        if self._left_out:
+            self._report_left_out(now)
+        return self.write([], now)
 
     def checkpoint(self, now: datetime) -> tuple[ChainPosition, AuditEvent]:
         """Write a checkpoint; returns a second one, for other sinks, that covers the first too.
@@ -216,13 +234,27 @@ class ChainWriter:
         self._internal.append(event.name)
         self._add(event)
 
-    def _add_all(self, events: list[AuditEvent]) -> None:
+    def _report_left_out(self, now: datetime) -> None:
+        log.warning(
+            "refusals of unknown callers are left out of the audit log: "
+            "its files are full and younger than audit.keep; raise rotate.size or rotate.keep",
+            extra={"sink": self._name, "left_out": self._left_out},
+        )
+        self._add_internal(gap_event(self._name, now, Gap("audit_keep", lines=self._left_out)))
+        self._left_out, self._left_out_since = 0, None
+
+    def _add_all(self, events: list[AuditEvent], now: datetime, *, is_reserved: bool) -> None:
         until = perf_counter() + _WORK_SECONDS
         for event in events:
             if perf_counter() > until:
                 sleep(_YIELD_SECONDS)
                 until = perf_counter() + _WORK_SECONDS
-            self._add(event)
+            count = count_of(event) if is_reserved else 0
+            if count and not self._sink.take_share(LARGEST_LINE):
+                self._left_out += count
+                self._left_out_since = self._left_out_since or now
+            else:
+                self._add(event)
 
     def _add(self, event: AuditEvent) -> None:
         made: list[bytes] = []

@@ -9,6 +9,7 @@ import asyncio
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from contextvars import Context
 from functools import partial
 from logging import getLogger
 from operator import itemgetter
@@ -20,13 +21,14 @@ from taskgate.telemetry.auditlog.catalogue import EVENTS, matching
 from taskgate.telemetry.auditlog.chain import CHECKPOINT, SIGNED_EVENTS, Signer, SigningKeyError, signer_of
 from taskgate.telemetry.auditlog.chain_writer import ChainWriter
 from taskgate.telemetry.auditlog.events import AuditEvent
+from taskgate.telemetry.auditlog.fold import MIN_PAUSE, EventFold, count_of
 from taskgate.telemetry.auditlog.formats.renderer import Renderer
 from taskgate.telemetry.auditlog.mapping import EventMapping, Mapper
 from taskgate.telemetry.auditlog.settings import AuditFileInUse, AuditSettings, AuditUnavailable, SinkSettings
 from taskgate.telemetry.auditlog.sink_queue import SinkQueue, SinkQueueOptions
 from taskgate.telemetry.auditlog.sinks import STDOUT, FileSink, Sink, StreamSink
 from taskgate.telemetry.events import AUDIT_FULL, AuditEventRecorded, Event
-from taskgate.telemetry.request_context import current
+from taskgate.telemetry.request_context import RequestContext, current
 from taskgate.telemetry.ring import EventRing
 
 CLOSE_TIMEOUT: Final = 5.0
@@ -64,18 +66,28 @@ class AuditLog:
     A reload calls `prepare`, then either `switch` or `discard` with the result. Sinks with an
     unchanged target stay open over it.
 
-    - `_mapped`: the audit events of the present batch of `event_sink`
+    - `_mapped`: the audit events of the present batch of `event_sink`; `_unknown`: those of requests
+      without a known caller, which `_fold` makes few lines of; `_timer`: wakes it for its counts
     - `_routes`: the queues that get an audit event, by the name of the event
     - `_filters`: the names of gateway events that each queue gets; `_names`: those of all queues
     - `_closing`: the asyncio tasks that close removed sinks
     """
 
-    def __init__(self, settings: AuditSettings, *, event_sink: EventRing, clock: Clock, stdout: int = STDOUT) -> None:
+    def __init__(
+        self,
+        settings: AuditSettings,
+        *,
+        event_sink: EventRing,
+        clock: Clock,
+        block_of: Callable[[str], str],
+        stdout: int = STDOUT,
+    ) -> None:
         """The log reads the events of `event_sink`, and emits to it those about itself.
 
         So that requests wait in time for room, no more events wait there than find room here.
 
-        `stdout` is the descriptor of standard output.
+        `block_of` returns what counts as one address of unknown callers. `stdout` is the descriptor of
+        standard output.
         """
         self._settings = settings
         self._event_sink = event_sink
@@ -84,6 +96,10 @@ class AuditLog:
         self._mapping = EventMapping(settings.line_options)
         self._sinks: tuple[_OpenSink, ...] = ()
         self._mapped: list[AuditEvent] = []
+        self._unknown: list[AuditEvent] = []
+        self._fold = EventFold(block_of)
+        self._timer: asyncio.TimerHandle | None = None
+        self._is_open = True
         self._routes: Mapping[str, tuple[SinkQueue, ...]] = {}
         self._filters: Mapping[SinkQueue, frozenset[str]] = {}
         self._names: frozenset[str] = frozenset()
@@ -113,17 +129,21 @@ class AuditLog:
 
     def reopen(self) -> None:
         """Reopen every sink by its name: its file may have been moved. Never raises."""
+        self._queue_counts()
         for sink in self._sinks:
             sink.queue.reopen()
 
     def _recorder(self, map_event: Mapper) -> Callable[[Event], None]:
         """A handler that maps the events of a type; `_queue_mapped` takes what they are mapped to."""
-        mapped, ring = self._mapped, self._event_sink
+        mapped, unknown, ring = self._mapped, self._unknown, self._event_sink
 
         def record(event: Event) -> None:
             # Each line of the log needs it: a datetime would take several times as long.
             now = round((ring.folded_at + ring.elapsed) * 1e6)
-            mapped.extend(map_event(event, current(), now))
+            request = current()
+            of = event if type(event) is RequestContext else request
+            events = mapped if of is None or of.caller is not None else unknown
+            events.extend(map_event(event, request, now))
 
         return record
 
@@ -132,6 +152,8 @@ class AuditLog:
 
         Does not wait: a queue without room drops its copy and counts it.
         """
+        if self._unknown:
+            self._count_unknown()
         if not self._mapped:
             return
         filters, names = self._filters, self._names
@@ -154,6 +176,40 @@ class AuditLog:
                 queue.buffer.extend(events)
             except Exception:
                 log.exception("events were not recorded in the audit log", extra={"sink": queue.name})
+
+    # --- events without a known caller ---------------------------------------------------------------------------
+
+    def _count_unknown(self) -> None:
+        """Make few lines of the events of unknown callers."""
+        events = [event for event in self._unknown if event[0] in self._names]
+        self._unknown.clear()
+        self._add_lines(self._fold.lines(events, self._event_sink.elapsed))
+        self._set_timer()
+
+    def _set_timer(self) -> None:
+        if self._timer is None and self._is_open and not self._fold.is_empty:
+            self._timer = asyncio.get_running_loop().call_later(MIN_PAUSE, self._on_time, context=Context())
+
+    def _add_lines(self, lines: list[AuditEvent]) -> None:
+        """Add lines to those that are queued next; metrics count each of their events."""
+        self._mapped += lines
+        for line in lines:
+            if (count := count_of(line)) > 1:
+                self._event_sink.emit_many(AuditEventRecorded(line.name, line.outcome), count - 1)
+
+    def _on_time(self) -> None:
+        """Queue the lines of counts that are due, and come again while there are any."""
+        self._timer = None
+        self._event_sink.fold()
+        self._add_lines(self._fold.due(self._clock.elapsed()))
+        self._queue_mapped()
+        self._set_timer()
+
+    def _queue_counts(self) -> None:
+        """Queue the lines of all counts now."""
+        self._event_sink.fold()
+        self._add_lines(self._fold.rest())
+        self._queue_mapped()
 
     # --- reconfiguration and shutdown ----------------------------------------------------------------------------
 
@@ -190,7 +246,7 @@ class AuditLog:
         A sink that loses `config.loaded` by this change receives it once more. The caller must emit
         it before the event loop runs anything else.
         """
-        self._event_sink.fold()
+        self._queue_counts()
         settings, before, had_changes = prepared.settings, self._sinks, self._routes.get(_CONFIG_LOADED, ())
         sinks = [each._replace(settings=sink) for each, sink in zip(prepared.sinks, settings.sinks, strict=True)]
         for sink in sinks:
@@ -222,7 +278,11 @@ class AuditLog:
         Each of the two steps of `_close_queues` gives a blocked sink `CLOSE_TIMEOUT` seconds. Later
         events are dropped and counted.
         """
-        self._event_sink.fold()
+        self._queue_counts()
+        self._is_open = False
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
         await _close_queues([sink.queue for sink in self._sinks if sink.queue.buffer.is_open])
         if self._closing:
             await asyncio.wait(self._closing)
@@ -256,7 +316,11 @@ class AuditLog:
             sink = StreamSink(self._stdout)
         else:
             sink = FileSink(
-                settings.path, rotate_size=settings.rotate_size, keep=settings.keep, disk=settings.fsync != "never"
+                settings.path,
+                rotate_size=settings.rotate_size,
+                keep=settings.keep,
+                least_age=prepared.settings.keep,
+                disk=settings.fsync != "never",
             )
         to_disk = settings.fsync == "always"
         writer = ChainWriter(settings.name, sink, render=prepared.render, signer=prepared.signer, to_disk=to_disk)
@@ -295,7 +359,12 @@ def _reconfigure(open_sink: _OpenSink, prepared: PreparedSinks, writer: ChainWri
         settings.name, render=prepared.render, signer=prepared.signer, to_disk=settings.fsync == "always"
     )
     if isinstance(sink, FileSink):
-        sink.reconfigure(rotate_size=settings.rotate_size, keep=settings.keep, disk=settings.fsync != "never")
+        sink.reconfigure(
+            rotate_size=settings.rotate_size,
+            keep=settings.keep,
+            least_age=prepared.settings.keep,
+            disk=settings.fsync != "never",
+        )
 
 
 def _routes(settings: AuditSettings, sinks: Iterable[_OpenSink]) -> dict[str, tuple[SinkQueue, ...]]:

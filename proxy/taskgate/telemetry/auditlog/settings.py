@@ -93,7 +93,8 @@ class AuditSettings:
     """The audit log of one gateway; without sinks it is off.
 
     `events` are globs over the names of recorded events; those of the log itself (`audit.*`) are
-    always recorded. `key` is the key of all digests, `node` the name of this replica. At most
+    always recorded. No file younger than `keep` is deleted to make room for lines of unknown callers.
+    `key` is the key of all digests, `node` the name of this replica. At most
     `queue` events wait for each sink. New requests wait when three quarters are taken, so that
     running requests have the rest.
     """
@@ -104,6 +105,7 @@ class AuditSettings:
     line_options: LineOptions = _DEFAULT_LINE_OPTIONS
     events: tuple[str, ...] = ALL_EVENTS
     chain: ChainSettings = ChainSettings()
+    keep: timedelta = timedelta(hours=24)
     queue: int = 10_000
     on_full: OnFull = "block"
     block_timeout: timedelta = timedelta(seconds=1)

@@ -231,6 +231,7 @@ class SinkQueue:
             try:
                 while self.buffer.waiting or self.buffer.taken:
                     await self._write()
+                self._on_written(await self._do(self._writer.report))
                 if self._since_checkpoint and self._options.checkpoint_events is not None:
                     await self._write_checkpoint()
                 await self._sync()

@@ -13,6 +13,7 @@ import os
 import re
 import stat
 from contextlib import suppress
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
@@ -57,6 +58,16 @@ class Sink(Protocol):
     @property
     def is_full(self) -> bool:
         """Whether the caller must `rotate` before the next line."""
+        ...
+
+    def is_reserved(self, now: datetime) -> bool:
+        """Whether more lines cost a file that is too young to make room for unknown callers."""
+        ...
+
+    def take_share(self, size: int) -> bool:
+        """Take this many bytes of the share of unknown callers in a file; False if they are no longer
+        there. Lines in the share fill no file.
+        """
         ...
 
     def rotate(self, head: ChainHead) -> None:
@@ -104,6 +115,12 @@ class StreamSink:
             self._taken += os.write(self._fd, memoryview(payload)[self._taken :])
         self._taken = 0
 
+    def is_reserved(self, now: datetime) -> bool:
+        return False
+
+    def take_share(self, size: int) -> bool:
+        return True
+
     def rotate(self, head: ChainHead) -> None:
         """Do nothing: a stream is never full."""
 
@@ -120,6 +137,8 @@ class StreamSink:
 HEAD_SUFFIX: Final = ".head"
 TORN_SUFFIX: Final = ".torn"
 _NEXT_SUFFIX: Final = ".next"
+SHARE: Final = 16
+"""The part of `rotate_size`, one in so many, that lines of unknown callers may take beside it."""
 _FILE_MODE: Final = 0o640
 """The owner writes; the group may read, for example a log shipper."""
 
@@ -135,21 +154,31 @@ def expect_log(path: Path) -> None:
 class FileSink:
     """The log file at `path`; rotated at `rotate_size` bytes (None: never). Keeps `keep` files.
 
+    While the next rotation would delete a file younger than `least_age`, the sink is reserved for
+    known callers. Lines of others then have a share beside `rotate_size`, and no more.
     Without `disk`, `sync` does not sync the disk.
+
+    - `_reserved_until`: the time at which the file that the next rotation deletes is old enough, in
+      seconds since 1970; `_shared`: the bytes of the share in the present file
     """
 
-    def __init__(self, path: Path, *, rotate_size: int | None, keep: int, disk: bool) -> None:
+    def __init__(
+        self, path: Path, *, rotate_size: int | None, keep: int, disk: bool, least_age: timedelta = timedelta()
+    ) -> None:
         self._path = path
-        self._rotate_size, self._keep, self._disk = rotate_size, keep, disk
+        self._rotate_size, self._keep, self._disk, self._least_age = rotate_size, keep, disk, least_age
+        self._reserved_until = 0.0
+        self._shared = 0
         self._fd = -1
         self._size = 0
         self._first = 1
         self._is_torn = False
         self._head_file: HeadFile | None = None
 
-    def reconfigure(self, *, rotate_size: int | None, keep: int, disk: bool) -> None:
+    def reconfigure(self, *, rotate_size: int | None, keep: int, disk: bool, least_age: timedelta) -> None:
         """Use other settings from now on."""
-        self._rotate_size, self._keep, self._disk = rotate_size, keep, disk
+        self._rotate_size, self._keep, self._disk, self._least_age = rotate_size, keep, disk, least_age
+        self._find_reserved()
 
     def open(self) -> OpenedSink:
         expect_log(self._path)
@@ -159,6 +188,7 @@ class FileSink:
             raise AuditFileInUse(self._path) from None
         try:
             self._fd = self._opened(self._path)
+            self._find_reserved()
             return self._recovered(self._head_file)
         except BaseException:
             self.close()
@@ -183,7 +213,16 @@ class FileSink:
 
     @property
     def is_full(self) -> bool:
-        return self._rotate_size is not None and self._size >= self._rotate_size
+        return self._rotate_size is not None and self._size - self._shared >= self._rotate_size
+
+    def is_reserved(self, now: datetime) -> bool:
+        return now.timestamp() < self._reserved_until
+
+    def take_share(self, size: int) -> bool:
+        if self._rotate_size is not None and self._shared + size > self._rotate_size // SHARE:
+            return False
+        self._shared += size
+        return True
 
     def rotate(self, head: ChainHead) -> None:
         # The rotated file is synced, and never written again.
@@ -260,7 +299,7 @@ class FileSink:
 
     def _use(self, fd: int, head: ChainHead) -> None:
         os.close(self._fd)
-        self._fd, self._size, self._is_torn = fd, os.fstat(fd).st_size, False
+        self._fd, self._size, self._is_torn, self._shared = fd, os.fstat(fd).st_size, False, 0
         self._first = first_seq(fd) or head.seq + 1
 
     def _opened(self, path: Path, *flags: int) -> int:
@@ -296,6 +335,15 @@ class FileSink:
         with suppress(OSError):
             for each in self._rotated()[: -self._keep]:
                 each.unlink()
+        self._find_reserved()
+
+    def _find_reserved(self) -> None:
+        self._reserved_until = 0.0
+        if self._rotate_size is not None and self._least_age:
+            with suppress(OSError):
+                rotated = self._rotated()
+                if len(rotated) >= self._keep:
+                    self._reserved_until = rotated[0].stat().st_mtime + self._least_age.total_seconds()
 
     def _sibling(self, suffix: str) -> Path:
         return self._path.with_name(self._path.name + suffix)

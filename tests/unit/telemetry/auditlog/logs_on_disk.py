@@ -34,7 +34,8 @@ class Heard(EventRing):
     """A ring that remembers what the log itself emits."""
 
     def __init__(self) -> None:
-        super().__init__(ManualClock())
+        self.clock = ManualClock()
+        super().__init__(self.clock)
         self.emitted: list[Any] = []
 
     def emit(self, event: Event) -> None:
@@ -53,7 +54,8 @@ class ToldLog(AuditLog):
 
     def __init__(self, wanted: AuditSettings, heard: Heard | None = None, **how: Any) -> None:
         heard = heard or Heard()
-        super().__init__(wanted, event_sink=heard, clock=ManualClock(), **how)
+        self.clock = heard.clock
+        super().__init__(wanted, event_sink=heard, clock=heard.clock, block_of=str, **how)
         self.emit, self._ring = heard.tell, heard
 
     def depths(self) -> dict[tuple[str], int]:

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable
 from contextlib import suppress
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -295,7 +296,7 @@ def test_a_size_of_none_puts_nothing_aside_and_another_may_come(sinks: Sinks, li
     sink.open()
     sink.put(lines(9))
     assert not sink.is_full
-    sink.reconfigure(rotate_size=10, keep=1, disk=True)
+    sink.reconfigure(rotate_size=10, keep=1, disk=True, least_age=timedelta())
     assert sink.is_full
 
 

@@ -102,6 +102,7 @@ def document(native: dict[str, Any]) -> dict[str, Any]:
         "time": _milliseconds(native["time"]),
         "severity_id": _SEVERITIES[native["severity"]],
         "message": EVENTS[name].meaning,
+        **_count(native),
         "metadata": _metadata(native),
         **_result(native),
         # After the result: a finding replaces its status.
@@ -111,6 +112,10 @@ def document(native: dict[str, Any]) -> dict[str, Any]:
     if activity == OTHER:
         made["activity_name"] = name
     return made
+
+
+def _count(native: Mapping[str, Any]) -> dict[str, int]:
+    return {"count": native["data"]["count"]} if "count" in native["data"] else {}
 
 
 def _activity(native: Mapping[str, Any], class_uid: int) -> int:
@@ -248,8 +253,10 @@ def _user(actor: Mapping[str, Any] | None) -> dict[str, Any] | None:
 
 
 def _source(native: Mapping[str, Any]) -> dict[str, Any]:
-    """The source of the event: the peer, else this gateway."""
+    """The source of the event: the peer, else this gateway; unknown if many peers are counted."""
     peer = (native["http"] or {}).get("peer")
+    if peer is None and "count" in native["data"]:
+        return {"name": "unknown"}
     if peer is None:
         return {"svc_name": "taskgate", "name": native["node"]}
     return {"ip": peer} if is_address(peer) else {"name": peer}

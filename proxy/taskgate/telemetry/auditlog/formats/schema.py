@@ -159,6 +159,7 @@ _DATA_MEMBERS: Final[Mapping[str, _Schema]] = {
     "bytes": _COUNT,
     "cancelled": _COUNT,
     "cause": {"type": "string"},
+    "count": {"type": "integer", "minimum": 1},
     "delay_seconds": _SECONDS,
     "dry_run": _FLAG,
     "fingerprint": {"type": "string", "pattern": "^[0-9a-f]{12}$"},
