@@ -68,4 +68,5 @@ THREATS: Final = {
     "T54": "a configuration or a store that cannot be safe",
     "T55": "no authentication",
     "T56": "dependencies with known holes",
+    "T57": "what is refused stays in memory",
 }

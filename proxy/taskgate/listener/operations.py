@@ -312,6 +312,7 @@ class OperatorsListener:
                 received.transport.abort()
         finally:
             self._sending.discard(sending)
+            del sending
         response.force_close()
         return response
 
@@ -381,18 +382,21 @@ def _refuse_body(error: ApiError) -> web.Response:
     return refusal
 
 
+def _body_too_large() -> ApiError:
+    return ApiError(413, "body_too_large", f"at most {MAX_BODY} bytes are allowed")
+
+
 async def _body_of(received: web.BaseRequest) -> bytes:
     """Return the body. Raises ApiError: 413 if it is too large, 408 too slow, 400 not readable."""
-    too_large = ApiError(413, "body_too_large", f"at most {MAX_BODY} bytes are allowed")
     if (received.content_length or 0) > MAX_BODY:
-        raise too_large
+        raise _body_too_large()
     body = bytearray()
     try:
         async with asyncio.timeout(_BODY_SECONDS):
             async for part in received.content.iter_any():
                 body += part
                 if len(body) > MAX_BODY:
-                    raise too_large
+                    raise _body_too_large()
     except TimeoutError:
         raise ApiError(408, "body_too_slow", f"the body must be complete in {_BODY_SECONDS:.0f} s") from None
     except web.RequestPayloadError:
