@@ -68,6 +68,7 @@ THREATS: Final = {
     "T54": "a configuration or a store that cannot be safe",
     "T55": "no authentication",
     "T56": "dependencies with known holes",
+    "T57": "what is refused stays in memory",
     # Hosts without tasks
     "T70": "calls of two hosts of one caller are taken for one",
 }

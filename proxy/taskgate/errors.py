@@ -9,13 +9,22 @@ raised. No text may contain a payload, a path, an address or a token.
 from collections.abc import Mapping
 from datetime import timedelta
 from enum import StrEnum
-from typing import Any
+from typing import Any, Self
 
 
 class GatewayError(Exception):
     """The base class: a refusal or a failure of the gateway."""
 
     reason: str = "internal"
+
+    def copy(self) -> Self:
+        """The same error without the frames that it has passed, to be stored, or raised once more.
+
+        An error that is stored refers to its frames, and they to what stores it.
+        """
+        copied = type(self).__new__(type(self), *self.args)
+        vars(copied).update(vars(self))
+        return copied
 
 
 class DownstreamError(GatewayError):

@@ -25,7 +25,7 @@ from taskgate.domain.versions import Era
 from taskgate.errors import CutOff, InvalidParams
 from taskgate.protocol.host_requests import MAX_KEY, CallTool, call_digest, key_digest
 from taskgate.stores.base import TaskStore
-from taskgate.system.background import Background
+from taskgate.system.background import Background, cancel_and_wait
 from taskgate.system.offload import LARGE, offload
 from taskgate.telemetry.events import CallCoalesced, EventSink
 
@@ -366,5 +366,4 @@ def _identity(key: CoalesceKey, digest: str) -> _CallIdentity:
 async def _cancel_unwanted(task: "asyncio.Task[Any]") -> None:
     """Cancel a call that no request waits for, and wait for its end."""
     if not task.done():
-        task.cancel()
-        await asyncio.wait((task,))
+        await cancel_and_wait(task)

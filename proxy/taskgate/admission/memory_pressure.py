@@ -19,14 +19,17 @@ from pathlib import Path, PurePosixPath
 from typing import Final
 
 from taskgate.protocol import vocabulary as words
-from taskgate.system.allocator import trim
+from taskgate.system.allocator import reclaim
 
 SHED_CALLS: Final = 0.8
 SHED_LISTS: Final = 0.9
 HYSTERESIS: Final = 0.05
 """How far memory must fall below the start of a level before the level ends, as part of the limit."""
-TRIM_EVERY: Final = 20
-"""Updates under pressure between two calls that return freed memory to the system."""
+RECLAIM_EVERY: Final = 20
+"""Updates under pressure between two collections of garbage at least: 5 s."""
+RECLAIM_SHARE: Final = 50
+"""How many times as long as a collection the pause behind it is at least."""
+_UPDATES_A_SECOND: Final = 4
 
 _ALWAYS_SERVED: Final = frozenset(
     {words.PING, words.TASKS_GET, words.TASKS_CANCEL, words.TASKS_UPDATE, words.TASKS_RESULT, words.SERVER_DISCOVER}
@@ -55,7 +58,7 @@ class MemoryPressure:
     def __init__(self, *, limit: int, resident: Callable[[], int]) -> None:
         self._limit = limit
         self._resident = resident
-        self._updates = 0
+        self._until_reclaim = 0
         self.level = 0
 
     def update(self) -> int:
@@ -64,12 +67,11 @@ class MemoryPressure:
         level = self._level_at(used)
         if level != self.level:
             self._log_change(level, used)
-            self.level, self._updates = level, 0
-        if level:
-            if self._updates % TRIM_EVERY == 0:
-                # The allocator keeps freed memory, which would count as used for ever.
-                trim()
-            self._updates += 1
+            self.level = level
+        self._until_reclaim -= 1
+        if level and self._until_reclaim <= 0:
+            # What is garbage, or freed memory of the allocator, would count as used for ever.
+            self._until_reclaim = max(RECLAIM_EVERY, int(reclaim() * _UPDATES_A_SECOND * RECLAIM_SHARE))
         return used
 
     def refuses(self, method: str) -> bool:

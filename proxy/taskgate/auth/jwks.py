@@ -392,7 +392,10 @@ class _DiscoveredUrl:
         # A refused document explains more than a missing one.
         cause = refused or failed
         assert cause is not None, "there is at least one metadata URL"
-        raise cause
+        try:
+            raise cause
+        finally:
+            del refused, failed, cause
 
     async def _get(self, url: str, *, only_public: bool = False) -> FetchedDocument:
         keys = self._keys

@@ -260,10 +260,13 @@ async def _start(service: Service, stop: asyncio.Event) -> bool:
     for task in (starting, stopping):
         task.cancel()
     await asyncio.wait((starting, stopping))
-    if starting.cancelled():
-        return False
-    starting.result()
-    return True
+    try:
+        if starting.cancelled():
+            return False
+        starting.result()
+        return True
+    finally:
+        del task, starting
 
 
 def _freeze_heap() -> None:

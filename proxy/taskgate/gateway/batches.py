@@ -48,7 +48,7 @@ def _read(element: bytes, *, max_depth: int, max_members: int) -> Message | Gate
     try:
         return parse(element, max_depth=max_depth, max_members=max_members)
     except GatewayError as error:
-        return error.with_traceback(None)
+        return error.copy()
 
 
 async def answer_all(

@@ -122,8 +122,8 @@ class Gateway:
         self._tracing: Tracing | None = None
         self._alerts = SecurityAlerts(event_sink, clock)
         self._draining: timedelta | None = None
-        self._being_parsed: dict[str | None, set[asyncio.Future[Message]]] = {}
-        """By session id: the large messages that another thread parses now."""
+        self._being_parsed: dict[str | None, set[asyncio.Future[None]]] = {}
+        """By session id: the ends of the large messages that another thread parses now."""
 
     def trace(self, tracing: Tracing) -> None:
         """Create spans for requests from now on; called once, if tracing is configured."""
@@ -331,17 +331,17 @@ class Gateway:
 
     async def _parse_in_thread(self, session: str | None, body: bytes) -> Message:
         """Parse a large message on another thread, and register it in `_being_parsed` meanwhile."""
-        reading = offload.in_thread(
-            partial(parse, body, max_depth=self._rules.max_depth, max_members=self._rules.max_members)
-        )
+        work = partial(parse, body, max_depth=self._rules.max_depth, max_members=self._rules.max_members)
         if session is None:
-            return await reading
+            return await offload.in_thread(work)
+        over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         now = self._being_parsed.setdefault(session, set())
-        now.add(reading)
+        now.add(over)
         try:
-            return await reading
+            return await offload.in_thread(work)
         finally:
-            now.discard(reading)
+            over.set_result(None)
+            now.discard(over)
             if not now:
                 self._being_parsed.pop(session, None)
 
@@ -350,8 +350,8 @@ class Gateway:
 
         The notification that came now may cancel one of them.
         """
-        for reading in tuple(self._being_parsed.get(session, ())):
-            await asyncio.wait((reading,))
+        for over in tuple(self._being_parsed.get(session, ())):
+            await asyncio.wait((over,))
 
     async def _answer_batch(
         self,
@@ -367,7 +367,7 @@ class Gateway:
         raises.
         """
         if refused is not None:
-            raise refused
+            raise refused.copy()
         parts = await read_batch(body, max_depth=self._rules.max_depth, max_members=self._rules.max_members)
         del body
         context.parts = len(parts)
@@ -389,7 +389,7 @@ class Gateway:
         with in_request(context):
             try:
                 if isinstance(part, GatewayError):
-                    raise part
+                    raise part.copy()
                 message = context.message = part
                 if isinstance(message, Request) and message.method == words.INITIALIZE:
                     raise MalformedMessage("initialize is not allowed in a batch", id=message.id)

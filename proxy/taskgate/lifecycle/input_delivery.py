@@ -168,6 +168,8 @@ class InputDelivery:
             # The claim may be stored all the same, now or in a moment: remove it after that.
             making.add_done_callback(lambda _: self._remove_claim(offer, record.id, key))
             raise
+        finally:
+            del making
         if claimed is None:
             return
         if feed.send_now(self._dialect.input_request(claimed, request)):

@@ -46,6 +46,7 @@ from taskgate.streams.event_stream import EventStream, ResumableEventStream
 from taskgate.streams.handover import SharedResumableStreams
 from taskgate.streams.log_entries import RELEASED, StreamOrigin
 from taskgate.streams.resumable import ResumableStreams
+from taskgate.system.background import cancel_and_wait
 
 SAID_AGAIN: Final = 20.0
 """Seconds between two announcements of a wait."""
@@ -352,8 +353,7 @@ class RemoteWait:
     async def close(self) -> None:
         """Stop reading the log."""
         if self._reading is not None:
-            self._reading.cancel()
-            await asyncio.wait([self._reading])
+            await cancel_and_wait(self._reading)
 
     def _announce(self) -> None:
         assert self._task is not None

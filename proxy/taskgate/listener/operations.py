@@ -337,6 +337,7 @@ class OperatorsListener:
                         await response.write(part)
         finally:
             self._sending.discard(sending)
+            del sending
         response.force_close()
         return response
 
@@ -399,18 +400,21 @@ def _close(answer: web.Response) -> web.Response:
     return answer
 
 
+def _body_too_large() -> ApiError:
+    return ApiError(413, "body_too_large", f"at most {MAX_BODY} bytes are allowed")
+
+
 async def _body_of(received: web.BaseRequest, seconds: float) -> bytes:
     """Return the body. Raises ApiError: 413 if it is too large, 408 too slow, 400 not readable."""
-    too_large = ApiError(413, "body_too_large", f"at most {MAX_BODY} bytes are allowed")
     if (received.content_length or 0) > MAX_BODY:
-        raise too_large
+        raise _body_too_large()
     body = bytearray()
     try:
         async with asyncio.timeout(seconds):
             async for part in received.content.iter_any():
                 body += part
                 if len(body) > MAX_BODY:
-                    raise too_large
+                    raise _body_too_large()
     except TimeoutError:
         raise ApiError(408, "body_too_slow", f"the body must be complete in {seconds:g} s") from None
     except web.RequestPayloadError:

@@ -47,6 +47,7 @@ from taskgate.streams.event_stream import EventStream, ResumableEventStream
 from taskgate.streams.exchange import Admission, HttpMethod, HttpReply
 from taskgate.streams.resumable import Kind, StreamOpener
 from taskgate.streams.sse_connection import SseConnection
+from taskgate.system.background import cancel_and_wait
 from taskgate.telemetry import request_context
 from taskgate.telemetry.events import EventSink, StreamEnded, StreamOpened
 from taskgate.telemetry.request_context import RequestContext
@@ -457,8 +458,7 @@ class HostExchange:
         """
         self._settle(was_sent=False)
         if self._answer is not None:
-            self._answer.writer.cancel()
-            await asyncio.wait([self._answer.writer])
+            await cancel_and_wait(self._answer.writer)
 
     def _settle(self, was_sent: bool) -> None:
         """Handle that the answer was sent, or will not be."""

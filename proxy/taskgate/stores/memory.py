@@ -190,7 +190,7 @@ class MemoryStore:
         keys, size = _shares(record), record_size(record)
         refusal = self._usage.refusal(keys, caps, pack_time(record.created_at))
         if refusal is not None:
-            raise refusal
+            raise refusal.copy()
         number = next(self._numbers)
         self._tasks[record.id] = _StoredTask(
             number=number,

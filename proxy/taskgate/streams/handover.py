@@ -42,6 +42,7 @@ from taskgate.streams.log_entries import (
 )
 from taskgate.streams.resumable import ResumableStreams, StreamPosition
 from taskgate.streams.shared_log import EventLogWriter, SharedEventLog
+from taskgate.system.background import cancel_and_wait
 
 HANDOVER: Final = 2.0
 """Seconds that a replica has to release a stream which its host resumes elsewhere."""
@@ -288,8 +289,7 @@ class StreamForwarder:
         try:
             await stream.wait_closed()
         finally:
-            pump.cancel()
-            await asyncio.wait([pump])
+            await cancel_and_wait(pump)
             if not self._is_over:
                 release = StreamRelease(self._session, self._name, self._forwarder)
                 self._shared.bus.send(release, to=self._holder)

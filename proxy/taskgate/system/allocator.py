@@ -1,4 +1,4 @@
-"""The freed memory that the allocator of glibc keeps: `configure`, `trim` and `IdleTrim`.
+"""The freed memory that the allocator of glibc keeps: `configure`, `trim`, `reclaim` and `IdleTrim`.
 
 Large messages come from its heap. To give their memory back after each, and to ask for it anew,
 makes a message of 1 MiB up to three times as dear. So it is kept under load, and given back once
@@ -6,6 +6,7 @@ the process is idle. Other allocators ignore all of this.
 """
 
 import ctypes
+import gc
 import math
 import sys
 import time
@@ -46,6 +47,19 @@ def trim() -> None:
     if sys.platform == "linux":
         with suppress(OSError, AttributeError):
             ctypes.CDLL(None).malloc_trim(0)
+
+
+def reclaim() -> float:
+    """Free what only the collector of cycles finds, and return freed memory to the system; returns
+    the seconds that it took.
+
+    The collector runs by itself once many objects were made. What is refused makes none, however
+    large it is.
+    """
+    began = time.perf_counter()
+    gc.collect()
+    trim()
+    return time.perf_counter() - began
 
 
 class IdleTrim:

@@ -1,7 +1,8 @@
-"""Background tasks with one owner, who ends them all: `Background`."""
+"""Background tasks with one owner, who ends them all: `Background`, and `cancel_and_wait`."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from logging import getLogger
 from typing import Any, TypeVar
 
@@ -48,14 +49,30 @@ class Background:
     async def close(self) -> None:
         """Cancel all tasks, and wait until they have ended."""
         while self._running:
-            self.cancel()
-            await asyncio.wait(tuple(self._running))
+            await cancel_and_wait(*self._running)
 
     def _ended(self, task: "asyncio.Task[Any]") -> None:
         self._running.discard(task)
         if not task.cancelled():
             # Retrieved here, so that asyncio does not complain if the caller is gone.
             task.exception()
+
+
+async def cancel_and_wait(*tasks: "asyncio.Task[Any]") -> None:
+    """Cancel tasks, and wait until they have ended. Raises no error of theirs.
+
+    A cancelled task has its CancelledError, and that the frames which it passed. If one of those
+    refers to the owner of the task, only the collector of cycles would find both. So it is taken
+    from the task.
+    """
+    for task in tasks:
+        task.cancel()
+    if tasks:
+        await asyncio.wait(tasks)
+    for task in tasks:
+        if task.cancelled():
+            with suppress(asyncio.CancelledError):
+                task.exception()
 
 
 async def _logged(work: Callable[[], Coroutine[Any, Any, object]]) -> None:

@@ -54,7 +54,10 @@ class CancelScope:
             self._exit.set_result(None)
             self._exit = None
         # As in asyncio.timeout: if the task itself was cancelled too, the CancelledError passes.
-        if self._is_cancelled and task.uncancel() <= self._cancelling and kind is asyncio.CancelledError:
+        is_ours = self._is_cancelled and task.uncancel() <= self._cancelling and kind is asyncio.CancelledError
+        # The task may end with the error, which refers to this frame.
+        del task
+        if is_ours:
             raise ScopeCancelled from None
 
     def cancel(self) -> None:

@@ -10,6 +10,8 @@ from collections.abc import Callable, Coroutine
 from contextvars import Context
 from typing import Any, Generic, TypeVar
 
+from taskgate.system.background import cancel_and_wait
+
 Value = TypeVar("Value")
 
 
@@ -38,16 +40,15 @@ class SingleFlight(Generic[Value]):
 
     async def get(self) -> Value:
         """Return the result. Raises what `make` raises, or Abandoned."""
-        task = self._current
-        if task is None:
-            task = self._current = making = asyncio.get_running_loop().create_task(self._made(), context=Context())
-            self._running.add(making)
-            making.add_done_callback(self._ended)
-        if not task.done():
-            await asyncio.wait((task,))
-        if task.cancelled():
-            raise Abandoned
-        return task.result()
+        task = self._current or self._start()
+        try:
+            if not task.done():
+                await asyncio.wait((task,))
+            if task.cancelled():
+                raise Abandoned
+            return task.result()
+        finally:
+            del task
 
     def put(self, value: Value) -> None:
         """Set a result that was made elsewhere; only allowed if `is_empty`."""
@@ -66,11 +67,13 @@ class SingleFlight(Generic[Value]):
     async def close(self) -> None:
         """Stop the work that runs; its waiters get Abandoned."""
         self.forget()
-        running = tuple(self._running)
-        for task in running:
-            task.cancel()
-        if running:
-            await asyncio.wait(running)
+        await cancel_and_wait(*self._running)
+
+    def _start(self) -> "asyncio.Task[Value]":
+        task = self._current = asyncio.get_running_loop().create_task(self._made(), context=Context())
+        self._running.add(task)
+        task.add_done_callback(self._ended)
+        return task
 
     async def _made(self) -> Value:
         value = await self._make()

@@ -91,7 +91,7 @@ class EraFinder:
                 return await self._probe_for_all(probe)
             await inquiry.over.wait()
             if inquiry.failure is not None:
-                raise failures.unsent(inquiry.failure)
+                raise failures.unsent(inquiry.failure.copy())
             if inquiry.was_for_one:
                 return await self._probe(probe)
         return FoundSession(era)
@@ -106,7 +106,8 @@ class EraFinder:
             return found
         except UpstreamFailed as failure:
             inquiry.was_for_one = failure.reason == UpstreamReason.REFUSED.value
-            inquiry.failure = None if inquiry.was_for_one else failure
+            # A copy: the error refers to this frame.
+            inquiry.failure = None if inquiry.was_for_one else failure.copy()
             raise
         finally:
             self._inquiry = None

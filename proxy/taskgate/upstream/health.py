@@ -19,6 +19,7 @@ from taskgate.errors import UpstreamFailed, UpstreamReason
 from taskgate.protocol.discovery import ServerDescription
 from taskgate.protocol.messages import Notification
 from taskgate.protocol.vocabulary import PING
+from taskgate.system.background import cancel_and_wait
 from taskgate.upstream.base import UpstreamSession
 from taskgate.upstream.calls import Principal, ServerQuestion, UnsavedCallListener, UpstreamCall
 from taskgate.upstream.pauses import share
@@ -130,8 +131,7 @@ class Checks:
     async def close(self) -> None:
         """Stop the checks and end their session."""
         if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait((self._task,))
+            await cancel_and_wait(self._task)
         await self._session.close()
 
     async def _check_repeatedly(self) -> None:

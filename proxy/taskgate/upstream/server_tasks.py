@@ -21,6 +21,7 @@ from typing import Any, Final
 from taskgate.errors import UpstreamFailed, UpstreamReason
 from taskgate.protocol.messages import Response
 from taskgate.protocol.server_messages import ServerTask
+from taskgate.system.background import cancel_and_wait
 from taskgate.upstream import failures
 from taskgate.upstream.pauses import PollSchedule
 
@@ -188,14 +189,12 @@ class LateAnswers:
             if not given_up():
                 answer.cancel()
             raise
+        finally:
+            del answer
 
     async def close(self) -> None:
         """Stop to wait for late answers."""
-        late = tuple(self._late)
-        for answer in late:
-            answer.cancel()
-        if late:
-            await asyncio.wait(late)
+        await cancel_and_wait(*self._late)
 
     def _ended(
         self, timer: asyncio.TimerHandle, came: Callable[[Response | None], None], answer: asyncio.Task[Response]

@@ -257,8 +257,11 @@ async def wait_or_abort(
         for task in (working, hurrying):
             task.cancel()
     await asyncio.wait((working, hurrying), timeout=LAST_MOMENT.total_seconds() if hurry.is_set() else None)
-    if working.done() and not working.cancelled():
-        working.result()
+    try:
+        if working.done() and not working.cancelled():
+            working.result()
+    finally:
+        del task, working
 
 
 class Closers(AsyncExitStack):

@@ -2,10 +2,13 @@
 
 import os
 import resource as limits
+import weakref
 from pathlib import Path
 
 import pytest
 
+from helpers.package_objects import no_collections
+from requirements import covers
 from taskgate.admission.memory_pressure import MemoryPressure, memory_limit, resident
 
 BEGINS = ("initialize", "tools/call", "resources/read", "prompts/get", "subscriptions/listen", "completion/complete")
@@ -49,6 +52,37 @@ def test_levels_are_told_once(caplog: pytest.LogCaptureFixture) -> None:
         for used in (800, 810, 800, 700, 700):
             process.at(used)
     assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]
+
+
+class Part:
+    """One of two objects that refer to each other."""
+
+    other: "Part"
+
+
+def cycle() -> "weakref.ref[Part]":
+    """Garbage that only a collection finds."""
+    one, other = Part(), Part()
+    one.other, other.other = other, one
+    return weakref.ref(one)
+
+
+@covers("T57")
+def test_garbage_is_collected_when_a_level_begins_and_again_while_it_lasts() -> None:
+    process = Reader()
+    with no_collections():
+        first = cycle()
+        process.at(799)
+        assert first() is not None, "there is no level"
+        process.at(800)
+        assert first() is None
+        second = cycle()
+        updates = 0
+        # It comes and goes, which collects no more often.
+        while second() is not None:
+            process.at(700 if updates % 2 else 900)
+            updates += 1
+        assert 10 < updates < 1000, "one collection in some seconds"
 
 
 def test_what_is_used_is_read_from_the_system(tmp_path: Path) -> None:

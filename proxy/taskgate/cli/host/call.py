@@ -135,8 +135,11 @@ class ToolCall:
             return await self._persist(TASKS_RESULT, params)
         finally:
             listening.cancel()
-            with suppress(asyncio.CancelledError):
-                await listening
+            try:
+                with suppress(asyncio.CancelledError):
+                    await listening
+            finally:
+                del listening
 
     async def _wait(self, seconds: float) -> None:
         """Wait for so long, or until a notification says that a task changed."""
@@ -233,6 +236,7 @@ async def _call(
             return await ToolCall(host, display).run(tool, arguments, as_task=as_task)
     finally:
         display.close()
+        del running
 
 
 async def _input_schema(host: McpHost, tool: str) -> dict[str, Any]:

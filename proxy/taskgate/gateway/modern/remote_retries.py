@@ -258,7 +258,7 @@ class RemoteRetries:
             if not forwarded.answer.done():
                 self._bus.send(messages.ForwardCancelled(forward_id), to=holder)
         if isinstance(answer, GatewayError):
-            raise answer
+            raise answer.copy()
         return answer
 
     async def close(self) -> None:

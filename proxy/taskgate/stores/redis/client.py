@@ -146,7 +146,10 @@ class RedisClient:
                 refused = error
             have = await connection.read_response()
         if refused is not None:
-            raise refused
+            try:
+                raise refused
+            finally:
+                del refused
         if have < self._replicas:
             lacking = RedisError(f"NOREPLICAS {have} of {self._replicas} replicas confirmed the write")
             self.health.report_refusal(lacking, what)

@@ -30,6 +30,7 @@ from redis.exceptions import (
 from taskgate.errors import StoreUnavailable
 from taskgate.stores.redis.connector import RedisConnector
 from taskgate.stores.redis.health import RedisHealth
+from taskgate.system.background import cancel_and_wait
 
 # --- the pool --------------------------------------------------------------------------------------------------------
 
@@ -201,15 +202,15 @@ class CommandPipeline:
         answer: asyncio.Future[Any] = loop.create_future()
         self._next.append(_PendingCommand(packed, answer))
         self._size += len(packed)
-        return await answer
+        try:
+            return await answer
+        finally:
+            del answer
 
     async def close(self) -> None:
         """Cancel the batches; their callers and later ones get an error."""
         self._closed = True
-        if self._under_way:
-            for sending in self._under_way:
-                sending.cancel()
-            await asyncio.wait(tuple(self._under_way))
+        await cancel_and_wait(*self._under_way)
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[redis.Connection]:
@@ -288,7 +289,10 @@ class CommandPipeline:
                     if not command.answer.done():
                         command.answer.set_result(said)
         if unusable is not None:
-            raise unusable
+            try:
+                raise unusable
+            finally:
+                del unusable
 
 
 def _refuse(commands: Iterable[_PendingCommand], error: Exception) -> None:

@@ -25,6 +25,7 @@ from taskgate.stores.codec import pack_text, unpack_text
 from taskgate.stores.redis.client import RedisClient, Value, read_script
 from taskgate.stores.redis.options import KeyNames
 from taskgate.stores.shared import StreamSegment
+from taskgate.system.background import cancel_and_wait
 from taskgate.system.log_throttle import ThrottledLog
 
 # --- new events -------------------------------------------------------------------------------------------------------
@@ -98,8 +99,7 @@ class StreamWatch:
         self._closed = True
         task = self._listening
         if task is not None:
-            task.cancel()
-            await asyncio.wait((task,))
+            await cancel_and_wait(task)
         self._wake_all()
 
     async def _subscribe(self, name: str) -> None:

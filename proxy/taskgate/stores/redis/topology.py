@@ -133,7 +133,10 @@ class SentinelTopology(_DiscoveredTopology):
             self._sentinels.remove(sentinel)
             self._sentinels.insert(0, sentinel)
             return ServerAddress(named[0].decode(), int(named[1]))
-        raise failed
+        try:
+            raise failed
+        finally:
+            del failed
 
 
 class ClusterTopology(_DiscoveredTopology):
@@ -162,7 +165,10 @@ class ClusterTopology(_DiscoveredTopology):
                 continue
             if (found := self._remember(ranges, node)) is not None:
                 return found
-        raise failed
+        try:
+            raise failed
+        finally:
+            del failed
 
     def _remember(self, ranges: Sequence[Any], asked: ServerAddress) -> ServerAddress | None:
         """The node that serves the slot.

@@ -96,11 +96,14 @@ class SqliteStore:
         keys = keys_of(record.owner, record.tenant, record.call.tool)
         refusal = self._usage.refusal(keys.caps, caps, created)
         if refusal is not None:
-            raise refusal
+            raise refusal.copy()
         insert = InsertTask(self._state, record, keys, created, repeat)
         inserted = self._writer.add(insert)
-        insert.begin()
-        await inserted
+        try:
+            insert.begin()
+            await inserted
+        finally:
+            del inserted
         return record.id
 
     async def repeated(self, owner: OwnerKey, key: str, *, now: datetime) -> TaskId | None:

@@ -190,6 +190,8 @@ class SqliteWriter:
             self._is_busy = False
         for job in batch.jobs:
             future, error = job.future, job.error
+            # The error will refer to the frame of its caller, which has the job.
+            del job.future, job.error
             try:
                 if error is None:
                     job.committed(job.value)

@@ -189,7 +189,10 @@ class SinkQueue:
         self._closing.set()
         self._wake.set()
         if self._task is not None:
-            await self._task
+            try:
+                await self._task
+            finally:
+                self._task = None
         self._cancel_alarm()
         self._report_losses()
         await self._write_all()

@@ -127,7 +127,7 @@ class TokenEndpoint:
             failure = failures.no_credentials(refused.reason)
             if subject_token is not None and refused.word in _OF_SUBJECTS:
                 failure = SubjectRefused(failure)
-            raise failure from None
+            raise failure.copy() from None
         self._told = None
         return granted
 

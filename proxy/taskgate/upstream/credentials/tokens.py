@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from taskgate.clock import Clock
 from taskgate.errors import UpstreamReason
+from taskgate.system.background import cancel_and_wait
 from taskgate.system.single_flight import Abandoned, SingleFlight
 from taskgate.upstream import failures
 from taskgate.upstream.calls import Principal
@@ -86,11 +87,7 @@ class Tokens:
     async def close(self) -> None:
         """Remove everything and stop the token requests; waiting callers get UpstreamFailed."""
         self._kept.clear()
-        asking = tuple(self._asking)
-        for task in asking:
-            task.cancel()
-        if asking:
-            await asyncio.wait(asking)
+        await cancel_and_wait(*self._asking)
 
     async def _wait(self, key: Hashable, flight: _Flight) -> str:
         """Wait for the token of an entry, and store the entry as the one used last."""
@@ -114,6 +111,7 @@ class Tokens:
             granted = await self._ask(principal)
         finally:
             self._asking.discard(task)
+            del task
         return _Token(granted.token, began + granted.lifetime * SHARE)
 
     def _is_over(self, flight: _Flight) -> bool:

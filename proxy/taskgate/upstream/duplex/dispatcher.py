@@ -23,6 +23,7 @@ from taskgate.errors import UpstreamFailed, UpstreamReason
 from taskgate.jsontext.edits import dump
 from taskgate.protocol.jsonrpc import error_text
 from taskgate.protocol.vocabulary import INTERNAL_ERROR, NOTE_PROGRESS
+from taskgate.system.background import cancel_and_wait
 from taskgate.system.offload import LARGE, in_thread
 from taskgate.upstream import failures
 from taskgate.upstream.base import Outgoing
@@ -63,11 +64,7 @@ class BackgroundSends:
 
     async def close(self) -> None:
         """Cancel all that still run."""
-        tasks = tuple(self._tasks)
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
+        await cancel_and_wait(*self._tasks)
 
 
 SEND_TIMEOUT: Final = timedelta(seconds=2)

@@ -173,7 +173,7 @@ class PendingRequest:
         if self._ready or self.is_answered:
             return
         if self._failure is not None:
-            raise self._failure
+            raise self._failure.copy()
         loop = asyncio.get_running_loop()
         self._waiter = loop.create_future()
         timer = None if until is None else loop.call_at(until, self._expire)
@@ -184,7 +184,7 @@ class PendingRequest:
             if timer is not None:
                 timer.cancel()
         if self._failure is not None and not self._ready:
-            raise self._failure
+            raise self._failure.copy()
 
     @property
     def first(self) -> bytes | None:

@@ -90,7 +90,7 @@ class BufferedNotifications:
                 self._bytes -= len(message)
                 return message
             if self._failure is not None:
-                raise self._failure
+                raise self._failure.copy()
             if self._is_over:
                 break
             waiter = self._waiter = asyncio.get_running_loop().create_future()

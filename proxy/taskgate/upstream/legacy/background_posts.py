@@ -10,6 +10,7 @@ from logging import getLogger
 from typing import Any, Final
 
 from taskgate.errors import UpstreamFailed, UpstreamReason
+from taskgate.system.background import cancel_and_wait
 from taskgate.upstream.calls import Principal
 
 MAX_POSTS: Final = 64
@@ -76,11 +77,7 @@ class BackgroundPosts:
 
     async def drop(self) -> None:
         """Cancel the messages that are under way."""
-        asides = tuple(self._sending)
-        for aside in asides:
-            aside.cancel()
-        if asides:
-            await asyncio.wait(asides)
+        await cancel_and_wait(*self._sending)
 
     def _begin(self, sending: Coroutine[Any, Any, None]) -> None:
         """Start a background task that sends one message."""

@@ -20,6 +20,7 @@ from taskgate.errors import UpstreamFailed
 from taskgate.jsontext.large import MessageText
 from taskgate.protocol.faults import protocol_violation
 from taskgate.protocol.messages import Response
+from taskgate.system.background import cancel_and_wait
 from taskgate.upstream import failures
 from taskgate.upstream.base import POSTED, Outgoing
 from taskgate.upstream.calls import Principal, RunningCall
@@ -64,8 +65,7 @@ class ChannelStream:
 
     async def close(self) -> None:
         """End the stream, and wait for its end."""
-        self._task.cancel()
-        await asyncio.wait((self._task,))
+        await cancel_and_wait(self._task)
 
     async def _listen(self) -> None:
         self._has_begun.set()

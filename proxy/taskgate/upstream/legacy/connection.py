@@ -28,6 +28,7 @@ from taskgate.protocol.vocabulary import (
     PING,
     RESOURCES_SUBSCRIBE,
 )
+from taskgate.system.background import cancel_and_wait
 from taskgate.system.single_flight import Abandoned, SingleFlight
 from taskgate.upstream import failures
 from taskgate.upstream.calls import Principal, ResumePoint, RunningCall, briefly
@@ -209,8 +210,7 @@ class SessionConnection:
         await self._pinging.close()
         await self._outlives_check.close()
         if self._restoring is not None:
-            self._restoring.cancel()
-            await asyncio.wait((self._restoring,))
+            await cancel_and_wait(self._restoring)
         if self.stream is not None:
             await self.stream.close()
 

@@ -22,6 +22,7 @@ from taskgate.errors import UpstreamFailed, UpstreamReason
 from taskgate.protocol.legacy.upstream import LegacyUpstream
 from taskgate.protocol.messages import Response
 from taskgate.protocol.vocabulary import SESSION_HEADER
+from taskgate.system.background import cancel_and_wait
 from taskgate.system.offload import LARGE, in_thread
 from taskgate.upstream import failures
 from taskgate.upstream.base import Incoming, Messages, Outgoing, Transport
@@ -280,8 +281,7 @@ class ServerStream:
 
     async def close(self) -> None:
         """End the stream, and wait for its end."""
-        self._task.cancel()
-        await asyncio.wait((self._task,))
+        await cancel_and_wait(self._task)
 
     async def _listen(self) -> None:
         """Open streams, one after the other, with pauses that grow while streams are short."""

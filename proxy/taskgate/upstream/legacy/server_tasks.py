@@ -140,6 +140,8 @@ class LegacyTaskFollower(TaskFollower):
         except UpstreamFailed as failure:
             self._plan_retry(failure)
             return None
+        finally:
+            del asking
         result = await self._read_outcome(response)
         if result is not None or call.is_over():
             return result

@@ -79,7 +79,7 @@ class ModernExchanges:
                 over = failures.let_go if call.was_let_go else failures.too_late
                 failure = over(dispatched=call.sent)
                 error = failure.reason
-                raise failure from None
+                raise failure.copy() from None
             except UpstreamFailed as failure:
                 error = failure.reason
                 raise

@@ -44,6 +44,7 @@ from taskgate.protocol.vocabulary import (
     TOOLS_CALL,
     UNSUPPORTED_VERSION,
 )
+from taskgate.system.background import cancel_and_wait
 from taskgate.system.offload import offload
 from taskgate.upstream import failures
 from taskgate.upstream.calls import Resumed, ResumePoint, RunningCall, briefly
@@ -421,10 +422,7 @@ class ModernFollowedTasks:
                     await asyncio.wait(tuple(self._ending))
         await self._streams.close()
         await self._late.close()
-        for ending in self._ending:
-            ending.cancel()
-        if self._ending:
-            await asyncio.wait(tuple(self._ending))
+        await cancel_and_wait(*self._ending)
 
     def _cancel_late(self, call: RunningCall, response: Response | None) -> None:
         """Cancel the task that a late answer announces, if any. Called when its request has ended."""

@@ -30,6 +30,7 @@ from taskgate.protocol.server_messages import (
     SubscriptionGrant,
     TaskNotification,
 )
+from taskgate.system.background import cancel_and_wait
 from taskgate.system.offload import LARGE
 from taskgate.upstream.base import POSTED, Incoming, Outgoing
 from taskgate.upstream.context import MAX_URIS, Lasting, ModernUpstreamContext
@@ -113,7 +114,7 @@ class SubscriptionStream:
     async def close(self) -> None:
         """End it, and wait until it has ended."""
         self.stop()
-        await asyncio.wait((self._task,))
+        await cancel_and_wait(self._task)
 
     async def _listen(self) -> None:
         """Open the stream again and again, with pauses, until the server refuses it."""

@@ -109,10 +109,10 @@ class SseChannel:
         # Whether it was logged that the server sent something that is no message: once is enough.
         self._logged_invalid = False
         loop = asyncio.get_running_loop()
-        self._target: asyncio.Future[Target] = loop.create_future()
+        self._target: asyncio.Future[Target | UpstreamFailed] = loop.create_future()
         self._over: asyncio.Future[None] = loop.create_future()
         # An empty context: the channel serves later callers too.
-        self._reading = loop.create_task(self._read(), context=Context())
+        self._reading: asyncio.Task[None] | None = loop.create_task(self._read(), context=Context())
         self._reading.add_done_callback(self._ended)
 
     async def ready(self, within: float) -> None:
@@ -121,9 +121,11 @@ class SseChannel:
         the channel."""
         try:
             async with asyncio.timeout(within):
-                await asyncio.shield(self._target)
+                found = await asyncio.shield(self._target)
         except TimeoutError:
             raise no_endpoint() from None
+        if isinstance(found, UpstreamFailed):
+            raise found.copy()
 
     # --- the message channel ------------------------------------------------------------------------------------------
 
@@ -135,9 +137,10 @@ class SseChannel:
 
     async def send(self, outgoing: Outgoing) -> int | None:
         """POST a message, and wait until the server has accepted it, or refused it with a status."""
-        if self._failure is not None or not self._target.done():
+        target = self._target.result() if self._target.done() else None
+        if self._failure is not None or target is None or isinstance(target, UpstreamFailed):
             raise ended(dispatched=False)
-        incoming = await self._origin.send(outgoing, self._target.result())
+        incoming = await self._origin.send(outgoing, target)
         # The body is ignored: the answer comes on the stream.
         incoming.release(answered=True)
         return None if 200 <= incoming.status < 300 else incoming.status
@@ -153,7 +156,8 @@ class SseChannel:
 
     def drop(self) -> None:
         self._was_dropped = True
-        self._reading.cancel()
+        if self._reading is not None:
+            self._reading.cancel()
 
     async def over(self) -> None:
         """Wait until the stream has ended and the listener has been told."""
@@ -189,17 +193,17 @@ class SseChannel:
             try:
                 self._target.set_result(self._place(data))
             except UpstreamFailed as failure:
-                self._target.set_exception(failure)
+                self._target.set_result(failure.copy())
 
     # --- the end ------------------------------------------------------------------------------------------------------
 
     def _ended(self, reading: "asyncio.Task[None]") -> None:
         """Called once when reading has ended: report the end."""
+        # The task has its error, which refers to this channel.
+        self._reading = None
         failure = self._failure = self._failure_of(reading)
         if not self._target.done():
-            self._target.set_exception(self._failure_at_once(failure))
-        # Marks the exception as seen: there may be no waiter.
-        self._target.exception()
+            self._target.set_result(self._failure_at_once(failure))
         self._gone(self)
         if self._listener is None:
             self._over.set_result(None)
@@ -223,7 +227,7 @@ class SseChannel:
         if not isinstance(failure, UpstreamFailed):
             log.error("an event stream could not be read", exc_info=failure)
             return protocol_violation("its event stream cannot be read")
-        return ended(dispatched=True) if failure.reason == UpstreamReason.CLOSED.value else failure
+        return ended(dispatched=True) if failure.reason == UpstreamReason.CLOSED.value else failure.copy()
 
     def _failure_at_once(self, failure: UpstreamFailed) -> UpstreamFailed:
         """Return the failure for a stream that ended before the address was known, so that nothing

@@ -236,7 +236,7 @@ class StdioChannels:
         try:
             channel = await self._starter.start(slot)
         except UpstreamFailed as failure:
-            slot.failure = failure
+            slot.failure = failure.copy()
             # With "internal" the gateway was at fault, not the program.
             if not slot.probes and failure.reason != UpstreamReason.INTERNAL.value:
                 self._restarts.failed(slot.key, _now())

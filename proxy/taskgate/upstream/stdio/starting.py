@@ -79,7 +79,7 @@ class Starter:
             return channel
         log.warning("a server's program could not be started", extra=self._of(channel) | {"error": error})
         await channel.discard()
-        raise failure
+        raise failure.copy()
 
     async def _start(self, channel: ProgramChannel) -> None:
         """Connect the channel to a new program. Raises ProgramNotStarted, TimeoutError.

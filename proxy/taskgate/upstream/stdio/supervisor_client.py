@@ -191,26 +191,26 @@ class Child:
         self.ended = ended
         self.pid = 0
         self._post = post
-        self._started: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._started: asyncio.Future[ProgramNotStarted | None] = asyncio.get_running_loop().create_future()
 
     async def started(self) -> None:
         """Wait until it runs. Raises ProgramNotStarted. Cancelling the wait ends the program."""
         try:
-            await self._started
+            refused = await self._started
         except asyncio.CancelledError:
             self.ended = _ignore
             self.end(0, 0)
             raise
+        if refused is not None:
+            # Another one: an error refers to the frames that it passes.
+            raise ProgramNotStarted(refused.errno, cwd=refused.cwd)
 
     def settle(self, pid: int, refused: ProgramNotStarted | None = None) -> None:
         """Receive the result of the start, for `started`: it runs as `pid`, or was `refused`."""
         self.pid = pid
         if self._started.done():
             return
-        if refused is None:
-            self._started.set_result(None)
-        else:
-            self._started.set_exception(refused)
+        self._started.set_result(refused)
 
     def end(self, soft: float, hard: float) -> None:
         """Have the supervisor send it SIGTERM after `soft` seconds and SIGKILL `hard` seconds

@@ -78,6 +78,8 @@ class Dialer:
         loop = asyncio.get_running_loop()
         started: list[asyncio.Task[Connection]] = []
         running: set[asyncio.Task[Connection]] = set()
+        done: set[asyncio.Task[Connection]] = set()
+        attempt: asyncio.Task[Connection] | None = None
         winner: asyncio.Task[Connection] | None = None
         try:
             while winner is None and (addresses or running):
@@ -97,9 +99,13 @@ class Dialer:
                 if winner is not None:
                     winner.result().drop()
                 raise
-        if winner is None:
-            raise _most_telling(attempt.exception() for attempt in started)
-        return winner.result()
+        if winner is not None:
+            return winner.result()
+        errors = [attempt.exception() for attempt in started]
+        try:
+            raise _most_telling(errors)
+        finally:
+            del attempt, started, done, running, errors
 
 
 def _most_telling(errors: Iterable[BaseException | None]) -> OSError:

@@ -400,7 +400,10 @@ class HttpIncoming:
                         raise StopAsyncIteration
                     await connection.more(self._idle, ahead=self._ahead)
                     if self._raised is not None:
-                        raise self._raised
+                        try:
+                            raise self._raised
+                        finally:
+                            self._raised = None
                     continue
             if self._rest or len(chunk) > A_TURN:
                 chunk = await self._some_of(chunk)
@@ -613,9 +616,9 @@ class HttpTransport:
                 raise failures.unreachable("invalid header") from None
             try:
                 connection = self._pool.take() or await self._pool.dial(until)
-                waiting = connection.ask(head, outgoing.body, until, outgoing.call)
                 try:
-                    answer = await waiting
+                    # Not in a variable: its error refers to this frame.
+                    answer = await connection.ask(head, outgoing.body, until, outgoing.call)
                 except asyncio.CancelledError:
                     connection.drop()
                     raise

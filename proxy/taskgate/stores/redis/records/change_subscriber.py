@@ -24,6 +24,7 @@ from taskgate.stores.base import ChangeBatch, OwnerWatch, TaskWatch, Watch
 from taskgate.stores.change_feed import GONE, ChangeFeed
 from taskgate.stores.codec import unpack_text
 from taskgate.stores.redis.records import rows
+from taskgate.system.background import cancel_and_wait
 from taskgate.system.log_throttle import ThrottledLog
 
 _PING_AFTER: Final = 1.5
@@ -114,8 +115,7 @@ class ChangeSubscriber:
     async def close(self) -> None:
         """Stop listening and end every wait."""
         self._feed.close()
-        self._task.cancel()
-        await asyncio.wait((self._task,))
+        await cancel_and_wait(self._task)
 
     async def _listen(self) -> None:
         while True:

@@ -53,6 +53,7 @@ from taskgate.stores.redis.records import rows
 from taskgate.stores.redis.records.change_subscriber import ChangeSubscriber
 from taskgate.stores.redis.records.pages import PageReader
 from taskgate.stores.references import ReferenceOf, plain_reference
+from taskgate.system.background import cancel_and_wait
 
 _PAUSE: Final = 0.5
 """Seconds between two attempts."""
@@ -93,8 +94,7 @@ class Withdrawals:
         """Stop removing; what is left stays in the store."""
         self._closed = True
         if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait((self._task,))
+            await cancel_and_wait(self._task)
 
     async def _withdraw(self) -> None:
         while self._pending and not self._closed:
