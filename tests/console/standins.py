@@ -6,13 +6,26 @@ from typing import Any
 
 from playwright.async_api import Page, Route, expect
 
-_EVENT_SOURCE = """
+_STREAMS = """
 window.streams = [];
-window.EventSource = class extends EventTarget {
-  static CONNECTING = 0; static OPEN = 1; static CLOSED = 2;
-  constructor(url) { super(); this.url = url; this.readyState = 0;
-    document.documentElement.dataset.streams = window.streams.push(this); }
-  close() { this.readyState = 2; }
+const realFetch = window.fetch;
+window.fetch = (path, options) => {
+  if (path !== "/api/v1/events") return realFetch(path, options);
+  return new Promise((resolve, reject) => {
+    let controller = null;
+    const body = new ReadableStream({ start(made) { controller = made; } });
+    options.signal.addEventListener("abort", () => {
+      const aborted = new DOMException("aborted", "AbortError");
+      reject(aborted);
+      controller.error(aborted);
+    });
+    document.documentElement.dataset.streams = window.streams.push({
+      open: () => resolve(new Response(body)),
+      end: () => controller.close(),
+      refuse: () => resolve(new Response("{}", { status: 503 })),
+      send: (text) => controller.enqueue(new TextEncoder().encode(text)),
+    });
+  });
 };
 """
 
@@ -27,17 +40,13 @@ class EventStream:
     @classmethod
     async def of(cls, page: Page) -> "EventStream":
         """Put it in place, before the page is loaded."""
-        await page.add_init_script(_EVENT_SOURCE)
+        await page.add_init_script(_STREAMS)
         return cls(page)
 
     async def open(self) -> None:
-        """Open the newest stream of the page, once it has asked for one."""
-        self._opened += 1
-        # The policy of the page allows no `wait_for_function`.
-        await expect(self._page.locator("html")).to_have_attribute("data-streams", str(self._opened))
-        await self._page.evaluate(
-            "const stream = window.streams.at(-1); stream.readyState = 1; stream.dispatchEvent(new Event('open'));"
-        )
+        """Open the next stream of the page, once it has asked for one."""
+        await self._asked()
+        await self._page.evaluate("window.streams.at(-1).open()")
 
     async def connect(self) -> None:
         """Open it, and wait until the page has read its list of tasks again, as it does once connected."""
@@ -48,18 +57,23 @@ class EventStream:
         await (await response.value).finished()
 
     async def refuse(self) -> None:
-        """Close it, as a browser does when the answer is an error."""
-        await self._page.evaluate(
-            "const stream = window.streams.at(-1); stream.readyState = 2; stream.dispatchEvent(new Event('error'));"
-        )
+        """Answer the request for the next stream with an error."""
+        await self._asked()
+        await self._page.evaluate("window.streams.at(-1).refuse()")
+
+    async def end(self) -> None:
+        """End the stream that is open."""
+        await self._page.evaluate("window.streams.at(-1).end()")
+
+    async def _asked(self) -> None:
+        self._opened += 1
+        # The policy of the page allows no `wait_for_function`.
+        await expect(self._page.locator("html")).to_have_attribute("data-streams", str(self._opened))
 
     async def send(self, name: str, *documents: dict[str, Any]) -> None:
         """Send events of that name, all at once."""
-        await self._page.evaluate(
-            "([name, texts]) => { for (const data of texts) "
-            "window.streams.at(-1).dispatchEvent(new MessageEvent(name, {data})); }",
-            [name, [json.dumps(each) for each in documents]],
-        )
+        text = "".join(f"event: {name}\ndata: {json.dumps(each)}\n\n" for each in documents)
+        await self._page.evaluate("(text) => window.streams.at(-1).send(text)", text)
 
 
 async def answer(page: Page, path: str, document: dict[str, Any]) -> None:

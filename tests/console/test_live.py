@@ -148,6 +148,8 @@ async def test_after_a_break_the_page_connects_again_and_reads_its_view_anew(
     gateway: WholeGateway, server: ScriptedServer, visitor: Visitor, stream: EventStream
 ) -> None:
     server.script["report"] = Hold()
+    await stream.end()
+    await expect(visitor.page.locator("#live")).to_have_text("connecting again")
     await stream.refuse()
     await expect(visitor.page.locator("#live")).to_have_text("no live updates")
     await (await gateway.greeted()).start("report")
@@ -162,7 +164,7 @@ async def test_when_its_session_has_ended_the_page_asks_for_a_token(
     await stream.send("task", task(1))
     await expect(visitor.row("tool-1")).to_have_count(1)
     await visitor.page.context.clear_cookies()
-    await stream.refuse()
+    await stream.end()
     await expect(visitor.page.get_by_role("heading", name="Sign in")).to_be_visible()
     await expect(visitor.page.locator("#message")).to_have_text("The session has ended. Sign in again.")
     await expect(visitor.page.locator("#task-rows tr")).to_have_count(0)

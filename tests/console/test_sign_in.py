@@ -4,12 +4,14 @@ import json
 from typing import Any
 
 import pytest
+from aiohttp import web
 from playwright.async_api import expect
 
 from console.visitor import Visitor
 from helpers.scripted_upstream import Hold, ScriptedServer
 from helpers.whole_gateway import WholeGateway
 from interaction.operating import OPS, VIEWER
+from requirements import covers
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -71,7 +73,48 @@ async def test_a_viewer_sees_tasks_and_servers_and_no_button_that_acts(
     await expect(visitor.row("reports").get_by_role("button")).to_have_count(0)
     # A page of a viewer that asks all the same is refused.
     refused: Any = await visitor.page.evaluate(
-        "async () => { const answer = await fetch('/api/v1/upstreams/reports/hold', {method: 'POST'});"
+        "async () => { const headers = {'Taskgate-Console': sessionStorage.getItem('Taskgate-Console')};"
+        " const answer = await fetch('/api/v1/upstreams/reports/hold', {method: 'POST', headers});"
         " return [answer.status, await answer.text()]; }"
     )
     assert (refused[0], json.loads(refused[1])["error"]["code"]) == (403, "not_allowed")
+
+
+async def test_another_tab_signs_in_on_its_own_and_the_first_one_stays_signed_in(visitor: Visitor) -> None:
+    await visitor.sign_in()
+    other = await visitor.page.context.new_page()
+    await other.goto(f"{visitor.origin}/ui")
+    await expect(other.get_by_role("heading", name="Sign in")).to_be_visible()
+    await other.get_by_label("Token", exact=True).fill(TOKEN)
+    await other.keyboard.press("Enter")
+    for page in (other, visitor.page):
+        await page.reload()
+        await expect(page.locator("#operator")).to_have_text("ops (operator)")
+
+
+@covers("T31", "T53")
+async def test_a_web_server_at_another_port_of_the_host_gets_the_cookie_and_cannot_use_it(
+    visitor: Visitor, gateway: WholeGateway
+) -> None:
+    received: list[str] = []
+
+    async def answer(request: web.BaseRequest) -> web.Response:
+        received.append(request.headers.get("Cookie", ""))
+        return web.Response(text="<p>another page</p>", content_type="text/html")
+
+    await visitor.sign_in()
+    runner = web.ServerRunner(web.Server(answer))
+    await runner.setup()
+    try:
+        site = web.TCPSite(runner, "127.0.0.1", 0)
+        await site.start()
+        await visitor.page.goto(f"http://127.0.0.1:{runner.addresses[0][1]}/")
+        assert await visitor.page.evaluate("sessionStorage.length") == 0
+    finally:
+        await runner.cleanup()
+    replayed = {"Cookie": received[0], "Origin": visitor.origin, "Sec-Fetch-Site": "same-origin"}
+    assert "taskgate_console=" in received[0]
+    for path, method in (("/api/v1/tasks", "GET"), ("/api/v1/upstreams/reports/hold", "POST"), ("/ui/session", "GET")):
+        assert (await gateway.operators_answer(path, method, **replayed))[0] == 401
+    await visitor.page.go_back()
+    await expect(visitor.page.locator("#operator")).to_have_text("ops (operator)")

@@ -17,6 +17,7 @@ from interaction.operating import OPS, VIEWER, tokens
 from requirements import covers
 
 SESSION = "/ui/session"
+PAGE_KEY = "Taskgate-Console"
 TOKENS = {"operator": OPS.removeprefix("Bearer "), "viewer": VIEWER.removeprefix("Bearer ")}
 HOURS = 8
 
@@ -43,11 +44,11 @@ async def sign_in(
     return status, answered, json.loads(text)
 
 
-async def cookie(gateway: WholeGateway, role: str = "operator") -> str:
-    """The header `Cookie` of a page that is signed in."""
-    status, headers, document = await sign_in(gateway, TOKENS[role])
+async def signed_in(gateway: WholeGateway, role: str = "operator", **headers: str) -> dict[str, str]:
+    """The two headers of a page that is signed in."""
+    status, answered, document = await sign_in(gateway, TOKENS[role], **headers)
     assert (status, document["role"]) == (200, role)
-    return headers["Set-Cookie"].partition(";")[0]
+    return {"Cookie": answered["Set-Cookie"].partition(";")[0], PAGE_KEY: document["page_key"]}
 
 
 async def ask(gateway: WholeGateway, path: str, method: str = "GET", **headers: str) -> tuple[int, str | None]:
@@ -84,21 +85,21 @@ async def test_other_paths_of_the_console_are_refused(gateway: WholeGateway) -> 
 
 async def test_a_session_has_the_role_of_its_token_and_its_cookie_has_no_token(gateway: WholeGateway) -> None:
     _, headers, document = await sign_in(gateway)
-    assert document == {"name": "ops", "role": "operator"}
+    assert document == {"name": "ops", "role": "operator", "page_key": document["page_key"]}
+    assert document["page_key"] not in headers["Set-Cookie"]
     [morsel] = SimpleCookie(headers["Set-Cookie"]).values()
     assert (morsel.key, morsel["httponly"], morsel["samesite"], morsel["path"]) == (
         "taskgate_console", True, "Strict", "/",
     )  # fmt: skip
     assert (morsel["max-age"], morsel["secure"]) == (str(HOURS * 3600), "")
     assert TOKENS["operator"] not in headers["Set-Cookie"]
-    shown = await cookie(gateway, "viewer")
-    assert await ask(gateway, "/api/v1/tasks", Cookie=shown) == (200, None)
+    shown = await signed_in(gateway, "viewer")
+    assert await ask(gateway, "/api/v1/tasks", **shown) == (200, None)
     hold = "/api/v1/upstreams/reports/hold"
-    assert await ask(gateway, hold, "POST", Cookie=shown, **origin(gateway)) == (403, "not_allowed")
-    acting = await cookie(gateway)
-    assert await ask(gateway, hold, "POST", Cookie=f"theme=dark; {acting}", Origin=gateway.operators_origin) == (
-        200, None,
-    )  # fmt: skip
+    assert await ask(gateway, hold, "POST", **shown, **origin(gateway)) == (403, "not_allowed")
+    acting = await signed_in(gateway)
+    acting["Cookie"] = f"theme=dark; {acting['Cookie']}"
+    assert await ask(gateway, hold, "POST", **acting, Origin=gateway.operators_origin) == (200, None)
 
 
 async def test_the_cookie_is_for_https_alone_where_the_page_came_so(gateway: WholeGateway) -> None:
@@ -109,13 +110,13 @@ async def test_the_cookie_is_for_https_alone_where_the_page_came_so(gateway: Who
 
 @covers("T31", "T53")
 async def test_the_cookie_serves_no_page_of_another_origin_and_no_program(gateway: WholeGateway) -> None:
-    shown, hold = await cookie(gateway), "/api/v1/upstreams/reports/hold"
+    shown, hold = await signed_in(gateway), "/api/v1/upstreams/reports/hold"
     foreign = (403, "foreign_origin")
     for headers in ({"Origin": "http://evil.example"}, {"Sec-Fetch-Site": "same-site"}, {"Sec-Fetch-Site": "none"}):
-        assert await ask(gateway, "/api/v1/tasks", Cookie=shown, **headers) == foreign
-    assert await ask(gateway, hold, "POST", Cookie=shown) == foreign
-    assert (await gateway.operators_answer("/-/reload", "POST", None, Cookie=shown))[0] == 403
-    assert await ask(gateway, "/api/v1/tasks", Cookie=shown, **{"Sec-Fetch-Site": "same-origin"}) == (200, None)
+        assert await ask(gateway, "/api/v1/tasks", **shown, **headers) == foreign
+    assert await ask(gateway, hold, "POST", **shown) == foreign
+    assert (await gateway.operators_answer("/-/reload", "POST", None, **shown))[0] == 403
+    assert await ask(gateway, "/api/v1/tasks", **shown, **{"Sec-Fetch-Site": "same-origin"}) == (200, None)
     assert await ask(gateway, "/api/v1/tasks", Cookie="taskgate_console=wrong") == (401, "not_authenticated")
 
 
@@ -123,38 +124,36 @@ async def test_the_cookie_serves_no_page_of_another_origin_and_no_program(gatewa
 async def test_no_page_of_another_origin_signs_in(gateway: WholeGateway) -> None:
     for headers in ({"Origin": "http://evil.example"}, {"Sec-Fetch-Site": "cross-site"}):
         assert (await sign_in(gateway, **headers))[0] == 403
-    body = json.dumps({"token": TOKENS["operator"]}).encode()
-    kind = {"Content-Type": "application/json"}
-    assert (await gateway.operators_answer(SESSION, "POST", body, **kind))[0] == 403
+    assert (await gateway.operators_answer(SESSION, "POST", Authorization=OPS))[0] == 403
 
 
 @covers("T53")
 async def test_a_session_ends_when_its_operator_signs_out(gateway: WholeGateway) -> None:
-    shown, other = await cookie(gateway), await cookie(gateway)
-    _, headers, _ = await gateway.operators_answer(SESSION, "DELETE", Cookie=shown, **origin(gateway))
+    shown, other = await signed_in(gateway), await signed_in(gateway)
+    _, headers, _ = await gateway.operators_answer(SESSION, "DELETE", **shown, **origin(gateway))
     assert "Max-Age=0" in headers["Set-Cookie"]
-    assert await ask(gateway, SESSION, Cookie=shown) == (401, "not_authenticated")
-    assert await ask(gateway, SESSION, Cookie=other) == (200, None)
+    assert await ask(gateway, SESSION, **shown) == (401, "not_authenticated")
+    assert await ask(gateway, SESSION, **other) == (200, None)
 
 
 @covers("T53")
 async def test_a_session_ends_with_its_time(gateway: WholeGateway, clock: ManualClock) -> None:
-    shown = await cookie(gateway)
+    shown = await signed_in(gateway)
     clock.advance(timedelta(hours=HOURS, seconds=-1))
-    assert await ask(gateway, SESSION, Cookie=shown) == (200, None)
+    assert await ask(gateway, SESSION, **shown) == (200, None)
     clock.advance(timedelta(seconds=2))
-    assert await ask(gateway, SESSION, Cookie=shown) == (401, "not_authenticated")
+    assert await ask(gateway, SESSION, **shown) == (401, "not_authenticated")
 
 
 @covers("T53")
 async def test_a_session_ends_when_a_reload_replaces_its_token(gateway: WholeGateway, tmp_path: Path) -> None:
-    replaced, retained = await cookie(gateway), await cookie(gateway, "viewer")
+    replaced, retained = await signed_in(gateway), await signed_in(gateway, "viewer")
     (tmp_path / "ops.token").write_text("another-token-of-an-operator")
-    assert await ask(gateway, "/api/v1/reload", "POST", Cookie=replaced, Origin=gateway.operators_origin) == (
+    assert await ask(gateway, "/api/v1/reload", "POST", **replaced, Origin=gateway.operators_origin) == (
         200, None,
     )  # fmt: skip
-    assert await ask(gateway, SESSION, Cookie=replaced) == (401, "not_authenticated")
-    assert await ask(gateway, SESSION, Cookie=retained) == (200, None)
+    assert await ask(gateway, SESSION, **replaced) == (401, "not_authenticated")
+    assert await ask(gateway, SESSION, **retained) == (200, None)
 
 
 @covers("T53")
@@ -168,8 +167,8 @@ async def test_wrong_tokens_of_sign_ins_and_of_requests_are_counted_together(gat
 
 async def test_sign_ins_are_in_the_audit_log_with_the_name_of_the_token(gateway: WholeGateway, tmp_path: Path) -> None:
     await sign_in(gateway, "wrong")
-    shown = await cookie(gateway)
-    await gateway.operators_answer(SESSION, "DELETE", Cookie=shown, **origin(gateway))
+    shown = await signed_in(gateway)
+    await gateway.operators_answer(SESSION, "DELETE", **shown, **origin(gateway))
     await told_of(tmp_path, "admin.request", 3)
     found = [(each["outcome"], each["data"]["operator"]) for each in of(lines(tmp_path), "admin.request")]
     assert found == [("denied", None), ("success", "ops"), ("success", "ops")]
@@ -182,12 +181,47 @@ async def test_without_a_token_in_the_configuration_there_is_no_console(server: 
 
 
 async def test_a_browser_keeps_no_connection_so_that_probes_find_one(gateway: WholeGateway) -> None:
-    signed_in = await cookie(gateway)
+    shown = await signed_in(gateway)
     for path, headers, kept in (
         ("/ui", {}, False),
-        ("/api/v1/upstreams", {"Cookie": signed_in}, False),
+        ("/api/v1/upstreams", shown, False),
         ("/api/v1/upstreams", {"Authorization": VIEWER}, True),
         ("/readyz", {}, True),
     ):
         _, answered, _ = await gateway.operators_answer(path, **headers)
         assert (answered.get("Connection") != "close") is kept, path
+
+
+@covers("T31", "T53")
+async def test_the_cookie_alone_which_every_port_of_the_host_gets_is_worth_nothing(gateway: WholeGateway) -> None:
+    shown = await signed_in(gateway)
+    missing = (401, "not_authenticated")
+    page = {"Origin": gateway.operators_origin, "Sec-Fetch-Site": "same-origin"}
+    for half in ({}, {PAGE_KEY: ""}, {PAGE_KEY: "A" * 43}, {PAGE_KEY: shown["Cookie"].partition("=")[2]}):
+        sent = {"Cookie": shown["Cookie"], **half, **page}
+        for path, method in (
+            ("/api/v1/tasks", "GET"),
+            ("/api/v1/events", "GET"),
+            ("/api/v1/upstreams/reports/hold", "POST"),
+            (SESSION, "GET"),
+            (SESSION, "DELETE"),
+        ):
+            assert await ask(gateway, path, method, **sent) == missing, (path, half)
+        assert (await gateway.operators_answer("/-/drain", "POST", **sent))[0] == 401
+    assert await ask(gateway, "/api/v1/tasks", **{PAGE_KEY: shown[PAGE_KEY]}, **page) == missing
+    assert await ask(gateway, SESSION, **shown, **page) == (200, None)
+
+
+@covers("T31", "T53")
+async def test_the_parts_of_two_sessions_are_worth_nothing_together(gateway: WholeGateway) -> None:
+    one, other = await signed_in(gateway), await signed_in(gateway, "viewer")
+    mixed = {"Cookie": one["Cookie"], PAGE_KEY: other[PAGE_KEY]}
+    assert await ask(gateway, SESSION, **mixed) == (401, "not_authenticated")
+
+
+async def test_two_pages_of_a_browser_share_the_session_of_one_token(gateway: WholeGateway) -> None:
+    one = await signed_in(gateway)
+    assert await signed_in(gateway, Cookie=one["Cookie"]) == one
+    other = await signed_in(gateway, "viewer", Cookie=one["Cookie"])
+    assert await ask(gateway, SESSION, **one) == (401, "not_authenticated")
+    assert await ask(gateway, SESSION, **other) == (200, None)

@@ -2,7 +2,9 @@
 
 A token is compared in constant time with all configured ones. An address that shows too many wrong
 tokens is refused for a while, also with a right one. A request of a web page of another origin is
-refused. The console signs in with a token, and shows the key of a session after that, in a cookie.
+refused. The console signs in with a token. After that it shows the key of a session in a cookie, and
+the page's part of it in a header. Browsers send a cookie to each port of a host, so other web
+servers get it. The page's part is in the storage of the page, whose origin has a port.
 """
 
 from base64 import urlsafe_b64encode
@@ -10,7 +12,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping
 from enum import StrEnum
 from hashlib import sha256
-from hmac import compare_digest
+from hmac import compare_digest, digest
 from math import ceil
 from typing import Any, Final, NamedTuple
 
@@ -25,6 +27,10 @@ MOST_ADDRESSES: Final = 1024
 """Addresses whose wrong tokens are counted apart; the others are counted together."""
 COOKIE: Final = "taskgate_console"
 """The cookie with the key of a session of the console."""
+PAGE_KEY: Final = "Taskgate-Console"
+"""The header with the page's part of a session."""
+SECRET_BYTES: Final = 32
+"""Random bytes of a key, and of the secret that makes the page's part of it."""
 SESSION_SECONDS: Final = 8 * 3600
 """Seconds after which a session of the console ends."""
 MOST_SESSIONS: Final = 64
@@ -110,32 +116,61 @@ _OTHERS: Final = ""
 _WRONG: Final = RateLimit(every=SECONDS_PER_TOKEN, burst=WRONG_TOKENS)
 
 
+class SignedIn(NamedTuple):
+    """A session of the console: its operator, the key for the cookie, and the page's part of it."""
+
+    operator: Operator
+    key: str
+    page_key: str
+
+
+class _Session(NamedTuple):
+    """The digest of its token, the time of its end, and what makes the page's part of its key."""
+
+    token: bytes
+    until: float
+    secret: bytes
+
+
 class ConsoleSessions:
     """The sessions of the console, in memory. `elapsed` returns monotonic seconds.
 
-    A session has the digest of its token. Keys are kept as digests too.
+    A session has the digest of its token. Keys are stored as digests too.
     """
 
     def __init__(self, elapsed: Callable[[], float]) -> None:
         self._elapsed = elapsed
-        self._sessions: OrderedDict[bytes, tuple[bytes, float]] = OrderedDict()
+        self._sessions: OrderedDict[bytes, _Session] = OrderedDict()
 
-    def open(self, key: str, token: bytes) -> None:
-        """Open a session of the token with that digest.
+    def open(self, key: str, token: bytes, secret: bytes) -> str:
+        """Open a session of the token with that digest, and return the page's part of its key.
 
-        It ends the oldest of MOST_OF_TOKEN with the same token, or of MOST_SESSIONS.
+        A session of that key and token begins anew, and its parts stay. Another one ends the oldest of
+        MOST_OF_TOKEN with the same token, or of MOST_SESSIONS.
         """
-        of_token = [each for each, (digest, _) in self._sessions.items() if digest == token]
+        earlier = self._sessions.pop(_digest(key), None)
+        if earlier is not None and earlier.token == token:
+            secret = earlier.secret
+        of_token = [each for each, session in self._sessions.items() if session.token == token]
         if len(of_token) >= MOST_OF_TOKEN:
             del self._sessions[of_token[0]]
         elif len(self._sessions) >= MOST_SESSIONS:
             self._sessions.popitem(last=False)
-        self._sessions[_digest(key)] = (token, self._elapsed() + SESSION_SECONDS)
+        self._sessions[_digest(key)] = _Session(token, self._elapsed() + SESSION_SECONDS, secret)
+        return _page_key(secret, key)
 
-    def find(self, key: str) -> bytes | None:
-        """The digest of the token of a session; None if it has ended."""
-        token, until = self._sessions.get(_digest(key), (None, 0.0))
-        return token if until > self._elapsed() else None
+    def token_of(self, key: str) -> bytes | None:
+        """The digest of the token of a session; None if it has ended. The key alone permits nothing."""
+        session = self._sessions.get(_digest(key))
+        return None if session is None or session.until <= self._elapsed() else session.token
+
+    def find(self, key: str, page_key: str) -> bytes | None:
+        """The digest of the token of a session; None if it has ended, or `page_key` is not its part."""
+        token = self.token_of(key)
+        if token is None:
+            return None
+        expected = _page_key(self._sessions[_digest(key)].secret, key)
+        return token if compare_digest(expected.encode(), page_key.encode(errors="surrogateescape")) else None
 
     def end(self, key: str) -> None:
         """End a session, if there is one of that key."""
@@ -143,7 +178,7 @@ class ConsoleSessions:
 
     def retain(self, tokens: Collection[bytes]) -> None:
         """End the sessions of all other tokens."""
-        for key in [key for key, (token, _) in self._sessions.items() if token not in tokens]:
+        for key in [key for key, session in self._sessions.items() if session.token not in tokens]:
             del self._sessions[key]
 
     def __len__(self) -> int:
@@ -185,7 +220,7 @@ class OperatorAccess:
     ) -> Operator:
         """The operator whose token the request has, in one `Authorization` header.
 
-        Without such a header, the cookie of a session of the console is read. `address` is canonical,
+        Without such a header, the two parts of a session of the console are read. `address` is canonical,
         as from `read_peer`. Raises ApiError: 401 without a right token, 403 for a foreign origin or
         if no token is configured, 429 after too many wrong ones.
         """
@@ -204,26 +239,27 @@ class OperatorAccess:
         if authorizations:
             shown = [_digest(authorizations[0].partition(" ")[2].strip())]
         else:
-            shown = [token for key in _session_keys(headers) if (token := self._sessions.find(key)) is not None]
+            shown = self._tokens_of_session(headers)
         return next((operator for digest, operator in self._digests if digest in shown), None)
 
-    def sign_in(
-        self, headers: Mapping[str, str], authorizations: list[str], address: str, chance: bytes
-    ) -> tuple[Operator, str]:
-        """Open a session of the console; return its operator and its key, made of `chance`.
+    def sign_in(self, headers: Mapping[str, str], authorizations: list[str], address: str, chance: bytes) -> SignedIn:
+        """Open a session of the console, made of `chance`: twice SECRET_BYTES.
 
-        The session that the request shows ends. Raises ApiError as `identify` does, and 403 unless a
-        page of this listener asks.
+        If the cookie has the session of this token, that begins anew: two pages of a browser share it.
+        Another session of the cookie ends. Raises ApiError as `identify` does, and 403 unless a page of
+        this listener asks.
         """
         check_origin(headers)
         if not self._digests:
             raise ApiError(403, "no_token_configured", UNCONFIGURED)
         _check_page(headers, "POST")
-        digest, operator = self._of_token(authorizations, address)
-        key = urlsafe_b64encode(chance).decode().rstrip("=")
-        self.sign_out(headers)
-        self._sessions.open(key, digest)
-        return operator, key
+        token, operator = self._of_token(authorizations, address)
+        keys = _session_keys(headers)
+        shared = [key for key in keys if self._sessions.token_of(key) == token]
+        for ended in set(keys).difference(shared[:1]):
+            self._sessions.end(ended)
+        key = shared[0] if shared else _text(chance[:SECRET_BYTES])
+        return SignedIn(operator, key, self._sessions.open(key, token, chance[SECRET_BYTES:]))
 
     def sign_out(self, headers: Mapping[str, str]) -> None:
         """End the session whose key the request has."""
@@ -247,12 +283,17 @@ class OperatorAccess:
         return found[0]
 
     def _of_session(self, headers: Mapping[str, str], method: str) -> Operator:
-        tokens = [self._sessions.find(key) for key in _session_keys(headers)]
-        found = [operator for digest, operator in self._digests if digest in tokens]
+        tokens = self._tokens_of_session(headers)
+        found = [operator for token, operator in self._digests if token in tokens]
         if not found:
             raise _unauthenticated()
         _check_page(headers, method)
         return found[0]
+
+    def _tokens_of_session(self, headers: Mapping[str, str]) -> list[bytes]:
+        page_key = headers.get(PAGE_KEY, "")
+        found = [self._sessions.find(key, page_key) for key in _session_keys(headers)]
+        return [token for token in found if token is not None]
 
 
 def check_origin(headers: Mapping[str, str]) -> None:
@@ -279,6 +320,14 @@ def _check_page(headers: Mapping[str, str], method: str) -> None:
 def _session_keys(headers: Mapping[str, str]) -> list[str]:
     pairs = [part.strip().partition("=") for part in headers.get("Cookie", "").split(";")]
     return [value for name, _, value in pairs if name == COOKIE]
+
+
+def _page_key(secret: bytes, key: str) -> str:
+    return _text(digest(secret, key.encode(errors="surrogateescape"), "sha256"))
+
+
+def _text(data: bytes) -> str:
+    return urlsafe_b64encode(data).decode().rstrip("=")
 
 
 def _digest(text: str) -> bytes:

@@ -132,25 +132,29 @@ def test_a_page_of_the_listener_itself_is_let_in(access: OperatorAccess, origin:
 def test_sessions_of_the_console_are_bounded_and_the_oldest_ends_first(clock: Clock) -> None:
     sessions = ConsoleSessions(clock.elapsed)
     for each in range(MOST_SESSIONS + 1):
-        sessions.open(f"key {each}", f"token {each % 8}".encode())
+        sessions.open(f"key {each}", f"token {each % 8}".encode(), b"secret")
     assert len(sessions) == MOST_SESSIONS
-    assert [sessions.find(key) for key in ("key 0", "key 1")] == [None, b"token 1"]
+    assert [sessions.token_of(key) for key in ("key 0", "key 1")] == [None, b"token 1"]
     sessions.retain([b"another"])
     assert len(sessions) == 0
 
 
 def test_sessions_of_one_token_leave_some_to_others(clock: Clock) -> None:
     sessions = ConsoleSessions(clock.elapsed)
-    sessions.open("key", b"another")
+    sessions.open("key", b"another", b"secret")
     for each in range(MOST_SESSIONS):
-        sessions.open(f"key {each}", b"token")
+        sessions.open(f"key {each}", b"token", b"secret")
     assert len(sessions) == MOST_OF_TOKEN + 1
-    assert sessions.find("key") == b"another"
-    assert [sessions.find(f"key {each}") is None for each in (MOST_SESSIONS - 17, MOST_SESSIONS - 16)] == [True, False]
+    assert sessions.token_of("key") == b"another"
+    assert [sessions.token_of(f"key {each}") is None for each in (MOST_SESSIONS - 17, MOST_SESSIONS - 16)] == [
+        True,
+        False,
+    ]
 
 
 def test_a_session_of_the_console_ends_after_its_time(clock: Clock) -> None:
     sessions = ConsoleSessions(clock.elapsed)
-    sessions.open("key", b"token")
+    page_key = sessions.open("key", b"token", b"secret")
+    assert sessions.find("key", page_key) == b"token"
     clock.now += SESSION_SECONDS
-    assert sessions.find("key") is None
+    assert sessions.find("key", page_key) is None

@@ -9,6 +9,10 @@ const RELOAD_MS = 1000;
 const CONNECT_AGAIN_MS = 2000;
 const ENDED = new Set(["completed", "failed", "cancelled"]);
 const TOKEN = "#token=";
+const EVENTS = "/api/v1/events";
+// The header with the page's part of the session, and its name in the storage of the page, which is of this tab and
+// this origin. The cookie is of all ports of the host, so it is worth nothing alone.
+const PAGE_KEY = "Taskgate-Console";
 const VIEWS = ["tasks", "servers", "callers", "refusals", "configuration"];
 // Controls but for tab and line feed, marks of direction, invisible characters, tags and lone surrogates: those that
 // the command line marks, too. Joiners stay, because languages and emoji need them.
@@ -127,7 +131,7 @@ class Refused extends Error {
 
 async function ask(method, path, { body, token, read = JSON.parse } = {}) {
   const asker = account;
-  const options = { method, headers: {}, credentials: "same-origin", cache: "no-store" };
+  const options = { method, headers: sessionHeaders(), credentials: "same-origin", cache: "no-store" };
   if (token !== undefined) options.headers.Authorization = `Bearer ${token}`;
   if (body !== undefined) {
     options.body = JSON.stringify(body);
@@ -199,10 +203,17 @@ function throttled(work) {
 
 // --- session
 
+function sessionHeaders() {
+  const key = sessionStorage.getItem(PAGE_KEY);
+  return key === null ? {} : { [PAGE_KEY]: key };
+}
+
 async function signIn(token) {
   // A token has visible ASCII characters alone; others are no text of a header.
   if (!/^[\x21-\x7e]+$/.test(token)) throw new Refused(401, "not authenticated");
-  account = await ask("POST", "/ui/session", { token });
+  const { page_key: key, ...found } = await ask("POST", "/ui/session", { token });
+  sessionStorage.setItem(PAGE_KEY, key);
+  account = found;
   begin();
 }
 
@@ -221,8 +232,10 @@ function begin() {
 
 function signedOut(text) {
   account = null;
+  sessionStorage.removeItem(PAGE_KEY);
   awaited.clear();
   disconnect();
+  lastEvent = null;
   for (const each of document.querySelectorAll("dialog[open]")) each.close();
   for (const each of document.querySelectorAll("tbody")) each.replaceChildren();
   tasks.rows.clear();
@@ -889,6 +902,7 @@ $("explain-form").addEventListener("submit", async (event) => {
 
 let source = null;
 let connecting = null;
+let lastEvent = null;
 
 const reloadView = throttled(async () => {
   if (account && current() !== "configuration") await load(current());
@@ -902,36 +916,68 @@ function showLive(state, text) {
   setText($("live"), text);
 }
 
-function connect() {
+const handlers = {
+  task(item) {
+    takeTask(item);
+    reloadCounts();
+  },
+  upstream: reloadCounts,
+  refusal(item) {
+    takeRefusal(item);
+    if (current() === "callers") reloadCounts();
+  },
+  reset: reloadView,
+};
+
+// An `EventSource` sends no header, so the stream is read here.
+async function connect() {
   disconnect();
-  const stream = new EventSource("/api/v1/events");
+  const stream = new AbortController();
   source = stream;
   showLive("connecting", "connecting");
-  const on = (name, take) =>
-    stream.addEventListener(name, (event) => {
-      if (stream === source) take(JSON.parse(event.data));
-    });
-  stream.addEventListener("open", () => {
+  let response = null;
+  try {
+    const headers = { ...sessionHeaders(), Accept: "text/event-stream" };
+    if (lastEvent !== null) headers["Last-Event-ID"] = lastEvent;
+    response = await fetch(EVENTS, { headers, credentials: "same-origin", cache: "no-store", signal: stream.signal });
+  } catch {
+    // A gateway that does not answer may come back.
+  }
+  if (stream === source && response?.ok) {
     showLive("open", "live");
     // What happened before the stream was open has no event.
     reloadView();
-  });
-  stream.addEventListener("error", () => {
-    if (stream !== source) return;
-    if (stream.readyState !== EventSource.CLOSED) return showLive("broken", "connecting again");
-    showLive("broken", "no live updates");
-    connecting = setTimeout(connectAgain, CONNECT_AGAIN_MS);
-  });
-  on("task", (item) => {
-    takeTask(item);
-    reloadCounts();
-  });
-  on("upstream", reloadCounts);
-  on("refusal", (item) => {
-    takeRefusal(item);
-    if (current() === "callers") reloadCounts();
-  });
-  on("reset", reloadView);
+    await readEvents(response.body.pipeThrough(new TextDecoderStream()).getReader(), stream);
+  }
+  if (stream !== source) return;
+  stream.abort();
+  showLive("broken", response === null || response.ok ? "connecting again" : "no live updates");
+  connecting = setTimeout(connectAgain, CONNECT_AGAIN_MS);
+}
+
+// Reads until the stream ends, breaks, or another one takes its place.
+async function readEvents(reader, stream) {
+  let rest = "";
+  for (;;) {
+    const { value, done } = await reader.read().catch(() => ({ done: true }));
+    if (done || stream !== source) return;
+    const parts = (rest + value).split("\n\n");
+    rest = parts.pop();
+    for (const part of parts) {
+      try {
+        takeEvent(part);
+      } catch (error) {
+        reportError(error);
+      }
+    }
+  }
+}
+
+// An event has one line for each field, as the gateway writes it. Comments and pauses have no name.
+function takeEvent(text) {
+  const fields = Object.fromEntries(text.split("\n").map((line) => line.split(/: (.*)/s)));
+  if (fields.id !== undefined) lastEvent = fields.id;
+  handlers[fields.event]?.(JSON.parse(fields.data));
 }
 
 // A refused stream tells no reason; the session may have ended.
@@ -946,7 +992,7 @@ async function connectAgain() {
 
 function disconnect() {
   clearTimeout(connecting);
-  source?.close();
+  source?.abort();
   source = null;
   showLive("off", "");
 }

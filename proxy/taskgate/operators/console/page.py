@@ -2,8 +2,10 @@
 
     GET    /ui              index.html; console.css and console.js lie below
     GET    /ui/session      the name and the role of the token that the page signed in with
-    POST   /ui/session      sign in with a bearer token, and get a cookie
+    POST   /ui/session      sign in with a bearer token, and get a cookie and `page_key`
     DELETE /ui/session      sign out
+
+A session is the cookie and `page_key`, which the page sends in a header with each request.
 
 The page is the same for all, so it needs no token. All that it shows comes from `/api/v1`.
 """
@@ -16,7 +18,7 @@ from typing import Final, NamedTuple
 import orjson
 
 from taskgate.clock import Entropy
-from taskgate.operators.access import COOKIE, SESSION_SECONDS, ApiError, Operator, OperatorAccess
+from taskgate.operators.access import COOKIE, SECRET_BYTES, SESSION_SECONDS, ApiError, Operator, OperatorAccess
 
 PATH: Final = "/ui"
 SESSION: Final = f"{PATH}/session"
@@ -37,7 +39,6 @@ _HEADERS: Final = {
     "Cross-Origin-Resource-Policy": "same-origin",
 }
 _JSON: Final = {**_HEADERS, "Content-Type": "application/json"}
-_KEY_BYTES: Final = 32
 
 
 class ConsoleReply(NamedTuple):
@@ -90,9 +91,10 @@ class ConsolePage:
             case "GET":
                 return _session_of(self._access.identify(headers, [], address, method))
             case "POST":
-                chance = self._entropy.token(_KEY_BYTES)
-                operator, key = self._access.sign_in(headers, authorizations, address, chance)
-                return _session_of(operator, _cookie(key, SESSION_SECONDS, headers), is_audited=True)
+                chance = self._entropy.token(2 * SECRET_BYTES)
+                operator, key, page_key = self._access.sign_in(headers, authorizations, address, chance)
+                cookie = _cookie(key, SESSION_SECONDS, headers)
+                return _session_of(operator, cookie, is_audited=True, page_key=page_key)
             case "DELETE":
                 operator = self._access.identify(headers, [], address, method)
                 self._access.sign_out(headers)
@@ -100,9 +102,13 @@ class ConsolePage:
         raise _other_method("GET, POST, DELETE")
 
 
-def _session_of(operator: Operator, cookie: str | None = None, *, is_audited: bool = False) -> ConsoleReply:
+def _session_of(
+    operator: Operator, cookie: str | None = None, *, is_audited: bool = False, page_key: str | None = None
+) -> ConsoleReply:
     headers = _JSON if cookie is None else {**_JSON, "Set-Cookie": cookie}
     document = {"name": operator.name, "role": operator.role}
+    if page_key is not None:
+        document["page_key"] = page_key
     return ConsoleReply(200, orjson.dumps(document), headers, operator, is_audited)
 
 
