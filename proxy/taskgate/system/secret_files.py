@@ -1,11 +1,13 @@
-"""Files with secrets: `read_secret` reads one, and says whether other users of the machine can read or
-write it (`is_exposed`).
+"""Files with secrets: `write_secret` writes one for its owner alone. `read_secret` reads one, and says
+whether other users of the machine can read or write it (`is_exposed`).
 """
 
 import os
 import stat
+from contextlib import suppress
 from logging import getLogger
 from pathlib import Path
+from tempfile import mkstemp
 from typing import Final
 
 ADVICE: Final = "may be read or written by every user of this machine: chmod o-rwx it"
@@ -38,6 +40,32 @@ def is_exposed(path: Path, mode: int, key: str) -> bool:
         return True
     log.info("a secret may be read by every user of this machine; it lies on a mount of its own", extra={"key": key})
     return False
+
+
+def write_secret(path: Path, content: bytes, *, replaces: bool = False) -> None:
+    """Write a file with mode 0600, as a whole or not at all. Follows no symbolic link.
+
+    Raises FileExistsError if the file exists, unless `replaces`, and OSError. The new file has a name
+    that cannot be predicted until it is complete, and is made by this call.
+    """
+    handle, unfinished = mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        if replaces:
+            os.replace(unfinished, path)
+        else:
+            os.link(unfinished, path)
+    finally:
+        with suppress(FileNotFoundError):
+            os.unlink(unfinished)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
 
 
 def _is_separate_mount(folder: Path) -> bool:
