@@ -1,8 +1,10 @@
 """Files with secrets: `write_secret` writes one for its owner alone. `read_secret` reads one, and says
-whether other users of the machine can read or write it (`is_exposed`).
+whether other users of the machine can read or write it (`is_exposed`). `forbid_core_dumps` keeps the
+memory of the process out of files.
 """
 
 import os
+import resource
 import stat
 from contextlib import suppress
 from logging import getLogger
@@ -40,6 +42,14 @@ def is_exposed(path: Path, mode: int, key: str) -> bool:
         return True
     log.info("a secret may be read by every user of this machine; it lies on a mount of its own", extra={"key": key})
     return False
+
+
+def forbid_core_dumps() -> None:
+    """Have the system write no file with the memory of this process, which has tokens and keys.
+
+    Programs that it starts inherit this.
+    """
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
 def write_secret(path: Path, content: bytes, *, replaces: bool = False) -> None:
