@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from taskgate.clock import Entropy
-from taskgate.system.secret_files import ADVICE, read_secret, write_secret
+from taskgate.system.secret_files import ADVICE, FOREIGN, is_foreign, read_secret, write_secret
 
 _MIN_KEY: Final = 32
 """Bytes of a deployment key: a shorter key would be weaker than the digests that it makes."""
@@ -37,10 +37,13 @@ def read_keys(path: Path, *, of: str = "auth contexts") -> DeploymentKeys:
     """
     try:
         text, exposed = read_secret(path, _MAX_SIZE, f"the key of {of}")
+        foreign = is_foreign(path)
     except OSError as error:
         raise KeyFileRefused(f"the key file cannot be read: {os.strerror(error.errno or 0)}") from None
     if exposed:
         raise KeyFileRefused(f"the key file {ADVICE}")
+    if foreign:
+        raise KeyFileRefused(f"the key file {FOREIGN}")
     keys = [_decode(line.strip()) for line in text.splitlines() if line.strip()]
     if len(text) > _MAX_SIZE or not 1 <= len(keys) <= 2:
         raise KeyFileRefused("the key file must hold one key, or two of which the first is the present one")
