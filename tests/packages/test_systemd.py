@@ -17,6 +17,7 @@ from example.processes import running
 from helpers.gateway_process import TASKGATE, gateway_process, serving, write_configuration
 from helpers.waiting import bounded
 from provider.install import nothing_may_be_missing
+from requirements import covers
 from taskgate import config as settings
 from taskgate.cli import main
 from taskgate.wiring.shutdown import GRACE
@@ -50,6 +51,11 @@ def test_the_unit_exposes_little() -> None:
     assert found is not None, ended.stderr
     assert float(found[1]) <= MOST_EXPOSED
     assert ended.returncode == 0
+
+
+@covers("T38")
+def test_the_unit_allows_no_core_dump() -> None:
+    assert unit_value("LimitCORE") == "0"
 
 
 @pytest.mark.program

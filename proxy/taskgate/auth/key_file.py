@@ -8,11 +8,10 @@ import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from contextlib import suppress
 from pathlib import Path
-from tempfile import mkstemp
 from typing import Final, NamedTuple
 
 from taskgate.clock import Entropy
-from taskgate.system.secret_files import ADVICE, read_secret
+from taskgate.system.secret_files import ADVICE, FOREIGN, is_foreign, read_secret, write_secret
 
 _MIN_KEY: Final = 32
 """Bytes of a deployment key: a shorter key would be weaker than the digests that it makes."""
@@ -38,10 +37,13 @@ def read_keys(path: Path, *, of: str = "auth contexts") -> DeploymentKeys:
     """
     try:
         text, exposed = read_secret(path, _MAX_SIZE, f"the key of {of}")
+        foreign = is_foreign(path)
     except OSError as error:
         raise KeyFileRefused(f"the key file cannot be read: {os.strerror(error.errno or 0)}") from None
     if exposed:
         raise KeyFileRefused(f"the key file {ADVICE}")
+    if foreign:
+        raise KeyFileRefused(f"the key file {FOREIGN}")
     keys = [_decode(line.strip()) for line in text.splitlines() if line.strip()]
     if len(text) > _MAX_SIZE or not 1 <= len(keys) <= 2:
         raise KeyFileRefused("the key file must hold one key, or two of which the first is the present one")
@@ -56,29 +58,12 @@ def read_or_make_keys(path: Path, entropy: Entropy, *, of: str = "auth contexts"
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         if not path.exists():
-            _make(path, urlsafe_b64encode(entropy.token(_MIN_KEY)) + b"\n")
+            # Another process may make it first: its key stays.
+            with suppress(FileExistsError):
+                write_secret(path, urlsafe_b64encode(entropy.token(_MIN_KEY)) + b"\n")
     except OSError as error:
         raise KeyFileRefused(f"the key file cannot be made: {os.strerror(error.errno or 0)}") from None
     return read_keys(path, of=of)
-
-
-def _make(path: Path, text: bytes) -> None:
-    """Make a file atomically; an existing one, of another process, stays. Raises OSError."""
-    handle, unfinished = mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        with suppress(FileExistsError):
-            os.link(unfinished, path)
-    finally:
-        os.unlink(unfinished)
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
 
 
 def _decode(line: bytes) -> bytes:

@@ -21,6 +21,7 @@ from taskgate.cli.exits import FAILED, WRONG_USE, fail
 from taskgate.cli.printing import one_line
 from taskgate.clock import SystemEntropy
 from taskgate.config import ConfigurationError, Problem
+from taskgate.system.secret_files import write_secret
 
 _ISSUER: Final = "issuer="
 _FLAGS: Final = {
@@ -83,7 +84,8 @@ def write_configuration(
     text = configuration_text(answers, file.absolute().parent)
     try:
         _validate(text)
-        _write(file, text, force=force)
+        # An answer may have a key in it, such as one in the query of a URL.
+        write_secret(file, text.encode(), replaces=force)
         for key in _keys(answers, file.absolute().parent):
             read_or_make_keys(key, SystemEntropy())
     except ConfigurationError as wrong:
@@ -286,17 +288,6 @@ def _validate(text: str) -> None:
 def _option(key: str) -> str:
     """The option that sets a key, or a part of it; the key itself if there is none."""
     return next((flag for prefix, flag in _FLAGS.items() if key.startswith(prefix)), key)
-
-
-def _write(file: Path, text: str, *, force: bool) -> None:
-    """Write the file, as a whole or not at all. Raises FileExistsError unless `force`, and OSError."""
-    if not force:
-        with file.open("x") as opened:
-            opened.write(text)
-        return
-    beside = file.with_name(f".{file.name}.new")
-    beside.write_text(text)
-    beside.replace(file)
 
 
 def _print_next(file: Path, answers: Answers) -> None:

@@ -26,6 +26,7 @@ from taskgate.explain.checks import missing_programs
 from taskgate.listener.tls import TlsRefused
 from taskgate.system import allocator, descriptors
 from taskgate.system.event_loop import LoopUnavailable, loop_factory, name_of
+from taskgate.system.secret_files import forbid_core_dumps
 from taskgate.system.service_notifier import ServiceNotifier
 from taskgate.telemetry import logs
 from taskgate.telemetry.auditlog.settings import AuditUnavailable
@@ -101,6 +102,7 @@ def serve_until_stopped(
         raise click.UsageError(
             "--listen and --admin cannot be used with --config: set server.listen and admin.listen in the file."
         )
+    forbid_core_dumps()
     watch = None if file is None else FileWatch(file)
     try:
         new_loop = loop_factory(loop)

@@ -32,6 +32,7 @@ from taskgate.config.problems import (
     unknown_key,
 )
 from taskgate.config.sections.extensions import TAGS
+from taskgate.system.secret_files import folder_fault
 
 _HINTS: Mapping[Location, str] = {
     ("version",): "; write version: 1",
@@ -211,7 +212,14 @@ def open_data_directory(environ: Mapping[str, str]) -> Path:
     if not os.access(directory, os.R_OK | os.W_OK | os.X_OK):
         message = f"the data directory {directory} cannot be written: no permission"
         raise ConfigurationError([Problem(path=variable, message=message)])
+    _expect_own(variable, directory)
     return directory
+
+
+def _expect_own(variable: str, directory: Path) -> None:
+    """Raise ConfigurationError if other users could replace the keys in the data directory."""
+    if (fault := folder_fault(directory)) is not None:
+        raise ConfigurationError([Problem(path=variable, message=f"the data directory {directory} {fault}")])
 
 
 def needs_data_directory(config: GatewayConfig) -> bool:
@@ -234,6 +242,8 @@ def expect_data_directory(environ: Mapping[str, str]) -> Path:
     if not nearest.is_dir():
         message = f"the data directory {directory} cannot be made: {nearest} is not a folder"
     elif os.access(nearest, os.R_OK | os.W_OK | os.X_OK):
+        if nearest == directory.absolute():
+            _expect_own(variable, directory)
         return directory
     elif nearest == directory.absolute():
         message = f"the data directory {directory} cannot be written: no permission"

@@ -24,7 +24,7 @@ from taskgate.config.sections.audit import AuditSection, AuditSinkSection
 from taskgate.domain.record import TaskId
 from taskgate.protocol.extensions import KNOWN_METHODS
 from taskgate.stores.references import ReferenceOf, plain_reference
-from taskgate.system.secret_files import ADVICE, is_exposed
+from taskgate.system.secret_files import ADVICE, FOREIGN, is_exposed, is_foreign
 from taskgate.telemetry.auditlog.chain import SigningKeyError, signer_of
 from taskgate.telemetry.auditlog.formats.digests import digests_of, task_ref
 from taskgate.telemetry.auditlog.log import AuditLog, PreparedSinks
@@ -279,11 +279,14 @@ def read_pem(path: Path) -> bytes:
     try:
         with path.open("rb") as file:
             exposed = is_exposed(path, os.fstat(file.fileno()).st_mode, "audit.chain.sign_key_file")
+            foreign = is_foreign(path)
             text = file.read(_LONGEST_PEM + 1)
     except (OSError, ValueError) as error:
         raise KeyFileRefused(f"cannot be read: {os.strerror(getattr(error, 'errno', 0) or 0)}") from None
     if exposed:
         raise KeyFileRefused(ADVICE)
+    if foreign:
+        raise KeyFileRefused(FOREIGN)
     if len(text) > _LONGEST_PEM:
         raise KeyFileRefused("is too large for a key")
     return text

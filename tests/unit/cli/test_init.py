@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from helpers.command_line import run
 from helpers.gateway_process import START_WITHIN, TASKGATE
+from requirements import covers
 from taskgate.cli.init import Answers, configuration_text
 from taskgate.config import GatewayConfig, load
 
@@ -76,6 +77,34 @@ def test_a_file_that_exists_is_replaced_with_force_alone(tmp_path: Path) -> None
     assert run("init", file, "--upstream", URL, "--yes", "--force")[0] == 0
     assert loaded(file).upstreams["default"].url == URL
     assert os.listdir(tmp_path) == ["new.yaml"]
+
+
+@covers("T25")
+@pytest.mark.parametrize("force", [(), ("--force",)], ids=["new", "replaced"])
+def test_the_file_is_for_its_owner_alone(tmp_path: Path, force: tuple[str, ...]) -> None:
+    file = tmp_path / "new.yaml"
+    if force:
+        file.write_text("mine")
+        file.chmod(0o644)
+    before = os.umask(0)
+    try:
+        assert run("init", file, "--upstream", f"{URL}?api_key=s3cret", "--yes", *force)[0] == 0
+    finally:
+        os.umask(before)
+    assert file.stat().st_mode & 0o777 == 0o600
+
+
+@covers("T25")
+def test_no_link_of_another_user_is_followed(tmp_path: Path) -> None:
+    file, foreign = tmp_path / "new.yaml", tmp_path / "foreign"
+    for place in (file, tmp_path / ".new.yaml.new"):
+        place.symlink_to(foreign)
+    options = ("--upstream", URL, "--yes")
+    assert run("init", file, *options)[0] == 2
+    assert run("init", file, *options, "--force")[0] == 0
+    assert not foreign.exists()
+    assert not file.is_symlink()
+    assert loaded(file).upstreams["default"].url == URL
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ import os
 import pty
 import signal
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -85,6 +86,17 @@ def test_the_error_of_a_start_has_nothing_that_came_from_a_reference(tmp_path: P
     assert ended.returncode == 1
     assert "audit.sinks (own): ********/notes is no audit log of taskgate" in ended.stderr
     assert "s3cret" not in ended.stderr
+
+
+@covers("T38")
+@pytest.mark.skipif(sys.platform != "linux", reason="the limits of a process are in /proc on Linux alone")
+@pytest.mark.program
+async def test_the_memory_of_a_gateway_is_in_no_core_dump(tmp_path: Path) -> None:
+    file = write_configuration(tmp_path, "", upstreams=UPSTREAMS)
+    async with gateway_process(["--config", file], log=tmp_path / "log") as gateway:
+        limits = Path(f"/proc/{gateway.child.process.pid}/limits").read_text()
+    [line] = [line for line in limits.splitlines() if line.startswith("Max core file size")]
+    assert line.split()[4:6] == ["0", "0"]
 
 
 @pytest.mark.program

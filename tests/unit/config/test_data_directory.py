@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from taskgate.config import ConfigurationError, open_data_directory
+from requirements import covers
+from taskgate.config import ConfigurationError, expect_data_directory, open_data_directory
 
 
 @pytest.mark.parametrize(
@@ -42,6 +43,45 @@ def test_a_directory_that_is_there_stays_as_it_is(tmp_path: Path) -> None:
     tmp_path.chmod(0o750)
     assert open_data_directory({"TASKGATE_DATA_DIR": str(tmp_path)}) == tmp_path
     assert tmp_path.stat().st_mode & 0o777 == 0o750
+
+
+@covers("T25")
+@pytest.mark.parametrize("mode", [0o777, 0o775, 0o770, 0o2775, 0o1777, 0o702])
+def test_a_directory_in_which_others_may_replace_keys_is_refused(tmp_path: Path, mode: int) -> None:
+    place = tmp_path / "data"
+    place.mkdir()
+    place.chmod(mode)
+    for look in (open_data_directory, expect_data_directory):
+        with pytest.raises(ConfigurationError) as refused:
+            look({"TASKGATE_DATA_DIR": str(place)})
+        assert str(refused.value) == (
+            f"TASKGATE_DATA_DIR: the data directory {place} may be written by other users of this machine, "
+            "who can replace the keys in it: chmod go-w it"
+        )
+
+
+@covers("T25")
+def test_a_directory_of_another_user_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Only root may give a folder away, so the process has another user here.
+    if os.geteuid() == 0:
+        os.chown(tmp_path, 65534, -1)
+    else:
+        monkeypatch.setattr(os, "geteuid", lambda: 65534)
+    with pytest.raises(ConfigurationError) as refused:
+        open_data_directory({"TASKGATE_DATA_DIR": str(tmp_path)})
+    assert "belongs to another user of this machine, who can replace it: chown it" in str(refused.value)
+
+
+def test_a_volume_of_a_container_is_accepted_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # As Kubernetes makes them, for a group of the pod. Tests cannot mount.
+    tmp_path.chmod(0o2775)
+    monkeypatch.setattr(os.path, "ismount", lambda path: Path(path) == tmp_path)
+    assert open_data_directory({"TASKGATE_DATA_DIR": str(tmp_path)}) == tmp_path
+    below = tmp_path / "below"
+    below.mkdir()
+    below.chmod(0o777)
+    with pytest.raises(ConfigurationError):
+        open_data_directory({"TASKGATE_DATA_DIR": str(below)})
 
 
 def test_a_directory_that_cannot_be_made_is_told_by_the_variable_that_named_it(tmp_path: Path) -> None:

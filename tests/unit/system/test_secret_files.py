@@ -90,6 +90,25 @@ def by_tls_of_servers(place: Path) -> str:
 
 
 @pytest.mark.requirement("T25")
+@pytest.mark.parametrize("read", [read_keys, read_pem])
+def test_a_key_that_another_user_can_replace_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, read: Callable[[Path], object]
+) -> None:
+    place = tmp_path / "key"
+    place.write_bytes(KEY)
+    place.chmod(0o600)
+    # Only root may give a file away, so the process has another user here.
+    if os.geteuid() == 0:
+        os.chown(place, 65534, -1)
+    else:
+        monkeypatch.setattr(os, "geteuid", lambda: 65534)
+    with pytest.raises(KeyFileRefused, match="belongs to another user of this machine, who can replace it: chown it"):
+        read(place)
+    monkeypatch.setattr(os.path, "ismount", lambda path: Path(path) == tmp_path)
+    assert read(place)
+
+
+@pytest.mark.requirement("T25")
 @pytest.mark.parametrize("read", [by_keys, by_pem, by_reference, by_tls_of_hosts, by_tls_of_servers])
 def test_whatever_reads_a_secret_refuses_one_that_others_may_read(tmp_path: Path, read: Callable[[Path], str]) -> None:
     told = read(tmp_path / "secret")
