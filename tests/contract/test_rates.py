@@ -24,8 +24,10 @@ NEAR = 1e-5
 """Seconds: time is told in whole microseconds where it comes from a server."""
 
 
-def demand(key: str = "k", burst: int = 3, cost: int = 1, every: float = 1.0, *, shadow: bool = False) -> Demand:
-    limit = RateLimit(every=every, burst=burst)
+def demand(
+    key: str = "k", burst: int = 3, cost: int = 1, every: float = 1.0, *, shadow: bool = False, ahead: float = 0.0
+) -> Demand:
+    limit = RateLimit(every=every, burst=burst, ahead=ahead)
     return Demand(key, limit, cost, RatePolicy(name=key, scope=RateScope.CONTEXT, limit=limit, shadow=shadow))
 
 
@@ -195,7 +197,12 @@ async def test_names_are_what_their_budgets_are_kept_by(rates: RateStore) -> Non
 
 NUMBERS = itertools.count()
 PAUSES = st.integers(0, 3_000_000)
-LIMITS = st.builds(RateLimit, every=st.sampled_from([0.1, 0.5, 1.0, 1 / 3, 7.0]), burst=st.integers(1, 6))
+LIMITS = st.builds(
+    RateLimit,
+    every=st.sampled_from([0.1, 0.5, 1.0, 1 / 3, 7.0]),
+    burst=st.integers(1, 6),
+    ahead=st.sampled_from([0.0, 1.0, 3.0]),
+)
 
 
 @settings(max_examples=examples(25), suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -205,14 +212,27 @@ async def test_the_arithmetic_is_that_of_gcra(rates: RateStore, limit: RateLimit
     for pause, cost in asked:
         now += pause / 1_000_000
         expected, tat = gcra(tat, now, limit, cost)
-        judged = await rates.judge((take(demand(key, limit.burst, cost, limit.every)),), now=now)
+        judged = await rates.judge((take(demand(key, limit.burst, cost, limit.every, ahead=limit.ahead)),), now=now)
         (verdict,) = judged.verdicts[0]
-        if abs(expected.retry_after) < NEAR and verdict.allowed is not expected.allowed:
+        if abs(expected.retry_after - limit.ahead) < NEAR and verdict.allowed is not expected.allowed:
             # Within a microsecond both are right; from here on they owe something else.
             return
         assert verdict.allowed is expected.allowed
         assert verdict.retry_after == pytest.approx(expected.retry_after, abs=NEAR)
         assert verdict.reset_after == pytest.approx(expected.reset_after, abs=NEAR)
+
+
+async def test_what_is_taken_ahead_has_turns_in_order_and_is_owed_by_whatever_looks(rates: RateStore) -> None:
+    one = demand(burst=2, ahead=3.0)
+    judged = [await rates.judge((take(one),), now=0.0) for _ in range(7)]
+    assert [each.refused for each in judged] == [None] * 5 + [0, 0]
+    turns = [each.verdicts[0][0].retry_after for each in judged]
+    assert turns == pytest.approx([0.0, 0.0, 1.0, 2.0, 3.0, 4.0, 4.0], abs=NEAR)
+    assert [each.verdicts[0][0].remaining for each in judged] == [1, 0, 0, 0, 0, 0, 0]
+    # A look consumes nothing, and forgives nothing.
+    looked = await rates.judge((look(one), look(one._replace(cost=0))), now=1.0)
+    assert [each[0].retry_after for each in looked.verdicts] == pytest.approx([3.0, 2.0], abs=NEAR)
+    assert looked.verdicts[1][0].reset_after == pytest.approx(4.0, abs=NEAR)
 
 
 async def test_many_at_once_get_no_more_than_there_is(rates: RateStore) -> None:

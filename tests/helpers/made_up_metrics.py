@@ -71,6 +71,7 @@ _FIXED: Final = {
     "taskgate_concurrency_limit": 32.0,
     "taskgate_saturated_contexts": 1.0,
     "taskgate_penalized_contexts": 0.0,
+    "taskgate_rate_limit_waiting": 2.0,
 }
 _FLAGS: Final = ("_up", "_ready", "_successful", "_info")
 _NEVER: Final = ("taskgate_audit_dropped", "taskgate_security", "taskgate_metrics_label", "taskgate_config_reloads")

@@ -280,7 +280,7 @@ def test_every_limit_is_told_with_its_default() -> None:
         "limits.concurrency.calls_per_context": "8",
         "limits.concurrency.waits_per_context": "64",
         "limits.concurrency.waits_global": "2048",
-        "server.max_streams_per_context": "16",
+        "server.max_streams_per_context": "100",
         "tasks.early_poll.reject_above": "10.0",
         "upstreams.a.concurrency": "32",
         "upstreams.a.queue.size": "256",

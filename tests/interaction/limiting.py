@@ -30,9 +30,9 @@ def present() -> ManualClock:
 async def limited(
     server: ScriptedServer, clock: ManualClock, *rates: dict[str, Any], **limits: Any
 ) -> AsyncIterator[WholeGateway]:
-    """A gateway with these rates, in front of one server under two names."""
+    """A gateway with these rates, in front of one server under two names. It refuses at once, without `wait`."""
     servers = {"reports": server.url, "search": server.url}
-    config = configuration(servers, limits={"rate": list(rates), **limits})
+    config = configuration(servers, limits={"rate": list(rates), "wait": "0s", **limits})
     async with running(config, Environment(clock=clock)) as gateway:
         yield gateway
 
@@ -53,7 +53,7 @@ async def limited_by_token(
         {"reports": server.url},
         issuer,
         auth={"issuers": {"corp": section}},
-        limits={"rate": list(rates), **limits},
+        limits={"rate": list(rates), "wait": "0s", **limits},
         **({"audit": audit} if audit else {}),
     )
     async with running(config, Environment(clock=clock)) as gateway:

@@ -141,13 +141,13 @@ async def test_what_is_shared_is_the_scopes(opens: Opens, scope: str, shared: st
 # --- in the usual configuration --------------------------------------------------------------------------------------
 
 
-async def test_the_rates_that_come_with_it_let_twenty_calls_at_once_and_five_a_second(
+async def test_the_rates_that_come_with_it_let_sixty_calls_at_once_and_ten_a_second(
     server: ScriptedServer, clock: ManualClock
 ) -> None:
     config = configuration({"reports": server.url})
-    config = config.model_copy(update={"limits": type(config.limits)()})
+    config = config.model_copy(update={"limits": type(config.limits)(wait=timedelta())})
     async with running(config, Environment(clock=clock)) as gateway:
         host = gateway.modern()
-        assert sum(await passes(host, *["echo"] * 30)) == 20
+        assert sum(await passes(host, *["echo"] * 70)) == 60
         clock.advance(timedelta(seconds=1))
-        assert sum(await passes(host, *["echo"] * 30)) == 5
+        assert sum(await passes(host, *["echo"] * 20)) == 10

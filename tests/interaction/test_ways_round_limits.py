@@ -21,7 +21,9 @@ async def test_a_wider_rate_lets_in_soon_who_had_used_up_the_narrow_one(
     server: ScriptedServer, clock: ManualClock
 ) -> None:
     def config(rate: str) -> Any:
-        return configuration({"reports": server.url}, limits={"rate": [{**CALLS, "rate": rate, "burst": 5}]})
+        return configuration(
+            {"reports": server.url}, limits={"rate": [{**CALLS, "rate": rate, "burst": 5}], "wait": "0s"}
+        )
 
     async with running(config("1/h"), Environment(clock=clock)) as gateway:
         host = gateway.modern()

@@ -90,3 +90,20 @@ async def test_without_the_store_the_rule_counts_and_the_store_again_when_it_is_
             async with bounded():
                 while await one.count(DECISIONS, policy="calls", decision="allowed") < 2:
                     await code(host)
+
+
+async def test_requests_at_all_replicas_wait_in_one_line_and_each_asks_the_store_once(
+    server: ScriptedServer, valkey_server: SharedServer, tmp_path: Path
+) -> None:
+    calls = {**CALLS, "rate": "2/s", "burst": 1}
+    async with gateways(2, server, valkey_server, tmp_path, rate=[calls], wait="3s") as two, bounded():
+        hosts = [each.modern() for each in two]
+        # Each replica opens its session with the server first.
+        assert [await code(host) for host in hosts] == [None, None]
+        before = valkey_server.commands()["mget"]
+        codes = await asyncio.gather(*(code(hosts[number % 2]) for number in range(30)))
+        assert valkey_server.commands()["mget"] - before == 30
+        # Six have a turn within three seconds, and one more for each half second that passes meanwhile.
+        assert 5 <= codes.count(None) <= 12
+        assert set(codes) == {None, 429}
+        assert sum([await each.count(DECISIONS, decision="delayed") for each in two]) >= codes.count(None) - 1

@@ -17,8 +17,9 @@ _RATES: Final = (
         asks=[Ask(rate(_DECISIONS, by=["policy", "decision"]), "{{policy}} {{decision}}")],
         unit="reqps",
         guidance=Guidance(
-            "the decision of each policy. A request has one for each policy, so it counts several times.",
-            "allowed.",
+            "the decision of each policy. A request has one for each policy, so it counts several times. "
+            "delayed: it waited for its turn.",
+            "allowed; delayed for a moment, when many hosts start.",
             "rejected shows which policy refuses callers; the audit log names them.",
         ),
         alert="TaskgateRateLimitRejectionsHigh",
@@ -32,6 +33,19 @@ _RATES: Final = (
             "the share of requests that a policy refused.",
             "near 0, with peaks of single callers that are too fast.",
             "if it refuses many callers, the rate is too low for their work.",
+        ),
+        alert="TaskgateRateLimitRejectionsHigh",
+    ),
+    Panel(
+        title="Requests that wait for a rate",
+        asks=[Ask(now("taskgate_rate_limit_waiting"), "waiting")],
+        unit="short",
+        span=24,
+        height=6,
+        guidance=Guidance(
+            "requests that wait for their turn at a rate, over all instances.",
+            "0, with peaks when many hosts start.",
+            "if many wait all the time, the rate is too low for the work of their callers.",
         ),
         alert="TaskgateRateLimitRejectionsHigh",
     ),

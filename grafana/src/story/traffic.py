@@ -477,6 +477,7 @@ class Traffic:
         put("taskgate_active_contexts", round(callers + 2 * math.sin(moment / 400)))
         put("taskgate_saturated_contexts", 0)
         put("taskgate_penalized_contexts", 0)
+        put("taskgate_rate_limit_waiting", 0)
         put("taskgate_jwks_keys", 2, issuer="corp")
         put("taskgate_jwks_last_success_timestamp_seconds", moment - moment % 300, issuer="corp")
         put("taskgate_store_up", 1, backend="sqlite")

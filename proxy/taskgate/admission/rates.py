@@ -3,7 +3,8 @@ what a caller counts as.
 
 A policy is a configured rate; for each address, caller or tenant it has a budget in a RateStore. A
 request consumes from the budgets of all policies that apply (`domain/rates`), or is refused by one.
-A policy in shadow mode refuses nothing and only reports.
+It may consume what comes back soon; then it waits for its turn (`rate_queue`). A policy in shadow
+mode refuses nothing and only reports.
 
 `Gateway` checks a request before authentication, and each message after it. Nearly all pass at once
 (`admits_connection`, `admits`). The others are judged: `on_connection` and `on_request` refuse, or
@@ -25,6 +26,7 @@ from ipaddress import IPv6Network
 from math import ceil, inf
 from typing import Final, NamedTuple
 
+from taskgate.admission.rate_queue import QueuedRequest, RateQueue
 from taskgate.admission.rules import AdmissionRules, OnStoreError, RuntimeConfig
 from taskgate.admission.security_alerts import SecurityAlerts
 from taskgate.auth.context import AuthContext, Identity
@@ -49,6 +51,8 @@ _UNLIMITED: Final = frozenset({NOTE_INITIALIZED, NOTE_CANCELLED})
 call.
 """
 _ALLOWED: Final = RateJudgement(()).counted_as
+_NOW: Final = (0.0, "")
+"""The turn of what may go on at once, and no policy."""
 _REMEMBERED: Final = 10_000
 _CHECKS: Final = 4096
 """Checks that are remembered of each kind. Then all are forgotten, as hosts choose what tells them apart."""
@@ -180,6 +184,8 @@ class RateLimiter:
         self._connections: dict[tuple[str, str], PreparedCheck] = {}
         self._requests: dict[tuple[str, str, str, str | None, str], PreparedCheck] = {}
         self._alerts = SecurityAlerts(event_sink, clock)
+        self.queue = RateQueue()
+        """The requests that wait for their turn."""
         self.passed_in_cache: dict[int, tuple[RateStep, ...]] = {}
         """With a cache: the steps that an exchange has passed there and not yet in the store, by the
         `id()` of the exchange. `on_request` or `flush` takes them."""
@@ -251,13 +257,37 @@ class RateLimiter:
 
     async def on_request(
         self, caller: AuthContext, exchange: Exchange, mount: str, method: str, tool: str | None = None
-    ) -> QuotaFields:
+    ) -> tuple[QuotaFields, QueuedRequest | None]:
         """Check a message that is not admitted at once. Raises RateLimited.
 
-        The end of a handshake and cancellations consume nothing, and pass.
+        The end of a handshake and cancellations consume nothing, and pass. A message whose turn comes
+        later is queued: the caller of this waits for it at once.
         """
         steps = self._request_steps(caller, self._subjects.of(caller), exchange, mount, method, tool)
-        return await self._judge(self._store, steps, exchange, mount, _always_known)
+        if steps and self.queue.is_full(caller.key):
+            await self._refuse_later_turns(steps)
+        quota, turn, policy = await self._judge(self._store, steps, exchange, mount, _always_known)
+        if not turn:
+            return quota, None
+        if self.queue.is_full(caller.key):
+            # Others became its last ones while a shared store judged.
+            raise RateLimitExceeded(timedelta(seconds=turn), policy, quota)
+        return quota, self.queue.enter(caller.key, turn)
+
+    async def _refuse_later_turns(self, steps: Sequence[RateStep]) -> None:
+        """Refuse a message that no budget lets through at once; consume nothing. Raises RateLimited."""
+        looks = [RateStep(RateStepMode.LOOK, each.demands) for each in steps]
+        judged = await self._store.judge(looks, now=self._clock.elapsed())
+        for (_, demands), verdicts in zip(steps, judged.verdicts, strict=False):
+            late = [
+                demand.policy
+                for demand, verdict in zip(demands, verdicts, strict=True)
+                if verdict.retry_after and not demand.policy.shadow
+            ]
+            if late:
+                for policy in late:
+                    self._event_sink.emit(RateLimitChecked(policy.name, policy.scope, "rejected"))
+                raise _exceeded(demands, verdicts, ())
 
     async def check_lookups(self, caller: AuthContext, exchange: Exchange, mount: str) -> None:
         """Check the rate of failed look-ups, for a request that names tasks in its body. Raises
@@ -375,18 +405,19 @@ class RateLimiter:
         exchange: Exchange,
         mount: str,
         is_known: Callable[[], bool] | None = None,
-    ) -> QuotaFields:
+    ) -> tuple[QuotaFields, float, str]:
         """Have `store` judge these steps, after those that were passed in the cache only. `store` is
         the cache itself before authentication.
 
-        The first step that refuses raises RateLimited. Returns the fields that report what is left.
+        The first step that refuses raises RateLimited. Returns the fields that report what is left,
+        the seconds until the turn of what was consumed ahead, and the policy that lets it wait.
         If `is_known` returns True, the request is not refused for invalid tokens of its address.
         What each policy decided is emitted; of a step that only looks, the refusals.
         """
         if self.passed_in_cache:
             steps = self.passed_in_cache.pop(id(exchange), ()) + steps
         if not steps:
-            return ()
+            return (), *_NOW
         asked = self._clock.elapsed()
         judged = await store.judge(steps, now=asked)
         if is_known is not None and judged.refused is not None and _is_token_step(steps[judged.refused]) and is_known():
@@ -396,23 +427,17 @@ class RateLimiter:
         if store is self._local_cache:
             if judged.refused is None:
                 self.passed_in_cache[id(exchange)] = steps
-                return ()
+                return (), *_NOW
         elif self._local_cache is not None and judged.counted_as == _ALLOWED:
             self._local_cache.learn(steps, judged, asked=asked)
         quota: QuotaFields = ()
-        emit = self._event_sink.emit
+        turn, policy = _NOW
         for number, (way, demands) in enumerate(steps):
             verdicts = judged.verdicts[number]
             if way is not RateStepMode.NOTE:
-                for (_, _, _, policy), verdict in zip(demands, verdicts, strict=True):
-                    if not verdict.allowed:
-                        emit(RateLimitChecked(policy.name, policy.scope, "shadow" if policy.shadow else "rejected"))
-                    elif way is not RateStepMode.TAKE:
-                        continue
-                    elif judged.counted_as == _ALLOWED:
-                        emit(allowed(policy))
-                    else:
-                        emit(RateLimitChecked(policy.name, policy.scope, judged.counted_as))
+                latest = self._report(way, demands, verdicts, judged)
+                if latest[0] > turn:
+                    turn, policy = latest
             is_refused = number == judged.refused
             if (
                 way is RateStepMode.TAKE
@@ -424,7 +449,33 @@ class RateLimiter:
                 if demands[0].policy.event is RateEvent.AUTH_FAILURE:
                     self._alerts.raise_once("auth_bruteforce", address_block(exchange.address), mount)
                 raise _exceeded(demands, verdicts, quota if way is RateStepMode.TAKE else ())
-        return quota
+        return quota, turn, policy
+
+    def _report(
+        self,
+        way: RateStepMode,
+        demands: Sequence[Demand],
+        verdicts: Sequence[RateVerdict],
+        judged: RateJudgement,
+    ) -> tuple[float, str]:
+        """Report what each policy decided in a step.
+
+        Returns the seconds until the latest turn that it granted, and its policy.
+        """
+        emit, latest = self._event_sink.emit, _NOW
+        for (_, _, _, policy), verdict in zip(demands, verdicts, strict=True):
+            if not verdict.allowed:
+                emit(RateLimitChecked(policy.name, policy.scope, "shadow" if policy.shadow else "rejected"))
+            elif way is not RateStepMode.TAKE:
+                continue
+            elif verdict.retry_after and judged.refused is None:
+                emit(RateLimitChecked(policy.name, policy.scope, "delayed"))
+                latest = max(latest, (verdict.retry_after, policy.name))
+            elif judged.counted_as == _ALLOWED:
+                emit(allowed(policy))
+            else:
+                emit(RateLimitChecked(policy.name, policy.scope, judged.counted_as))
+        return latest
 
 
 def _always_known() -> bool:
@@ -450,7 +501,7 @@ def _exceeded(demands: Sequence[Demand], verdicts: Sequence[RateVerdict], quota:
     """
     longest, name = -inf, ""
     for demand, verdict in zip(demands, verdicts, strict=True):
-        if not (verdict.allowed or demand.policy.shadow) and verdict.retry_after > longest:
+        if verdict.retry_after > max(longest, 0.0) and not demand.policy.shadow:
             longest, name = verdict.retry_after, demand.policy.name
     wait = LONGEST_WAIT if longest >= LONGEST_WAIT.total_seconds() else timedelta(seconds=longest)
     return RateLimitExceeded(wait, name, quota)
@@ -566,7 +617,7 @@ def _part(step: RateStep, share: int) -> RateStep:
 
 
 def _part_of(limit: RateLimit, share: int, cost: int) -> RateLimit:
-    return RateLimit(every=limit.every * share, burst=max(cost, limit.burst // share))
+    return RateLimit(every=limit.every * share, burst=max(cost, limit.burst // share), ahead=limit.ahead)
 
 
 # --- the HTTP fields --------------------------------------------------------------------------------------------------

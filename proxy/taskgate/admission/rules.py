@@ -85,7 +85,7 @@ class AdmissionRules:
     exposes_quota: bool = False
     on_store_error: OnStoreError = OnStoreError.LOCAL
     sessions: int = 100
-    streams: int = 16
+    streams: int = 100
     events: EventBounds = USUAL_EVENTS
     in_flight: ByteBounds = USUAL_BYTES
     waits: int = 64

@@ -18,22 +18,29 @@ from typing import Final, NamedTuple
 
 TOLERANCE: Final = 1e-6
 """Seconds within which two moments count as equal, because sums of fractions are inexact."""
+_SLACK: Final = 10 * TOLERANCE
+"""Seconds by which a debt that was taken ahead may exceed what it can be."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RateLimit:
-    """At most `burst` units, of which one comes back `every` so many seconds, more than none."""
+    """At most `burst` units, of which one comes back `every` so many seconds, more than none.
+
+    Units that come back within `ahead` seconds may be taken already: whatever takes them waits for
+    them.
+    """
 
     every: float
     burst: int
+    ahead: float = 0.0
 
 
 class RateVerdict(NamedTuple):
     """Whether enough units were there; `remaining` are the whole units that are there now.
 
-    Times are seconds from now. If nothing else is taken, the same demand is allowed after
-    `retry_after` and not before. It is 0 for an allowed demand, infinite for one above the burst.
-    After `reset_after` all units are there.
+    Times are seconds from now. If nothing else is taken, the units are there after `retry_after` and
+    not before. It is 0 if they are there now, infinite for a demand above the burst. A demand that is
+    allowed ahead has its turn after `retry_after`. After `reset_after` all units are there.
     """
 
     allowed: bool
@@ -43,23 +50,27 @@ class RateVerdict(NamedTuple):
 
 
 def gcra(tat: float | None, now: float, limit: RateLimit, cost: int = 1) -> tuple[RateVerdict, float]:
-    """Take `cost` units if they are there, else none: the verdict, and the new state.
+    """Take `cost` units if they are there, or will be within `ahead`, else none: the verdict, and the
+    new state.
 
     The state is the theoretical arrival time: the moment from which on no unit is missing. None
     stands for any past moment. `now` and the state are seconds of one monotonic clock. A debt above
-    the burst dates from another limit and is cut; so the new state must be stored after a refusal
-    too.
+    what the limit can owe dates from another limit, and is cut to the burst. So the new state must be
+    stored after a refusal too.
     """
     every, burst = limit.every, limit.burst
     owed = now if tat is None or tat < now else tat
     debt = owed - now
-    if debt > (most := burst * every):
+    most, ahead = burst * every, limit.ahead
+    if debt > most and debt > most + (ahead and ahead + _SLACK):
         owed, debt = now + most, most
     wait = debt - (burst - cost) * every if cost <= burst else inf
-    allowed = wait <= TOLERANCE
+    allowed = wait <= ahead + TOLERANCE
     if allowed:
         owed += cost * every
-        debt, wait = owed - now, 0.0
+        debt = owed - now
+    if wait <= TOLERANCE:
+        wait = 0.0
     units = int(burst - (debt - TOLERANCE) / every)
     return RateVerdict(allowed, burst if units > burst else max(units, 0), wait, debt), owed
 

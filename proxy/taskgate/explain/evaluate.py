@@ -243,6 +243,7 @@ class _Evaluation:
             "scope": demand.policy.scope.value,
             "rate": str(rate),
             "burst": demand.limit.burst,
+            "wait": write_duration(timedelta(seconds=demand.limit.ahead)) if demand.limit.ahead else None,
             "cost": demand.cost,
             "shadow": demand.policy.shadow,
             **where,

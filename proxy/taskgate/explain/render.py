@@ -198,7 +198,9 @@ def _declared(each: Mapping[str, Any]) -> str:
 def _rate(rate: Mapping[str, Any]) -> str:
     cost = f", cost {rate['cost']}" if rate["cost"] > 1 else ""
     shadow = ", in shadow" if rate["shadow"] else ""
-    return f"{rate['policy']}: {rate['rate']} by {rate['scope']}, burst {rate['burst']}{cost}{shadow}  {_source(rate)}"
+    wait = f", wait {rate['wait']}" if rate["wait"] else ""
+    extra = f"{wait}{cost}{shadow}"
+    return f"{rate['policy']}: {rate['rate']} by {rate['scope']}, burst {rate['burst']}{extra}  {_source(rate)}"
 
 
 def _row(name: str, each: Mapping[str, Any]) -> str:

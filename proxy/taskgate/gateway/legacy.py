@@ -42,6 +42,7 @@ from taskgate.sessions.host_session import HostSession
 from taskgate.sessions.questions import QuestionStream
 from taskgate.sessions.registry import HostSessions
 from taskgate.streams.exchange import Admission, Exchange, HttpMethod, HttpReply
+from taskgate.system.cancel_scope import ScopeCancelled
 from taskgate.system.offload import COPIED, LARGE, in_thread, offload
 from taskgate.telemetry.request_context import RequestContext
 from taskgate.upstream.calls import ServerQuestion
@@ -102,7 +103,12 @@ class LegacyAdapter:
         _check_revision(exchange.head)
         host_session = await self._session(exchange.head, context, mount, caller)
         if exchange.head.method is HttpMethod.GET:
-            await self._gate.on_request(caller, exchange, mount.name, _NO_METHOD)
+            _, queued = await self._gate.on_request(caller, exchange, mount.name, _NO_METHOD)
+            if queued is not None:
+                try:
+                    await queued.wait(exchange, host_session, None)
+                except ScopeCancelled:
+                    return HttpReply(status=202)
             with host_session, self._streams.acquire_stream(caller):
                 return await self._get_requests.serve(exchange, host_session, caller)
         await self._sessions.end(host_session)

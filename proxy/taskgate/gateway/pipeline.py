@@ -36,6 +36,7 @@ from taskgate.errors import (
     HeaderMismatch,
     MalformedMessage,
     Overloaded,
+    SessionNotFound,
     TaskNotFound,
     TooManyBytes,
     Unauthenticated,
@@ -136,6 +137,7 @@ class Gateway:
         that refused hosts are told.
         """
         self._draining = patience
+        self._gate.queue.drain()
 
     async def answer(self, exchange: Exchange) -> HttpReply:
         """Answer one exchange. Raises only CancelledError, and ListenerRefused from reading the
@@ -237,16 +239,15 @@ class Gateway:
             decoded = adapter.decode(exchange, context, mount, caller, message, route)
             wanted = decoded if isinstance(decoded, DecodedMessage) else await decoded
             try:
-                # 8. The caller's rate limit. Answers to questions that the host was asked are exempt.
+                # 8. The caller's rate limit, at which it may wait for its turn. Answers to questions that
+                # the host was asked are exempt.
                 quota: QuotaFields = (
                     ()
                     if isinstance(message, Response)
                     or self._gate.admits(
                         caller, exchange, mount.name, wanted.limited_as or message.method, wanted.tool, begun
                     )
-                    else await self._gate.on_request(
-                        caller, exchange, mount.name, wanted.limited_as or message.method, wanted.tool
-                    )
+                    else await self._check_rates(wanted, message)
                 )
                 # 9. The operator's access rules. For a request about a task, they apply to the
                 # task's tool, when the task is found.
@@ -308,6 +309,24 @@ class Gateway:
         # The check was of an earlier caller, if any.
         head.caller, head.request_check = caller, None
         return caller
+
+    async def _check_rates(self, wanted: DecodedMessage, message: Request | Notification) -> QuotaFields:
+        """Check the rates of a message that is not admitted at once; it may wait for its turn.
+
+        Raises RateLimited, ScopeCancelled if its host leaves or cancels it, and after a wait
+        SessionNotFound and what `_check_load` raises.
+        """
+        quota, queued = await self._gate.on_request(
+            wanted.caller, wanted.exchange, wanted.mount.name, wanted.limited_as or message.method, wanted.tool
+        )
+        if queued is not None:
+            request, session = message if isinstance(message, Request) else None, wanted.session
+            await queued.wait(wanted.exchange, session, None if request is None else request.id)
+            if session is not None and session.is_ended:
+                raise SessionNotFound("Session not found")
+            if request is not None and (self._draining is not None or self._pressure.level):
+                self._check_load(wanted.mount, request)
+        return quota
 
     def _check_load(self, mount: Mount, request: Request) -> None:
         """Refuse what starts something while the gateway drains, or costs memory while that is short.

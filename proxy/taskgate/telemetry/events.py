@@ -184,7 +184,7 @@ class RateLimitAllowed(NamedTuple):
 
 
 class RateLimitChecked(NamedTuple):
-    """A rate policy was checked; `decision` is rejected, or shadow (would be rejected).
+    """A rate policy was checked; `decision` is rejected, delayed (allowed later), or shadow (would be rejected).
 
     While a shared rate store is unavailable, an allowed request is `fail_local` (by the share of
     this replica) or `fail_open`.

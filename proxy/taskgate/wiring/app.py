@@ -30,7 +30,7 @@ from taskgate.stores.references import ReferenceOf
 from taskgate.stores.shared import SharedBackend
 from taskgate.system.allocator import IdleTrim
 from taskgate.telemetry.events import UnlimitedAuditCapacity
-from taskgate.telemetry.metrics.admission import PENALIZED
+from taskgate.telemetry.metrics.admission import PENALIZED, RATE_WAITING
 from taskgate.telemetry.metrics.gateway import LoopLag
 from taskgate.telemetry.metrics.requests import ACTIVE_REQUESTS
 from taskgate.telemetry.metrics.tasks import OLDEST, POLL_INTERVAL, RUNNING
@@ -345,6 +345,7 @@ class Service:
         metrics.watch(RUNNING, runtime.runner.calls_running)
         metrics.watch(OLDEST, runtime.runner.oldest_ages)
         metrics.watch(POLL_INTERVAL, runtime.poll_limiter.newest)
+        metrics.watch(RATE_WAITING, lambda: {(): len(runtime.rate_limiter.queue)})
         if (penalties := runtime.penalties) is not None:
             metrics.watch(PENALIZED, lambda: {(): penalties.count(clock.elapsed())})
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from helpers.manual_clock import ManualClock
+from taskgate.admission.rate_queue import QueuedRequest
 from taskgate.admission.rates import QuotaFields, QuotaSubjects, RateLimiter
 from taskgate.admission.rules import RuntimeConfig
 from taskgate.auth.context import AuthContext
@@ -45,9 +46,9 @@ class AskedAsByGateway(RateLimiter):
 
     async def on_request(
         self, caller: AuthContext, exchange: Exchange, mount: str, method: str, tool: str | None = None
-    ) -> QuotaFields:
+    ) -> tuple[QuotaFields, QueuedRequest | None]:
         if self.admits(caller, exchange, mount, method, tool, self.own_clock.elapsed()):
-            return ()
+            return (), None
         self.judged += 1
         return await super().on_request(caller, exchange, mount, method, tool)
 

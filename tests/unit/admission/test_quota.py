@@ -119,7 +119,7 @@ def test_callers_who_differ_in_nothing_that_matters_are_remembered_as_one(monkey
 
 async def test_nothing_is_told_unless_the_operator_wants_it() -> None:
     at = LimiterDesk(policy("calls"))
-    assert await at.limiter.on_request(ALICE, HERE, "reports", "tools/call") == ()
+    assert await at.limiter.on_request(ALICE, HERE, "reports", "tools/call") == ((), None)
     with pytest.raises(RateLimitExceeded) as refusal:
         await at.limiter.on_request(ALICE, HERE, "reports", "tools/call")
     assert refusal.value.quota == ()
@@ -132,7 +132,7 @@ async def test_every_policy_that_refuses_is_told_the_scarcest_first() -> None:
         policy("shadow", 1, shadow=True),
         exposes_quota=True,
     )
-    assert await at.limiter.on_request(ALICE, HERE, "reports", "tools/call") == (
+    assert (await at.limiter.on_request(ALICE, HERE, "reports", "tools/call"))[0] == (
         ("RateLimit-Policy", '"heavy";q=2;w=12, "calls";q=20;w=4'),
         ("RateLimit", '"heavy";r=1;t=6, "calls";r=19;t=1'),
     )
@@ -152,7 +152,7 @@ async def test_a_refusal_tells_it_too() -> None:
 
 async def test_where_all_policies_are_shadows_there_is_nothing_to_tell() -> None:
     at = LimiterDesk(policy("shadow", shadow=True), exposes_quota=True)
-    assert await at.limiter.on_request(ALICE, HERE, "reports", "tools/call") == ()
+    assert await at.limiter.on_request(ALICE, HERE, "reports", "tools/call") == ((), None)
 
 
 def test_a_hair_too_much_is_no_second_more() -> None:

@@ -74,7 +74,7 @@ async def test_what_is_decided_is_told_of_every_policy_that_was_asked() -> None:
 
 async def test_without_policies_nothing_is_asked_nor_told() -> None:
     at = LimiterDesk()
-    assert await at.limiter.on_request(ALICE, HERE, "reports", "tools/call") == ()
+    assert await at.limiter.on_request(ALICE, HERE, "reports", "tools/call") == ((), None)
     await at.limiter.on_connection(HERE, "reports")
     assert at.emitted.all == []
 

@@ -215,10 +215,10 @@ async def test_several_messages_of_one_request_take_once_for_their_arrival() -> 
 async def test_what_is_left_is_told_of_what_the_request_takes() -> None:
     at, exchange = Replica(Counted(), IP, CALLS, exposes_quota=True), Asked()
     await at.limiter.on_connection(exchange, "reports")
-    quota = await at.limiter.on_request(ALICE, exchange, "reports", "tools/call")
+    quota, _ = await at.limiter.on_request(ALICE, exchange, "reports", "tools/call")
     assert dict(quota)["RateLimit"] == '"calls";r=1;t=10'
     await at.limiter.on_connection(exchange, "reports")
-    assert await at.limiter.on_request(ALICE, exchange, "reports", "tools/list") == ()
+    assert await at.limiter.on_request(ALICE, exchange, "reports", "tools/list") == ((), None)
 
 
 async def test_what_counts_without_the_store_teaches_nothing() -> None:

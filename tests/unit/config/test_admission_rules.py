@@ -157,6 +157,7 @@ def test_every_limit_is_what_the_file_says(loads: Loads) -> None:
         Override(
             tenant="gold",
             claims={"kind": frozenset({"a", "b"})},
+            # a is in shadow, and c counts an event: nothing waits for them.
             rates={"a": RateLimit(every=0.25, burst=240), "c": RateLimit(every=1 / 3, burst=5)},
             caps={"tasks_global": 9, "kept_global": 10 * 2**10},
             calls=14,
@@ -178,11 +179,23 @@ def test_with_the_defaults_there_are_budgets_for_calls_polls_and_the_rest(loads:
     def names(method: str) -> list[str]:
         return [policy.name for policy in rules.rates.applicable("reports", method, None)]
 
-    assert {method: names(method) for method in ("tools/call", "tasks/get", "tools/list", "initialize")} == {
+    methods = ("tools/call", "tasks/get", "tools/list", "initialize", "ping", "server/discover")
+    assert {method: names(method) for method in methods} == {
         "tools/call": ["calls"],
         "tasks/get": ["polls"],
         "tools/list": ["rest"],
-        "initialize": ["rest"],
+        "initialize": ["handshake"],
+        "ping": ["handshake"],
+        "server/discover": ["handshake"],
+    }
+    # Requests wait for what counts callers; what protects refuses at once.
+    assert {policy.name: policy.limit.ahead for policy in rules.rates.policies} == {
+        "ip": 0.0,
+        "auth_failures": 0.0,
+        "handshake": 3.0,
+        "calls": 3.0,
+        "polls": 3.0,
+        "rest": 3.0,
     }
     assert [demand.policy.name for demand in rules.rates.before_auth("127.0.0.1", "reports")] == ["ip"]
 
@@ -198,9 +211,9 @@ def test_the_example_of_a_platform_means_what_it_says() -> None:
     assert (read_only.mode, read_only.would_promote) == (PromotionMode.SYNC, True)
     gold = rules.overrides.find("gold", {})
     assert gold is not None
-    assert gold.rates["calls"] == RateLimit(every=0.02, burst=200)
+    assert gold.rates["calls"] == RateLimit(every=0.02, burst=200, ahead=2.0)
     robot = rules.overrides.find("tin", {"kind": "ci"})
     assert robot is not None
-    assert robot.rates["calls"] == RateLimit(every=1.0, burst=4)
+    assert robot.rates["calls"] == RateLimit(every=1.0, burst=4, ahead=2.0)
     assert rules.overrides.find("tin", {}) is None
     assert [each.name for each in rules.rates.policies if each.shadow] == ["exports"]

@@ -9,6 +9,7 @@ from taskgate.config import BindAddress, GatewayConfig
 Loads = Callable[..., GatewayConfig]
 ShortAt = Callable[[GatewayConfig, str], Any]
 
+HANDSHAKE = ("initialize", "ping", "server/discover", "notifications/initialized")
 DEFAULTS: dict[str, Any] = {
     "version": 1,
     "server.listen": BindAddress(host="127.0.0.1", port=8080),
@@ -26,7 +27,7 @@ DEFAULTS: dict[str, Any] = {
     "server.max_connections": 10_000,
     "server.max_connections_per_address": 512,
     "server.max_json_members": 4096,
-    "server.max_streams_per_context": 16,
+    "server.max_streams_per_context": 100,
     "server.require_task_name": False,
     "server.read_timeout": timedelta(seconds=30),
     "server.idle_timeout": timedelta(seconds=75),
@@ -123,14 +124,16 @@ DEFAULTS: dict[str, Any] = {
     "tasks.max_result": 16 * 2**20,
     "limits.reject_as": "jsonrpc",
     "limits.expose_quota": False,
+    "limits.wait": timedelta(seconds=3),
     "limits.on_store_error": "local",
     "limits.replace_defaults": False,
     "limits.rate": [
         ("ip", "ip", "1000/s", 2000, None, None, True),
         ("auth_failures", "ip", "1/s", 20, None, "auth_failure", False),
-        ("calls", "context", "5/s", 20, ("tools/call",), None, False),
+        ("handshake", "context", "50/s", 500, HANDSHAKE, None, False),
+        ("calls", "context", "10/s", 60, ("tools/call",), None, False),
         ("polls", "context", "20/s", 60, ("tasks/*",), None, False),
-        ("rest", "context", "20/s", 60, ("*",), None, False),
+        ("rest", "context", "40/s", 400, ("*",), None, False),
     ],
     "limits.concurrency.tasks_per_context": 10,
     "limits.concurrency.calls_per_context": 8,

@@ -124,3 +124,36 @@ def test_what_is_owed_to_a_slower_limit_counts_for_no_more_than_all_units_of_thi
     assert isclose(verdict.retry_after, 0.1, abs_tol=TOLERANCE)
     assert isclose(verdict.reset_after, 0.5, abs_tol=TOLERANCE)
     assert gcra(tat, 1.1, fast)[0].allowed
+
+
+@given(moments, st.floats(0.001, 60), st.integers(1, 20), st.floats(0, 60))
+def test_what_is_taken_ahead_has_turns_one_after_the_other_and_none_later_than_it_may(
+    start: float, every: float, burst: int, ahead: float
+) -> None:
+    limit, tat, turns = RateLimit(every=every, burst=burst, ahead=ahead), None, []
+    for _ in range(burst + 50):
+        verdict, tat = gcra(tat, start, limit)
+        if not verdict.allowed:
+            # It passes at once after the time that it is told.
+            assert gcra(tat, start + verdict.retry_after, limit)[0].retry_after == 0.0
+            assert verdict.retry_after > ahead
+            break
+        turns.append(verdict.retry_after)
+    assert turns[:burst] == [0.0] * burst
+    for place, turn in enumerate(turns[burst:], start=1):
+        assert isclose(turn, place * every, abs_tol=100 * TOLERANCE)
+        assert turn <= ahead + TOLERANCE
+
+
+def test_what_was_taken_ahead_is_owed_also_to_what_only_looks() -> None:
+    limit, tat = RateLimit(every=1.0, burst=2, ahead=3.0), None
+    for _ in range(5):
+        _, tat = gcra(tat, 0.0, limit)
+    verdict, after = gcra(tat, 0.0, limit, 0)
+    assert (verdict.remaining, verdict.reset_after, after) == (0, 5.0, 5.0)
+    # Without `ahead`, the debt is cut to what the limit can owe.
+    assert gcra(tat, 0.0, RateLimit(every=1.0, burst=2), 0)[1] == 2.0
+
+
+def test_a_debt_that_is_more_than_may_be_taken_ahead_is_of_another_limit_and_counts_as_the_burst() -> None:
+    assert gcra(3600.0, 0.0, RateLimit(every=1.0, burst=2, ahead=3.0), 0)[1] == 2.0

@@ -18,10 +18,10 @@ Rates before it is known who calls
   ip: 1000/s by ip, burst 2000  [limits.rate[0], by default]
 
 Rates of tools/call
-  calls: 5/s by context, burst 20  [limits.rate[2], by default]
+  calls: 10/s by context, burst 60, wait 3s  [limits.rate[3], by default]
 
 Rates of tasks/get
-  polls: 20/s by context, burst 60  [limits.rate[3], by default]
+  polls: 20/s by context, burst 60, wait 3s  [limits.rate[4], by default]
 
 Rates of refused tokens
   auth_failures: 1/s by ip, burst 20  [limits.rate[1], by default]
@@ -50,7 +50,7 @@ Unfinished tasks
 
 Open at once, of the caller
   sessions:           100  [limits.concurrency.sessions_per_context, by default]
-  streams:            16  [server.max_streams_per_context, by default]
+  streams:            100  [server.max_streams_per_context, by default]
   waits:              64  [limits.concurrency.waits_per_context, by default]
   large messages:     32MiB  [limits.concurrency.bytes_in_flight_per_context, by default]
   kept by streams:    16MiB  [limits.concurrency.streams_kept_per_context, by default]
@@ -112,9 +112,9 @@ def test_a_caller_is_who_the_token_says_with_limits_of_their_own(
         "limits of limits.overrides[0]"
     )
     assert said(out, "Rates of tools/call") == [
-        "calls: 50/s by context, burst 200  [limits.overrides[0].rate.calls]",
+        "calls: 50/s by context, burst 200, wait 3s  [limits.overrides[0].rate.calls]",
         "tenants: 600/m by tenant, burst 600, in shadow  [limits.rate[2]]",
-        "exports: 10/m by upstream, burst 10, cost 2  [limits.rate[3]]",
+        "exports: 10/m by upstream, burst 10, wait 3s, cost 2  [limits.rate[3]]",
     ]
     assert said(out, "Rates of tasks/get") == ["tenants: 600/m by tenant, burst 600, in shadow  [limits.rate[2]]"]
     assert said(out, "Rates of tasks that were not found") == ["guesses: 10/m by context, burst 10  [limits.rate[4]]"]
@@ -144,8 +144,8 @@ def test_a_built_in_rate_beside_those_of_the_file_is_told_as_a_default(anonymous
     anonymous.write_text(anonymous.read_text() + mine)
     out = told("--config", anonymous, "--upstream", "reports", "--tool", "export_year")
     assert said(out, "Rates of tools/call") == [
-        "mine: 9/s by context, burst 9  [limits.rate[0]]",
-        "calls: 5/s by context, burst 20  [limits.rate[3], by default]",
+        "mine: 9/s by context, burst 9, wait 3s  [limits.rate[0]]",
+        "calls: 10/s by context, burst 60, wait 3s  [limits.rate[4], by default]",
     ]
 
 
@@ -153,7 +153,7 @@ def test_another_tenant_has_the_usual_limits(known: Path, tmp_path: Path, key: e
     tin = token(tmp_path, key, {"org": "tin", "scope": ""})
     out = told("--config", known, "--upstream", "reports", "--tool", "delete_year", "--token", tin)
     assert out.startswith("Caller: alice of the issuer corp, client desk, tenant tin, scopes none\n")
-    assert said(out, "Rates of tools/call")[0] == "calls: 5/s by context, burst 20  [limits.rate[1]]"
+    assert said(out, "Rates of tools/call")[0] == "calls: 5/s by context, burst 20, wait 3s  [limits.rate[1]]"
     assert said(out, "Authorization") == [
         "refused, for want of the scopes reports.admin  [authorization.rules[1]] (deleting)",
         "would be refused by authorization.rules[0], which is in shadow",

@@ -26,6 +26,7 @@ from taskgate.protocol.extensions import (
 from taskgate.protocol.vocabulary import (
     ERA_NOTICES,
     METHODS_OF_HOSTS,
+    NOTE_INITIALIZED,
     NOTE_PROGRESS,
     NOTE_ROOTS_CHANGED,
     TASKS_EXTENSION,
@@ -174,8 +175,9 @@ _CORE_METHODS: Final = frozenset(method.casefold() for method in METHODS_OF_HOST
 _RESERVED: Final = {"tasks/": TASKS_EXTENSION, "events/": EVENTS, "skills/": SKILLS}
 _SUBSCRIBE: Final = "events/subscribe"
 _SPELLINGS: Final = {name.casefold(): name for name in (*BUILT_IN, *AUTHORIZATION, TASKS_EXTENSION)}
-# Other notifications always pass, so a rate for one of them alone would do nothing.
-_COUNTED_NOTICES: Final = frozenset({NOTE_PROGRESS, NOTE_ROOTS_CHANGED})
+# Other notifications always pass, so a rate for one of them alone would do nothing. The end of a
+# handshake does too; the built-in policy of handshakes names it as a part of them.
+_COUNTED_NOTICES: Final = frozenset({NOTE_INITIALIZED, NOTE_PROGRESS, NOTE_ROOTS_CHANGED})
 
 
 def extension_conflicts(raw: object) -> Iterator[Conflict]:

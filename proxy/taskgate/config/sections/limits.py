@@ -12,7 +12,9 @@ from taskgate.config.fields import (
     GIB,
     KIB,
     MIB,
+    MINUTE,
     NOT_EMPTY,
+    SECOND,
     Count,
     DurationIn,
     Flag,
@@ -98,7 +100,9 @@ class RatePolicySection(Section):
     before_auth: Flag = False
     """Whether it is checked before authentication, by address alone."""
     mode: Literal["enforce", "shadow"] = "enforce"
-    """enforce: requests beyond the rate are refused; shadow: they are counted and pass."""
+    """enforce: requests beyond the rate wait for their turn (limits.wait), or are refused; shadow: they
+    are counted and pass.
+    """
 
     @property
     def max_burst(self) -> int:
@@ -113,12 +117,20 @@ class RatePolicySection(Section):
         numerator, denominator = rate.count * self.rate.seconds, self.rate.count * rate.seconds
         return max(self.cost, -(-self.max_burst * numerator // denominator))
 
-    def to_policy(self) -> RatePolicy:
-        """Return the policy of the rate limiter."""
+    def ahead(self, wait: timedelta) -> float:
+        """Return the seconds that a request may wait for its turn, of `limits.wait`.
+
+        What protects refuses at once: policies before authentication, and those of events.
+        """
+        is_waited_for = self.event is None and not self.before_auth and self.mode == "enforce"
+        return wait.total_seconds() if is_waited_for else 0.0
+
+    def to_policy(self, wait: timedelta = timedelta()) -> RatePolicy:
+        """Return the policy of the rate limiter; a request may wait for its turn so long."""
         return RatePolicy(
             name=self.name,
             scope=RateScope(self.scope),
-            limit=RateLimit(every=self.rate.every, burst=self.max_burst),
+            limit=RateLimit(every=self.rate.every, burst=self.max_burst, ahead=self.ahead(wait)),
             methods=self.methods,
             upstream=self.upstream,
             tool=self.tool,
@@ -129,13 +141,18 @@ class RatePolicySection(Section):
         )
 
 
-_PER_ADDRESS, _PER_CALLER = Rate(count=1000, unit="s"), Rate(count=20, unit="s")
+def _per_second(count: int) -> Rate:
+    return Rate(count=count, unit="s")
+
+
+_HANDSHAKE: Final = ("initialize", "ping", "server/discover", "notifications/initialized")
 _DEFAULT_RATES = (
-    RatePolicySection(name="ip", scope="ip", rate=_PER_ADDRESS, burst=2000, before_auth=True),
-    RatePolicySection(name="auth_failures", scope="ip", rate=Rate(count=1, unit="s"), burst=20, event="auth_failure"),
-    RatePolicySection(name="calls", scope="context", rate=Rate(count=5, unit="s"), burst=20, methods=("tools/call",)),
-    RatePolicySection(name="polls", scope="context", rate=_PER_CALLER, burst=60, methods=("tasks/*",)),
-    RatePolicySection(name="rest", scope="context", rate=_PER_CALLER, burst=60, methods=("*",)),
+    RatePolicySection(name="ip", scope="ip", rate=_per_second(1000), burst=2000, before_auth=True),
+    RatePolicySection(name="auth_failures", scope="ip", rate=_per_second(1), burst=20, event="auth_failure"),
+    RatePolicySection(name="handshake", scope="context", rate=_per_second(50), burst=500, methods=_HANDSHAKE),
+    RatePolicySection(name="calls", scope="context", rate=_per_second(10), burst=60, methods=("tools/call",)),
+    RatePolicySection(name="polls", scope="context", rate=_per_second(20), burst=60, methods=("tasks/*",)),
+    RatePolicySection(name="rest", scope="context", rate=_per_second(40), burst=400, methods=("*",)),
 )
 
 
@@ -253,14 +270,14 @@ class OverrideSection(Section):
     """The longest time to live, in place of tasks.ttl.max and the ttl_max of rules; null keeps those.
     """
 
-    def to_override(self, policies: Mapping[str, RatePolicySection]) -> Override:
-        """Return the override; `policies` are those of `limits.rate` by name."""
+    def to_override(self, policies: Mapping[str, RatePolicySection], wait: timedelta) -> Override:
+        """Return the override; `policies` are those of `limits.rate` by name, and `wait` is `limits.wait`."""
         caps = {name: getattr(self.concurrency, name) for name in _CAPS}
         return Override(
             tenant=self.match.tenant,
             claims={claim: frozenset(values) for claim, values in self.match.claims.items()},
             rates={
-                name: RateLimit(every=rate.every, burst=policies[name].burst_at(rate))
+                name: RateLimit(every=rate.every, burst=policies[name].burst_at(rate), ahead=policies[name].ahead(wait))
                 for name, rate in self.rate.items()
             },
             caps={name: cap for name, cap in caps.items() if cap is not None},
@@ -280,6 +297,13 @@ class LimitsSection(Section):
     """
     expose_quota: Flag = False
     """Whether answers say how much is left, in RateLimit and RateLimit-Policy."""
+    wait: Annotated[timedelta, DurationIn(least=timedelta(), most=MINUTE)] = 3 * SECOND
+    """The longest time that a request waits for its turn at a rate for callers; 0s refuses at once.
+
+    A request beyond the rate waits if its turn comes within this time, in the order of arrival. At
+    most 256 requests of a caller wait at once, and 4096 of all. Rates with before_auth or an event
+    refuse at once.
+    """
     on_store_error: Literal["local", "open", "closed"] = "local"
     """What rate limits decide while the store that several gateways share is not available.
 
@@ -303,12 +327,12 @@ class LimitsSection(Section):
 
     def to_rate_policies(self) -> RatePolicies:
         """Return the policies of `rate` in the order of the file."""
-        return RatePolicies(tuple(policy.to_policy() for policy in self.rate))
+        return RatePolicies(tuple(policy.to_policy(self.wait) for policy in self.rate))
 
     def to_overrides(self) -> Overrides:
         """Return the overrides in the order of the file."""
         policies = {policy.name: policy for policy in self.rate}
-        return Overrides(override.to_override(policies) for override in self.overrides)
+        return Overrides(override.to_override(policies, self.wait) for override in self.overrides)
 
 
 def with_built_in_rates(raw: object) -> object:

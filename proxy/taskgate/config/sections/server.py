@@ -119,7 +119,7 @@ class ServerSection(Section):
     """The most open connections of one address (IPv6: of a /64). It does not apply to
     trusted_proxies. The log warns at 80 %.
     """
-    max_streams_per_context: Count = 16
+    max_streams_per_context: Count = 100
     """The most open event streams of one caller: GET streams and subscriptions."""
     require_task_name: Flag = False
     """Whether requests of 2026-07-28 about a task must repeat its id in Mcp-Name, which a released

@@ -17,9 +17,9 @@ from taskgate.stores.redis.client import RedisClient, read_script
 from taskgate.stores.redis.options import KeyNames
 
 _TAKE: Final = read_script("take.lua")
-_DEMAND: Final = Struct("<BBBddd")
+_DEMAND: Final = Struct("<BBBdddd")
 """A demand: the number of its step, the mode, whether it is a shadow, then seconds per unit, burst,
-cost.
+seconds ahead, cost.
 """
 _VERDICT: Final = Struct("<Bddd")
 """A verdict: the fields of RateVerdict."""
@@ -52,9 +52,9 @@ class RedisRateStore:
 def _pack(steps: Sequence[RateStep]) -> bytes:
     """Encode the demands of all steps, in the order of their keys."""
     return b"".join(
-        _DEMAND.pack(number, mode, demand.policy.shadow, demand.limit.every, demand.limit.burst, demand.cost)
+        _DEMAND.pack(number, mode, policy.shadow, limit.every, limit.burst, limit.ahead, cost)
         for number, (mode, demands) in enumerate(steps)
-        for demand in demands
+        for _, limit, cost, policy in demands
     )
 
 

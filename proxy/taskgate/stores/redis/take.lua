@@ -1,7 +1,7 @@
 -- Takes from the budgets of rates, or looks at them: the steps one after the other, up to one that refuses.
 -- KEYS: the budget of each demand, in order; one may be met in several steps, but in each only once.
 -- ARGV[1]: for each demand the number of its step, its way (1 look, 2 take, 3 note), whether it is in shadow, seconds
--- per unit, burst, cost: "<BBBddd". ARGV[2]: the time in microseconds, or nothing: then this server's clock is asked.
+-- per unit, burst, seconds that may be owed beyond it, cost: "<BBBdddd". ARGV[2]: the time in microseconds, or nothing: then this server's clock is asked.
 -- Returns the number of the step that refused, or 255, and the verdicts up to it: allowed, remaining, seconds until the
 -- same would be allowed, seconds until all is there: "<Bddd".
 -- A budget is kept as a time in whole microseconds and the seconds owed then: the arithmetic of domain/rates, without
@@ -36,8 +36,8 @@ end
 -- The verdict and what is owed if the cost is taken; or what is owed, where there is no room.
 local function judge(one, cost)
     local debt, most = owed[one.key], one.burst * one.every
-    if debt > most then
-        -- It was owed to another limit, and is forgiven once.
+    if debt > most and debt > most + (one.ahead > 0 and one.ahead + 10 * SAME or 0) then
+        -- It was owed to another limit, and is forgiven once but for the burst.
         debt = most
         owed[one.key], changed[one.key] = most, true
     end
@@ -45,11 +45,11 @@ local function judge(one, cost)
     if cost <= one.burst then
         wait = debt - (one.burst - cost) * one.every
     end
-    if wait > SAME then
+    if wait > one.ahead + SAME then
         return { 0, left(debt, one), wait, debt }, debt
     end
     debt = debt + cost * one.every
-    return { 1, left(debt, one), 0, debt }, debt
+    return { 1, left(debt, one), wait > SAME and wait or 0, debt }, debt
 end
 
 local function charge(one, debt)
@@ -59,14 +59,14 @@ end
 -- The steps, each with its demands.
 local steps, position = {}, 1
 for _, key in ipairs(KEYS) do
-    local number, way, shadow, every, burst, cost
-    number, way, shadow, every, burst, cost, position = struct.unpack('<BBBddd', ARGV[1], position)
+    local number, way, shadow, every, burst, ahead, cost
+    number, way, shadow, every, burst, ahead, cost, position = struct.unpack('<BBBdddd', ARGV[1], position)
     local step = steps[#steps]
     if not step or step.number ~= number then
         step = { number = number, way = way }
         steps[#steps + 1] = step
     end
-    step[#step + 1] = { key = key, shadow = shadow == 1, every = every, burst = burst, cost = cost }
+    step[#step + 1] = { key = key, shadow = shadow == 1, every = every, burst = burst, ahead = ahead, cost = cost }
 end
 
 local said, refused = {}, 255

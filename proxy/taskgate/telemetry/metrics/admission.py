@@ -25,6 +25,7 @@ RATE_DECISIONS = counter(
     labels.RATE_DECISION,
     limits=SeriesLimits(own=5),
 )
+RATE_WAITING = gauge("taskgate_rate_limit_waiting", "Requests that wait for their turn at a rate.")
 IN_USE = gauge(
     "taskgate_concurrency_in_use",
     "Calls in flight to an upstream; over all, unfinished tasks in the store.",
@@ -62,8 +63,8 @@ QUEUE_REJECTIONS = counter(
 )
 
 LIMIT_FAMILIES: Final = (
-    RATE_DECISIONS, IN_USE, LIMIT, CAP_REJECTIONS, SESSIONS_EVICTED, SATURATED, ACTIVE, QUEUE_DEPTH, QUEUE_LIMIT,
-    QUEUE_REJECTIONS,
+    RATE_DECISIONS, RATE_WAITING, IN_USE, LIMIT, CAP_REJECTIONS, SESSIONS_EVICTED, SATURATED, ACTIVE, QUEUE_DEPTH,
+    QUEUE_LIMIT, QUEUE_REJECTIONS,
 )  # fmt: skip
 
 # --- families of access ----------------------------------------------------------------------------------------------

@@ -61,6 +61,7 @@ _WATCHED: Final = (
     tasks.POLL_INTERVAL,
     upstreams.IN_FLIGHT,
     admission.PENALIZED,
+    admission.RATE_WAITING,
     storage.AUDIT_QUEUE_DEPTH,
     storage.AUDIT_SEQUENCE,
 )

@@ -310,6 +310,7 @@ EVENTS: list[tuple[events.Event, dict[str, float]]] = [
         )
         for scope, decision in (
             ("ip", "rejected"),
+            ("context", "delayed"),
             ("tool", "shadow"),
             ("global", "fail_local"),
             ("upstream", "fail_open"),
