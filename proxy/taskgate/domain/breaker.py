@@ -1,16 +1,24 @@
 """The circuit breaker of one server: `CircuitBreaker`, closed, open or half open.
 
-Closed, every request passes, and enough failures within a window open it. Open, none passes until
-its time is up. Then it is half open: a few requests may try, one that succeeds closes it, one that
-fails opens it again. The caller decides what a failure is. Times are seconds of a monotonic clock.
+Closed, every request passes. Enough failures within a window open it, if no connection came about at
+most of them, or if more callers fail than succeed. So the failures of one caller refuse no other one.
+If only one caller fails, the breaker opens for that caller alone: others pass. The success of one
+then closes it, and the failure of one opens it for all. Open, no other request passes until its time is up.
+Then it is half open: a few requests may try, one that succeeds closes it, one that fails opens it
+again. A caller whose calls failed tries last. The user of this module decides what a failure is. Times
+are seconds of a monotonic clock.
 
-Before each request the caller takes `number` from a closed breaker, and asks any other for a `trial`.
-It reports how the request ended exactly once. The state changes only within these calls, and in
-`open` and `close`.
+Before each request the user takes `number` from a closed breaker, and asks any other for a `trial`. It
+reports how the request ended exactly once; a success of a closed breaker only while it
+`counts_successes`. The state changes only within these calls, and in `open` and `close`.
 """
 
-from collections import deque
+from collections import OrderedDict, deque
 from enum import StrEnum
+from typing import Final
+
+MOST_CALLERS: Final = 64
+"""Callers whose latest outcome is remembered: of more, those of the latest outcomes."""
 
 
 class CircuitState(StrEnum):
@@ -30,7 +38,8 @@ class CircuitBreaker:
     """
 
     __slots__ = (
-        "_failed", "_failures", "_first", "_half_open", "_open_for", "_trials", "_until", "_window", "number", "state",
+        "_failed", "_failures", "_first", "_half_open", "_is_awaited", "_open_for", "_outcomes", "_trials", "_until",
+        "_window", "counts_successes", "number", "only", "state",
     )  # fmt: skip
 
     def __init__(self, *, failures: int, window: float, open_for: float, half_open: int) -> None:
@@ -38,73 +47,142 @@ class CircuitBreaker:
         self._window = window
         self._open_for = open_for
         self._half_open = half_open
-        self._failed: deque[float] = deque(maxlen=failures)
+        # Time and caller of the latest failures; the caller is None where no connection came about.
+        self._failed: deque[tuple[float, str | None]] = deque(maxlen=failures)
+        # Time of the latest outcome of each caller, and whether it was a success; the newest last.
+        self._outcomes: OrderedDict[str, tuple[float, bool]] = OrderedDict()
         self._until = 0.0
-        self._trials: dict[int, float] = {}
+        # By number: when each trial began, and whether its caller had failed before.
+        self._trials: dict[int, tuple[float, bool]] = {}
+        # Whether a caller that did not fail was refused since the last trial of such a caller.
+        self._is_awaited = False
         # The first number since the last change of state.
         self._first = 0
         self.number = 0
         """The number of every request that passes while the breaker is closed."""
         self.state = CircuitState.CLOSED
+        self.only: str | None = None
+        """The caller that a breaker refuses that is not closed; None for all callers."""
+        self.counts_successes = False
+        """Whether `succeeded` must be called for successes, too."""
 
-    def trial(self, now: float) -> int | None:
+    def trial(self, now: float, caller: str) -> int | None:
         """Let a request pass although the breaker is not closed, and return a number of its own.
 
         None if it must not be sent. The first call after the time of an open breaker makes it half
         open.
         """
-        if self.state is CircuitState.OPEN:
-            if now < self._until:
-                return None
+        if not self.is_open_for(caller):
+            self.number += 1
+            return self.number
+        if self.state is CircuitState.OPEN and now >= self._until:
             self._switch(CircuitState.HALF_OPEN)
-        for number, since in tuple(self._trials.items()):
+        for number, (since, _) in tuple(self._trials.items()):
             if now - since >= self._open_for:
                 del self._trials[number]
-        if len(self._trials) >= self._half_open:
+        has_failed = self._has_failed(caller)
+        if self.retry_after(now, caller):
+            self._is_awaited |= not has_failed
             return None
+        self._is_awaited &= has_failed
         self.number += 1
-        self._trials[self.number] = now
+        self._trials[self.number] = now, has_failed
         return self.number
 
-    def retry_after(self, now: float) -> float:
-        """Seconds until a request may pass, as far as is known; 0 if one may pass now."""
-        match self.state:
-            case CircuitState.OPEN:
-                return max(self._until - now, 0.0)
-            case CircuitState.HALF_OPEN if len(self._trials) >= self._half_open:
-                return max(min(self._trials.values()) + self._open_for - now, 0.0)
+    def is_open_for(self, caller: str) -> bool:
+        """Whether the breaker refuses requests of the caller, or all but a few."""
+        return self.state is not CircuitState.CLOSED and self.only in {None, caller}
+
+    def retry_after(self, now: float, caller: str) -> float:
+        """Seconds until a request of the caller may pass, as far as is known; 0 if one may pass now."""
+        if not self.is_open_for(caller):
+            return 0.0
+        if self.state is CircuitState.OPEN:
+            return max(self._until - now, 0.0)
+        has_failed = self._has_failed(caller)
+        # A trial of a caller that failed takes no place of others.
+        begun = [since for since, of_failed in self._trials.values() if has_failed or not of_failed]
+        if len(begun) >= self._half_open:
+            return max(min(begun) + self._open_for - now, 0.0)
+        if self._is_awaited and self.only is None and has_failed:
+            # The trial is for a caller that did not fail, if one comes soon.
+            return max(self._until + self._open_for - now, 0.0)
         return 0.0
 
-    def succeeded(self, number: int) -> None:
+    def succeeded(self, number: int, now: float, caller: str) -> None:
         """Count the request as a success."""
-        self._trials.pop(number, None)
-        if number >= self._first and self.state is CircuitState.HALF_OPEN:
-            self.close()
-
-    def failed(self, number: int, now: float) -> None:
-        """Count the request as a failure of the server."""
         self._trials.pop(number, None)
         if number < self._first:
             return
-        if self.state is CircuitState.HALF_OPEN:
-            self.open(now)
+        if self.state is not CircuitState.CLOSED:
+            self.close()
+            # It is known for a while that this caller is served.
+            self._record(caller, now, True)
+        elif self._failed and now - self._failed[-1][0] <= self._window:
+            self._record(caller, now, True)
+        else:
+            self._forget()
+
+    def failed(self, number: int, now: float, caller: str | None) -> None:
+        """Count the request as a failure of the server. `caller` is None if no connection came about,
+        which has nothing to do with the caller."""
+        self._trials.pop(number, None)
+        if number < self._first:
             return
-        self._failed.append(now)
-        if len(self._failed) == self._failures and now - self._failed[0] <= self._window:
-            self.open(now)
+        if caller is not None:
+            self._record(caller, now, False)
+        if self.state is not CircuitState.CLOSED:
+            self.open(now, only=self.only if self.only == caller else None)
+            return
+        self.counts_successes = True
+        self._failed.append((now, caller))
+        if len(self._failed) == self._failures and now - self._failed[0][0] <= self._window:
+            self._judge(now)
 
     def abandoned(self, number: int) -> None:
         """Free the place of a request whose outcome stays unknown."""
         self._trials.pop(number, None)
 
-    def open(self, now: float) -> None:
-        """Let no request pass for `open_for` from now on, whatever the state was."""
+    def open(self, now: float, *, only: str | None = None) -> None:
+        """Let no request pass for `open_for` from now on, or none of one caller, whatever the state
+        was."""
         self._until = now + self._open_for
+        self.only = only
+        self.counts_successes = True
         self._switch(CircuitState.OPEN)
 
     def close(self) -> None:
         """Let every request pass, whatever the state was, and forget earlier failures."""
+        self.only = None
+        self._is_awaited = False
         self._switch(CircuitState.CLOSED)
+        self._forget()
+
+    def _judge(self, now: float) -> None:
+        """Open it if the latest failures say that the server fails, and not for one caller of many."""
+        if 2 * sum(caller is None for _, caller in self._failed) > len(self._failed):
+            self.open(now)
+            return
+        recent = [(caller, ok) for caller, (at, ok) in self._outcomes.items() if now - at <= self._window]
+        failing = [caller for caller, ok in recent if not ok]
+        if 2 * len(failing) > len(recent):
+            self.open(now, only=failing[0] if len(failing) == 1 else None)
+
+    def _has_failed(self, caller: str) -> bool:
+        """Whether the last outcome that is known of the caller is a failure."""
+        return not self._outcomes.get(caller, (0.0, True))[1]
+
+    def _record(self, caller: str, now: float, ok: bool) -> None:
+        self._outcomes[caller] = now, ok
+        self._outcomes.move_to_end(caller)
+        if len(self._outcomes) > MOST_CALLERS:
+            self._outcomes.popitem(last=False)
+
+    def _forget(self) -> None:
+        """Forget all outcomes: none of them matters any more."""
+        self.counts_successes = False
+        self._failed.clear()
+        self._outcomes.clear()
 
     def _switch(self, state: CircuitState) -> None:
         self.state = state

@@ -23,6 +23,9 @@ class UpstreamItem(Answer):
     path: Annotated[str, Field(description="The path that hosts use.")]
     is_up: Annotated[bool | None, Field(description="Whether it is healthy; null while that is unknown.")]
     circuit: Literal["closed", "open", "half_open"]
+    circuit_reason: Annotated[
+        str | None, Field(description="Whom the circuit refuses, and the latest failure; null while it is closed.")
+    ]
     is_held: Annotated[bool, Field(description="Whether an operator holds it at this replica.")]
     calls: Annotated[int, Field(description="Calls that run: permits in use.")]
     limit: Annotated[int, Field(description="The most calls at once.")]
@@ -129,6 +132,7 @@ class UpstreamRoutes:
                 "path": mount.path,
                 "is_up": vitals.up,
                 "circuit": vitals.circuit,
+                "circuit_reason": vitals.circuit_reason,
                 "is_held": bulkhead.is_held,
                 "calls": bulkhead.in_use,
                 "limit": bulkhead.limit,

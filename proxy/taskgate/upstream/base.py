@@ -95,11 +95,13 @@ class UpstreamSession(Protocol):
 class Vitals(NamedTuple):
     """Health of an upstream: `circuit` is closed, open or half_open; `up` is None while it is
     unknown. `processes` are its programs that run or start; None for a server that is none of them.
+    `circuit_reason` says why the circuit is not closed, and whom it refuses; None while it is closed.
     """
 
     up: bool | None
     circuit: str
     processes: int | None = None
+    circuit_reason: str | None = None
 
 
 class Upstream(Protocol):

@@ -172,8 +172,10 @@ class UpstreamClient:
 
     def vitals(self) -> Vitals:
         up = self._way.up() if self._checks is None else self._checks.up
-        circuit = CircuitState.CLOSED.value if self._guard is None else self._guard.state
-        return Vitals(up, circuit, self._way.processes())
+        guard, processes = self._guard, self._way.processes()
+        if guard is None:
+            return Vitals(up, CircuitState.CLOSED.value, processes)
+        return Vitals(up, guard.state, processes, guard.reason)
 
     def session(
         self, listener: SessionCallListener, principal_source: PrincipalSource, host: Peer | None = None
@@ -213,7 +215,7 @@ class UpstreamClient:
             self._welcomes,
             partial(self._welcome_key, host, principal_source),
             heard=listener.met,
-            is_down=self._is_down,
+            is_down=partial(self._is_down, principal_source),
         )
 
         def legacy(unwelcome: Callable[[], None]) -> LegacySession:
@@ -258,10 +260,11 @@ class UpstreamClient:
             usage=usage,
         )
 
-    def _is_down(self) -> bool:
-        """Whether the server is known to be down, by its checks or because it failed the last
-        request."""
-        return self.vitals().up is False or (self._guard is not None and self._guard.failing)
+    def _is_down(self, principal_source: PrincipalSource) -> bool:
+        """Whether the server is known to be down for a caller: by its checks, its circuit, or the last
+        request. That of another caller counts only if it found no connection."""
+        guard = self._guard
+        return self.vitals().up is False or (guard is not None and guard.is_failing(principal_source().context))
 
     def _welcome_key(self, host: Peer | None, principal_source: PrincipalSource) -> bytes:
         """Return the key of the server's last welcome for such a session.

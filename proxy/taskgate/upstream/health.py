@@ -70,13 +70,13 @@ class HealthProbe:
         self._sent = self._failed = False
         self.cause = None
 
-    def begin(self) -> int:
+    def begin(self, requester: object) -> int:
         """Count a request. Its number is not needed."""
         self._sent = True
         self._under_way += 1
         return 0
 
-    def settle(self, number: int, ok: bool | None, cause: str | None = None) -> None:
+    def settle(self, number: int, ok: bool | None, cause: str | None, requester: object) -> None:
         self._under_way -= 1
         if ok is False:
             self._failed = True

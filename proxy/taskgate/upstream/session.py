@@ -35,7 +35,7 @@ from taskgate.protocol.messages import Notification, Response
 from taskgate.system.single_flight import Abandoned, SingleFlight
 from taskgate.upstream import failures
 from taskgate.upstream.base import Incoming, Outgoing, Transport, UpstreamSession
-from taskgate.upstream.calls import CallListener, PrincipalSource, Resumed, ResumePoint, UpstreamCall
+from taskgate.upstream.calls import CallListener, Principal, PrincipalSource, Resumed, ResumePoint, UpstreamCall
 from taskgate.upstream.context import UpstreamContext
 from taskgate.upstream.credentials.speaking import Credentials
 from taskgate.upstream.descriptions import Welcome
@@ -319,6 +319,13 @@ def _keep_era() -> None:
 _Sent = TypeVar("_Sent")
 
 
+Requester = Principal | PrincipalSource
+"""The caller of a request, or what returns it: only a few requests need to know."""
+
+ANY_CALLER: Final = Principal(context="")
+"""Stands for each caller; the context of a caller is not empty."""
+
+
 class RequestWatch(Protocol):
     """An observer of each request to a server, and of its outcome.
 
@@ -327,16 +334,17 @@ class RequestWatch(Protocol):
     refuse the server an answer would fail the call that asked for it.
     """
 
-    def begin(self) -> int:
+    def begin(self, requester: Requester) -> int:
         """Return the number of a request that is about to be sent. Raises UpstreamFailed if it must
         not be."""
         ...
 
-    def settle(self, number: int, ok: bool | None, cause: str | None = None) -> None:
+    def settle(self, number: int, ok: bool | None, cause: str | None, requester: Requester) -> None:
         """Take the outcome of a request, once, on every path.
 
         `ok` is True for an answer, False for a failure of the server, None if neither is known.
-        `cause` is that of a failure, as in UpstreamFailed.
+        `cause` is that of a failure, as in UpstreamFailed. `requester` is ANY_CALLER for a failure that
+        any caller would have had.
         """
         ...
 
@@ -357,51 +365,60 @@ class CircuitGuard:
             open_for=breaker.open_for.total_seconds(),
             half_open=breaker.half_open,
         )
-        # The state that `moved` was called with last.
-        self._reported = self._circuit.state
+        # The state that `moved` was called with last, and whom it concerned.
+        self._reported: tuple[CircuitState, str | None] = (self._circuit.state, None)
         self._cause: str | None = None
-        self.failing = False
-        """Whether the server failed the last request whose result is known."""
+        # The caller whose request the server failed last, empty for any; None after a success.
+        self._failing: str | None = None
 
     @property
     def state(self) -> str:
         """The state of the circuit: closed, open or half_open."""
         return self._circuit.state.value
 
-    def begin(self) -> int:
+    @property
+    def reason(self) -> str | None:
+        """Why the circuit is not closed, and whom it refuses; None if it is closed."""
+        if self._circuit.state is _CLOSED:
+            return None
+        whom = "all callers" if self._circuit.only is None else "one caller"
+        return f"{whom}: {self._cause or 'unknown'}"
+
+    def is_failing(self, caller: str) -> bool:
+        """Whether the server fails requests of the caller, as far as is known."""
+        return self._failing in {ANY_CALLER.context, caller} or self._circuit.is_open_for(caller)
+
+    def begin(self, requester: Requester) -> int:
         """Raises UpstreamFailed with `retry_after` while the circuit is open."""
         circuit = self._circuit
         if circuit.state is _CLOSED:
             return circuit.number
-        now = self._clock.elapsed()
-        number = circuit.trial(now)
-        if circuit.state is not self._reported:
-            self._report()
+        now, caller = self._clock.elapsed(), _context_of(requester)
+        number = circuit.trial(now, caller)
+        self._report()
         if number is None:
-            raise failures.left_alone(timedelta(seconds=circuit.retry_after(now)))
+            raise failures.left_alone(timedelta(seconds=circuit.retry_after(now, caller)))
         return number
 
-    def settle(self, number: int, ok: bool | None, cause: str | None = None) -> None:
+    def settle(self, number: int, ok: bool | None, cause: str | None, requester: Requester) -> None:
         circuit = self._circuit
-        if ok is None:
+        if ok:
+            self._failing = None
+            if not circuit.counts_successes:
+                return
+            circuit.succeeded(number, self._clock.elapsed(), _context_of(requester))
+        elif ok is None:
             circuit.abandoned(number)
-        elif ok:
-            self.failing = False
-            if circuit.state is _HALF_OPEN:
-                circuit.succeeded(number)
         else:
-            self.failing = True
-            self._cause = cause
-            circuit.failed(number, self._clock.elapsed())
-        if circuit.state is not self._reported:
-            self._report()
+            self._failing, self._cause = _context_of(requester), cause
+            circuit.failed(number, self._clock.elapsed(), self._failing or None)
+        self._report()
 
     def trip(self, cause: str | None = None) -> None:
         """Open the circuit now: health checks found the server down, for this cause."""
         self._cause = cause
         self._circuit.open(self._clock.elapsed())
-        if self._circuit.state is not self._reported:
-            self._report()
+        self._report()
 
     def mend(self) -> None:
         """Close the circuit: a health check found the server up."""
@@ -410,9 +427,15 @@ class CircuitGuard:
             self._report()
 
     def _report(self) -> None:
-        """Call `moved` with the state. Called whenever the state differs from the reported one."""
-        self._reported = self._circuit.state
-        self._moved(self._reported.value, self._cause)
+        """Call `moved` with the state, if it differs from the reported one."""
+        circuit = self._circuit
+        if (circuit.state, circuit.only) != self._reported:
+            self._reported = circuit.state, circuit.only
+            self._moved(circuit.state.value, self._cause if circuit.only is None else f"{self._cause}, one caller")
+
+
+def _context_of(requester: Requester) -> str:
+    return requester.context if isinstance(requester, Principal) else requester().context
 
 
 class SessionTransport:
@@ -478,16 +501,17 @@ class SessionTransport:
             incoming = await send(outgoing)
         else:
             ok, patience, cause = None, outgoing.first_byte, None
-            number = watch.begin()
+            number = watch.begin(requester := asked.principal or self._principal_source)
             # Most calls have no such bound, and need no reading of the clock.
             began = 0.0 if patience is None else asyncio.get_running_loop().time()
             try:
                 incoming = await send(outgoing)
                 ok = incoming.status not in _DOWN
-                if not ok:
-                    cause = failures.http_cause(incoming.status)
+                cause = None if ok else failures.http_cause(incoming.status)
             except UpstreamFailed as failure:
                 ok, cause = _is_answer(failure), failure.cause
+                # Without a connection, no caller can be the reason. A program is its caller's own.
+                requester = requester if failure.reason != _UNREACHABLE or self._asks_whose else ANY_CALLER
                 raise
             except asyncio.CancelledError:
                 # The caller may cancel just before the transport would have timed out. That is
@@ -497,7 +521,7 @@ class SessionTransport:
                     ok, cause = False if waited >= patience.total_seconds() * _NEARLY else None, _TIMEOUT
                 raise
             finally:
-                watch.settle(number, ok, cause)
+                watch.settle(number, ok, cause, requester)
         if token is not None and incoming.status == _UNAUTHORIZED and credentials is not None and principal is not None:
             # The server refused the token. The answer is returned: a call is not sent twice.
             credentials.refused(principal, token)
@@ -523,10 +547,10 @@ def _is_answer(failure: UpstreamFailed) -> bool | None:
 
 # To read a member from its class costs as much as a call in Python 3.11.
 _CLOSED: Final = CircuitState.CLOSED
-_HALF_OPEN: Final = CircuitState.HALF_OPEN
 _UNAUTHORIZED: Final = 401
 _DOWN: Final = frozenset({502, 503, 504})
 _TIMEOUT: Final = UpstreamReason.TIMEOUT.value
+_UNREACHABLE: Final = UpstreamReason.UNREACHABLE.value
 _FAILURES: Final = frozenset(
     {UpstreamReason.UNREACHABLE.value, UpstreamReason.CLOSED.value, UpstreamReason.TIMEOUT.value}
 )

@@ -347,9 +347,11 @@ def _gets_scopes(credentials: FixedHeader | GrantSettings | None) -> bool:
 
 def _state_of(mount: Mount) -> Mapping[str, Any]:
     vitals, bulkhead = mount.upstream.vitals(), mount.bulkhead
+    reason = {} if vitals.circuit_reason is None else {"circuit_reason": vitals.circuit_reason}
     return {
         "up": vitals.up,
         "circuit": vitals.circuit,
+        **reason,
         "in_use": bulkhead.in_use,
         "limit": bulkhead.limit,
         "queued": bulkhead.queued,

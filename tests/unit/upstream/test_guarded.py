@@ -2,7 +2,7 @@
 
 import asyncio
 import socket
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from datetime import timedelta
 from typing import Any
@@ -16,9 +16,10 @@ from helpers.scripted_upstream import error as refusal
 from helpers.waiting import bounded, eventually
 from taskgate.errors import UpstreamFailed
 from taskgate.system import descriptors
+from taskgate.upstream.calls import Principal
 from taskgate.upstream.settings import Breaker
 from unit.upstream.asking import Asking
-from unit.upstream.conftest import EVERYTHING, Caller, new_caller, settings_for
+from unit.upstream.conftest import EVERYTHING, Caller, new_caller, settings_for, speaks_for_anybody
 from unit.upstream.offices import Office, exchange, failure, somebody
 
 OPEN_FOR = timedelta(seconds=30)
@@ -60,7 +61,7 @@ async def open_circuit(server: ScriptedServer, caller: Caller) -> None:
     for _ in range(3):
         await failed(caller.call("bad"))
     assert caller.heard.circuit[-1] == "open"
-    assert caller.heard.circuit_causes[-1] == "HTTP 503"
+    assert caller.heard.circuit_causes[-1] == "HTTP 503, one caller"
 
 
 FAILURES = {"resets": resets(), "502": status(502), "503": status(503), "504": status(504),
@@ -222,13 +223,56 @@ async def test_streams_and_farewells_pass_an_open_circuit_and_count_for_nothing(
     await caller.close()
 
 
-async def test_every_session_with_the_server_meets_the_same_circuit(
+async def test_every_session_of_a_caller_meets_the_same_circuit(
     plain: ScriptedServer, clock: ManualClock, guarded: Caller
 ) -> None:
     await open_circuit(plain, guarded)
-    other = guarded.upstream.session(guarded.heard.of_session, somebody)
+    other = guarded.upstream.session(guarded.heard.of_session, speaks_for_anybody)
     assert (await failed(other.open())).retry_after == OPEN_FOR
     await other.close()
+
+
+@pytest.fixture
+async def second(guarded: Caller) -> AsyncIterator[Caller]:
+    """Another caller of the same server."""
+    session = guarded.upstream.session(guarded.heard.of_session, lambda: Principal(context="another"))
+    await session.open()
+    yield Caller(guarded.upstream, session, guarded.heard)
+    await session.close()
+
+
+async def test_a_circuit_that_one_caller_opened_refuses_no_other_and_the_success_of_one_closes_it(
+    plain: ScriptedServer, guarded: Caller, second: Caller
+) -> None:
+    await open_circuit(plain, guarded)
+    await left_alone(plain, guarded)
+    plain.script["slow"] = hold = Hold()
+    calls = [asyncio.create_task(second.call("slow")) for _ in range(3)]
+    await eventually(lambda: len(hold.turns) == 3)
+    hold.release({"content": []})
+    async with bounded():
+        await asyncio.gather(*calls)
+    assert guarded.heard.circuit == ["open", "closed"]
+
+
+async def test_a_circuit_opens_for_all_when_a_second_caller_fails_too(
+    plain: ScriptedServer, guarded: Caller, second: Caller
+) -> None:
+    await open_circuit(plain, guarded)
+    await failed(second.call("bad"))
+    assert guarded.heard.circuit_causes == ["HTTP 503, one caller", "HTTP 503"]
+    await left_alone(plain, guarded)
+    await left_alone(plain, second)
+
+
+async def test_a_server_that_cannot_be_reached_by_one_caller_is_left_alone_by_all(
+    plain: ScriptedServer, guarded: Caller, second: Caller
+) -> None:
+    await plain.stop()
+    for _ in range(3):
+        await failed(guarded.call())
+    assert guarded.heard.circuit_causes == ["ECONNREFUSED"]
+    assert (await failed(second.call())).retry_after == OPEN_FOR
 
 
 async def test_credentials_that_cannot_be_had_are_no_failure_of_the_server(

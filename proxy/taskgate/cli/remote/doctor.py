@@ -126,6 +126,10 @@ def health_findings(health: Mapping[str, Any]) -> Iterator[Finding]:
         yield from _upstream_findings(one_line(name), _mapping(state))
 
 
+def _reason_of(state: Mapping[str, Any]) -> str:
+    return one_line(str(state.get("circuit_reason", "unknown")))
+
+
 def _upstream_findings(name: str, state: Mapping[str, Any]) -> Iterator[Finding]:
     if state.get("up") is False:
         yield Finding(
@@ -135,7 +139,8 @@ def _upstream_findings(name: str, state: Mapping[str, Any]) -> Iterator[Finding]
     elif state.get("circuit") == "open":
         yield Finding(
             f"the circuit of upstream {name} is open",
-            f"Its calls failed repeatedly. Look at its log; upstreams.{name}.circuit_breaker has the limits.",
+            f"Its calls failed repeatedly ({_reason_of(state)}). Look at its log;"
+            f" upstreams.{name}.circuit_breaker has the limits.",
         )
     if state.get("held") is True:
         yield Finding(

@@ -225,11 +225,11 @@ class CircuitBreakerSection(Section):
     """A circuit breaker: calls are refused at once after earlier ones failed."""
 
     failures: Count = 5
-    """Failures within the window that open the circuit."""
+    """Failures within the window that open the circuit, if more callers fail than succeed or no connection is made."""
     window: PositiveDuration = 30 * SECOND
     """For how long a failure counts."""
     open_for: PositiveDuration = 30 * SECOND
-    """How long the circuit stays open, and every request is refused."""
+    """How long the circuit stays open, and requests are refused."""
     half_open: Count = 1
     """How many requests at a time may probe the server afterwards."""
 
