@@ -60,9 +60,9 @@ def calls(server: ScriptedServer) -> int:
     return len(server.heard("tools/call"))
 
 
-async def cut(host: Host, hold: Hold, **params: Any) -> None:
+async def cut(host: Host, hold: Hold, arguments: Any = YEAR, **params: Any) -> None:
     """Call `report`, and lose the connection when the call is at its server."""
-    lost = asyncio.create_task(host.call("report", YEAR, **params))
+    lost = asyncio.create_task(host.call("report", arguments, **params))
     async with bounded():
         await hold.begun.wait()
     lost.cancel()

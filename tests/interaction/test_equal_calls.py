@@ -5,14 +5,15 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+from aiohttp import web
 
 from helpers.exchange_server import ExchangeServer
 from helpers.mcp_host import Answer, McpHost
-from helpers.scripted_upstream import Hold, ScriptedServer
+from helpers.scripted_upstream import Hold, ScriptedServer, Turn, result
 from helpers.token_issuer import TokenIssuer, guarded
 from helpers.waiting import bounded, eventually
 from helpers.whole_gateway import configuration, running
-from interaction.handing_off import ERAS, MODES, YEAR, Host, calls, cut, handoff, kept, taskless
+from interaction.handing_off import ERAS, MODES, YEAR, Host, calls, cut, handle_of, handoff, kept, taskless, waited
 from interaction.questioning import DONE
 from interaction.repeating import KEY, upgrade
 from requirements import covers
@@ -161,3 +162,94 @@ async def test_a_token_with_other_scopes_joins_no_call(
 
 def _is_call(message: Any) -> bool:
     return isinstance(message, dict) and message.get("method") == "tools/call"
+
+
+# --- two hosts that are both there ------------------------------------------------------------------------------------
+
+
+class Stateful:
+    """The tool `report` of a server whose state is that of a session: it answers with that."""
+
+    def __init__(self) -> None:
+        self.runs: list[str] = []
+        self.gate = asyncio.Event()
+
+    async def __call__(self, turn: Turn) -> web.StreamResponse:
+        session = turn.request.headers.get("Mcp-Session-Id", "")
+        self.runs.append(session)
+        await self.gate.wait()
+        return await result({"content": [], "structuredContent": {"session": session}})(turn)
+
+
+@covers("T70")
+@modes
+async def test_hosts_of_two_sessions_that_are_both_connected_get_the_state_of_their_own(
+    server: ScriptedServer, mode: str
+) -> None:
+    server.script["report"] = tool = Stateful()
+    async with running(configuration({"reports": server.url}, tasks=handoff("1h", mode=mode))) as gateway:
+        both = [asyncio.create_task((await taskless(gateway, "legacy")).call("report", YEAR)) for _ in range(2)]
+        await eventually(lambda: len(tool.runs) == 2)
+        tool.gate.set()
+        async with bounded():
+            found = [(await each).result["structuredContent"]["session"] for each in both]
+        assert sorted(found) == sorted(set(tool.runs))
+        assert len(set(found)) == 2
+
+
+@covers("T70")
+@modes
+async def test_a_handle_that_a_session_has_is_given_to_no_other(server: ScriptedServer, hold: Hold, mode: str) -> None:
+    async with running(configuration({"reports": server.url}, tasks=handoff("300ms", mode=mode))) as gateway:
+        hosts = [await taskless(gateway, "legacy") for _ in range(2)]
+        handles = [handle_of(await host.call("report", YEAR)) for host in hosts]
+        assert (len(set(handles)), calls(server)) == (2, 2)
+        # Each finds its own again.
+        assert [handle_of(await host.call("report", YEAR)) for host in hosts] == handles
+        hold.release(DONE)
+
+
+@covers("T70")
+@modes
+@eras
+async def test_a_call_that_a_host_waits_for_is_not_that_of_another_host(
+    server: ScriptedServer, hold: Hold, era: str, mode: str
+) -> None:
+    async with running(configuration({"reports": server.url}, tasks=handoff("300ms", mode=mode))) as gateway:
+        first, second = [await taskless(gateway, era) for _ in range(2)]
+        handle = handle_of(await first.call("report", YEAR))
+        waiting = asyncio.create_task(waited(first, handle))
+        await gateway.metrics()
+        assert handle_of(await second.call("report", YEAR)) != handle
+        assert calls(server) == 2
+        hold.release(DONE)
+        async with bounded():
+            assert (await waiting).result["content"] == DONE["content"]
+
+
+@covers("T70")
+@modes
+@eras
+async def test_equal_calls_of_connected_hosts_are_as_many_calls(
+    server: ScriptedServer, hold: Hold, era: str, mode: str
+) -> None:
+    async with running(configuration({"reports": server.url}, tasks=handoff("1h", mode=mode))) as gateway:
+        host = await taskless(gateway, era)
+        many = [asyncio.create_task(host.call("report", YEAR)) for _ in range(12)]
+        await eventually(lambda: calls(server) == 12)
+        hold.release(DONE)
+        async with bounded():
+            assert [(await each).result["content"] for each in many] == [DONE["content"]] * 12
+        assert await gateway.count("taskgate_calls_joined_total") == 0
+
+
+@covers("T70")
+@eras
+async def test_calls_of_connected_hosts_with_one_key_are_one(server: ScriptedServer, hold: Hold, era: str) -> None:
+    async with running(configuration({"reports": server.url}, tasks=handoff("1h"))) as gateway:
+        both = [asyncio.create_task(called(await taskless(gateway, era), {KEY: "k"})) for _ in range(2)]
+        await gateway.shows("taskgate_calls_joined_total", 1, how="key")
+        hold.release(DONE)
+        async with bounded():
+            assert [(await each).result["content"] for each in both] == [DONE["content"]] * 2
+        assert calls(server) == 1

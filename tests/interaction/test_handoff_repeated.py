@@ -26,13 +26,14 @@ async def hold(server: ScriptedServer) -> Hold:
 
 
 @eras
-async def test_the_same_call_gets_the_same_handle_while_it_runs(server: ScriptedServer, hold: Hold, era: str) -> None:
+async def test_the_same_call_of_a_host_gets_the_same_handle_while_it_runs(
+    server: ScriptedServer, hold: Hold, era: str
+) -> None:
     async with running(configuration({"reports": server.url}, tasks=handoff())) as gateway:
-        first = await taskless(gateway, era)
-        second = await taskless(gateway, era)
-        handle = handle_of(await first.call("report", YEAR))
-        assert handle_of(await second.call("report", {"year": 2026})) == handle
-        assert handle_of(await second.call("report", {"year": 2025})) != handle
+        host = await taskless(gateway, era)
+        handle = handle_of(await host.call("report", YEAR))
+        assert handle_of(await host.call("report", {"year": 2026})) == handle
+        assert handle_of(await host.call("report", {"year": 2025})) != handle
         await eventually(lambda: calls(server) == 2)
         assert await gateway.count("taskgate_calls_joined_total", how="retry") == 1
         hold.release(DONE)
@@ -213,14 +214,14 @@ async def test_a_call_whose_connection_was_lost_is_counted_once(server: Scripted
 
 
 @eras
-async def test_equal_calls_that_become_late_together_are_counted_as_joined_once(
+async def test_a_call_that_joins_a_lost_one_is_counted_as_joined_once(
     server: ScriptedServer, hold: Hold, era: str
 ) -> None:
     async with running(configuration({"reports": server.url}, tasks=handoff("300ms"))) as gateway:
-        hosts = [await taskless(gateway, era) for _ in range(2)]
-        async with asyncio.TaskGroup() as group:
-            late = [group.create_task(host.call("report", YEAR)) for host in hosts]
-        assert len({handle_of(call.result()) for call in late}) == 1
+        host = await taskless(gateway, era)
+        await cut(host, hold)
+        await kept(gateway)
+        handle_of(await host.call("report", YEAR))
         assert await gateway.count("taskgate_calls_joined_total") == 1
         assert await gateway.count("taskgate_tool_calls_total", disposition="handoff") == 2
         hold.release(DONE)
@@ -255,14 +256,16 @@ async def test_a_caller_with_too_many_waits_gets_the_handle_of_its_call_at_once(
 ) -> None:
     limits = {"concurrency": {"waits_per_context": 1}}
     async with running(configuration({"reports": server.url}, tasks=handoff("1h"), limits=limits)) as gateway:
-        hosts = [await taskless(gateway, era) for _ in range(3)]
-        await cut(hosts[0], hold)
-        await kept(gateway)
-        waiting = asyncio.create_task(hosts[1].call("report", YEAR))
+        lost, other = {"year": 2025}, await taskless(gateway, era)
+        for number, arguments in enumerate((YEAR, lost), 1):
+            hold.begun.clear()
+            await cut(await taskless(gateway, era), hold, arguments)
+            await gateway.shows("taskgate_tool_calls_total", number, disposition="handoff")
+        waiting = asyncio.create_task((await taskless(gateway, era)).call("report", YEAR))
         await gateway.shows("taskgate_calls_joined_total", 1)
         async with bounded():
-            handle = handle_of(await hosts[2].call("report", YEAR))
-        assert (await waited(hosts[2], handle)).code == 429
+            handle = handle_of(await other.call("report", lost))
+        assert (await waited(other, handle)).code == 429
         hold.release(DONE)
         async with bounded():
             assert (await waiting).result["content"] == DONE["content"]

@@ -79,6 +79,30 @@ async def test_a_lost_call_goes_on_for_a_host_that_asks_another_replica(
         assert (await again).result["content"] == DONE["content"]
 
 
+@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.parametrize(("mode", "after"), [("auto", "300ms"), ("always", "1h")])
+async def test_equal_calls_of_hosts_that_are_connected_to_two_replicas_are_two(
+    server: ScriptedServer, hold: Hold, valkey_server: SharedServer, tmp_path: Path, era: str, mode: str, after: str
+) -> None:
+    tasks = handoff(after, ceiling="1h", mode=mode)
+    async with several(2, {"reports": server.url}, valkey_server.options(), tmp_path, tasks=tasks) as gateways:
+        hosts = [await taskless(gateway, era) for gateway in gateways]
+        both = []
+        for host in hosts:
+            both.append(asyncio.create_task(host.call("report", YEAR)))
+            await eventually(lambda: len(server.heard("tools/call")) == len(both))
+        if mode == "auto":
+            async with bounded():
+                handles = [handle_of(await each) for each in both]
+            assert len(set(handles)) == 2
+            both = [asyncio.create_task(waited(*each)) for each in zip(hosts, handles, strict=True)]
+        hold.release(DONE)
+        async with bounded():
+            assert [(await each).result["content"] for each in both] == [DONE["content"]] * 2
+        for gateway in gateways:
+            assert await gateway.count("taskgate_calls_joined_total") == 0
+
+
 @eras
 async def test_a_replica_that_ends_hands_off_its_calls_and_ends_its_waits_with_the_handle(
     server: ScriptedServer, hold: Hold, pair: list[WholeGateway], era: str

@@ -202,6 +202,22 @@ class CallAskedFor(NamedTuple):
     task: str
 
 
+class WhoAttends(NamedTuple):
+    """A question: is a host connected for a call that is a task, or has one of another session its handle?
+
+    `session` is empty for a modern host.
+    """
+
+    task: str
+    session: str
+
+
+class CallAttended(NamedTuple):
+    """The answer to that, if there is one."""
+
+    task: str
+
+
 class RequestCancelled(NamedTuple):
     """A host cancelled a request of a session."""
 

@@ -27,6 +27,7 @@ from typing import Any, Final
 from taskgate.admission.callers import principal_of
 from taskgate.admission.coalescing import CoalesceKey, RequestCoalescer, own_key, scoped_key
 from taskgate.admission.concurrency import Permit
+from taskgate.admission.connected_hosts import ConnectedHosts
 from taskgate.admission.mounts import Mount
 from taskgate.admission.polls import PollLimiter
 from taskgate.admission.rules import RuntimeConfig
@@ -89,7 +90,9 @@ class Calls:
         clock: Clock,
         waiter: ResponseWaiter,
         handles: HandleRequests,
+        hosts: ConnectedHosts,
     ) -> None:
+        self._hosts = hosts
         self._tasks = tasks
         self._polls = polls
         self._coalescer = coalescer
@@ -102,11 +105,14 @@ class Calls:
         self.keepalives = self.waiter.keepalives
         self._session_waits = Waits()
         """Calls that go on at their server when the host has disconnected."""
-        self._promotion = Promotion(tasks=tasks, coalescer=coalescer, waiter=self.waiter, count=self.count, clock=clock)
+        self._promotion = Promotion(
+            tasks=tasks, coalescer=coalescer, waiter=self.waiter, count=self.count, hosts=hosts, clock=clock
+        )
         self._background = Background()
         self._lost = LostCalls(
             tasks=tasks,
             promotion=self._promotion,
+            hosts=hosts,
             handles=handles,
             waiter=waiter,
             background=self._background,
@@ -182,6 +188,8 @@ class Calls:
         decision = self._decide_at_once(call, request) or await self._decide_by_catalogue(call, request)
         if call.terms is not None:
             await self._identify(call, request, call.terms)
+            if request.is_own_key:
+                self._promotion.take_next_slot(call, 0)
         return decision
 
     async def _identify(self, call: Call, request: CallTool, terms: Handoff) -> None:
@@ -191,7 +199,8 @@ class Calls:
         """
         if terms.joins and request.idempotency_key is None:
             scopes = call.session.mount.scopes_of(call.caller)
-            request.idempotency_key, request.is_own_key = await own_key(request, scopes), True
+            call.own_key = request.idempotency_key = await own_key(request, scopes)
+            request.is_own_key = True
         call.outlives_host = request.idempotency_key is not None and not terms.cancels_on_disconnect
         if call.outlives_host or terms.cancels_on_disconnect:
             call.ends_with_host = terms.cancels_on_disconnect
@@ -343,6 +352,7 @@ class Calls:
             inflight.close()
             inflight.end_hold()
             self._lost.settle(call)
+            self._release_slot(call)
             raise
         finally:
             self._handed_off.discard(inflight)
@@ -350,6 +360,11 @@ class Calls:
                 self._lost.leave(call)
             if late is not None:
                 late.cancel()
+
+    def _release_slot(self, call: Call) -> None:
+        """Handle that a call has failed, or that its host has cancelled it."""
+        if call.own_key:
+            self._hosts.release(call.session.owner, call.own_key, call.slot, call.exchange)
 
     def count(self, call: Call, disposition: str) -> None:
         """Count a `tools/call` by its disposition, once; only a tool that the server lists is named.
@@ -401,6 +416,7 @@ class Calls:
         """Cancel the remaining calls, and wait until their servers are notified."""
         self.waiter.close()
         await self._background.close()
+        await self._hosts.close()
 
     # --- tasks --------------------------------------------------------------------------------------------------------
 
@@ -431,6 +447,7 @@ class Calls:
         if call.gets_handle:
             age = timedelta(seconds=self._clock.elapsed() - call.begun)
             progress = None if inflight is None else inflight.status_message
+            self._hosts.attend(call.exchange, record.id, call.session.host_session or "")
             return self._handles.reply(call.adapter.dialect, call.handoff, call.id, record, age, progress)
         interval = self._polls.advise(record)
         return HttpReply(body=call.adapter.dialect.task_created(call.id, record, None, interval))
@@ -520,6 +537,9 @@ class Calls:
         try:
             with self.cancellable(call.cancellable, call.id):
                 return await self._handles.deliver(host, earlier, call.grace)
+        except ScopeCancelled:
+            self._release_slot(call)
+            raise
         finally:
             self._delivered[earlier.id] -= 1
             if not self._delivered[earlier.id]:

@@ -15,7 +15,7 @@ from taskgate.admission.coalescing import CoalesceKey
 from taskgate.admission.mounts import Mount
 from taskgate.auth.context import AuthContext
 from taskgate.domain.policy import Handoff, PromotionMode
-from taskgate.domain.record import RequestId, TaskRecord
+from taskgate.domain.record import OwnerKey, RequestId, TaskRecord
 from taskgate.domain.versions import Era, Peer, Revision
 from taskgate.gateway.listeners import HostListener, InflightCall
 from taskgate.jsontext.spans import RawJson
@@ -82,11 +82,14 @@ class CallTerms:
       `grace` the time in which the call may then be answered without a task once it is sent.
     - `gets_handle`: whether such a task is told by a handle, because its host knows no tasks; `terms` are
       then those of its rule, and `begun` is the monotonic time at which the call came.
+    - `own_key`: the key of the gateway's own that equal calls have in common, without their slots; empty if
+      the call has none. `slot` is the call's (`admission.connected_hosts`).
     - `outlives_host`: whether it is kept as a task if the connection is lost.
     - `is_counted`: its disposition is reported.
     - `record`: the task that it has become in place of an answer, and `is_promoting` while it becomes one.
       `is_answered`: its answer is known, and `is_lost`: the connection was lost before that was sent, if it
-      outlives that. `stored` is done once a lost one is a task or cannot be one, or the answer is sent.
+      outlives that. `shared` is what hosts have in common that share its request. `stored` is done once a
+      lost one is a task or cannot be one, or the answer is sent.
     - `shadow_grace`: the time after which a rule in shadow would have handed it off; None for no such rule.
     - `task_params`: how the server gets the parameters of such a call; None for a call that is
       relayed in any case.
@@ -110,6 +113,8 @@ class CallTerms:
     may_become_task: bool = False
     gets_handle: bool = False
     terms: Handoff | None = None
+    own_key: str = ""
+    slot: int = 0
     outlives_host: bool = False
     is_counted: bool = False
     record: TaskRecord | None = None
@@ -117,6 +122,7 @@ class CallTerms:
     is_answered: bool = False
     is_lost: bool = False
     stored: asyncio.Future[None] | None = None
+    shared: tuple[tuple[OwnerKey, str | None], str] | None = None
     shadow_grace: timedelta | None = None
     begun: float = 0.0
     mode: PromotionMode = PromotionMode.SYNC

@@ -13,6 +13,7 @@ from datetime import timedelta
 from functools import partial
 
 from taskgate.admission.coalescing import CoalesceKey, host_kind
+from taskgate.admission.connected_hosts import MOST_SEARCHED, ConnectedHosts, slot_key
 from taskgate.admission.rules import RuntimeConfig
 from taskgate.clock import Clock
 from taskgate.domain.record import OwnerKey, RequestId, TaskId, TaskRecord
@@ -21,11 +22,11 @@ from taskgate.gateway.eras import Call
 from taskgate.gateway.listeners import InflightCall, ResponseWaiter
 from taskgate.gateway.promotion import Promotion
 from taskgate.gateway.task_requests import HandleRequests
-from taskgate.lifecycle.task_service import TaskService
+from taskgate.lifecycle.task_service import EarlierHostConnected, TaskService
 from taskgate.protocol.host_requests import CallTool
 from taskgate.sessions.binding import client_features
 from taskgate.system.background import Background
-from taskgate.system.cancel_scope import CancelScope
+from taskgate.system.cancel_scope import CancelScope, ScopeCancelled
 
 Key = tuple[OwnerKey, str | None]
 """What finds a call that outlives its host: its owner and idempotency key."""
@@ -44,6 +45,7 @@ class LostCalls:
         *,
         tasks: TaskService,
         promotion: Promotion,
+        hosts: ConnectedHosts,
         handles: HandleRequests,
         waiter: ResponseWaiter,
         background: Background,
@@ -53,6 +55,7 @@ class LostCalls:
     ) -> None:
         self._tasks = tasks
         self._promotion = promotion
+        self._connected = hosts
         self._handles = handles
         self._waiter = waiter
         self._background = background
@@ -67,6 +70,48 @@ class LostCalls:
         """The connected hosts that share the request of a call, by its key and their kind."""
 
     async def earlier(self, call: Call, request: CallTool) -> TaskRecord | None:
+        """Return the task of an earlier call with the same idempotency key; None if there is none.
+
+        With a key of the gateway's own, an earlier call is looked up in each slot. One whose host is not gone is
+        another call. Without one, this call has a slot of its own. Raises what `TaskService.earlier` raises.
+        """
+        if not request.is_own_key:
+            return await self._earlier(call, request)
+        try:
+            with self._cancellable(call.cancellable, call.id):
+                await self._connected.wait_for_loss(call.session.owner, call.own_key)
+                return await self._earlier_in_slots(call, request)
+        except ScopeCancelled:
+            self._connected.release(call.session.owner, call.own_key, call.slot, call.exchange)
+            raise
+
+    async def _earlier_in_slots(self, call: Call, request: CallTool) -> TaskRecord | None:
+        hosts, owner, own_key, free, last = self._connected, call.session.owner, call.own_key, None, 0
+        for slot in range(min(hosts.last_slot(owner, own_key) + 1, MOST_SEARCHED)):
+            if not hosts.take(owner, own_key, slot, call.exchange):
+                last = slot
+                continue
+            call.slot, request.idempotency_key, is_free = slot, slot_key(own_key, slot), free is None
+            try:
+                earlier = await self._earlier(call, request)
+            except EarlierHostConnected:
+                earlier, is_free, last = None, False, slot
+            if earlier is not None:
+                if free is not None:
+                    hosts.release(owner, own_key, free, call.exchange)
+                return earlier
+            if is_free:
+                free = slot
+            else:
+                hosts.release(owner, own_key, slot, call.exchange)
+        if free is None:
+            self._promotion.take_next_slot(call, last + 1)
+        else:
+            call.slot, request.idempotency_key = free, slot_key(own_key, free)
+            hosts.set_last_slot(owner, own_key, max(free, last))
+        return None
+
+    async def _earlier(self, call: Call, request: CallTool) -> TaskRecord | None:
         """Return the task of an earlier call with the same idempotency key; None if there is none.
 
         Waits until calls whose hosts are gone are stored: the same call may be one of them. Raises what
@@ -91,7 +136,8 @@ class LostCalls:
 
     def attend(self, call: Call, inflight: InflightCall) -> None:
         """Keep a call if its connection is lost, until its answer is received. `leave` must follow."""
-        self._hosts[_shared_by(call)] += 1
+        call.shared = _shared_by(call)
+        self._hosts[call.shared] += 1
         call.exchange.on_sent(partial(self._on_sent, call, inflight))
 
     def on_answer(self, call: Call, inflight: InflightCall) -> None:
@@ -104,7 +150,8 @@ class LostCalls:
 
     def leave(self, call: Call) -> bool:
         """Handle that a host waits no more for a call; return whether another one shares its request."""
-        shared = _shared_by(call)
+        shared = call.shared
+        assert shared is not None, "a call that was attended"
         left = self._hosts[shared] = self._hosts[shared] - 1
         if left <= 0:
             del self._hosts[shared]

@@ -17,24 +17,28 @@ The host did not ask for a task. So a task that cannot be created is mostly no e
 continues as a plain one. `TaskService` creates the tasks.
 """
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from logging import getLogger
+from typing import TypeVar
 
 from taskgate.admission.coalescing import KEY_REUSED, CoalesceKey, RequestCoalescer
 from taskgate.admission.concurrency import BRIEF_WAIT, Permit
+from taskgate.admission.connected_hosts import ConnectedHosts, slot_key
 from taskgate.clock import Clock
 from taskgate.domain.policy import PromotionMode
 from taskgate.domain.record import OwnerKey, TaskId, TaskRecord
 from taskgate.errors import GatewayError, InvalidParams, QueueFull, TaskSupportMismatch
 from taskgate.gateway.eras import Call
 from taskgate.gateway.listeners import HostListener, InflightCall, ResponseWaiter
-from taskgate.lifecycle.task_service import TaskService
+from taskgate.lifecycle.task_service import EarlierHostConnected, TaskService
 from taskgate.protocol.host_requests import CallTool
 
 log = getLogger("taskgate.stateless")
+
+Made = TypeVar("Made")
 
 
 class Promotion:
@@ -52,12 +56,14 @@ class Promotion:
         coalescer: RequestCoalescer,
         waiter: ResponseWaiter,
         count: Callable[[Call, str], None],
+        hosts: ConnectedHosts,
         clock: Clock,
     ) -> None:
         self._tasks = tasks
         self._coalescer = coalescer
         self._waiter = waiter
         self._count = count
+        self._hosts = hosts
         self._clock = clock
 
     async def create_before_send(self, call: Call) -> TaskRecord | None:
@@ -80,9 +86,8 @@ class Promotion:
             # While the session with the server opens, the host may still disconnect without a task.
             tools = call.session.upstream.tools()
             await self._waiter.wait_for_session(call.exchange, call.adapter.dialect, tools)
-            # The request ends with the answer, and with it what its progress token is for.
-            stored = replace(request, progress_token=None) if call.gets_handle else request
-            record, _ = await self._tasks.create(call.caller, call.session, stored)
+            create = partial(self._tasks.create, call.caller, call.session)
+            record, _ = await self._store(call, request, create)
         except (TaskSupportMismatch, InvalidParams) as refusal:
             if str(refusal) != KEY_REUSED:
                 # The host did not ask for a task, so this is no refusal: the server gives its own
@@ -215,11 +220,9 @@ class Promotion:
         """Create the task of a sent call; None if that fails."""
         # From here on the server's questions belong to the task (M-MRTR-8).
         passed, inflight.passes_rounds = inflight.passes_rounds, False
-        if call.gets_handle:
-            # The answer ends the request, and with it what its progress token is for.
-            request = replace(request, progress_token=None)
         try:
-            record = await self._tasks.promote(call.caller, call.session, request, inflight)
+            promote = partial(self._tasks.promote, call.caller, call.session, underway=inflight)
+            record = await self._store(call, request, promote)
         except GatewayError as refusal:
             # The call continues as a plain one, whose questions go to the host (R-RES-6).
             log.debug("a call is not promoted to a task", extra={"reason": refusal.reason})
@@ -229,6 +232,24 @@ class Promotion:
             self._cancel_on_disconnect(call, record)
         # Otherwise an equal call, which shares the sent request, became the task first.
         return record
+
+    async def _store(self, call: Call, request: CallTool, make: Callable[[CallTool], Awaitable[Made]]) -> Made:
+        """Make the task of a call; one that gets a handle takes the next slot while an earlier call has a host."""
+        while True:
+            # The request ends with the answer, and with it what its progress token is for.
+            stored = replace(request, progress_token=None) if call.gets_handle else request
+            try:
+                return await make(stored)
+            except EarlierHostConnected:
+                self.take_next_slot(call, call.slot + 1)
+
+    def take_next_slot(self, call: Call, first: int) -> None:
+        """Give a call with a key of the gateway's own the first free slot from `first` on."""
+        request, owner = call.request, call.session.owner
+        assert isinstance(request, CallTool), "a call that is handed off"
+        self._hosts.release(owner, call.own_key, call.slot, call.exchange)
+        call.slot = self._hosts.take_next(owner, call.own_key, first, call.exchange)
+        request.idempotency_key = slot_key(call.own_key, call.slot)
 
     def _on_created(self, call: Call, request: CallTool, record: TaskRecord) -> TaskRecord:
         """Count a task that was created before its call was sent, and return it."""

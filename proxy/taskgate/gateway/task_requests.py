@@ -21,6 +21,7 @@ from datetime import timedelta
 from functools import partial
 from typing import Final
 
+from taskgate.admission.connected_hosts import ConnectedHosts
 from taskgate.admission.lookups import Lookups
 from taskgate.admission.rules import RuntimeConfig
 from taskgate.auth.context import AuthContext
@@ -104,6 +105,7 @@ class HandleRequests:
         offers: InputDelivery,
         waiter: ResponseWaiter,
         live: RuntimeConfig,
+        hosts: ConnectedHosts,
         clock: Clock,
         bus: ClusterBus | None,
     ) -> None:
@@ -117,6 +119,7 @@ class HandleRequests:
         self._retrievals = retrievals
         self._offers = offers
         self._waiter = waiter
+        self._hosts = hosts
         self._live = live
         self._clock = clock
 
@@ -166,6 +169,7 @@ class HandleRequests:
         if a modern host does not declare what a question needs.
         """
         self._on_asked(record.id)
+        self._hosts.attend(host.exchange, record.id, "" if host.session is None else host.session.id)
         listener = HostListener(host.exchange, host.token, self._waiter.keepalives, host.dialect)
         told: str | None = None
         begun = self._clock.elapsed()

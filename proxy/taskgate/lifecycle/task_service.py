@@ -27,6 +27,7 @@ from typing import Any, Final
 
 from taskgate.admission.coalescing import CoalesceKey, RequestCoalescer, check_same_call
 from taskgate.admission.concurrency import Permit, queue_status
+from taskgate.admission.connected_hosts import ConnectedHosts
 from taskgate.admission.lookups import Lookups
 from taskgate.admission.rates import QuotaSubjects
 from taskgate.admission.rules import RuntimeConfig
@@ -69,6 +70,11 @@ ID_BYTES: Final = 24
 RERUNS: Final = 1
 """How often a call may be sent again: one that crashes its process must not do so forever."""
 
+
+class EarlierHostConnected(Exception):
+    """An earlier call under a key of the gateway's own has a host that is not gone: it is another call."""
+
+
 _NO_CAPS: Final[Mapping[str, int]] = MappingProxyType({})
 
 
@@ -89,6 +95,7 @@ class TaskService:
     - `live`: the operator's rules, as they are at each call.
     - `runner`: runs the calls of new tasks.
     - `retrievals`: the results that were fetched here.
+    - `hosts`: the hosts that are connected for calls with keys of the gateway's own.
     - `joining`: the calls of this process that others may join. Tasks of other processes are joined
       through the store, by idempotency key only.
     - `lease`: how long a new task belongs to its process without a heartbeat. None means for the
@@ -106,6 +113,7 @@ class TaskService:
         quota_subjects: QuotaSubjects,
         retrievals: Retrievals,
         joining: RequestCoalescer,
+        hosts: ConnectedHosts,
         event_sink: EventSink,
         clock: Clock,
         entropy: Entropy,
@@ -119,6 +127,7 @@ class TaskService:
         self._quota_subjects = quota_subjects
         self._retrievals = retrievals
         self._joining = joining
+        self._hosts = hosts
         self._event_sink = event_sink
         self._clock = clock
         self._entropy = entropy
@@ -160,8 +169,8 @@ class TaskService:
 
         No task is left if this raises. Raises InvalidParams for a tool that the server does not
         list or a key of another call. Raises TaskSupportMismatch for a tool that cannot be a task,
-        TooManyTasks, TooManyBytes, QueueFull, StoreUnavailable, and UpstreamFailed if the catalogue
-        cannot be read.
+        TooManyTasks, TooManyBytes, QueueFull, StoreUnavailable, UpstreamFailed if the catalogue cannot be
+        read, and EarlierHostConnected as `earlier`.
         """
         with Expected(self._runner, place):
             listed = place.upstream.listed(intent.tool) or (await place.upstream.tools()).get(intent.tool)
@@ -216,7 +225,8 @@ class TaskService:
         """Return the task of an earlier call with the same idempotency key; None if there is none,
         or the call has no key.
 
-        Raises InvalidParams if the key is of another call, and StoreUnavailable.
+        Raises InvalidParams if the key is of another call, and StoreUnavailable. Raises EarlierHostConnected if the
+        earlier call has a host that is not gone, and the key is the gateway's own.
         """
         key = intent.idempotency_key
         return None if key is None else await self._earlier(caller, place, intent, key)
@@ -386,9 +396,11 @@ class TaskService:
             # The earlier task may be purged meanwhile, or have ended unsent: then none has the key.
             earlier = await self._load_with_key(record.owner, id, record.created_at, new.intent)
         if is_sent and new.intent.is_own_key:
+            if earlier.lease is None or earlier.lease.holder != self._runner.holder:
+                raise EarlierHostConnected
             # It joined the other call when it was sent, and that was reported.
             return earlier
-        return await self._joined(earlier, new.intent)
+        return await self._joined(earlier, new.intent, new.place)
 
     async def _earlier(self, caller: AuthContext, place: CallSite, intent: CallTool, key: str) -> TaskRecord | None:
         """Return the whole record of the task that the call's idempotency key created; None if
@@ -401,7 +413,7 @@ class TaskService:
             id = await self._store.repeated(owner, digest, now=now)
             record = None if id is None else await self._load_with_key(owner, id, now, intent)
             if record is not None:
-                return await self._joined(record, intent)
+                return await self._joined(record, intent, place)
         return None
 
     async def _load_with_key(self, owner: OwnerKey, id: TaskId, now: datetime, intent: CallTool) -> TaskRecord | None:
@@ -425,14 +437,16 @@ class TaskService:
         was_fetched = record.retrieved or self._retrievals.was_reported(record.id)
         return not was_fetched and record.status is not TaskStatus.CANCELLED and now - record.updated_at <= window
 
-    async def _joined(self, record: TaskRecord, intent: CallTool) -> TaskRecord:
+    async def _joined(self, record: TaskRecord, intent: CallTool, place: CallSite) -> TaskRecord:
         """Return the record of an earlier task that the call joins by its key, and report that.
 
-        Raises InvalidParams if the task is of another call.
+        Raises InvalidParams if the task is of another call, and EarlierHostConnected as `earlier`.
         """
         # A key of the gateway's own is made of the call.
         if not intent.is_own_key:
             await check_same_call(record, intent)
+        elif await self._hosts.attends(record.id, place.host_session or ""):
+            raise EarlierHostConnected
         self._event_sink.emit(CallCoalesced(record.owner.mount, "retry" if intent.is_own_key else "key"))
         return record
 

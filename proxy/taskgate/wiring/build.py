@@ -15,6 +15,7 @@ from taskgate import __version__
 from taskgate.admission.access import AccessControl
 from taskgate.admission.coalescing import RequestCoalescer
 from taskgate.admission.concurrency import OpenStreams
+from taskgate.admission.connected_hosts import ConnectedHosts
 from taskgate.admission.lookup_guard import LookupGuard, PenaltyBox
 from taskgate.admission.lookups import Lookups, ResultReader
 from taskgate.admission.memory_pressure import MemoryPressure, memory_limit, resident
@@ -209,6 +210,7 @@ async def build_runtime(
         live=live, utilization=mounts.utilization, event_sink=event_sink, clock=clock, entropy=entropy
     )
     coalescer = RequestCoalescer(store=store, event_sink=event_sink, clock=clock)
+    hosts = ConnectedHosts(bus)
     denied = DeniedExtensions(event_sink)
 
     # Sessions of legacy hosts.
@@ -280,6 +282,7 @@ async def build_runtime(
         live=live,
         quota_subjects=quota_subjects,
         joining=coalescer,
+        hosts=hosts,
         event_sink=event_sink,
         clock=clock,
         entropy=entropy,
@@ -305,6 +308,7 @@ async def build_runtime(
         offers=input_delivery,
         waiter=waiter,
         live=live,
+        hosts=hosts,
         clock=clock,
         bus=bus,
     )
@@ -318,6 +322,7 @@ async def build_runtime(
         clock=clock,
         waiter=waiter,
         handles=handles,
+        hosts=hosts,
     )
     task_requests = TaskRequests(
         legacy=dialect,

@@ -12,6 +12,7 @@ from helpers.records import new_peer
 from helpers.waiting import bounded
 from requirements import covers
 from taskgate.admission.callers import principal_of
+from taskgate.admission.connected_hosts import ConnectedHosts
 from taskgate.auth.context import ANONYMOUS
 from taskgate.errors import CutOff
 from taskgate.gateway.calls import Calls
@@ -55,6 +56,7 @@ def new_calls() -> Calls:
         clock=nothing,
         waiter=ResponseWaiter(timedelta(seconds=60)),
         handles=nothing,
+        hosts=ConnectedHosts(),
     )
 
 

@@ -31,7 +31,12 @@ async def test_a_call_waits_briefly_and_one_that_is_handed_off_as_long_as_a_task
     )
     counted: list[str] = []
     promotion = Promotion(
-        tasks=nothing, coalescer=nothing, waiter=nothing, count=lambda _, what: counted.append(what), clock=nothing
+        tasks=nothing,
+        coalescer=nothing,
+        waiter=nothing,
+        count=lambda _, what: counted.append(what),
+        hosts=nothing,
+        clock=nothing,
     )
     call: Any = SimpleNamespace(gets_handle=gets_handle)
     running, waiting = bulkhead.acquire("a"), bulkhead.acquire("a")
@@ -47,7 +52,7 @@ async def test_a_call_that_is_handed_off_does_not_end_after_the_brief_wait(monke
     monkeypatch.setattr(concurrency, "BRIEF_WAIT", timedelta())
     settings = BulkheadSettings(concurrency=1, queue=8, max_wait=timedelta(seconds=60), share=8, is_shared=False)
     bulkhead = Bulkhead("reports", settings, event_sink=RecordedEvents())
-    promotion = Promotion(tasks=nothing, coalescer=nothing, waiter=nothing, count=nothing, clock=nothing)
+    promotion = Promotion(tasks=nothing, coalescer=nothing, waiter=nothing, count=nothing, hosts=nothing, clock=nothing)
     running, waiting = bulkhead.acquire("a"), bulkhead.acquire("a")
     call: Any = SimpleNamespace(gets_handle=True)
     turn = asyncio.create_task(promotion.wait_shared(call, waiting))

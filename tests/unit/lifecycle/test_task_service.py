@@ -14,6 +14,7 @@ from helpers.records import keep, new_peer, new_record
 from helpers.waiting import bounded, eventually
 from taskgate.admission.coalescing import RequestCoalescer
 from taskgate.admission.concurrency import Bulkhead, BulkheadSettings, Permit
+from taskgate.admission.connected_hosts import ConnectedHosts
 from taskgate.admission.rates import QuotaSubjects
 from taskgate.auth.context import AuthContext
 from taskgate.domain.events import CallFaulted
@@ -67,13 +68,14 @@ class House:
             quota_subjects=QuotaSubjects(self.live),
             retrievals=Retrievals(transitions=transitions, event_sink=self.emitted, clock=self.clock),
             joining=self.joining,
+            hosts=ConnectedHosts(),
             event_sink=self.emitted,
             clock=self.clock,
             entropy=SeededEntropy(),
             lease=lease,
         )
         self.place: Any = SimpleNamespace(
-            mount=SimpleNamespace(name="reports", bulkhead=self.bulkhead),
+            mount=SimpleNamespace(name="reports", bulkhead=self.bulkhead, scopes_of=lambda _: frozenset()),
             peer=new_peer(),
             host_session=None,
             upstream=SimpleNamespace(tools=self.list_tools, listed=lambda _: None),

@@ -93,6 +93,7 @@ class World:
             live=nothing,
             quota_subjects=nothing,
             joining=nothing,
+            hosts=nothing,
             event_sink=self.emitted,
             clock=self.clock,
             entropy=nothing,
