@@ -43,7 +43,7 @@ LISTS: Final = {
     "that no task matches": "tool=none",
 }
 """The queries, by what they list; `age` is the seconds since half of the tasks were made. A page has at most 50."""
-_TOKEN: Final = "token-of-an-operator"
+_TOKEN: Final = "token-of-an-operator-0123"
 
 
 @contextlib.contextmanager

@@ -187,7 +187,7 @@ def api_document() -> str:
 
     with TemporaryDirectory() as folder:
         token = Path(folder, "token")
-        token.write_text("a-token-for-this-page")
+        token.write_text("a-token-for-this-page-alone")
         token.chmod(0o600)
         return json.dumps(json.loads(written(token)), indent=1, ensure_ascii=False) + "\n"
 

@@ -11,7 +11,7 @@ import aiohttp
 from helpers.waiting import bounded
 from helpers.whole_gateway import WholeGateway
 
-OPS, VIEWER = "Bearer token-of-an-operator", "Bearer token-of-a-viewer"
+OPS, VIEWER = "Bearer token-of-an-operator-0123", "Bearer token-of-a-viewer-0123"
 EVENTS = "/api/v1/events"
 ROLES = {"ops": ("operator", OPS), "looks": ("viewer", VIEWER)}
 

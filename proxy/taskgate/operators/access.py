@@ -1,7 +1,8 @@
 """Access to the operators' listener: `OperatorAccess` finds the token of a request and its role.
 
-A token is compared in constant time with all configured ones. An address that shows too many wrong
-tokens is refused for a while, also with a right one. A request of a web page of another origin is
+A token is compared in constant time with all configured ones. A right token always passes, so
+that others at the address of an operator cannot shut it out. Wrong ones of an address are limited. A
+token has too many bits to be guessed. A request of a web page of another origin is
 refused. The console signs in with a token. After that it shows the key of a session in a cookie, and
 the page's part of it in a header. Browsers send a cookie to each port of a host, so other web
 servers get it. The page's part is in the storage of the page, whose origin has a port.
@@ -90,7 +91,7 @@ class WrongTokens:
         self._until: OrderedDict[str, float] = OrderedDict()
 
     def wait(self, address: str) -> float:
-        """Seconds until the address may show a token again; 0 if it may now."""
+        """Seconds until the address may show a wrong token again; 0 if it may now."""
         return gcra(self._until.get(self._key(address)), self._elapsed(), _WRONG)[0].retry_after
 
     def add(self, address: str) -> None:
@@ -270,17 +271,17 @@ class OperatorAccess:
         scheme, _, given = authorizations[0].partition(" ") if len(authorizations) == 1 else ("", "", "")
         if scheme.lower() != "bearer" or not given.strip():
             raise _unauthenticated()
+        shown = _digest(given.strip())
+        # All are compared, so that the time tells nothing of which one was nearly right.
+        found = [each for each in self._digests if compare_digest(each[0], shown)]
+        if found:
+            return found[0]
         wait = self._wrong.wait(address)
         if wait > 0:
             text = "too many wrong tokens from this address: try again later"
             raise ApiError(429, "too_many_wrong_tokens", text, **{"Retry-After": str(ceil(wait))})
-        shown = _digest(given.strip())
-        # All are compared, so that the time tells nothing of which one was nearly right.
-        found = [each for each in self._digests if compare_digest(each[0], shown)]
-        if not found:
-            self._wrong.add(address)
-            raise _unauthenticated()
-        return found[0]
+        self._wrong.add(address)
+        raise _unauthenticated()
 
     def _of_session(self, headers: Mapping[str, str], method: str) -> Operator:
         tokens = self._tokens_of_session(headers)

@@ -49,8 +49,13 @@ if TYPE_CHECKING:
     from taskgate.auth.jwks import IssuerKeys
 
 KEY_FILE: Final = "context.key"
-_SHORTEST_TOKEN, _LONGEST_TOKEN = 16, 4096
-_TOKEN: Final = re.compile(rb"[!-~]+")
+_LONGEST_TOKEN: Final = 4096
+_TOKEN: Final = re.compile(rb"(?:[0-9a-fA-F]{32,}|(?![0-9a-fA-F]*\Z)[!-~]{22,})")
+"""A token that can have 128 random bits: 4 in each hexadecimal digit, at most 6 in another character."""
+_TOKEN_FORM: Final = (
+    "must hold one token that can have 128 random bits: at least 22 visible characters, or 32 hexadecimal digits, "
+    f"and at most {_LONGEST_TOKEN}; make one with: openssl rand -hex 32"
+)
 _CURSORS: Final = b"taskgate: cursors of tasks/list"
 _STATES: Final = b"taskgate: requestState"
 _MESSAGES: Final = b"taskgate: words between gateways"
@@ -153,8 +158,8 @@ def _operator_token(file: Path, key: str) -> bytes:
     if exposed:
         raise KeyFileRefused(f"{key}: {ADVICE}")
     token = text.strip()
-    if not _SHORTEST_TOKEN <= len(token) <= _LONGEST_TOKEN or not _TOKEN.fullmatch(token):
-        raise KeyFileRefused(f"{key}: must hold one token of {_SHORTEST_TOKEN} to {_LONGEST_TOKEN} visible characters")
+    if len(token) > _LONGEST_TOKEN or not _TOKEN.fullmatch(token):
+        raise KeyFileRefused(f"{key}: {_TOKEN_FORM}")
     return token
 
 

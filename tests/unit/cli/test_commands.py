@@ -417,11 +417,15 @@ async def test_whoever_has_the_operators_token_has_the_file_read_again(tmp_path:
         assert await served(gateway) == ["books", "reports"]
 
 
+TOKEN_FORM = (
+    "must hold one token that can have 128 random bits: at least 22 visible characters, or 32 hexadecimal digits, "
+    "and at most 4096; make one with: openssl rand -hex 32"
+)
 BAD_TOKENS: dict[str, tuple[bytes | None, str]] = {
     "missing": (None, "cannot be read: No such file or directory"),
-    "short": (b"too-short", "must hold one token of 16 to 4096 visible characters"),
-    "two": (b"planted-secret-one planted-secret-two", "must hold one token of 16 to 4096 visible characters"),
-    "long": (b"x" * 5000, "must hold one token of 16 to 4096 visible characters"),
+    "short": (b"too-short", TOKEN_FORM),
+    "two": (b"planted-secret-one planted-secret-two", TOKEN_FORM),
+    "long": (b"x" * 5000, TOKEN_FORM),
 }
 
 

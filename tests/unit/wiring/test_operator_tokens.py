@@ -31,12 +31,15 @@ def read(**admin: Any) -> Any:
 def test_each_file_has_one_token_with_the_name_and_role_of_its_section(tmp_path: Path) -> None:
     found = read(
         token_file=token_file(tmp_path, "0", b"the-first-token-of-all\n"),
-        tokens=[section(token_file(tmp_path, "1")), section(token_file(tmp_path, "2", b"x" * 16), "looks", "viewer")],
+        tokens=[
+            section(token_file(tmp_path, "1")),
+            section(token_file(tmp_path, "2", b"0123456789abcdef" * 2), "looks", "viewer"),
+        ],
     )
     assert found == {
         b"the-first-token-of-all": Operator("token_file", Role.OPERATOR),
         TOKEN: Operator("ops", Role.OPERATOR),
-        b"x" * 16: Operator("looks", Role.VIEWER),
+        b"0123456789abcdef" * 2: Operator("looks", Role.VIEWER),
     }
     assert read() == {}
 
@@ -44,7 +47,11 @@ def test_each_file_has_one_token_with_the_name_and_role_of_its_section(tmp_path:
 @pytest.mark.parametrize(
     ("text", "mode", "told"),
     [
-        (b"short", 0o600, r"admin\.tokens\[0\]\.file: must hold one token of 16 to 4096"),
+        (b"short", 0o600, r"admin\.tokens\[0\]\.file: must hold one token .* openssl rand -hex 32"),
+        (b"x" * 21, 0o600, r"admin\.tokens\[0\]\.file: must hold one token"),
+        (b"0123456789abcdef" * 2, 0o604, r"admin\.tokens\[0\]\.file: may be read or written by every user"),
+        (b"0123456789ABCDEF" * 2 + b"0" * 4065, 0o600, r"admin\.tokens\[0\]\.file: must hold one token"),
+        (b"0123456789abcdef"[1:] * 2, 0o600, r"admin\.tokens\[0\]\.file: must hold one token"),
         (b"two tokens are in this file", 0o600, r"admin\.tokens\[0\]\.file: must hold one token"),
         (TOKEN, 0o604, r"admin\.tokens\[0\]\.file: may be read or written by every user"),
     ],

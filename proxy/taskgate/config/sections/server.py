@@ -172,7 +172,7 @@ class AdminTokenSection(Section):
     """A token for the API of operators. Its file is read again at each reload."""
 
     file: FilePath
-    """The file with the token: one line of 16 to 4096 visible characters."""
+    """The file with the token: one line of 22 to 4096 visible characters, or at least 32 hexadecimal digits."""
     role: Literal["viewer", "operator"]
     """viewer: may look; operator: may also act, such as cancel a task."""
     name: Name
