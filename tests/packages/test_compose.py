@@ -2,6 +2,7 @@
 
 import re
 import tomllib
+from ipaddress import ip_address, ip_network
 from pathlib import Path
 
 import pytest
@@ -9,12 +10,14 @@ from packaging.requirements import Requirement
 from packaging.version import Version
 from ruamel.yaml import YAML
 
+from requirements import covers
 from taskgate import config as settings
 from taskgate.cli import main
 from taskgate.wiring.shutdown import GRACE
 
 ROOT = Path(__file__).resolve().parents[2]
-SERVICES = YAML(typ="safe").load(ROOT / "compose.yaml")["services"]
+COMPOSE = YAML(typ="safe").load(ROOT / "compose.yaml")
+SERVICES, NETWORKS = COMPOSE["services"], COMPOSE["networks"]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 
@@ -24,8 +27,45 @@ def config(tmp_path: Path) -> settings.GatewayConfig:
     for name in ("context", "audit"):
         (tmp_path / f"taskgate-{name}.key").write_text("A" * 43)
     file = tmp_path / "taskgate.yaml"
-    file.write_text((ROOT / "deploy/compose/taskgate.yaml").read_text().replace("/var/lib/taskgate", str(tmp_path)))
+    (tmp_path / "password").write_text("p4ssword\n")
+    (tmp_path / "password").chmod(0o600)
+    text = (ROOT / "deploy/compose/taskgate.yaml").read_text()
+    for place in ("/var/lib/taskgate", "/run/store"):
+        text = text.replace(place, str(tmp_path))
+    file.write_text(text)
     return settings.load(file, {})
+
+
+def networks_of(service: str) -> set[str]:
+    """The networks that a service is in; one that names none is in the network of all."""
+    said = SERVICES[service]
+    return set() if said.get("network_mode") == "none" else set(said.get("networks", ["default"]))
+
+
+@covers("T25")
+def test_a_server_reaches_neither_the_store_nor_the_listener_of_operators(config: settings.GatewayConfig) -> None:
+    assert networks_of("server") == {"servers"}
+    assert {name for name in SERVICES if "servers" in networks_of(name)} == {"taskgate", "server"}
+    assert networks_of("valkey") == {"store"}
+    assert NETWORKS["store"] == {"internal": True}
+    assert networks_of("prometheus") == {"operators"}
+    assert networks_of("taskgate") == {"servers", "store", "operators"}
+    assert "default" not in set().union(*map(networks_of, SERVICES))
+    own = SERVICES["taskgate"]["networks"]["operators"]["ipv4_address"]
+    [subnet] = NETWORKS["operators"]["ipam"]["config"]
+    assert ip_address(own) in ip_network(subnet["subnet"])
+    assert str(config.admin.listen) == f"{own}:9464", "no other network reaches it"
+    assert SERVICES["taskgate"]["environment"] == {"TASKGATE_ADMIN_URL": f"http://{own}:9464"}
+
+
+@covers("T25")
+def test_the_store_wants_the_password_that_the_gateway_has(config: settings.GatewayConfig) -> None:
+    assert config.store.redis.password == "p4ssword"
+    program, file, *options = SERVICES["valkey"]["command"].split()
+    assert (program, file) == ("valkey-server", "/run/store/valkey.conf")
+    assert "--protected-mode yes" in " ".join(options)
+    mounts = [each for name in SERVICES for each in SERVICES[name].get("volumes", []) if "store-password" in each]
+    assert sorted(mounts) == ["store-password:/run/store", *["store-password:/run/store:ro"] * 2]
 
 
 def test_the_configuration_names_services_of_the_file(config: settings.GatewayConfig) -> None:

@@ -52,6 +52,10 @@ class ComposeServices:
         static = f"static_configs:\n      - targets: ['{self._addresses['taskgate']}:9464']"
         fixed = {DISCOVERY: static, EVERY[0]: EVERY[1]} if name == "prometheus" else {}
         hosts = {f"//{each}": f"//{address}" for each, address in self._addresses.items()}
+        for each, said in SERVICES.items():
+            for network in dict(said["networks"]).values() if isinstance(said.get("networks"), dict) else ():
+                if "ipv4_address" in network:
+                    hosts[network["ipv4_address"]] = self._addresses[each]
         files = ContainerFiles(self._folder / name, self._addresses[name], {**published, **hosts, **fixed})
         for each in SERVICES[name].get("volumes", []):
             source, target = each.split(":")[:2]
@@ -66,6 +70,10 @@ class ComposeServices:
         [port] = SERVICES[name]["ports"]
         return f"{self._addresses[name]}:{port.rpartition(':')[2]}"
 
+    def address(self, name: str) -> str:
+        """The address of a service in the networks of the file."""
+        return self._addresses[name]
+
     def command(self, name: str) -> list[str | Path]:
         """The command of a service, with the program of this machine in place of that of its image."""
         said, files = SERVICES[name], self.files[name]
@@ -76,8 +84,11 @@ class ComposeServices:
             case "python":
                 # pip finds the release that is here, and must fetch nothing.
                 return ["env", f"PATH={PROGRAMS}:/usr/bin:/bin", "PIP_NO_INDEX=1", *map(files.here, words)]
+            case "valkey" if words[0] == "sh":
+                # Compose reads two dollar signs as one.
+                return [*words[:-1], files.here(words[-1]).replace("$$", "$")]
             case "valkey":
-                program, *options = words
+                program, *options = map(files.here, words)
                 assert program == "valkey-server"
                 return [valkey_binary(), *options, "--bind", files.address, "--dir", files.at("/data")]
             case "prometheus":
@@ -136,6 +147,18 @@ async def taskgate(*arguments: str) -> Said:
     return Said(process.returncode, printed.decode())
 
 
+async def said_without_password(address: str) -> bytes:
+    """What Valkey answers a container that has no password."""
+    async with bounded():
+        reader, writer = await asyncio.open_connection(address, 6379)
+        try:
+            writer.write(b"KEYS *\r\n")
+            return await reader.readline()
+        finally:
+            writer.close()
+            await writer.wait_closed()
+
+
 async def healthy(gateway: GatewayProcess) -> None:
     """Wait until the health check of the image says so, as Docker does."""
     await until(lambda: taskgate("health", "--admin", f"http://{gateway.admin}"), lambda said: said.status == 0)
@@ -155,6 +178,7 @@ async def test_a_task_is_made_through_the_services_and_their_prometheus_sees_it(
             "--url", url,
         )  # fmt: skip
         assert called == (0, f"{REPORT}\n")
+        assert (await said_without_password(services.address("valkey"))).startswith(b"-NOAUTH ")
         async with bounded(30):
             seen = (await started["prometheus"].said(prometheus.LISTENS))[1].decode()
             await started["prometheus"].said(rb"Server is ready")
@@ -172,8 +196,12 @@ async def test_a_task_is_made_through_the_services_and_their_prometheus_sees_it(
 
 async def test_keys_that_are_there_stay_as_they_are_when_the_services_start_again(tmp_path: Path) -> None:
     services = ComposeServices(tmp_path)
-    volume = services.files["taskgate"].at("/var/lib/taskgate")
-    await services.to_its_end("keys")
-    keys = [(volume / name).read_bytes() for name in KEYS]
-    await services.to_its_end("keys")
-    assert [(volume / name).read_bytes() for name in KEYS] == keys
+    files = services.files["taskgate"]
+    made = [files.at("/var/lib/taskgate") / name for name in KEYS] + [files.at("/run/store") / "password"]
+    for name in ("keys", "password"):
+        await services.to_its_end(name)
+    before = [file.read_bytes() for file in made]
+    assert len(before[-1].strip()) > 32
+    for name in ("keys", "password"):
+        await services.to_its_end(name)
+    assert [file.read_bytes() for file in made] == before

@@ -41,6 +41,9 @@ EDITED = {
 }  # fmt: skip
 ISSUED_AT = rb"Tokens are issued at (http://\S+)\n"
 PASSWORD = "of-the-valkey-of-the-pods"
+# The kubelet lets the group of the pod write a volume, and all users an emptyDir. Both are mounts there, where the
+# gateway accepts it. Here they are folders, where it would not.
+_VOLUME = 0o2755
 
 
 @cache
@@ -105,11 +108,11 @@ class Pod:
                         file.write_text(secret[each["key"]])
                         file.chmod(mode)
                 case {"emptyDir": _}:
-                    self._volumes[volume["name"]].chmod(0o2777)
+                    self._volumes[volume["name"]].chmod(_VOLUME)
                 case other:
                     raise AssertionError(f"no folder of this machine takes the place of {other}")
         for claim in workload(overlay).get("volumeClaimTemplates", []):
-            self._volumes[claim["metadata"]["name"]].chmod(0o2775)
+            self._volumes[claim["metadata"]["name"]].chmod(_VOLUME)
 
     def publish(self, name: str, text: str) -> None:
         """Put a ConfigMap into its volume as the kubelet does: a folder of its own, and a link that is swapped."""
