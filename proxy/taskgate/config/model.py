@@ -9,7 +9,6 @@ from one section are made by its own `to_settings`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from datetime import timedelta
 from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import BeforeValidator, Field, ValidationError, model_validator
@@ -26,7 +25,7 @@ from taskgate.config.sections.extensions import extension_conflicts
 from taskgate.config.sections.limits import LimitsSection, limit_conflicts, with_built_in_rates
 from taskgate.config.sections.server import AdminSection, ServerSection, server_conflicts
 from taskgate.config.sections.store import StoreSection, store_conflicts
-from taskgate.config.sections.tasks import TasksSection, default_ttl_max, task_conflicts, with_ttl_max
+from taskgate.config.sections.tasks import TasksSection, task_conflicts, with_ttl_max
 from taskgate.config.sections.telemetry import (
     LoggingSection,
     MetricsSection,
@@ -75,11 +74,6 @@ class GatewayConfig(Section):
     metrics: MetricsSection = MetricsSection()
     tracing: TracingSection = TracingSection()
     logging: LoggingSection = LoggingSection()
-
-    @property
-    def longest_ttl(self) -> timedelta:
-        """Return `tasks.ttl.max`, or its default."""
-        return self.tasks.ttl.max or default_ttl_max(self.auth.mode)
 
     @model_validator(mode="before")
     @classmethod
@@ -164,7 +158,7 @@ def admission_rules(config: GatewayConfig) -> AdmissionRules:
     """Return one generation of the rules that may change while the gateway runs."""
     limits, concurrency = config.limits, config.limits.concurrency
     return AdmissionRules(
-        policy=config.tasks.to_policy(config.longest_ttl),
+        policy=config.tasks.to_policy(config.auth.mode),
         polling=config.tasks.to_polling(),
         handoff=config.tasks.handoff.to_rules(),
         access=config.authorization.to_policy(config.upstreams),
