@@ -108,6 +108,7 @@ async def test_a_page_tells_of_a_task_what_its_record_says(store: Store) -> None
         ttl=timedelta(hours=1),
         poll_interval=timedelta(seconds=1),
         tool_error=False,
+        expires=pack_time(EPOCH + timedelta(hours=1)),
     )
     second = first._replace(
         id=other.id, tool="other", status=TaskStatus.COMPLETED, status_message=None, tool_error=True
@@ -132,7 +133,9 @@ async def test_a_place_holds_still_when_records_come_and_go(store: Store, order:
     records = [new_record(created_at=EPOCH + SECOND * number) for number in range(10)]
     # The record that the place is taken from goes; the place stays.
     last = 6 if order.descending else 3
-    records[last] = short = replace(records[last], ttl=timedelta(minutes=1))
+    records[last] = short = replace(
+        records[last], ttl=timedelta(minutes=1), expires_at=records[last].created_at + timedelta(minutes=1)
+    )
     await keep(store, *records)
     whole = in_order(records, order)
     first = await page(store, order=order, limit=4)

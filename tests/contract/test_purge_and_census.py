@@ -1,15 +1,20 @@
 """What a purge removes, and what the census counts."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
+
+import pytest
 
 from helpers.manual_clock import EPOCH
 from helpers.records import OWNER, after, keep, new_lease, new_record
 from taskgate.domain.events import CallSucceeded, Dispatched
+from taskgate.domain.limits import Cap, CapScope
 from taskgate.domain.listing import TaskFilter, TaskOrder
-from taskgate.domain.record import TaskRecord, TaskStatus
+from taskgate.domain.record import TaskRecord, TaskStatus, evolve
+from taskgate.errors import TooManyTasks
 from taskgate.stores.base import Store
 from taskgate.stores.codec import as_head
 
+HOUR = timedelta(hours=1)
 ENDED = CallSucceeded(result="{}", tool_error=False)
 
 
@@ -92,3 +97,57 @@ async def test_a_size_that_is_known_grows_with_what_is_kept(store: Store) -> Non
     grown = (await store.census()).size
     assert (before is None) == (grown is None)
     assert grown is None or before is None or grown > before + 190_000
+
+
+async def test_an_end_may_move_the_expiry_in_both_directions(store: Store) -> None:
+    """As it does: an unfinished task expires when it gets too old, an ended one when it was stored for long enough."""
+    short, long = (new_record(lease=new_lease(), expires_at=EPOCH + HOUR * hours, idempotency_digest=f"k{hours}")
+                   for hours in (2, 24))  # fmt: skip
+    await keep(store, short, long)
+    for record in (short, long):
+        # The head does not have it.
+        assert (await loaded(store, record, EPOCH)).expires_at == record.expires_at
+    later = evolve(after(short, ENDED), ttl=3 * HOUR, expires_at=EPOCH + 3 * HOUR)
+    sooner = evolve(after(long, ENDED), ttl=HOUR, expires_at=EPOCH + HOUR)
+    for end in (later, sooner):
+        assert await store.swap(end, expected=0)
+        assert await loaded(store, end, EPOCH) == as_head(end)
+    now = EPOCH + HOUR
+    assert [head.id for head in await store.purge(now=now, limit=10)] == [long.id]
+    assert await store.repeated(OWNER, "k24", now=EPOCH) is None
+    assert await store.repeated(OWNER, "k2", now=EPOCH + 2 * HOUR) == short.id
+    assert await store.purge(now=EPOCH + 2 * HOUR, limit=10) == ()
+    tasks = (await store.page(OWNER, where=TaskFilter(), order=TaskOrder(), after=None, limit=9, now=now)).tasks
+    assert [task.id for task in tasks] == [short.id]
+    assert await store.purge(now=EPOCH + 3 * HOUR, limit=10) == (as_head(later),)
+
+
+async def test_a_key_is_free_once_its_ended_task_has_expired(store: Store) -> None:
+    first = new_record(lease=new_lease(), expires_at=EPOCH + 24 * HOUR, idempotency_digest="k")
+    await keep(store, first)
+    assert await store.swap(evolve(after(first, ENDED), ttl=HOUR, expires_at=EPOCH + HOUR), expected=0)
+    again = new_record(created_at=EPOCH + HOUR, idempotency_digest="k")
+    assert await store.insert(again, caps=()) == again.id
+
+
+async def test_a_task_that_ends_is_counted_no_more_whatever_its_expiry_was(store: Store) -> None:
+    one = Cap(scope=CapScope.CONTEXT, limit=1)
+    first = new_record(lease=new_lease(), expires_at=EPOCH + 24 * HOUR)
+    await store.insert(first, caps=(one,))
+    assert await store.swap(evolve(after(first, ENDED), ttl=HOUR, expires_at=EPOCH + HOUR), expected=0)
+    await store.insert(new_record(lease=new_lease()), caps=(one,))
+    with pytest.raises(TooManyTasks):
+        await store.insert(new_record(lease=new_lease()), caps=(one,))
+
+
+async def test_a_task_that_is_taken_over_expires_when_it_would_have(store: Store) -> None:
+    record = new_record(expires_at=EPOCH + 24 * HOUR)
+    await keep(store, record)
+    [taken] = await store.lapsed(holder="another", until=EPOCH + 3 * HOUR, now=EPOCH + 2 * HOUR, limit=9)
+    assert taken.expires_at == EPOCH + 24 * HOUR
+
+
+async def loaded(store: Store, record: TaskRecord, now: datetime) -> TaskRecord:
+    found = await store.load(OWNER, record.id, now=now)
+    assert found is not None
+    return found

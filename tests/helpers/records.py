@@ -45,12 +45,13 @@ def new_call(**changes: Any) -> ToolCall:
 def new_record(**changes: Any) -> TaskRecord:
     """A working task that was made at EPOCH and lives for an hour; its id is new in this process.
 
-    `params` goes to the call; `updated_at` follows `created_at` unless it is given too.
+    `params` goes to the call; `updated_at` and `expires_at` follow `created_at` unless they are given too.
     """
     if "params" in changes:
         changes["call"] = changes.get("call", new_call())._replace(params=changes.pop("params"))
     created_at = changes.setdefault("created_at", EPOCH)
     changes.setdefault("updated_at", created_at)
+    changes.setdefault("expires_at", created_at + changes.get("ttl", timedelta(hours=1)))
     record = TaskRecord(
         id=f"task-{next(_numbers):08}",
         owner=OWNER,

@@ -45,6 +45,7 @@ async def limited_by_token(
     *rates: dict[str, Any],
     tenants: bool = False,
     audit: Any = None,
+    tasks: Any = None,
     **limits: Any,
 ) -> AsyncIterator[WholeGateway]:
     """The same, but who asks is known by a token, and its tenant, where `tenants`, by the claim `org`."""
@@ -55,6 +56,7 @@ async def limited_by_token(
         auth={"issuers": {"corp": section}},
         limits={"rate": list(rates), "wait": "0s", **limits},
         **({"audit": audit} if audit else {}),
+        **({"tasks": tasks} if tasks else {}),
     )
     async with running(config, Environment(clock=clock)) as gateway:
         yield gateway

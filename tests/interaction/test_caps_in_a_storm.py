@@ -31,7 +31,7 @@ def config(server: ScriptedServer, issuer: TokenIssuer, folder: Path) -> Any:
         auth={"issuers": {"corp": {**issuer.section, "claims": {"tenant": "org"}}}},
         tasks={
             "upgrade": [{"tool": "slow", "mode": "auto", "inline_grace": "10ms"}, {"tool": "*", "mode": "always"}],
-            "ttl": {"default": "30s", "min": "1s"},
+            "ttl": {"default": "30s", "min": "1s", "max": "30s", "keep": "1s"},
         },
         limits={
             "rate": [],

@@ -110,7 +110,7 @@ async def test_after_its_end_the_task_is_still_the_one_of_its_key(
 @pytest.mark.parametrize("era", ERAS)
 async def test_once_the_task_has_expired_its_key_makes_a_new_one(server: ScriptedServer, hold: Hold, era: str) -> None:
     clock = ManualClock()
-    ttl = {"ttl": {"default": "1m", "min": "1m", "max": "1h"}}
+    ttl = {"ttl": {"default": "1m", "max": "1m"}}
     config = configuration({"reports": server.url}, tasks=upgrade() | ttl)
     async with running(config, Environment(clock=clock)) as gateway:
         host = await new_host(gateway, era)

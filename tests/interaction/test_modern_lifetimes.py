@@ -23,10 +23,13 @@ async def test_a_task_is_there_for_its_whole_ttl_and_then_gone_whatever_its_stat
             await hold.begun.wait()
         await host.until(ended["taskId"], "completed")
         for task in (ended, running_):
-            assert (await host.get(task["taskId"]))["ttlMs"] == task["ttlMs"]
+            assert (await host.get(task["taskId"]))["ttlMs"] == task["ttlMs"] == 3_600_000
         clock.advance(timedelta(milliseconds=ended["ttlMs"] - 1_000))
         assert (await host.get(ended["taskId"]))["status"] == "completed"
         clock.advance(timedelta(seconds=2))
+        refused(await host.ask("tasks/get", {"taskId": ended["taskId"]}), 200, -32602)
+        assert (await host.get(running_["taskId"]))["ttlMs"] == 5_400_000
+        clock.advance(timedelta(hours=23))
+        refused(await host.ask("tasks/get", {"taskId": running_["taskId"]}), 200, -32602)
         for task in (ended, running_):
-            refused(await host.ask("tasks/get", {"taskId": task["taskId"]}), 200, -32602)
             refused(await host.cancel(task["taskId"]), 200, -32602)

@@ -55,7 +55,7 @@ async def test_to_cancel_such_a_task_cancels_its_call(server: ScriptedServer, ga
 
 async def test_a_call_that_became_a_task_is_cancelled_when_its_task_expires(server: ScriptedServer) -> None:
     server.script["report"] = hold = Hold()
-    tasks = {**AT_ONCE, "ttl": {"default": "1s", "min": "1s"}}
+    tasks = {**AT_ONCE, "ttl": {"default": "1s", "max": "1s"}}
     async with running(configuration({"reports": server.url}, tasks=tasks)) as gateway:
         await gateway.modern().start("report")
         await eventually(lambda: server.cancelled == [hold.turns[0].id])

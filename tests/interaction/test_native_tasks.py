@@ -37,7 +37,8 @@ async def test_a_task_of_a_host_is_run_as_one_of_the_server_whose_id_nobody_sees
     host = await gateway.greeted()
     created = await host.start(tool, {"a": 1}, ttl=60_000)
     task = await tasks.made()
-    assert 0 < task.params["task"]["ttl"] <= 60_000
+    # As long as the call may take: the server shall not end it sooner.
+    assert 86_000_000 < task.params["task"]["ttl"] <= 86_400_000
     task.moves("working", "Gathering")
     await said(host, created["taskId"], "Gathering")
     task.completes(DONE | {"_meta": {"x": 1}})

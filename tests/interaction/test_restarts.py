@@ -6,7 +6,7 @@ import re
 import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing, suppress
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -14,11 +14,12 @@ from typing import Any
 import aiohttp
 import pytest
 
+from helpers.manual_clock import ManualClock
 from helpers.mcp_host import McpHost
 from helpers.scripted_upstream import Hold, ScriptedServer, result
 from helpers.stored_tasks import stored_tasks
 from helpers.waiting import bounded, eventually
-from helpers.whole_gateway import WholeGateway, configuration, running
+from helpers.whole_gateway import Environment, WholeGateway, configuration, running
 from interaction.falls import LOST, falling, leave_one_sent, one_slot, returned
 from requirements import covers
 
@@ -84,6 +85,23 @@ async def test_a_fallen_gateways_tasks_are_run_if_never_sent_and_failed_if_they_
     async with running(configuration({"reports": server.url}, folder=tmp_path)) as gateway:
         assert (await (await gateway.greeted()).ask("tasks/result", {"taskId": sent})).error == lost.error
         assert await gateway.count("taskgate_task_recoveries_total") == 0
+
+
+async def test_a_restart_runs_a_call_that_is_older_than_its_host_was_granted(
+    server: ScriptedServer, tmp_path: Path
+) -> None:
+    async with falling(server, tmp_path, upstreams={"reports": one_slot(server, "reports")}) as gateway:
+        host = await gateway.greeted()
+        _, unsent = await leave_one_sent(server, tmp_path, host, host)
+    later = ManualClock(datetime.now(UTC) + timedelta(minutes=70))
+    config = configuration({"reports": server.url}, folder=tmp_path)
+    async with running(config, Environment(clock=later)) as gateway:
+        host = await gateway.greeted()
+        async with bounded():
+            result = (await host.ask("tasks/result", {"taskId": unsent})).result
+        assert result["structuredContent"] == {"year": 2026}
+        # Half an hour from its end on.
+        assert timedelta(minutes=99) < timedelta(milliseconds=(await host.task(unsent))["ttl"]) < timedelta(minutes=101)
 
 
 async def test_a_stop_ends_running_tasks_as_shut_down_and_answers_who_waits(

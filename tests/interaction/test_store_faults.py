@@ -92,7 +92,7 @@ async def test_a_file_at_its_largest_size_is_told_and_takes_tasks_again_when_oth
             "sqlite": {"path": str(tmp_path / "taskgate.db"), "max_size": "1MiB"},
             "purge_interval": "50ms",
         },
-        tasks={"ttl": {"min": "1s", "default": "3s"}},
+        tasks={"ttl": {"min": "1s", "default": "3s", "keep": "1s"}},
         audit={"enabled": False},
     )
     async with bounded(40), running(config) as gateway:

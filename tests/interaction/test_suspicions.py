@@ -26,7 +26,8 @@ BURST = 20
 @pytest.fixture
 async def guarded(opens_guarded: Opens, tmp_path: Path) -> AsyncIterator[WholeGateway]:
     """A gateway that knows callers by their tokens, and puts nobody into the penalty box for a few look-ups."""
-    async with opens_guarded(audit=audited(tmp_path)) as gateway:
+    tasks = {"ttl": {"default": "1m", "max": "1m"}}
+    async with opens_guarded(audit=audited(tmp_path), tasks=tasks) as gateway:
         yield gateway
 
 

@@ -12,6 +12,7 @@ from helpers.waiting import bounded, eventually
 from helpers.whole_gateway import Environment, WholeGateway, configuration, running
 from requirements import covers
 
+DONE = {"content": [{"type": "text", "text": "done"}]}
 MODES = {"sync": "forbidden", "auto": "optional", "always": "optional", "required": "required"}
 
 
@@ -143,7 +144,8 @@ async def test_an_expired_task_is_gone_and_its_call_ended(
     server: ScriptedServer, clock: ManualClock, finished: bool
 ) -> None:
     hold = server.script["report"] = Hold()
-    config = configuration({"reports": server.url}, store={"purge_interval": "20ms"})
+    ttl = {"min": "1m", "max": "1m", "default": "1m"}
+    config = configuration({"reports": server.url}, store={"purge_interval": "20ms"}, tasks={"ttl": ttl})
     async with running(config, Environment(clock=clock)) as gateway:
         host = await gateway.greeted()
         task = await host.start("echo" if finished else "report", ttl=60_000)
@@ -166,11 +168,13 @@ async def test_an_expired_task_is_gone_and_its_call_ended(
 @covers("L-CANCEL-3", "L-TTL-2")
 async def test_a_cancelled_task_is_kept_until_its_time_is_over(server: ScriptedServer, clock: ManualClock) -> None:
     server.script["report"] = Hold()
-    config = configuration({"reports": server.url}, store={"purge_interval": "20ms"})
+    ttl = {"min": "1m", "keep": "1m"}
+    config = configuration({"reports": server.url}, store={"purge_interval": "20ms"}, tasks={"ttl": ttl})
     async with running(config, Environment(clock=clock)) as gateway:
         host = await gateway.greeted()
         task, short = await host.start("report", ttl=120_000), await host.start("echo", ttl=60_000)
         await host.ask("tasks/cancel", {"taskId": task["taskId"]})
+        await host.ask("tasks/result", {"taskId": short["taskId"]})
         clock.advance(timedelta(milliseconds=119_999))
         # Whatever is purged by now, is gone.
         async with bounded():
@@ -180,6 +184,34 @@ async def test_a_cancelled_task_is_kept_until_its_time_is_over(server: ScriptedS
         assert (await host.task(task["taskId"]))["status"] == "cancelled"
         clock.advance(timedelta(milliseconds=1))
         assert (await host.ask("tasks/get", {"taskId": task["taskId"]})).code == -32602
+
+
+@covers("L-CREATE-3", "L-TTL-1", "L-GET-1")
+async def test_no_time_to_live_ends_a_call_that_runs(server: ScriptedServer, clock: ManualClock) -> None:
+    """With the defaults: of a host that names a minute, and of one that names nothing."""
+    hold = server.script["report"] = Hold()
+    config = configuration({"reports": server.url}, store={"purge_interval": "20ms"})
+    async with running(config, Environment(clock=clock)) as gateway:
+        host, other = await gateway.greeted(), gateway.modern()
+        tasks = [await host.start("report", ttl=60_000), await host.start("report")]
+        assert [task["ttl"] for task in tasks] == [3_600_000] * 2
+        ended = await host.start("echo")
+        await host.ask("tasks/result", {"taskId": ended["taskId"]})
+        clock.advance(timedelta(minutes=61))
+        await gateway.counted("taskgate_tasks_purged_total")
+        for task in tasks:
+            shown = await host.task(task["taskId"])
+            assert (shown["status"], shown["ttl"]) == ("working", 5_400_000)
+            assert (await other.get(task["taskId"]))["ttlMs"] == 5_400_000
+        hold.release(DONE)
+        for task in tasks:
+            assert (await host.ask("tasks/result", {"taskId": task["taskId"]})).result["content"] == DONE["content"]
+            assert (await host.task(task["taskId"]))["ttl"] == 61 * 60_000 + 30 * 60_000
+        # From the end on it is there for half an hour.
+        clock.advance(timedelta(minutes=29, seconds=59))
+        assert (await host.task(tasks[0]["taskId"]))["status"] == "completed"
+        clock.advance(timedelta(seconds=1))
+        assert (await host.ask("tasks/get", {"taskId": tasks[0]["taskId"]})).code == -32602
 
 
 @covers("R-RES-1")

@@ -34,7 +34,7 @@ async def test_a_call_with_task_is_answered_at_once_with_a_working_task(server: 
         "status": "working",
         "createdAt": task["createdAt"],
         "lastUpdatedAt": task["createdAt"],
-        "ttl": 90_000,
+        "ttl": 3_600_000,
         "pollInterval": 2000,
     }
     assert len(task["taskId"]) == 32

@@ -20,7 +20,7 @@ from requirements import covers
 
 DONE = {"content": [{"type": "text", "text": "done"}]}
 JUMPS = [timedelta(days=400), timedelta(days=-400)]
-SHORT = {"ttl": {"min": "1s", "default": "1h"}}
+SHORT = {"ttl": {"min": "1s", "default": "1h", "keep": "1s"}}
 
 
 @pytest.fixture

@@ -193,7 +193,8 @@ async def test_a_task_that_expires_is_shown_by_what_it_was_at(
     server.script["slow"] = Hold()
     server.tools.append({"name": "slow", "inputSchema": {"type": "object"}})
     two = narrow(server, concurrency=2, wait="24h")
-    config = configuration({}, upstreams=two, store=PURGING, tasks={"input_required": {"max_wait": "24h"}})
+    tasks = {"input_required": {"max_wait": "24h"}, "ttl": {"max": "1h"}}
+    config = configuration({}, upstreams=two, store=PURGING, tasks=tasks)
     async with running(config, Environment(clock=clock)) as gateway:
         host = await capable(gateway)
         asked = (await host.start("report"))["taskId"]

@@ -28,10 +28,11 @@ HOSTS = ("python", "sdk", "ext-tasks", "fastmcp")
 MODERN_HOSTS = ("modern-python", "stateless-ext-tasks")
 
 
-def require_peers(*names: str) -> None:
+def require_peers(*names: str, packages: bool = True) -> None:
     """Sees to it that the packages and the named environments are there, or skips; a failure where nothing may miss."""
     try:
-        install.ensure()
+        if packages:
+            install.ensure()
         for name in names:
             environments.ensure(name)
     except (install.PeersNotInstalled, environments.EnvironmentNotMade) as reason:

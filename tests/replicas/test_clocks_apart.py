@@ -42,7 +42,8 @@ async def pair(
     hours: tuple[int, int],
 ) -> AsyncIterator[Pair]:
     """Two gateways without authentication; a caller may have two tasks, and make four calls."""
-    servers, options, tasks = {"reports": server.url}, valkey_server.options(), AT_ONCE | {"ttl": {"min": "1s"}}
+    servers, options = {"reports": server.url}, valkey_server.options()
+    tasks = AT_ONCE | {"ttl": {"min": "1s", "keep": "1s"}}
     limits = {"rate": [CALLS], "concurrency": {"tasks_per_context": 2}}
     async with several(2, servers, options, tmp_path, clocks=clocks, tasks=tasks, limits=limits) as gateways:
         yield Pair(gateways, clocks, jump=not any(hours))
@@ -104,7 +105,8 @@ async def test_a_task_is_kept_for_as_long_as_was_said_and_its_key_with_it(server
 
 
 async def test_a_task_is_gone_at_all_when_it_is_time(server: ScriptedServer, pair: Pair) -> None:
-    host, task, _ = await begun(server, pair, ttl=SECOND_MS)
+    host, task, hold = await begun(server, pair, ttl=SECOND_MS)
+    hold.release(DONE)
     async with bounded(5):
         for each in (at(host, pair.other), host):
             while await known(each, task):

@@ -19,8 +19,16 @@ from taskgate.admission.polls import PollLimiter
 from taskgate.auth.context import AuthContext
 from taskgate.clock import Clock
 from taskgate.domain.cursors import CursorKeys
-from taskgate.domain.listing import ListedTask, Position, TaskFilter, TaskOrder, fingerprint, merge_pages
-from taskgate.domain.record import OwnerKey, TaskId, TaskRecord, outcome_text
+from taskgate.domain.listing import (
+    ListedTask,
+    Position,
+    TaskFilter,
+    TaskOrder,
+    fingerprint,
+    merge_pages,
+    with_grown_ttls,
+)
+from taskgate.domain.record import OwnerKey, TaskId, TaskRecord, outcome_text, with_grown_ttl
 from taskgate.errors import InvalidParams, Overloaded, RateLimited, StoreUnavailable, TaskNotFound
 from taskgate.jsontext.large import LargeJson
 from taskgate.protocol.faults import RETRY_AFTER
@@ -79,17 +87,25 @@ class Lookups:
         self._held_questions = held_questions
 
     def recall(self, caller: AuthContext, mount: str, task: TaskId, method: str) -> TaskRecord | None:
-        """The head of a task of the caller, as `find` returns it, if no wait is needed; None if `find` has to tell.
+        """The head of a task of the caller, as it is shown, if no wait is needed; None if `find` has to tell.
 
         Raises Forbidden, InsufficientScope or StoreUnavailable as `find` does.
         """
         penalties = self._guard.penalties
         if penalties is not None and caller.key in penalties.ends:
             return None
-        record = self._store.recall(caller.owners(mount)[0], task, now=self._clock.now())
+        now = self._clock.now()
+        record = self._store.recall(caller.owners(mount)[0], task, now=now)
         if record is not None:
             self._on_found(caller, mount, method, record)
+            # Before that, no time to live grows: see `grown_ttl`.
+            if (now - record.created_at) * 4 > record.ttl * 3:
+                return with_grown_ttl(record, now)
         return record
+
+    def shown(self, record: TaskRecord) -> TaskRecord:
+        """A record that was found, as hosts are shown it now; not to be stored."""
+        return with_grown_ttl(record, self._clock.now())
 
     async def find(self, exchange: Exchange, caller: AuthContext, mount: str, task: TaskId, method: str) -> TaskRecord:
         """The head of a task of the caller. `method` is the one whose access rules apply.
@@ -161,7 +177,7 @@ class Lookups:
         tools = {task.tool for task in found.tasks}
         allowed = {tool for tool in tools if self._access.is_allowed(caller, mount, TASKS_GET, tool)}
         visible = found.tasks if allowed == tools else tuple(task for task in found.tasks if task.tool in allowed)
-        tasks = self._polls.advise_page(mount, visible)
+        tasks = with_grown_ttls(self._polls.advise_page(mount, visible), now)
         if found.next is None:
             return tasks, None
         return tasks, self._cursors.seal(found.next, context=owners[0].context, mount=mount, listing=listing)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
 
@@ -29,7 +28,7 @@ from taskgate.config.sections.extensions import extension_conflicts
 from taskgate.config.sections.limits import LimitsSection, limit_conflicts, with_built_in_rates
 from taskgate.config.sections.server import AdminSection, ServerSection, server_conflicts
 from taskgate.config.sections.store import StoreSection, store_conflicts
-from taskgate.config.sections.tasks import TasksSection, default_ttl_max, task_conflicts, with_ttl_max
+from taskgate.config.sections.tasks import TasksSection, task_conflicts, with_ttl_max
 from taskgate.config.sections.telemetry import (
     LoggingSection,
     MetricsSection,
@@ -104,11 +103,6 @@ class GatewayConfig(Section):
         found = self.model_copy()
         found._references = references
         return found
-
-    @property
-    def longest_ttl(self) -> timedelta:
-        """Return `tasks.ttl.max`, or its default."""
-        return self.tasks.ttl.max or default_ttl_max(self.auth.mode)
 
     @model_validator(mode="before")
     @classmethod
@@ -193,7 +187,7 @@ def admission_rules(config: GatewayConfig) -> AdmissionRules:
     """Return one generation of the rules that may change while the gateway runs."""
     limits, concurrency = config.limits, config.limits.concurrency
     return AdmissionRules(
-        policy=config.tasks.to_policy(config.longest_ttl),
+        policy=config.tasks.to_policy(config.auth.mode),
         polling=config.tasks.to_polling(),
         handoff=config.tasks.handoff.to_rules(),
         access=config.authorization.to_policy(config.upstreams),

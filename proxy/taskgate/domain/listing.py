@@ -11,7 +11,7 @@ from enum import StrEnum
 from hashlib import sha256
 from typing import Final, NamedTuple
 
-from taskgate.domain.record import TaskId, TaskRecord, TaskStatus
+from taskgate.domain.record import TaskId, TaskRecord, TaskStatus, grown_ttl
 
 
 class OrderBy(StrEnum):
@@ -74,8 +74,8 @@ class Position(NamedTuple):
 class ListedTask(NamedTuple):
     """A task as lists show it: a small part of its head.
 
-    `created` and `updated` are the times in microseconds since 1970: a list shows hundreds of tasks, and
-    hardly needs a datetime.
+    `created`, `updated` and `expires` are the times in microseconds since 1970: a list shows hundreds of
+    tasks, and hardly needs a datetime.
     """
 
     id: TaskId
@@ -87,6 +87,7 @@ class ListedTask(NamedTuple):
     ttl: timedelta
     poll_interval: timedelta
     tool_error: bool
+    expires: int
 
     @property
     def created_at(self) -> datetime:
@@ -126,7 +127,20 @@ def listed_task(record: TaskRecord) -> ListedTask:
         record.ttl,
         record.poll_interval,
         record.tool_error,
+        (record.expires_at - _EPOCH) // _TICK,
     )
+
+
+def with_grown_ttls(tasks: Sequence[ListedTask], now: datetime) -> tuple[ListedTask, ...]:
+    """The tasks as hosts are shown them at that time: the ttl of an unfinished one grows."""
+    moment = (now - _EPOCH) // _TICK
+    return tuple(task if task.status.is_terminal else _with_grown_ttl(task, moment) for task in tasks)
+
+
+def _with_grown_ttl(task: ListedTask, now: int) -> ListedTask:
+    age, most = timedelta(0, 0, now - task.created), timedelta(0, 0, task.expires - task.created)
+    ttl = grown_ttl(task.ttl, age, most)
+    return task if ttl == task.ttl else task._replace(ttl=ttl)
 
 
 def merge_pages(pages: Sequence[Page], order: TaskOrder, limit: int) -> Page:

@@ -8,7 +8,7 @@ one.
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -42,11 +42,14 @@ from taskgate.domain.record import (
     TaskStatus,
     draft,
     freeze,
+    kept_ttl,
 )
 from taskgate.errors import IllegalTransition
 
 MAX_CHECKPOINT_ANSWERS: Final = 1024 * 1024
 """Characters of the answers in a checkpoint: they are in the head, which every change rewrites."""
+
+NO_TIME: Final = timedelta()
 
 WORKING, INPUT_REQUIRED = TaskStatus.WORKING, TaskStatus.INPUT_REQUIRED
 COMPLETED, FAILED, CANCELLED = TaskStatus.COMPLETED, TaskStatus.FAILED, TaskStatus.CANCELLED
@@ -103,11 +106,12 @@ _INVISIBLE: Final[frozenset[type[Any]]] = frozenset(
 """Events that hosts cannot see; they do not move `updated_at`."""
 
 
-def advance(record: TaskRecord, event: TaskEvent, now: datetime) -> TaskRecord:
+def advance(record: TaskRecord, event: TaskEvent, now: datetime, keep: timedelta = NO_TIME) -> TaskRecord:
     """The record after `event`, with the next revision.
 
     Raises IllegalTransition if the state has no row for the event, or if the event names an input
-    request that is not outstanding. A terminal record has no inputs, answers, checkpoint or lease.
+    request that is not outstanding. A terminal record has no inputs, answers, checkpoint or lease. It is
+    kept for at least `keep` from its end on.
     """
     kind, before = type(event), record.status
     allowed = TRANSITIONS.get((before, kind))
@@ -124,6 +128,9 @@ def advance(record: TaskRecord, event: TaskEvent, now: datetime) -> TaskRecord:
     )
     if not is_invisible:
         new.updated_at = max(record.updated_at, now)
+    if status.is_terminal and not before.is_terminal:
+        new.ttl = kept_ttl(record, new.updated_at, keep)
+        new.expires_at = record.created_at + new.ttl
     if (status is INPUT_REQUIRED) is not (before is INPUT_REQUIRED):
         new.waiting_since = new.updated_at if status is INPUT_REQUIRED else None
     new.revision = record.revision + 1

@@ -134,6 +134,8 @@ class PromotionRule:
 class PromotionDecision:
     """The terms of one tool; `rule` is the index of the rule that decided, None if none matched.
 
+    A task that has not ended at the age of `ttl_max` ends then. `ttl_longest` bounds what is granted; None: `ttl_max`.
+
     `would_promote` is whether a rule in shadow would promote calls that stay plain calls, and
     `would_hand_off` the handoff of such a rule.
     """
@@ -150,6 +152,7 @@ class PromotionDecision:
     on_lost: OnLost = OnLost.FAIL
     join_retries: timedelta | None = None
     handoff: Handoff | None = None
+    ttl_longest: timedelta | None = None
     would_promote: bool = False
     would_hand_off: Handoff | None = None
 
@@ -159,6 +162,8 @@ class PromotionDecision:
         `longest` is the caller's own upper bound and replaces that of the rule.
         """
         most = self.ttl_max if longest is None else longest
+        if self.ttl_longest is not None and self.ttl_longest < most:
+            most = self.ttl_longest
         asked = self.ttl_default if requested is None else requested
         return min(max(self.ttl_min, asked), most)
 
@@ -167,15 +172,19 @@ class PromotionDecision:
 class PromotionPolicy:
     """The rules for tasks: the first match wins; calls of other tools stay plain calls.
 
-    `ttl_default`, `ttl_min`, `ttl_max` and `inline_grace` are for rules that set none of their own.
+    `ttl_default`, `ttl_min`, `ttl_max` and `inline_grace` are for rules that set none of their own. Without a
+    `ttl_min`, the default of a rule is its least. `ttl_longest` bounds what hosts are granted. A task is kept for
+    at least `ttl_keep` from its end on.
     `hinted` has the upstreams of rules with hints, None for any; most policies have none.
     """
 
     rules: tuple[PromotionRule, ...]
     ttl_default: timedelta
-    ttl_min: timedelta
+    ttl_min: timedelta | None
     ttl_max: timedelta
     inline_grace: timedelta
+    ttl_longest: timedelta | None = None
+    ttl_keep: timedelta = timedelta()
     _cache: OrderedDict[tuple[str, str, frozenset[tuple[str, bool]]], PromotionDecision] = field(
         default_factory=OrderedDict, init=False, repr=False, compare=False
     )
@@ -270,14 +279,17 @@ class PromotionPolicy:
         self, index: int | None, rule: PromotionRule, tool: str, shadowed: PromotionRule | None
     ) -> PromotionDecision:
         most = _or(rule.ttl_max, self.ttl_max)
-        least = min(_or(rule.ttl_min, self.ttl_min), most)
+        longest = most if self.ttl_longest is None else min(most, self.ttl_longest)
+        usual = min(_or(rule.ttl, self.ttl_default), longest)
+        least = min(_or(rule.ttl_min, _or(self.ttl_min, usual)), longest)
         response = rule.immediate_response
         return PromotionDecision(
             rule=index,
             mode=rule.mode,
-            ttl_default=min(max(least, _or(rule.ttl, self.ttl_default)), most),
+            ttl_default=max(least, usual),
             ttl_min=least,
             ttl_max=most,
+            ttl_longest=self.ttl_longest,
             inline_grace=_or(rule.inline_grace, self.inline_grace),
             deadline=rule.deadline,
             immediate_response=response.replace("{tool}", tool) if response else None,

@@ -14,6 +14,7 @@ from taskgate.domain.versions import Peer
 from taskgate.jsontext.large import LargeJson
 from taskgate.jsontext.spans import RawJson
 
+_NO_TIME: Final = timedelta()
 _MAX_DIGITS: Final = 19
 """Digits that the number of an input key must stay below."""
 
@@ -211,6 +212,9 @@ class TaskRecord(_NewRecord):
     `idempotency_digest` is a digest of the host's idempotency key, which no one is shown: equal
     keys of one owner name one call. It is None again if the task ended before its call was sent.
 
+    `ttl` is what was granted at the creation; hosts are shown `with_grown_ttl`. The end replaces it by how long
+    the record is kept.
+
     `trace` is the W3C traceparent of the request that made the task, None if that was not traced.
     `waiting_since` is when it became input_required, None in other states. `retrieved` is whether
     its owner got the outcome. `checkpoint` exists while a takeover can resume a call that was sent.
@@ -241,8 +245,10 @@ class TaskRecord(_NewRecord):
     waiting_since: datetime | None
     retrieved: bool
     checkpoint: SealedCheckpoint | None
-    expires_at: datetime = field(init=False, repr=False, compare=False)
-    """When the record becomes invisible, in any state: `ttl` after `created_at`."""
+    expires_at: datetime
+    """When the record becomes invisible. An unfinished task may get so old; its `ttl` grows until then.
+    After its end it is `ttl` after `created_at`.
+    """
 
     # A generated constructor of a frozen class sets each field by a call, which takes five times as long.
     def __init__(  # noqa: PLR0913 - the fields
@@ -273,6 +279,7 @@ class TaskRecord(_NewRecord):
         waiting_since: datetime | None = None,
         retrieved: bool = False,
         checkpoint: SealedCheckpoint | None = None,
+        expires_at: datetime | None = None,
     ) -> None:
         object.__setattr__(self, "__class__", _NewRecord)
         new: Any = self
@@ -301,7 +308,7 @@ class TaskRecord(_NewRecord):
         new.waiting_since = waiting_since
         new.retrieved = retrieved
         new.checkpoint = checkpoint
-        new.expires_at = created_at + ttl
+        new.expires_at = created_at + ttl if expires_at is None else expires_at
         # From here on it is frozen.
         new.__class__ = TaskRecord
 
@@ -359,7 +366,7 @@ def blank_record(created_at: datetime, ttl: timedelta) -> Any:
 
 
 def draft(record: TaskRecord) -> Any:
-    """A copy of the record whose fields can be set until `freeze`, except the times of its expiry."""
+    """A copy of the record whose fields can be set until `freeze`."""
     new: Any = _NewRecord()
     new.id = record.id
     new.owner = record.owner
@@ -404,5 +411,33 @@ def evolve(record: TaskRecord, **values: Any) -> TaskRecord:
     new = draft(record)
     for name, value in values.items():
         setattr(new, name, value)
-    new.expires_at = new.created_at + new.ttl
     return freeze(new)
+
+
+def grown_ttl(granted: timedelta, age: timedelta, most: timedelta) -> timedelta:
+    """The time to live that hosts are shown of an unfinished task of that age.
+
+    It grows by a half of what was granted, before a quarter of that is left. At `most` the task ends.
+    """
+    step = granted / 2
+    missing = age - granted + granted / 4
+    if missing <= _NO_TIME or not step:
+        return min(granted, most)
+    return min(granted - -missing // step * step, most)
+
+
+def with_grown_ttl(record: TaskRecord, now: datetime) -> TaskRecord:
+    """The record as hosts are shown it at that time; not to be stored."""
+    if record.status.is_terminal:
+        return record
+    ttl = grown_ttl(record.ttl, now - record.created_at, record.expires_at - record.created_at)
+    return record if ttl == record.ttl else evolve(record, ttl=ttl)
+
+
+def kept_ttl(record: TaskRecord, ended_at: datetime, keep: timedelta) -> timedelta:
+    """The time to live of a task that ends then: never less than was shown, and `keep` from the end on.
+
+    No result is kept for longer than its task could have run.
+    """
+    age, most = ended_at - record.created_at, record.expires_at - record.created_at
+    return max(grown_ttl(record.ttl, age, most), age + min(keep, most))

@@ -20,7 +20,7 @@ from taskgate.config.fields import write_duration, write_size
 from taskgate.config.model import admission_rules, upstream_settings
 from taskgate.config.problems import Location, dotted
 from taskgate.config.sections.extensions import ERAS, MAX_IDENTIFIER
-from taskgate.config.sections.tasks import default_ttl_max
+from taskgate.config.sections.tasks import DEFAULT_TTL_MAX
 from taskgate.domain.limits import Cap, CapScope, Override
 from taskgate.domain.policy import PromotionDecision
 from taskgate.domain.rates import Demand, RateEvent, RateSubject
@@ -124,8 +124,9 @@ class _Evaluation:
             "mode": {"value": decision.mode.value, **self._rule_source("mode")},
             "inline_grace": _duration(decision.inline_grace, self._rule_source("inline_grace", "inline_grace")),
             "ttl": self._default_ttl(),
-            "ttl_min": _duration(decision.ttl_min, self._rule_source("ttl_min", "ttl", "min")),
+            "ttl_min": _duration(decision.ttl_min, self._min_source()),
             "ttl_max": self._max_ttl(),
+            "ttl_keep": _duration(self.rules.policy.ttl_keep, source(self.config, "tasks", "ttl", "keep")),
             "deadline": _duration(decision.deadline, self._rule_source("deadline")),
             "cap": {"value": decision.cap, **self._rule_source("cap")},
             "on_lost": {"value": decision.on_lost.value, **self._rule_source("on_lost")},
@@ -157,12 +158,19 @@ class _Evaluation:
             return self._max_ttl()
         return _duration(self.decision.clamp_ttl(None, longest), self._rule_source("ttl", "ttl", "default"))
 
+    def _min_source(self) -> dict[str, Any]:
+        """Return the source of the shortest time to live, which is the usual one unless it is given."""
+        number, config = self.decision.rule, self.config
+        if config.tasks.ttl.min is None and (number is None or config.tasks.upgrade[number].ttl_min is None):
+            return self._rule_source("ttl", "ttl", "default")
+        return self._rule_source("ttl_min", "ttl", "min")
+
     def _max_ttl(self) -> dict[str, Any]:
         if self.override is not None and self.override.ttl_max is not None:
             return _duration(self.override.ttl_max, self._override_source("ttl_max"))
         where, longest = self._rule_source("ttl_max", "ttl", "max"), self.decision.ttl_max
         # A configuration has this value whether the file has it or not.
-        left_out = where["from"] == "tasks.ttl.max" and longest == default_ttl_max(self.config.auth.mode)
+        left_out = where["from"] == "tasks.ttl.max" and longest == DEFAULT_TTL_MAX
         return _duration(longest, where | {"default": where["default"] or left_out})
 
     def _rule_source(self, key: str, *fallback: str) -> dict[str, Any]:

@@ -70,7 +70,7 @@ async def _ask_server(config: GatewayConfig, name: str) -> Answer:
     key = f"upstreams.{name}"
     if config.upstreams[name].credentials.mode == "token_exchange":
         return Answer(key, None, "its credentials need the token of a caller; try taskgate explain --online --token")
-    policy = config.tasks.to_policy(config.longest_ttl)
+    policy = config.tasks.to_policy(config.auth.mode)
     try:
         peer, tools = await ask_server(config, name, None, None, lists_tools=policy.hands_off(name))
     except ServerNotAsked as failed:

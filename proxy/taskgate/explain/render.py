@@ -21,6 +21,7 @@ _PROMOTION: Final = {
     "ttl": "time to live",
     "ttl_min": "at least",
     "ttl_max": "at most",
+    "ttl_keep": "kept after the end",
     "deadline": "deadline",
     "cap": "cap of the tool",
     "on_lost": "when lost",

@@ -34,6 +34,7 @@ def check_rules(config: GatewayConfig, found: Findings) -> None:
     """Add what the rules of a configuration lead to."""
     _check_rates(config, found)
     _check_promotion(config, found)
+    _check_ages(config, found)
     _check_access(config, found)
 
 
@@ -62,6 +63,30 @@ def _check_promotion(config: GatewayConfig, found: Findings) -> None:
         if not _can_promote(policy, name):
             text = f"no tool of the upstream {name} can ever become a task; begin with a rule of another mode than sync"
             found.warn("tasks.upgrade", text)
+
+
+def _check_ages(config: GatewayConfig, found: Findings) -> None:
+    """Find calls that end as tasks sooner than their timeouts say."""
+    policy, ttl_max = admission_rules(config).policy, config.tasks.ttl.max
+    for name, section in config.upstreams.items():
+        key, timeouts = f"upstreams.{name}.timeouts.call", section.timeouts
+        # The default of a key that is left out contradicts no deadline.
+        is_given = "call" in timeouts.model_fields_set
+        if policy.offers_tasks(name) and ttl_max is not None and ttl_max < timeouts.call:
+            found.warn("tasks.ttl.max", f"is shorter than {key}: a call ends at this age if it runs as a task")
+        for number, rule in enumerate(config.tasks.upgrade):
+            if rule.shadow or rule.mode == "sync" or rule.upstream not in (None, name):
+                continue
+            where = f"tasks.upgrade[{number}]"
+            if rule.ttl_max is not None and rule.ttl_max < timeouts.call:
+                found.warn(f"{where}.ttl_max", f"is shorter than {key}: a call ends at this age if it runs as a task")
+            if is_given and rule.deadline is not None and rule.deadline < timeouts.call:
+                found.warn(f"{where}.deadline", f"is shorter than {key}, so a task ends before that timeout")
+    for number, rule in enumerate(config.tasks.upgrade):
+        keep, window = config.tasks.ttl.keep, config.tasks.handoff.retry_window
+        if rule.handoff is not None and keep < window:
+            found.warn(f"tasks.upgrade[{number}].handoff", "answers equal calls for no longer than tasks.ttl.keep")
+            return
 
 
 def _can_promote(policy: PromotionPolicy, upstream: str) -> bool:

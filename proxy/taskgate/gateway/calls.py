@@ -34,7 +34,7 @@ from taskgate.admission.rules import RuntimeConfig
 from taskgate.auth.context import AuthContext
 from taskgate.clock import Clock
 from taskgate.domain.policy import Handoff, PromotionDecision, PromotionMode
-from taskgate.domain.record import RequestId, TaskId, TaskRecord
+from taskgate.domain.record import RequestId, TaskId, TaskRecord, with_grown_ttl
 from taskgate.domain.versions import client_of
 from taskgate.errors import CutOff, GatewayError, QueueFull, TaskSupportMismatch
 from taskgate.gateway.eras import Call
@@ -437,7 +437,8 @@ class Calls:
         # The tool is listed: a task of another one is refused.
         self._event_sink.emit(_tool_called(mount, tool, "task"))
         interval = self._polls.advise(record)
-        return HttpReply(body=session.dialect.task_created(request.id, record, decision.immediate_response, interval))
+        shown = with_grown_ttl(record, self._clock.now())
+        return HttpReply(body=session.dialect.task_created(request.id, shown, decision.immediate_response, interval))
 
     def _task_reply(self, call: Call, record: TaskRecord, inflight: InflightCall | None = None) -> HttpReply:
         """Answer with a task, and advise when to poll it; a host without tasks gets its handle.
@@ -450,7 +451,8 @@ class Calls:
             self._hosts.attend(call.exchange, record.id, call.session.host_session or "")
             return self._handles.reply(call.adapter.dialect, call.handoff, call.id, record, age, progress)
         interval = self._polls.advise(record)
-        return HttpReply(body=call.adapter.dialect.task_created(call.id, record, None, interval))
+        shown = with_grown_ttl(record, self._clock.now())
+        return HttpReply(body=call.adapter.dialect.task_created(call.id, shown, None, interval))
 
     # --- permits and equal calls --------------------------------------------------------------------------------------
 

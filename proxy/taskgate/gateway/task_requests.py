@@ -325,7 +325,7 @@ class TaskRequests:
     async def _poll_late(self, request: DecodedMessage, task: TaskId, now: float) -> HttpReply:
         """Answer a poll whose task the store returns only after a wait, or not at all."""
         record = await self._lookups.find(request.exchange, request.caller, request.mount.name, task, TASKS_GET)
-        reply = self.poll(request, now, record)
+        reply = self.poll(request, now, self._lookups.shown(record))
         return reply if isinstance(reply, HttpReply) else await reply
 
     async def answer(self, request: DecodedMessage) -> HttpReply:
@@ -442,7 +442,7 @@ class TaskRequests:
                 return await self._cancel(request, asked)
             if record.status.is_terminal:
                 return await self._ended_state(record, caller, asked)
-            return HttpReply(200, self._modern.task_state(asked.id, record, interval))
+            return HttpReply(200, self._modern.task_state(asked.id, self._lookups.shown(record), interval))
         except TaskNotFound:
             raise MissingCapability(TASKS_NEEDED) from None
 

@@ -19,7 +19,7 @@ from typing import Final
 from taskgate.admission.polls import PollLimiter
 from taskgate.clock import Clock
 from taskgate.domain.listing import Position, TaskFilter, TaskOrder, TaskState
-from taskgate.domain.record import OwnerKey, TaskId, TaskRecord, TaskStatus
+from taskgate.domain.record import OwnerKey, TaskId, TaskRecord, TaskStatus, with_grown_ttl
 from taskgate.errors import StoreUnavailable
 from taskgate.lifecycle.input_delivery import InputDelivery
 from taskgate.lifecycle.task_streams import TaskStreams, origin_of
@@ -201,7 +201,8 @@ class StatusNotifier:
         host_session = self._streams.session(origin)
         # A late call is a task too where the revision of its session has none, and no such notification.
         if host_session is not None and host_session.has_tasks:
-            self._streams.send_to_session(origin, self._dialect.task_status(record, self._polls.advise(record)))
+            shown = with_grown_ttl(record, self._clock.now())
+            self._streams.send_to_session(origin, self._dialect.task_status(shown, self._polls.advise(record)))
 
     async def _ask(self, record: TaskRecord) -> None:
         """Send the unclaimed questions on a GET stream of the session that created the task."""

@@ -18,8 +18,8 @@ allows it.
 (`Transitions.settle`). Each run ends with a stored final state, or writes none because another
 process has the task or resumes the call.
 
-A call may take until its task expires, and no longer than its own deadline if it has one. The
-deadline counts from the moment that the call is sent or resumed. At either limit the call is
+A call may take until its task is as old as `tasks.ttl.max` allows, and no longer than its own deadline
+if it has one. The deadline counts from the moment that the call is sent or resumed. At either limit the call is
 cancelled and fails with UpstreamFailed. The limit on a server's silence belongs to `upstream`.
 """
 

@@ -281,7 +281,8 @@ class TaskService:
         """Make the record of a new task that this process is to run, with the mark of its dispatch."""
         now, rules, standing = self._clock.now(), self._live.current, self._quota_subjects.of(caller)
         override, request, host_session = standing.override, current(), place.host_session
-        ttl = decision.clamp_ttl(intent.ttl, None if override is None else override.ttl_max)
+        longest = decision.ttl_max if override is None or override.ttl_max is None else override.ttl_max
+        ttl, expires_at = decision.clamp_ttl(intent.ttl, longest), now + longest
         record = TaskRecord(
             id=urlsafe_b64encode(self._entropy.token(ID_BYTES)).decode(),
             owner=caller.owners(place.mount.name)[0],
@@ -299,12 +300,13 @@ class TaskService:
             ttl=ttl,
             poll_interval=rules.polling.base,
             dispatched=True,
-            lease=Lease(holder=self._runner.holder, until=now + (self._lease or ttl)),
+            lease=Lease(holder=self._runner.holder, until=expires_at if self._lease is None else now + self._lease),
             tenant=standing.tenant,
             deadline=decision.deadline,
             reruns=RERUNS if decision.on_lost is OnLost.RERUN else 0,
             idempotency_digest=None if intent.idempotency_key is None else key_digest(intent.idempotency_key),
             trace=None if request is None or request.span is None else request.span.traceparent,
+            expires_at=expires_at,
         )
         mine = _NO_CAPS if override is None else override.caps
         caps = rules.caps.applicable(mine, decision.cap, standing.tenant is not None)

@@ -16,7 +16,7 @@ a `hold` if replicas share the store, and changes only records whose lease this 
 
 import asyncio
 from collections.abc import Callable, Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from types import MappingProxyType
 from typing import Final, Protocol
 
@@ -125,13 +125,25 @@ class OwnWrites(Protocol):
 
 
 class Transitions:
-    """The writer of task records. `_waiting_size` are the characters of results that wait for the store."""
+    """The writer of task records. `keep` returns how long a task is kept from its end on, at least.
 
-    def __init__(self, *, store: TaskStore, event_sink: EventSink, clock: Clock, hold: Hold | None = None) -> None:
+    `_waiting_size` are the characters of results that wait for the store.
+    """
+
+    def __init__(
+        self,
+        *,
+        store: TaskStore,
+        event_sink: EventSink,
+        clock: Clock,
+        hold: Hold | None = None,
+        keep: Callable[[], timedelta] = timedelta,
+    ) -> None:
         self._store = store
         self._event_sink = event_sink
         self._clock = clock
         self._hold = hold
+        self._keep = keep
         self._suspicions = SecurityAlerts(event_sink, clock)
         self._waiting_size = 0
 
@@ -150,7 +162,7 @@ class Transitions:
         does not allow the event, and StoreUnavailable: the change may have happened then. `run` is
         the run that makes the change. `announce` is emitted before the reports of the change.
         """
-        changed = advance(record, event, now)
+        changed = advance(record, event, now, self._keep())
         if run is not None:
             # Before the write, because the change notification may arrive first.
             run.revision = changed.revision
@@ -270,14 +282,15 @@ def report(event_sink: EventSink, before: TaskRecord, event: TaskEvent, after: T
 
 
 def report_purged(event_sink: EventSink, record: TaskRecord) -> None:
-    """Report a purged task; one that had not ended has expired, and counts as failed."""
+    """Report a purged task; one that had not ended was too old, and counts as failed."""
     if not record.status.is_terminal:
         if record.waiting_since is not None:
             event_sink.emit(InputWaited(record, record.expires_at - record.waiting_since))
         for asked in record.inputs:
             _report_settled(event_sink, record, asked, InputResolution.EXPIRED)
         event_sink.emit(TaskExpired(record, record.status.value if record.dispatched else "queued"))
-        event_sink.emit(TaskFinished(record, TaskStatus.FAILED, "expired", record.ttl, None))
+        age = record.expires_at - record.created_at
+        event_sink.emit(TaskFinished(record, TaskStatus.FAILED, "expired", age, None))
         event_sink.emit(TaskFaulted(record, FaultReason.EXPIRED.value))
     event_sink.emit(TaskPurged(record))
 

@@ -1,9 +1,9 @@
 """The codec of stored records: task heads, bodies and sessions as bytes, and back.
 
-A head is one JSON array that starts with its schema number. Lease and bodies are stored apart from
-it, because they change or are written apart from it. Fields that few records have are in one more
-array at the end, which other records and those of earlier versions lack. Fields of a later version
-are at the end of that array. Parameters, results and errors stay the text in which they came. Times
+A head is one JSON array that starts with its schema number. Lease, expiry and bodies are stored apart
+from it, because they change or are written apart from it, or are searched by. Fields that few records
+have are in one more array at the end, which other records and those of earlier versions lack. Fields
+of a later version are at the end of that array. Parameters, results and errors stay the text in which they came. Times
 are microseconds since 1970, spans are microseconds. Pure: no backend is known here. Bytes that
 cannot be decoded raise StoreUnavailable.
 """
@@ -91,7 +91,7 @@ def pack_times(record: TaskRecord) -> tuple[int, int]:
 
 
 def pack_head(record: TaskRecord, times: tuple[int, int] | None = None) -> bytes:
-    """Encode a record without its lease, parameters and outcome; `times` are from `pack_times`."""
+    """Encode a record without its lease, expiry, parameters and outcome; `times` are from `pack_times`."""
     call, peer = record.call, record.call.peer
     created, updated = times or pack_times(record)
     fields = [
@@ -141,23 +141,23 @@ def pack_head(record: TaskRecord, times: tuple[int, int] | None = None) -> bytes
     return _dump(fields)
 
 
-def unpack_head(head: bytes, lease: Lease | None) -> TaskRecord:
-    """Decode a head: a record without bodies."""
+def unpack_head(head: bytes, lease: Lease | None, expires: int | None = None) -> TaskRecord:
+    """Decode a head: a record without bodies. `expires` is its packed expiry, which matters to those who read it."""
     try:
         # Fails too if the expiry is beyond the range of datetime.
-        return _unpack_head(head, lease)
+        return _unpack_head(head, lease, expires)
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError) as error:
         raise _unreadable() from error
 
 
-def unpack_listed(head: bytes) -> ListedTask:
-    """Decode only the fields of a head that lists show.
+def unpack_listed(head: bytes, expires: int) -> ListedTask:
+    """Decode only the fields of a head that lists show, with its packed expiry.
 
     Hosts list again and again, and most tasks have not changed: the results of short heads are
     cached.
     """
     try:
-        return _cached_listed(head) if len(head) <= MAX_CACHED else _unpack_listed(head)
+        return _cached_listed(head, expires) if len(head) <= MAX_CACHED else _unpack_listed(head, expires)
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError) as error:
         raise _unreadable() from error
 
@@ -330,7 +330,7 @@ _SLOW_PATH: Final = b" "
 """Marks output of the standard encoder, which only the standard decoder reads back unchanged."""
 
 
-def _unpack_head(head: bytes, lease: Lease | None) -> TaskRecord:
+def _unpack_head(head: bytes, lease: Lease | None, expires: int | None) -> TaskRecord:
     schema, *fields = _load(head)
     _expect_schema(schema)
     (
@@ -344,6 +344,8 @@ def _unpack_head(head: bytes, lease: Lease | None) -> TaskRecord:
     # Filled in place: the constructor takes four times as long.
     created = unpack_time(created_at)
     new = blank_record(created, _span(ttl))
+    if expires is not None:
+        new.expires_at = unpack_time(expires)
     new.id = task_id
     new.owner = _owner(context, mount)
     peer = Peer(_REVISIONS[peer_revision], capabilities, info)
@@ -371,18 +373,19 @@ def _unpack_head(head: bytes, lease: Lease | None) -> TaskRecord:
     return freeze(new)
 
 
-def _unpack_listed(head: bytes) -> ListedTask:
+def _unpack_listed(head: bytes, expires: int) -> ListedTask:
     schema, id, _, _, tool, _, _, _, status, message, created, updated, ttl, poll, *rest = _load(head)
     _expect_schema(schema)
     _, _, _, _, _, tool_error, *rare = rest
     if rare:
         ((_, _, _, _, *late),) = rare
         _, _, _, *_ = late or _DEFAULT_LATE
-    expires = created + ttl
     # A float has no place among whole microseconds.
-    if not (type(expires) is type(updated) is int and _FIRST <= created <= expires <= _LAST >= updated >= _FIRST):
+    until = created + ttl
+    if not (type(until) is type(updated) is int and _FIRST <= created <= until <= _LAST >= updated >= _FIRST):
         raise ValueError("a time out of range")
-    return ListedTask(id, tool, _STATUSES[status], message, created, updated, _span(ttl), _span(poll), tool_error)
+    spans = _span(ttl), _span(poll)
+    return ListedTask(id, tool, _STATUSES[status], message, created, updated, *spans, tool_error, expires)
 
 
 _cached_listed = lru_cache(maxsize=4096)(_unpack_listed)

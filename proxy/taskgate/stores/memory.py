@@ -140,6 +140,7 @@ _time = attrgetter("time")
 
 
 _NO_LISTS = OwnerIndex()
+_FEW_EXPIRING = 64
 
 
 @dataclass(slots=True, kw_only=True)
@@ -173,6 +174,7 @@ class MemoryStore:
         self._usage = StoreUsage()
         self._ids_by_key: dict[tuple[OwnerKey, str], TaskId] = {}
         self._expiring: list[tuple[datetime, TaskId]] = []
+        """When records expire, the next one first. An entry of a time that a record had before is skipped."""
         self._sessions: dict[str, SessionRecord] = {}
         self._changes = ChangeFeed()
         self._closed = False
@@ -208,7 +210,7 @@ class MemoryStore:
         if not record.status.is_terminal:
             self._begin(record)
         self._usage.add_bytes(keys.context, size)
-        heapq.heappush(self._expiring, (record.expires_at, record.id))
+        self._expire_at(record)
         self._counts[record.status] += 1
         self._changes.add_committed(record)
         return record.id
@@ -286,15 +288,18 @@ class MemoryStore:
             self._release_key(stored.head)
         if record.status is not stored.head.status and not record.status.is_terminal:
             stored.changes = (*stored.changes[2 - MAX_TRANSITIONS :], Transition(record.status, record.updated_at))
+        if record.status.is_terminal:
+            self._end(stored.head)
+        was_to_expire_at = stored.head.expires_at
         stored.head = evolve(as_head(record), lease=longer_lease(lease, record.lease))
+        if record.expires_at != was_to_expire_at:
+            self._expire_at(record)
         if record.outcome is not None:
             stored.outcome = as_stored(record.outcome)
             size = stored_size(None, record.outcome)
             stored.size += size
             self._usage.add_bytes(record.owner.context, size)
-        if record.status.is_terminal:
-            self._end(record)
-        elif record.id not in self._unfinished:
+        if not record.status.is_terminal and record.id not in self._unfinished:
             self._begin(record)
         if is_news:
             self._changes.add_committed(record, held_by=lease.holder if lease else None)
@@ -353,8 +358,10 @@ class MemoryStore:
         self._check()
         heads: list[TaskRecord] = []
         while self._expiring and self._expiring[0][0] <= now and len(heads) < limit:
-            _, id = heapq.heappop(self._expiring)
-            heads.append(self._remove(id))
+            expires_at, id = heapq.heappop(self._expiring)
+            stored = self._tasks.get(id)
+            if stored is not None and stored.head.expires_at == expires_at:
+                heads.append(self._remove(id))
         return tuple(heads)
 
     # --- host sessions -------------------------------------------------------------------------------------------
@@ -426,6 +433,15 @@ class MemoryStore:
         key = head.owner, head.idempotency_digest
         if self._ids_by_key.get(key) == head.id:
             del self._ids_by_key[key]
+
+    def _expire_at(self, record: TaskRecord) -> None:
+        """Note when a record expires from now on."""
+        expiring = self._expiring
+        if len(expiring) > 2 * len(self._tasks) + _FEW_EXPIRING:
+            # Most entries are of times that records had before.
+            expiring[:] = [(stored.head.expires_at, id) for id, stored in self._tasks.items()]
+            heapq.heapify(expiring)
+        heapq.heappush(expiring, (record.expires_at, record.id))
 
     def _begin(self, record: TaskRecord) -> None:
         self._unfinished.add(record.id)

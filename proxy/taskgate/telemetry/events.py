@@ -299,7 +299,7 @@ class TaskFaulted:
 
 @dataclass(frozen=True, slots=True)
 class TaskExpired:
-    """The TTL of an unfinished task ran out; `phase` is queued, working or input_required."""
+    """An unfinished task reached the age at which it ends; `phase` is queued, working or input_required."""
 
     task: TaskRecord
     phase: str

@@ -1,9 +1,9 @@
 """The reader of events for log lines about conditions: `LogRecorder`.
 
 It logs at `warning` that an upstream is down or up again and that a circuit opens or closes, and when
-the reason changes meanwhile. It does so too for a task that fails without a result of its tool, a
-lost lease and a limit that refuses a caller. The number of lines is bounded: a line counts what it
-leaves out. docs/logs.md lists them.
+the reason changes meanwhile. It does so too for a task that fails without a result of its tool, or
+gets too old. It does so for a lost lease and for a limit that refuses a caller. The number of lines is
+bounded: a line counts what it leaves out. docs/logs.md lists them.
 
 No line has an id of a task: it has the task's public reference. For a request that is not refused
 nothing here runs, unless the shared store of rates is away.
@@ -19,7 +19,7 @@ from math import inf
 from typing import Any, Final
 
 from taskgate.clock import Clock
-from taskgate.domain.record import TaskId
+from taskgate.domain.record import FaultReason, TaskId
 from taskgate.system.log_throttle import LOG_PAUSE, KeyedLog
 from taskgate.telemetry import events
 from taskgate.telemetry.events import Event
@@ -64,7 +64,9 @@ class LogRecorder:
         self._circuits: dict[str, _Circuit] = {}
         self._refusals = KeyedLog(_limit_log, "a limit refuses a caller")
         self._failed_tasks = KeyedLog(_task_log, "a task failed without a result of its tool")
+        self._expired_tasks = KeyedLog(_task_log, "a task ended unfinished: it is as old as tasks.ttl.max allows")
         self._lost_leases = KeyedLog(_lease_log, "another replica took over a task: its call is aborted here")
+        self._keyed = (self._refusals, self._failed_tasks, self._expired_tasks, self._lost_leases)
         self._timer: asyncio.TimerHandle | None = None
         self._is_closed = False
         handlers: Mapping[type, Callable[[Any], None]] = {
@@ -76,6 +78,7 @@ class LogRecorder:
             events.CapRefused: self._cap_refused,
             events.QueueRefused: self._queue_refused,
             events.TaskFaulted: self._task_faulted,
+            events.TaskExpired: self._task_expired,
             events.LeaseLost: self._lease_lost,
         }
         event_sink.hasten(self, handlers.keys())
@@ -96,7 +99,7 @@ class LogRecorder:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        for keyed in (self._refusals, self._failed_tasks, self._lost_leases):
+        for keyed in self._keyed:
             keyed.close()
         for known in (*self._health.values(), *self._circuits.values()):
             known.write(inf, self._clock.now())
@@ -177,9 +180,24 @@ class LogRecorder:
     # --- tasks --------------------------------------------------------------------------------------------------------
 
     def _task_faulted(self, event: events.TaskFaulted) -> None:
+        if event.reason == FaultReason.EXPIRED:
+            # `_task_expired` says more.
+            return
         upstream = event.task.owner.mount
         fields = {"upstream": upstream, "reason": event.reason, "task": self._reference_of(event.task.id)}
         self._emit(self._failed_tasks, (upstream, event.reason), fields)
+
+    def _task_expired(self, event: events.TaskExpired) -> None:
+        task = event.task
+        upstream, tool = task.owner.mount, task.call.tool
+        fields = {
+            "upstream": upstream,
+            "tool": tool,
+            "task": self._reference_of(task.id),
+            "phase": event.phase,
+            "seconds": round((task.expires_at - task.created_at).total_seconds()),
+        }
+        self._emit(self._expired_tasks, (upstream, tool), fields)
 
     def _lease_lost(self, event: events.LeaseLost) -> None:
         fields = {"upstream": event.mount, "task": self._reference_of(event.task)}
@@ -208,7 +226,7 @@ class LogRecorder:
         # Events that wait are older than now.
         self._event_sink.fold()
         now, today = self._clock.elapsed(), self._clock.now()
-        due = [keyed.flush(now) for keyed in (self._refusals, self._failed_tasks, self._lost_leases)]
+        due = [keyed.flush(now) for keyed in self._keyed]
         conditions = (*self._health.values(), *self._circuits.values())
         due += [known.write(now, today) for known in conditions]
         soonest = min((each for each in due if each is not None), default=None)

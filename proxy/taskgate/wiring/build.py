@@ -8,6 +8,7 @@ same gateway.
 """
 
 from dataclasses import dataclass, field
+from datetime import timedelta
 from pathlib import Path
 from typing import NamedTuple
 
@@ -225,7 +226,10 @@ async def build_runtime(
     )
 
     # Tasks.
-    transitions = Transitions(store=store, event_sink=event_sink, clock=clock)
+    def keep() -> timedelta:
+        return live.current.policy.ttl_keep
+
+    transitions = Transitions(store=store, event_sink=event_sink, clock=clock, keep=keep)
     retrievals = Retrievals(transitions=transitions, event_sink=event_sink, clock=clock)
     remote_notifications = None
     if shared_resumable is not None:
@@ -238,7 +242,7 @@ async def build_runtime(
     of_runs = transitions
     if leasing is not None:
         # Calls that run here change no task of another process.
-        of_runs = Transitions(store=store, event_sink=event_sink, clock=clock, hold=leasing)
+        of_runs = Transitions(store=store, event_sink=event_sink, clock=clock, hold=leasing, keep=keep)
     runner = Runner(
         holder=holder,
         store=store,

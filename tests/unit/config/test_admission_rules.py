@@ -99,6 +99,7 @@ def test_every_rule_is_what_the_file_says(loads: Loads) -> None:
         ttl_min=MINUTE,
         ttl_max=3 * MINUTE,
         inline_grace=7 * SECOND,
+        ttl_keep=30 * MINUTE,
     )
     assert rules.polling == PollPolicy(
         base=2 * SECOND,

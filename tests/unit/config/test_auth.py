@@ -171,24 +171,22 @@ def test_what_is_usual_for_an_issuer_is_the_same_here_and_there(loads: Loads, wi
     assert loads(with_tokens).auth.to_issuer_settings() == (usual,)
 
 
-@pytest.mark.parametrize(("mode", "longest"), [("none", timedelta(hours=1)), ("required", timedelta(hours=24))])
+@pytest.mark.parametrize(("mode", "granted"), [("none", timedelta(hours=1)), ("required", timedelta(hours=24))])
 @pytest.mark.parametrize("more", ["", "tasks: {}\n", "tasks: {ttl: {}}\n", "tasks: {ttl: {max: null}}\n"])
-def test_the_longest_time_to_live_is_shorter_where_nobody_is_known(
-    loads: Loads, minimal: str, with_tokens: str, mode: str, longest: timedelta, more: str
+def test_the_longest_time_to_live_that_is_granted_is_shorter_without_authentication(
+    loads: Loads, minimal: str, with_tokens: str, mode: str, granted: timedelta, more: str
 ) -> None:
+    """A call may take as long in either mode."""
     config = loads((minimal if mode == "none" else with_tokens) + more)
-    assert config.tasks.ttl.max == config.longest_ttl == longest
+    terms = config.tasks.to_policy(config.auth.mode).decide("reports", "tool")
+    assert config.tasks.ttl.max == terms.ttl_max == timedelta(hours=24)
+    assert terms.clamp_ttl(timedelta(days=9)) == granted
+    assert terms.clamp_ttl(timedelta(minutes=1)) == terms.ttl_min == terms.ttl_default == timedelta(hours=1)
 
 
-def test_the_longest_time_to_live_is_also_known_of_sections_that_were_made_apart(loads: Loads, minimal: str) -> None:
-    parts = dict(loads(minimal))
-    parts["tasks"] = type(parts["tasks"])()
-    assert GatewayConfig.model_validate(parts).longest_ttl == timedelta(hours=1)
-
-
-def test_tasks_may_be_kept_for_a_week_by_callers_who_are_known(loads: Loads, with_tokens: str) -> None:
-    config = loads(with_tokens + "tasks: {ttl: {max: 7d, default: 168h, min: 10080m}}\n")
-    assert {config.tasks.ttl.min, config.tasks.ttl.default, config.longest_ttl} == {timedelta(days=7)}
+def test_tasks_may_be_kept_for_a_week_with_authentication(loads: Loads, with_tokens: str) -> None:
+    ttl = loads(with_tokens + "tasks: {ttl: {max: 7d, default: 168h, min: 10080m}}\n").tasks.ttl
+    assert {ttl.min, ttl.default, ttl.max} == {timedelta(days=7)}
 
 
 @pytest.mark.parametrize("section", ["server", "admin"])

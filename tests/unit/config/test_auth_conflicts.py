@@ -136,12 +136,10 @@ def test_issuers_are_told_apart_letter_by_letter(loads: Loads) -> None:
 
 
 TTL = [
-    ("none", "max: 61m", ["max: must be at most 1h with auth.mode none"]),
+    ("none", "keep: 61m", ["keep: must be at most 1h with auth.mode none"]),
     ("none", "default: 7d", ["default: must be at most 1h with auth.mode none"]),
     ("none", "min: 2h", ["min: must be at most 1h with auth.mode none"]),
-    ("none", "{min: 2h, max: 30m}",
-     ["max: must be at least tasks.ttl.default, which is 1h unless given",
-      "min: must be at most 1h with auth.mode none"]),
+    ("none", "{min: 2h, max: 30m}", ["min: must be at most 1h with auth.mode none"]),
     ("none", "min: 59m\n    default: 58m", ["min: must be at most tasks.ttl.default"]),
     ("none", "default: 8d", ["default: must be at most 7d"]),
     ("required", "default: 25h", ["default: must be at most tasks.ttl.max, which is 1d unless given"]),

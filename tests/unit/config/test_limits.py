@@ -140,7 +140,6 @@ def test_without_authentication_nobody_has_a_tenant_or_claims(tells: Tells, mini
         "must be null with auth.mode none, where callers have no tenant",
         "f:7: limits.overrides[0].match.claims: must be empty with auth.mode none, where callers have no claims",
         "f:7: limits.overrides[0].match.tenant: must be null with auth.mode none, where callers have no tenant",
-        "f:7: limits.overrides[0].ttl_max: must be at most 1h with auth.mode none",
     ]
 
 

@@ -25,6 +25,7 @@ from taskgate.domain.listing import (
     fingerprint,
     listed_task,
     merge_pages,
+    with_grown_ttls,
 )
 from taskgate.domain.record import TaskStatus
 
@@ -40,6 +41,15 @@ def test_a_list_tells_of_a_record_what_it_says_under_the_same_names() -> None:
     assert (task.tool, task.tool_error, task.poll_interval) == ("t", True, 5 * SECOND)
     for name in ("id", "status", "status_message", "created_at", "updated_at", "ttl"):
         assert getattr(task, name) == getattr(record, name)
+
+
+def test_a_list_shows_the_grown_time_to_live_of_what_has_not_ended() -> None:
+    hour, most = timedelta(hours=1), EPOCH + timedelta(hours=24)
+    running = listed_task(new_record(expires_at=most))
+    ended = listed_task(new_record(status=TaskStatus.FAILED))
+    assert with_grown_ttls((running, ended), EPOCH + hour / 2) == (running, ended)
+    assert with_grown_ttls((running, ended), EPOCH + hour) == (running._replace(ttl=1.5 * hour), ended)
+    assert with_grown_ttls((running,), most)[0].ttl == 24 * hour
 
 
 def test_a_task_stands_where_the_time_says_that_is_ordered_by() -> None:

@@ -5,6 +5,8 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from helpers.manual_clock import EPOCH
 from taskgate.domain.record import (
@@ -20,13 +22,18 @@ from taskgate.domain.record import (
     blank_record,
     evolve,
     freeze,
+    grown_ttl,
+    kept_ttl,
     outcome_text,
     transitions_of,
+    with_grown_ttl,
 )
 from taskgate.errors import UpstreamReason
 from unit.domain.records import record
 
 KEPT = SealedCheckpoint(sealed="s")
+MINUTE = timedelta(minutes=1)
+spans = st.timedeltas(timedelta(milliseconds=1), timedelta(days=7))
 
 
 @pytest.mark.parametrize("status", TaskStatus)
@@ -42,9 +49,50 @@ def test_a_key_is_never_given_twice() -> None:
     assert [record(inputs_made=made).next_input_key for made in range(3)] == ["input-1", "input-2", "input-3"]
 
 
-def test_a_record_ends_with_its_time_to_live_whatever_happened_since() -> None:
+def test_a_record_that_is_given_no_other_end_ends_with_its_time_to_live() -> None:
     task = record(ttl=timedelta(minutes=5), updated_at=EPOCH + timedelta(minutes=4))
     assert task.expires_at == EPOCH + timedelta(minutes=5)
+
+
+@pytest.mark.parametrize(
+    ("age", "shown"),
+    [(0, 60), (45, 60), (46, 90), (75, 90), (76, 120), (105, 120), (106, 150), (166, 200), (199, 200)],
+)
+def test_the_time_to_live_of_an_unfinished_task_grows_before_a_quarter_of_it_is_left(age: int, shown: int) -> None:
+    task = record(ttl=60 * MINUTE, expires_at=EPOCH + 200 * MINUTE)
+    assert with_grown_ttl(task, EPOCH + age * MINUTE).ttl == shown * MINUTE
+    assert task.ttl == 60 * MINUTE
+
+
+@given(spans, spans, spans)
+def test_a_shown_time_to_live_is_longer_than_the_age_and_never_falls(
+    one: timedelta, other: timedelta, ttl: timedelta
+) -> None:
+    most = timedelta(days=1000)
+    early, late = sorted((one, other))
+    assert early < grown_ttl(ttl, early, most) <= grown_ttl(ttl, late, most)
+    # A result is kept for less than its task was granted, whenever it ends, unless more is asked for.
+    assert grown_ttl(ttl, late, most) - late <= ttl
+
+
+def test_an_ended_task_is_shown_as_it_is_stored() -> None:
+    ended = record(status=TaskStatus.CANCELLED, ttl=60 * MINUTE)
+    assert with_grown_ttl(ended, EPOCH + 59 * MINUTE) is ended
+
+
+@pytest.mark.parametrize(
+    ("age", "keep", "ttl"),
+    [
+        pytest.param(1, 30, 60, id="soon"),
+        pytest.param(59, 30, 90, id="just before the granted time is over"),
+        pytest.param(59, 50, 109, id="with more to keep"),
+        pytest.param(199, 30, 229, id="just before it is too old"),
+        pytest.param(199, 1000, 399, id="no longer than it could have run"),
+    ],
+)
+def test_from_its_end_on_a_task_is_kept_for_a_while(age: int, keep: int, ttl: int) -> None:
+    task = record(ttl=60 * MINUTE, expires_at=EPOCH + 200 * MINUTE)
+    assert kept_ttl(task, EPOCH + age * MINUTE, keep * MINUTE) == ttl * MINUTE
 
 
 def test_whatever_may_fail_between_gateway_and_server_may_be_the_reason_of_a_fault() -> None:

@@ -32,8 +32,9 @@ Rates of tasks that were not found
 Promotion
   mode:               always  [tasks.upgrade[2].mode]
   time to live:       1h  [tasks.upgrade[2].ttl]
-  at least:           1m  [tasks.ttl.min, by default]
-  at most:            1h  [tasks.ttl.max, by default]
+  at least:           1h  [tasks.upgrade[2].ttl]
+  at most:            1d  [tasks.ttl.max, by default]
+  kept after the end: 30m  [tasks.ttl.keep, by default]
   deadline:           none  [tasks.upgrade[2].deadline, by default]
   cap of the tool:    3  [tasks.upgrade[2].cap]
   when lost:          rerun  [tasks.upgrade[2].on_lost]
@@ -120,7 +121,7 @@ def test_a_caller_is_who_the_token_says_with_limits_of_their_own(
     assert said(out, "Rates of tasks that were not found") == ["guesses: 10/m by context, burst 10  [limits.rate[4]]"]
     assert said(out, "Promotion")[1:4] == [
         "time to live:       1h  [tasks.upgrade[2].ttl]",
-        "at least:           1m  [tasks.ttl.min, by default]",
+        "at least:           1h  [tasks.upgrade[2].ttl]",
         "at most:            7d  [limits.overrides[0].ttl_max]",
     ]
     assert said(out, "Unfinished tasks")[:2] == [

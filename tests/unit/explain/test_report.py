@@ -326,6 +326,31 @@ WARNINGS: dict[str, tuple[dict[str, str], list[str]]] = {
             "begin with a rule of another mode than sync"
         ],
     ),
+    "an age at which tasks end before their timeout": (
+        {"tasks": "{ttl: {max: 59m, default: 59m}}"},
+        [
+            "tasks.ttl.max: is shorter than upstreams.reports.timeouts.call: "
+            "a call ends at this age if it runs as a task"
+        ],
+    ),
+    "such an age, and a deadline, of a rule": (
+        {
+            "upstreams": "{reports: {path: /mcp, url: 'http://127.0.0.1:1/', timeouts: {call: 50m}}}",
+            "tasks": "{upgrade: [{tool: a, mode: auto, ttl: 40m, ttl_max: 40m, deadline: 30m}, {tool: b, mode: auto}]}",
+        },
+        [
+            "tasks.upgrade[0].ttl_max: is shorter than upstreams.reports.timeouts.call: "
+            "a call ends at this age if it runs as a task",
+            "tasks.upgrade[0].deadline: is shorter than upstreams.reports.timeouts.call, "
+            "so a task ends before that timeout",
+        ],
+    ),
+    "results of handed-off calls that are kept for too short": (
+        {
+            "tasks": "{ttl: {keep: 1m}, upgrade: [{tool: '*', mode: auto, handoff: {after: 45s}}]}",
+        },
+        ["tasks.upgrade[0].handoff: answers equal calls for no longer than tasks.ttl.keep"],
+    ),
     "a rule in shadow": (
         {"tasks": "{upgrade: [{tool: '*', mode: auto, shadow: true}]}"},
         [

@@ -4,6 +4,7 @@ from datetime import timedelta
 
 import pytest
 
+from helpers.manual_clock import EPOCH
 from helpers.records import after, new_input, new_record
 from helpers.waiting import eventually
 from taskgate.admission.concurrency import Permit
@@ -43,6 +44,15 @@ async def test_what_may_run_again_does_so_once(house: House) -> None:
     assert TaskRecovered(record, "retried") in house.emitted.all
     ended = await house.ended(record)
     assert (ended.status, ended.reruns, house.server.called) == (TaskStatus.COMPLETED, 0, ["build_report"])
+
+
+async def test_what_is_older_than_its_host_was_granted_is_taken_over_too(house: House) -> None:
+    house.server.answer.set_result("{}")
+    house.clock.advance(timedelta(minutes=61))
+    record = await house.recover(new_record(expires_at=EPOCH + timedelta(hours=24)))
+    ended = await house.ended(record)
+    assert (ended.status, ended.ttl) == (TaskStatus.COMPLETED, timedelta(minutes=90))
+    assert house.server.withins == [timedelta(hours=24) - timedelta(minutes=61)]
 
 
 async def test_what_asked_its_host_something_runs_again_though_the_host_answers_meanwhile(

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from helpers.manual_clock import ManualClock
-from helpers.records import new_record
+from helpers.manual_clock import EPOCH, ManualClock
+from helpers.records import new_call, new_record
 from helpers.waiting import eventually
 from taskgate.admission.rates import address_block
 from taskgate.auth.context import AuthContext
@@ -24,6 +24,7 @@ from taskgate.telemetry.events import (
     ProgramAvailabilityChanged,
     QueueRefused,
     RateLimitChecked,
+    TaskExpired,
     TaskFaulted,
     UpstreamAdded,
 )
@@ -240,13 +241,21 @@ async def test_a_caller_without_a_name_has_its_address(desk: Desk) -> None:
 
 async def test_a_failed_task_is_named_by_its_reference_once_for_each_server_and_reason(desk: Desk) -> None:
     records = [new_record(owner=OwnerKey("alice", mount)) for mount in ("reports", "reports", "search")]
-    desk.emit(*(TaskFaulted(record, "unreachable") for record in records), TaskFaulted(records[0], "expired"))
+    desk.emit(*(TaskFaulted(record, "unreachable") for record in records), TaskFaulted(records[0], "closed"))
     text = "a task failed without a result of its tool"
     assert desk.lines("upstream", "reason", "task") == [
         (text, "reports", "unreachable", plain_reference(records[0].id)),
         (text, "search", "unreachable", plain_reference(records[2].id)),
-        (text, "reports", "expired", plain_reference(records[0].id)),
+        (text, "reports", "closed", plain_reference(records[0].id)),
     ]
+
+
+async def test_a_task_that_got_too_old_is_named_with_its_tool_its_age_and_the_setting(desk: Desk) -> None:
+    old = new_record(call=new_call(tool="build"), expires_at=EPOCH + timedelta(hours=24))
+    desk.emit(TaskExpired(old, "working"), TaskFaulted(old, "expired"))
+    text = "a task ended unfinished: it is as old as tasks.ttl.max allows"
+    fields = desk.lines("upstream", "tool", "task", "phase", "seconds")
+    assert fields == [(text, old.owner.mount, "build", plain_reference(old.id), "working", 86_400)]
 
 
 async def test_a_lost_lease_names_the_task_by_its_reference(desk: Desk) -> None:

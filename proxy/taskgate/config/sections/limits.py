@@ -27,11 +27,10 @@ from taskgate.config.fields import (
     SizeIn,
     Text,
     read_rate,
-    write_duration,
 )
-from taskgate.config.problems import Conflict, Location, dotted, duration, list_at, mapping_at
+from taskgate.config.problems import Conflict, Location, dotted, list_at, mapping_at
 from taskgate.config.sections.auth import auth_mode, has_tenants, without_tenants
-from taskgate.config.sections.tasks import MAX_TTL, ttl_ceiling
+from taskgate.config.sections.tasks import MAX_TTL
 from taskgate.domain.limits import Caps, Override, Overrides
 from taskgate.domain.rates import RateEvent, RateLimit, RatePolicies, RatePolicy, RateScope
 from taskgate.protocol.discovery import CatalogueBounds
@@ -267,7 +266,8 @@ class OverrideSection(Section):
     """
     concurrency: OverrideConcurrencySection = OverrideConcurrencySection()
     ttl_max: Annotated[timedelta, DurationIn(most=MAX_TTL)] | None = None
-    """The longest time to live, in place of tasks.ttl.max and the ttl_max of rules; null keeps those.
+    """The longest time to live, and the age at which running tasks end, in place of tasks.ttl.max and the
+    ttl_max of rules; null keeps those.
     """
 
     def to_override(self, policies: Mapping[str, RatePolicySection], wait: timedelta) -> Override:
@@ -434,6 +434,3 @@ def _override_conflicts(
             yield where, "must be the name of a policy of limits.rate"
         elif policies[name].get("scope") not in ("context", "tenant"):
             yield where, "must be the name of a policy of scope context or tenant: others have no caller"
-    longest, length = ttl_ceiling(raw), duration(override.get("ttl_max"))
-    if length and length > longest:
-        yield (*here, "ttl_max"), f"must be at most {write_duration(longest)} with auth.mode {auth_mode(raw)}"

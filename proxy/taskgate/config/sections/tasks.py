@@ -38,9 +38,9 @@ from taskgate.protocol.handoff import CANCEL, MOST_TOKENS, WAIT, GatewayTool, Ha
 
 MAX_TTL: Final = timedelta(days=7)
 """The bound of every time to live."""
-# Without authentication all hosts are one caller, so results must not stay readable for long.
-_MAX_TTL_BY_MODE: Final = {"required": MAX_TTL, "none": HOUR}
-_DEFAULT_TTL_MAX: Final = {"required": 24 * HOUR, "none": HOUR}
+LONGEST_ANONYMOUS: Final = HOUR
+"""How long a result is kept without authentication, at most: all hosts are one caller then. A call may take longer."""
+DEFAULT_TTL_MAX: Final = 24 * HOUR
 
 NEVER: Final = "never"
 
@@ -52,6 +52,9 @@ _TASK_KEYS: Final = ("ttl", "ttl_min", "ttl_max", "deadline", "cap", "handoff")
 """Keys of a rule that only tasks have a use for."""
 _TTL_KEYS: Final = {"ttl_min": "min", "ttl": "default", "ttl_max": "max"}
 """Keys of a rule, and those of `tasks.ttl` that they replace."""
+_KEPT_KEYS: Final = ("min", "default", "keep")
+_KEPT_KEYS_OF_RULES: Final = ("ttl_min", "ttl")
+"""The keys that say how long results are kept, as `max` does not."""
 
 ToolName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
 Hint = Literal["readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint"]
@@ -104,12 +107,12 @@ class UpgradeRule(Section):
     ttl: _Ttl | None = None
     """Replaces tasks.ttl.default; null keeps it."""
     ttl_min: _Ttl | None = None
-    """Replaces tasks.ttl.min; null keeps it."""
+    """Replaces tasks.ttl.min; null keeps it, or means ttl where that is null too."""
     ttl_max: _Ttl | None = None
     """Replaces tasks.ttl.max; null keeps it."""
     deadline: PositiveDuration | None = None
     """How long a task may run after its call was sent; null means as long as upstreams.*.timeouts
-    and the time to live allow.
+    and tasks.ttl.max allow.
     """
     cap: Count | None = None
     """The most unfinished tasks of one tool, of all callers together; null means
@@ -159,16 +162,20 @@ class UpgradeRule(Section):
 
 
 class TtlSection(Section):
-    """Time to live of a task, from its creation. What a host requests is adjusted to min and max."""
+    """Time to live of a task, from its creation. What a host requests is adjusted to min and max. It
+    ends no call: it grows while the task runs.
+    """
 
     default: _Ttl = HOUR
-    """The time to live for hosts that request none."""
-    min: _Ttl = MINUTE
-    """The shortest time to live."""
-    max: _Ttl | None = None
-    """The longest time to live; null means 24h. With auth.mode none it means 1h, which no value may
-    exceed then.
+    """The time to live for hosts that request none. With auth.mode none it is at most 1h, as are min and
+    keep.
     """
+    min: _Ttl | None = None
+    """The shortest time to live; null means default, or ttl of the rule."""
+    max: _Ttl | None = None
+    """The longest time to live, and the age at which a task ends whose call still runs; null means 24h."""
+    keep: _Ttl = 30 * MINUTE
+    """How long a task is kept from its end on, at least, but no longer than max."""
 
 
 class PollIntervalSection(Section):
@@ -306,14 +313,16 @@ class TasksSection(Section):
     second.
     """
 
-    def to_policy(self, ttl_max: timedelta) -> PromotionPolicy:
-        """Return the policy for tasks, its rules in the order of the file."""
+    def to_policy(self, mode: str) -> PromotionPolicy:
+        """Return the policy for tasks, its rules in the order of the file; `mode` is `auth.mode`."""
         return PromotionPolicy(
             rules=tuple(rule.to_rule() for rule in self.upgrade),
             ttl_default=self.ttl.default,
             ttl_min=self.ttl.min,
-            ttl_max=ttl_max,
+            ttl_max=self.ttl.max or DEFAULT_TTL_MAX,
             inline_grace=self.inline_grace,
+            ttl_longest=LONGEST_ANONYMOUS if mode == "none" else None,
+            ttl_keep=self.ttl.keep,
         )
 
     def to_polling(self) -> PollPolicy:
@@ -333,27 +342,15 @@ class TasksSection(Section):
 # --- times to live, which depend on `auth.mode` ---------------------------------------------------------------------
 
 
-def default_ttl_max(mode: str) -> timedelta:
-    """Return the default of `tasks.ttl.max` for that `auth.mode`."""
-    return _DEFAULT_TTL_MAX[mode]
-
-
-def ttl_ceiling(raw: object) -> timedelta:
-    """Return the bound of every time to live in the file."""
-    mode = auth_mode(raw)
-    return _MAX_TTL_BY_MODE[mode] if mode else MAX_TTL
-
-
 def with_ttl_max(raw: object) -> object:
     """Fill in `tasks.ttl.max` where it is null or absent; malformed parts stay as they are."""
-    mode = auth_mode(raw)
-    if mode is None or not isinstance(raw, Mapping):
+    if not isinstance(raw, Mapping):
         return raw
     tasks = raw.get("tasks", {})
     ttl = tasks.get("ttl", {}) if isinstance(tasks, Mapping) else None
     if not isinstance(ttl, Mapping) or ttl.get("max") is not None:
         return raw
-    return {**raw, "tasks": {**tasks, "ttl": {**ttl, "max": write_duration(default_ttl_max(mode))}}}
+    return {**raw, "tasks": {**tasks, "ttl": {**ttl, "max": write_duration(DEFAULT_TTL_MAX)}}}
 
 
 # --- rules between keys ---------------------------------------------------------------------------------------------
@@ -390,16 +387,26 @@ def _tool_in(given: Mapping[str, object], usual: GatewayTool) -> GatewayTool:
 
 def _ttl_conflicts(raw: object, defaults: object) -> Iterator[Conflict]:
     """Find times to live above the bound of the mode, or not in order."""
-    mode, ceiling, given = auth_mode(raw), ttl_ceiling(raw), mapping_at(raw, *_TTL)
-    for key in ("min", "default", "max"):
+    given, are_too_long = mapping_at(raw, *_TTL), False
+    for key in _KEPT_KEYS:
         # One above MAX_TTL is malformed whatever the mode.
         length = value_at((raw, {}), (*_TTL, key), DurationIn(most=MAX_TTL).read) if key in given else None
-        if length and length > ceiling:
-            yield (*_TTL, key), f"must be at most {write_duration(ceiling)} with auth.mode {mode}"
-    given = {key: value for key, value in given.items() if (key, value) != ("max", None)}
-    default_max = write_duration(default_ttl_max(mode)) if mode else None
-    trees = {"tasks": {"ttl": given}}, {"tasks": {"ttl": {**mapping_at(defaults, *_TTL), "max": default_max}}}
-    yield from _order_conflicts(trees, _TTL, "default", DurationIn(most=ceiling))
+        for conflict in _anonymous_conflicts(length, (*_TTL, key), raw):
+            yield conflict
+            are_too_long = True
+    if are_too_long:
+        return
+    given = {key: value for key, value in given.items() if value is not None}
+    usual = {"min": None, **mapping_at(defaults, *_TTL), "max": write_duration(DEFAULT_TTL_MAX)}
+    yield from _order_conflicts(
+        ({"tasks": {"ttl": given}}, {"tasks": {"ttl": usual}}), _TTL, "default", DurationIn(most=MAX_TTL)
+    )
+
+
+def _anonymous_conflicts(length: timedelta | None, here: Location, raw: object) -> Iterator[Conflict]:
+    """Find a result that would be kept for too long without authentication."""
+    if length and length > LONGEST_ANONYMOUS and auth_mode(raw) == "none":
+        yield here, f"must be at most {write_duration(LONGEST_ANONYMOUS)} with auth.mode none"
 
 
 def _order_conflicts(
@@ -430,11 +437,10 @@ def _mode_conflicts(rule: Mapping[str, object], here: Location) -> Iterator[Conf
 def _rule_ttl_conflicts(
     rule: Mapping[str, object], here: Location, raw: object, defaults: object
 ) -> Iterator[Conflict]:
-    ceiling, mode = ttl_ceiling(raw), auth_mode(raw)
     given = {key: duration(rule.get(key)) for key in _TTL_KEYS}
-    for key, length in given.items():
-        if length and length > ceiling:
-            yield (*here, key), f"must be at most {write_duration(ceiling)} with auth.mode {mode}"
+    for key in _KEPT_KEYS_OF_RULES:
+        for conflict in _anonymous_conflicts(given[key], (*here, key), raw):
+            yield conflict
             return
     for lower, upper in (("ttl_min", "ttl_max"), ("ttl_min", "ttl"), ("ttl", "ttl_max")):
         if given[lower] is None and given[upper] is None:
@@ -459,8 +465,7 @@ def _ttl_of_tasks(key: str, raw: object, defaults: object) -> timedelta | None:
         found = mapping_at(tree, *_TTL)
         if found.get(key) is not None:
             return duration(found[key])
-    mode = auth_mode(raw)
-    return default_ttl_max(mode) if key == "max" and mode else None
+    return DEFAULT_TTL_MAX if key == "max" else None
 
 
 def _unreachable_rules(raw: object) -> Iterator[Conflict]:

@@ -21,7 +21,7 @@ from taskgate.admission.lookups import Lookups
 from taskgate.admission.polls import PollLimiter
 from taskgate.auth.context import AuthContext
 from taskgate.clock import Clock
-from taskgate.domain.record import RequestId, TaskId, TaskRecord
+from taskgate.domain.record import RequestId, TaskId, TaskRecord, with_grown_ttl
 from taskgate.domain.versions import Era
 from taskgate.errors import Draining, Forbidden, InsufficientScope, InvalidParams, TaskNotFound
 from taskgate.gateway.get_streams import LONGEST_TIMER
@@ -276,7 +276,8 @@ class Subscriptions:
     async def _send_task(self, stream: ListenStream, id: RequestId, record: TaskRecord) -> None:
         """Send the state of a task, and note that its host has seen it."""
         await stream.wait_for_room()
-        stream.send(self._dialect.task_notification(id, record, self._polls.advise(record)))
+        shown = with_grown_ttl(record, self._clock.now())
+        stream.send(self._dialect.task_notification(id, shown, self._polls.advise(record)))
         self._retrievals.note(record)
 
 

@@ -115,7 +115,7 @@ NamedValues = dict[str, Any]
 
 
 class PageQuery(NamedTuple):
-    """The SQL of a page: `statement` finds heads, their times and their ids. `last` finds the time and
+    """The SQL of a page: `statement` finds heads, their expiry, times and ids. `last` finds the time and
     id of the last row that it may look at, if the list is that long. Both have the same values.
     """
 
@@ -135,14 +135,15 @@ def load_large(connection: sqlite3.Connection, values: sql.Values) -> TaskRecord
         row = connection.execute(sql.LOAD_LARGE, values).fetchone()
         if row is None:
             return None
-        seq, head, holder, until, params, kind, outcome, large_kind = row
+        seq, packed, holder, until, expires, params, kind, outcome, large_kind = row
         if kind is None and large_kind is not None:
             kind = large_kind
             with connection.blobopen("outcomes", "body", seq, readonly=True) as blob:
                 outcome = blob.read()
     finally:
         connection.execute("COMMIT")
-    return unpack_bodies(unpack_head(head, writes.unpack_lease(holder, until)), params, kind, outcome)
+    head = unpack_head(packed, writes.unpack_lease(holder, until), expires)
+    return unpack_bodies(head, params, kind, outcome)
 
 
 def find_owner(connection: sqlite3.Connection, values: sql.Values) -> OwnerKey | None:
@@ -190,7 +191,7 @@ def scan(
             return Scan(tuple(heads), str(last))
         last = seq
         may_match = expires > now and all(text in packed for text in texts)
-        head = writes.read_head(packed, holder, until) if may_match else None
+        head = writes.read_head(packed, holder, until, expires) if may_match else None
         if head is not None and wants(head):
             heads.append(head)
     return Scan(tuple(heads), None)
@@ -203,10 +204,10 @@ def load_page(connection: sqlite3.Connection, query: PageQuery, limit: int) -> P
     try:
         rows = connection.execute(query.statement, query.values).fetchall()
         # Fewer than a page: either the list has ended, or enough rows of others were skipped.
-        last = connection.execute(query.last, query.values).fetchone() if len(rows) <= limit else rows[limit - 1][1:]
+        last = connection.execute(query.last, query.values).fetchone() if len(rows) <= limit else rows[limit - 1][2:]
     finally:
         connection.rollback()
-    read = (writes.read_listed(head) for head, _, _ in rows[:limit])
+    read = (writes.read_listed(head, expires) for head, expires, _, _ in rows[:limit])
     found = tuple(task for task in read if task is not None)
     # From the row, not the head: the last head may be unreadable.
     return Page(tasks=found, next=None if last is None else Position(unpack_time(last[0]), last[1]))
@@ -222,7 +223,7 @@ def census(connection: sqlite3.Connection, statuses: Counter[str]) -> StoreCensu
 # --- the SQL of a page -----------------------------------------------------------------------------------------------
 
 
-_NOTHING: Final = "SELECT NULL, NULL, NULL WHERE 0"
+_NOTHING: Final = "SELECT NULL, NULL, NULL, NULL WHERE 0"
 _COLUMNS: Final = {OrderBy.CREATED: "created", OrderBy.UPDATED: "updated"}
 _OWNED: Final = "owner = :owner"
 _NAMED: Final = "id IN (SELECT value FROM json_each(:ids))"
@@ -262,7 +263,7 @@ def page_query(
         # A few ids, looked up one by one; SQLite sorts the found rows. CROSS JOIN fixes the order of
         # the tables: SQLite must not scan all records of the owner for unknown ids.
         statement = (
-            f"SELECT head, {column}, id FROM (SELECT value FROM json_each(:references)) "  # noqa: S608
+            f"SELECT head, expires, {column}, id FROM (SELECT value FROM json_each(:references)) "  # noqa: S608
             f"CROSS JOIN tasks ON reference = value WHERE {' AND '.join([_OWNED, _NAMED, *leading, checks])} "
             f"{in_order} :limit"
         )
@@ -278,7 +279,7 @@ def page_query(
     return PageQuery(
         # The rows come in the order of the inner query, which CROSS JOIN keeps: to sort them, all
         # would have to be looked at.
-        f"SELECT head, listed.{column}, listed.id FROM ({listed}) AS listed "  # noqa: S608
+        f"SELECT head, expires, listed.{column}, listed.id FROM ({listed}) AS listed "  # noqa: S608
         f"CROSS JOIN tasks ON tasks.seq = listed.seq WHERE {checks} LIMIT :limit",
         f"SELECT {column}, id FROM ({listed}) LIMIT 1 OFFSET {MOST_SCANNED - 1}",  # noqa: S608
         values,

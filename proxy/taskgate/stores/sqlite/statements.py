@@ -39,7 +39,7 @@ UPDATE_UNCHANGED: Final = """
           AND lease_until = ?
 """
 FIND_SWAPPED: Final = """
-    SELECT seq, repeat IS NOT NULL, holder, lease_until, updated, unfinished, status, tool_error
+    SELECT seq, repeat IS NOT NULL, holder, lease_until, expires, updated, unfinished, status, tool_error
     FROM tasks WHERE reference = ? AND id = ? AND revision = ?
 """
 FORGET_REPEAT: Final = "UPDATE tasks SET repeat = NULL WHERE seq = ?"
@@ -48,9 +48,11 @@ UPDATE_TASK: Final = """
                      body_size = body_size + ?, head = ?
     WHERE seq = ?
 """
+# Apart: an index has it, and only the end of a task changes it.
+SET_EXPIRY: Final = "UPDATE tasks SET expires = ? WHERE seq = ?"
 # The row is found by its number, and checked: a number may be used again. An end removes the lease.
 END_KNOWN: Final = """
-    UPDATE tasks SET updated = ?, unfinished = 0, status = ?, tool_error = ?, revision = ?, holder = NULL,
+    UPDATE tasks SET updated = ?, expires = ?, unfinished = 0, status = ?, tool_error = ?, revision = ?, holder = NULL,
                      lease_until = 0, body_size = body_size + ?, head = ?, kind = ?, outcome = ?
     WHERE seq = ? AND id = ? AND revision = ? AND unfinished = 1 AND holder = ?
 """
@@ -61,18 +63,18 @@ UPDATE_HEAD: Final = """
 ADD_TRANSITION: Final = "UPDATE tasks SET transitions = substr(coalesce(transitions, '') || ?, ?) WHERE seq = ?"
 
 LOAD_HEAD: Final = """
-    SELECT head, holder, lease_until FROM tasks WHERE reference = ? AND id = ? AND owner = ? AND expires > ?
+    SELECT head, holder, lease_until, expires FROM tasks WHERE reference = ? AND id = ? AND owner = ? AND expires > ?
 """
 # The bodies only up to a size, the first two values: larger ones are not read on the event loop.
 LOAD_WHOLE: Final = """
-    SELECT head, holder, lease_until, revision, body_size,
+    SELECT head, holder, lease_until, expires, revision, body_size,
            CASE WHEN body_size <= ? THEN coalesce(params, params.body) END, coalesce(tasks.kind, outcomes.kind),
            CASE WHEN body_size <= ? THEN coalesce(outcome, outcomes.body) END
     FROM tasks LEFT JOIN params ON params.task = seq LEFT JOIN outcomes ON outcomes.task = seq
     WHERE reference = ? AND id = ? AND owner = ? AND expires > ?
 """
 LOAD_LARGE: Final = """
-    SELECT seq, head, holder, lease_until, coalesce(params, params.body), tasks.kind, outcome, outcomes.kind
+    SELECT seq, head, holder, lease_until, expires, coalesce(params, params.body), tasks.kind, outcome, outcomes.kind
     FROM tasks LEFT JOIN params ON params.task = seq LEFT JOIN outcomes ON outcomes.task = seq
     WHERE reference = ? AND id = ? AND owner = ? AND expires > ?
 """
@@ -98,7 +100,7 @@ LAPSED: Final = """
     ) ORDER BY created, seq LIMIT :limit
 """
 TAKE: Final = "UPDATE tasks SET holder = ?, lease_until = ? WHERE seq = ?"
-TAKEN: Final = "SELECT id, head FROM tasks WHERE seq = ?"
+TAKEN: Final = "SELECT id, head, expires FROM tasks WHERE seq = ?"
 LOAD_PARAMS: Final = "SELECT coalesce(params, body) FROM tasks LEFT JOIN params ON task = seq WHERE seq = ?"
 RENEW: Final = "UPDATE tasks SET lease_until = ? WHERE holder = ? AND reference IN (SELECT value FROM json_each(?))"
 

@@ -2,7 +2,7 @@
 
 Each knows its statements, and what its commit or failure changes in the memory of the store
 (`StoreState`). It compares revisions and times; of a status it knows only whether it is terminal.
-Owner, parameters, creation and expiry of a record never change after its insert.
+Owner, parameters and creation of a record never change after its insert. Its expiry changes when it ends.
 
 The driver takes a bytearray, a str and an int as they are. For any other type, None among them, it
 first searches an adapter, which takes as long as to bind ten of these.
@@ -20,7 +20,6 @@ from taskgate.stores.codec import (
     longer_lease,
     pack_head,
     pack_outcome,
-    pack_span,
     pack_text,
     pack_time,
     pack_transition,
@@ -82,7 +81,7 @@ class InsertTask(Write[int]):
         self, state: StoreState, record: TaskRecord, keys: RecordKeys, created: int, repeat: bytes | None
     ) -> None:
         call, outcome, status, lease = record.call, record.outcome, record.status, record.lease
-        expires, size = created + pack_span(record.ttl), 0
+        expires, size = pack_time(record.expires_at), 0
         self._large_params = self._outcome = None
         small_params, self.is_brief = _EMPTY, True
         if call.params is not None:
@@ -177,13 +176,14 @@ class SwapTask(Write[bool]):
     - `_known`: the row before, if that is cached
     - `_statement`, `_values`: the one statement, or None
     - `_size`: the number of body bytes that it adds
-    - `_old_status`, `_was_unfinished`, `_held_by`, `_lease`: what the record was, the holder of its
-      lease before, and the lease after the swap
+    - `_old_status`, `_was_unfinished`, `_expired`, `_held_by`, `_lease`: what the record was, when it
+      would have expired if its row was searched, the holder of its lease before, and the lease after
+      the swap
     """
 
     __slots__ = (
-        "_expected", "_head", "_held_by", "_known", "_lease", "_old_status", "_outcome", "_record", "_size", "_state",
-        "_statement", "_updated", "_values", "_was_unfinished",
+        "_expected", "_expired", "_head", "_held_by", "_known", "_lease", "_old_status", "_outcome", "_record", "_size",
+        "_state", "_statement", "_updated", "_values", "_was_unfinished",
     )  # fmt: skip
 
     def __init__(self, state: StoreState, record: TaskRecord, expected: int) -> None:
@@ -204,6 +204,7 @@ class SwapTask(Write[bool]):
             self._outcome = kind, bytearray(body) if self.is_brief else body
         self._size = size
         self._old_status = ""
+        self._expired = 0
         self._was_unfinished = False
         self._held_by: str | None = None
         self._lease: Lease | None = None
@@ -215,8 +216,8 @@ class SwapTask(Write[bool]):
                 self._statement = sql.END_KNOWN
                 in_row = self._outcome if self._outcome is not None and size <= SMALL else (None, None)
                 self._values: sql.Values = (
-                    updated, status._value_, tool_error, record.revision, size, head, *in_row, known.seq, record.id,
-                    expected, known.head.lease.holder,
+                    updated, pack_time(record.expires_at), status._value_, tool_error, record.revision, size, head,
+                    *in_row, known.seq, record.id, expected, known.head.lease.holder,
                 )  # fmt: skip
         elif outcome is None and updated == created:
             holder, until = pack_lease(record.lease)
@@ -250,7 +251,7 @@ class SwapTask(Write[bool]):
         row = cursor.execute(sql.FIND_SWAPPED, where).fetchone()
         if row is None:
             return False
-        seq, is_named, held_by, until, *old_indexed = row
+        seq, is_named, held_by, until, expires, *old_indexed = row
         lease = None if record.lease is None else longer_lease(unpack_lease(held_by, until), record.lease)
         holder, lease_until = pack_lease(lease)
         unfinished, tool_error = 0 if record.status.is_terminal else 1, 1 if record.tool_error else 0
@@ -259,6 +260,9 @@ class SwapTask(Write[bool]):
             cursor.execute(sql.UPDATE_HEAD, (record.revision, holder, size, self._head, seq))
         else:
             cursor.execute(sql.UPDATE_TASK, (*indexed, record.revision, holder, lease_until, size, self._head, seq))
+        self._expired, now_expires = expires, pack_time(record.expires_at)
+        if expires != now_expires:
+            cursor.execute(sql.SET_EXPIRY, (now_expires, seq))
         if self._outcome is not None:
             _put_outcome(cursor, seq, self._outcome)
         if unfinished and old_indexed[2] != record.status._value_:
@@ -283,7 +287,7 @@ class SwapTask(Write[bool]):
             seq, keys, created, expires = known.seq, known.keys, known.created, known.expires
         else:
             keys = keys_of(record.owner, record.tenant, record.call.tool).caps
-            seq, created, expires = 0, 0, pack_time(record.expires_at)
+            seq, created, expires = 0, 0, self._expired
         if self._size:
             state.usage.add_bytes(keys.context, self._size)
         state.statuses[self._old_status] -= 1

@@ -97,20 +97,20 @@ def unpack_lease(holder: str | None, until: int) -> Lease | None:
     return None if holder is None else Lease(holder=holder, until=unpack_time(until))
 
 
-def read_listed(head: bytes) -> ListedTask | None:
+def read_listed(head: bytes, expires: int) -> ListedTask | None:
     """Decode the listed fields of a row; None if it is unreadable, as with `read_head`."""
     try:
-        return unpack_listed(head)
+        return unpack_listed(head, expires)
     except StoreUnavailable:
         return None
 
 
-def read_head(head: bytes, holder: str | None, until: int) -> TaskRecord | None:
+def read_head(head: bytes, holder: str | None, until: int, expires: int | None = None) -> TaskRecord | None:
     """Decode the head of one row of many; None if it is unreadable, so that it does not hide the
     others.
     """
     try:
-        return unpack_head(head, unpack_lease(holder, until))
+        return unpack_head(head, unpack_lease(holder, until), expires)
     except StoreUnavailable:
         return None
 
@@ -118,13 +118,14 @@ def read_head(head: bytes, holder: str | None, until: int) -> TaskRecord | None:
 def _removed(_: int, id: TaskId, head: bytes, holder: str | None, until: int, status: str, *counted: Any) -> PurgedRow:
     context, size, unfinished, tenant, tool, upstream, expires = counted
     keys = CapKeys(context, tenant, tool, upstream)
-    return PurgedRow(id, holder, read_head(head, holder, until), status, keys, size, expires if unfinished else None)
+    record = read_head(head, holder, until, expires)
+    return PurgedRow(id, holder, record, status, keys, size, expires if unfinished else None)
 
 
 def _taken(cursor: sqlite3.Cursor, seq: int, lease: Lease) -> TakenRow:
-    ((id, packed),) = cursor.execute(sql.TAKEN, (seq,)).fetchall()
+    ((id, packed, expires),) = cursor.execute(sql.TAKEN, (seq,)).fetchall()
     try:
-        head = unpack_head(packed, lease)
+        head = unpack_head(packed, lease, expires)
         # Parameters may be large, and only a call that runs needs them.
         ((params,),) = cursor.execute(sql.LOAD_PARAMS, (seq,)).fetchall() if head.is_resumable else ((None,),)
         return TakenRow(id, lease.holder, head if params is None else with_bodies(head, unpack_text(params), None))

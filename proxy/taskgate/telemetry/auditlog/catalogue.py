@@ -76,7 +76,7 @@ KINDS: Final = (
     _kind("task.completed", "A task has a result.", "age_seconds", "result", success=INFO, failure=LOW),
     _kind("task.failed", "A task ended with an error.", "age_seconds", failure=LOW),
     _kind("task.cancelled", "A task was cancelled.", "age_seconds", success=INFO),
-    _kind("task.expired", "The time to live of an unfinished task ran out.", failure=LOW),
+    _kind("task.expired", "An unfinished task reached the age of tasks.ttl.max.", failure=LOW),
     _kind("task.result_retrieved", "Its owner was given the outcome.", "delay_seconds", "first", success=INFO),
     _kind("task.recovered", "A task was taken over whose process was gone.", success=LOW),
     _kind("task.purged", "A record was removed after its retention.", "retrieved", success=INFO),

@@ -107,7 +107,7 @@ ADJUSTMENTS = counter(
 )
 EXPIRATIONS = counter(
     "taskgate_task_expirations_total",
-    "Times to live that ran out before the end of the task.",
+    "Unfinished tasks that reached the age of tasks.ttl.max.",
     labels.UPSTREAM,
     labels.PHASE,
     limits=from_start(("queued",), ("working",), ("input_required",)),

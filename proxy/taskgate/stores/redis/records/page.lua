@@ -1,5 +1,5 @@
 -- A part of a list, in order: merges runs of one state each, and passes over what has expired or fails other bounds.
--- Returns pairs of a head and a place; and, if it stopped at BUDGET looks with fewer of them, the bound to go on from.
+-- Returns heads, each with its place and expiry; and, if it stopped at BUDGET looks with fewer of them, the bound to go on from.
 
 local _, owner, by, descends, low, high, limit, now, other, after, before = unpack(ARGV, 1, 11)
 -- LOOKS in pages.py is BUDGET.
@@ -69,7 +69,7 @@ while true do
     local row = redis.pcall('HMGET', task, 'head', 'expires', other)
     local head, expires, time = row[1], tonumber(row[2]), tonumber(row[3])
     if head and expires and time and expires > now and time > after and time < before then
-      found[#found + 1] = {head, place}
+      found[#found + 1] = {head, place, row[2]}
       if #found == limit then return {found} end
     end
     looks = looks + 1

@@ -5,7 +5,7 @@ result.
 text. An owner has one list for each state and time, and the script PAGE (`page.lua`) merges those of
 the wanted states. A page omits unreadable records.
 
-PAGE returns its matches, each a head and a position, as many as are wanted or as there are. In one
+PAGE returns its matches, each a head, a position and an expiry, as many as are wanted or as there are. In one
 run it looks at LOOKS records, and at fewer behind them than are wanted. If it stops there with fewer
 matches, a second value follows. That is the bound to continue from, `(` and a position, which
 replaces `low`, or `high` if descending.
@@ -33,6 +33,9 @@ _PLACE: Final = re.compile(r"([0-9]) ([0-9]{1,18}) ((?:[0-9a-f]{2}){0,4096})")
 
 _MOST: Final = 10**rows.TIME_WIDTH
 _EMPTY_PAGE: Final = Page(tasks=(), next=None)
+
+_FoundTask = tuple[bytes, bytes, bytes]
+"""A head, its position in the list, and its expiry."""
 
 
 class _Bounds(NamedTuple):
@@ -74,7 +77,7 @@ class PageReader:
         other = "updated" if order.by is OrderBy.CREATED else "created"
         by = "created" if order.by is OrderBy.CREATED else "updated"
         low, high, other_after, other_before = _bounds(where, order, after)
-        found: list[tuple[bytes, bytes]] = []
+        found: list[_FoundTask] = []
         bound = b""
         for _ in range(max(1, MOST_SCANNED // (LOOKS + limit + 1))):
             # One more than the limit shows whether there is a next page.
@@ -116,7 +119,7 @@ class PageReader:
                 looks += 1
                 place = _Place(place.at, expires.decode(), id)
                 may_match = head is not None and int(expires) > moment and all(text in head for text in texts)
-                record = _scanned(head, holder, until) if may_match else None
+                record = _scanned(head, holder, until, expires) if may_match else None
                 if record is not None and wants(record):
                     heads.append(record)
                     if len(heads) == limit:
@@ -136,11 +139,11 @@ class PageReader:
         name, moment = rows.owner_name(owner).encode(), pack_time(now)
         rows_found = await self._client.run(rows.PICK, self._keys, (self._root, *ids))
         mine = (
-            head
+            (head, expires)
             for head, owner_found, expires in rows_found
             if head is not None and owner_found == name and int(expires) > moment
         )
-        tasks = [task for task in map(_listed, mine) if task is not None and _matches(task, where)]
+        tasks = [task for found in mine if (task := _listed(*found)) is not None and _matches(task, where)]
         tasks.sort(key=lambda task: task.position(order.by), reverse=order.descending)
         return [task for task in tasks if after is None or _is_past(task.position(order.by), after, order)]
 
@@ -164,23 +167,23 @@ def _unpack_place(text: str, sets: int) -> _Place | None:
     return _Place(int(match[1]), match[2], bytes.fromhex(match[3]))
 
 
-def _scanned(head: bytes | None, holder: bytes, until: bytes) -> TaskRecord | None:
+def _scanned(head: bytes | None, holder: bytes, until: bytes, expires: bytes) -> TaskRecord | None:
     """Decode the head of one row of many; None if it is not readable."""
     try:
-        return rows.read_head(head, rows.unpack_lease(holder, until))
+        return rows.read_head(head, rows.unpack_lease(holder, until), expires)
     except StoreUnavailable:
         return None
 
 
-def _page(found: list[tuple[bytes, bytes]], limit: int) -> Page:
+def _page(found: list[_FoundTask], limit: int) -> Page:
     """The page of the found heads with their positions; one beyond the limit says that more follow."""
     # From the list, not the head: the last head may be unreadable.
     following = None if len(found) <= limit else _position(found[limit - 1][1])
     return Page(tasks=_tasks(found[:limit]), next=following)
 
 
-def _tasks(found: list[tuple[bytes, bytes]]) -> tuple[ListedTask, ...]:
-    return tuple(task for head, _ in found if (task := _listed(head)) is not None)
+def _tasks(found: list[_FoundTask]) -> tuple[ListedTask, ...]:
+    return tuple(task for head, _, expires in found if (task := _listed(head, expires)) is not None)
 
 
 def _position(written: bytes) -> Position:
@@ -193,9 +196,9 @@ def _cut(tasks: list[ListedTask], order: TaskOrder, limit: int) -> Page:
     return Page(tasks=tuple(tasks[:limit]), next=None if is_whole else tasks[limit - 1].position(order.by))
 
 
-def _listed(head: bytes) -> ListedTask | None:
+def _listed(head: bytes, expires: bytes) -> ListedTask | None:
     try:
-        return unpack_listed(head)
+        return unpack_listed(head, rows.unpack_number(expires))
     except StoreUnavailable:
         return None
 

@@ -55,7 +55,7 @@ BACKSTOP: Final = 7 * 24 * 3600 * 1000
 TIME_WIDTH: Final = 18
 """Characters of a time in a position of a list."""
 
-HEAD: Final = ("head", "owner", "holder", "until")
+HEAD: Final = ("head", "owner", "holder", "until", "expires")
 WHOLE: Final = (*HEAD, "params", "kind", "outcome")
 
 _NO_LEASE: Final = 0
@@ -147,7 +147,8 @@ def swap_arguments(
     size = 0 if record.outcome is None else stored_size(None, record.outcome)
     return [
         *(root, mark, record.id, expected, record.revision, _span(record), state, _time_text(record.updated_at)),
-        *(is_open, holder, until, is_named, _sends(record), size, head, reference, *_outcome(record.outcome)),
+        *(is_open, holder, until, is_named, _sends(record), size, head, reference, pack_time(record.expires_at)),
+        *_outcome(record.outcome),
     ]
 
 
@@ -181,10 +182,12 @@ def unpack_row_bodies(head: TaskRecord, params: bytes | None, kind: bytes | None
     return with_bodies(head, _text(params), None if kind is None else _unpack_outcome(kind, outcome))
 
 
-def read_head(head: bytes | None, lease: Lease | None, params: bytes | None = None) -> TaskRecord | None:
+def read_head(
+    head: bytes | None, lease: Lease | None, expires: bytes | None, params: bytes | None = None
+) -> TaskRecord | None:
     """Decode one record of many; None if it is unreadable, so that it does not hide the others."""
     try:
-        record = None if head is None else unpack_head(head, lease)
+        record = None if head is None else unpack_head(head, lease, unpack_number(expires))
         return record if record is None or params is None else with_bodies(record, unpack_text(params), None)
     except StoreUnavailable:
         return None
@@ -246,7 +249,7 @@ def _sends(record: TaskRecord) -> str:
 
 def _span(record: TaskRecord) -> int:
     """The lifetime of the keys of a record, in milliseconds."""
-    return record.ttl // MICROSECOND // 1000 + BACKSTOP
+    return (record.expires_at - record.created_at) // MICROSECOND // 1000 + BACKSTOP
 
 
 def _pack_lease(lease: Lease | None) -> tuple[bytes, int]:

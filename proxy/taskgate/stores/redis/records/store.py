@@ -138,11 +138,11 @@ class HeadCache:
     def __init__(self) -> None:
         self._cached: dict[TaskId, tuple[bytes, TaskRecord]] = {}
 
-    def unpack(self, id: TaskId, head: bytes, lease: Lease | None) -> TaskRecord:
+    def unpack(self, id: TaskId, head: bytes, lease: Lease | None, expires: int) -> TaskRecord:
         """Decode a head that was read. Raises StoreUnavailable if it is unreadable."""
         cached = self._cached.get(id)
         if cached is None or cached[0] != head:
-            return self.add(id, head, unpack_head(head, lease))
+            return self.add(id, head, unpack_head(head, lease, expires))
         record = cached[1]
         return record if record.lease == lease else self.add(id, head, evolve(record, lease=lease))
 
@@ -266,10 +266,10 @@ class RedisStore:
 
     async def load(self, owner: OwnerKey, id: TaskId, *, now: datetime, bodies: bool = False) -> TaskRecord | None:
         values = await self._fields(id, rows.WHOLE if bodies else rows.HEAD)
-        head, kept_owner, holder, until, *rest = values
+        head, kept_owner, holder, until, expires, *rest = values
         if head is None or kept_owner != rows.owner_name(owner).encode():
             return None
-        record = self._heads.unpack(id, head, rows.unpack_lease(holder, until))
+        record = self._heads.unpack(id, head, rows.unpack_lease(holder, until), rows.unpack_number(expires))
         if record.expires_at <= now:
             return None
         return rows.unpack_row_bodies(record, *rest) if bodies else record
@@ -367,7 +367,7 @@ class RedisStore:
             wanted = limit - len(found)
             arguments = (self._root, pack_text(holder), pack_time(until), pack_time(now), wanted, known)
             taken = await self._client.run(rows.LAPSED, (self._root + "open",), arguments, durable=True)
-            read = [rows.read_head(head, lease, params) for _, head, params in taken]
+            read = [rows.read_head(head, lease, expires, params) for _, head, expires, params in taken]
             found += readable_records(read, "taken over")
             if len(taken) < wanted:
                 break
@@ -495,7 +495,9 @@ class RedisStore:
     def _task(self, id: TaskId) -> str:
         return f"{self._root}task:{id}"
 
-    def _removed(self, name: bytes, owner: bytes, head: bytes | None, holder: bytes, until: bytes) -> TaskRecord | None:
+    def _removed(
+        self, name: bytes, owner: bytes, head: bytes | None, holder: bytes, until: bytes, expires: bytes
+    ) -> TaskRecord | None:
         id = unpack_text(name)
         self._heads.forget(id)
         try:
@@ -504,7 +506,7 @@ class RedisStore:
             head, lease = None, None
         # The owner may be damaged too: then no watch matches it.
         self._changes.add(id, GONE, owner=owner.decode(errors="replace"), holder=lease.holder if lease else None)
-        return rows.read_head(head, lease)
+        return rows.read_head(head, lease, expires)
 
     def _add_change(self, record: TaskRecord, *, held_by: bytes = b"") -> None:
         """Add a change of this process.

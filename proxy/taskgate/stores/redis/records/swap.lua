@@ -3,13 +3,13 @@
 
 local task = KEYS[1]
 local _, mark, id, expected, revision, span, state, updated, open, holder, lease, is_named, sends, size,
-  head, reference = unpack(ARGV, 1, 16)
+  head, reference, expires = unpack(ARGV, 1, 17)
 -- PACKED_TRANSITIONS in codec.py.
 local MOST = 285
 
 local kept = redis.call('HMGET', task, 'rev', 'holder', 'until', 'open', 'state', 'updated', 'owner', 'name', 'mark',
-  'reference', 'transitions')
-local at, held_by, ends, was_open, was_state, was_updated, owner, name, was_mark, known_by, transitions = unpack(kept)
+  'reference', 'transitions', 'expires')
+local at, held_by, ends, was_open, was_state, was_updated, owner, name, was_mark, known_by, transitions, expired = unpack(kept)
 if at ~= expected then return at == revision and mark == was_mark and 1 end
 span = tonumber(span)
 
@@ -17,11 +17,11 @@ span = tonumber(span)
 if holder ~= '' and holder == held_by and tonumber(ends) > tonumber(lease) then lease = ends end
 
 redis.call('HSET', task, 'head', head, 'rev', revision, 'holder', holder, 'until', lease, 'open', open,
-  'state', state, 'updated', updated, 'sends', sends, 'mark', mark, unpack(ARGV, 17))
+  'state', state, 'updated', updated, 'expires', expires, 'sends', sends, 'mark', mark, unpack(ARGV, 18))
 
 local moves = state ~= was_state
 if moves or open ~= was_open or size ~= '0' then
-  local shares, created, expires = unpack(redis.call('HMGET', task, 'shares', 'created', 'expires'))
+  local shares, created = unpack(redis.call('HMGET', task, 'shares', 'created'))
   if moves and open == '1' then
     local changes = (transitions or '') .. string.sub(state, 1, 1) .. updated
     redis.call('HSET', task, 'transitions', string.sub(changes, -MOST))
@@ -44,6 +44,14 @@ if moves or updated ~= was_updated then
   list(owner, 'updated', state, updated, id, span)
 end
 if open == '1' and was_open == '1' and lease ~= ends then redis.call('ZADD', root .. 'open', lease, id) end
+if expires ~= expired then
+  put(root .. 'all:' .. state, expires, id, span)
+  if name ~= '' and named(name) == id then
+    redis.call('SET', root .. 'repeat:' .. name, expires .. ' ' .. id, 'PX', span)
+  end
+  redis.call('PEXPIRE', task, span)
+  redis.call('PEXPIRE', root .. 'reference:' .. reference, span)
+end
 if is_named ~= '1' and name ~= '' then
   unname(name, id)
   redis.call('HSET', task, 'name', '')
