@@ -61,6 +61,7 @@ MEANINGS: Final[Mapping[str, Mapping[str, Meaning]]] = {
     },
     "decision": {
         "allowed": Meaning.GOOD,
+        "delayed": Meaning.WAITS,
         "rejected": Meaning.BAD,
         "shadow": Meaning.SHADOW,
         "fail_local": Meaning.WAITS,

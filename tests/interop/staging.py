@@ -166,6 +166,7 @@ def limits(way: str) -> dict[str, Any]:
     }
     return {
         "reject_as": way,
+        "wait": "0s",
         "concurrency": {"sessions_per_context": SESSIONS},
         "rate": [
             {"name": "calls", "methods": ["tools/call"], **wide},
