@@ -67,19 +67,45 @@ async def test_turns_go_round_between_callers_whoever_came_first(
 async def test_a_newcomer_is_served_at_once_though_another_has_every_slot_that_it_may(
     server: ScriptedServer, slow: OneByOne, issuer: TokenIssuer, era: str
 ) -> None:
-    config = guarded({}, issuer, upstreams=narrow(server, concurrency=4))
+    config = guarded({}, issuer, upstreams=narrow(server, concurrency=8))
     async with running(config) as gateway:
         alice, bob = [
             await guest(gateway, era, token=issuer.token(gateway.url(), subject=name)) for name in ("alice", "bob")
         ]
-        calls = begin(*(alice.call("report", {"of": "alice"}) for _ in range(6)))
+        assert (await bob.call("echo")).result is not None
+        calls = begin(*(alice.call("report", {"of": "alice"}) for _ in range(10)))
         await queued(gateway, 3)
         calls += begin(bob.call("report", {"of": "bob"}))
-        await slow.comes(4)
-        assert slow.arrived == [{"of": "alice"}] * 3 + [{"of": "bob"}]
+        await slow.comes(8)
+        assert slow.arrived == [{"of": "alice"}] * 7 + [{"of": "bob"}]
         slow.let_all_go()
         async with bounded():
-            assert [(await call).result["content"] for call in calls] == [DONE["content"]] * 7
+            assert [(await call).result["content"] for call in calls] == [DONE["content"]] * 11
+        await expect_all_given_back(gateway)
+
+
+@covers("T46")
+@pytest.mark.parametrize("concurrency", [2, 4, 8])
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_caller_that_calls_alone_has_every_slot_and_the_next_free_one_is_for_another_that_comes(
+    server: ScriptedServer, slow: OneByOne, issuer: TokenIssuer, era: str, concurrency: int
+) -> None:
+    config = guarded({}, issuer, upstreams=narrow(server, concurrency=concurrency))
+    async with running(config) as gateway:
+        alice, bob = [
+            await guest(gateway, era, token=issuer.token(gateway.url(), subject=name)) for name in ("alice", "bob")
+        ]
+        calls = begin(*(alice.call("report", {"of": "alice"}) for _ in range(concurrency + 2)))
+        await slow.comes(concurrency)
+        await queued(gateway, 2)
+        calls += begin(bob.call("report", {"of": "bob"}))
+        await queued(gateway, 3)
+        slow.let_go()
+        await slow.comes(concurrency + 1)
+        assert slow.arrived == [{"of": "alice"}] * concurrency + [{"of": "bob"}]
+        slow.let_all_go()
+        async with bounded():
+            assert [(await call).result["content"] for call in calls] == [DONE["content"]] * (concurrency + 3)
         await expect_all_given_back(gateway)
 
 

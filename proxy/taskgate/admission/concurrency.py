@@ -4,7 +4,8 @@ of callers.
 A bulkhead runs a number of calls at once, shares them fairly between contexts, and queues the rest.
 `Bulkhead.acquire` returns a `Permit`, which is granted at once, or queued and granted later. Its
 owner waits until it is granted, makes the call, and must release it in any case. The permit has a
-slot from the grant to the release. No slot is free while a context waits that may have it.
+slot from the grant to the release. No slot is free while a context waits that may have it. Slots that
+are reserved for other callers are lent to one that calls alone.
 """
 
 import asyncio
@@ -28,6 +29,8 @@ REPORT_EVERY: Final = 0.25
 """Seconds between two ConcurrencyChanged events: an event for each call would cost more than its
 permit.
 """
+LEND_AFTER: Final = 30.0
+"""Seconds without a call of another caller after which a caller gets the reserved slots, too."""
 BRIEF_WAIT: Final = timedelta(seconds=10)
 """How long a call may wait for a permit while its host waits for the answer itself."""
 USUAL_PACE: Final = 2.0
@@ -87,15 +90,23 @@ class BulkheadSettings:
 class Bulkhead:
     """The slots of the server `name`, and the queue for them. Belongs to one event loop.
 
-    `share` returns the share of a caller that has one of its own.
+    `share` returns the share of a caller that has one of its own. Reserved slots are lent to a caller
+    that has called alone for `lend_after` seconds.
     """
 
     def __init__(
-        self, name: str, settings: BulkheadSettings, *, event_sink: EventSink, share: ShareOf | None = None
+        self,
+        name: str,
+        settings: BulkheadSettings,
+        *,
+        event_sink: EventSink,
+        share: ShareOf | None = None,
+        lend_after: float = LEND_AFTER,
     ) -> None:
         self.name = name
         self._settings = settings
         self._share = share
+        self._lend_after = lend_after
         self._event_sink = event_sink
         # Permits use both directly: one without waiters behind it is then released without a call of
         # this object, which matters for speed.
@@ -106,6 +117,7 @@ class Bulkhead:
         """Whether an operator holds the server: no new call gets a permit."""
         self.report_timer: asyncio.TimerHandle | None = None
         self._position_timer: asyncio.TimerHandle | None = None
+        self._lend_timer: asyncio.TimerHandle | None = None
         self._grant_interval: float | None = None
         # While permits wait: the time of the last grant, or of the first wait.
         self._last_grant: float | None = None
@@ -124,6 +136,11 @@ class Bulkhead:
     def queued(self) -> int:
         """How many permits wait."""
         return len(self.permits)
+
+    @property
+    def reserved(self) -> tuple[int, int]:
+        """How many slots are for callers without a running call, and how many of them are lent now."""
+        return self.permits.reserved, self.permits.reserved - self.permits.kept
 
     @property
     def share(self) -> int:
@@ -187,6 +204,7 @@ class Bulkhead:
         limit, reserved = (0, 0) if self.is_held else (settings.concurrency, settings.reserved)
         self.permits.adjust(limit, settings.queue, share=settings.share, reserved=reserved)
         self._grant()
+        self._lend_if_alone()
         self._report_soon()
 
     # --- for permits --------------------------------------------------------------------------------------------------
@@ -202,6 +220,8 @@ class Bulkhead:
             self._grant()
             if not self.permits:
                 self._last_grant = None
+            else:
+                self._lend_if_alone()
         if self.report_timer is None:
             self._report_soon()
 
@@ -224,12 +244,39 @@ class Bulkhead:
         if self.is_held and not force:
             self._event_sink.emit(QueueRefused(self.name, "held"))
             raise QueueFull(HELD.format(self.name), retry_after=HELD_ADVICE)
+        permits = self.permits
+        if permits.in_use < permits.limit and permits.changes == 1:
+            # No other caller ever came: what is reserved for others is lent at once.
+            permits.lend()
+            permit.is_granted = permits.acquire(permit.context)
+            if permit.is_granted:
+                return
         share = None if caller is None or self._share is None else self._share(caller)
         if not self.permits.enqueue(permit.context, permit, share=share, must=force):
             self._event_sink.emit(QueueRefused(self.name, "full"))
             raise QueueFull(FULL if self._settings.queue else NO_QUEUE, retry_after=self._advice(1))
         if self._last_grant is None:
             self._last_grant = asyncio.get_running_loop().time()
+        self._lend_if_alone()
+
+    def _lend_if_alone(self, changes: int | None = None) -> None:
+        """Lend the reserved slots if permits wait beside them, and no other caller has called since the
+        count of changes of callers was `changes`. Else this is checked again after a while."""
+        permits = self.permits
+        if self.is_held or not permits or permits.in_use >= permits.limit:
+            return
+        if permits.changes == changes:
+            permits.lend()
+            self._grant()
+        elif self._lend_timer is None:
+            with no_request():
+                self._lend_timer = asyncio.get_running_loop().call_later(
+                    self._lend_after, self._lend_later, permits.changes
+                )
+
+    def _lend_later(self, changes: int) -> None:
+        self._lend_timer = None
+        self._lend_if_alone(changes)
 
     def _grant(self) -> None:
         while (permit := self.permits.grant()) is not None:

@@ -9,6 +9,7 @@ Invariants:
 
 - No more permits are out than `limit`, but for those from before `adjust` lowered it.
 - While a context without a permit waits, every other context gets at most one more.
+- Reserved permits that are lent go back: as soon as another context calls, none is lent any more.
 - Items of one context are granted in order of arrival.
 - Every operation but `ahead`, `order`, `usage` and `adjust` takes constant time, even with 100,000 contexts.
 """
@@ -29,19 +30,22 @@ _RESERVE_ONE_OF: Final = 8
 
 
 def reserved_permits(limit: int) -> int:
-    """The permits for contexts without any: an eighth, at least one, but none of a single one."""
-    return max(limit // _RESERVE_ONE_OF, 1) if limit > 1 else 0
+    """The permits for contexts without any: an eighth, none of fewer than eight."""
+    return limit // _RESERVE_ONE_OF
 
 
 class FairQueue(Generic[Item]):
     """At most `limit` permits, and at most `size` items that wait for one, each queued once.
 
-    `reserved` of the permits are for contexts that have none. A context that has `share` permits
-    gets another one only if no waiting context has fewer than its own share. `in_use` counts the
-    permits that are out.
+    `reserved` of the permits are for contexts that have none. `lend` gives them to a context that
+    calls alone, until another one calls. A context that has `share` permits gets another one only if
+    no waiting context has fewer than its own share. `in_use` counts the permits that are out.
     """
 
-    __slots__ = ("_contexts", "_permits", "_queues", "_ranks", "in_use", "limit", "reserved", "share", "size")
+    __slots__ = (
+        "_caller", "_contexts", "_permits", "_queues", "_ranks", "changes", "in_use", "kept", "limit", "reserved",
+        "share", "size",
+    )  # fmt: skip
 
     def __init__(self, limit: int, size: int, *, share: int = 1, reserved: int = 0) -> None:
         self.in_use = 0
@@ -49,6 +53,11 @@ class FairQueue(Generic[Item]):
         self.size = size
         self.share = share
         self.reserved = reserved
+        self.kept = reserved
+        """The reserved permits that are not lent."""
+        self.changes = 0
+        """How often another context called than the one before; 1 while only one ever did."""
+        self._caller: str | None = None
         self._permits: dict[str, int] = {}
         self._queues: dict[str, _ContextQueue[Item]] = {}
         self._contexts: dict[Item, str] = {}
@@ -65,6 +74,7 @@ class FairQueue(Generic[Item]):
     def adjust(self, limit: int, size: int, *, share: int, reserved: int) -> None:
         """Set other bounds; permits in use and items in the queue stay."""
         self.limit, self.size, self.share, self.reserved = limit, size, share, reserved
+        self.kept = reserved
         for context, queue in self._queues.items():
             self._rank(context, queue)
 
@@ -74,12 +84,19 @@ class FairQueue(Generic[Item]):
         It does not look at the queue. As `grant` follows each release, a permit that is free while
         items wait is a reserved one.
         """
+        if context != self._caller:
+            self._caller, self.kept = context, self.reserved
+            self.changes += 1
         permits = self._permits.get(context, 0)
-        if self.in_use >= (self.limit - self.reserved if permits else self.limit):
+        if self.in_use >= (self.limit - self.kept if permits else self.limit):
             return False
         self.in_use += 1
         self._permits[context] = permits + 1
         return True
+
+    def lend(self) -> None:
+        """Give the reserved permits to contexts that have some, until another context calls."""
+        self.kept = 0
 
     def enqueue(self, context: str, item: Item, *, share: int | None = None, must: bool = False) -> bool:
         """Add an item of a context to the queue; False, without effect, if it has no place.
@@ -122,7 +139,7 @@ class FairQueue(Generic[Item]):
         """
         without, below, others = self._ranks
         free = self.limit - self.in_use
-        turns = without or (free > self.reserved and (below or others))
+        turns = without or (free > self.kept and (below or others))
         if free <= 0 or not turns:
             return None
         context = next(iter(turns))

@@ -30,6 +30,8 @@ class UpstreamItem(Answer):
     calls: Annotated[int, Field(description="Calls that run: permits in use.")]
     limit: Annotated[int, Field(description="The most calls at once.")]
     waiting: Annotated[int, Field(description="Calls that wait for a permit.")]
+    reserved: Annotated[int, Field(description="Permits for callers without a running call.")]
+    lent: Annotated[int, Field(description="Reserved permits that a caller gets now, as it calls alone.")]
     tasks: Annotated[int, Field(description="Calls of tasks among those that run.")]
     requests: Annotated[int, Field(description="Requests to the server without an answer yet.")]
     processes: Annotated[
@@ -126,6 +128,7 @@ class UpstreamRoutes:
     def item(self, mount: Mount) -> UpstreamItem:
         """What a list shows of an upstream."""
         vitals, bulkhead, key = mount.upstream.vitals(), mount.bulkhead, (mount.name,)
+        reserved, lent = bulkhead.reserved
         return UpstreamItem.model_validate(
             {
                 "name": mount.name,
@@ -137,6 +140,8 @@ class UpstreamRoutes:
                 "calls": bulkhead.in_use,
                 "limit": bulkhead.limit,
                 "waiting": bulkhead.queued,
+                "reserved": reserved,
+                "lent": lent,
                 "tasks": self._tasks().get(key, 0),
                 "requests": self._requests().get(key, 0),
                 "processes": vitals.processes,

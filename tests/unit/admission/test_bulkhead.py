@@ -83,11 +83,44 @@ async def test_turns_go_round_between_contexts_whoever_came_first(bulkhead: Bulk
 
 async def test_one_of_eight_slots_is_for_callers_who_have_none(bulkhead: Bulkhead) -> None:
     bulkhead.adjust(settings(16, is_shared=True))
+    bulkhead.acquire("another").release()
     greedy = [bulkhead.acquire("greedy") for _ in range(16)]
     assert [ticket.is_granted for ticket in greedy] == [True] * 14 + [False] * 2
     one, more, other = bulkhead.acquire("one"), bulkhead.acquire("one"), bulkhead.acquire("other")
     assert (one.is_granted, more.is_granted, other.is_granted, bulkhead.in_use) == (True, False, True, 16)
     close(other, more, one, *reversed(greedy))
+
+
+@pytest.mark.parametrize("queue", [0, 64])
+@pytest.mark.parametrize("concurrency", [1, 2, 4, 8, 16, 32])
+async def test_a_caller_that_calls_alone_gets_every_slot(bulkhead: Bulkhead, concurrency: int, queue: int) -> None:
+    bulkhead.adjust(settings(concurrency, queue=queue, is_shared=True))
+    alone = [bulkhead.acquire("alone") for _ in range(concurrency)]
+    assert all(ticket.is_granted for ticket in alone)
+    assert bulkhead.reserved == (concurrency // 8, concurrency // 8)
+    close(*alone)
+
+
+async def test_the_next_slot_that_is_free_is_for_another_caller_that_comes(bulkhead: Bulkhead) -> None:
+    bulkhead.adjust(settings(8, is_shared=True))
+    alone = [bulkhead.acquire("alone") for _ in range(10)]
+    other = bulkhead.acquire("other")
+    alone[0].release()
+    assert (other.is_granted, alone[8].is_granted, bulkhead.reserved) == (True, False, (1, 0))
+    alone[1].release()
+    assert (alone[8].is_granted, bulkhead.in_use) == (False, 7), "one is reserved again"
+    close(other, *reversed(alone))
+
+
+async def test_a_caller_gets_every_slot_when_no_other_has_called_for_a_while(emitted: RecordedEvents) -> None:
+    bulkhead = Bulkhead("reports", settings(8, is_shared=True), event_sink=emitted, lend_after=0.01)
+    bulkhead.acquire("another").release()
+    alone = [bulkhead.acquire("alone") for _ in range(8)]
+    assert not alone[7].is_granted
+    async with bounded():
+        await alone[7].wait(LONG)
+    assert bulkhead.reserved == (1, 1)
+    close(*alone)
 
 
 async def test_whoever_has_its_share_waits_for_those_who_have_less(bulkhead: Bulkhead) -> None:

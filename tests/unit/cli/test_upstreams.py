@@ -115,6 +115,6 @@ async def test_an_upstream_of_a_running_gateway_is_held_and_released(tmp_path: P
         assert (held.returncode, held.stdout.startswith("reports  held at replica ")) == (0, True)
         assert "reports\theld\t" in taskgate("upstreams", "ls", *options, folder=tmp_path).stdout
         assert taskgate("upstreams", "release", "reports", *options, folder=tmp_path).returncode == 0
-        assert "is_held       no" in taskgate("upstreams", "show", "reports", *options, folder=tmp_path).stdout
+        assert "is_held         no" in taskgate("upstreams", "show", "reports", *options, folder=tmp_path).stdout
         refused = taskgate("upstreams", "hold", "other", *options, folder=tmp_path)
         assert (refused.returncode, "there is no upstream" in refused.stderr) == (1, True)

@@ -178,10 +178,27 @@ def test_of_a_short_queue_one_context_may_have_all() -> None:
 # --- the permits ------------------------------------------------------------------------------------------------------
 
 
-def test_one_of_every_eight_permits_is_for_those_who_have_none_and_one_of_fewer() -> None:
-    assert {limit: reserved_permits(limit) for limit in (0, 1, 2, 4, 8, 15, 16, 32, 100)} == {
-        0: 0, 1: 0, 2: 1, 4: 1, 8: 1, 15: 1, 16: 2, 32: 4, 100: 12
+def test_one_of_every_eight_permits_is_for_those_who_have_none_and_none_of_fewer() -> None:
+    assert {limit: reserved_permits(limit) for limit in (0, 1, 2, 4, 7, 8, 15, 16, 32, 100)} == {
+        0: 0, 1: 0, 2: 0, 4: 0, 7: 0, 8: 1, 15: 1, 16: 2, 32: 4, 100: 12
     }  # fmt: skip
+
+
+def test_permits_that_are_lent_go_back_when_another_context_calls() -> None:
+    permits: FairQueue[str] = FairQueue(8, 64, reserved=1)
+    for number in range(9):
+        permits.acquire("alone") or permits.enqueue("alone", f"alone{number}")
+    permits.lend()
+    assert (permits.grant(), permits.in_use, permits.kept, permits.changes) == ("alone7", 8, 0, 1)
+    assert not permits.acquire("other")
+    assert permits.enqueue("other", "other1")
+    assert (permits.kept, permits.changes) == (1, 2)
+    granted = []
+    for _ in range(3):
+        permits.release("alone")
+        granted.append(permits.grant())
+    # The next one that is free is the other's; then one is reserved again.
+    assert granted == ["other1", None, "alone8"]
 
 
 def test_of_what_is_kept_each_context_has_one_until_others_give_back() -> None:

@@ -175,8 +175,8 @@ class ConcurrencySection(Section):
     """The most calls, those of tasks included, that one caller runs at one upstream while a caller
     with fewer waits.
 
-    If none waits, it may run more, except for the eighth of the permits that is reserved for callers
-    without any.
+    If none waits, it may run more. Of eight permits and more, an eighth is for callers without any;
+    a caller that calls alone gets that, too.
     """
     kept_per_context: Annotated[_StoredSize | None, _default_in_schema("256MiB")] = 256 * MIB
     """Stored bytes of one caller's tasks, from which no new task is made; null means any size."""
