@@ -402,7 +402,7 @@ class TaskRequests:
         tools = mount.handoff
         assert tools is not None, "it has tools of the gateway"
         method = TASKS_CANCEL if intent.cancels else TASKS_RESULT
-        record = await self._lookups.find(exchange, caller, mount.name, intent.task, method)
+        record = await self._lookups.find(exchange, caller, mount.name, intent.task, method, is_of_tool=True)
         if intent.cancels:
             if not record.status.is_terminal:
                 with suppress(TaskAlreadyFinished):
