@@ -70,4 +70,5 @@ THREATS: Final = {
     "T56": "dependencies with known holes",
     # Hosts without tasks
     "T70": "calls of two hosts of one caller are taken for one",
+    "T71": "words of a server that pass for the gateway's, and handles in the audit log",
 }

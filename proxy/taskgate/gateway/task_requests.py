@@ -267,6 +267,7 @@ def note_handle(decoded: DecodedMessage, context: RequestContext, tools: Handoff
     assert isinstance(message, Request), "a call is a request"
     if not lists_them and not is_task_id(handle_in(message.params)):
         return
+    context.names_handle = True
     task, cancels = read_handle(call.tool, message.params), call.tool == tools.cancel.name
     decoded.intent = HandleRequest(call=call, task=task, cancels=cancels, answers=answers, state=state)
     context.task = task
