@@ -71,4 +71,5 @@ THREATS: Final = {
     "T57": "what is refused stays in memory",
     # Hosts without tasks
     "T70": "calls of two hosts of one caller are taken for one",
+    "T71": "words of a server that pass for the gateway's, and handles in the audit log",
 }

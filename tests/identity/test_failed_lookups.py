@@ -1,9 +1,10 @@
-"""Who looks for too many tasks that are not theirs looks for none for a while, and nobody else notices."""
+"""A caller that looks for too many tasks that are not its own is refused those for a while, and no other task."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from itertools import count
 from typing import Any, Final
 
 import pytest
@@ -58,9 +59,17 @@ async def scene(provider: IdentityProvider, clock: ManualClock) -> AsyncIterator
             )
 
 
-async def look(host: McpHost, times: int, task: str = UNKNOWN, method: str = "tasks/get") -> list[int]:
-    """Look for a task that often; the codes."""
-    return [(await host.ask(method, {"taskId": task})).code for _ in range(times)]
+NUMBERS = count()
+
+
+def unknown() -> str:
+    """An id of no task, another one each time."""
+    return f"{next(NUMBERS):U>32}"
+
+
+async def look(host: McpHost, times: int, task: str | None = None, method: str = "tasks/get") -> list[int]:
+    """Look that often for a task, or for tasks that do not exist; the codes."""
+    return [(await host.ask(method, {"taskId": task or unknown()})).code for _ in range(times)]
 
 
 def penalized(answer: Answer, *, left: timedelta = PENALTY) -> bool:
@@ -83,32 +92,47 @@ async def test_so_many_failed_look_ups_are_passed_over_and_the_next_one_brings_t
     assert penalized(await scene.alice.ask("tasks/get", {"taskId": UNKNOWN}))
 
 
-@pytest.mark.parametrize("method", ABOUT_TASKS)
-async def test_the_penalty_is_for_the_callers_own_tasks_too(scene: Scene, method: str) -> None:
+@covers("R-RES-4")
+async def test_the_callers_own_tasks_are_served_during_a_penalty(scene: Scene) -> None:
     await look(scene.alice, THRESHOLD + 1)
-    for task in (scene.alices.running, scene.alices.ended, scene.bobs.running, UNKNOWN):
-        assert penalized(await scene.alice.ask(method, {"taskId": task}))
+    assert (await scene.alice.task(scene.alices.running))["status"] == "working"
+    assert (await scene.alice.ask("tasks/result", {"taskId": scene.alices.ended})).result["content"] == []
+    assert (await scene.alice.ask("tasks/list")).result["tasks"]
+    assert (await scene.alice.ask("tasks/cancel", {"taskId": scene.alices.running})).result["status"] == "cancelled"
+
+
+@covers("R-RES-4", "T13")
+@pytest.mark.parametrize("method", ABOUT_TASKS)
+async def test_during_a_penalty_foreign_tasks_are_answered_like_unknown_ones(scene: Scene, method: str) -> None:
+    await look(scene.alice, THRESHOLD + 1)
+    answers = [
+        await scene.alice.ask(method, {"taskId": task}, id=1)
+        for task in (scene.bobs.running, scene.bobs.ended, UNKNOWN)
+    ]
+    assert all(map(penalized, answers))
+    assert len({answer.text for answer in answers}) == 1
     assert (await scene.bob.task(scene.bobs.running))["status"] == "working"
 
 
-@pytest.mark.parametrize("params", [{}, {"cursor": "U" * 75}])
-async def test_the_penalty_is_for_the_list_too(scene: Scene, params: dict[str, str]) -> None:
-    await look(scene.alice, THRESHOLD + 1)
-    assert penalized(await scene.alice.ask("tasks/list", params))
+@covers("R-RES-4")
+async def test_a_task_that_is_looked_for_again_counts_once(scene: Scene) -> None:
+    assert await look(scene.alice, 10 * THRESHOLD, UNKNOWN) == [-32602] * 10 * THRESHOLD
+    assert await look(scene.alice, THRESHOLD) == [-32602] * THRESHOLD
+    assert penalized(await scene.alice.ask("tasks/get", {"taskId": unknown()}))
 
 
 @pytest.mark.parametrize("method", ABOUT_TASKS)
 async def test_failures_of_every_method_count(scene: Scene, method: str) -> None:
     await look(scene.alice, THRESHOLD + 1, method=method)
-    assert penalized(await scene.alice.ask("tasks/get", {"taskId": scene.alices.running}))
+    assert penalized(await scene.alice.ask("tasks/get", {"taskId": unknown()}))
 
 
 @covers("R-RES-4", "I-ISO-3")
 async def test_foreign_tasks_and_unknown_ones_count_alike(scene: Scene) -> None:
-    for count, task in enumerate([UNKNOWN, scene.bobs.running, scene.bobs.ended, UNKNOWN]):
-        assert count <= THRESHOLD
+    for number, task in enumerate([unknown(), scene.bobs.running, scene.bobs.ended, unknown()]):
+        assert number <= THRESHOLD
         assert await look(scene.alice, 1, task) == [-32602]
-    assert penalized(await scene.alice.ask("tasks/list"))
+    assert penalized(await scene.alice.ask("tasks/get", {"taskId": unknown()}))
 
 
 async def test_no_other_caller_is_penalized_and_everybody_else_may_fail_as_often(
@@ -133,18 +157,20 @@ async def with_a_new_token(scene: Scene, provider: IdentityProvider) -> McpHost:
     return host
 
 
-async def at_another_mount(scene: Scene, provider: IdentityProvider) -> McpHost:
-    token = await provider.token(subject="alice", resource=resource("orders"))
-    return await scene.gateway.greeted(mount="orders", token=token)
-
-
-@pytest.mark.parametrize("somewhere", [in_another_session, with_a_new_token, at_another_mount])
+@pytest.mark.parametrize("somewhere", [in_another_session, with_a_new_token])
 async def test_nobody_leaves_the_box(
     scene: Scene, provider: IdentityProvider, somewhere: Callable[[Scene, IdentityProvider], Awaitable[McpHost]]
 ) -> None:
     await look(scene.alice, THRESHOLD + 1)
     host = await somewhere(scene, provider)
-    assert penalized(await host.ask("tasks/list"))
+    assert penalized(await host.ask("tasks/get", {"taskId": unknown()}))
+
+
+async def test_a_penalty_at_one_mount_is_none_at_another(scene: Scene, provider: IdentityProvider) -> None:
+    await look(scene.alice, THRESHOLD + 1)
+    token = await provider.token(subject="alice", resource=resource("orders"))
+    other = await scene.gateway.greeted(mount="orders", token=token)
+    assert await look(other, THRESHOLD) == [-32602] * THRESHOLD
 
 
 async def test_whoever_is_in_the_box_still_calls_tools_and_starts_tasks(scene: Scene) -> None:
@@ -160,7 +186,7 @@ async def test_whoever_waits_already_when_the_penalty_comes_gets_the_result(scen
         while not await scene.gateway.count("taskgate_streams", side="downstream", kind="response"):
             pass
     await look(scene.alice, THRESHOLD + 1)
-    assert penalized(await scene.alice.ask("tasks/result", {"taskId": scene.alices.running}))
+    assert penalized(await scene.alice.ask("tasks/result", {"taskId": unknown()}))
     let_go(scene.server)
     async with bounded():
         assert (await waiting).result["content"] == []
@@ -186,13 +212,13 @@ async def test_failures_are_forgotten_after_the_window(scene: Scene) -> None:
 
 
 async def test_operators_are_told_of_each_caller_that_enumerates_once(scene: Scene) -> None:
-    count = scene.gateway.count
+    shown = scene.gateway.count
 
     async def told() -> tuple[float, float, float]:
         return (
-            await count("taskgate_security_events_total", type="enumeration_suspected"),
-            await count("taskgate_penalized_contexts"),
-            await count("taskgate_task_access_denials_total", upstream="reports"),
+            await shown("taskgate_security_events_total", type="enumeration_suspected"),
+            await shown("taskgate_penalized_contexts"),
+            await shown("taskgate_task_access_denials_total", upstream="reports"),
         )
 
     async def is_told(*expected: float) -> None:

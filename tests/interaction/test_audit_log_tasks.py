@@ -12,8 +12,9 @@ from helpers.scripted_upstream import Hold, ScriptedServer, error
 from helpers.talking_tool import TalkingTool
 from helpers.waiting import bounded
 from helpers.whole_gateway import Environment, configuration
-from interaction.auditing import audited, kept, lines, of, said, told_of
+from interaction.auditing import audited, kept, lines, of, said, text, told_of
 from interaction.falls import falling, leave_one_sent
+from interaction.handing_off import CANCEL, WAIT, handle_of, handoff, taskless, waited
 from interaction.questioning import ACCEPTED, DONE, ELICIT, capable
 from interaction.repeating import KEY, YEAR
 from requirements import covers
@@ -179,3 +180,24 @@ async def test_a_cap_and_a_full_queue_are_told(server: ScriptedServer, tmp_path:
     ]
     assert [said(line) for line in of(written, "limit.queue_rejected")] == [("limit.queue_rejected", "denied", "full")]
     assert [line["reason"] for line in of(written, "rpc.rejected")] == ["concurrency", "queue"]
+
+
+@covers("T71")
+@pytest.mark.parametrize("arguments", ["keys", "hash", "full"])
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+async def test_no_handle_is_in_the_line_of_a_call_of_a_tool_of_the_gateway(
+    server: ScriptedServer, tmp_path: Path, era: str, arguments: str
+) -> None:
+    server.script["report"] = hold = Hold()
+    audit = {**audited(tmp_path), "arguments": arguments}
+    async with kept(tmp_path, configuration({"reports": server.url}, tasks=handoff(), audit=audit)) as gateway:
+        host = await taskless(gateway, era)
+        handle = handle_of(await host.call("report", {"year": 2026}))
+        hold.release(DONE)
+        await waited(host, handle)
+        await waited(host, f"{handle} ")
+        await host.call(CANCEL, {"handle": handle, "note": handle})
+    calls = [line for line in lines(tmp_path) if line["event"].startswith("rpc.") and line["mcp"]["tool"]]
+    shown = {line["mcp"]["tool"]: line["args"] is not None for line in calls}
+    assert shown == {"report": True, WAIT: False, CANCEL: False}
+    assert handle not in text(tmp_path)

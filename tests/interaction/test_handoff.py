@@ -97,7 +97,7 @@ async def test_a_wait_that_reaches_the_ceiling_tells_the_newest_progress_and_to_
         handle = handle_of(await host.call("report", YEAR))
         await progress(tool, 3, "fetching")
         async with bounded():
-            while "Its newest progress: 3/10: fetching." not in (text := text_of(await waited(host, handle))):
+            while 'Its server reports: "3/10: fetching".' not in (text := text_of(await waited(host, handle))):
                 pass
         assert f'{WAIT} with {{"handle": "{handle}"}}' in text
         await tool.finish(DONE)
@@ -113,7 +113,7 @@ async def test_the_handle_comes_with_the_newest_progress(server: ScriptedServer,
         async with bounded():
             await tool.begun.wait()
         await progress(tool, 3, "fetching")
-        assert "Its newest progress: 3/10: fetching." in text_of(await calling)
+        assert 'Its server reports: "3/10: fetching".' in text_of(await calling)
         await tool.finish(DONE)
 
 

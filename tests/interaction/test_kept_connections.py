@@ -240,7 +240,7 @@ async def test_a_penalty_is_met_by_the_next_request(server: ScriptedServer, issu
     async with running(config, Environment(clock=clock)) as gateway:
         token = issuer.token(gateway.url(), exp=clock.now().timestamp() + 3600)
         async with kept(gateway, token) as host:
-            found = [await host.ask("tasks/get", {"taskId": UNKNOWN}) for _ in range(3)]
+            found = [await host.ask("tasks/get", {"taskId": letter * 32}) for letter in "ABC"]
             assert [each.code for each in found] == [-32602, -32602, 429]
             clock.advance(timedelta(minutes=5))
             assert (await host.ask("tasks/get", {"taskId": UNKNOWN})).code == -32602

@@ -129,15 +129,17 @@ async def test_a_task_says_that_it_waits_and_if_it_waited_too_long_it_says_that_
     await all_play(play, MAKERS)
 
 
-async def test_who_guesses_tasks_may_ask_for_its_own_again_after_the_penalty(stage: Stage) -> None:
+async def test_a_host_that_guesses_tasks_finds_its_own_during_the_penalty(stage: Stage) -> None:
     async def play(kind: Kind) -> None:
         async with stage.connected(kind, "penalty") as host:
             task = (await host.task("report", size=1))["task"]
-            for _ in range(3):
-                assert (await host.look(UNKNOWN))["error"]["code"] == -32602
-            data = refusal(await host.look(task), "penalty")
+            for letter in "ABC":
+                assert (await host.look(letter * 32))["error"]["code"] == -32602
+            data = refusal(await host.look(UNKNOWN), "penalty")
             await host.assert_usable()
+            assert (await host.look(task))["status"] in ("working", "completed")
             await wait_as_told(data)
+            assert (await host.look(UNKNOWN))["error"]["code"] == -32602
             assert (await host.look(task))["status"] in ("working", "completed")
 
     await all_play(play, MAKERS)

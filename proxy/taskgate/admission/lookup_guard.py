@@ -1,10 +1,13 @@
 """Protection against callers that guess task ids: `LookupGuard`, with its `PenaltyBox`.
 
-`Lookups` calls the guard before each look-up (`check_penalty`), and after each that found no task
-of the caller (`on_miss`). The guard counts the failure, raises alerts, and in the end puts the
-caller into the penalty box: it is refused for some time. Reports for operators say why a look-up
-failed, which hosts do not learn. The owner of the missing task is read from the store some time
-later, for all failures together. So the time of an answer does not show whether the task exists.
+`Lookups` calls the guard after each look-up that found no task of the caller (`on_miss`). The guard
+counts the failure, raises alerts, and in the end puts the caller into the penalty box. For some time
+its look-ups that find nothing are refused there; what is found is served. A penalty is for one mount,
+and for `tasks/*` or for the tools of the gateway: servers and models write what these are asked.
+
+Reports for operators say why a look-up failed, which hosts do not learn. The owner of the missing task
+is read from the store some time later, for all failures together. So the time of an answer does not
+show whether the task exists.
 """
 
 import asyncio
@@ -39,12 +42,16 @@ FindOwner = Callable[[TaskId], Awaitable[OwnerKey | None]]
 
 
 class Miss(NamedTuple):
-    """A look-up that found no task of the caller; `owner_of` finds the task's owner."""
+    """A look-up that found no task of the caller; `owner_of` finds the task's owner.
+
+    `is_of_tool`: a call of a tool of the gateway asked for it.
+    """
 
     mount: str
     method: str
     task: TaskId
     owner_of: FindOwner
+    is_of_tool: bool = False
 
 
 class _PendingReport(NamedTuple):
@@ -79,23 +86,22 @@ class LookupGuard:
         self._timer: asyncio.TimerHandle | None = None
         self._background = Background()
 
-    def check_penalty(self, caller: AuthContext) -> None:
-        """Raise Penalized while the caller is in the penalty box."""
-        if self.penalties is not None:
-            left = self.penalties.remaining(caller.key, self._clock.elapsed())
-            if left > 0:
-                raise Penalized(timedelta(seconds=left))
-
     async def on_miss(self, exchange: Exchange, caller: AuthContext, miss: Miss) -> None:
         """Handle a look-up of a task that the caller does not have, for whatever reason.
 
-        Raises RateLimited if a rate of failures is exceeded. The caller of this may look up many
-        tasks for one request, and stops then.
+        Raises Penalized while the caller is in the penalty box, and RateLimited if a rate of failures is
+        exceeded. The caller of this may look up many tasks for one request, and stops then.
         """
-        mount = miss.mount
+        mount, subject = miss.mount, _subject(caller, miss)
+        if self.penalties is not None:
+            left = self.penalties.remaining(subject, self._clock.elapsed())
+            if left > 0:
+                raise Penalized(timedelta(seconds=left))
         self._report_later(caller, miss)
         is_within_rate = await self._rates.on_lookup_failure(caller, exchange, mount)
-        if self.penalties is not None and self.penalties.add_failure(caller.key, self._clock.elapsed()):
+        if self.penalties is not None and self.penalties.add_failure(
+            subject, self._clock.elapsed(), miss.task[: MAX_TASK_ID + 1]
+        ):
             self._event_sink.emit(SuspicionRaised("enumeration_suspected", mount))
             self._security_log.log_enumeration(exchange, mount)
         if not is_within_rate:
@@ -145,6 +151,11 @@ class LookupGuard:
             self._alerts.raise_once("cross_context_access", caller.key, miss.mount)
 
 
+def _subject(caller: AuthContext, miss: Miss) -> str:
+    """Return whose failures count together: those of one caller at one mount, by requests of one kind."""
+    return f"{caller.key} {'tool' if miss.is_of_tool else 'tasks'} {miss.mount}"
+
+
 def _reason(mount: str, caller: AuthContext, owner: OwnerKey | None) -> str:
     """The reason of a miss. A foreign task is foreign even if expired; an own one at another mount
     is not found.
@@ -191,6 +202,8 @@ class PenaltyBox:
     """The failed look-ups of each context; more than `threshold` within `window` put it into the
     box.
 
+    A context is that of a caller at a mount (`_subject`). One task counts once in the window.
+
     It stays there for `penalty`. Failures in the box do not count and do not prolong the penalty;
     afterwards the count starts at zero. Times are in seconds of a monotonic clock.
 
@@ -211,7 +224,8 @@ class PenaltyBox:
         self._penalty = penalty.total_seconds()
         self._size = size
         # Both start with the first one to replace: the oldest last failure, the earliest end of a penalty.
-        self._failures: dict[str, deque[float]] = {}
+        self._failures: dict[str, deque[tuple[float, str | None]]] = {}
+        """When tasks were missed first, and which: never more than one above the threshold."""
         self.ends: dict[str, float] = {}
         """When the penalties end, by context; some may have ended."""
 
@@ -221,17 +235,20 @@ class PenaltyBox:
         self._window = window.total_seconds()
         self._penalty = penalty.total_seconds()
 
-    def add_failure(self, context: str, now: float) -> bool:
-        """Count a failed look-up; True if it puts the context into the box."""
+    def add_failure(self, context: str, now: float, task: str | None = None) -> bool:
+        """Count a failed look-up of a task, None of one that is not known; True if it puts the context into the
+        box.
+        """
         self._release_expired(now)
         if self.remaining(context, now) > 0:
             return False
         # An expired penalty may stand behind a longer one, from before `adjust`.
         self.ends.pop(context, None)
         failures = self._failures.pop(context, None) or deque()
-        while failures and now - failures[0] >= self._window:
+        while failures and now - failures[0][0] >= self._window:
             failures.popleft()
-        failures.append(now)
+        if task is None or all(task != missed for _, missed in failures):
+            failures.append((now, task))
         is_new_in_box = len(failures) > self._threshold
         self._make_room()
         if is_new_in_box:

@@ -91,9 +91,6 @@ class Lookups:
 
         Raises Forbidden, InsufficientScope or StoreUnavailable as `find` does.
         """
-        penalties = self._guard.penalties
-        if penalties is not None and caller.key in penalties.ends:
-            return None
         now = self._clock.now()
         record = self._store.recall(caller.owners(mount)[0], task, now=now)
         if record is not None:
@@ -107,23 +104,28 @@ class Lookups:
         """A record that was found, as hosts are shown it now; not to be stored."""
         return with_grown_ttl(record, self._clock.now())
 
-    async def find(self, exchange: Exchange, caller: AuthContext, mount: str, task: TaskId, method: str) -> TaskRecord:
+    async def find(
+        self,
+        exchange: Exchange,
+        caller: AuthContext,
+        mount: str,
+        task: TaskId,
+        method: str,
+        *,
+        is_of_tool: bool = False,
+    ) -> TaskRecord:
         """The head of a task of the caller. `method` is the one whose access rules apply.
 
-        Raises
-        - TaskNotFound
-        - Penalized while the caller is in the penalty box
+        `is_of_tool`: a call of a tool of the gateway asks for it. Raises
+        - TaskNotFound; Penalized instead while the caller is in the penalty box
         - Forbidden or InsufficientScope if the rules forbid `method` with the task's tool
         """
-        penalties = self._guard.penalties
-        if penalties is not None and caller.key in penalties.ends:
-            self._guard.check_penalty(caller)
         for owner in caller.owners(mount):
             record = await self._store.load(owner, task, now=self._clock.now())
             if record is not None:
                 self._on_found(caller, mount, method, record)
                 return record
-        await self._guard.on_miss(exchange, caller, Miss(mount, method, task, self._store.owner_of))
+        await self._guard.on_miss(exchange, caller, Miss(mount, method, task, self._store.owner_of, is_of_tool))
         raise TaskNotFound
 
     def _on_found(self, caller: AuthContext, mount: str, method: str, record: TaskRecord) -> None:
@@ -164,9 +166,8 @@ class Lookups:
 
         Tasks of tools that the access rules forbid to read are left out.
 
-        Raises InvalidParams for a cursor of another caller, mount, filter or order, and Penalized.
+        Raises InvalidParams for a cursor of another caller, mount, filter or order.
         """
-        self._guard.check_penalty(caller)
         owners, listing, now = caller.owners(mount), fingerprint(where, order), self._clock.now()
         after = None if cursor is None else self._open_cursor(cursor, owners, listing)
         pages = [

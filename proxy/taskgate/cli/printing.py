@@ -7,27 +7,11 @@ same. None of these functions returns one.
 
 import json
 import re
-from typing import Any, Final
+from typing import Any
 
-_CONTROLS: Final = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff"
-    "\ufeff\ufff9-\ufffb\U0001d173-\U0001d17a\U000e0000-\U000e00ff]"
-)
-"""Controls of C0 and C1 but for tab and line feed, marks of direction, invisible characters, tags and
-lone surrogates. Joiners stay, because languages and emoji need them."""
-_LINE_BREAKS: Final = re.compile("[\t\n]")
-_REPLACEMENT: Final = "\ufffd"
+from taskgate.jsontext.display import CONTROLS, clean, one_line
 
-
-def clean(text: str) -> str:
-    """A text of several lines, with U+FFFD for each control character but tab and line feed."""
-    return _CONTROLS.sub(_REPLACEMENT, text)
-
-
-def one_line(text: str, most: int = 200) -> str:
-    """A text in one line of at most `most` characters, cut with an ellipsis."""
-    line = _LINE_BREAKS.sub(" ", clean(text))
-    return line if len(line) <= most else f"{line[: most - 1]}…"
+__all__ = ["clean", "json_as_it_is", "json_line", "json_text", "one_line"]
 
 
 def json_text(document: Any) -> str:
@@ -48,7 +32,7 @@ def json_as_it_is(text: str) -> str:
 
 
 def _escaped(text: str) -> str:
-    return _CONTROLS.sub(_escape, text)
+    return CONTROLS.sub(_escape, text)
 
 
 def _escape(found: re.Match[str]) -> str:

@@ -13,6 +13,8 @@ from enum import StrEnum
 from fnmatch import fnmatchcase
 from typing import Final, NamedTuple
 
+from taskgate.jsontext.display import one_line
+
 DEFAULT_RESPONSE: Final = (
     "The call of {tool} was accepted and runs as a task. Its result is not known yet and follows when the task has "
     "ended; there is no need to call the tool again."
@@ -292,7 +294,7 @@ class PromotionPolicy:
             ttl_longest=self.ttl_longest,
             inline_grace=_or(rule.inline_grace, self.inline_grace),
             deadline=rule.deadline,
-            immediate_response=response.replace("{tool}", tool) if response else None,
+            immediate_response=response.replace("{tool}", one_line(tool)) if response else None,
             cap=rule.cap,
             on_lost=rule.on_lost,
             join_retries=rule.join_retries,

@@ -267,6 +267,7 @@ def note_handle(decoded: DecodedMessage, context: RequestContext, tools: Handoff
     assert isinstance(message, Request), "a call is a request"
     if not lists_them and not is_task_id(handle_in(message.params)):
         return
+    context.names_handle = True
     task, cancels = read_handle(call.tool, message.params), call.tool == tools.cancel.name
     decoded.intent = HandleRequest(call=call, task=task, cancels=cancels, answers=answers, state=state)
     context.task = task
@@ -402,7 +403,7 @@ class TaskRequests:
         tools = mount.handoff
         assert tools is not None, "it has tools of the gateway"
         method = TASKS_CANCEL if intent.cancels else TASKS_RESULT
-        record = await self._lookups.find(exchange, caller, mount.name, intent.task, method)
+        record = await self._lookups.find(exchange, caller, mount.name, intent.task, method, is_of_tool=True)
         if intent.cancels:
             if not record.status.is_terminal:
                 with suppress(TaskAlreadyFinished):

@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 
 from taskgate.domain.record import TaskId, TaskRecord, TaskStatus
 from taskgate.errors import InvalidParams, MalformedMessage, TaskNotFound
+from taskgate.jsontext.display import one_line
 from taskgate.jsontext.edits import dump, removals, splice
 from taskgate.jsontext.spans import Member, Members, RawJson, elements, members
 from taskgate.protocol.discovery import hints_of
@@ -123,20 +124,27 @@ class HandoffTools:
 
     def handle_text(self, record: TaskRecord, spent: str, progress: str | None) -> str:
         """What a model reads in place of a result that is not there yet; `spent` is the time so far."""
-        so_far = f" Its newest progress: {progress}." if progress else ""
+        tool = one_line(record.call.tool)
+        so_far = f' Its server reports: "{_quoted(progress)}".' if progress else ""
         asks = record.status is TaskStatus.INPUT_REQUIRED
         now = "waits for an answer of the user to a question of its server" if asks else "still runs"
         return (
-            f"The call of {record.call.tool} has run {spent}, and {now}.{so_far} It has not failed: "
-            f"do not call {record.call.tool} again for it. To get its result, call the tool {self.wait.name} with "
+            f"The call of {tool} has run {spent}, and {now}.{so_far} It has not failed: "
+            f"do not call {tool} again for it. To get its result, call the tool {self.wait.name} with "
             f'{{"{HANDLE}": "{record.id}"}}. To end it early, call {self.cancel.name} with the same argument.'
         )
 
     def cancelled_text(self, record: TaskRecord) -> str:
         """What a model reads of a call that is to be cancelled: that it was, or that it had ended before."""
+        tool = one_line(record.call.tool)
         if record.status is TaskStatus.CANCELLED:
-            return f"The call of {record.call.tool} was cancelled. It has no result."
-        return f"The call of {record.call.tool} had ended before. The tool {self.wait.name} returns its result."
+            return f"The call of {tool} was cancelled. It has no result."
+        return f"The call of {tool} had ended before. The tool {self.wait.name} returns its result."
+
+
+def _quoted(text: str) -> str:
+    """The words of a server for a quotation in the gateway's own words: in one short line, without its end."""
+    return one_line(text).replace('"', "'")
 
 
 def _tokens_of(word: str) -> int:

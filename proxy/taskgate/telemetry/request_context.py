@@ -66,6 +66,7 @@ class RequestContext:
     - `error`: a JSON-RPC code, `tool_error`, or `cancelled`: the host cancelled the request or
       disconnected, or the gateway aborted it; `refusal`: why it was refused
     - `task`: the id of the task that the request created, or that it gave a tool of the gateway as its handle
+    - `names_handle`: whether it calls a tool of the gateway, so that its arguments are no payload but a handle
     - `parts`: the number of messages of a batch, else 0
     - `result_bytes`: the length of the result of a tool call
     - `background`: whether this is the context of a task's call, whose request may have ended
@@ -94,6 +95,7 @@ class RequestContext:
     parts: int = 0
     result_bytes: int | None = None
     background: bool = False
+    names_handle: bool = False
 
     def for_message(self, message: Message | None) -> RequestContext:
         """A copy for one of the messages of this request, without what belongs to another message."""
@@ -115,6 +117,7 @@ class RequestContext:
         """
         copy = RequestContext(self.id, self.address, self.verb, self.path, self.agent)
         copy.mount, copy.caller, copy.message, copy.client = self.mount, self.caller, self.message, self.client
+        copy.names_handle = self.names_handle
         copy.revision, copy.task, copy.refusal, copy.span = self.revision, self.task, self.refusal, self.span
         return copy
 

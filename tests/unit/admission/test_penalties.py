@@ -50,6 +50,13 @@ def test_a_failure_counts_for_less_than_the_window() -> None:
     assert fail(penalties(), "a", 0, 1, 60) == [False, False, False]
 
 
+def test_one_task_counts_once_in_the_window() -> None:
+    box = penalties()
+    assert [box.add_failure("a", 0, "one") for _ in range(9)] == [False] * 9
+    assert [box.add_failure("a", 1, task) for task in ("two", "one", "three")] == [False, False, True]
+    assert [box.add_failure("b", now, "one") for now in (0, 60, 61, 120)] == [False] * 4
+
+
 def test_failures_in_one_moment_count() -> None:
     assert fail(penalties(), "a", 7, 7, 7) == [False, False, True]
 

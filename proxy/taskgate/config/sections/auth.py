@@ -232,7 +232,7 @@ class LookupFailuresSection(Section):
     window: PositiveDuration = MINUTE
     """For how long a failed look-up counts."""
     penalty: PositiveDuration = 5 * MINUTE
-    """How long every look-up of the caller is refused then."""
+    """How long look-ups of the caller at the mount are refused then, if they find no task."""
 
 
 class AuthSection(Section):

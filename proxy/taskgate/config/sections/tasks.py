@@ -125,7 +125,8 @@ class UpgradeRule(Section):
     """
     join_retries: PositiveDuration | Literal["never"] | None = None
     """How long after the start of a call an equal call of the same caller joins it while it runs.
-    Both hosts may be connected, so set it for tools that only read. Null means never; with handoff it means that a call joins one whose host is gone, while it runs and for
+    Both hosts may be connected, so set it for tools that only read. Null means never; with handoff
+    it means that a call joins one whose host is gone, while it runs and for
     tasks.handoff.retry_window. With handoff it must be null or never.
     """
     handoff: HandoffRule | None = None

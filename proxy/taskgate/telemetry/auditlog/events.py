@@ -198,6 +198,7 @@ def origin_of(
     message, agent = request_context.message, request_context.agent
     if request_context.background and (agent is None or len(agent) <= MAX_TEXT):
         return request_context
+    keep_arguments = keep_arguments and not request_context.names_handle
     summary = _NO_REQUEST if message is None else summary_of(message, keep_arguments=keep_arguments)
     path = request_context.path if request_context.refusal != _UNKNOWN_PATH else None
     fields = (
@@ -221,7 +222,7 @@ def origin_of(
 def summary_in(origin: Origin | None) -> RequestSummary:
     """What a line shows of the message of an origin."""
     if type(origin) is RequestContext:
-        return summary_of(origin.message, keep_arguments=True)
+        return summary_of(origin.message, keep_arguments=not origin.names_handle)
     return origin.summary if type(origin) is EventOrigin else _NO_REQUEST
 
 

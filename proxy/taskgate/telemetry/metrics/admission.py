@@ -108,7 +108,7 @@ ACCESS_REFUSALS = counter(
 SECURITY_EVENTS = counter(
     "taskgate_security_events_total", "Signs of an attack.", labels.SUSPICION, limits=from_start(())
 )
-PENALIZED = gauge("taskgate_penalized_contexts", "Callers under a penalty, which may look up no task for a while.")
+PENALIZED = gauge("taskgate_penalized_contexts", "Penalties for callers that missed tasks, each at one mount.")
 
 ACCESS_FAMILIES: Final = (
     AUTH_REQUESTS, TOKEN_CACHE, KEY_REFRESHES, KEYS, KEYS_FETCHED, ACCESS_REFUSALS, SECURITY_EVENTS, PENALIZED,

@@ -92,7 +92,7 @@ class LineTemplates:
                 name_member, arguments = params.get("name"), params.get("arguments")
                 # Of a Member, 0 is the value, 2 and 3 are its start and end in the text.
                 tool = name_member[0] if name_member is not None and type(name_member[0]) is str else None
-                if arguments is not None:
+                if arguments is not None and not origin.names_handle:
                     # Another type than Member is for large arguments, whose value was not parsed.
                     if not native.only_digests or type(arguments) is not Member:
                         return None
