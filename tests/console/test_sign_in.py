@@ -10,7 +10,7 @@ from playwright.async_api import expect
 from console.visitor import Visitor
 from helpers.scripted_upstream import Hold, ScriptedServer
 from helpers.whole_gateway import WholeGateway
-from interaction.operating import OPS, VIEWER
+from interaction.operating import OPS, ROLES, VIEWER
 from requirements import covers
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -46,6 +46,21 @@ async def test_a_link_with_a_token_signs_in_and_the_address_keeps_no_token(visit
     await visitor.sign_in()
     assert visitor.page.url == f"{visitor.origin}/ui#tasks"
     assert [url for url in requested if TOKEN in url] == []
+
+
+@covers("T31", "T53")
+async def test_a_link_shows_whose_token_it_has_and_signs_in_when_that_is_confirmed(visitor: Visitor) -> None:
+    page = visitor.page
+    for name, role in (("looks", "viewer"), ("ops", "operator")):
+        await visitor.open(f"#token={ROLES[name][1].removeprefix('Bearer ')}")
+        await expect(page.get_by_role("dialog")).to_contain_text(f"The link has the token of {name} ({role}).")
+        assert await page.context.cookies() == []
+        await page.keyboard.press("Escape")
+        await expect(page.get_by_role("heading", name="Sign in")).to_be_visible()
+        await page.reload()
+        await expect(page.get_by_role("heading", name="Sign in")).to_be_visible()
+        assert await page.context.cookies() == []
+    await visitor.sign_in("looks")
 
 
 async def test_a_link_does_not_replace_the_operator_of_a_page(visitor: Visitor) -> None:

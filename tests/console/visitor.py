@@ -73,6 +73,7 @@ class Visitor:
     async def sign_in(self, name: str = "ops", view: str = "") -> None:
         """Open the console with the link that has the token of that name."""
         await self.open(f"#token={ROLES[name][1].removeprefix('Bearer ')}")
+        await self.page.get_by_role("button", name=f"Sign in as {name}").click()
         await expect(self.page.locator("#operator")).to_have_text(f"{name} ({ROLES[name][0]})")
         if view:
             await self.go(view)

@@ -226,3 +226,12 @@ async def test_two_pages_of_a_browser_share_the_session_of_one_token(gateway: Wh
     other = await signed_in(gateway, "viewer", Cookie=one["Cookie"])
     assert await ask(gateway, SESSION, **one) == (401, "not_authenticated")
     assert await ask(gateway, SESSION, **other) == (200, None)
+
+
+async def test_a_page_asks_whose_token_it_has_without_a_session(gateway: WholeGateway, tmp_path: Path) -> None:
+    status, headers, text = await gateway.operators_answer(SESSION, Authorization=VIEWER)
+    assert (status, json.loads(text)) == (200, {"name": "looks", "role": "viewer"})
+    assert "Set-Cookie" not in headers
+    assert await ask(gateway, SESSION, Authorization="Bearer wrong") == (401, "not_authenticated")
+    await told_of(tmp_path, "admin.request", 1)
+    assert [each["outcome"] for each in of(lines(tmp_path), "admin.request")] == ["denied"]

@@ -197,7 +197,7 @@ async def test_a_run_that_serves_on_prints_a_link_by_which_the_console_signs_in(
         async with bounded(), aiohttp.ClientSession(headers={"Origin": url.removesuffix("/ui")}) as page:
             async with page.get(url) as shown:
                 assert (shown.status, shown.content_type) == (200, "text/html")
-            async with page.post(f"{url}/session", json={"token": token}) as signed_in:
+            async with page.post(f"{url}/session", headers={"Authorization": f"Bearer {token}"}) as signed_in:
                 assert (signed_in.status, (await signed_in.json())["role"]) == (200, "operator")
     finally:
         child.send_signal(signal.SIGINT)

@@ -131,6 +131,8 @@ class Refused extends Error {
 
 async function ask(method, path, { body, token, read = JSON.parse } = {}) {
   const asker = account;
+  // A token has visible ASCII characters alone; others are no text of a header.
+  if (token !== undefined && !/^[\x21-\x7e]+$/.test(token)) throw new Refused(401, "not authenticated");
   const options = { method, headers: sessionHeaders(), credentials: "same-origin", cache: "no-store" };
   if (token !== undefined) options.headers.Authorization = `Bearer ${token}`;
   if (body !== undefined) {
@@ -209,8 +211,6 @@ function sessionHeaders() {
 }
 
 async function signIn(token) {
-  // A token has visible ASCII characters alone; others are no text of a header.
-  if (!/^[\x21-\x7e]+$/.test(token)) throw new Refused(401, "not authenticated");
   const { page_key: key, ...found } = await ask("POST", "/ui/session", { token });
   sessionStorage.setItem(PAGE_KEY, key);
   account = found;
@@ -1010,9 +1010,14 @@ async function start() {
   } catch (error) {
     if (error.status !== 401) return signedOut(error.message);
   }
-  if (given === null) return signedOut("");
+  signedOut("");
+  if (given === null) return;
   try {
-    await signIn(decodeURIComponent(given));
+    const token = decodeURIComponent(given);
+    // The link may want this operator to work under another name.
+    const { name, role } = await ask("GET", "/ui/session", { token });
+    const text = `The link has the token of ${name} (${role}). What you do is logged under that name.`;
+    if (await confirm("Sign in with the token of the link?", text, `Sign in as ${name}`)) await signIn(token);
   } catch (error) {
     signedOut(error.status === 401 ? "The token of the link is wrong." : error.message);
   }

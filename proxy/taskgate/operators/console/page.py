@@ -1,7 +1,7 @@
 """The page of the console: `ConsolePage` answers the requests below `/ui`, whatever carries them.
 
     GET    /ui              index.html; console.css and console.js lie below
-    GET    /ui/session      the name and the role of the token that the page signed in with
+    GET    /ui/session      the name and the role of a bearer token, or of the session
     POST   /ui/session      sign in with a bearer token, and get a cookie and `page_key`
     DELETE /ui/session      sign out
 
@@ -77,7 +77,8 @@ class ConsolePage:
             if method != "GET":
                 raise _other_method("GET")
         except ApiError as error:
-            is_audited = path == SESSION and method == "POST" and error.status in (401, 403)
+            has_token = method == "POST" or bool(authorizations)
+            is_audited = path == SESSION and has_token and error.status in (401, 403)
             answered = {**_JSON, **error.headers}
             return ConsoleReply(error.status, orjson.dumps(error.document()), answered, None, is_audited)
         if headers.get("If-None-Match") == file.headers["ETag"]:
@@ -89,7 +90,7 @@ class ConsolePage:
     ) -> ConsoleReply:
         match method:
             case "GET":
-                return _session_of(self._access.identify(headers, [], address, method))
+                return _session_of(self._access.identify(headers, authorizations, address, method))
             case "POST":
                 chance = self._entropy.token(2 * SECRET_BYTES)
                 operator, key, page_key = self._access.sign_in(headers, authorizations, address, chance)
