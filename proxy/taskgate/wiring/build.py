@@ -24,7 +24,7 @@ from taskgate.admission.rules import RuntimeConfig
 from taskgate.admission.security_alerts import SecurityLog
 from taskgate.clock import Clock, Entropy, SharedClock, SystemClock, SystemEntropy
 from taskgate.cluster.bus import ClusterBus
-from taskgate.cluster.message_auth import LoggedSeals, new_replica_name
+from taskgate.cluster.message_auth import LoggedSeals, new_replica_name, reads_encrypted
 from taskgate.config import GatewayConfig
 from taskgate.config.model import admission_rules
 from taskgate.gateway.calls import Calls
@@ -248,7 +248,9 @@ async def build_runtime(
             streams=streams,
             dialect=dialect,
             live=live,
-            checkpoints=CheckpointSeals(callers.checkpoints),
+            checkpoints=CheckpointSeals(
+                callers.checkpoints, entropy, encrypts=lambda: leasing is None or reads_encrypted(leasing.peers)
+            ),
             # Whether records outlive this process, so that checkpoints in them are of use.
             outlives=shared is not None or config.store.backend != "memory",
         ),
@@ -479,7 +481,7 @@ def build_cluster(
         holder=holder,
         entropy=entropy,
         now=clock.now,
-        has_peers=lambda: leasing.processes > 1,
+        peers=lambda: leasing.peers,
     )
     return Cluster(holder, leasing, bus, SharedResumableStreams(log=shared.streams, bus=bus, clock=clock))
 
