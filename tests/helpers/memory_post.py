@@ -14,6 +14,7 @@ class Office:
         self.posts: list[MemoryPost] = []
         self.parcels: dict[str, bytes] = {}
         self.sent: list[bytes] = []
+        self.left: list[bytes] = []
         self.down = False
 
     def post(self) -> "MemoryPost":
@@ -67,6 +68,7 @@ class MemoryPost:
         """See Post; nothing is thrown away."""
         self._office.expect_up()
         self._office.parcels[name] = parcel
+        self._office.left.append(parcel)
 
     async def fetch(self, name: str) -> bytes | None:
         """See Post."""

@@ -10,10 +10,15 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable
 from contextlib import closing
 from datetime import timedelta
+from hashlib import sha256
+from hmac import digest
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from helpers.waiting import eventually
+from taskgate.auth.key_file import read_keys
+from taskgate.cluster.encryption import is_box, joined
+from taskgate.cluster.message_auth import SealKeys
 
 _TAG_BYTES = 32
 
@@ -47,7 +52,7 @@ def stored_tasks(folder: Path) -> dict[str, StoredTask]:
     """All that are in the file of that folder, by their ids."""
     file = folder / "taskgate.db"
     with closing(sqlite3.connect(f"{file.as_uri()}?mode=ro", uri=True, timeout=5)) as reader:
-        return dict(_task(head) for (head,) in reader.execute("SELECT head FROM tasks").fetchall())
+        return dict(_task(head, folder) for (head,) in reader.execute("SELECT head FROM tasks").fetchall())
 
 
 async def stored_task(folder: Path, id: str, suits: Callable[[StoredTask], object] = lambda _: True) -> StoredTask:
@@ -86,7 +91,7 @@ def with_another_question(folder: Path, id: str, key: str, method: str) -> None:
         file.execute("UPDATE tasks SET head = ? WHERE id = ?", (json.dumps(fields).encode(), id))
 
 
-def _task(head: bytes) -> tuple[str, StoredTask]:
+def _task(head: bytes, folder: Path) -> tuple[str, StoredTask]:
     fields = json.loads(head)
     # Tenant, deadline, reruns, repeat key, trace, waiting since, retrieved, checkpoint: as far as there is any.
     rare = [*(fields[20] if len(fields) > 20 else ()), *[None] * 8]
@@ -100,15 +105,28 @@ def _task(head: bytes) -> tuple[str, StoredTask]:
         answers=fields[18],
         deadline=None if deadline is None else timedelta(microseconds=deadline),
         reruns=reruns or 0,
-        checkpoint=None if kept is None else _checkpoint(kept[0]),
+        checkpoint=None if kept is None else _checkpoint(kept[0], folder, [fields[1], *fields[2:4]]),
     )
 
 
-def _checkpoint(sealed: str) -> Checkpoint:
+def _checkpoint(sealed: str, folder: Path, of: list[str]) -> Checkpoint:
     text = urlsafe_b64decode(sealed)
-    # Where the gateway has a key, a tag stands before the text.
+    if is_box(text):
+        text = _decrypted(text, folder, of)
+    # Where a gateway of an earlier version has a key, a tag stands before the text.
     said = json.loads(text if text.startswith(b'["') else text[_TAG_BYTES:])
     if len(said) == 4:
         (_, _, _, _, event), asked = said[3]
         return Checkpoint(event, None, asked)
     return Checkpoint(None, said[3], said[4])
+
+
+def _decrypted(box: bytes, folder: Path, of: list[str]) -> bytes:
+    """What was encrypted for a task, by a key in the folder or in the one above it."""
+    id, context, mount = of
+    subject = joined(context.encode(), mount.encode(), id.encode())
+    for file in (*folder.glob("*.key"), *folder.parent.glob("*.key")):
+        key = digest(read_keys(file).current, b"taskgate: rounds in records", sha256)
+        if (text := SealKeys(key).decrypt_record(box, subject)) is not None:
+            return text
+    raise AssertionError("no key of the folder opens the checkpoint")

@@ -5,6 +5,10 @@ that falls cannot.
 """
 
 import asyncio
+import json
+import sqlite3
+from base64 import urlsafe_b64decode
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -12,6 +16,7 @@ import pytest
 from helpers.lasting_tool import LastingTool
 from helpers.modern_host import ModernHost
 from helpers.scripted_upstream import ScriptedServer, note, progress_note
+from helpers.several_gateways import key_file
 from helpers.stored_tasks import stored_tasks
 from helpers.waiting import bounded, eventually
 from helpers.whole_gateway import running
@@ -19,6 +24,7 @@ from interaction.falls import returned
 from interaction.footholding import config_of, fallen, kept, left, tool, up_to
 from interaction.questioning import ACCEPTED, CAPABLE, capable, status
 from interaction.test_restarts import DONE
+from requirements import covers
 
 __all__ = ["tool"]
 
@@ -62,6 +68,24 @@ async def test_what_a_gateway_that_fell_had_kept_goes_on(
     async with running(config_of(server, tmp_path)) as gateway:
         host = await gateway.greeted()
         await status(host, task, "completed")
+    assert len(tool.calls) == 1
+
+
+@covers("T25")
+async def test_no_session_and_no_event_of_a_server_can_be_read_in_the_file(
+    server: ScriptedServer, tool: LastingTool, tmp_path: Path
+) -> None:
+    secret = {"auth": {"mode": "none", "context": {"key_file": str(key_file(tmp_path))}}}
+    task, call = await fallen(server, tool, tmp_path, **secret)
+    with closing(sqlite3.connect(tmp_path / "taskgate.db")) as file:
+        ((head,),) = file.execute("SELECT head FROM tasks WHERE id = ?", (task,)).fetchall()
+    sealed = urlsafe_b64decode(json.loads(head)[20][7][0])
+    stored = b"".join(each.read_bytes() for each in tmp_path.rglob("taskgate.db*"))
+    assert call.session.encode() not in sealed + stored
+    assert b"0.1" not in sealed, "the event from which the call is resumed"
+    call.answer(DONE)
+    async with running(config_of(server, tmp_path, **secret)) as gateway:
+        await status(await gateway.greeted(), task, "completed")
     assert len(tool.calls) == 1
 
 

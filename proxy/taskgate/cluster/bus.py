@@ -10,13 +10,21 @@ the messages.
 import asyncio
 import re
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from datetime import timedelta
 from logging import getLogger
 from typing import Any, Final
 
 from taskgate.clock import Entropy
-from taskgate.cluster.message_auth import ReplayFilter, Seals, SequenceCounter, SharedTime
+from taskgate.cluster.message_auth import (
+    Address,
+    ReplayFilter,
+    Seals,
+    SequenceCounter,
+    SharedTime,
+    is_encrypted,
+    reads_encrypted,
+)
 from taskgate.cluster.messages import (
     AnyMessage,
     Envelope,
@@ -55,8 +63,7 @@ log = getLogger("taskgate.replicas")
 
 
 class ClusterBus:
-    """The bus of the replica `holder`. `has_peers` returns whether there are others, as far as is
-    known.
+    """The bus of the replica `holder`. `peers` returns the names of the others, as far as is known.
 
     `now` is the time that all replicas share. `_waiting` are the messages to be sent, each with its
     receiver; None means all. `_is_losing` is whether messages are being dropped, which was logged.
@@ -70,13 +77,13 @@ class ClusterBus:
         holder: str,
         entropy: Entropy,
         now: SharedTime,
-        has_peers: Callable[[], bool] = lambda: True,
+        peers: Callable[[], Collection[str]],
     ) -> None:
         self.holder = holder
         self._log = log
         self._seals = seals
         self._entropy = entropy
-        self._has_peers = has_peers
+        self._peers = peers
         self._sequence = SequenceCounter(now)
         self._replays = ReplayFilter(now)
         self._has_warned_of_replay = False
@@ -100,13 +107,13 @@ class ClusterBus:
     @property
     def has_peers(self) -> bool:
         """Whether a message to all may reach another replica."""
-        return self._has_peers()
+        return bool(self._peers())
 
     def send(self, message: Message, *, to: str | None = None) -> None:
         """Send a message to one replica, or to all others if there are any: in the background,
         without an error.
         """
-        if to == self.holder or (to is None and not self._has_peers()):
+        if to == self.holder or (to is None and not self._peers()):
             return
         text = encode(message, sender=self.holder, to=to)
         is_too_large = to is None and len(text) > LARGEST
@@ -159,16 +166,20 @@ class ClusterBus:
 
     async def _send_text(self, to: str | None, text: bytes) -> None:
         if len(text) <= LARGEST:
-            await self._log.send(self._seal(text))
+            await self._log.send(self._seal(text, to))
             return
         name = self._entropy.token(NAME_BYTES).hex()
         # Sealed in the order in which the receiver opens them: sequence numbers must grow.
-        notice, parcel = self._seal(encode(Parcel(name), sender=self.holder, to=to)), self._seal(text)
+        notice, parcel = self._seal(encode(Parcel(name), sender=self.holder, to=to), to), self._seal(text, to)
         await self._log.leave(name, parcel, keep=PARCEL)
         await self._log.send(notice)
 
-    def _seal(self, text: bytes) -> bytes:
-        return self._seals.seal(add_sequence(text, self._sequence.next()))
+    def _seal(self, text: bytes, to: str | None) -> bytes:
+        """Encrypt a message, or sign it for receivers of an earlier version."""
+        sequence = self._sequence.next()
+        if reads_encrypted(self._peers() if to is None else (to,)):
+            return self._seals.encrypt(text, Address(self.holder, to, sequence))
+        return self._seals.sign(add_sequence(text, sequence))
 
     def _lose(self, reason: str) -> None:
         if not self._is_losing:
@@ -217,14 +228,27 @@ class ClusterBus:
 
     def _opened(self, sealed: bytes) -> Envelope | None:
         """The envelope of a message for this replica; None for any other."""
-        text = self._seals.open(sealed)
-        envelope = None if text is None else decode(text)
+        envelope = self._decrypted(sealed) if is_encrypted(sealed) else self._verified(sealed)
         if envelope is None:
             return None
         if not self._replays.accept(envelope.sender, envelope.sequence):
             self._warn_of_replay()
             return None
         return envelope if envelope.to in (None, self.holder) else None
+
+    def _verified(self, signed: bytes) -> Envelope | None:
+        text = self._seals.verified(signed)
+        return None if text is None else decode(text)
+
+    def _decrypted(self, sealed: bytes) -> Envelope | None:
+        opened = self._seals.decrypt(sealed)
+        if opened is None:
+            return None
+        (sender, to, sequence), text = opened
+        envelope = decode(text)
+        if envelope is None or (envelope.sender, envelope.to) != (sender, to):
+            return None
+        return envelope._replace(sequence=sequence)
 
     def _warn_of_replay(self) -> None:
         if not self._has_warned_of_replay:

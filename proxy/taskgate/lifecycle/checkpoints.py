@@ -10,8 +10,9 @@ From a checkpoint another process resumes a call. There are two kinds:
   *round*. It needs the server's state, and an answer to each question. `RoundCheckpointWriter`
   writes it, and after a takeover `RoundWaiter` waits for the answers.
 
-Both have, for each question, the server's key and the key of the input request. The text is sealed:
-it has a signature, so that only checkpoints written by this deployment count (T25).
+Both have, for each question, the server's key and the key of the input request. The text is
+encrypted, so that only this deployment can write and read checkpoints (T25). One that an
+earlier version wrote is signed.
 `recovery` opens checkpoints, `task_run` resumes the call.
 """
 
@@ -24,7 +25,9 @@ from datetime import timedelta
 from functools import partial
 from typing import Any, Final, NamedTuple, Protocol
 
-from taskgate.cluster.message_auth import SealKeys, Seals
+from taskgate.clock import Entropy, SystemEntropy
+from taskgate.cluster.encryption import NONCE_BYTES, is_box, joined
+from taskgate.cluster.message_auth import SealKeys
 from taskgate.domain.events import CheckpointSaved, InputResolution, InputWithdrawn, RoundDispatched
 from taskgate.domain.record import OwnerKey, SealedCheckpoint, TaskId, TaskRecord, evolve
 from taskgate.jsontext.spans import RawJson
@@ -69,10 +72,18 @@ class CallCheckpoint(NamedTuple):
 
 
 class CheckpointSeals:
-    """The writer and reader of sealed checkpoints. A sealed text is valid for one task of one owner."""
+    """The writer and reader of sealed checkpoints. A sealed text is valid for one task of one owner.
 
-    def __init__(self, seals: Seals) -> None:
-        self._seals = seals
+    It is encrypted. It is signed only while a replica is alive that reads no encrypted one.
+    """
+
+    def __init__(
+        self, keys: SealKeys, entropy: Entropy | None = None, *, encrypts: Callable[[], bool] = lambda: True
+    ) -> None:
+        """`encrypts` returns whether all replicas that may read a checkpoint can decrypt it."""
+        self._keys = keys
+        self._entropy = SystemEntropy() if entropy is None else entropy
+        self._encrypts = encrypts
 
     def seal(self, owner: OwnerKey, task: TaskId, checkpoint: RoundCheckpoint | CallCheckpoint) -> str | None:
         """Return the sealed text for the record; None if it is too large."""
@@ -80,7 +91,7 @@ class CheckpointSeals:
         text = json.dumps([*owner, task, *fields])
         if len(text) > MAX_SEALED:
             return None
-        sealed = urlsafe_b64encode(self._seals.seal(text.encode())).decode()
+        sealed = urlsafe_b64encode(self._sealed(text.encode(), _subject(owner, task))).decode()
         return sealed if len(sealed) <= MAX_SEALED else None
 
     def open(self, record: TaskRecord) -> RoundCheckpoint | CallCheckpoint | None:
@@ -88,7 +99,7 @@ class CheckpointSeals:
         if record.checkpoint is None:
             return None
         try:
-            text = self._seals.open(urlsafe_b64decode(record.checkpoint.sealed))
+            text = self._opened(urlsafe_b64decode(record.checkpoint.sealed), _subject(record.owner, record.id))
             context, mount, task, *fields = json.loads(text or b"null")
             # One field is a whole CallCheckpoint, two are the fields of a RoundCheckpoint.
             checkpoint = _call_checkpoint(*fields) if len(fields) == 1 else _round_checkpoint(*fields)
@@ -96,6 +107,18 @@ class CheckpointSeals:
             # Deep arrays exceed the recursion limit. Without a key, any writer to the store can write them.
             return None
         return checkpoint if (OwnerKey(context, mount), task) == (record.owner, record.id) else None
+
+    def _sealed(self, text: bytes, subject: bytes) -> bytes:
+        if self._keys.current is None or not self._encrypts():
+            return self._keys.sign(text)
+        return self._keys.encrypt_record(text, subject, self._entropy.token(NONCE_BYTES))
+
+    def _opened(self, sealed: bytes, subject: bytes) -> bytes | None:
+        return self._keys.decrypt_record(sealed, subject) if is_box(sealed) else self._keys.verified(sealed)
+
+
+def _subject(owner: OwnerKey, task: TaskId) -> bytes:
+    return joined(*(part.encode() for part in (*owner, task)))
 
 
 def _round_checkpoint(state: RawJson | None, asked: Iterable[Iterable[Any]]) -> RoundCheckpoint:

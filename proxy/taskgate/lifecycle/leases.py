@@ -142,6 +142,11 @@ class Leasing:
             await self._leases.part(self.holder)
 
     @property
+    def peers(self) -> frozenset[str]:
+        """The names of the other live processes at the last heartbeat."""
+        return self._others
+
+    @property
     def processes(self) -> int:
         """The number of live processes at the last heartbeat, including this one."""
         return len(self._others) + 1

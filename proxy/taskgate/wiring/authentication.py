@@ -188,8 +188,8 @@ def build_authenticator(
         callers=None,
         cursors=CursorKeys(*_keys_for(_CURSORS, keys)),
         states=RequestStateKeys(*_keys_for(_STATES, keys)),
-        messages=SealKeys(*_keys_for(_MESSAGES, keys)),
-        checkpoints=SealKeys() if deployment is None else SealKeys(*_keys_for(_CHECKPOINTS, keys)),
+        messages=SealKeys(*_keys_for(_MESSAGES, keys), _deployment(config)),
+        checkpoints=SealKeys() if deployment is None else SealKeys(*_keys_for(_CHECKPOINTS, keys), _deployment(config)),
         deployment=deployment,
     )
     if config.auth.mode == "none":
@@ -328,6 +328,11 @@ def deployment_keys(
         raise KeyFileRefused(f"auth.context.key_file: {text}")
     # Nothing outlives the process, so neither must its key.
     return before or DeploymentKeys(entropy.token(32), None)
+
+
+def _deployment(config: GatewayConfig) -> str:
+    """Return what names the deployment in a shared store; "" for a store of its own."""
+    return config.store.redis.key_prefix if config.store.backend == "redis" else ""
 
 
 def _keys_for(purpose: bytes, deployment: DeploymentKeys) -> tuple[bytes, bytes | None]:

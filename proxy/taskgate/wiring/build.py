@@ -26,7 +26,7 @@ from taskgate.admission.rules import RuntimeConfig
 from taskgate.admission.security_alerts import SecurityLog
 from taskgate.clock import Clock, Entropy, SharedClock, SystemClock, SystemEntropy
 from taskgate.cluster.bus import ClusterBus
-from taskgate.cluster.message_auth import LoggedSeals, new_replica_name
+from taskgate.cluster.message_auth import LoggedSeals, new_replica_name, reads_encrypted
 from taskgate.config import GatewayConfig
 from taskgate.config.model import admission_rules
 from taskgate.gateway.calls import Calls
@@ -254,7 +254,9 @@ async def build_runtime(
             streams=streams,
             dialect=dialect,
             live=live,
-            checkpoints=CheckpointSeals(callers.checkpoints),
+            checkpoints=CheckpointSeals(
+                callers.checkpoints, entropy, encrypts=lambda: leasing is None or reads_encrypted(leasing.peers)
+            ),
             # Whether records outlive this process, so that checkpoints in them are of use.
             outlives=shared is not None or config.store.backend != "memory",
         ),
@@ -488,7 +490,7 @@ def build_cluster(
         holder=holder,
         entropy=entropy,
         now=clock.now,
-        has_peers=lambda: leasing.processes > 1,
+        peers=lambda: leasing.peers,
     )
     return Cluster(holder, leasing, bus, SharedResumableStreams(log=shared.streams, bus=bus, clock=clock))
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any, NamedTuple
@@ -12,10 +12,11 @@ import pytest
 from helpers.manual_clock import SeededEntropy
 from helpers.memory_post import Office
 from helpers.waiting import eventually
+from requirements import covers
 from taskgate.clock import SystemClock
 from taskgate.cluster import bus as module
 from taskgate.cluster.bus import ClusterBus, is_replica_name
-from taskgate.cluster.message_auth import FRESH, NUMBERED, SealKeys
+from taskgate.cluster.message_auth import ENCRYPTED, FRESH, NUMBERED, SealKeys, is_encrypted
 from taskgate.cluster.messages import GetStreamMessage, Parcel, SessionEnded, add_sequence, decode, encode
 from taskgate.errors import StoreUnavailable
 
@@ -34,14 +35,22 @@ class Unsubscribed(NamedTuple):
 class Replica:
     """A replica, and what it received."""
 
-    def __init__(self, office: Office, holder: str, keys: SealKeys = KEYS, *, alone: bool = False) -> None:
+    def __init__(
+        self,
+        office: Office,
+        holder: str,
+        keys: SealKeys = KEYS,
+        *,
+        alone: bool = False,
+        peers: Collection[str] = ("0" * 16,),
+    ) -> None:
         self.bus = ClusterBus(
             log=office.post(),
             seals=keys,
             holder=holder,
             entropy=SeededEntropy(),
             now=SystemClock().now,
-            has_peers=lambda: not alone,
+            peers=lambda: frozenset() if alone else peers,
         )
         self.received: list[tuple[Any, str]] = []
         self.bus.subscribe(SessionEnded, self._receive)
@@ -127,9 +136,9 @@ async def test_only_what_one_of_us_wrote_is_heard(office: Office) -> None:
     async with opened(stranger, a, b):
         stranger.bus.send(SessionEnded("theirs"))
         await office.posts[0].send(b"no word at all")
-        await office.posts[0].send(KEYS.seal(encode(Parcel("none"), sender=C, to=B)))
+        await office.posts[0].send(KEYS.sign(encode(Parcel("none"), sender=C, to=B)))
         office.parcels["forged"] = encode(SessionEnded("forged"), sender=A, to=B)
-        await office.posts[0].send(KEYS.seal(encode(Parcel("forged"), sender=A, to=B)))
+        await office.posts[0].send(KEYS.sign(encode(Parcel("forged"), sender=A, to=B)))
         await eventually(lambda: "forged" not in office.parcels)
         a.bus.send(SessionEnded("ours"))
         await eventually(lambda: b.received == [(SessionEnded("ours"), A)])
@@ -138,7 +147,7 @@ async def test_only_what_one_of_us_wrote_is_heard(office: Office) -> None:
 async def test_a_parcel_that_names_no_name_is_passed_over(office: Office) -> None:
     a, b = Replica(office, A), Replica(office, B)
     async with opened(a, b):
-        await office.posts[0].send(KEYS.seal(encode(Parcel(7), sender=A, to=B)))  # type: ignore[arg-type]
+        await office.posts[0].send(KEYS.sign(encode(Parcel(7), sender=A, to=B)))  # type: ignore[arg-type]
         a.bus.send(SessionEnded("after"))
         await eventually(lambda: b.received == [(SessionEnded("after"), A)])
 
@@ -312,8 +321,8 @@ async def test_a_word_whose_number_was_cut_off_is_not_heard(office: Office) -> N
     """It is sealed as a gateway of the version before would have it; but that has another name."""
     b = Replica(office, BN)
     async with opened(b):
-        office.posts[0].deliver(KEYS.seal(encode(SessionEnded("kept"), sender=AN, to=None)))
-        office.posts[0].deliver(KEYS.seal(encode(SessionEnded("of before"), sender=A, to=None)))
+        office.posts[0].deliver(KEYS.sign(encode(SessionEnded("kept"), sender=AN, to=None)))
+        office.posts[0].deliver(KEYS.sign(encode(SessionEnded("of before"), sender=A, to=None)))
         await settled(office, b)
         assert b.received == [(SessionEnded("of before"), A)]
 
@@ -326,7 +335,7 @@ async def test_a_process_that_begins_later_hears_nothing_that_was_said_long_befo
     async with opened(b):
         for age, text in ((FRESH + timedelta(seconds=1), "old"), (timedelta(), "new"), (timedelta(seconds=1), "older")):
             number = int((now - age).timestamp() * 1_000_000)
-            office.posts[0].deliver(KEYS.seal(add_sequence(encode(SessionEnded(text), sender=AN, to=None), number)))
+            office.posts[0].deliver(KEYS.sign(add_sequence(encode(SessionEnded(text), sender=AN, to=None), number)))
         await settled(office, b)
     assert b.received == [(SessionEnded("new"), AN)]
     assert caplog.messages == ["replayed messages are ignored: another program writes to the shared store"]
@@ -339,3 +348,50 @@ def test_a_gateway_of_the_version_before_reads_a_word_with_a_number() -> None:
     envelope = decode(text)
     assert envelope is not None
     assert envelope.sequence == 2**63 + 5
+
+
+# --- encrypted messages -----------------------------------------------------------------------------------------------
+
+AE, BE, CE = (letter * 12 + ENCRYPTED for letter in "abc")
+"""The names of replicas that read encrypted messages."""
+
+
+@covers("T25")
+async def test_nothing_that_is_sent_among_replicas_of_this_version_can_be_read(office: Office) -> None:
+    a, b = Replica(office, AE, peers=(BE, CE)), Replica(office, BE, peers=(AE, CE))
+    c = Replica(office, CE, peers=(AE, BE))
+    large = GetStreamMessage("session-77", "PIN-4711" * module.LARGEST)
+    async with opened(a, b, c):
+        a.bus.send(SessionEnded("session-77"))
+        a.bus.send(GetStreamMessage("session-77", "PIN-4711"), to=BE)
+        await eventually(lambda: len(b.received) == 2)
+        a.bus.send(large, to=BE)
+        await eventually(lambda: (large, AE) in b.received)
+    assert c.received == [(SessionEnded("session-77"), AE)]
+    assert len(office.sent) == 3
+    assert len(office.left) == 1
+    assert not any(secret in text for text in (*office.sent, *office.left) for secret in (b"PIN-4711", b"session-77"))
+
+
+async def test_a_message_is_signed_while_a_receiver_of_an_earlier_version_is_alive(office: Office) -> None:
+    a, b, old = Replica(office, AE, peers=(BE, C)), Replica(office, BE), Replica(office, C)
+    async with opened(a, b, old):
+        a.bus.send(SessionEnded("all"))
+        a.bus.send(SessionEnded("one of this version"), to=BE)
+        a.bus.send(SessionEnded("one of an earlier version"), to=C)
+        await eventually(lambda: len(b.received) == 2 and len(old.received) == 2)
+    assert [is_encrypted(sent) for sent in office.sent] == [False, True, False]
+
+
+async def test_an_encrypted_message_that_comes_again_or_to_another_is_not_heard(office: Office) -> None:
+    a, b, c = (Replica(office, name, peers=(AE, BE, CE)) for name in (AE, BE, CE))
+    async with opened(a, b, c):
+        a.bus.send(SessionEnded("s"))
+        a.bus.send(SessionEnded("t"), to=BE)
+        await eventually(lambda: len(b.received) == 2)
+        for sent in tuple(office.sent):
+            await office.posts[0].send(sent)
+            await office.posts[0].send(sent.replace(BE.encode(), CE.encode()))
+        a.bus.send(SessionEnded("after"))
+        await eventually(lambda: len(b.received) == 3 and len(c.received) == 2)
+    assert [message.session for message, _ in c.received] == ["s", "after"]

@@ -1,11 +1,13 @@
 """What a record keeps of a call is read by who has the key, of the task it was kept for, and is never too large."""
 
-from base64 import urlsafe_b64encode
+import json
+from base64 import urlsafe_b64decode, urlsafe_b64encode
 from dataclasses import replace
 
 import pytest
 
 from helpers.records import new_record
+from requirements import covers
 from taskgate.cluster.message_auth import SealKeys
 from taskgate.domain.record import OwnerKey, SealedCheckpoint
 from taskgate.lifecycle.checkpoints import (
@@ -103,3 +105,34 @@ def test_what_is_too_large_is_not_kept(size: int) -> None:
     assert KEYED.seal(TASK.owner, TASK.id, CallCheckpoint(ResumePoint(event="e" * size), ())) is None
     assert KEYED.seal(TASK.owner, TASK.id, RoundCheckpoint("s" * size, ())) is None
     assert KEYED.seal(TASK.owner, TASK.id, RoundCheckpoint("s" * (size // 2), ())) is not None
+
+
+def test_a_checkpoint_of_an_earlier_version_is_read() -> None:
+    text = json.dumps([*TASK.owner, TASK.id, FOOTING]).encode()
+    signed = urlsafe_b64encode(SealKeys(b"k" * 32).sign(text)).decode()
+    assert KEYED.open(replace(TASK, checkpoint=SealedCheckpoint(sealed=signed))) == FOOTING
+
+
+@covers("T25")
+def test_no_text_of_a_checkpoint_can_be_read_in_a_record() -> None:
+    place = ResumePoint("session-of-the-server", "2025-11-25", "task-of-the-server", 7, "event-77")
+    sealed = urlsafe_b64decode(kept(KEYED, CallCheckpoint(place, FOOTING.asked)).sealed)
+    assert not any(text in sealed for text in (b"session", b"task-of", b"event-77", b"elicitation", b"input-1"))
+
+
+def test_a_checkpoint_is_signed_while_a_replica_of_an_earlier_version_is_alive() -> None:
+    may_encrypt = [False]
+    seals = CheckpointSeals(SealKeys(b"k" * 32), encrypts=lambda: may_encrypt[0])
+    assert b"elicitation" in urlsafe_b64decode(kept(seals).sealed)
+    may_encrypt[0] = True
+    assert b"elicitation" not in urlsafe_b64decode(kept(seals).sealed)
+    assert seals.open(replace(TASK, checkpoint=kept(seals))) == REST
+
+
+def test_a_checkpoint_of_another_deployment_is_not_believed() -> None:
+    other = CheckpointSeals(SealKeys(b"k" * 32, None, "other:"))
+    assert KEYED.open(replace(TASK, checkpoint=kept(other))) is None
+
+
+def test_the_same_checkpoint_is_never_encrypted_alike() -> None:
+    assert len({kept(KEYED).sealed for _ in range(100)}) == 100

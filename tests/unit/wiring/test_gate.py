@@ -145,8 +145,8 @@ async def test_what_is_sealed_is_sealed_with_the_keys_of_now() -> None:
         cursor = cursors.seal(place, context="c", mount="m")
         assert cursor == house.cursors.seal(place, context="c", mount="m")
         assert cursors.open(cursor, context="c", mount="m") == place
-        assert gate.messages.open(house.messages.seal(b"text")) == b"text"
-        assert gate.checkpoints.open(house.checkpoints.seal(b"text")) == b"text"
+        assert gate.messages.verified(house.messages.sign(b"text")) == b"text"
+        assert gate.checkpoints.verified(house.checkpoints.sign(b"text")) == b"text"
         sealed = states.seal(PassThroughState("s"), context="c", mount="m", digest="d", until=NOW.replace(year=2027))
         assert house.states.open(sealed, contexts=["c"], mount="m", digest="d", now=NOW) == PassThroughState("s")
         assert states.open(sealed, contexts=["c"], mount="m", digest="d", now=NOW) == PassThroughState("s")
