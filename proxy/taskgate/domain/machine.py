@@ -129,7 +129,10 @@ def advance(record: TaskRecord, event: TaskEvent, now: datetime, keep: timedelta
     if not is_invisible:
         new.updated_at = max(record.updated_at, now)
     if status.is_terminal and not before.is_terminal:
-        new.ttl = kept_ttl(record, new.updated_at, keep)
+        age = new.updated_at - record.created_at
+        # Usually it is kept for as long as was granted. Each task ends once: no call for that.
+        if age * 4 > record.ttl * 3 or age + keep > record.ttl:
+            new.ttl = kept_ttl(record, new.updated_at, keep)
         new.expires_at = record.created_at + new.ttl
     if (status is INPUT_REQUIRED) is not (before is INPUT_REQUIRED):
         new.waiting_since = new.updated_at if status is INPUT_REQUIRED else None

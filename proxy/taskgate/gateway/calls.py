@@ -437,8 +437,10 @@ class Calls:
         # The tool is listed: a task of another one is refused.
         self._event_sink.emit(_tool_called(mount, tool, "task"))
         interval = self._polls.advise(record)
-        shown = with_grown_ttl(record, self._clock.now())
-        return HttpReply(body=session.dialect.task_created(request.id, shown, decision.immediate_response, interval))
+        if record.idempotency_digest is not None or decision.join_retries is not None:
+            # It may be an earlier task.
+            record = with_grown_ttl(record, self._clock.now())
+        return HttpReply(body=session.dialect.task_created(request.id, record, decision.immediate_response, interval))
 
     def _task_reply(self, call: Call, record: TaskRecord, inflight: InflightCall | None = None) -> HttpReply:
         """Answer with a task, and advise when to poll it; a host without tasks gets its handle.
@@ -451,8 +453,10 @@ class Calls:
             self._hosts.attend(call.exchange, record.id, call.session.host_session or "")
             return self._handles.reply(call.adapter.dialect, call.handoff, call.id, record, age, progress)
         interval = self._polls.advise(record)
-        shown = with_grown_ttl(record, self._clock.now())
-        return HttpReply(body=call.adapter.dialect.task_created(call.id, shown, None, interval))
+        if record.idempotency_digest is not None or call.coalesce_key is not None:
+            # It may be an earlier task.
+            record = with_grown_ttl(record, self._clock.now())
+        return HttpReply(body=call.adapter.dialect.task_created(call.id, record, None, interval))
 
     # --- permits and equal calls --------------------------------------------------------------------------------------
 

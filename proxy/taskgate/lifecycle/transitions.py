@@ -16,10 +16,11 @@ a `hold` if replicas share the store, and changes only records whose lease this 
 
 import asyncio
 from collections.abc import Callable, Mapping
-from datetime import datetime, timedelta
+from datetime import datetime
 from types import MappingProxyType
 from typing import Final, Protocol
 
+from taskgate.admission.rules import RuntimeConfig
 from taskgate.admission.security_alerts import SecurityAlerts
 from taskgate.clock import Clock
 from taskgate.domain.events import (
@@ -32,7 +33,7 @@ from taskgate.domain.events import (
     InputWithdrawn,
     TaskEvent,
 )
-from taskgate.domain.machine import advance
+from taskgate.domain.machine import NO_TIME, advance
 from taskgate.domain.record import (
     Faulted,
     FaultReason,
@@ -125,7 +126,7 @@ class OwnWrites(Protocol):
 
 
 class Transitions:
-    """The writer of task records. `keep` returns how long a task is kept from its end on, at least.
+    """The writer of task records. `live` says how long a task is kept from its end on, at least.
 
     `_waiting_size` are the characters of results that wait for the store.
     """
@@ -137,13 +138,13 @@ class Transitions:
         event_sink: EventSink,
         clock: Clock,
         hold: Hold | None = None,
-        keep: Callable[[], timedelta] = timedelta,
+        live: RuntimeConfig | None = None,
     ) -> None:
         self._store = store
         self._event_sink = event_sink
         self._clock = clock
         self._hold = hold
-        self._keep = keep
+        self._live = live
         self._suspicions = SecurityAlerts(event_sink, clock)
         self._waiting_size = 0
 
@@ -162,7 +163,8 @@ class Transitions:
         does not allow the event, and StoreUnavailable: the change may have happened then. `run` is
         the run that makes the change. `announce` is emitted before the reports of the change.
         """
-        changed = advance(record, event, now, self._keep())
+        live = self._live
+        changed = advance(record, event, now, NO_TIME if live is None else live.current.policy.ttl_keep)
         if run is not None:
             # Before the write, because the change notification may arrive first.
             run.revision = changed.revision

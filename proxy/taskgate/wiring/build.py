@@ -8,7 +8,6 @@ same gateway.
 """
 
 from dataclasses import dataclass, field
-from datetime import timedelta
 from pathlib import Path
 from typing import NamedTuple
 
@@ -226,10 +225,7 @@ async def build_runtime(
     )
 
     # Tasks.
-    def keep() -> timedelta:
-        return live.current.policy.ttl_keep
-
-    transitions = Transitions(store=store, event_sink=event_sink, clock=clock, keep=keep)
+    transitions = Transitions(store=store, event_sink=event_sink, clock=clock, live=live)
     retrievals = Retrievals(transitions=transitions, event_sink=event_sink, clock=clock)
     remote_notifications = None
     if shared_resumable is not None:
@@ -242,7 +238,7 @@ async def build_runtime(
     of_runs = transitions
     if leasing is not None:
         # Calls that run here change no task of another process.
-        of_runs = Transitions(store=store, event_sink=event_sink, clock=clock, hold=leasing, keep=keep)
+        of_runs = Transitions(store=store, event_sink=event_sink, clock=clock, hold=leasing, live=live)
     runner = Runner(
         holder=holder,
         store=store,
