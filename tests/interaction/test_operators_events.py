@@ -126,7 +126,7 @@ async def test_wrong_tokens_of_others_end_no_stream(gateway: WholeGateway) -> No
     async with stream(gateway, "?kinds=task") as events:
         for _ in range(11):
             await gateway.operators("/api/v1/upstreams", Authorization="Bearer wrong")
-        assert (await gateway.operators("/api/v1/upstreams", Authorization=VIEWER))[0] == 429
+        assert (await gateway.operators("/api/v1/upstreams", Authorization="Bearer wrong"))[0] == 429
         await (await gateway.greeted()).start("report")
         assert (await events.next("task"))[0] == "task"
 
