@@ -136,12 +136,12 @@ async def test_a_notification_of_the_modern_era_counts_too(opens: Opens) -> None
         assert [answer.status for answer in answers] == [202, 429]
 
 
-async def test_what_was_asked_of_a_host_it_may_always_answer(opens: Opens) -> None:
+async def test_an_answer_to_what_was_never_asked_counts_too(opens: Opens) -> None:
     async with opens({"name": "all", "scope": "context", "rate": "1/m", "burst": 2}) as gateway:
         host = await gateway.greeted()
         assert (await host.ask("ping")).result == {}
         assert (await host.ask("ping")).code == 429
-        assert (await host.respond("never-asked", {})).status == 202
+        assert (await host.respond("never-asked", {})).status == 429
 
 
 async def test_what_a_host_began_it_may_always_end(opens: Opens, server: ScriptedServer) -> None:

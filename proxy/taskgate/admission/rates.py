@@ -46,6 +46,8 @@ LONGEST_WAIT: Final = timedelta(days=1)
 FALLBACK_PAUSE: Final = 60.0
 """Seconds between two events about an unavailable store."""
 _TASK_METHODS: Final = "tasks/"
+UNNAMED: Final = ""
+"""The method of what names none: a response, and a message that could not be read."""
 _UNLIMITED: Final = frozenset({NOTE_INITIALIZED, NOTE_CANCELLED})
 """Messages that end something: a refusal would cost a released host its connection, or a server a
 call.

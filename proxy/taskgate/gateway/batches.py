@@ -19,18 +19,21 @@ from taskgate.protocol.jsonrpc import parse, split_batch
 from taskgate.protocol.messages import Message
 from taskgate.streams.bytes_in_flight import SMALL
 from taskgate.streams.exchange import Exchange, HttpReply
-from taskgate.system.offload import offload
+from taskgate.system.offload import LARGE, Turns
 
 Part = TypeVar("Part")
 
 
-async def read_batch(body: bytes, *, max_depth: int, max_members: int) -> list[Message | GatewayError]:
+async def read_batch(
+    body: bytes, turns: Turns, caller: str, *, max_depth: int, max_members: int
+) -> list[Message | GatewayError]:
     """Read the messages of a batch; an invalid one becomes its error.
 
-    Raises what `split_batch` raises. A large batch is read on another thread.
+    Raises what `split_batch` raises. A large batch is read on another thread, in its caller's turn.
     """
     read = partial(_read, max_depth=max_depth, max_members=max_members)
-    elements = await offload(len(body), partial(_split, body, max_depth, read))
+    split = partial(_split, body, max_depth, read)
+    elements = split() if len(body) <= LARGE else await turns.run(caller, split)
     return [read(element) if isinstance(element, bytes) else element for element in elements]
 
 

@@ -41,7 +41,8 @@ class DecodedMessage:
     - `tool`: the tool of a `tools/call`.
     - `session`: the session of a legacy host; None for `initialize`, and for a modern host.
     - `meta`: what a modern request declares; None for a notification, and for a legacy host.
-    - `limited_as`: the method that it counts as for rate limits; None for its own.
+    - `limited_as`: the method that it counts as for rate limits; None for its own. A response has none,
+      and counts only if this is given.
     """
 
     adapter: "EraAdapter"

@@ -15,7 +15,7 @@ from typing import Any, Final
 from taskgate.admission.access import AccessControl
 from taskgate.admission.concurrency import OpenStreams
 from taskgate.admission.mounts import Mount
-from taskgate.admission.rates import RateLimiter
+from taskgate.admission.rates import UNNAMED, RateLimiter
 from taskgate.auth.context import AuthContext
 from taskgate.cluster.remote_sessions import SETTING_METHODS
 from taskgate.domain.record import RequestId, TaskRecord
@@ -158,6 +158,12 @@ class LegacyAdapter:
         if tools is not None and tool in tools.names:
             lists_them = mount.hands_off and host_session is not None and not host_session.knows_tasks
             note_handle(decoded, context, tools, lists_them=lists_them)
+        if (
+            type(message) is Response
+            and host_session is not None
+            and not self._notifications.is_awaited(caller, host_session, intent)
+        ):
+            decoded.limited_as = UNNAMED
         return decoded
 
     async def _decode_late(

@@ -24,7 +24,7 @@ from taskgate.admission.callers import Callers
 from taskgate.admission.lookup_guard import MAX_TASK_ID
 from taskgate.admission.memory_pressure import MemoryPressure
 from taskgate.admission.mounts import Mount
-from taskgate.admission.rates import QuotaFields, RateLimiter
+from taskgate.admission.rates import UNNAMED, QuotaFields, RateLimiter
 from taskgate.admission.rules import RuntimeConfig
 from taskgate.admission.security_alerts import SecurityAlerts
 from taskgate.auth.context import AuthContext
@@ -40,6 +40,7 @@ from taskgate.errors import (
     TaskNotFound,
     TooManyBytes,
     Unauthenticated,
+    UnparsableMessage,
 )
 from taskgate.gateway.batches import answer_all, read_batch
 from taskgate.gateway.eras import DecodedMessage, EraAdapter
@@ -58,8 +59,8 @@ from taskgate.protocol.jsonrpc import is_batch, parse
 from taskgate.protocol.messages import TOOL_ERROR, Message, Notification, Request, Response, is_task_id, value_of
 from taskgate.streams.bytes_in_flight import SMALL, BytesInFlight
 from taskgate.streams.exchange import UNKNOWN, Exchange, HttpMethod, HttpReply, ListenerRefused
-from taskgate.system import offload
 from taskgate.system.cancel_scope import ScopeCancelled
+from taskgate.system.offload import LARGE, Turns
 from taskgate.telemetry import request_context
 from taskgate.telemetry.events import CapRefused, EventSink, HttpRefused, TaskDenied, ToolCalled
 from taskgate.telemetry.request_context import RequestContext, in_request
@@ -123,6 +124,7 @@ class Gateway:
         self._tracing: Tracing | None = None
         self._alerts = SecurityAlerts(event_sink, clock)
         self._draining: timedelta | None = None
+        self._turns = Turns()
         self._being_parsed: dict[str | None, set[asyncio.Future[None]]] = {}
         """By session id: the ends of the large messages that another thread parses now."""
 
@@ -181,8 +183,8 @@ class Gateway:
                     and await self._legacy.takes_batches(exchange, context, mount, caller)
                 ):
                     return await self._answer_batch(exchange, context, mount, caller, body, begun, refused)
-                if len(body) > offload.LARGE:
-                    message = await self._parse_in_thread(head.host_session, body)
+                if len(body) > LARGE:
+                    message = await self._parse_in_thread(head.host_session, caller, body)
                 else:
                     message = parse(body, max_depth=self._rules.max_depth, max_members=self._rules.max_members)
                     if self._being_parsed and isinstance(message, Notification):
@@ -190,7 +192,7 @@ class Gateway:
             except ListenerRefused:
                 raise
             except Exception as error:
-                return self._refuse(error, mount, exchange, context, None, begun)
+                return await self._refuse_unread(error, mount, exchange, context, begun)
             # From here on only the text of the message is needed.
             del body, received
             context.message = message
@@ -240,11 +242,12 @@ class Gateway:
             wanted = decoded if isinstance(decoded, DecodedMessage) else await decoded
             try:
                 # 8. The caller's rate limit, at which it may wait for its turn. Answers to questions that
-                # the host was asked are exempt.
+                # are open are exempt.
                 quota: QuotaFields = (
-                    ()
+                    await self._limit_response(caller, exchange, mount, wanted)
                     if isinstance(message, Response)
-                    or self._gate.admits(
+                    else ()
+                    if self._gate.admits(
                         caller, exchange, mount.name, wanted.limited_as or message.method, wanted.tool, begun
                     )
                     else await self._check_rates(wanted, message)
@@ -292,6 +295,19 @@ class Gateway:
         finally:
             if context.span is not None:
                 context.span.end(context.error)
+
+    async def _limit_response(
+        self, caller: AuthContext, exchange: Exchange, mount: Mount, wanted: DecodedMessage
+    ) -> QuotaFields:
+        """Check the rate of a response to nothing that is open, which may wait for its turn.
+
+        Raises RateLimited, and ScopeCancelled if its host leaves.
+        """
+        if wanted.limited_as is not None:
+            _, queued = await self._gate.on_request(caller, exchange, mount.name, wanted.limited_as)
+            if queued is not None:
+                await queued.wait(exchange, wanted.session, None)
+        return ()
 
     async def _identify(self, exchange: Exchange, mount: Mount) -> AuthContext:
         """Return the caller, which the head has from now on.
@@ -348,16 +364,16 @@ class Gateway:
 
     # --- bodies that are large, or have several messages --------------------------------------------------------------
 
-    async def _parse_in_thread(self, session: str | None, body: bytes) -> Message:
+    async def _parse_in_thread(self, session: str | None, caller: AuthContext, body: bytes) -> Message:
         """Parse a large message on another thread, and register it in `_being_parsed` meanwhile."""
         work = partial(parse, body, max_depth=self._rules.max_depth, max_members=self._rules.max_members)
         if session is None:
-            return await offload.in_thread(work)
+            return await self._turns.run(caller.key, work)
         over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         now = self._being_parsed.setdefault(session, set())
         now.add(over)
         try:
-            return await offload.in_thread(work)
+            return await self._turns.run(caller.key, work)
         finally:
             over.set_result(None)
             now.discard(over)
@@ -387,7 +403,10 @@ class Gateway:
         """
         if refused is not None:
             raise refused.copy()
-        parts = await read_batch(body, max_depth=self._rules.max_depth, max_members=self._rules.max_members)
+        bounds = self._rules
+        parts = await read_batch(
+            body, self._turns, caller.key, max_depth=bounds.max_depth, max_members=bounds.max_members
+        )
         del body
         context.parts = len(parts)
         return await answer_all(
@@ -434,6 +453,21 @@ class Gateway:
         return refused
 
     # --- refusals and reports -----------------------------------------------------------------------------------------
+
+    async def _refuse_unread(
+        self, error: Exception, mount: Mount, exchange: Exchange, context: RequestContext, begun: float
+    ) -> HttpReply:
+        """Return the reply to an exchange whose message was not read.
+
+        A body that is no message counts for its caller, as a message that no rate names.
+        """
+        caller = exchange.head.caller
+        if caller is not None and isinstance(error, UnparsableMessage | MalformedMessage):
+            try:
+                await self._gate.on_request(caller, exchange, mount.name, UNNAMED)
+            except GatewayError as over:
+                error = over.copy()
+        return self._refuse(error, mount, exchange, context, None, begun)
 
     def _refuse(
         self,

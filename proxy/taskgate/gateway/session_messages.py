@@ -94,6 +94,16 @@ class ClientNotifications:
                 host_session.upstream.tell(notification)
                 self._pass_on(messages.ServerNotification(host_session.id, notification.text))
 
+    def is_awaited(self, caller: AuthContext, host_session: HostSession, intent: object) -> bool:
+        """Whether a response answers a question that is open in this process."""
+        match intent:
+            case AnswerQuestion(id=id_):
+                return host_session.questions.is_open(id_)
+            case AnswerInput(task=task, key=key):
+                owners = caller.owners(host_session.mount.name)
+                return self._runner.find_question(owners, task, key) is not None
+        return False
+
     def _tell_progress(self, caller: AuthContext, host_session: HostSession, told: ReportProgress) -> None:
         """Send the server the progress of an answer that its host still works on."""
         task_and_key, text = self._dialect.input_of(told.id), told.notification.text

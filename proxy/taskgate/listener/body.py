@@ -14,8 +14,9 @@ from typing import Final, Protocol
 from aiohttp import hdrs
 from aiohttp.http import HttpVersion11
 
-from taskgate.listener.door import BODY_TOO_LARGE, NO_BYTES, TOO_SLOW, HostHead, Rejection, RequestRejected
+from taskgate.listener.door import BODY_TOO_LARGE, NO_BYTES, NO_MEMORY, TOO_SLOW, HostHead, Rejection, RequestRejected
 from taskgate.streams.bytes_in_flight import SMALL, BytesInFlight, IncomingBody
+from taskgate.system.offload import LARGE
 
 READ_AHEAD: Final = 256 * 1024
 """Bytes of a body that wait for their reader. Reading stops at twice as many of one that is not counted."""
@@ -93,7 +94,8 @@ class ArrivingBody:
         """Receive a body of at most `max_body` bytes, which counts for `caller` in `budget` meanwhile.
 
         `declared` is its Content-Length. Raises RequestRejected if the body is too large, does not
-        arrive whole or within `read_timeout`, or if the budget is used up.
+        arrive whole or within `read_timeout`, or if the budget is used up. A large one is rejected, too,
+        while memory is short.
         """
         transport = self._source.transport
         if hdrs.EXPECT in head.headers and head.version == HttpVersion11 and not transport.is_closing():
@@ -104,6 +106,8 @@ class ArrivingBody:
         received, counted = 0, SMALL
         in_flight: IncomingBody | None = None
         try:
+            if declared > LARGE and budget.is_memory_short():
+                raise RequestRejected(NO_MEMORY)
             if declared > SMALL:
                 # The whole size at once: else several bodies that arrive together would each get a
                 # part of the budget.
@@ -119,6 +123,8 @@ class ArrivingBody:
                     raise RequestRejected(BODY_TOO_LARGE)
                 pieces.append(piece)
                 if received > counted:
+                    if received > LARGE and budget.is_memory_short():
+                        raise RequestRejected(NO_MEMORY)
                     in_flight, counted = in_flight or budget.incoming_body(caller), received
                     if not in_flight.grow(counted):
                         raise RequestRejected(NO_BYTES)

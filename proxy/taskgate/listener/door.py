@@ -107,6 +107,7 @@ NOT_ACCEPTABLE: Final = Rejection(
 )
 NO_ROOM: Final = Rejection(status=503, reason=events.AUDIT_FULL, text="The audit log has no room for the request\n")
 NO_BYTES: Final = Rejection(status=429, reason="bytes", text="Too many bytes of requests are in flight\n", close=True)
+NO_MEMORY: Final = Rejection(status=503, reason="overload", text="The gateway is short of memory\n", close=True)
 SENT_TWICE: Final = Rejection(status=400, reason="header_mismatch", text="A header was sent twice\n")
 
 

@@ -126,6 +126,10 @@ class SessionQuestions:
             asked.question.answer(answer)
         return asked is not None
 
+    def is_open(self, id: str) -> bool:
+        """Whether the host was asked that question, and has not answered it."""
+        return id in self._open
+
     def on_progress(self, id: str, notification: Notification) -> bool:
         """Send the host's progress to the server; returns whether the question is open."""
         asked = self._open.get(id)

@@ -39,8 +39,12 @@ class BytesInFlight:
     together have too much.
     """
 
-    def __init__(self, bounds: Callable[[], ByteBounds] = ByteBounds) -> None:
+    def __init__(
+        self, bounds: Callable[[], ByteBounds] = ByteBounds, is_memory_short: Callable[[], bool] = lambda: False
+    ) -> None:
         self._bounds = bounds
+        self.is_memory_short = is_memory_short
+        """Whether no body above LARGE is to be read now."""
         self._callers: dict[str, int] = {}
         self._waiting: OrderedDict[str, deque[tuple[int, asyncio.Future[None]]]] = OrderedDict()
         self._spares = SPARES

@@ -204,7 +204,7 @@ async def build_runtime(
         live=live, quota_subjects=quota_subjects, shared=shared, cluster=cluster, event_sink=event_sink, clock=clock
     )
     access, penalties = AccessControl(live, event_sink), build_penalties(config)
-    in_flight = BytesInFlight(lambda: live.current.in_flight)
+    in_flight = BytesInFlight(lambda: live.current.in_flight, lambda: pressure.level > 0)
     open_streams = OpenStreams(live=live, event_sink=event_sink)
     poll_limiter = PollLimiter(
         live=live, utilization=mounts.utilization, event_sink=event_sink, clock=clock, entropy=entropy
