@@ -127,7 +127,7 @@ _REQUEST_SUSPICIONS = ("header_mismatch", "auth_bruteforce", "input_key_unknown"
 SUSPICION = _label("type", (*_CALLER_SUSPICIONS, *_REQUEST_SUSPICIONS))
 TOKEN_CACHE_RESULT = Label(name="result", values={True: "hit", False: "miss"})
 RATE_SCOPE = _label("scope", (scope.value for scope in RateScope))
-RATE_DECISION = _label("decision", ("allowed", "delayed", "rejected", "shadow", "fail_local", "fail_open"))
+RATE_DECISION = _label("decision", ("allowed", "rejected", "shadow", "fail_local", "fail_open", "delayed"))
 CAP = _label("policy", ("tasks", "bytes", "sessions", "streams", "waits"))
 CAP_SCOPE = _label("scope", (scope.value for scope in CapScope))
 CONCURRENCY_SCOPE = _label("scope", ("upstream", ALL))
