@@ -86,8 +86,11 @@ class Promotion:
             # While the session with the server opens, the host may still disconnect without a task.
             tools = call.session.upstream.tools()
             await self._waiter.wait_for_session(call.exchange, call.adapter.dialect, tools)
-            create = partial(self._tasks.create, call.caller, call.session)
-            record, _ = await self._store(call, request, create)
+            if call.gets_handle:
+                create = partial(self._tasks.create, call.caller, call.session)
+                record, _ = await self._store(call, request, create)
+            else:
+                record, _ = await self._tasks.create(call.caller, call.session, request)
         except (TaskSupportMismatch, InvalidParams) as refusal:
             if str(refusal) != KEY_REUSED:
                 # The host did not ask for a task, so this is no refusal: the server gives its own
