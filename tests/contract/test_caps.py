@@ -3,7 +3,7 @@
 import asyncio
 from collections import Counter
 from datetime import timedelta
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
@@ -111,8 +111,11 @@ async def test_a_refusal_leaves_those_who_insert_at_the_same_time_alone(store: S
 
 
 FIRST: dict[str, Any] = {"owner": OwnerKey("a", "x"), "tenant": "t", "call": new_call(tool="build")}
+SUBJECT: Final = "alice"
+"""The person of FIRST, and of none of those near it but in the scope SUBJECT, nor of those far from it there."""
 NEAR: dict[CapScope, dict[str, Any]] = {
     CapScope.CONTEXT: {"owner": OwnerKey("a", "y"), "tenant": "u", "call": new_call(tool="other")},
+    CapScope.SUBJECT: {"owner": OwnerKey("b", "y"), "tenant": "u", "call": new_call(tool="other")},
     CapScope.TENANT: {"owner": OwnerKey("b", "y"), "tenant": "t", "call": new_call(tool="other")},
     CapScope.TOOL: {"owner": OwnerKey("b", "x"), "tenant": "u", "call": new_call(tool="build")},
     CapScope.UPSTREAM: {"owner": OwnerKey("b", "x"), "tenant": "u", "call": new_call(tool="other")},
@@ -120,11 +123,17 @@ NEAR: dict[CapScope, dict[str, Any]] = {
 }
 FAR: dict[CapScope, tuple[dict[str, Any], ...]] = {
     CapScope.CONTEXT: ({"owner": OwnerKey("b", "x"), "tenant": "t"},),
+    CapScope.SUBJECT: ({},),
     CapScope.TENANT: ({"owner": OwnerKey("a", "x"), "tenant": "u"}, {"owner": OwnerKey("a", "x"), "tenant": None}),
     CapScope.TOOL: ({"owner": OwnerKey("a", "y"), "tenant": "t"}, {"call": new_call(tool="other")}),
     CapScope.UPSTREAM: ({"owner": OwnerKey("a", "y"), "tenant": "t"},),
     CapScope.GLOBAL: (),
 }
+
+
+def subject_near(scope: CapScope) -> str:
+    """The person of a record near FIRST."""
+    return SUBJECT if scope is CapScope.SUBJECT else "bob"
 
 
 def scoped(scope: CapScope, limit: int) -> tuple[Cap, ...]:
@@ -133,14 +142,15 @@ def scoped(scope: CapScope, limit: int) -> tuple[Cap, ...]:
 
 @pytest.mark.parametrize("scope", CapScope)
 async def test_a_cap_lets_in_what_is_below_it_and_no_more(store: Store, scope: CapScope) -> None:
-    await store.insert(new_record(**FIRST), caps=scoped(scope, 3))
-    await store.insert(new_record(**NEAR[scope]), caps=scoped(scope, 3))
-    await store.insert(new_record(**FIRST), caps=scoped(scope, 3))
+    near = subject_near(scope)
+    await store.insert(new_record(**FIRST), caps=scoped(scope, 3), subject=SUBJECT)
+    await store.insert(new_record(**NEAR[scope]), caps=scoped(scope, 3), subject=near)
+    await store.insert(new_record(**FIRST), caps=scoped(scope, 3), subject=SUBJECT)
     for limit in (3, 2, 0):
         with pytest.raises(TooManyTasks) as refusal:
-            await store.insert(new_record(**NEAR[scope]), caps=scoped(scope, limit))
+            await store.insert(new_record(**NEAR[scope]), caps=scoped(scope, limit), subject=near)
         assert (refusal.value.limit, refusal.value.scope) == (limit, scope.value)
-    await store.insert(new_record(**NEAR[scope]), caps=scoped(scope, 4))
+    await store.insert(new_record(**NEAR[scope]), caps=scoped(scope, 4), subject=near)
 
 
 @pytest.mark.parametrize(
@@ -149,21 +159,29 @@ async def test_a_cap_lets_in_what_is_below_it_and_no_more(store: Store, scope: C
 async def test_what_does_not_share_the_scope_takes_no_room(
     store: Store, scope: CapScope, changes: dict[str, Any]
 ) -> None:
-    await keep(store, *(new_record(**{**FIRST, **changes}) for _ in range(3)))
-    await store.insert(new_record(**FIRST), caps=scoped(scope, 1))
+    far = "bob" if scope is CapScope.SUBJECT else SUBJECT
+    for _ in range(3):
+        await store.insert(new_record(**{**FIRST, **changes}), caps=(), subject=far)
+    await store.insert(new_record(**FIRST), caps=scoped(scope, 1), subject=SUBJECT)
 
 
-async def test_records_without_a_tenant_share_none(store: Store) -> None:
+@pytest.mark.parametrize("scope", [CapScope.SUBJECT, CapScope.TENANT])
+async def test_records_without_a_person_or_a_tenant_share_none(store: Store, scope: CapScope) -> None:
     await keep(store, new_record(), new_record())
-    await store.insert(new_record(), caps=scoped(CapScope.TENANT, 1))
+    await store.insert(new_record(), caps=scoped(scope, 1))
 
 
 @pytest.mark.parametrize("scope", CapScope)
 async def test_concurrent_inserts_of_every_scope_are_exactly_as_many_as_may_be(store: Store, scope: CapScope) -> None:
+    near = subject_near(scope)
     records = [new_record(**(FIRST if number % 2 else NEAR[scope])) for number in range(200)]
     async with bounded():
         ends = await asyncio.gather(
-            *(store.insert(record, caps=scoped(scope, 17)) for record in records), return_exceptions=True
+            *(
+                store.insert(record, caps=scoped(scope, 17), subject=SUBJECT if number % 2 else near)
+                for number, record in enumerate(records)
+            ),
+            return_exceptions=True,
         )
     kept = [record for record, end in zip(records, ends, strict=True) if end == record.id]
     assert len(kept) == 17
@@ -172,16 +190,16 @@ async def test_concurrent_inserts_of_every_scope_are_exactly_as_many_as_may_be(s
     async with bounded():
         await asyncio.gather(*(store.swap(after(record, CancelRequested()), expected=0) for record in kept[:5]))
         ends = await asyncio.gather(
-            *(store.insert(new_record(**NEAR[scope]), caps=scoped(scope, 17)) for _ in range(50)),
+            *(store.insert(new_record(**NEAR[scope]), caps=scoped(scope, 17), subject=near) for _ in range(50)),
             return_exceptions=True,
         )
     assert sum(isinstance(end, str) for end in ends) == 5
 
 
 def counted(record: TaskRecord) -> dict[CapScope, Any]:
-    """What a record shares with others, by scope."""
+    """What a record shares with others, by scope. Here its person is known by its call."""
     (context, mount), tool = record.owner, record.call.tool
-    return dict(zip(CapScope, (context, record.tenant, (mount, tool), mount, None), strict=True))
+    return dict(zip(CapScope, (context, tool, record.tenant, (mount, tool), mount, None), strict=True))
 
 
 @pytest.mark.parametrize("tight", CapScope)
@@ -191,7 +209,9 @@ async def test_caps_of_all_scopes_are_held_at_once(store: Store, backend: Backen
     kinds = [FIRST, *NEAR.values()]
     records = [new_record(**kinds[number % len(kinds)]) for number in range(200)]
     async with bounded():
-        ends = await asyncio.gather(*(store.insert(record, caps=caps) for record in records), return_exceptions=True)
+        ends = await asyncio.gather(
+            *(store.insert(record, caps=caps, subject=record.call.tool) for record in records), return_exceptions=True
+        )
     # One after another, by hand: where others may come in between, only what all of them came to can be told.
     counts: Counter[tuple[CapScope, Any]] = Counter()
     if backend.server is not None:

@@ -39,8 +39,9 @@ from taskgate.stores.codec import as_head
 
 OWNERS: Final = (OwnerKey("a", "x"), OwnerKey("a", "y"), OwnerKey("b", "x"))
 ORDERS: Final = (TaskOrder(), TaskOrder(by=OrderBy.CREATED, descending=False))
-LIMITS: Final = dict(zip(CapScope, (3, 4, 2, 3, 5), strict=True))
-KEPT: Final = {CapScope.CONTEXT: 40, CapScope.GLOBAL: 60}
+LIMITS: Final = dict(zip(CapScope, (3, 4, 4, 2, 3, 5), strict=True))
+KEPT: Final = {CapScope.CONTEXT: 40, CapScope.SUBJECT: 50, CapScope.GLOBAL: 60}
+SUBJECTS: Final = (None, "p", "q")
 SOON: Final = timedelta(seconds=30)
 texts = st.text(max_size=8) | st.just("\ud800")
 EVENTS: Final = st.one_of(
@@ -72,6 +73,7 @@ class Histories(RuleBasedStateMachine):
         self.runner = asyncio.Runner()
         self.clock = ManualClock()
         self.model: dict[TaskId, TaskRecord] = {}
+        self.subjects: dict[TaskId, str | None] = {}
         self.shared = None if self.backend.server is None else self.backend.server.options()
         self.store: Store = self.opened()
 
@@ -105,23 +107,27 @@ class Histories(RuleBasedStateMachine):
                 "trace": st.none() | texts,
             }
         ),
+        subject=st.sampled_from(SUBJECTS),
         scopes=st.sets(st.sampled_from(CapScope)),
         kept=st.sets(st.sampled_from(sorted(KEPT))),
         held=st.booleans(),
     )
-    def create(self, made: dict[str, Any], scopes: set[CapScope], kept: set[CapScope], held: bool) -> None:
+    def create(
+        self, made: dict[str, Any], subject: str | None, scopes: set[CapScope], kept: set[CapScope], held: bool
+    ) -> None:
         now = self.clock.now()
         lease = Lease(holder="p", until=now + SOON) if held else None
         record = new_record(created_at=now, lease=lease, **made)
+        self.subjects[record.id] = subject
         caps = tuple(Cap(scope=scope, limit=LIMITS[scope]) for scope in CapScope if scope in scopes)
         caps += tuple(Cap(scope=scope, limit=KEPT[scope], bytes=True) for scope in CapScope if scope in kept)
-        stands, full = self.named(record), [cap for cap in caps if self.used(record, cap) >= cap.limit]
+        stands, full = self.named(record), [cap for cap in caps if self.is_full(record, cap)]
         if stands is None and full:
-            refusal = self.refused(record, caps)
+            refusal = self.refused(record, subject, caps)
             assert isinstance(refusal, TooManyBytes) == full[0].bytes
             assert (refusal.limit, refusal.scope) == (full[0].limit, full[0].scope.value)
             return
-        assert self.runner.run(self.store.insert(record, caps=caps)) == (stands or record.id)
+        assert self.runner.run(self.store.insert(record, caps=caps, subject=subject)) == (stands or record.id)
         if stands is None:
             self.model[record.id] = record
 
@@ -134,10 +140,20 @@ class Histories(RuleBasedStateMachine):
 
     def used(self, record: TaskRecord, cap: Cap) -> int:
         """How much is taken of what the cap bounds."""
-        mine = shared(record)[cap.scope]
+        mine = self.scopes_of(record)[cap.scope]
+        if mine is None:
+            return 0
         if cap.bytes:
-            return sum(size(other) for other in self.model.values() if shared(other)[cap.scope] == mine)
-        return sum(mine is not None and shared(other)[cap.scope] == mine for other in self.unfinished())
+            return sum(size(other) for other in self.model.values() if self.scopes_of(other)[cap.scope] == mine)
+        return sum(self.scopes_of(other)[cap.scope] == mine for other in self.unfinished())
+
+    def is_full(self, record: TaskRecord, cap: Cap) -> bool:
+        return self.scopes_of(record)[cap.scope] is not None and self.used(record, cap) >= cap.limit
+
+    def scopes_of(self, record: TaskRecord) -> dict[CapScope, Any]:
+        """What the record counts for, by scope."""
+        (context, mount), tool, subject = record.owner, record.call.tool, self.subjects[record.id]
+        return dict(zip(CapScope, (context, subject, record.tenant, (mount, tool), mount, "everybody"), strict=True))
 
     @precondition(lambda self: self.model)
     @rule(data=st.data(), event=EVENTS, stale=st.sampled_from([0, 0, 0, 1]), head=st.booleans())
@@ -214,11 +230,14 @@ class Histories(RuleBasedStateMachine):
     def as_much_room_is_left_as_there_should_be(self) -> None:
         """Asked of caps that are just full, and of ones that have room for one more, before one that has none."""
         none_left = Cap(scope=CapScope.GLOBAL, limit=0)
-        asked = (Cap(scope=CapScope.CONTEXT, limit=0, bytes=True), *(Cap(scope=scope, limit=0) for scope in CapScope))
+        of_bytes = (Cap(scope=scope, limit=0, bytes=True) for scope in (CapScope.CONTEXT, CapScope.SUBJECT))
+        asked = (*of_bytes, *(Cap(scope=scope, limit=0) for scope in CapScope))
         expected: list[tuple[tuple[TaskRecord, tuple[Cap, ...]], tuple[int, str]]] = []
-        for (owner, tenant), cap in product(product(OWNERS, (None, "t")), asked):
+        sharers = ((None, None), ("t", "p"))
+        for (owner, (tenant, subject)), cap in product(product(OWNERS, sharers), asked):
             record = new_record(owner=owner, tenant=tenant, call=new_call(tool="f"), created_at=self.clock.now())
-            used, takes_part = self.used(record, cap), cap.scope is not CapScope.TENANT or tenant is not None
+            self.subjects[record.id] = subject
+            used, takes_part = self.used(record, cap), self.scopes_of(record)[cap.scope] is not None
             at_it, below = ((record, (replace(cap, limit=limit), none_left)) for limit in (used, used + 1))
             expected += [(at_it, (used, cap.scope.value) if takes_part else (0, "global")), (below, (0, "global"))]
         refusals = self.runner.run(self.all_refused([asked for asked, _ in expected]))
@@ -228,14 +247,14 @@ class Histories(RuleBasedStateMachine):
         refusals = []
         for record, caps in asked:
             with pytest.raises((TooManyTasks, TooManyBytes)) as refusal:
-                await self.store.insert(record, caps=caps)
+                await self.store.insert(record, caps=caps, subject=self.subjects[record.id])
             assert isinstance(refusal.value, TooManyTasks | TooManyBytes)
             refusals.append((refusal.value.limit, refusal.value.scope))
         return refusals
 
-    def refused(self, record: TaskRecord, caps: tuple[Cap, ...]) -> TooManyTasks | TooManyBytes:
+    def refused(self, record: TaskRecord, subject: str | None, caps: tuple[Cap, ...]) -> TooManyTasks | TooManyBytes:
         with pytest.raises((TooManyTasks, TooManyBytes)) as refusal:
-            self.runner.run(self.store.insert(record, caps=caps))
+            self.runner.run(self.store.insert(record, caps=caps, subject=subject))
         assert isinstance(refusal.value, TooManyTasks | TooManyBytes)
         return refusal.value
 
@@ -252,11 +271,6 @@ class Histories(RuleBasedStateMachine):
         for record in self.model.values():
             counts[record.status] += 1
         assert self.runner.run(self.store.census()).tasks == counts
-
-
-def shared(record: TaskRecord) -> dict[CapScope, Any]:
-    (context, mount), tool = record.owner, record.call.tool
-    return dict(zip(CapScope, (context, record.tenant, (mount, tool), mount, "everybody"), strict=True))
 
 
 def size(record: TaskRecord) -> int:

@@ -89,9 +89,9 @@ class ForgetfulStore(MemoryStore):
             self._references[self._reference_of(stored.head.id)] = stored.head.id
             self._lists.setdefault(stored.head.owner, OwnerIndex()).add(stored.head)
             self._counts[stored.head.status] += 1
-            self._usage.add_bytes(stored.head.owner.context, stored.size)
+            self._usage.add_bytes(stored.keys, stored.size)
             if not stored.head.status.is_terminal:
-                self._begin(stored.head)
+                self._begin(stored.head, stored.keys)
         self._changes = feed
         feed.reset()
 

@@ -254,7 +254,7 @@ async def play(file: Tree, rules: AdmissionRules, asked: list[Tree]) -> None:
         verdict = allowed(file, caller, set(request["scopes"]), request)
         assert (judged.allowed, sorted(judged.missing_scopes)) == verdict
         demands = rules.rates.demands(
-            RateSubject(repr(caller), caller[0], "127.0.0.1"),
+            RateSubject(repr(caller), repr(caller), caller[0], "127.0.0.1"),
             own.rates if own else {},
             upstream,
             request["method"],

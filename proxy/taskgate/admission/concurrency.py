@@ -1,7 +1,7 @@
 """Concurrency limits: `Bulkhead` for the calls at one server, `OpenStreams` for streams and waits
 of callers.
 
-A bulkhead runs a number of calls at once, shares them fairly between contexts, and queues the rest.
+A bulkhead runs a number of calls at once, shares them fairly between persons, and queues the rest.
 `Bulkhead.acquire` returns a `Permit`, which is granted at once, or queued and granted later. Its
 owner waits until it is granted, makes the call, and must release it in any case. The permit has a
 slot from the grant to the release. No slot is free while a context waits that may have it. Slots that
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
-from taskgate.admission.rules import RuntimeConfig
+from taskgate.admission.rules import CallerLimit, RuntimeConfig
 from taskgate.auth.context import AuthContext
 from taskgate.domain.fair_queue import FairQueue, reserved_permits
 from taskgate.errors import QueueFull, TooManyTasks
@@ -153,7 +153,7 @@ class Bulkhead:
         return self._settings.queue
 
     def usage(self) -> dict[str, tuple[int, int]]:
-        """How many slots and places in the queue each context has now."""
+        """How many slots and places in the queue each person has now."""
         return self.permits.usage()
 
     @property
@@ -167,15 +167,15 @@ class Bulkhead:
         """How long a task may wait for a permit."""
         return self._settings.max_wait
 
-    def acquire(self, context: str, caller: AuthContext | None = None, *, force: bool = False) -> "Permit":
-        """A permit for a context, which must be released.
+    def acquire(self, subject: str, caller: AuthContext | None = None, *, force: bool = False) -> "Permit":
+        """A permit for a person (`AuthContext.subject`), which must be released.
 
-        It is granted at once if a slot is free for the context, and queued otherwise. `caller`, if
+        It is granted at once if a slot is free for the person, and queued otherwise. `caller`, if
         known, may have a share of its own. Raises QueueFull if the queue is full. With `force` it
         is queued all the same, for a call that was accepted before.
         """
-        permit = Permit(self, context)
-        if self.permits.acquire(context):
+        permit = Permit(self, subject)
+        if self.permits.acquire(subject):
             # A permit that waits and comes first would already have this slot.
             permit.is_granted = True
         else:
@@ -248,11 +248,11 @@ class Bulkhead:
         if permits.in_use < permits.limit and permits.changes == 1:
             # No other caller ever came: what is reserved for others is lent at once.
             permits.lend()
-            permit.is_granted = permits.acquire(permit.context)
+            permit.is_granted = permits.acquire(permit.subject)
             if permit.is_granted:
                 return
         share = None if caller is None or self._share is None else self._share(caller)
-        if not self.permits.enqueue(permit.context, permit, share=share, must=force):
+        if not self.permits.enqueue(permit.subject, permit, share=share, must=force):
             self._event_sink.emit(QueueRefused(self.name, "full"))
             raise QueueFull(FULL if self._settings.queue else NO_QUEUE, retry_after=self._advice(1))
         if self._last_grant is None:
@@ -327,10 +327,10 @@ class Permit:
     While a call waits with `on_moved`, `_position` is the position that was last reported.
     """
 
-    __slots__ = ("_bulkhead", "_position", "_waiter", "context", "is_granted", "is_released")
+    __slots__ = ("_bulkhead", "_position", "_waiter", "is_granted", "is_released", "subject")
 
-    def __init__(self, bulkhead: Bulkhead, context: str) -> None:
-        self.context = context
+    def __init__(self, bulkhead: Bulkhead, subject: str) -> None:
+        self.subject = subject
         self.is_granted = False
         self._bulkhead = bulkhead
         self.is_released = False
@@ -397,7 +397,7 @@ class Permit:
             self.is_released = True
             bulkhead = self._bulkhead
             permits = bulkhead.permits
-            concerns_others = permits.release(self.context) if self.is_granted else permits.withdraw(self)
+            concerns_others = permits.release(self.subject) if self.is_granted else permits.withdraw(self)
             if concerns_others or bulkhead.report_timer is None:
                 bulkhead.on_release()
 
@@ -423,87 +423,102 @@ class Permit:
 
 
 class OpenStreams:
-    """The number of open streams, and of waits for task results, of each caller. Idle callers take
-    no memory.
+    """The number of open streams, and of waits for task results, of each caller and of each person
+    with all clients. Idle callers take no memory.
     """
 
     def __init__(self, *, live: RuntimeConfig, event_sink: EventSink) -> None:
         self._live = live
         self._event_sink = event_sink
-        self._streams: Counter[str] = Counter()
-        self._waits: Counter[str] = Counter()
-        self._of_extensions: Counter[str] = Counter()
+        self._streams = _Opened()
+        self._waits = _Opened()
+        self._of_extensions = _Opened()
 
     def acquire_stream(self, caller: AuthContext) -> "CountedBlock":
         """One more stream, in a `with` block. Raises TooManyTasks, of streams."""
-        limit = self._live.current.streams
-        if self._streams[caller.key] >= limit:
-            raise self._refused("streams", "context", limit)
-        return CountedBlock(self._streams, caller.key)
+        return self._acquire("streams", self._streams, caller.key, caller.subject, self._live.current.streams)
 
     def acquire_extension_stream(self, caller: AuthContext, mount: str) -> "CountedBlock":
         """One more stream of an extension at a mount, in a `with` block (X-EXT-32).
 
         These count apart from the others, with the same limit. Raises as `acquire_stream`.
         """
-        key, limit = f"{mount} {caller.key}", self._live.current.streams
-        if self._of_extensions[key] >= limit:
-            raise self._refused("streams", "context", limit)
-        return CountedBlock(self._of_extensions, key)
+        keys = f"{mount} {caller.key}", f"{mount} {caller.subject}"
+        return self._acquire("streams", self._of_extensions, *keys, self._live.current.streams)
 
     def acquire_wait(self, caller: AuthContext) -> "CountedBlock":
         """One more wait for a task result, in a `with` block. Raises TooManyTasks, of waits."""
-        limit, all_limit = self._live.current.waits, self._live.current.all_waits
-        if self._waits[caller.key] >= limit:
-            raise self._refused("waits", "context", limit)
+        all_limit = self._live.current.all_waits
+        block = self._acquire("waits", self._waits, caller.key, caller.subject, self._live.current.waits)
         if all_limit is not None and self.waits >= all_limit:
             raise self._refused("waits", "global", all_limit)
-        return CountedBlock(self._waits, caller.key, _ALL)
+        return block
 
     def count(self, caller: AuthContext) -> int:
         """How many streams the caller has."""
-        return self._streams[caller.key]
+        return self._streams.contexts[caller.key]
 
     def usage(self) -> dict[str, tuple[int, int]]:
         """How many streams and waits each caller with any has, by its key."""
-        keys = (self._streams.keys() | self._waits.keys()) - {_ALL}
-        return {key: (self._streams[key], self._waits[key]) for key in keys}
+        streams, waits = self._streams.contexts, self._waits.contexts
+        return {key: (streams[key], waits[key]) for key in streams.keys() | waits.keys()}
 
     @property
     def waits(self) -> int:
         """How many requests wait for results."""
-        return self._waits[_ALL]
+        return self._waits.total
 
     @property
     def callers(self) -> int:
         """How many callers have a stream or a wait."""
-        return len((self._streams.keys() | self._waits.keys()) - {_ALL})
+        return len(self._streams.contexts.keys() | self._waits.contexts.keys())
+
+    def _acquire(self, what: str, opened: "_Opened", context: str, subject: str, limits: CallerLimit) -> "CountedBlock":
+        if opened.contexts[context] >= limits.context:
+            raise self._refused(what, "context", limits.context)
+        if opened.subjects[subject] >= limits.subject:
+            raise self._refused(what, "subject", limits.subject)
+        return CountedBlock(opened, context, subject)
 
     def _refused(self, what: str, scope: str, limit: int) -> TooManyTasks:
         self._event_sink.emit(CapRefused(what, scope))
         return TooManyTasks(limit, _NAMES[what], scope=scope)
 
 
+class _Opened:
+    """What is open: of each caller, of each person, and altogether."""
+
+    __slots__ = ("contexts", "subjects", "total")
+
+    def __init__(self) -> None:
+        self.contexts: Counter[str] = Counter()
+        self.subjects: Counter[str] = Counter()
+        self.total = 0
+
+
 class CountedBlock:
-    """A `with` block that counts one more under each key."""
+    """A `with` block that counts one more of a caller and of its person."""
 
-    __slots__ = ("_counts", "_keys")
+    __slots__ = ("_context", "_opened", "_subject")
 
-    def __init__(self, counts: Counter[str], *keys: str) -> None:
-        self._counts = counts
-        self._keys = keys
+    def __init__(self, opened: _Opened, context: str, subject: str) -> None:
+        self._opened = opened
+        self._context = context
+        self._subject = subject
 
     def __enter__(self) -> None:
-        for key in self._keys:
-            self._counts[key] += 1
+        opened = self._opened
+        opened.contexts[self._context] += 1
+        opened.subjects[self._subject] += 1
+        opened.total += 1
 
     def __exit__(self, *raised: object) -> None:
-        for key in self._keys:
-            self._counts[key] -= 1
-            if not self._counts[key]:
-                del self._counts[key]
+        opened = self._opened
+        opened.total -= 1
+        for counts, key in ((opened.contexts, self._context), (opened.subjects, self._subject)):
+            counts[key] -= 1
+            if not counts[key]:
+                del counts[key]
 
 
-_ALL: Final = ""
-"""The key of all callers together; the key of a caller is not empty."""
 _NAMES: Final = {"streams": "streams", "waits": "waits for task results"}

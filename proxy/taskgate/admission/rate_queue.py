@@ -17,7 +17,7 @@ from taskgate.streams.exchange import Exchange
 from taskgate.system.cancel_scope import CancelScope
 
 MAX_WAITING_OF_CALLER: Final = 256
-"""Requests of one caller that may wait at once; more than the rates as shipped let through in 3 s."""
+"""Requests of one person that may wait at once, with all clients: more than the rates as shipped let through in 3 s."""
 MAX_WAITING: Final = 4096
 """Requests of all callers that may wait at once."""
 
@@ -36,7 +36,7 @@ class RateQueue:
     """The requests of this process that wait for their turn. For one event loop."""
 
     def __init__(self) -> None:
-        # By the caller's key; only callers with waiting requests.
+        # By the person of the caller; only those with waiting requests.
         self._callers: dict[str, int] = {}
         # In the order of their arrival.
         self._waiting: dict[QueuedRequest, None] = {}
@@ -46,11 +46,11 @@ class RateQueue:
         return len(self._waiting)
 
     def count(self, caller: str) -> int:
-        """The number of requests of a caller that wait."""
+        """The number of requests of a person that wait."""
         return self._callers.get(caller, 0)
 
     def is_full(self, caller: str) -> bool:
-        """Whether no further request of this caller may wait."""
+        """Whether no further request of this person may wait."""
         return len(self._waiting) >= MAX_WAITING or self._callers.get(caller, 0) >= MAX_WAITING_OF_CALLER
 
     def enter(self, caller: str, seconds: float) -> "QueuedRequest":

@@ -225,7 +225,7 @@ class RateLimiter:
         """Count an invalid token. Raises RateLimited, in place of the 401, beyond the rate."""
         rates = self._live.current.rates
         if rates.has_before_auth:
-            subject = RateSubject("", None, address_block(exchange.address))
+            subject = RateSubject("", "", None, address_block(exchange.address))
             failures = rates.event_demands(RateEvent.AUTH_FAILURE, subject, {}, mount)
             await self._judge(self._store, _steps((RateStepMode.NOTE, failures)), exchange, mount)
 
@@ -266,15 +266,15 @@ class RateLimiter:
         later is queued: the caller of this waits for it at once.
         """
         steps = self._request_steps(caller, self._subjects.of(caller), exchange, mount, method, tool)
-        if steps and self.queue.is_full(caller.key):
+        if steps and self.queue.is_full(caller.subject):
             await self._refuse_later_turns(steps)
         quota, turn, policy = await self._judge(self._store, steps, exchange, mount, _always_known)
         if not turn:
             return quota, None
-        if self.queue.is_full(caller.key):
+        if self.queue.is_full(caller.subject):
             # Others became its last ones while a shared store judged.
             raise RateLimitExceeded(timedelta(seconds=turn), policy, quota)
-        return quota, self.queue.enter(caller.key, turn)
+        return quota, self.queue.enter(caller.subject, turn)
 
     async def _refuse_later_turns(self, steps: Sequence[RateStep]) -> None:
         """Refuse a message that no budget lets through at once; consume nothing. Raises RateLimited."""
@@ -316,9 +316,12 @@ class RateLimiter:
             with suppress(RateLimited, StoreUnavailable):
                 await self._judge(self._store, (), exchange, mount)
 
-    async def usage(self, context: str, quota: QuotaSubject) -> tuple[RateUsage, ...]:
-        """What a caller has used of each rate for callers; consumes nothing. Raises StoreUnavailable."""
-        demands = self._live.current.rates.caller_demands(context, quota.rates)
+    async def usage(self, context: str, subject: str | None, quota: QuotaSubject) -> tuple[RateUsage, ...]:
+        """What a caller has used of each rate for callers; consumes nothing. Raises StoreUnavailable.
+
+        `subject` is that of `AuthContext`; without it the rates of its person are left out.
+        """
+        demands = self._live.current.rates.caller_demands(context, subject, quota.rates)
         if not demands:
             return ()
         judged = await self._store.judge((RateStep(RateStepMode.LOOK, demands),), now=self._clock.elapsed())
@@ -330,7 +333,8 @@ class RateLimiter:
     def _lookup_demands(self, caller: AuthContext, exchange: Exchange, mount: str) -> tuple[Demand, ...]:
         rates = self._live.current.rates
         quota = self._subjects.of(caller)
-        subject = RateSubject(caller.key, quota.tenant, address_block(exchange.address) if rates.has_addresses else "")
+        address = address_block(exchange.address) if rates.has_addresses else ""
+        subject = RateSubject(caller.key, caller.subject, quota.tenant, address)
         return rates.event_demands(RateEvent.LOOKUP_FAILURE, subject, quota.rates, mount)
 
     # --- the steps ----------------------------------------------------------------------------------------------------
@@ -347,7 +351,7 @@ class RateLimiter:
         if not rates.has_before_auth:
             return ()
         address = address_block(exchange.address)
-        failures = rates.event_demands(RateEvent.AUTH_FAILURE, RateSubject("", None, address), {}, mount)
+        failures = rates.event_demands(RateEvent.AUTH_FAILURE, RateSubject("", "", None, address), {}, mount)
         return _steps((RateStepMode.LOOK, failures), (RateStepMode.TAKE, rates.before_auth(address, mount)))
 
     def _connection_check(self, exchange: Exchange, mount: str) -> PreparedCheck:
@@ -372,7 +376,8 @@ class RateLimiter:
         rates = self._live.current.rates
         if not rates.has_after_auth or method in _UNLIMITED:
             return ()
-        subject = RateSubject(caller.key, quota.tenant, address_block(exchange.address) if rates.has_addresses else "")
+        address = address_block(exchange.address) if rates.has_addresses else ""
+        subject = RateSubject(caller.key, caller.subject, quota.tenant, address)
         steps = _steps((RateStepMode.TAKE, rates.demands(subject, quota.rates, mount, method, tool)))
         if rates.has_lookup_failures and method.startswith(_TASK_METHODS):
             failures = rates.event_demands(RateEvent.LOOKUP_FAILURE, subject, quota.rates, mount)

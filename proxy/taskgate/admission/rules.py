@@ -36,6 +36,18 @@ class QuestionBounds(NamedTuple):
     outstanding: int
 
 
+class CallerLimit(NamedTuple):
+    """The most that one caller may have open (`context`), and its person with all clients (`subject`)."""
+
+    context: int
+    subject: int
+
+
+_SESSIONS: Final = CallerLimit(100, 200)
+_STREAMS: Final = CallerLimit(100, 200)
+_WAITS: Final = CallerLimit(64, 128)
+
+
 class RejectAs(StrEnum):
     """The form in which a call is told that a limit refuses it."""
 
@@ -84,11 +96,11 @@ class AdmissionRules:
     reject_as: RejectAs = RejectAs.JSONRPC
     exposes_quota: bool = False
     on_store_error: OnStoreError = OnStoreError.LOCAL
-    sessions: int = 100
-    streams: int = 100
+    sessions: CallerLimit = _SESSIONS
+    streams: CallerLimit = _STREAMS
     events: EventBounds = USUAL_EVENTS
     in_flight: ByteBounds = USUAL_BYTES
-    waits: int = 64
+    waits: CallerLimit = _WAITS
     all_waits: int | None = 2048
 
 

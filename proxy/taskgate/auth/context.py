@@ -40,15 +40,18 @@ class Identity:
 class AuthContext:
     """One caller; `key` is not secret and reveals no name.
 
-    `previous_key` is the caller's key under the deployment
-    key that is being replaced, and None if none is. With it earlier tasks are found. `identity` is what the token
-    says, and `token` its text; both are None without authentication.
+    `subject` is the reference of its person or service, which may have several clients. Each client
+    is a caller of its own. It is `key` where an issuer and a subject are not both bound.
+    `previous_key` is the caller's key under the deployment key that is being replaced, and None if
+    none is. With it earlier tasks are found. `identity` is what the token says, and `token` its text;
+    both are None without authentication.
     """
 
     key: str
     previous_key: str | None = None
     identity: Identity | None = None
     token: str | None = field(default=None, repr=False)
+    subject: str = field(default="", compare=False)
     owners: Callable[[str], tuple[OwnerKey, ...]] = field(init=False, repr=False, compare=False)
     """Return for a mount every owner key under which tasks of this caller are found, the current one
     first. It is a dictionary's, as each request about a task asks for it."""
@@ -56,6 +59,8 @@ class AuthContext:
     def __post_init__(self) -> None:
         keys = (self.key,) if self.previous_key is None else (self.key, self.previous_key)
         object.__setattr__(self, "owners", _Owners(keys).__getitem__)
+        if not self.subject:
+            object.__setattr__(self, "subject", self.key)
 
     @property
     def expires_at(self) -> datetime | None:
@@ -89,6 +94,8 @@ ANONYMOUS = AuthContext(key="anonymous")
 
 CONTEXT_PARTS: Final = ("iss", "tenant", "sub", "client_id")
 """The parts of an identity that can bind an auth context, in the order of the digest."""
+_PERSON: Final = frozenset({"iss", "sub"})
+"""The parts of an identity that one person has in common, whatever its client."""
 KEY_LENGTH: Final = 22
 """Characters of a context's key: 132 bits, and longer than any name of a special context."""
 
@@ -101,13 +108,14 @@ class ContextKeys:
     configuration has checked them, and `key_file` the length of the keys.
     """
 
-    __slots__ = ("_bound", "_current", "_previous")
+    __slots__ = ("_bound", "_current", "_has_subject", "_previous")
 
     def __init__(self, current: bytes, previous: bytes | None = None, bind: Collection[str] = CONTEXT_PARTS) -> None:
         # A copy costs a third of a new HMAC, which starts with the key.
         self._current = hmac.new(current, digestmod="sha256")
         self._previous = None if previous is None else hmac.new(previous, digestmod="sha256")
         self._bound = frozenset(bind)
+        self._has_subject = self._bound >= _PERSON
 
     def bind(self, identity: Identity, token: str | None) -> AuthContext:
         """The auth context of an identity; it depends on the bound parts alone.
@@ -115,18 +123,27 @@ class ContextKeys:
         Parts must be free of surrogates, as those from `read_claims` are: a pair of them has the
         JSON of another character.
         """
-        text = self._canonical(identity)
+        text = _canonical(identity, self._bound)
         previous = None if self._previous is None else _context_key(self._previous, text)
-        return AuthContext(key=_context_key(self._current, text), previous_key=previous, identity=identity, token=token)
+        # Without a bound subject, callers that differ by no more than their clients are not known to be one person.
+        subject = _context_key(self._current, _canonical(identity, _PERSON)) if self._has_subject else ""
+        return AuthContext(
+            key=_context_key(self._current, text),
+            previous_key=previous,
+            identity=identity,
+            token=token,
+            subject=subject,
+        )
 
-    def _canonical(self, identity: Identity) -> bytes:
-        """All parts in their order as JSON in which every text has one spelling.
 
-        Null for a part that is not bound.
-        """
-        values = (identity.issuer, identity.tenant, identity.subject, identity.client_id)
-        bound = [value if part in self._bound else None for part, value in zip(CONTEXT_PARTS, values, strict=True)]
-        return _ENCODER.encode(bound).encode("ascii")
+def _canonical(identity: Identity, bound: Collection[str]) -> bytes:
+    """All parts in their order as JSON in which every text has one spelling.
+
+    Null for a part that is not bound.
+    """
+    values = (identity.issuer, identity.tenant, identity.subject, identity.client_id)
+    texts = [value if part in bound else None for part, value in zip(CONTEXT_PARTS, values, strict=True)]
+    return _ENCODER.encode(texts).encode("ascii")
 
 
 def _context_key(keyed: hmac.HMAC, text: bytes) -> str:

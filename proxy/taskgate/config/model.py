@@ -17,7 +17,7 @@ from pydantic import BeforeValidator, Field, PrivateAttr, ValidationError, model
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from taskgate.admission.concurrency import BulkheadSettings
-from taskgate.admission.rules import AdmissionRules, OnStoreError, RejectAs
+from taskgate.admission.rules import AdmissionRules, CallerLimit, OnStoreError, RejectAs
 from taskgate.config.fields import Name, Section
 from taskgate.config.problems import Conflict, list_at, mapping_at
 from taskgate.config.references import NO_REFERENCES, References
@@ -43,6 +43,7 @@ from taskgate.config.sections.upstreams import (
     upstream_conflicts,
     with_check_defaults,
 )
+from taskgate.domain.limits import subject_limit
 from taskgate.protocol.extensions import KNOWN_METHODS
 from taskgate.streams.bytes_in_flight import ByteBounds
 from taskgate.streams.event_log import EventBounds
@@ -198,13 +199,17 @@ def admission_rules(config: GatewayConfig) -> AdmissionRules:
         reject_as=RejectAs(limits.reject_as),
         exposes_quota=limits.expose_quota,
         on_store_error=OnStoreError(limits.on_store_error),
-        sessions=concurrency.sessions_per_context,
-        streams=config.server.max_streams_per_context,
+        sessions=_of_caller(concurrency.sessions_per_context, concurrency.sessions_per_subject),
+        streams=_of_caller(config.server.max_streams_per_context, config.server.max_streams_per_subject),
         in_flight=ByteBounds(concurrency.bytes_in_flight_per_context, concurrency.bytes_in_flight_global),
         events=EventBounds(concurrency.streams_kept_per_context, concurrency.streams_kept_global),
-        waits=concurrency.waits_per_context,
+        waits=_of_caller(concurrency.waits_per_context, concurrency.waits_per_subject),
         all_waits=concurrency.waits_global,
     )
+
+
+def _of_caller(context: int, subject: int | None) -> CallerLimit:
+    return CallerLimit(context, subject_limit(subject, context))
 
 
 def extension_methods(config: GatewayConfig) -> frozenset[str]:

@@ -1,6 +1,6 @@
 """The permits of one server with a fair queue: `FairQueue`.
 
-A permit is the right of a context, which is one caller, to have one call at the server. The caller
+A permit is the right of a context, which is one person here, to have one call at the server. The caller
 of this module takes a permit with `acquire`, or queues an item with `enqueue` if there is none. It
 returns each permit once with `release`, then calls `grant` until that returns None. An item leaves
 the queue with its permit (`grant`), or without one (`withdraw`). Nothing here waits or calls back.

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple, overload
 
 from taskgate.domain.rates import RateLimit
 
@@ -17,11 +17,13 @@ from taskgate.domain.rates import RateLimit
 
 
 class CapScope(StrEnum):
-    """Which records a cap counts together with a new one: those of its caller, tenant, tool or
-    upstream, or all.
+    """Which records a cap counts together with a new one: those of its caller, its person, tenant,
+    tool or upstream, or all.
     """
 
     CONTEXT = "context"
+    SUBJECT = "subject"
+    """All clients of one person or service."""
     TENANT = "tenant"
     TOOL = "tool"
     """A tool of one upstream: a tool of the same name at another upstream is another tool."""
@@ -35,7 +37,7 @@ class Cap:
 
     A cap of records: at most `limit` unfinished, unexpired ones, the new one included. A cap of
     bytes counts stored parameters and outcomes until they are purged. It refuses a new task once
-    these bytes have reached `limit`. It is over CONTEXT or GLOBAL only. `place` is the index of the
+    these bytes have reached `limit`. It is over CONTEXT, SUBJECT or GLOBAL only. `place` is the index of the
     scope among all scopes; stores use it as a key.
     """
 
@@ -48,18 +50,25 @@ class Cap:
         object.__setattr__(self, "place", list(CapScope).index(self.scope))
 
 
+SUBJECT_SHARE: Final = 2
+"""A person has so many times what one of its clients may have, unless the operator says otherwise."""
+
+
 class Caps(NamedTuple):
-    """The operator's caps; None means no cap.
+    """The operator's caps; None means no cap. Those of a subject then follow that of a context, times
+    SUBJECT_SHARE.
 
     `kept_…` are bytes.
     """
 
     tasks_per_context: int
+    tasks_per_subject: int | None = None
     tasks_per_tenant: int | None = None
     tasks_per_tool: int | None = None
     tasks_per_upstream: int | None = None
     tasks_global: int | None = None
     kept_per_context: int | None = None
+    kept_per_subject: int | None = None
     kept_global: int | None = None
 
     def applicable(self, overrides: Mapping[str, int], tool_cap: int | None, has_tenant: bool) -> tuple[Cap, ...]:
@@ -80,16 +89,29 @@ def _applicable(
     own = caps._replace(**dict(overrides)) if overrides else caps
     limits = (
         (CapScope.CONTEXT, own.tasks_per_context, False),
+        (CapScope.SUBJECT, subject_limit(own.tasks_per_subject, own.tasks_per_context), False),
         (CapScope.TENANT, own.tasks_per_tenant if has_tenant else None, False),
         (CapScope.TOOL, own.tasks_per_tool if tool_cap is None else tool_cap, False),
         (CapScope.UPSTREAM, own.tasks_per_upstream, False),
         (CapScope.GLOBAL, own.tasks_global, False),
         (CapScope.CONTEXT, own.kept_per_context, True),
+        (CapScope.SUBJECT, subject_limit(own.kept_per_subject, own.kept_per_context), True),
         (CapScope.GLOBAL, own.kept_global, True),
     )
     return tuple(
         Cap(scope=scope, limit=limit, bytes=of_bytes) for scope, limit, of_bytes in limits if limit is not None
     )
+
+
+@overload
+def subject_limit(subject: int | None, context: int) -> int: ...
+@overload
+def subject_limit(subject: int | None, context: int | None) -> int | None: ...
+def subject_limit(subject: int | None, context: int | None) -> int | None:
+    """The limit of a person: `subject` if the operator sets one, else a multiple of that of a client."""
+    if subject is not None or context is None:
+        return subject
+    return SUBJECT_SHARE * context
 
 
 # --- overrides --------------------------------------------------------------------------------------------------------

@@ -82,6 +82,8 @@ class RateScope(StrEnum):
     """The callers that share a budget."""
 
     IP = "ip"
+    SUBJECT = "subject"
+    """All clients of one person or service."""
     CONTEXT = "context"
     TENANT = "tenant"
     UPSTREAM = "upstream"
@@ -113,9 +115,9 @@ class RatePolicy:
     tool must match the glob `tool`. Globs are case-sensitive, and their `*` matches slashes. Scope
     TENANT applies only to callers with a tenant, scope TOOL only to calls of a tool.
 
-    OTHER_METHODS stands for the methods that no other policy of the same scope names. Policies
-    narrowed by `tool` or `upstream` do not count for this. A policy in shadow takes methods only
-    from another one in shadow.
+    OTHER_METHODS stands for the methods that no other policy of the same scope names. CONTEXT and
+    SUBJECT count as one scope for this. Policies narrowed by `tool` or `upstream` do not count. A
+    policy in shadow takes methods only from another one in shadow.
 
     With an `event` the policy is for no request: the event takes from it. While it is empty,
     requests that could cause the event are refused. With `before_auth` it applies before
@@ -138,6 +140,7 @@ class RateSubject(NamedTuple):
     """A caller as budgets identify it; none of the references is secret."""
 
     context: str
+    subject: str
     tenant: str | None
     address: str
 
@@ -216,12 +219,17 @@ class RatePolicies:
         policies = self._before_auth
         if not policies.policies:
             return ()
-        return _demands(policies.at(mount), RateSubject("", None, address), _NO_RATES, mount, None)
+        return _demands(policies.at(mount), RateSubject("", "", None, address), _NO_RATES, mount, None)
 
-    def caller_demands(self, context: str, rates: Mapping[str, RateLimit]) -> tuple[Demand, ...]:
-        """A demand of nothing on each budget of one caller, to look at them; `rates` as in `demands`."""
-        own = (each for each in self.policies if each.scope is RateScope.CONTEXT and not each.before_auth)
-        found = _demands(_indexed(own), RateSubject(context, None, ""), rates, "", None)
+    def caller_demands(self, context: str, subject: str | None, rates: Mapping[str, RateLimit]) -> tuple[Demand, ...]:
+        """A demand of nothing on each budget of one caller, to look at them; `rates` as in `demands`.
+
+        Without `subject` those of its person are left out.
+        """
+        own = [each for each in self.policies if each.scope is RateScope.CONTEXT and not each.before_auth]
+        if subject is not None:
+            own += [each for each in self.policies if each.scope is RateScope.SUBJECT and not each.before_auth]
+        found = _demands(_indexed(own), RateSubject(context, subject or "", None, ""), rates, "", None)
         return tuple(each._replace(cost=0) for each in found)
 
     def applicable(self, mount: str, method: str, tool: str | None) -> tuple[RatePolicy, ...]:
@@ -261,13 +269,18 @@ class _MountPolicies:
 
 def _claims_method(other: RatePolicy, policy: RatePolicy, method: str) -> bool:
     """Whether `other` names a method, so that it is none of the other methods of `policy`."""
-    if other.methods is None or other.methods == OTHER_METHODS or other.scope is not policy.scope:
+    if other.methods is None or other.methods == OTHER_METHODS or _breadth(other) is not _breadth(policy):
         return False
     is_narrow = other.tool is not None or other.upstream is not None
     # Methods of a policy in shadow must stay limited by the policies that refuse.
     if is_narrow or (other.shadow and not policy.shadow):
         return False
     return any(fnmatchcase(method, glob) for glob in other.methods)
+
+
+def _breadth(policy: RatePolicy) -> RateScope:
+    """The scope, where that of a client is that of its person."""
+    return RateScope.SUBJECT if policy.scope is RateScope.CONTEXT else policy.scope
 
 
 def _indexed(policies: Iterable[RatePolicy]) -> tuple[_IndexedPolicy, ...]:
@@ -283,6 +296,7 @@ def _tool_key(tool: str) -> str:
 
 _SCOPES: Final = (
     RateScope.CONTEXT,
+    RateScope.SUBJECT,
     RateScope.TENANT,
     RateScope.IP,
     RateScope.UPSTREAM,

@@ -230,7 +230,7 @@ class _Evaluation:
 
     def rates(self) -> dict[str, list[dict[str, Any]]]:
         policies, override = self.rules.rates, {} if self.override is None else self.override.rates
-        subject = RateSubject("", None if self.identity is None else self.identity.tenant, "")
+        subject = RateSubject("", "", None if self.identity is None else self.identity.tenant, "")
         demands: dict[str, Iterable[Demand]] = {
             "before_auth": policies.before_auth("", self.upstream),
             TOOLS_CALL: policies.demands(subject, override, self.upstream, TOOLS_CALL, self.tool),

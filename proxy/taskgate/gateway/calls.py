@@ -464,7 +464,7 @@ class Calls:
         """Return a permit, granted or queued, which must be released. Raises QueueFull, counted."""
         session = call.session
         try:
-            return session.mount.bulkhead.acquire(session.owner.context, call.caller)
+            return session.mount.bulkhead.acquire(call.caller.subject, call.caller)
         except QueueFull:
             self.count(call, "rejected")
             raise

@@ -244,6 +244,7 @@ class Runner:
         # the token of the caller who answers a question.
         owner = Principal(context=record.owner.context, is_known=False)
         upstream = mount.upstream.session(NOBODY, lambda: run.listener.principal or owner, record.call.peer)
+        # The person of an owner is not stored: such a task has a turn of its own.
         ticket = mount.bulkhead.acquire(record.owner.context, force=True)
 
         def release() -> None:

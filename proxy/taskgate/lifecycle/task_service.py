@@ -350,7 +350,7 @@ class TaskService:
         A permit that was acquired here is released unless the call is started.
         """
         caller, place = new.caller, new.place
-        permit = place.mount.bulkhead.acquire(caller.key, caller) if ticket is None else ticket
+        permit = place.mount.bulkhead.acquire(caller.subject, caller) if ticket is None else ticket
         if not permit.is_granted:
             new.record = evolve(new.record, status_message=queue_status(permit.ahead), dispatched=False)
         record = None
@@ -381,7 +381,7 @@ class TaskService:
         record, earlier = new.record, None
         while earlier is None:
             try:
-                id = await self._store.insert(record, caps=new.caps)
+                id = await self._store.insert(record, caps=new.caps, subject=new.caller.subject)
             except (StoreUnavailable, asyncio.CancelledError):
                 # It may be stored all the same: end it in the background, because its caller gets
                 # an error, or the call continues without a task. A cancelled one has no result for the

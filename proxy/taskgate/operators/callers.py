@@ -7,7 +7,7 @@ replicas. The other limits are of the replica that answers.
 
 import asyncio
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Annotated, Final, NamedTuple
 
@@ -131,7 +131,8 @@ class CallerRoutes:
         query: CallerListQuery = call.query
         place = "" if query.cursor is None else str(self._cursors.open(query.cursor, query.listing)[0])
         tasks, is_complete = await self._tasks(query.caller)
-        known, open_ = self._known(), self._open()
+        known = self._known()
+        open_ = self._open(known)
         keys = sorted({*known, *open_, *tasks})
         if query.caller is not None:
             keys = [key for key in keys if caller_reference(key) == query.caller]
@@ -167,24 +168,31 @@ class CallerRoutes:
         found.update((caller.key, caller) for caller in self._parts.recent())
         return found
 
-    def _open(self) -> dict[str, list[OpenUse]]:
-        """What callers have open here, by key."""
+    def _open(self, known: Mapping[str, AuthContext]) -> dict[str, list[OpenUse]]:
+        """What callers have open here, by key.
+
+        Calls are those of a person with all clients: they stand at the first client of it that is `known`.
+        """
+        clients: dict[str, str] = {}
+        for caller in known.values():
+            clients.setdefault(caller.subject, caller.key)
         rules = self._parts.live.current
         found: defaultdict[str, list[OpenUse]] = defaultdict(list)
         for name, mount in sorted(self._parts.mounts.by_name.items()):
             bulkhead = mount.bulkhead
-            for key, (calls, waiting) in bulkhead.usage().items():
+            for subject, (calls, waiting) in bulkhead.usage().items():
+                key = clients.get(subject, subject)
                 if calls:
                     found[key].append(OpenUse(_CALLS, name, calls, bulkhead.share))
                 if waiting:
                     found[key].append(OpenUse("queue.size", name, waiting, bulkhead.places))
         for key, count in Counter(session.owner.context for session in self._parts.sessions.loaded()).items():
-            found[key].append(OpenUse("sessions_per_context", None, count, rules.sessions))
+            found[key].append(OpenUse("sessions_per_context", None, count, rules.sessions.context))
         for key, (streams, waits) in self._parts.streams.usage().items():
             if streams:
-                found[key].append(OpenUse("max_streams_per_context", None, streams, rules.streams))
+                found[key].append(OpenUse("max_streams_per_context", None, streams, rules.streams.context))
             if waits:
-                found[key].append(OpenUse("waits_per_context", None, waits, rules.waits))
+                found[key].append(OpenUse("waits_per_context", None, waits, rules.waits.context))
         return found
 
     async def _item(self, key: str, caller: AuthContext | None, open_: list[OpenUse], tasks: int) -> CallerItem:
@@ -207,6 +215,7 @@ class CallerRoutes:
                 own = None if override is None else override.calls
                 most = None if subject is None else own or general
             limits.append(LimitUse(limit=limit, upstream=upstream, used=used, most=most, is_shared=False))
-        rates = () if subject is None else await self._parts.rates.usage(key, subject)
+        person = key if key == ANONYMOUS.key else None if caller is None else caller.subject
+        rates = () if subject is None else await self._parts.rates.usage(key, person, subject)
         limits += [LimitUse(limit=each[0], used=each[1], most=each[2], is_shared=self._is_shared) for each in rates]
         return CallerItem(caller=caller_reference(key), limits=tuple(limits))

@@ -1,10 +1,10 @@
-"""The sessions of one caller in memory: `CallerSessions`, which finds the one that is idle for longest."""
+"""The sessions of one caller or person in memory: `CallerSessions`, which finds the one that is idle for longest."""
 
 from taskgate.sessions.host_session import HostSession
 
 
 class CallerSessions:
-    """The sessions of one caller in this process.
+    """The sessions of one caller, or of one person with all clients, in this process.
 
     `count` includes those that are being opened. `idlest` sorts the sessions once, and then takes one
     after the other. It sorts again when all that were idle at that time are gone or were used.

@@ -78,6 +78,8 @@ class HostSession(UnsavedCallListener):
         self.id = id
         self.owner = owner
         self.peer = peer
+        self.subject = caller.subject
+        """The person that it counts for; the same for every later caller, as the owner is."""
         self.client = client_of(peer.info)
         self.mount = mount
         self.has_tasks = mount.offers_tasks and peer.revision.has_tasks
@@ -245,7 +247,7 @@ def _resumable(host_session: HostSession, services: SessionServices) -> Resumabl
     """The resumable streams of a session; none for older hosts, which fail on the priming event."""
     if host_session.peer.revision is not Revision.R2025_11_25:
         return None
-    caller = host_session.owner.context
+    caller = host_session.subject
     log: EventLog
     if services.shared_resumable is None:
         log = MemoryEventLog(services.clock, budget=services.events, caller=caller)

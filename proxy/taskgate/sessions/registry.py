@@ -24,7 +24,6 @@ from taskgate.admission.mounts import Mount
 from taskgate.auth.context import AuthContext
 from taskgate.clock import Entropy
 from taskgate.cluster.messages import SessionEnded, SessionRevived
-from taskgate.domain.record import OwnerKey
 from taskgate.errors import SessionNotFound, StoreUnavailable, TooManyTasks, UpstreamFailed
 from taskgate.protocol.discovery import ServerDescription
 from taskgate.protocol.host_requests import OpenSession
@@ -88,8 +87,9 @@ class HostSessions:
         self._event_sink = event_sink
         # By id, least recently used first. A plain dict would search for its first entry.
         self._loaded: OrderedDict[str, HostSession] = OrderedDict()
-        # By the owner's context; only callers with sessions.
+        # By the owner's context, and by the person of all its clients; only those with sessions.
         self._callers: dict[str, CallerSessions] = {}
+        self._persons: dict[str, CallerSessions] = {}
         self._closing: set[asyncio.Task[None]] = set()
         self._background = Background()
         self._bus = services.bus
@@ -107,14 +107,14 @@ class HostSessions:
         evicted = self._evict_at_limit(caller, mount)
         id_, owner = urlsafe_b64encode(self._entropy.token(ID_BYTES)).decode(), caller.owner(mount.name)
         host_session = HostSession(id_, owner, intent.peer, mount, caller, self._services)
-        self._count(owner)
+        self._count(host_session)
         try:
             if evicted is not None:
                 await self._store.drop(evicted.owner, evicted.id)
             server = await host_session.upstream.welcome()
             await self._store.put(SessionRecord(id=id_, owner=owner, peer=intent.peer, expires_at=self._expiry()))
         except BaseException:
-            self._uncount(owner)
+            self._uncount(host_session)
             self.close_upstream(host_session.upstream)
             raise
         host_session.opened_at = self._clock.now()
@@ -122,23 +122,27 @@ class HostSessions:
         return host_session, server
 
     def _evict_at_limit(self, caller: AuthContext, mount: Mount) -> HostSession | None:
-        """End the session of the caller that is idle for longest, if the caller is at its limit.
+        """End the session of the caller that is idle for longest, if the caller is at its limit; or that
+        of its person, with all clients.
 
         Returns it if the store still has it. Raises TooManyTasks if all are in use.
         """
-        limit = self._services.live.current.sessions
+        limits = self._services.live.current.sessions
         contexts = (self._callers.get(owner.context) for owner in caller.owners(mount.name))
-        own = [each for each in contexts if each is not None]
+        own, limit, scope = [each for each in contexts if each is not None], limits.context, "context"
         if sum(each.count for each in own) < limit:
-            return None
+            person = self._persons.get(caller.subject)
+            if person is None or person.count < limits.subject:
+                return None
+            own, limit, scope = [person], limits.subject, "subject"
         idle = [found for each in own if (found := each.idlest()) is not None]
         if not idle:
-            self._event_sink.emit(CapRefused("sessions", "context"))
-            raise TooManyTasks(limit, "sessions")
+            self._event_sink.emit(CapRefused("sessions", scope))
+            raise TooManyTasks(limit, "sessions", scope=scope)
         host_session = min(idle, key=lambda each: each.last_used)
         self._event_sink.emit(SessionEvicted())
         idle_for = round(self._clock.elapsed() - host_session.last_used, 3)
-        fields = {"upstream": host_session.owner.mount, "idle_seconds": idle_for, "limit": limit}
+        fields = {"upstream": host_session.owner.mount, "idle_seconds": idle_for, "limit": limit, "scope": scope}
         log.debug("a session is ended: its caller is at its limit and opens another", extra=fields)
         if host_session.is_known_elsewhere:
             # Another replica may use it, where it counts too. The store ends it when it is idle.
@@ -202,7 +206,7 @@ class HostSessions:
         host_session = self._loaded.get(record.id)
         if host_session is None:
             host_session = HostSession(record.id, record.owner, record.peer, mount, caller, self._services)
-            self._count(record.owner)
+            self._count(host_session)
             self._add(host_session)
             if self._bus is not None:
                 host_session.is_known_elsewhere = True
@@ -261,24 +265,31 @@ class HostSessions:
 
     def _remove(self, host_session: HostSession) -> None:
         if self._loaded.pop(host_session.id, None) is not None:
-            self._callers[host_session.owner.context].remove(host_session.id)
-            self._uncount(host_session.owner)
+            for own, key in self._groups(host_session):
+                own[key].remove(host_session.id)
+            self._uncount(host_session)
         host_session.end(self.close_upstream)
 
     def _add(self, host_session: HostSession) -> None:
         """Add a session to those in memory; it counts already."""
         self._loaded[host_session.id] = host_session
-        self._callers[host_session.owner.context].add(host_session)
+        for own, key in self._groups(host_session):
+            own[key].add(host_session)
         self._make_room()
 
-    def _count(self, owner: OwnerKey) -> None:
-        self._callers.setdefault(owner.context, CallerSessions()).count += 1
+    def _count(self, host_session: HostSession) -> None:
+        for own, key in self._groups(host_session):
+            own.setdefault(key, CallerSessions()).count += 1
 
-    def _uncount(self, owner: OwnerKey) -> None:
-        own = self._callers[owner.context]
-        own.count -= 1
-        if not own.count:
-            del self._callers[owner.context]
+    def _uncount(self, host_session: HostSession) -> None:
+        for own, key in self._groups(host_session):
+            own[key].count -= 1
+            if not own[key].count:
+                del own[key]
+
+    def _groups(self, host_session: HostSession) -> tuple[tuple[dict[str, CallerSessions], str], ...]:
+        """The groups that a session counts in, and its key in each."""
+        return (self._callers, host_session.owner.context), (self._persons, host_session.subject)
 
     def close_upstream(self, upstream_session: UpstreamSession) -> None:
         """Close a server session in the background; `close` waits until it is closed."""

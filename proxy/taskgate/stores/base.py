@@ -104,14 +104,14 @@ class Scan(NamedTuple):
 class TaskStore(Protocol):
     """Task records, and notifications of their changes."""
 
-    async def insert(self, record: TaskRecord, *, caps: tuple[Cap, ...]) -> TaskId:
+    async def insert(self, record: TaskRecord, *, caps: tuple[Cap, ...], subject: str | None = None) -> TaskId:
         """Store a new record durably if every cap has room, in one atomic step. Otherwise store
-        nothing.
+        nothing. The record counts for the person `subject` (`AuthContext.subject`), if it is known.
 
         Returns the id of the record that stands for the call. If an unexpired, durable record of
         the same owner has the same `idempotency_digest`, that is its id. Then nothing is stored and no cap
         is checked. The first cap without room raises TooManyTasks, or TooManyBytes if it limits
-        bytes. Tenant caps ignore a record without a tenant.
+        bytes. Caps of subjects and tenants ignore a record without one.
         """
         ...
 

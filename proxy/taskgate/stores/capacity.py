@@ -25,6 +25,7 @@ MOST_UNUSED: Final = 1024
 """The number of keys without an unfinished task that are kept, as they soon have one again."""
 TOO_MANY: Final = {
     CapScope.CONTEXT: "unfinished tasks",
+    CapScope.SUBJECT: "unfinished tasks of all clients of the user",
     CapScope.TENANT: "unfinished tasks of the tenant",
     CapScope.TOOL: "unfinished tasks of the tool, from all callers",
     CapScope.UPSTREAM: "unfinished tasks of the server, from all callers",
@@ -37,6 +38,7 @@ class CapKeys(NamedTuple):
     """The keys that a record counts under, one for each CapScope in order; None if it has none."""
 
     context: Hashable
+    subject: Hashable | None
     tenant: Hashable | None
     tool: Hashable | None
     upstream: Hashable | None
@@ -64,6 +66,7 @@ class StoreUsage:
         # By scope and key: the same lists.
         self._lists: tuple[dict[Hashable, list[int]], ...] = tuple({} for _ in CapScope)
         self._bytes: dict[Hashable, int] = {}
+        self._subject_bytes: dict[Hashable, int] = {}
 
     def refusal(self, keys: CapKeys, caps: tuple[Cap, ...], now: int) -> TooManyTasks | TooManyBytes | None:
         """The refusal of the first cap that has no room for one more at the time `now`."""
@@ -71,7 +74,8 @@ class StoreUsage:
         for cap in caps:
             limit = cap.limit
             if cap.bytes:
-                if self._bytes.get(keys[cap.place], 0) >= limit:
+                counted = self._subject_bytes if cap.scope is CapScope.SUBJECT else self._bytes
+                if counted.get(keys[cap.place], 0) >= limit:
                     return TooManyBytes(limit, scope=cap.scope.value)
                 continue
             ends = by_scope[cap.place]
@@ -96,13 +100,15 @@ class StoreUsage:
             if place < len(ends) and ends[place] == expires:
                 del ends[place]
 
-    def add_bytes(self, context: Hashable, size: int) -> None:
-        """Count more stored bytes of a context; fewer if `size` is negative."""
+    def add_bytes(self, keys: CapKeys, size: int) -> None:
+        """Count more stored bytes of a context and its person; fewer if `size` is negative."""
         kept = self._bytes
-        total = kept[context] = kept.get(context, 0) + size
-        if not total:
-            # Only contexts with stored bytes take memory.
-            del kept[context]
+        for counted, key in ((kept, keys.context), (self._subject_bytes, keys.subject)):
+            if key is not None:
+                total = counted[key] = counted.get(key, 0) + size
+                if not total:
+                    # Only contexts with stored bytes take memory.
+                    del counted[key]
         kept[ALL_RECORDS] = kept.get(ALL_RECORDS, 0) + size
 
     def _count(self, keys: CapKeys) -> _Counts:

@@ -151,6 +151,8 @@ class _StoredTask:
     params: RawJson | None
     outcome: Outcome | None
     size: int
+    keys: CapKeys
+    """What the record counts under."""
     changes: tuple[Transition, ...]
     """The newest transitions to statuses that are not terminal."""
 
@@ -181,7 +183,7 @@ class MemoryStore:
 
     # --- tasks ---------------------------------------------------------------------------------------------------
 
-    async def insert(self, record: TaskRecord, *, caps: tuple[Cap, ...]) -> TaskId:
+    async def insert(self, record: TaskRecord, *, caps: tuple[Cap, ...], subject: str | None = None) -> TaskId:
         self._check()
         if record.idempotency_digest is not None:
             earlier = self._repeated(record.owner, record.idempotency_digest, record.created_at)
@@ -189,7 +191,7 @@ class MemoryStore:
                 return earlier
         if record.id in self._tasks:
             raise StoreUnavailable("A task of that id is stored already")
-        keys, size = _shares(record), record_size(record)
+        keys, size = _cap_keys(record, subject), record_size(record)
         refusal = self._usage.refusal(keys, caps, pack_time(record.created_at))
         if refusal is not None:
             raise refusal.copy()
@@ -200,6 +202,7 @@ class MemoryStore:
             params=record.call.params,
             outcome=record.outcome,
             size=size,
+            keys=keys,
             changes=(),
         )
         self._numbered[number] = record.id
@@ -208,8 +211,8 @@ class MemoryStore:
             self._ids_by_key[record.owner, record.idempotency_digest] = record.id
         self._lists.setdefault(record.owner, OwnerIndex()).add(record)
         if not record.status.is_terminal:
-            self._begin(record)
-        self._usage.add_bytes(keys.context, size)
+            self._begin(record, keys)
+        self._usage.add_bytes(keys, size)
         self._expire_at(record)
         self._counts[record.status] += 1
         self._changes.add_committed(record)
@@ -289,7 +292,7 @@ class MemoryStore:
         if record.status is not stored.head.status and not record.status.is_terminal:
             stored.changes = (*stored.changes[2 - MAX_TRANSITIONS :], Transition(record.status, record.updated_at))
         if record.status.is_terminal:
-            self._end(stored.head)
+            self._end(stored.head, stored.keys)
         was_to_expire_at = stored.head.expires_at
         stored.head = evolve(as_head(record), lease=longer_lease(lease, record.lease))
         if record.expires_at != was_to_expire_at:
@@ -298,9 +301,9 @@ class MemoryStore:
             stored.outcome = as_stored(record.outcome)
             size = stored_size(None, record.outcome)
             stored.size += size
-            self._usage.add_bytes(record.owner.context, size)
+            self._usage.add_bytes(stored.keys, size)
         if not record.status.is_terminal and record.id not in self._unfinished:
-            self._begin(record)
+            self._begin(record, stored.keys)
         if is_news:
             self._changes.add_committed(record, held_by=lease.holder if lease else None)
         return True
@@ -443,14 +446,14 @@ class MemoryStore:
             heapq.heapify(expiring)
         heapq.heappush(expiring, (record.expires_at, record.id))
 
-    def _begin(self, record: TaskRecord) -> None:
+    def _begin(self, record: TaskRecord, keys: CapKeys) -> None:
         self._unfinished.add(record.id)
-        self._usage.add_task(_shares(record), pack_time(record.expires_at))
+        self._usage.add_task(keys, pack_time(record.expires_at))
 
-    def _end(self, record: TaskRecord) -> None:
+    def _end(self, record: TaskRecord, keys: CapKeys) -> None:
         if record.id in self._unfinished:
             self._unfinished.remove(record.id)
-            self._usage.remove_task(_shares(record), pack_time(record.expires_at))
+            self._usage.remove_task(keys, pack_time(record.expires_at))
 
     def _remove(self, id: TaskId) -> TaskRecord:
         stored = self._tasks.pop(id)
@@ -459,8 +462,8 @@ class MemoryStore:
         lists.remove(head)
         if not lists:
             del self._lists[head.owner]
-        self._end(head)
-        self._usage.add_bytes(head.owner.context, -stored.size)
+        self._end(head, stored.keys)
+        self._usage.add_bytes(stored.keys, -stored.size)
         self._release_key(head)
         self._counts[head.status] -= 1
         del self._numbered[stored.number], self._references[self._reference_of(id)]
@@ -468,9 +471,9 @@ class MemoryStore:
         return head
 
 
-def _shares(record: TaskRecord) -> CapKeys:
+def _cap_keys(record: TaskRecord, subject: str | None) -> CapKeys:
     mount = record.owner.mount
-    return CapKeys(record.owner.context, record.tenant, (mount, record.call.tool), mount)
+    return CapKeys(record.owner.context, subject, record.tenant, (mount, record.call.tool), mount)
 
 
 def _is_lapsed(head: TaskRecord, now: datetime) -> bool:

@@ -127,10 +127,10 @@ class MeasuredStore:
 
     # The operations of every task are measured in place: another coroutine would cost each of them.
 
-    async def insert(self, record: TaskRecord, *, caps: tuple[Cap, ...]) -> TaskId:
+    async def insert(self, record: TaskRecord, *, caps: tuple[Cap, ...], subject: str | None = None) -> TaskId:
         begun = self._elapsed()
         try:
-            stored_id = await self._inner.insert(record, caps=caps)
+            stored_id = await self._inner.insert(record, caps=caps, subject=subject)
         except StoreUnavailable as error:
             self._failed("insert", begun, error)
             raise

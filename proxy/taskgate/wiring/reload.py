@@ -245,13 +245,13 @@ class Reload:
 
 
 RESTART_SECTIONS: Final = ("server", "admin", "store", "tracing")
-"""Sections that change with a restart, all but `server.max_streams_per_context`, and in `admin` the
+"""Sections that change with a restart, all but the limits of streams in `server`, and in `admin` the
 tokens and `payloads`.
 """
 _COMPARED: Final = (*RESTART_SECTIONS, "auth", "tasks")
-_STREAMS: Final = "max_streams_per_context"
+_STREAMS: Final = ("max_streams_per_context", "max_streams_per_subject")
 _OPERATORS: Final = ("tokens", "token_file", "payloads")
-_LIVE: Final = {("server", _STREAMS), *(("admin", key) for key in _OPERATORS)}
+_LIVE: Final = {*(("server", key) for key in _STREAMS), *(("admin", key) for key in _OPERATORS)}
 _MODE: Final = ("auth", "mode")
 _TTL: Final = ("tasks", "ttl")
 _BYTES: Final = 6
@@ -283,7 +283,7 @@ def without_restart(old: GatewayConfig, new: GatewayConfig) -> GatewayConfig:
     and `auth.mode: none`.
     """
     kept: dict[str, Any] = {name: getattr(old, name) for name in RESTART_SECTIONS}
-    kept["server"] = old.server.model_copy(update={_STREAMS: new.server.max_streams_per_context})
+    kept["server"] = old.server.model_copy(update={key: getattr(new.server, key) for key in _STREAMS})
     # A permission that was removed must not stay valid until a restart.
     kept["admin"] = old.admin.model_copy(update={key: getattr(new.admin, key) for key in _OPERATORS})
     has_other_mode = old.auth.mode != new.auth.mode

@@ -3,7 +3,7 @@
 from datetime import timedelta
 from typing import Any
 
-from taskgate.admission.rules import AdmissionRules, QuestionBounds, RuntimeConfig
+from taskgate.admission.rules import AdmissionRules, CallerLimit, QuestionBounds, RuntimeConfig
 from taskgate.auth.authorization import AccessPolicy
 from taskgate.domain.limits import Caps, Overrides
 from taskgate.domain.policy import PromotionPolicy
@@ -45,6 +45,9 @@ def rules(**changes: Any) -> AdmissionRules:
         "overrides": Overrides(),
         "questions": QuestionBounds(wait=timedelta(minutes=30), outstanding=8),
     }
+    for name in ("sessions", "streams", "waits"):
+        if isinstance(limit := changes.get(name), int):
+            changes[name] = CallerLimit(limit, 2 * limit)
     return AdmissionRules(**usual | changes)
 
 

@@ -4,7 +4,9 @@ import asyncio
 
 import pytest
 
+from requirements import covers
 from taskgate.admission.concurrency import OpenStreams
+from taskgate.admission.rules import CallerLimit
 from taskgate.auth.context import AuthContext
 from taskgate.errors import TooManyTasks
 from taskgate.telemetry.events import CapRefused
@@ -86,6 +88,27 @@ def test_a_stream_of_an_extension_that_ends_in_whatever_way_is_open_no_more(erro
     for _ in range(3):
         with pytest.raises(error), streams.acquire_extension_stream(ANN, "reports"):
             raise error
+
+
+# --- persons ---------------------------------------------------------------------------------------------------------
+
+
+@covers("T46")
+@pytest.mark.parametrize("what", ["streams", "waits"])
+def test_all_clients_of_a_person_together_have_a_limit(what: str) -> None:
+    emitted = RecordedEvents()
+    limits = {what: CallerLimit(2, 3)}
+    streams = OpenStreams(live=live(**limits), event_sink=emitted)
+    acquire = streams.acquire_stream if what == "streams" else streams.acquire_wait
+    clients = [AuthContext(key=f"client {number}", subject="ann") for number in range(4)]
+    with acquire(clients[0]), acquire(clients[1]):
+        with acquire(clients[2]), pytest.raises(TooManyTasks) as refusal, acquire(clients[3]):
+            pytest.fail("it is let in")
+        assert (refusal.value.limit, refusal.value.scope) == (3, "subject")
+        with acquire(clients[3]), acquire(BOB):
+            pass
+    assert emitted.all == [CapRefused(what, "subject")]
+    assert streams.callers == 0
 
 
 # --- waits ------------------------------------------------------------------------------------------------------------

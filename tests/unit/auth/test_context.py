@@ -159,3 +159,23 @@ def test_the_keys_are_not_shown() -> None:
 @pytest.mark.parametrize("bind", [("iss",), ("sub",), ("sub", "client_id"), CONTEXT_PARTS])
 def test_parts_with_an_issuer_or_a_subject_are_taken(bind: tuple[str, ...]) -> None:
     assert key_of(identity(), bind)
+
+
+# --- the reference of a person ---------------------------------------------------------------------------------------
+
+
+@covers("T46")
+@given(parts, parts)
+def test_callers_are_one_person_if_and_only_if_issuer_and_subject_are_equal(one: Parts, other: Parts) -> None:
+    subjects = [ContextKeys(KEY).bind(whose(*each), None).subject for each in (one, other)]
+    assert (subjects[0] == subjects[1]) is ((one[0], one[2]) == (other[0], other[2]))
+
+
+@pytest.mark.parametrize("bind", [("iss", "client_id"), ("sub",)])
+def test_callers_without_an_issuer_and_a_subject_are_persons_of_their_own(bind: tuple[str, ...]) -> None:
+    callers = [ContextKeys(KEY, bind=bind).bind(identity(client_id=name), None) for name in ("one", "other")]
+    assert [each.subject for each in callers] == [each.key for each in callers]
+
+
+def test_without_authentication_all_callers_are_one_person() -> None:
+    assert ANONYMOUS.subject == ANONYMOUS.key

@@ -113,7 +113,7 @@ def test_every_rule_is_what_the_file_says(loads: Loads) -> None:
     )
     assert rules.questions == QuestionBounds(8 * SECOND, 9)
     assert (rules.reject_as, rules.exposes_quota) == (RejectAs.TOOL_ERROR, True)
-    assert (rules.sessions, rules.streams, rules.waits, rules.all_waits) == (8, 3, 12, 13)
+    assert (rules.sessions, rules.streams, rules.waits, rules.all_waits) == ((8, 16), (3, 6), (12, 24), 13)
     settings = bulkhead_settings(loads(WRITTEN), "reports")
     assert (settings.share, settings.is_shared, settings.reserved) == (11, True, 4)
     assert rules.on_store_error is OnStoreError.LOCAL

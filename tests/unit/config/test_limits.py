@@ -43,7 +43,7 @@ GOOD = [
 OVERRIDES = [
     ("match: {}, rate: {call: 1/s}", "rate.call: must be the name of a policy of limits.rate"),
     ("match: {}, rate: {ip: 1/s}",
-     "rate.ip: must be the name of a policy of scope context or tenant: others have no caller"),
+     "rate.ip: must be the name of a policy of scope subject, context or tenant: others have no caller"),
     ("match: {tenant: gold}", "match.tenant: must be null unless an issuer has claims.tenant: callers have no tenant"),
     ("match: {}, concurrency: {tasks_per_tenant: 1}",
      "concurrency.tasks_per_tenant: must be null unless an issuer has claims.tenant: callers have no tenant"),

@@ -305,7 +305,7 @@ RULES: list[tuple[str, str, list[str]]] = [
         ["[{name: A, scope: ip, rate: 1/s}]", "[{name: '', scope: ip, rate: 1/s}]"],
     ),
     (
-        "must be 'ip', 'context', 'tenant', 'upstream', 'tool' or 'global'",
+        "must be 'ip', 'subject', 'context', 'tenant', 'upstream', 'tool' or 'global'",
         "limits.rate[0].scope",
         ["[{name: a, scope: user, rate: 1/s}]"],
     ),

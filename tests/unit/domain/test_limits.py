@@ -4,18 +4,21 @@ from typing import Any
 
 import pytest
 
+from requirements import covers
 from taskgate.domain.limits import Cap, Caps, CapScope, Override, Overrides
 
 # --- caps -------------------------------------------------------------------------------------------------------------
 
 EVERY_CAP = Caps(
     tasks_per_context=1,
-    tasks_per_tenant=2,
-    tasks_per_tool=3,
-    tasks_per_upstream=4,
-    tasks_global=5,
-    kept_per_context=6,
-    kept_global=7,
+    tasks_per_subject=2,
+    tasks_per_tenant=3,
+    tasks_per_tool=4,
+    tasks_per_upstream=5,
+    tasks_global=6,
+    kept_per_context=7,
+    kept_per_subject=8,
+    kept_global=9,
 )
 
 
@@ -26,17 +29,35 @@ def listed(caps: tuple[Cap, ...]) -> list[tuple[str, int, bool]]:
 def test_every_cap_is_asked_from_what_concerns_fewest_to_what_concerns_everybody() -> None:
     assert listed(EVERY_CAP.applicable({}, None, True)) == [
         ("context", 1, False),
-        ("tenant", 2, False),
-        ("tool", 3, False),
-        ("upstream", 4, False),
-        ("global", 5, False),
-        ("context", 6, True),
-        ("global", 7, True),
+        ("subject", 2, False),
+        ("tenant", 3, False),
+        ("tool", 4, False),
+        ("upstream", 5, False),
+        ("global", 6, False),
+        ("context", 7, True),
+        ("subject", 8, True),
+        ("global", 9, True),
     ]
 
 
 def test_what_the_operator_leaves_open_is_no_cap() -> None:
-    assert listed(Caps(tasks_per_context=9).applicable({}, None, True)) == [("context", 9, False)]
+    assert listed(Caps(tasks_per_context=9).applicable({}, None, True)) == [
+        ("context", 9, False),
+        ("subject", 18, False),
+    ]
+
+
+@covers("T46")
+@pytest.mark.parametrize("own", [{}, {"tasks_per_context": 50, "kept_per_context": 60}], ids=["usual", "override"])
+def test_the_clients_of_a_person_have_twice_the_limit_of_one_unless_the_operator_says_otherwise(
+    own: dict[str, int],
+) -> None:
+    caps = Caps(tasks_per_context=9, kept_per_context=7)
+    limits = {(scope, of_bytes): limit for scope, limit, of_bytes in listed(caps.applicable(own, None, False))}
+    assert limits["subject", False] == 2 * limits["context", False]
+    assert limits["subject", True] == 2 * limits["context", True]
+    set_apart = caps._replace(tasks_per_subject=3).applicable(own, None, False)
+    assert ("subject", 3, False) in listed(set_apart)
 
 
 def test_a_caller_without_a_tenant_is_not_counted_with_any() -> None:

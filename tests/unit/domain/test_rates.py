@@ -9,8 +9,8 @@ import pytest
 from taskgate.domain.rates import OTHER_METHODS, RateEvent, RateLimit, RatePolicies, RatePolicy, RateScope, RateSubject
 
 LIMIT = RateLimit(every=1.0, burst=5)
-ALICE = RateSubject("alice", "gold", "192.0.2.7")
-STRAY = RateSubject("stray", None, "192.0.2.7")
+ALICE = RateSubject("alice", "ann", "gold", "192.0.2.7")
+STRAY = RateSubject("stray", "ann", None, "192.0.2.7")
 
 
 def policy(name: str, scope: RateScope = RateScope.CONTEXT, **more: Any) -> RatePolicy:
@@ -68,6 +68,17 @@ class TestTheRest:
         assert names(policies, "ping") == "rest everybody"
 
     @pytest.mark.parametrize(
+        ("named", "rest"),
+        [(RateScope.CONTEXT, RateScope.SUBJECT), (RateScope.SUBJECT, RateScope.CONTEXT)],
+        ids=["of a caller before those of a person", "of a person before those of a caller"],
+    )
+    def test_leaves_out_what_a_policy_of_callers_or_of_persons_names(self, named: RateScope, rest: RateScope) -> None:
+        policies = RatePolicies(
+            (policy("calls", named, methods=("tools/call",)), policy("rest", rest, methods=OTHER_METHODS))
+        )
+        assert [names(policies, method) for method in ("tools/call", "ping")] == ["calls", "rest"]
+
+    @pytest.mark.parametrize(
         "narrow",
         [{"tool": "generate_*", "methods": ("ping",)}, {"upstream": "reports", "methods": ("ping",)}, {}],
         ids=["to a tool", "to a server", "to nothing at all"],
@@ -106,9 +117,10 @@ def test_a_budget_is_shared_by_all_of_its_scope_and_nobody_else() -> None:
         return {scope for scope, key in other.items() if key != mine[scope]}
 
     assert differ(keys(ALICE)) == set()
-    assert differ(keys(RateSubject("bob", "gold", "192.0.2.7"))) == {"context"}
-    assert differ(keys(RateSubject("alice", "silver", "192.0.2.7"))) == {"tenant"}
-    assert differ(keys(RateSubject("alice", "gold", "192.0.2.8"))) == {"ip"}
+    assert differ(keys(RateSubject("bob", "ann", "gold", "192.0.2.7"))) == {"context"}
+    assert differ(keys(RateSubject("alice", "bea", "gold", "192.0.2.7"))) == {"subject"}
+    assert differ(keys(RateSubject("alice", "ann", "silver", "192.0.2.7"))) == {"tenant"}
+    assert differ(keys(RateSubject("alice", "ann", "gold", "192.0.2.8"))) == {"ip"}
     assert differ(keys(ALICE, mount="search")) == {"upstream", "tool"}
     assert differ(keys(ALICE, tool="read")) == {"tool"}
 
@@ -139,7 +151,7 @@ def test_a_look_at_a_caller_takes_nothing_from_each_of_its_own_budgets() -> None
         policy("all", RateScope.GLOBAL),
     ))  # fmt: skip
     own = RateLimit(every=9.0, burst=9)
-    found = policies.caller_demands("alice", {"calls": own})
+    found = policies.caller_demands("alice", "ann", {"calls": own})
     assert [(each.key, each.cost) for each in found] == [
         ("calls\nalice", 0),
         ("reports\nalice", 0),
@@ -147,7 +159,7 @@ def test_a_look_at_a_caller_takes_nothing_from_each_of_its_own_budgets() -> None
     ]
     assert [each.limit == own for each in found] == [True, False, False]
     # So it says where calls and failed look-ups take from.
-    taken = policies.demands(RateSubject("alice", None, ""), {}, "reports", "tools/call", None)
+    taken = policies.demands(RateSubject("alice", "ann", None, ""), {}, "reports", "tools/call", None)
     assert {each.key for each in taken} - {"all\n"} == {found[0].key, found[1].key}
 
 

@@ -10,7 +10,7 @@ from taskgate.domain.record import Faulted, FaultReason, Outcome, Succeeded
 from taskgate.errors import TooManyBytes, TooManyTasks
 from taskgate.stores.capacity import MOST_UNUSED, CapKeys, StoreUsage, stored_size
 
-MINE = CapKeys("context", "tenant", "tool", "upstream")
+MINE = CapKeys("context", "subject", "tenant", "tool", "upstream")
 
 
 def at_most(limit: int, scope: CapScope = CapScope.CONTEXT, **changes: Any) -> tuple[Cap, ...]:
@@ -62,7 +62,7 @@ def test_what_a_record_has_not_is_shared_with_nobody(missing: str) -> None:
 def test_the_first_cap_without_room_refuses() -> None:
     room = StoreUsage()
     room.add_task(MINE, 10)
-    room.add_bytes(MINE.context, 5)
+    room.add_bytes(MINE, 5)
     caps = (*at_most(2), *at_most(1, CapScope.UPSTREAM), *at_most(1, CapScope.GLOBAL), *at_most(5, bytes=True))
     refusals = [room.refusal(MINE, caps[place:], 0) for place in range(5)]
     scopes = [(type(refusal), refusal.scope) for refusal in refusals if refusal is not None]
@@ -75,17 +75,21 @@ def test_the_first_cap_without_room_refuses() -> None:
     assert refusals[-1] is None
 
 
-def test_bytes_are_kept_of_a_context_and_of_everybody() -> None:
+def test_bytes_are_kept_of_a_context_of_its_person_and_of_all() -> None:
     room = StoreUsage()
-    room.add_bytes("context", 4)
-    room.add_bytes("other", 3)
-    for scope, kept in ((CapScope.CONTEXT, 4), (CapScope.GLOBAL, 7)):
+    # The reference of a person may be that of one of its contexts.
+    other, stranger = CapKeys("subject", "subject", None, None, None), CapKeys("stranger", None, None, None, None)
+    room.add_bytes(MINE, 4)
+    room.add_bytes(other, 3)
+    room.add_bytes(stranger, 2)
+    for scope, kept in ((CapScope.CONTEXT, 4), (CapScope.SUBJECT, 7), (CapScope.GLOBAL, 9)):
         refusal = room.refusal(MINE, at_most(kept, scope, bytes=True), 0)
         assert isinstance(refusal, TooManyBytes)
         assert (refusal.limit, refusal.scope) == (kept, scope.value)
         assert room.refusal(MINE, at_most(kept + 1, scope, bytes=True), 0) is None
-    room.add_bytes("other", -3)
-    room.add_bytes("context", -4)
+    room.add_bytes(stranger, -2)
+    room.add_bytes(other, -3)
+    room.add_bytes(MINE, -4)
     assert room.refusal(MINE, at_most(1, bytes=True), 0) is None
     assert room.refusal(MINE, at_most(1, CapScope.GLOBAL, bytes=True), 0) is None
 
@@ -114,7 +118,7 @@ def test_bodies_count_in_the_bytes_that_they_are_stored_in(
 
 
 def of(context: bytes) -> CapKeys:
-    return CapKeys(context, None, None, None)
+    return CapKeys(context, None, None, None, None)
 
 
 def unfinished(*tasks: tuple[bytes, int]) -> StoreUsage:

@@ -39,18 +39,20 @@ _RATES: Final = ("limits", "rate")
 _OVERRIDES: Final = ("limits", "overrides")
 _CAPS: Final = (
     "tasks_per_context",
+    "tasks_per_subject",
     "tasks_per_tenant",
     "tasks_per_tool",
     "tasks_per_upstream",
     "tasks_global",
     "kept_per_context",
+    "kept_per_subject",
     "kept_global",
 )
 
 _StoredSize = Annotated[int, SizeIn(least=KIB, most=2**10 * GIB)]
 
 
-def _default_in_schema(default: str) -> Any:
+def _default_in_schema(default: str | None) -> Any:
     # pydantic writes the default of a nullable size as a number into the JSON Schema.
     return Field(json_schema_extra={"default": default})
 
@@ -59,18 +61,19 @@ def _default_in_schema(default: str) -> Any:
 
 
 class RatePolicySection(Section):
-    """A rate limit: a token bucket for each address, caller, tenant, upstream or tool.
+    """A rate limit: a token bucket for each address, person, caller, tenant, upstream or tool.
 
     A request takes a token from every policy that applies to it, or none where one of them refuses.
     """
 
     name: Name
     """The unique name of the policy in refusals, metrics and overrides."""
-    scope: Literal["ip", "context", "tenant", "upstream", "tool", "global"]
-    """Which requests share a bucket: those of one address, caller or tenant, or to one upstream or
-    tool, or all.
+    scope: Literal["ip", "subject", "context", "tenant", "upstream", "tool", "global"]
+    """Which requests share a bucket: those of one address, person, caller or tenant, or to one
+    upstream or tool, or all.
 
-    ip: IPv6 addresses count by their /64; tenant: does not apply to callers without a tenant; tool:
+    subject: all clients of one subject of an issuer; context: one of its clients; ip: IPv6 addresses
+    count by their /64; tenant: does not apply to callers without a tenant; tool:
     applies to tools/call alone.
     """
     rate: RateText
@@ -82,7 +85,8 @@ class RatePolicySection(Section):
     all.
 
     notifications/initialized and cancellations are never limited. ["*"] alone means the rest: the
-    methods that no other policy of the same scope names, and GET streams.
+    methods that no other policy of the same scope names, and GET streams. Here, subject and
+    context are the same scope.
     """
     upstream: Text | None = None
     """Name of the upstream that the policy applies to; null means every one."""
@@ -148,10 +152,10 @@ _HANDSHAKE: Final = ("initialize", "ping", "server/discover", "notifications/ini
 _DEFAULT_RATES = (
     RatePolicySection(name="ip", scope="ip", rate=_per_second(1000), burst=2000, before_auth=True),
     RatePolicySection(name="auth_failures", scope="ip", rate=_per_second(1), burst=20, event="auth_failure"),
-    RatePolicySection(name="handshake", scope="context", rate=_per_second(50), burst=500, methods=_HANDSHAKE),
-    RatePolicySection(name="calls", scope="context", rate=_per_second(10), burst=60, methods=("tools/call",)),
-    RatePolicySection(name="polls", scope="context", rate=_per_second(20), burst=60, methods=("tasks/*",)),
-    RatePolicySection(name="rest", scope="context", rate=_per_second(40), burst=400, methods=("*",)),
+    RatePolicySection(name="handshake", scope="subject", rate=_per_second(50), burst=500, methods=_HANDSHAKE),
+    RatePolicySection(name="calls", scope="subject", rate=_per_second(10), burst=60, methods=("tools/call",)),
+    RatePolicySection(name="polls", scope="subject", rate=_per_second(20), burst=60, methods=("tasks/*",)),
+    RatePolicySection(name="rest", scope="subject", rate=_per_second(40), burst=400, methods=("*",)),
 )
 
 
@@ -163,6 +167,8 @@ class ConcurrencySection(Section):
 
     tasks_per_context: Count = 10
     """Unfinished tasks of one caller; with auth.mode none all hosts are one caller."""
+    tasks_per_subject: Count | None = None
+    """Unfinished tasks of all clients of one subject of an issuer; null means twice tasks_per_context."""
     tasks_per_tenant: Count | None = 100
     """Unfinished tasks of one tenant; null means any number."""
     tasks_per_tool: Count | None = None
@@ -172,30 +178,38 @@ class ConcurrencySection(Section):
     tasks_global: Count | None = 1000
     """Unfinished tasks altogether; null means any number."""
     calls_per_context: Count = 8
-    """The most calls, those of tasks included, that one caller runs at one upstream while a caller
-    with fewer waits.
+    """The most calls, those of tasks included, that one subject of an issuer runs at one upstream, with
+    all of its clients, while a subject with fewer waits.
 
     If none waits, it may run more. Of eight permits and more, an eighth is for callers without any;
     a caller that calls alone gets that, too.
     """
     kept_per_context: Annotated[_StoredSize | None, _default_in_schema("256MiB")] = 256 * MIB
     """Stored bytes of one caller's tasks, from which no new task is made; null means any size."""
+    kept_per_subject: Annotated[_StoredSize | None, _default_in_schema(None)] = None
+    """The same for all clients of one subject of an issuer; null means twice kept_per_context."""
     kept_global: Annotated[_StoredSize | None, _default_in_schema("2GiB")] = 2 * GIB
     """Stored bytes of all tasks, from which no new task is made; null means any size."""
     sessions_per_context: Count = 100
     """Sessions of one caller's hosts. One more ends the session that is idle for longest: no stream, request or
     unfinished task. If all are in use, it is refused."""
+    sessions_per_subject: Count | None = None
+    """Sessions of all clients of one subject of an issuer; null means twice sessions_per_context."""
     waits_per_context: Count = 64
     """Requests of one caller that wait for results of tasks (tasks/result)."""
+    waits_per_subject: Count | None = None
+    """The same for all clients of one subject of an issuer; null means twice waits_per_context."""
     waits_global: Count | None = 2048
     """Requests that wait for results of tasks altogether; null means any number."""
     bytes_in_flight_per_context: _StoredSize = 32 * MIB
     """Bytes of one caller's large messages in flight, beyond which a large request is refused."""
+    bytes_in_flight_per_subject: Annotated[_StoredSize | None, _default_in_schema(None)] = None
+    """The same for all clients of one subject of an issuer; null means twice bytes_in_flight_per_context."""
     bytes_in_flight_global: _StoredSize = 256 * MIB
     """Bytes of all large messages in flight, beyond which a large request is refused."""
     streams_kept_per_context: _StoredSize = 16 * MIB
-    """Bytes of events stored for one caller's resumable streams; beyond it the oldest ended streams
-    are dropped first.
+    """Bytes of events stored for the resumable streams of one subject of an issuer, with all of its
+    clients; beyond it the oldest ended streams are dropped first.
     """
     streams_kept_global: _StoredSize = 256 * MIB
     """Bytes of events stored for all resumable streams; beyond it the oldest ended streams are
@@ -241,6 +255,8 @@ class OverrideConcurrencySection(Section):
 
     tasks_per_context: Count | None = None
     """Replaces limits.concurrency.tasks_per_context; null keeps it."""
+    tasks_per_subject: Count | None = None
+    """Replaces limits.concurrency.tasks_per_subject; null keeps it."""
     tasks_per_tenant: Count | None = None
     """Replaces limits.concurrency.tasks_per_tenant; null keeps it."""
     tasks_per_tool: Count | None = None
@@ -253,6 +269,8 @@ class OverrideConcurrencySection(Section):
     """Replaces limits.concurrency.calls_per_context; null keeps it."""
     kept_per_context: _StoredSize | None = None
     """Replaces limits.concurrency.kept_per_context; null keeps it."""
+    kept_per_subject: _StoredSize | None = None
+    """Replaces limits.concurrency.kept_per_subject; null keeps it."""
     kept_global: _StoredSize | None = None
     """Replaces limits.concurrency.kept_global; null keeps it."""
 
@@ -432,5 +450,5 @@ def _override_conflicts(
         where = (*here, "rate", name)
         if name not in policies:
             yield where, "must be the name of a policy of limits.rate"
-        elif policies[name].get("scope") not in ("context", "tenant"):
-            yield where, "must be the name of a policy of scope context or tenant: others have no caller"
+        elif policies[name].get("scope") not in ("subject", "context", "tenant"):
+            yield where, "must be the name of a policy of scope subject, context or tenant: others have no caller"

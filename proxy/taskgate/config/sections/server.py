@@ -121,6 +121,8 @@ class ServerSection(Section):
     """
     max_streams_per_context: Count = 100
     """The most open event streams of one caller: GET streams and subscriptions."""
+    max_streams_per_subject: Count | None = None
+    """The same for all clients of one subject of an issuer; null means twice max_streams_per_context."""
     require_task_name: Flag = False
     """Whether requests of 2026-07-28 about a task must repeat its id in Mcp-Name, which a released
     host does not.

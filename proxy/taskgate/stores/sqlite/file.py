@@ -168,6 +168,7 @@ def _open(options: SqliteOptions, reference_of: ReferenceOf, undo: ExitStack) ->
         _pragma(writer, f"max_page_count = {_MOST_PAGES}")
         _refer(writer)
     _prepare(writer, options)
+    _add_subject(writer)
     writer.execute("UPDATE tasks SET holder = NULL, lease_until = 0 WHERE unfinished = 1 AND lease_until > 0")
     usage, statuses = _count(writer)
     near = undo.enter_context(closing(_connect(path, "ro", _NEAR_TIMEOUT)))
@@ -327,6 +328,12 @@ def _lay_out(connection: sqlite3.Connection, path: Path, layout: int) -> None:
         log.info("upgraded the store's file; a copy of the earlier one is beside it", extra=told)
 
 
+def _add_subject(connection: sqlite3.Connection) -> None:
+    """Add the column of persons to a table of an earlier release, which still reads and writes the file."""
+    if connection.execute("SELECT 1 FROM pragma_table_info('tasks') WHERE name = 'subject'").fetchone() is None:
+        connection.execute("ALTER TABLE tasks ADD COLUMN subject BLOB")
+
+
 def _refer(connection: sqlite3.Connection) -> None:
     """Give all tasks of a file their references anew, if these were made with another key.
 
@@ -375,12 +382,12 @@ def _count(connection: sqlite3.Connection) -> tuple[StoreUsage, Counter[str]]:
     usage, statuses = StoreUsage(), Counter[str]()
     for *keys, expires in connection.execute(sql.UNFINISHED):
         usage.add_task(CapKeys(*keys), expires)
-    sizes = Counter[bytes]()
-    for context, status, size in connection.execute(sql.KEPT):
-        sizes[context] += size
+    sizes = Counter[tuple[bytes, bytes | None]]()
+    for context, subject, status, size in connection.execute(sql.KEPT):
+        sizes[context, subject] += size
         statuses[status] += 1
-    for context, size in sizes.items():
-        usage.add_bytes(context, size)
+    for (context, subject), size in sizes.items():
+        usage.add_bytes(CapKeys(context, subject, None, None, None), size)
     return usage, statuses
 
 

@@ -17,15 +17,15 @@ Values = tuple[Any, ...]
 
 # For a file that was just opened, where no lease is held: that is what the index finds.
 UNFINISHED: Final = """
-    SELECT context, tenant, tool, upstream, expires FROM tasks WHERE unfinished = 1 AND lease_until = 0
+    SELECT context, subject, tenant, tool, upstream, expires FROM tasks WHERE unfinished = 1 AND lease_until = 0
 """
 # Not grouped: to sort a large file, SQLite needs a folder for temporary files.
-KEPT: Final = "SELECT context, status, body_size FROM tasks"
+KEPT: Final = "SELECT context, subject, status, body_size FROM tasks"
 INSERT_TASK: Final = """
-    INSERT INTO tasks (id, reference, owner, context, tenant, tool, upstream, repeat, created, updated, expires,
-                       unfinished, status, tool_error, revision, holder, lease_until, body_size, head, params)
-    VALUES (?, ?, ?, ?, nullif(?, x''), ?, ?, nullif(?, x''), ?, ?, ?, ?, ?, ?, ?, nullif(?, ''), ?, ?, ?,
-            nullif(?, x''))
+    INSERT INTO tasks (id, reference, owner, context, subject, tenant, tool, upstream, repeat, created, updated,
+                       expires, unfinished, status, tool_error, revision, holder, lease_until, body_size, head, params)
+    VALUES (?, ?, ?, ?, nullif(?, x''), nullif(?, x''), ?, ?, nullif(?, x''), ?, ?, ?, ?, ?, ?, ?, nullif(?, ''), ?,
+            ?, ?, nullif(?, x''))
 """
 INSERT_PARAMS: Final = "INSERT INTO params (task, body) VALUES (?, ?)"
 SET_OUTCOME: Final = "UPDATE tasks SET kind = ?, outcome = ? WHERE seq = ?"
@@ -39,7 +39,7 @@ UPDATE_UNCHANGED: Final = """
           AND lease_until = ?
 """
 FIND_SWAPPED: Final = """
-    SELECT seq, repeat IS NOT NULL, holder, lease_until, expires, updated, unfinished, status, tool_error
+    SELECT seq, repeat IS NOT NULL, subject, holder, lease_until, expires, updated, unfinished, status, tool_error
     FROM tasks WHERE reference = ? AND id = ? AND revision = ?
 """
 FORGET_REPEAT: Final = "UPDATE tasks SET repeat = NULL WHERE seq = ?"
@@ -115,7 +115,8 @@ SCAN_UNFINISHED: Final = """
 """
 
 EXPIRED: Final = """
-    SELECT seq, id, head, holder, lease_until, status, context, body_size, unfinished, tenant, tool, upstream, expires
+    SELECT seq, id, head, holder, lease_until, status, context, body_size, unfinished, subject, tenant, tool, upstream,
+           expires
     FROM tasks WHERE expires <= ? ORDER BY expires LIMIT ?
 """
 DELETES: Final = (
@@ -156,6 +157,12 @@ def owner_value(owner: OwnerKey) -> bytearray:
 def context_digest(context: str) -> bytes:
     """The digest of a context."""
     return _digest(_bytes(context))
+
+
+@lru_cache(maxsize=1024)
+def subject_digest(subject: str) -> bytes:
+    """The digest of a person."""
+    return _digest(_bytes(subject))
 
 
 @lru_cache(maxsize=1024)

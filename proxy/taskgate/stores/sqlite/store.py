@@ -77,7 +77,7 @@ class SqliteStore:
 
     # --- tasks ---------------------------------------------------------------------------------------------------
 
-    async def insert(self, record: TaskRecord, *, caps: tuple[Cap, ...]) -> TaskId:
+    async def insert(self, record: TaskRecord, *, caps: tuple[Cap, ...], subject: str | None = None) -> TaskId:
         """Store a new record.
 
         A record counts against caps from the start of its write, and until the write that ends it
@@ -93,7 +93,7 @@ class SqliteStore:
         if self._is_gone:
             raise _gone()
         # No await between here and `begin`, so that check and insert are one step.
-        keys = keys_of(record.owner, record.tenant, record.call.tool)
+        keys = keys_of(record.owner, subject, record.tenant, record.call.tool)
         refusal = self._usage.refusal(keys.caps, caps, created)
         if refusal is not None:
             raise refusal.copy()
@@ -206,7 +206,7 @@ class SqliteStore:
             self._state.forget(one.id for one in removed)
             for id, holder, head, status, keys, size, expires in removed:
                 self._state.statuses[status] -= 1
-                self._usage.add_bytes(keys.context, -size)
+                self._usage.add_bytes(keys, -size)
                 if expires is not None:
                     self._usage.remove_task(keys, expires)
                 self._changes.add_removed(id, owner=head.owner if head else None, holder=holder)

@@ -52,11 +52,12 @@ class RecordKeys(NamedTuple):
 
 
 @lru_cache(maxsize=1024)
-def keys_of(owner: OwnerKey, tenant: str | None, tool: str) -> RecordKeys:
-    """The digests of the records of an owner, a tenant and a tool."""
+def keys_of(owner: OwnerKey, subject: str | None, tenant: str | None, tool: str) -> RecordKeys:
+    """The digests of the records of an owner, a person, a tenant and a tool."""
     context, mount = owner
     digests = (
         sql.context_digest(context),
+        None if subject is None else sql.subject_digest(subject),
         None if tenant is None else sql.tenant_digest(tenant),
         sql.tool_digest(mount, tool),
         sql.upstream_digest(mount),
@@ -130,7 +131,7 @@ class InsertTask(Write[int]):
     def begin(self) -> None:
         """Count the record, and note its key, while it is on its way."""
         state = self._state
-        state.usage.add_bytes(self._keys.context, self._size)
+        state.usage.add_bytes(self._keys, self._size)
         if self._is_unfinished:
             state.usage.add_task(self._keys, self._expires)
         if self._repeat is not None:
@@ -161,7 +162,7 @@ class InsertTask(Write[int]):
         state = self._state
         if self._repeat is not None:
             state.pending_keys.end(self._repeat)
-        state.usage.add_bytes(self._keys.context, -self._size)
+        state.usage.add_bytes(self._keys, -self._size)
         if self._is_unfinished:
             state.usage.remove_task(self._keys, self._expires)
 
@@ -176,14 +177,15 @@ class SwapTask(Write[bool]):
     - `_known`: the row before, if that is cached
     - `_statement`, `_values`: the one statement, or None
     - `_size`: the number of body bytes that it adds
-    - `_old_status`, `_was_unfinished`, `_expired`, `_held_by`, `_lease`: what the record was, when it
-      would have expired if its row was searched, the holder of its lease before, and the lease after
-      the swap
+    - `_old_status`, `_was_unfinished`, `_held_by`, `_lease`: what the record was, the holder of its
+      lease before, and the lease after the swap
+    - `_found`: whether the row was searched, and then when it would have expired, `_expired`, and the
+      digest of its person, `_subject`
     """
 
     __slots__ = (
-        "_expected", "_expired", "_head", "_held_by", "_known", "_lease", "_old_status", "_outcome", "_record", "_size",
-        "_state", "_statement", "_updated", "_values", "_was_unfinished",
+        "_expected", "_expired", "_found", "_head", "_held_by", "_known", "_lease", "_old_status", "_outcome",
+        "_record", "_size", "_state", "_statement", "_subject", "_updated", "_values", "_was_unfinished",
     )  # fmt: skip
 
     def __init__(self, state: StoreState, record: TaskRecord, expected: int) -> None:
@@ -208,6 +210,8 @@ class SwapTask(Write[bool]):
         self._was_unfinished = False
         self._held_by: str | None = None
         self._lease: Lease | None = None
+        self._found = False
+        self._subject: bytes | None = None
         self._statement: str | None = None
         status, tool_error = record.status, 1 if record.tool_error else 0
         if status.is_terminal:
@@ -251,7 +255,8 @@ class SwapTask(Write[bool]):
         row = cursor.execute(sql.FIND_SWAPPED, where).fetchone()
         if row is None:
             return False
-        seq, is_named, held_by, until, expires, *old_indexed = row
+        self._found = True
+        seq, is_named, self._subject, held_by, until, expires, *old_indexed = row
         lease = None if record.lease is None else longer_lease(unpack_lease(held_by, until), record.lease)
         holder, lease_until = pack_lease(lease)
         unfinished, tool_error = 0 if record.status.is_terminal else 1, 1 if record.tool_error else 0
@@ -283,16 +288,20 @@ class SwapTask(Write[bool]):
             return
         state, record, known = self._state, self._record, self._known
         is_unfinished, was_unfinished = not record.status.is_terminal, self._was_unfinished
+        keys: CapKeys | None = None
         if known is not None and known.keys is not None:
             seq, keys, created, expires = known.seq, known.keys, known.created, known.expires
         else:
-            keys = keys_of(record.owner, record.tenant, record.call.tool).caps
             seq, created, expires = 0, 0, self._expired
-        if self._size:
-            state.usage.add_bytes(keys.context, self._size)
+            if self._found:
+                keys = keys_of(record.owner, None, record.tenant, record.call.tool).caps
+                keys = keys._replace(subject=self._subject)
+        if keys is not None and self._size:
+            state.usage.add_bytes(keys, self._size)
         state.statuses[self._old_status] -= 1
         state.statuses[record.status._value_] += 1
-        if is_unfinished is not was_unfinished:
+        # A row that was not searched changes no count.
+        if keys is not None and is_unfinished is not was_unfinished:
             (state.usage.add_task if is_unfinished else state.usage.remove_task)(keys, expires)
         if is_unfinished:
             # It is read again before its next swap, if only to end it.

@@ -116,8 +116,8 @@ def read_head(head: bytes, holder: str | None, until: int, expires: int | None =
 
 
 def _removed(_: int, id: TaskId, head: bytes, holder: str | None, until: int, status: str, *counted: Any) -> PurgedRow:
-    context, size, unfinished, tenant, tool, upstream, expires = counted
-    keys = CapKeys(context, tenant, tool, upstream)
+    context, size, unfinished, subject, tenant, tool, upstream, expires = counted
+    keys = CapKeys(context, subject, tenant, tool, upstream)
     record = read_head(head, holder, until, expires)
     return PurgedRow(id, holder, record, status, keys, size, expires if unfinished else None)
 

@@ -1,6 +1,8 @@
 """What the caps of a file count, before and after a restart."""
 
 import asyncio
+import sqlite3
+from contextlib import closing
 from dataclasses import replace
 from datetime import timedelta
 
@@ -125,11 +127,12 @@ async def test_a_new_start_counts_by_every_scope_what_an_earlier_layout_left(pla
 
 @pytest.mark.parametrize("scope", CapScope)
 async def test_a_new_start_counts_by_every_scope(place: Place, scope: CapScope) -> None:
-    await keep(place.store, new_record(tenant="t"), new_record(tenant="t"))
+    for _ in range(2):
+        await place.store.insert(new_record(tenant="t"), caps=(), subject="s")
     store = await place.reopen()
     with pytest.raises(TooManyTasks):
-        await store.insert(new_record(tenant="t"), caps=(Cap(scope=scope, limit=2),))
-    await store.insert(new_record(tenant="t"), caps=(Cap(scope=scope, limit=3),))
+        await store.insert(new_record(tenant="t"), caps=(Cap(scope=scope, limit=2),), subject="s")
+    await store.insert(new_record(tenant="t"), caps=(Cap(scope=scope, limit=3),), subject="s")
 
 
 async def test_a_new_start_knows_what_is_kept_and_every_name(place: Place) -> None:
@@ -151,3 +154,16 @@ async def test_what_could_not_be_written_keeps_no_bytes(place: Place) -> None:
         with pytest.raises(StoreUnavailable):
             await place.store.insert(record, caps=())
     await place.store.insert(new_record(), caps=(Cap(scope=CapScope.GLOBAL, limit=11, bytes=True),))
+
+
+async def test_a_file_without_persons_counts_them_from_now_on(place: Place) -> None:
+    """Earlier releases wrote such files, and still read and write one that has the column."""
+    cap = (Cap(scope=CapScope.SUBJECT, limit=1),)
+    await place.store.insert(new_record(), caps=(), subject="s")
+    await place.store.close()
+    with closing(sqlite3.connect(place.options.path)) as connection:
+        connection.execute("ALTER TABLE tasks DROP COLUMN subject")
+    store = await place.reopen()
+    await store.insert(new_record(), caps=cap, subject="s")
+    with pytest.raises(TooManyTasks):
+        await store.insert(new_record(), caps=cap, subject="s")

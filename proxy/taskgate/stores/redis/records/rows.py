@@ -12,7 +12,7 @@ both.
     all:STATE                   ZSET  ids by their expiry
     open                        ZSET  ids of unfinished tasks by the end of the lease
     unfinished:SHARE            ZSET  ids of unfinished tasks by expiry, for each key that caps count by
-    kept:SHARE                  TEXT  bytes of bodies, of a context and of all
+    kept:SHARE                  TEXT  bytes of bodies, of a context, of a person and of all
     repeat:NAME                 TEXT  expiry and id of the record of an idempotency key
 
 Earlier releases know no references and transitions. They leave these fields as they are, and the next
@@ -109,14 +109,15 @@ def insert_arguments(
     reference: str,
     head: bytes | None = None,
     within: timedelta | None = None,
+    subject: str | None = None,
 ) -> list[Value]:
     """The arguments of INSERT and, without caps, of RESTORE; `head` if it is already encoded.
-    `reference` is the public reference.
+    `reference` is the public reference, and `subject` the person that the record counts for.
 
     If `within` has passed since the creation of the record, by the server's time, the insert is
     refused. `mark` is unique to this change; the process that made it ignores its message.
     """
-    cap_keys = _cap_keys(*record.owner, record.tenant, record.call.tool)
+    cap_keys = _cap_keys(*record.owner, subject, record.tenant, record.call.tool)
     bounds: list[Value] = []
     for cap in caps:
         share = cap_keys[cap.place]
@@ -205,10 +206,11 @@ ALL_TASKS: Final = (
 
 
 @lru_cache(maxsize=1024)
-def _cap_keys(context: str, mount: str, tenant: str | None, tool: str) -> tuple[str | None, ...]:
+def _cap_keys(context: str, mount: str, subject: str | None, tenant: str | None, tool: str) -> tuple[str | None, ...]:
     """The keys that a record counts under, in the order of CapScope."""
     return (
         f"context:{digest(context)}",
+        None if subject is None else f"subject:{digest(subject)}",
         None if tenant is None else f"tenant:{digest(tenant)}",
         f"tool:{digest(mount, tool)}",
         f"upstream:{digest(mount)}",

@@ -228,13 +228,23 @@ class RedisStore:
 
     # --- tasks ---------------------------------------------------------------------------------------------------
 
-    async def insert(self, record: TaskRecord, *, caps: tuple[Cap, ...]) -> TaskId:
+    async def insert(self, record: TaskRecord, *, caps: tuple[Cap, ...], subject: str | None = None) -> TaskId:
         self._check()
-        checked = tuple(cap for cap in caps if record.tenant is not None or cap.scope is not CapScope.TENANT)
+        absent = {CapScope.TENANT} if record.tenant is None else set()
+        if subject is None:
+            absent.add(CapScope.SUBJECT)
+        checked = tuple(cap for cap in caps if cap.scope not in absent)
         head, mark = pack_head(record), self._changes.mark()
         reference = self._reference_of(record.id)
         arguments = rows.insert_arguments(
-            self._root, mark, record, checked, reference=reference, head=head, within=self._within
+            self._root,
+            mark,
+            record,
+            checked,
+            reference=reference,
+            head=head,
+            within=self._within,
+            subject=subject,
         )
         try:
             end = await self._change(rows.INSERT, record, mark, arguments)

@@ -42,10 +42,12 @@ local function finish(id, shares)
   for share in string.gmatch(shares, '%S+') do redis.call('ZREM', root .. 'unfinished:' .. share, id) end
 end
 
--- So many more bytes of the first and of the last share, which are the context and everybody.
+-- So many more bytes of the first and of the last share, which are the context and everybody, and of the person.
 local function keep_bytes(shares, size, span)
   if size == 0 then return end
   grow(root .. 'kept:' .. string.match(shares, '^%S+'), size, span)
+  local subject = string.match(shares, ' (subject:%S+)')
+  if subject then grow(root .. 'kept:' .. subject, size, span) end
   grow(root .. 'kept:' .. string.match(shares, '%S+$'), size, span)
 end
 
