@@ -85,7 +85,7 @@ async def test_a_newcomer_is_served_at_once_though_another_has_every_slot_that_i
 
 
 @covers("T46")
-@pytest.mark.parametrize("concurrency", [2, 4, 8])
+@pytest.mark.parametrize("concurrency", [2, 4, 7])
 @pytest.mark.parametrize("era", ERAS)
 async def test_a_caller_that_calls_alone_has_every_slot_and_the_next_free_one_is_for_another_that_comes(
     server: ScriptedServer, slow: OneByOne, issuer: TokenIssuer, era: str, concurrency: int

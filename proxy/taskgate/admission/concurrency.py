@@ -245,7 +245,7 @@ class Bulkhead:
             self._event_sink.emit(QueueRefused(self.name, "held"))
             raise QueueFull(HELD.format(self.name), retry_after=HELD_ADVICE)
         permits = self.permits
-        if permits.in_use < permits.limit and permits.changes == 1:
+        if permits.can_lend and permits.changes == 1:
             # No other caller ever came: what is reserved for others is lent at once.
             permits.lend()
             permit.is_granted = permits.acquire(permit.subject)
@@ -260,10 +260,10 @@ class Bulkhead:
         self._lend_if_alone()
 
     def _lend_if_alone(self, changes: int | None = None) -> None:
-        """Lend the reserved slots if permits wait beside them, and no other caller has called since the
+        """Lend reserved slots if permits wait beside them, and no other caller has called since the
         count of changes of callers was `changes`. Else this is checked again after a while."""
         permits = self.permits
-        if self.is_held or not permits or permits.in_use >= permits.limit:
+        if self.is_held or not permits or permits.in_use >= permits.limit - 1 or not permits.can_lend:
             return
         if permits.changes == changes:
             permits.lend()

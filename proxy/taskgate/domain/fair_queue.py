@@ -37,8 +37,8 @@ def reserved_permits(limit: int) -> int:
 class FairQueue(Generic[Item]):
     """At most `limit` permits, and at most `size` items that wait for one, each queued once.
 
-    `reserved` of the permits are for contexts that have none. `lend` gives them to a context that
-    calls alone, until another one calls. A context that has `share` permits gets another one only if
+    `reserved` of the permits are for contexts that have none. `lend` gives all but one of them to a
+    context that calls alone, until another one calls. A context that has `share` permits gets another one only if
     no waiting context has fewer than its own share. `in_use` counts the permits that are out.
     """
 
@@ -94,9 +94,17 @@ class FairQueue(Generic[Item]):
         self._permits[context] = permits + 1
         return True
 
+    @property
+    def can_lend(self) -> bool:
+        """Whether `lend` would have an effect."""
+        return self.kept > 1
+
     def lend(self) -> None:
-        """Give the reserved permits to contexts that have some, until another context calls."""
-        self.kept = 0
+        """Give the reserved permits but one to contexts that have some, until another context calls.
+
+        With the last one, the next context to come is served at once, however long calls take.
+        """
+        self.kept = min(self.kept, 1)
 
     def enqueue(self, context: str, item: Item, *, share: int | None = None, must: bool = False) -> bool:
         """Add an item of a context to the queue; False, without effect, if it has no place.

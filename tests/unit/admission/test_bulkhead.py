@@ -93,33 +93,37 @@ async def test_one_of_eight_slots_is_for_callers_who_have_none(bulkhead: Bulkhea
 
 @pytest.mark.parametrize("queue", [0, 64])
 @pytest.mark.parametrize("concurrency", [1, 2, 4, 8, 16, 32])
-async def test_a_caller_that_calls_alone_gets_every_slot(bulkhead: Bulkhead, concurrency: int, queue: int) -> None:
+async def test_a_caller_that_calls_alone_gets_every_slot_but_one_of_eight_and_more(
+    bulkhead: Bulkhead, concurrency: int, queue: int
+) -> None:
     bulkhead.adjust(settings(concurrency, queue=queue, is_shared=True))
-    alone = [bulkhead.acquire("alone") for _ in range(concurrency)]
+    most = concurrency if concurrency < 8 else concurrency - 1
+    alone = [bulkhead.acquire("alone") for _ in range(most)]
     assert all(ticket.is_granted for ticket in alone)
-    assert bulkhead.reserved == (concurrency // 8, concurrency // 8)
+    assert bulkhead.reserved == (concurrency // 8, max(concurrency // 8 - 1, 0))
     close(*alone)
 
 
-async def test_the_next_slot_that_is_free_is_for_another_caller_that_comes(bulkhead: Bulkhead) -> None:
-    bulkhead.adjust(settings(8, is_shared=True))
-    alone = [bulkhead.acquire("alone") for _ in range(10)]
+async def test_a_slot_is_free_for_another_caller_that_comes(bulkhead: Bulkhead) -> None:
+    bulkhead.adjust(settings(16, is_shared=True))
+    alone = [bulkhead.acquire("alone") for _ in range(18)]
+    assert [ticket.is_granted for ticket in alone] == [True] * 15 + [False] * 3
     other = bulkhead.acquire("other")
+    assert (other.is_granted, bulkhead.reserved) == (True, (2, 0))
     alone[0].release()
-    assert (other.is_granted, alone[8].is_granted, bulkhead.reserved) == (True, False, (1, 0))
     alone[1].release()
-    assert (alone[8].is_granted, bulkhead.in_use) == (False, 7), "one is reserved again"
+    assert (alone[15].is_granted, bulkhead.in_use) == (False, 14), "two are reserved again"
     close(other, *reversed(alone))
 
 
-async def test_a_caller_gets_every_slot_when_no_other_has_called_for_a_while(emitted: RecordedEvents) -> None:
-    bulkhead = Bulkhead("reports", settings(8, is_shared=True), event_sink=emitted, lend_after=0.01)
+async def test_a_caller_gets_slots_of_others_when_no_other_has_called_for_a_while(emitted: RecordedEvents) -> None:
+    bulkhead = Bulkhead("reports", settings(16, is_shared=True), event_sink=emitted, lend_after=0.01)
     bulkhead.acquire("another").release()
-    alone = [bulkhead.acquire("alone") for _ in range(8)]
-    assert not alone[7].is_granted
+    alone = [bulkhead.acquire("alone") for _ in range(15)]
+    assert not alone[14].is_granted
     async with bounded():
-        await alone[7].wait(LONG)
-    assert bulkhead.reserved == (1, 1)
+        await alone[14].wait(LONG)
+    assert bulkhead.reserved == (2, 1)
     close(*alone)
 
 

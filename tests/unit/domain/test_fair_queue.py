@@ -185,20 +185,21 @@ def test_one_of_every_eight_permits_is_for_those_who_have_none_and_none_of_fewer
 
 
 def test_permits_that_are_lent_go_back_when_another_context_calls() -> None:
-    permits: FairQueue[str] = FairQueue(8, 64, reserved=1)
-    for number in range(9):
+    permits: FairQueue[str] = FairQueue(16, 64, reserved=2)
+    for number in range(16):
         permits.acquire("alone") or permits.enqueue("alone", f"alone{number}")
     permits.lend()
-    assert (permits.grant(), permits.in_use, permits.kept, permits.changes) == ("alone7", 8, 0, 1)
-    assert not permits.acquire("other")
-    assert permits.enqueue("other", "other1")
-    assert (permits.kept, permits.changes) == (1, 2)
+    assert (permits.grant(), permits.in_use, permits.kept, permits.changes) == ("alone14", 15, 1, 1)
+    assert permits.grant() is None
+    # The one that is never lent is for the next that comes, at once.
+    assert permits.acquire("other")
+    assert (permits.kept, permits.changes) == (2, 2)
     granted = []
     for _ in range(3):
         permits.release("alone")
         granted.append(permits.grant())
-    # The next one that is free is the other's; then one is reserved again.
-    assert granted == ["other1", None, "alone8"]
+    # Two are reserved again.
+    assert granted == [None, None, "alone15"]
 
 
 def test_of_what_is_kept_each_context_has_one_until_others_give_back() -> None:

@@ -182,7 +182,7 @@ class ConcurrencySection(Section):
     all of its clients, while a subject with fewer waits.
 
     If none waits, it may run more. Of eight permits and more, an eighth is for callers without any;
-    a caller that calls alone gets that, too.
+    a caller that calls alone gets all but one of these, too.
     """
     kept_per_context: Annotated[_StoredSize | None, _default_in_schema("256MiB")] = 256 * MIB
     """Stored bytes of one caller's tasks, from which no new task is made; null means any size."""
