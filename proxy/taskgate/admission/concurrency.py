@@ -486,7 +486,7 @@ class OpenStreams:
 
 
 class _Opened:
-    """What is open: of each caller, of each person, and altogether."""
+    """The numbers of open streams or waits: of each caller, of each person, and of all."""
 
     __slots__ = ("contexts", "subjects", "total")
 

@@ -184,7 +184,8 @@ class Calls:
         Returns the operator's decision. Raises TaskSupportMismatch if the tool runs only as a task,
         and the host did not ask for one, or can have none.
         """
-        _scope_key(call.session.mount, call.caller, request)
+        if request.idempotency_key is not None:
+            _scope_key(call.session.mount, call.caller, request)
         decision = self._decide_at_once(call, request) or await self._decide_by_catalogue(call, request)
         if call.terms is not None:
             await self._identify(call, request, call.terms)
@@ -427,7 +428,8 @@ class Calls:
         TaskService.create raises.
         """
         mount, tool = session.mount.name, request.tool
-        _scope_key(session.mount, caller, request)
+        if request.idempotency_key is not None:
+            _scope_key(session.mount, caller, request)
         try:
             record, decision = await self._tasks.create(caller, session, request)
         except GatewayError:

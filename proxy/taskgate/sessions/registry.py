@@ -122,8 +122,9 @@ class HostSessions:
         return host_session, server
 
     def _evict_at_limit(self, caller: AuthContext, mount: Mount) -> HostSession | None:
-        """End the session of the caller that is idle for longest, if the caller is at its limit; or that
-        of its person, with all clients.
+        """End the session of the caller that is idle for longest, if the caller is at its limit.
+
+        The same for its person, with all clients.
 
         Returns it if the store still has it. Raises TooManyTasks if all are in use.
         """

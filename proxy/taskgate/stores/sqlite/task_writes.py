@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 from taskgate.domain.record import Lease, OwnerKey, TaskRecord, evolve
 from taskgate.stores.capacity import CapKeys, peer_size
 from taskgate.stores.codec import (
+    MICROSECOND,
     PACKED_TRANSITIONS,
     as_head,
     longer_lease,
@@ -82,7 +83,8 @@ class InsertTask(Write[int]):
         self, state: StoreState, record: TaskRecord, keys: RecordKeys, created: int, repeat: bytes | None
     ) -> None:
         call, outcome, status, lease = record.call, record.outcome, record.status, record.lease
-        expires, size = pack_time(record.expires_at), 0
+        # A difference of times takes no call.
+        expires, size = created + (record.expires_at - record.created_at) // MICROSECOND, 0
         self._large_params = self._outcome = None
         small_params, self.is_brief = _EMPTY, True
         if call.params is not None:
@@ -219,8 +221,9 @@ class SwapTask(Write[bool]):
                 assert known.head.lease is not None
                 self._statement = sql.END_KNOWN
                 in_row = self._outcome if self._outcome is not None and size <= SMALL else (None, None)
+                expires = created + (record.expires_at - record.created_at) // MICROSECOND
                 self._values: sql.Values = (
-                    updated, pack_time(record.expires_at), status._value_, tool_error, record.revision, size, head,
+                    updated, expires, status._value_, tool_error, record.revision, size, head,
                     *in_row, known.seq, record.id, expected, known.head.lease.holder,
                 )  # fmt: skip
         elif outcome is None and updated == created:
