@@ -45,24 +45,21 @@ def new_call(**changes: Any) -> ToolCall:
 def new_record(**changes: Any) -> TaskRecord:
     """A working task that was made at EPOCH and lives for an hour; its id is new in this process.
 
-    `params` goes to the call; `updated_at` and `expires_at` follow `created_at` unless they are given too.
+    `params` goes to the call; `updated_at` and the expiry follow `created_at` unless they are given too.
     """
     if "params" in changes:
         changes["call"] = changes.get("call", new_call())._replace(params=changes.pop("params"))
     created_at = changes.setdefault("created_at", EPOCH)
     changes.setdefault("updated_at", created_at)
-    changes.setdefault("expires_at", created_at + changes.get("ttl", timedelta(hours=1)))
-    record = TaskRecord(
-        id=f"task-{next(_numbers):08}",
-        owner=OWNER,
-        call=new_call(),
-        status=TaskStatus.WORKING,
-        created_at=EPOCH,
-        updated_at=EPOCH,
-        ttl=timedelta(hours=1),
-        poll_interval=timedelta(seconds=1),
-    )
-    return replace(record, **changes)
+    usual: dict[str, Any] = {
+        "id": f"task-{next(_numbers):08}",
+        "owner": OWNER,
+        "call": new_call(),
+        "status": TaskStatus.WORKING,
+        "ttl": timedelta(hours=1),
+        "poll_interval": timedelta(seconds=1),
+    }
+    return TaskRecord(**usual | changes)
 
 
 def new_input(key: str = "input-1", **changes: Any) -> InputRequest:

@@ -24,7 +24,7 @@ def held(holder: str, *, left: timedelta = LEASE, **changes: object) -> TaskReco
     """A record that a process holds, for so long by the server's clock."""
     now = datetime.now(UTC)
     changes = {"created_at": now, "updated_at": now, "lease": Lease(holder=holder, until=now + left), **changes}
-    return evolve(new_record(), **changes)
+    return new_record(**changes)
 
 
 async def stored(shared: SharedBackend, record: TaskRecord) -> TaskRecord:

@@ -74,8 +74,8 @@ class StoreUsage:
         for cap in caps:
             limit = cap.limit
             if cap.bytes:
-                counted = self._subject_bytes if cap.scope is CapScope.SUBJECT else self._bytes
-                if counted.get(keys[cap.place], 0) >= limit:
+                counted, key = self._subject_bytes if cap.scope is CapScope.SUBJECT else self._bytes, keys[cap.place]
+                if key is not None and counted.get(key, 0) >= limit:
                     return TooManyBytes(limit, scope=cap.scope.value)
                 continue
             ends = by_scope[cap.place]
