@@ -37,19 +37,6 @@ _RATES: Final = (
         alert="TaskgateRateLimitRejectionsHigh",
     ),
     Panel(
-        title="Requests that wait for a rate",
-        asks=[Ask(now("taskgate_rate_limit_waiting"), "waiting")],
-        unit="short",
-        span=24,
-        height=6,
-        guidance=Guidance(
-            "requests that wait for their turn at a rate, over all instances.",
-            "0, with peaks when many hosts start.",
-            "if many wait all the time, the rate is too low for the work of their callers.",
-        ),
-        alert="TaskgateRateLimitRejectionsHigh",
-    ),
-    Panel(
         title="Rate limit rejections in shadow",
         asks=[Ask(rate(_DECISIONS, 'decision="shadow"', by=["policy"]), "{{policy}}")],
         unit="reqps",
@@ -80,6 +67,19 @@ _RATES: Final = (
             "check the store and the network to it; until then `limits.on_store_error` applies.",
         ),
         alert="TaskgateLimiterFallback",
+    ),
+    Panel(
+        title="Requests that wait for a rate",
+        asks=[Ask(now("taskgate_rate_limit_waiting"), "waiting")],
+        unit="short",
+        span=24,
+        height=6,
+        guidance=Guidance(
+            "requests that wait for their turn at a rate, over all instances.",
+            "0, with peaks when many hosts start.",
+            "if many wait all the time, the rate is too low for the work of their callers.",
+        ),
+        alert="TaskgateRateLimitRejectionsHigh",
     ),
 )
 
