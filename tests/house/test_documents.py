@@ -300,8 +300,9 @@ def test_every_limit_is_told_with_its_default() -> None:
         "server.max_json_depth": "64",
         "server.max_json_members": "4096",
         "tasks.ttl.default": "1h",
-        "tasks.ttl.max": "1h",
-        "tasks.ttl.min": "1m",
+        "tasks.ttl.keep": "30m",
+        "tasks.ttl.max": "1d",
+        "tasks.ttl.min": "None",
         "auth.lookup_failures.threshold": "20",
         "auth.lookup_failures.window": "1m",
         "auth.lookup_failures.penalty": "5m",
@@ -311,13 +312,14 @@ def test_every_limit_is_told_with_its_default() -> None:
     texts = (
         "10, 100, 1,000 |",
         "256 MiB, 2 GiB |",
-        "100, 16 |",
+        "| 100 | `sessions_per_context` |",
+        "| 100 | `server.max_streams_per_context` |",
         "10 times as often as suggested",
         "| 32 | `upstreams.*.concurrency` |",
         "| 256, 5 min; 10 s if the host waits;",
         "| 8; 7 for one caller alone | `upstreams.*.processes` |",
         "| 5 times in 30 s, or 3 checks in a row |",
-        "| circuit open for 30 s, or until a check succeeds |",
+        "| circuit open for 30 s, or until a check succeeds; for one caller alone if only its calls fail |",
         "16 MiB |",
         "30 min, 8 |",
         "4 GiB |",
@@ -341,14 +343,16 @@ def test_every_rate_is_told_with_its_default() -> None:
     assert rates == {
         "ip": ("1000/s", 2000),
         "auth_failures": ("1/s", 20),
-        "calls": ("5/s", 20),
+        "handshake": ("50/s", 500),
+        "calls": ("10/s", 60),
         "polls": ("20/s", 60),
-        "rest": ("20/s", 60),
+        "rest": ("40/s", 400),
     }
     for text in (
         "1,000 a second, 2,000 at once | `limits.rate`: `ip` |",
         "1 a second, 20 at once | `auth_failures` |",
-        "5, 20, 20 a second; 20, 60, 60 at once | `calls`, `polls`, `rest` |",
+        "10, 20 a second; 60, 60 at once | `calls`, `polls` |",
+        "50, 40 a second; 500, 400 at once | `handshake`, `rest` |",
     ):
         assert text in LIMITS
 
@@ -356,8 +360,8 @@ def test_every_rate_is_told_with_its_default() -> None:
 def test_what_depends_on_whether_callers_are_known_is_told_for_both() -> None:
     known = defaults(mode="required", issuers={"corp": {"issuer": "https://idp.example.com/"}})
     assert (at(known, "tasks.ttl.max"), at(known, "auth.issuers.corp.jwks.refresh")) == ("1d", "5m")
-    assert "| time to live without authentication | at least 1 min, at most 1 h |" in LIMITS
-    assert "| time to live with authentication | at least 1 min, at most 24 h; up to 7 d possible |" in LIMITS
+    assert "| time to live without authentication | 1 h |" in LIMITS
+    assert "| time to live with authentication | at least 1 h, at most 24 h; up to 7 d possible |" in LIMITS
     assert "(`jwks.refresh`, 5 min)" in IDENTITY.read_text(encoding="utf-8")
     assert MAX_TOKEN == 8 * 1024
     assert "| bearer token | 8 KiB | |" in LIMITS

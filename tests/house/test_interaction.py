@@ -22,7 +22,10 @@ FOR_EVERY_TEST = {
 DOOR = {
     "taskgate": "its version",
     "taskgate.admission.memory_pressure": "what `Environment.pressure` is",
+    "taskgate.auth.key_file": "the key of what is encrypted in the file of a store",
     "taskgate.clock": "the protocols of time and chance, and the machine's own",
+    "taskgate.cluster.encryption": "what is encrypted there",
+    "taskgate.cluster.message_auth": "the keys that are made of that key",
     "taskgate.config": "a configuration, from a file or from what would stand there",
     "taskgate.errors": "what a store that fails raises",
     "taskgate.stores.base": "the protocol of a store",

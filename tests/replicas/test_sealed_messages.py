@@ -14,7 +14,7 @@ from helpers.whole_gateway import WholeGateway
 from interaction.questioning import DONE, ELICIT, capable
 from requirements import covers
 
-SECRET = "PIN-4711-OF-ALICE"
+SECRET = "PIN 4711 OF ALICE"
 
 
 @asynccontextmanager

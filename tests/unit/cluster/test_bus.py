@@ -360,17 +360,17 @@ AE, BE, CE = (letter * 12 + ENCRYPTED for letter in "abc")
 async def test_nothing_that_is_sent_among_replicas_of_this_version_can_be_read(office: Office) -> None:
     a, b = Replica(office, AE, peers=(BE, CE)), Replica(office, BE, peers=(AE, CE))
     c = Replica(office, CE, peers=(AE, BE))
-    large = GetStreamMessage("session-77", "PIN-4711" * module.LARGEST)
+    large = GetStreamMessage("session-77", "PIN 4711" * module.LARGEST)
     async with opened(a, b, c):
         a.bus.send(SessionEnded("session-77"))
-        a.bus.send(GetStreamMessage("session-77", "PIN-4711"), to=BE)
+        a.bus.send(GetStreamMessage("session-77", "PIN 4711"), to=BE)
         await eventually(lambda: len(b.received) == 2)
         a.bus.send(large, to=BE)
         await eventually(lambda: (large, AE) in b.received)
     assert c.received == [(SessionEnded("session-77"), AE)]
     assert len(office.sent) == 3
     assert len(office.left) == 1
-    assert not any(secret in text for text in (*office.sent, *office.left) for secret in (b"PIN-4711", b"session-77"))
+    assert not any(secret in text for text in (*office.sent, *office.left) for secret in (b"PIN 4711", b"session-77"))
 
 
 async def test_a_message_is_signed_while_a_receiver_of_an_earlier_version_is_alive(office: Office) -> None:
