@@ -38,6 +38,7 @@ def guarded(
     server: ScriptedServer,
     *providers: IdentityProvider,
     auth: Mapping[str, Any] | None = None,
+    tasks: Mapping[str, Any] | None = None,
     folder: Path | None = None,
     leeway: str = "30s",
 ) -> GatewayConfig:
@@ -49,6 +50,7 @@ def guarded(
         auth={"mode": "required", "issuers": issuers, **(auth or {})},
         server={"public_url": PUBLIC, "allowed_hosts": ["127.0.0.1"]},
         limits={"concurrency": {"tasks_per_context": 2 * ONE_PAGE}},
+        **({} if tasks is None else {"tasks": tasks}),
     )
 
 
@@ -200,12 +202,13 @@ class Stage:
 
 @asynccontextmanager
 async def stage_of(provider: IdentityProvider, *, folder: Path | None = None) -> AsyncIterator[Stage]:
-    """A gateway whose clock stands still, and which puts nobody into the penalty box."""
+    """A gateway whose clock stands still, which puts nobody into the penalty box. Tasks live for a minute."""
     clock = ManualClock(datetime.now(UTC))
     people = (("alice", "reports"), ("bob", "reports"), ("alice", "orders"))
     tokens = [await provider.token(subject=name, resource=resource(mount)) for name, mount in people]
     auth = {"lookup_failures": {"threshold": 1_000_000}}
     async with scripted() as server:
-        config = guarded(server, provider, auth=auth, folder=folder)
+        tasks = {"ttl": dict.fromkeys(("default", "max", "keep"), "1m")}
+        config = guarded(server, provider, auth=auth, tasks=tasks, folder=folder)
         async with running(config, Environment(clock=clock)) as gateway:
             yield await Stage(gateway, clock, tokens).greet()
