@@ -1,17 +1,19 @@
 """What is refused, or fails, leaves nothing in memory that only a collection of cycles would find."""
 
 import asyncio
+import io
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from helpers.error_cycles import error_cycles
+from helpers.mcp_host import ACCEPT
 from helpers.modern_server import ModernServer
-from helpers.refused_bodies import SPOILT, arguments, send
+from helpers.refused_bodies import SPOILT, arguments, posted, send
 from helpers.scripted_upstream import Hold, Reply, ScriptedServer, breaks_off, error, raw, resets, status
 from helpers.waiting import bounded, eventually, until
 from helpers.whole_gateway import Environment, MemoryPressure, WholeGateway, configuration, running
@@ -113,7 +115,8 @@ async def test_a_large_call_while_memory_is_short(server: ScriptedServer, frames
         host = await host_of(gateway, era)
         used[0] = 800
         await eventually(lambda: pressure.level)
-        assert (await send(host, SIZE)).code == 503
+        # It is refused by its head, before its id is read.
+        assert (await send(host, SIZE)).status == 503
         assert frames() == set()
 
 
@@ -142,7 +145,10 @@ async def test_a_large_message_of_no_session(gateway: WholeGateway, frames: Fram
 async def test_large_messages_of_a_batch(gateway: WholeGateway, frames: Frames) -> None:
     host = await gateway.greeted("2025-03-26")
     for name in ("a repeated key", "a key that looks alike", "a tool that is not there", "a batch"):
-        assert (await send(host, SIZE, lambda body, name=name: b"[" + SPOILT[name](body) + b"]")).status == 200
+        body, _ = posted(host, SIZE, SPOILT[name])
+        headers = {"Content-Type": "application/json", "Accept": ACCEPT, **host.head()}
+        async with bounded(), host.http.post(host.url, data=io.BytesIO(b"[" + body + b"]"), headers=headers) as answer:
+            assert answer.status == 200
     assert frames() == set()
 
 
@@ -202,12 +208,20 @@ async def test_a_large_call_as_a_task_that_fails(
     assert frames() == set()
 
 
+@pytest.fixture
+async def refusing() -> AsyncIterator[ScriptedServer]:
+    """A server that refuses `initialize`, so it is asked for discovery too, which its own revision lacks."""
+    async with ScriptedServer() as server:
+        yield server
+
+
 @both_eras
 @pytest.mark.parametrize("revision", ["auto", "2025-11-25"])
 @pytest.mark.parametrize("failure", FAILURES.values(), ids=FAILURES)
 async def test_a_session_that_its_server_refuses(
-    server: ScriptedServer, frames: Frames, era: str, revision: str, failure: Reply
+    refusing: ScriptedServer, frames: Frames, era: str, revision: str, failure: Reply
 ) -> None:
+    server = refusing
     server.methods["initialize"] = failure
     section = {"reports": {"path": "/reports/mcp", "url": server.url, "protocol_version": revision}}
     async with running(configuration({}, upstreams=section)) as gateway:

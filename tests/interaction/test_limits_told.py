@@ -32,7 +32,7 @@ def opens(server: ScriptedServer, clock: ManualClock) -> Opens:
 
     @asynccontextmanager
     async def opened(*rates: dict[str, Any], tasks: Any = None, **limits: Any) -> Any:
-        sections = {"limits": {"rate": list(rates), **limits}, **({"tasks": tasks} if tasks else {})}
+        sections = {"limits": {"rate": list(rates), "wait": "0s", **limits}, **({"tasks": tasks} if tasks else {})}
         async with running(configuration({"reports": server.url}, **sections), Environment(clock=clock)) as gateway:
             yield gateway
 

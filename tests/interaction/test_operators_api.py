@@ -328,11 +328,13 @@ async def test_no_page_of_another_origin_gets_a_preflight_through(gateway: Whole
     assert not [name for name in answered if name.lower().startswith("access-control")]
 
 
-async def test_after_many_wrong_tokens_an_address_is_refused_for_a_while(gateway: WholeGateway) -> None:
+async def test_after_many_wrong_tokens_an_address_has_others_refused_and_a_right_one_passes(
+    gateway: WholeGateway,
+) -> None:
     statuses = [(await gateway.operators(TASKS, Authorization=f"Bearer guess-{each}"))[0] for each in range(12)]
     assert statuses == [401] * 10 + [429] * 2
-    assert (await gateway.operators(TASKS, Authorization=OPS))[0] == 429
-    assert (await gateway.operators("/-/reload", "POST", Authorization=OPS))[0] == 429
+    assert (await gateway.operators(TASKS, Authorization=OPS))[0] == 200
+    assert (await gateway.operators("/-/reload", "POST", Authorization=OPS))[0] == 200
     assert await gateway.ready() == 200
 
 

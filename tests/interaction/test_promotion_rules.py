@@ -130,6 +130,7 @@ async def test_a_rule_bounds_the_time_to_live_of_its_tools_and_no_others(
 
 async def test_a_host_of_the_modern_era_is_told_the_time_to_live_of_the_rule(server: ScriptedServer) -> None:
     async with running(ruled(server, {"tool": "echo", "mode": "always", "ttl": "20m"})) as gateway:
+        server.script["echo"] = Hold()
         host = gateway.modern()
         task = await host.start("echo")
         assert task["ttlMs"] == (await host.get(task["taskId"]))["ttlMs"] == 1_200_000
