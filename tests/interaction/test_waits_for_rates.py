@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from helpers.mcp_host import Answer, McpHost
-from helpers.scripted_upstream import ScriptedServer
+from helpers.scripted_upstream import ScriptedServer, result
 from helpers.waiting import bounded
 from helpers.whole_gateway import Environment, WholeGateway, configuration, running
 from interaction.limiting import Host, Opens, both_eras, come, is_refused
@@ -146,6 +146,8 @@ async def test_forty_hosts_of_one_caller_that_start_at_once_are_all_served(serve
     """With the limits as shipped; each initializes, asks four lists and opens a stream."""
     config = configuration({"reports": server.url})
     config = config.model_copy(update={"limits": type(config.limits)()})
+    lists = {"prompts/list": "prompts", "resources/list": "resources", "resources/templates/list": "resourceTemplates"}
+    server.methods |= {method: result({member: []}) for method, member in lists.items()}
     async with running(config, Environment()) as gateway, bounded(60):
 
         async def start() -> None:
