@@ -246,27 +246,35 @@ class HandleRequests:
 
 
 def own_tools(call: Call) -> Callable[[RawJson], RawJson] | None:
-    """Return the change of a page of `tools/list` for a host without tasks; None if no call is handed off."""
+    """Return the change of a page of `tools/list`; None if no mount hands calls off.
+
+    A host without tasks gets the tools of the gateway, if late calls are handed off here. No host gets a tool
+    of the server with such a name.
+    """
     if call.handoff is None:
-        return None
+        return None if call.reserved is None else call.reserved.hide_in
     is_first = call.params is None or "cursor" not in members(call.params.with_token(0))
     return partial(call.handoff.add_to, may_hand_off=call.session.mount.may_hand_off, is_first=is_first)
 
 
-def note_handle(decoded: DecodedMessage, context: RequestContext, tools: HandoffTools, *, lists_them: bool) -> None:
+def note_handle(decoded: DecodedMessage, context: RequestContext) -> None:
     """Make a call with the name of a tool of the gateway a request about a task, also for rate limits and reports.
 
-    A host that does not list these may call a tool of the server with such a name: only a handle tells
-    them apart. Raises InvalidParams, and TaskNotFound for a handle of a wrong form.
+    While no mount hands off, a server may have a tool with such a name: only a handle tells them apart.
+    Raises InvalidParams, and TaskNotFound for a handle of a wrong form.
     """
-    intent, message = decoded.intent, decoded.message
+    intent, message, mount = decoded.intent, decoded.message, decoded.mount
     call, answers, state = intent, None, None
     if isinstance(intent, Retry):
         call, answers, state = intent.request, intent.answers, intent.state
     assert isinstance(call, CallTool), "a call of such a name"
     assert isinstance(message, Request), "a call is a request"
-    if not lists_them and not is_task_id(handle_in(message.params)):
+    if mount.reserved is not None and not mount.hands_off:
+        raise InvalidParams(f"{call.tool} is a tool of the gateway, which has no handles here: no such tool is called")
+    if mount.reserved is None and not is_task_id(handle_in(message.params)):
         return
+    tools = mount.handoff
+    assert tools is not None, "where a mount hands off, it offers tasks"
     context.names_handle = True
     task, cancels = read_handle(call.tool, message.params), call.tool == tools.cancel.name
     decoded.intent = HandleRequest(call=call, task=task, cancels=cancels, answers=answers, state=state)
