@@ -72,4 +72,5 @@ THREATS: Final = {
     # Hosts without tasks
     "T70": "calls of two hosts of one caller are taken for one",
     "T71": "words of a server that pass for the gateway's, and handles in the audit log",
+    "T72": "a server takes the place of the gateway's own tools, and the handles of others' calls",
 }

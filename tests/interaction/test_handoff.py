@@ -286,21 +286,6 @@ async def test_the_tools_are_listed_where_a_tool_that_the_caller_may_call_is_han
         assert [tool["name"] for tool in listed] == ["quick"]
 
 
-@eras
-async def test_a_server_may_have_a_tool_of_such_a_name_for_hosts_that_know_tasks(
-    server: ScriptedServer, era: str
-) -> None:
-    server.tools.append({"name": WAIT, "inputSchema": {"type": "object"}})
-    async with running(configuration({"reports": server.url}, tasks=handoff())) as gateway:
-        knowing = gateway.modern() if era == "modern" else await taskless(gateway, era, tasks={"list": {}})
-        assert (await knowing.call(WAIT, YEAR)).result["structuredContent"] == YEAR
-        refused = (await (await taskless(gateway, era)).call(WAIT, YEAR)).error
-        assert (refused["code"], refused["message"]) == (
-            -32602,
-            f"{WAIT} is a tool of the gateway: its argument handle must be a string",
-        )
-
-
 @pytest.mark.parametrize("method", ["tasks/get", "tasks/cancel"])
 async def test_a_session_that_asks_about_tasks_knows_them(server: ScriptedServer, method: str) -> None:
     async with running(configuration({"reports": server.url}, tasks=handoff())) as gateway:

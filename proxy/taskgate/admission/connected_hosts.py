@@ -5,28 +5,40 @@ is connected for that. No request waits for it, at any replica, and no other ses
 Equal calls of connected hosts are two calls. Each has a *slot*, and its key of the gateway's own is made of
 the call and the slot.
 
+Without tokens all hosts are one caller. A handle is then good for the hosts that got it (`grant`), which a session
+or else `host_reference` tells apart.
+
 The gateway may notice the end of a connection after the call that is made again. So a call whose slot is taken
 waits for LOSS_WAIT before it takes another one.
 """
 
 import asyncio
+import json
 from collections import Counter, OrderedDict
 from collections.abc import Callable
 from functools import partial
+from hashlib import sha256
+from ipaddress import ip_address
 from typing import Final
 
+from taskgate.admission.rates import address_block
 from taskgate.cluster.bus import ClusterBus
 from taskgate.cluster.messages import CallAttended, WhoAttends
 from taskgate.domain.record import OwnerKey, TaskId
+from taskgate.domain.versions import Client
 from taskgate.protocol.host_requests import MAX_KEY, key_digest
-from taskgate.streams.exchange import Exchange
+from taskgate.streams.exchange import UNKNOWN, Exchange
 
 LOSS_WAIT: Final = 0.25
 """Seconds until a connection counts as alive that may be lost, and for the answers of other replicas."""
 MOST_SEARCHED: Final = 8
 """The most slots of equal calls in which an earlier one is looked up."""
 REMEMBERED: Final = 10_000
-"""Handles whose sessions are remembered, and calls whose slots are; the oldest are dropped."""
+"""Handles whose hosts are remembered, and calls whose slots are; the oldest are dropped."""
+_REFERENCE: Final = 32
+
+MOST_GRANTED: Final = 8
+"""Hosts that are remembered of one handle; the oldest are dropped."""
 
 CallKey = tuple[OwnerKey, str]
 """What finds a call: its owner and the key of its slot."""
@@ -35,6 +47,18 @@ CallKey = tuple[OwnerKey, str]
 def slot_key(own_key: str, slot: int) -> str:
     """The key of the gateway's own for a call in that slot."""
     return own_key if slot == 0 else key_digest(f"{own_key} {slot}").ljust(MAX_KEY + 1)
+
+
+def host_reference(address: str, client: Client) -> str | None:
+    """What tells a host without a token from others: its address block, and the name that it declares.
+
+    None without an address, as of a request that another replica forwards.
+    """
+    if address == UNKNOWN:
+        return None
+    # One host may reach a listener of this machine by several addresses.
+    block = "loopback" if ip_address(address).is_loopback else address_block(address)
+    return sha256(json.dumps([block, *client]).encode()).hexdigest()[:_REFERENCE]
 
 
 class ConnectedHosts:
@@ -50,6 +74,8 @@ class ConnectedHosts:
         """The requests that wait for the result of a call that is a task."""
         self._received: OrderedDict[TaskId, str] = OrderedDict()
         """The sessions that have received the handle of a call, and whose last request for it was not lost."""
+        self._granted: OrderedDict[TaskId, tuple[str, ...]] = OrderedDict()
+        """The hosts that got the handle of a call, by session or reference."""
         self._changes: set[asyncio.Event] = set()
         """What is set when a host is gone."""
         self._asked: dict[TaskId, set[asyncio.Event]] = {}
@@ -123,6 +149,17 @@ class ConnectedHosts:
             if len(self._received) > REMEMBERED:
                 self._received.popitem(last=False)
         self._announce()
+
+    def grant(self, task: TaskId, host: str) -> None:
+        """Handle that a host gets the handle of a call; `host` is its session, or its reference."""
+        others = tuple(each for each in self._granted.pop(task, ()) if each != host)
+        self._granted[task] = (*others[1 - MOST_GRANTED :], host)
+        if len(self._granted) > REMEMBERED:
+            self._granted.popitem(last=False)
+
+    def is_granted(self, task: TaskId, host: str) -> bool:
+        """Whether that host got the handle of a call from this process."""
+        return host in self._granted.get(task, ())
 
     async def attends(self, task: TaskId, session: str) -> bool:
         """Return whether another host than that of the session is connected for a call, or has its handle."""

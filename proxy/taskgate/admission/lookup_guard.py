@@ -44,7 +44,8 @@ FindOwner = Callable[[TaskId], Awaitable[OwnerKey | None]]
 class Miss(NamedTuple):
     """A look-up that found no task of the caller; `owner_of` finds the task's owner.
 
-    `is_of_tool`: a call of a tool of the gateway asked for it.
+    `is_of_tool`: a call of a tool of the gateway asked for it. `is_of_other_host`: the task is the caller's, and
+    was handed to another host.
     """
 
     mount: str
@@ -52,6 +53,7 @@ class Miss(NamedTuple):
     task: TaskId
     owner_of: FindOwner
     is_of_tool: bool = False
+    is_of_other_host: bool = False
 
 
 class _PendingReport(NamedTuple):
@@ -145,7 +147,7 @@ class LookupGuard:
                 self._report(each.miss, each.caller, owner)
 
     def _report(self, miss: Miss, caller: AuthContext, owner: OwnerKey | None) -> None:
-        reason = _reason(miss.mount, caller, owner)
+        reason = _FOREIGN if miss.is_of_other_host else _reason(miss.mount, caller, owner)
         self._event_sink.emit(_denied(miss, reason, owner))
         if reason == _FOREIGN:
             self._alerts.raise_once("cross_context_access", caller.key, miss.mount)

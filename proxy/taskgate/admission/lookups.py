@@ -10,7 +10,7 @@ failures.
 import asyncio
 from collections.abc import Container
 from contextlib import suppress
-from typing import Final, Protocol
+from typing import Final, NoReturn, Protocol
 
 from taskgate.admission.access import AccessControl
 from taskgate.admission.lookup_guard import LookupGuard, Miss
@@ -94,6 +94,8 @@ class Lookups:
         now = self._clock.now()
         record = self._store.recall(caller.owners(mount)[0], task, now=now)
         if record is not None:
+            if record.handed_to is not None:
+                return None
             self._on_found(caller, mount, method, record)
             # Before that, no time to live grows: see `grown_ttl`.
             if (now - record.created_at) * 4 > record.ttl * 3:
@@ -122,10 +124,17 @@ class Lookups:
         """
         for owner in caller.owners(mount):
             record = await self._store.load(owner, task, now=self._clock.now())
-            if record is not None:
+            # Without tokens that id is a secret of one host, which its tools prove to the gateway.
+            if record is not None and (is_of_tool or record.handed_to is None):
                 self._on_found(caller, mount, method, record)
                 return record
         await self._guard.on_miss(exchange, caller, Miss(mount, method, task, self._store.owner_of, is_of_tool))
+        raise TaskNotFound
+
+    async def refuse(self, exchange: Exchange, caller: AuthContext, record: TaskRecord, method: str) -> NoReturn:
+        """Handle that another host asked for a call that was handed off, as `find` handles an unknown task."""
+        miss = Miss(record.owner.mount, method, record.id, self._store.owner_of, is_of_tool=True, is_of_other_host=True)
+        await self._guard.on_miss(exchange, caller, miss)
         raise TaskNotFound
 
     def _on_found(self, caller: AuthContext, mount: str, method: str, record: TaskRecord) -> None:

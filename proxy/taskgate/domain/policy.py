@@ -260,10 +260,11 @@ class PromotionPolicy:
         may = [rule.handoff for rule in self.rules if rule.handoff and not rule.shadow and rule.names(upstream, tool)]
         return min(may, key=lambda terms: terms.ceiling or timedelta.max, default=None)
 
-    def hands_off(self, upstream: str) -> bool:
-        """Whether a call of any tool of that upstream could be handed off."""
+    def hands_off(self, upstream: str | None = None) -> bool:
+        """Whether a call of any tool of that upstream could be handed off; of any upstream without one."""
         return any(
-            rule.handoff is not None and not rule.shadow and rule.upstream in (None, upstream) for rule in self.rules
+            rule.handoff is not None and not rule.shadow and (upstream is None or rule.upstream in (None, upstream))
+            for rule in self.rules
         )
 
     def _judge(self, upstream: str, tool: str, hints: Mapping[str, bool]) -> PromotionDecision:

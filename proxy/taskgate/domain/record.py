@@ -168,6 +168,7 @@ class _NewRecord:
         "deadline",
         "dispatched",
         "expires_at",
+        "handed_to",
         "id",
         "idempotency_digest",
         "inputs",
@@ -218,6 +219,9 @@ class TaskRecord(_NewRecord):
     `trace` is the W3C traceparent of the request that made the task, None if that was not traced.
     `waiting_since` is when it became input_required, None in other states. `retrieved` is whether
     its owner got the outcome. `checkpoint` exists while a takeover can resume a call that was sent.
+
+    `handed_to` is the reference of the host of a call that may be handed off, if no token tells hosts apart. The
+    task is then found by the tools of the gateway alone. None for all other tasks.
     """
 
     id: TaskId
@@ -245,6 +249,7 @@ class TaskRecord(_NewRecord):
     waiting_since: datetime | None
     retrieved: bool
     checkpoint: SealedCheckpoint | None
+    handed_to: str | None
     expires_at: datetime
     """When the record becomes invisible. An unfinished task may get so old; its `ttl` grows until then.
     After its end it is `ttl` after `created_at`.
@@ -279,6 +284,7 @@ class TaskRecord(_NewRecord):
         waiting_since: datetime | None = None,
         retrieved: bool = False,
         checkpoint: SealedCheckpoint | None = None,
+        handed_to: str | None = None,
         expires_at: datetime | None = None,
     ) -> None:
         object.__setattr__(self, "__class__", _NewRecord)
@@ -308,6 +314,7 @@ class TaskRecord(_NewRecord):
         new.waiting_since = waiting_since
         new.retrieved = retrieved
         new.checkpoint = checkpoint
+        new.handed_to = handed_to
         new.expires_at = created_at + ttl if expires_at is None else expires_at
         # From here on it is frozen.
         new.__class__ = TaskRecord
@@ -393,6 +400,7 @@ def draft(record: TaskRecord) -> Any:
     new.waiting_since = record.waiting_since
     new.retrieved = record.retrieved
     new.checkpoint = record.checkpoint
+    new.handed_to = record.handed_to
     new.expires_at = record.expires_at
     return new
 

@@ -61,7 +61,7 @@ def explanation(
     found = _Evaluation(config, rules, upstream, tool, hints, identity, override, number, decision)
     return {
         "caller": found.caller(),
-        "call": {"upstream": upstream, "path": config.upstreams[upstream].path, "tool": tool, "hints": dict(hints)},
+        "call": found.call(),
         "promotion": found.promotion(),
         "authorization": found.authorization(),
         "rates": found.rates(),
@@ -109,6 +109,16 @@ class _Evaluation:
             "scopes": sorted(self.rules.access.scopes(self.identity)),
             "override": override,
         }
+
+    def call(self) -> dict[str, Any]:
+        path, hints = self.config.upstreams[self.upstream].path, dict(self.hints)
+        called = {"upstream": self.upstream, "path": path, "tool": self.tool, "hints": hints}
+        tools = self.config.tasks.handoff.to_tools()
+        if self.rules.policy.hands_off() and tools.has(self.tool):
+            own = "wait" if self.tool == tools.wait.name else "cancel"
+            # No server gets a call of it.
+            called["reserved"] = {"value": True, **source(self.config, "tasks", "handoff", "tools", own, "name")}
+        return called
 
     def _override_source(self, *keys: str) -> dict[str, Any]:
         assert self.number is not None, "only a caller with an override has values of one"

@@ -70,16 +70,18 @@ async def _ask_server(config: GatewayConfig, name: str) -> Answer:
     key = f"upstreams.{name}"
     if config.upstreams[name].credentials.mode == "token_exchange":
         return Answer(key, None, "its credentials need the token of a caller; try taskgate explain --online --token")
-    policy = config.tasks.to_policy(config.auth.mode)
+    # If a mount hands off, no host gets such a tool of any server.
+    reserves = config.tasks.to_policy(config.auth.mode).hands_off()
     try:
-        peer, tools = await ask_server(config, name, None, None, lists_tools=policy.hands_off(name))
+        peer, tools = await ask_server(config, name, None, None, lists_tools=reserves)
     except ServerNotAsked as failed:
         text = str(failed).removeprefix(f"{key} ").removeprefix("was asked in vain ")
         return Answer(key, False, f"{text}; check that the server runs, and its url or command")
     own = config.tasks.handoff.to_tools()
     if taken := sorted(filter(own.has, tools)):
         which = ", ".join(taken)
-        return Answer(key, False, f"it has a tool {which}, as the gateway has; rename that of tasks.handoff.tools")
+        text = f"it has a tool {which}, which hosts do not get, as the gateway has; rename that of tasks.handoff.tools"
+        return Answer(key, False, text)
     return Answer(key, True, f"it speaks {peer.revision}")
 
 

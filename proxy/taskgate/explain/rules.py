@@ -35,6 +35,7 @@ def check_rules(config: GatewayConfig, found: Findings) -> None:
     _check_rates(config, found)
     _check_promotion(config, found)
     _check_ages(config, found)
+    _check_own_tools(config, found)
     _check_access(config, found)
 
 
@@ -87,6 +88,23 @@ def _check_ages(config: GatewayConfig, found: Findings) -> None:
         if rule.handoff is not None and keep < window:
             found.warn(f"tasks.upgrade[{number}].handoff", "answers equal calls for no longer than tasks.ttl.keep")
             return
+
+
+def _check_own_tools(config: GatewayConfig, found: Findings) -> None:
+    """Find rules for a tool that no server gets calls of."""
+    tools = config.tasks.handoff.to_tools()
+    if not admission_rules(config).policy.hands_off():
+        return
+    named: dict[str, list[str | None]] = {
+        "tasks.upgrade": [rule.tool for rule in config.tasks.upgrade],
+        "authorization.rules": [rule.tool for rule in config.authorization.rules],
+        "limits.rate": [policy.tool for policy in config.limits.rate],
+    }
+    for key, names in named.items():
+        for number, name in enumerate(names):
+            if tools.has(name):
+                text = "is a tool of the gateway, so the rule has no effect; name the tool that is handed off"
+                found.warn(f"{key}[{number}].tool", text)
 
 
 def _can_promote(policy: PromotionPolicy, upstream: str) -> bool:

@@ -27,7 +27,7 @@ from typing import Any, Final
 from taskgate.admission.callers import principal_of
 from taskgate.admission.coalescing import CoalesceKey, RequestCoalescer, own_key, scoped_key
 from taskgate.admission.concurrency import Permit
-from taskgate.admission.connected_hosts import ConnectedHosts
+from taskgate.admission.connected_hosts import ConnectedHosts, host_reference
 from taskgate.admission.mounts import Mount
 from taskgate.admission.polls import PollLimiter
 from taskgate.admission.rules import RuntimeConfig
@@ -202,6 +202,9 @@ class Calls:
             scopes = call.session.mount.scopes_of(call.caller)
             call.own_key = request.idempotency_key = await own_key(request, scopes)
             request.is_own_key = True
+        if call.caller.identity is None and (request.is_own_key or request.idempotency_key is None):
+            # Hosts share a call with a key of their own, and so its handle.
+            request.handed_to = host_reference(call.exchange.address, client_of(call.peer.info))
         call.outlives_host = request.idempotency_key is not None and not terms.cancels_on_disconnect
         if call.outlives_host or terms.cancels_on_disconnect:
             call.ends_with_host = terms.cancels_on_disconnect
@@ -453,6 +456,7 @@ class Calls:
             age = timedelta(seconds=self._clock.elapsed() - call.begun)
             progress = None if inflight is None else inflight.status_message
             self._hosts.attend(call.exchange, record.id, call.session.host_session or "")
+            self._handles.grant(record, call.exchange, call.session.host_session, call.peer)
             return self._handles.reply(call.adapter.dialect, call.handoff, call.id, record, age, progress)
         interval = self._polls.advise(record)
         if record.idempotency_digest is not None or call.coalesce_key is not None:
@@ -540,6 +544,7 @@ class Calls:
             request.progress_token,
             tools=call.handoff,
             info=info,
+            peer=call.peer,
         )
         self._delivered[earlier.id] += 1
         try:

@@ -74,6 +74,7 @@ class CallTerms:
     - `may_be_held`: whether it can wait here for input responses of the host.
     - `lacks_tasks`: whether its host knows no tasks. Then `handoff` has the tools of the gateway, if a late
       call may be answered with a handle: those of the present mount, which a session may not have.
+    - `reserved`: as of the present mount.
     - `is_of_extension`: whether an extension defines its method.
     - `log_level`, `repeated`: as in `UpstreamCall`.
 
@@ -108,6 +109,7 @@ class CallTerms:
     may_be_held: bool = False
     lacks_tasks: bool = False
     handoff: HandoffTools | None = None
+    reserved: HandoffTools | None = None
     is_of_extension: bool = False
     log_level: str | None = None
     repeated: Mapping[str, str] | None = None

@@ -134,7 +134,6 @@ class LegacyAdapter:
                     return self._decode_late(exchange, context, mount, caller, message, route)
             peer = host_session.peer
             context.revision, context.client = peer.revision, host_session.client
-        tools = mount.handoff
         intent = self.dialect.decode(
             message, peer, offers_tasks=mount.offers_tasks, extensions=mount.extensions, hands_off=mount.hands_off
         )
@@ -155,9 +154,8 @@ class LegacyAdapter:
         assert peer is not None, "a message has a session, or opens one"
         tool = intent.tool if isinstance(intent, CallTool) else None
         decoded = DecodedMessage(self, exchange, mount, caller, message, intent, peer.revision, tool, host_session)
-        if tools is not None and tool in tools.names:
-            lists_them = mount.hands_off and host_session is not None and not host_session.knows_tasks
-            note_handle(decoded, context, tools, lists_them=lists_them)
+        if tool in mount.own_names:
+            note_handle(decoded, context)
         if (
             type(message) is Response
             and host_session is not None
@@ -247,7 +245,7 @@ class LegacyAdapter:
         call = Call(
             self, exchange, request.caller, host_session, intent, intent.id, method, intent.params, peer, listener
         )
-        call.ends_with_host, call.cancellable = False, host_session.calls
+        call.ends_with_host, call.cancellable, call.reserved = False, host_session.calls, request.mount.reserved
         if not host_session.knows_tasks:
             call.lacks_tasks, call.handoff = True, request.mount.handoff if request.mount.hands_off else None
         if isinstance(intent, Relay):

@@ -21,7 +21,7 @@ from datetime import timedelta
 from functools import partial
 from typing import Final
 
-from taskgate.admission.connected_hosts import ConnectedHosts
+from taskgate.admission.connected_hosts import ConnectedHosts, host_reference
 from taskgate.admission.lookups import Lookups
 from taskgate.admission.rules import RuntimeConfig
 from taskgate.auth.context import AuthContext
@@ -60,6 +60,7 @@ from taskgate.protocol.modern.downstream import ModernDownstream
 from taskgate.protocol.server_messages import Answer
 from taskgate.protocol.vocabulary import TASKS_CANCEL, TASKS_GET, TASKS_RESULT, TASKS_UPDATE
 from taskgate.sessions.host_session import HostSession
+from taskgate.sessions.registry import HostSessions
 from taskgate.streams.exchange import Exchange, HttpReply
 from taskgate.telemetry.request_context import RequestContext
 
@@ -78,7 +79,7 @@ class WaitingHost:
 
     `session` is that of a legacy host, which is asked on its streams. `tools` are those of the gateway, and
     `info` is the serverInfo for the host, if it replaces that of the server. `takes_rounds`: the request is
-    a wait, whose retry brings the answers to the server's questions; `peer` is what that of a modern host declares.
+    a wait, whose retry brings the answers to the server's questions. `peer` is what the host declares.
     """
 
     dialect: LegacyDownstream | ModernDownstream
@@ -89,8 +90,8 @@ class WaitingHost:
     token: RequestId | None
     tools: HandoffTools
     info: RawJson | None
+    peer: Peer
     takes_rounds: bool = False
-    peer: Peer | None = None
 
 
 class HandleRequests:
@@ -106,10 +107,12 @@ class HandleRequests:
         waiter: ResponseWaiter,
         live: RuntimeConfig,
         hosts: ConnectedHosts,
+        sessions: HostSessions,
         clock: Clock,
         bus: ClusterBus | None,
     ) -> None:
         self._modern = modern
+        self._sessions = sessions
         self._bus = bus
         if bus is not None:
             bus.subscribe(CallAskedFor, lambda message, _: self._on_asked(message.task))
@@ -132,10 +135,8 @@ class HandleRequests:
 
     def patience(self, request: DecodedMessage, record: TaskRecord) -> timedelta:
         """Return how long a host waits for the answer to a wait for that task."""
-        intent, meta = request.intent, request.meta
+        intent, client = request.intent, client_of(_peer_of(request).info).name
         assert isinstance(intent, HandleRequest), "a wait"
-        peer = meta.peer if meta is not None else None if request.session is None else request.session.peer
-        client = None if peer is None else client_of(peer.info).name
         rules, most = self._live.current, None
         if intent.state is not None and _STATE(intent.state):
             # A host that changes the state changes its own wait, and makes it no longer.
@@ -143,6 +144,31 @@ class HandleRequests:
         terms = rules.policy.shortest_handoff(record.owner.mount, record.call.tool)
         patience = rules.handoff.patience(terms, client, self.progress(request.exchange, intent.call.progress_token))
         return patience if most is None else min(patience, most)
+
+    # Without tokens all hosts are one caller, and a handle goes through models, which may give it to any server.
+
+    def grant(self, record: TaskRecord, exchange: Exchange, session: str | None, peer: Peer) -> None:
+        """Handle that a host gets the handle of a call; `session` is the id of that of a legacy host."""
+        if record.handed_to is not None:
+            host = session or host_reference(exchange.address, client_of(peer.info))
+            if host is not None:
+                self._hosts.grant(record.id, host)
+
+    async def is_good(self, record: TaskRecord, exchange: Exchange, session: str | None, peer: Peer) -> bool:
+        """Return whether the handle of a call is good for a host: one that got it, or may be one.
+
+        A session that got it is the host. Once it has ended, or without one, each host may be it that has the
+        same address block and name. Raises StoreUnavailable.
+        """
+        first = record.call.host_session
+        if record.handed_to is None or (session is not None and session == first):
+            return True
+        reference = host_reference(exchange.address, client_of(peer.info))
+        if self._hosts.is_granted(record.id, session or reference or ""):
+            return True
+        if reference != record.handed_to:
+            return False
+        return first is None or not await self._sessions.is_open(record.owner, first)
 
     async def is_asked_for(self, task: TaskId, within: timedelta) -> bool:
         """Wait until a host asks any replica for the result of a call; False if none does in that time."""
@@ -169,7 +195,9 @@ class HandleRequests:
         if a modern host does not declare what a question needs.
         """
         self._on_asked(record.id)
-        self._hosts.attend(host.exchange, record.id, "" if host.session is None else host.session.id)
+        session = None if host.session is None else host.session.id
+        self._hosts.attend(host.exchange, record.id, session or "")
+        self.grant(record, host.exchange, session, host.peer)
         listener = HostListener(host.exchange, host.token, self._waiter.keepalives, host.dialect)
         told: str | None = None
         begun = self._clock.elapsed()
@@ -245,28 +273,44 @@ class HandleRequests:
         return HttpReply(body=dialect.text_result(id, tools.cancelled_text(record)))
 
 
+def _peer_of(request: DecodedMessage) -> Peer:
+    """Return what the host of a request declares."""
+    if request.meta is not None:
+        return request.meta.peer
+    assert request.session is not None, "a legacy host has a session"
+    return request.session.peer
+
+
 def own_tools(call: Call) -> Callable[[RawJson], RawJson] | None:
-    """Return the change of a page of `tools/list` for a host without tasks; None if no call is handed off."""
+    """Return the change of a page of `tools/list`; None if no mount hands calls off.
+
+    A host without tasks gets the tools of the gateway, if late calls are handed off here. No host gets a tool
+    of the server with such a name.
+    """
     if call.handoff is None:
-        return None
+        return None if call.reserved is None else call.reserved.hide_in
     is_first = call.params is None or "cursor" not in members(call.params.with_token(0))
     return partial(call.handoff.add_to, may_hand_off=call.session.mount.may_hand_off, is_first=is_first)
 
 
-def note_handle(decoded: DecodedMessage, context: RequestContext, tools: HandoffTools, *, lists_them: bool) -> None:
+def note_handle(decoded: DecodedMessage, context: RequestContext) -> None:
     """Make a call with the name of a tool of the gateway a request about a task, also for rate limits and reports.
 
-    A host that does not list these may call a tool of the server with such a name: only a handle tells
-    them apart. Raises InvalidParams, and TaskNotFound for a handle of a wrong form.
+    While no mount hands off, a server may have a tool with such a name: only a handle tells them apart.
+    Raises InvalidParams, and TaskNotFound for a handle of a wrong form.
     """
-    intent, message = decoded.intent, decoded.message
+    intent, message, mount = decoded.intent, decoded.message, decoded.mount
     call, answers, state = intent, None, None
     if isinstance(intent, Retry):
         call, answers, state = intent.request, intent.answers, intent.state
     assert isinstance(call, CallTool), "a call of such a name"
     assert isinstance(message, Request), "a call is a request"
-    if not lists_them and not is_task_id(handle_in(message.params)):
+    if mount.reserved is not None and not mount.hands_off:
+        raise InvalidParams(f"{call.tool} is a tool of the gateway, which has no handles here: no such tool is called")
+    if mount.reserved is None and not is_task_id(handle_in(message.params)):
         return
+    tools = mount.handoff
+    assert tools is not None, "where a mount hands off, it offers tasks"
     context.names_handle = True
     task, cancels = read_handle(call.tool, message.params), call.tool == tools.cancel.name
     decoded.intent = HandleRequest(call=call, task=task, cancels=cancels, answers=answers, state=state)
@@ -403,11 +447,19 @@ class TaskRequests:
         tools = mount.handoff
         assert tools is not None, "it has tools of the gateway"
         method = TASKS_CANCEL if intent.cancels else TASKS_RESULT
-        record = await self._lookups.find(exchange, caller, mount.name, intent.task, method, is_of_tool=True)
+        record, peer = (
+            await self._lookups.find(exchange, caller, mount.name, intent.task, method, is_of_tool=True),
+            _peer_of(request),
+        )
+        session = None if request.session is None else request.session.id
+        if not await self._handles.is_good(record, exchange, session, peer):
+            await self._lookups.refuse(exchange, caller, record, method)
         if intent.cancels:
             if not record.status.is_terminal:
                 with suppress(TaskAlreadyFinished):
-                    record = await self._tasks.cancel(exchange, caller, mount.name, intent.task, method)
+                    record = await self._tasks.cancel(
+                        exchange, caller, mount.name, intent.task, method, is_of_tool=True
+                    )
             return self._handles.cancelled(dialect, tools, intent.call.id, record)
         if intent.answers:
             await self._take_answers(caller, record, intent.answers)
@@ -421,8 +473,8 @@ class TaskRequests:
             intent.call.progress_token,
             tools=tools,
             info=mount.info,
+            peer=peer,
             takes_rounds=True,
-            peer=None if request.meta is None else request.meta.peer,
         )
         return await self._handles.deliver(host, record, self._handles.patience(request, record))
 

@@ -239,15 +239,22 @@ class TaskService:
         self._runner.cancel(owner, task)
 
     async def cancel(
-        self, exchange: Exchange, caller: AuthContext, mount: str, task: TaskId, method: str
+        self,
+        exchange: Exchange,
+        caller: AuthContext,
+        mount: str,
+        task: TaskId,
+        method: str,
+        *,
+        is_of_tool: bool = False,
     ) -> TaskRecord:
-        """Cancel a task, and return its cancelled record.
+        """Cancel a task, and return its cancelled record. `is_of_tool` is as in `Lookups.find`.
 
         Its run learns of it from the store, and then cancels the call at the server. Raises
         TaskAlreadyFinished if the task had ended (L-CANCEL-1), and what `Lookups.find` raises.
         """
         while True:
-            record = await self._lookups.find(exchange, caller, mount, task, method)
+            record = await self._lookups.find(exchange, caller, mount, task, method, is_of_tool=is_of_tool)
             if record.status.is_terminal:
                 self._event_sink.emit(TaskCancelRequested(record, "already_terminal"))
                 raise TaskAlreadyFinished("The task has already ended")
@@ -306,6 +313,7 @@ class TaskService:
             reruns=RERUNS if decision.on_lost is OnLost.RERUN else 0,
             idempotency_digest=None if intent.idempotency_key is None else key_digest(intent.idempotency_key),
             trace=None if request is None or request.span is None else request.span.traceparent,
+            handed_to=intent.handed_to,
             expires_at=expires_at,
         )
         mine = _NO_CAPS if override is None else override.caps

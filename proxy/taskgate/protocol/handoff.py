@@ -12,11 +12,11 @@ from datetime import timedelta
 from typing import Final, NamedTuple
 
 from taskgate.domain.record import TaskId, TaskRecord, TaskStatus
-from taskgate.errors import InvalidParams, MalformedMessage, TaskNotFound
+from taskgate.errors import InvalidParams, TaskNotFound
 from taskgate.jsontext.display import one_line
 from taskgate.jsontext.edits import dump, removals, splice
 from taskgate.jsontext.spans import Member, Members, RawJson, elements, members
-from taskgate.protocol.discovery import hints_of
+from taskgate.protocol.discovery import filter_tools, hints_of
 from taskgate.protocol.messages import is_task_id, value_of
 
 MayHandOff = Callable[[str, Mapping[str, bool]], bool]
@@ -101,26 +101,31 @@ class HandoffTools:
         """A page of `tools/list` for a host without tasks: the last one has both tools at its end.
 
         A list of one page has them only if it lists a tool that may be handed off. Such a tool has no
-        output schema, as a handle is no instance of it. A tool of the server with the name of one of
-        these is left out.
+        output schema, as a handle is no instance of it. The page is without what `hide_in` leaves out.
         """
+        page = self.hide_in(page)
         found = members(page)
         tools = found.get("tools")
         if tools is None or not tools.is_array:
             return page
         listed = page[tools.start : tools.end]
-        try:
-            others = [tool for tool in elements(listed, {}) if not self.has(value_of(tool.members or {}, "name"))]
-            late = [_may_hand_off(tool, may_hand_off) for tool in others]
-            entries = [
-                _without_schema(listed, tool) if is_late else listed[tool.start : tool.end]
-                for tool, is_late in zip(others, late, strict=True)
-            ]
-        except MalformedMessage:
-            return page
+        others = elements(listed, {})
+        late = [_may_hand_off(tool, may_hand_off) for tool in others]
+        entries = [
+            _without_schema(listed, tool) if is_late else listed[tool.start : tool.end]
+            for tool, is_late in zip(others, late, strict=True)
+        ]
         if "nextCursor" not in found and (any(late) or not is_first):
             entries += self.wait.listed(reads_only=True), self.cancel.listed(reads_only=False)
         return splice(page, [(tools.start, tools.end, f"[{','.join(entries)}]")])
+
+    def hide_in(self, page: RawJson) -> RawJson:
+        """A page of `tools/list` without the tools of the server that have these names.
+
+        Models of hosts with several servers would take them for those of the gateway. As in `filter_tools`,
+        nameless tools are left out, and a tool that repeats a key empties the page.
+        """
+        return filter_tools(page, lambda name: name not in self.names)
 
     def handle_text(self, record: TaskRecord, spent: str, progress: str | None) -> str:
         """What a model reads in place of a result that is not there yet; `spent` is the time so far."""
@@ -167,7 +172,7 @@ def read_handle(tool: str, params: Members) -> TaskId:
     """
     handle = handle_in(params)
     if not isinstance(handle, str):
-        # A server may have a tool of that name, which these hosts cannot call.
+        # A server may have a tool of that name, which no host can call.
         raise InvalidParams(f"{tool} is a tool of the gateway: its argument {HANDLE} must be a string")
     if not is_task_id(handle):
         raise TaskNotFound(NO_CALL)

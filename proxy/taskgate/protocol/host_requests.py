@@ -36,7 +36,8 @@ class CallTool:
     cannot ask. `ttl` is what the host asked for, None if it left that to the gateway.
     `stored_params` is `params` for a record, without a progress token; None if the call cannot
     become a task. The idempotency key is in neither of them. With `is_own_key` the gateway made it from
-    the call: then it names a call only until its result was fetched, or is too old.
+    the call: then it names a call only until its result was fetched, or is too old. `handed_to` is as in the
+    record.
     """
 
     id: RequestId
@@ -48,6 +49,7 @@ class CallTool:
     ttl: timedelta | None
     idempotency_key: str | None = None
     is_own_key: bool = False
+    handed_to: str | None = None
 
 
 @dataclass(slots=True, kw_only=True)

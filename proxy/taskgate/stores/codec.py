@@ -125,7 +125,8 @@ def pack_head(record: TaskRecord, times: tuple[int, int] | None = None) -> bytes
         record.checkpoint,
         record.idempotency_digest,
     )
-    has_late = record.trace is not None or waits is not None or record.retrieved or checkpoint is not None
+    has_latest = checkpoint is not None or record.handed_to is not None
+    has_late = record.trace is not None or waits is not None or record.retrieved or has_latest
     if has_late or deadline is not None or record.tenant is not None or record.reruns or digest is not None:
         rare: list[Any] = [
             record.tenant,
@@ -135,8 +136,10 @@ def pack_head(record: TaskRecord, times: tuple[int, int] | None = None) -> bytes
         ]
         if has_late:
             rare += [record.trace, None if waits is None else pack_time(waits), record.retrieved]
-        if checkpoint is not None:
-            rare.append([checkpoint.sealed, checkpoint.answers])
+        if has_latest:
+            rare.append(None if checkpoint is None else [checkpoint.sealed, checkpoint.answers])
+        if record.handed_to is not None:
+            rare.append(record.handed_to)
         fields.append(rare)
     return _dump(fields)
 
@@ -340,7 +343,10 @@ def _unpack_head(head: bytes, lease: Lease | None, expires: int | None) -> TaskR
     ) = fields  # fmt: skip
     ((tenant, deadline, reruns, idempotency_digest, *late),) = rare or (_DEFAULT_RARE,)
     trace, waits, retrieved, *rest = late or _DEFAULT_LATE
-    (checkpoint,) = rest or (None,)
+    checkpoint, *newest = rest or (None,)
+    (handed_to,) = newest or (None,)
+    if not (handed_to is None or type(handed_to) is str):
+        raise ValueError("a host that is no text")
     # Filled in place: the constructor takes four times as long.
     created = unpack_time(created_at)
     new = blank_record(created, _span(ttl))
@@ -370,6 +376,7 @@ def _unpack_head(head: bytes, lease: Lease | None, expires: int | None) -> TaskR
     new.waiting_since = None if waits is None else unpack_time(waits)
     new.retrieved = retrieved
     new.checkpoint = None if checkpoint is None else _unpack_checkpoint(*checkpoint)
+    new.handed_to = handed_to
     return freeze(new)
 
 

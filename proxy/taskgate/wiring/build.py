@@ -311,6 +311,7 @@ async def build_runtime(
         waiter=waiter,
         live=live,
         hosts=hosts,
+        sessions=sessions,
         clock=clock,
         bus=bus,
     )

@@ -185,13 +185,17 @@ class UpstreamRegistry:
         Raises TlsFileRefused; then nothing is left of them.
         """
         made: list[CountedUpstream] = []
+        # Never withdrawn while it serves, as `offers_tasks`: models may hold handles.
+        reserves = rules.policy.hands_off() or any(
+            mounted.mount.reserved is not None for mounted in self._mounted.values()
+        )
         mounted_servers: dict[str, _MountedServer] = {}
         try:
             for name in config.upstreams:
                 server = self._server(config, name)
                 if self._is_new(name, server.upstream):
                     made.append(server.upstream)
-                mounted_servers[name] = self._mounted_server(config, rules, name, server)
+                mounted_servers[name] = self._mounted_server(config, rules, name, server, reserves=reserves)
         except Exception:
             for upstream in made:
                 await upstream.close()
@@ -253,9 +257,12 @@ class UpstreamRegistry:
         return _Server(settings=settings, files=files, upstream=upstream, report=report)
 
     def _mounted_server(
-        self, config: GatewayConfig, rules: AdmissionRules, name: str, server: _Server
+        self, config: GatewayConfig, rules: AdmissionRules, name: str, server: _Server, *, reserves: bool
     ) -> _MountedServer:
-        """Return the mount of a server, with the concurrency limit of its name and place."""
+        """Return the mount of a server, with the concurrency limit of its name and place.
+
+        `reserves` is whether some mount hands calls off.
+        """
         present, section = self._mounted.get(name), config.upstreams[name]
         place = server.settings.place
         # A server that returns to an earlier place gets its old limit, with the calls that still run.
@@ -270,7 +277,7 @@ class UpstreamRegistry:
             limit = _Limit(
                 place, Bulkhead(name, settings, event_sink=report, share=self._quota_subjects.concurrency_share), report
             )
-        resource = resource_of(config, self._port, section.path)
+        resource, tools = resource_of(config, self._port, section.path), config.tasks.handoff.to_tools()
         # Never withdrawn while it serves: existing tasks can still be requested.
         offers_tasks = rules.policy.offers_tasks(name) or (present is not None and present.mount.offers_tasks)
         mount = Mount(
@@ -288,7 +295,8 @@ class UpstreamRegistry:
             info=gateway_info(__version__) if section.server_info == "gateway" else None,
             may_hand_off=partial(self._may_hand_off, name) if present is None else present.mount.may_hand_off,
             # Models may hold handles that are older than the configuration.
-            handoff=config.tasks.handoff.to_tools() if offers_tasks else None,
+            handoff=tools if offers_tasks else None,
+            reserved=tools if reserves else None,
             hands_off=rules.policy.hands_off(name) or (present is not None and present.mount.hands_off),
         )
         # The same object if nothing has changed.

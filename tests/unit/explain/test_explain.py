@@ -5,6 +5,7 @@ from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from taskgate.explain.render import render
 from unit.explain.explain_command import run, said, token, told
 
 ANONYMOUS = """\
@@ -94,6 +95,24 @@ A limit is told as
 
 def test_everything_that_decides_over_a_call_is_told_with_its_key(anonymous: Path) -> None:
     assert told("--config", anonymous, "--upstream", "reports", "--tool", "export_year") == ANONYMOUS
+
+
+def test_a_tool_of_the_gateway_is_told_as_one_at_every_upstream_where_a_rule_hands_off(tmp_path: Path) -> None:
+    rules = [{"upstream": "search", "tool": "*", "mode": "auto", "handoff": {"after": "45s"}}]
+    upstreams = {name: {"path": f"/{name}", "url": "http://127.0.0.1:9/mcp"} for name in ("reports", "search")}
+    tools = {"cancel": {"name": "end"}}
+    document = {"version": 1, "auth": {"mode": "none"}, "upstreams": upstreams}
+    file = tmp_path / "taskgate.yaml"
+    file.write_text(json.dumps(document | {"tasks": {"upgrade": rules, "handoff": {"tools": tools}}}))
+    options = ("--config", file, "--upstream", "reports", "--json", "--tool")
+    for tool, key in (("taskgate_wait", "wait.name, by default"), ("end", "cancel.name")):
+        found = json.loads(told(*options, tool))
+        assert render({**found, "caps": []}).splitlines()[2] == (
+            f"No server gets it: a rule hands calls off, and that is a tool of the gateway  [tasks.handoff.tools.{key}]"
+        )
+    assert "reserved" not in json.loads(told(*options, "taskgate_cancel"))["call"]
+    file.write_text(json.dumps(document))
+    assert "reserved" not in json.loads(told(*options, "taskgate_wait"))["call"]
 
 
 def test_a_name_with_control_characters_cannot_write_to_the_terminal(anonymous: Path) -> None:

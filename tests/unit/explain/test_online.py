@@ -124,3 +124,20 @@ async def test_nothing_is_asked_where_the_gateway_would_not_start(server: Script
     more = "audit: {hmac_key_file: none}\n"
     assert (await asked(written(tmp_path, f"url: '{server.url}'", more=more)))[0] == 2
     assert server.requests == []
+
+
+@pytest.mark.parametrize("upstream", ["reports", "other"])
+async def test_a_tool_with_the_name_of_one_of_the_gateway_fails_though_another_server_hands_off(
+    server: ScriptedServer, tmp_path: Path, upstream: str
+) -> None:
+    server.tools.append({"name": "taskgate_wait", "inputSchema": {"type": "object"}})
+    rule = f"{{upstream: {upstream}, tool: '*', mode: auto, handoff: {{after: 45s}}}}"
+    file = written(tmp_path, "", more=f"tasks: {{upgrade: [{rule}, {{tool: '*', mode: auto}}]}}\n")
+    both = ", ".join(f"{name}: {{path: /{name}, url: '{server.url}'}}" for name in ("reports", "other"))
+    file.write_text(file.read_text().replace("{reports: {path: /a, }}", f"{{{both}}}"))
+    ended, out, err = await asked(file)
+    advice = "which hosts do not get, as the gateway has; rename that of tasks.handoff.tools"
+    assert (ended, [*out[5:], *err]) == (
+        1,
+        [f"upstreams.{name}: FAILED: it has a tool taskgate_wait, {advice}" for name in ("reports", "other")],
+    )

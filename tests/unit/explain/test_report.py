@@ -351,6 +351,20 @@ WARNINGS: dict[str, tuple[dict[str, str], list[str]]] = {
         },
         ["tasks.upgrade[0].handoff: answers equal calls for no longer than tasks.ttl.keep"],
     ),
+    "rules for the tools of the gateway": (
+        {
+            "tasks": "{upgrade: [{tool: taskgate_cancel, mode: sync}, {tool: '*', mode: auto, handoff: {after: 45s}}]}",
+            "authorization": "{rules: [{tool: taskgate_wait, effect: allow}, {tool: 'task*', effect: deny}]}",
+        },
+        [
+            f"{key}.tool: is a tool of the gateway, so the rule has no effect; name the tool that is handed off"
+            for key in ("tasks.upgrade[0]", "authorization.rules[0]")
+        ],
+    ),
+    "such rules where nothing is handed off": (
+        {"tasks": "{upgrade: [{tool: taskgate_cancel, mode: sync}, {tool: '*', mode: auto}]}"},
+        [],
+    ),
     "a rule in shadow": (
         {"tasks": "{upgrade: [{tool: '*', mode: auto, shadow: true}]}"},
         [

@@ -73,12 +73,31 @@ def test_a_list_without_a_tool_that_may_be_handed_off_is_left_as_it_is() -> None
     assert [each["name"] for each in continued["tools"]] == ["b", "taskgate_wait", "taskgate_cancel"]
 
 
-@pytest.mark.parametrize(
-    "page",
-    ["{}", '{"tools":{}}', '{"tools":[{"name":"a","name":"b"}]}', '{"tools":[1,{"outputSchema":{}}],"nextCursor":"c"}'],
-)
+@pytest.mark.parametrize("page", ["{}", '{"tools":{}}'])
 def test_a_page_that_is_none_stays_as_it_is(page: str) -> None:
     assert TOOLS.add_to(page, lambda *_: True) == page
+    assert TOOLS.hide_in(page) == page
+
+
+@covers("T72")
+@pytest.mark.parametrize(
+    "taken",
+    [
+        '{"name":"taskgate_wait"}',
+        '{"name":"taskgate\\u005fcancel","inputSchema":{}}',
+        '{"name":"a","name":"taskgate_wait"}',
+        '1,{"outputSchema":{}}',
+    ],
+)
+def test_no_page_has_a_tool_that_passes_for_one_of_the_gateway(taken: str) -> None:
+    page = f'{{"tools":[{taken}],"nextCursor":"c"}}'
+    assert json.loads(TOOLS.hide_in(page)) == {"tools": [], "nextCursor": "c"}
+    assert TOOLS.add_to(page, lambda *_: True) == TOOLS.hide_in(page)
+
+
+def test_all_other_tools_of_a_page_stay_as_they_are() -> None:
+    page = '{"tools": [{"name": "a", "x": 1.0}],"nextCursor" : "c"}'
+    assert TOOLS.hide_in(page) == '{"tools": [{"name": "a", "x": 1.0}],"nextCursor" : "c"}'
 
 
 def test_tools_have_the_words_that_they_are_given() -> None:

@@ -83,6 +83,7 @@ heads = st.builds(
     waiting_since=st.none() | moments,
     retrieved=st.booleans(),
     checkpoint=st.none() | st.builds(SealedCheckpoint, sealed=texts, answers=st.dictionaries(texts, texts, max_size=2)),
+    handed_to=st.none() | texts,
 )
 
 
@@ -144,6 +145,7 @@ def test_a_head_is_an_array_that_starts_with_the_schema() -> None:
         {"waiting_since": EPOCH},
         {"retrieved": True},
         {"checkpoint": SealedCheckpoint(sealed="s")},
+        {"handed_to": "h"},
     ],
     ids=lambda changes: next(iter(changes)),
 )

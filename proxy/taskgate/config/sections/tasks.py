@@ -232,8 +232,8 @@ class HandoffToolSection(Section):
     """A tool of the gateway, as hosts without tasks list it."""
 
     name: ToolName | None = None
-    """Its name; null means taskgate_wait or taskgate_cancel. No server behind a rule with handoff may have
-    a tool of that name.
+    """Its name; null means taskgate_wait or taskgate_cancel. With a rule that has handoff, no host gets a tool
+    of that name from any server.
     """
     title: Text | None = None
     """Its title for people; null keeps the built-in one."""

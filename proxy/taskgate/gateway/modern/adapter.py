@@ -117,7 +117,6 @@ class ModernAdapter:
             return DecodedMessage(self, exchange, mount, caller, message, Ignore())
         assert isinstance(route, RequestMeta), "a request is routed by what it declares"
         context.revision, context.client = route.peer.revision, route.client
-        tools = mount.handoff
         intent = self.dialect.decode(
             message,
             route,
@@ -128,8 +127,8 @@ class ModernAdapter:
         asked = intent.request if isinstance(intent, Retry) else intent
         tool = asked.tool if isinstance(asked, CallTool) else None
         decoded = DecodedMessage(self, exchange, mount, caller, message, intent, route.peer.revision, tool, None, route)
-        if tools is not None and tool in tools.names:
-            note_handle(decoded, context, tools, lists_them=mount.hands_off and not route.declares_tasks)
+        if tool in mount.own_names:
+            note_handle(decoded, context)
         return decoded
 
     async def handle(self, request: DecodedMessage) -> HttpReply:
@@ -250,7 +249,7 @@ class ModernAdapter:
         listener.passes_rounds = has_rounds
         call = Call(self, exchange, caller, session, request, request.id, method, request.params, meta.peer, listener)
         call.log_level, call.repeated = meta.log_level, meta.header_params
-        call.may_be_held = has_rounds and session.may_be_asked
+        call.may_be_held, call.reserved = has_rounds and session.may_be_asked, session.mount.reserved
         if isinstance(request, CallTool):
             call.tool = request.tool
         else:
