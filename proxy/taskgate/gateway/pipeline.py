@@ -165,7 +165,7 @@ class Gateway:
                 if caller is None or (head.token is not None and not head.token.recall()):
                     caller = await self._identify(exchange, mount)
                 context.caller = caller
-                received = exchange.body(self._in_flight, caller.key)
+                received = exchange.body(self._in_flight, caller)
                 body = received if isinstance(received, bytes) else await received
                 # The time in which a host sends its body does not count as the gateway's.
                 begun = self._clock.elapsed()
@@ -445,7 +445,7 @@ class Gateway:
 
         Returns an error, and counts nothing, if the limit of bytes in flight is exceeded.
         """
-        refused = self._in_flight.refusal(caller.key, len(body))
+        refused = self._in_flight.refusal(caller, len(body))
         if refused is None:
             exchange.count_answer(len(body))
         else:

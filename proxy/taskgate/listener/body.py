@@ -14,6 +14,7 @@ from typing import Final, Protocol
 from aiohttp import hdrs
 from aiohttp.http import HttpVersion11
 
+from taskgate.auth.context import AuthContext
 from taskgate.listener.door import BODY_TOO_LARGE, NO_BYTES, NO_MEMORY, TOO_SLOW, HostHead, Rejection, RequestRejected
 from taskgate.streams.bytes_in_flight import SMALL, BytesInFlight, IncomingBody
 from taskgate.system.offload import LARGE
@@ -86,7 +87,7 @@ class ArrivingBody:
         head: HostHead,
         declared: int,
         budget: BytesInFlight,
-        caller: str,
+        caller: AuthContext,
         *,
         max_body: int,
         read_timeout: timedelta,

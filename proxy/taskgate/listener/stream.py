@@ -37,6 +37,7 @@ from typing import ClassVar, Final
 from aiohttp.helpers import rfc822_formatted_time
 from aiohttp.http import HttpVersion11
 
+from taskgate.auth.context import AuthContext
 from taskgate.jsontext.large import JsonChunks
 from taskgate.listener.answers import CLOSE, JsonDocument, WatchedAnswer, encoded_size, plain_answer
 from taskgate.listener.door import BAD_REQUEST, BODY_TOO_LARGE, RequestRejected
@@ -224,7 +225,7 @@ class HostExchange:
     )
 
     _budget: BytesInFlight
-    _caller: str
+    _caller: AuthContext
 
     def __init__(self, request: HostRequest, inbound: Admission, terms: ExchangeTerms, context: RequestContext) -> None:
         self.head = inbound
@@ -243,7 +244,7 @@ class HostExchange:
         self.held = 0
         """Bytes that `count_answer` has counted and `release` has not yet."""
 
-    def body(self, budget: BytesInFlight, caller: str) -> bytes | Awaitable[bytes]:
+    def body(self, budget: BytesInFlight, caller: AuthContext) -> bytes | Awaitable[bytes]:
         """Return the whole body, counted for `caller` in `budget`; the wait for it, if it has not all arrived.
 
         Called at most once. Raises RequestRejected if it is too large, too slow or incomplete, or if the

@@ -104,7 +104,7 @@ class Exchange(Protocol):
     opener: StreamOpener | None
     """Set by a handler whose host can resume: a later `stream` opens its stream with it."""
 
-    def body(self, budget: BytesInFlight, caller: str) -> bytes | Awaitable[bytes]:
+    def body(self, budget: BytesInFlight, caller: AuthContext) -> bytes | Awaitable[bytes]:
         """Return the whole body, within bounds; the wait for it, if it has not all arrived.
 
         May be called once, after authentication.

@@ -14,6 +14,7 @@ import pytest
 from helpers.manual_clock import ManualClock, SeededEntropy
 from helpers.raw_http import RawHost
 from helpers.waiting import bounded
+from taskgate.auth.context import ANONYMOUS
 from taskgate.listener.body import ArrivingBody
 from taskgate.listener.listener import ListenerSettings, PublicListener
 from taskgate.listener.protocol import HostConnection
@@ -77,7 +78,7 @@ class ScriptedEngine:
     async def answer(self, exchange: Exchange) -> HttpReply:
         if self.turn_away is not None and (reply := await self.turn_away(exchange)) is not None:
             return reply
-        body = exchange.body(self.in_flight, "caller")
+        body = exchange.body(self.in_flight, ANONYMOUS)
         self.bodies.append(body if isinstance(body, bytes) else await body)
         self.seen.append(exchange.head)
         if self.script is None:

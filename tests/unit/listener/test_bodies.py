@@ -253,7 +253,7 @@ def test_what_arrives_of_a_body_after_its_rejection_is_not_kept() -> None:
 
 async def test_nothing_of_a_body_without_room_is_kept_while_its_host_may_finish_sending() -> None:
     async with opened(max_body=2**22) as gate, AsyncExitStack() as stack:
-        gate.engine.in_flight = BytesInFlight(lambda: ByteBounds(1, 1))
+        gate.engine.in_flight = BytesInFlight(lambda: ByteBounds(1, 1, 1))
         # The first body always has room.
         for _ in range(1 + SPARES):
             await (await stack.enter_async_context(gate.host())).send(post("", Content_Length=str(2**20)))

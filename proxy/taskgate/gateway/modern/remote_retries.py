@@ -137,7 +137,7 @@ class RemoteExchange:
         for callback in callbacks:
             callback(was_sent)
 
-    async def body(self, budget: BytesInFlight, caller: str) -> bytes:
+    async def body(self, budget: BytesInFlight, caller: AuthContext) -> bytes:
         raise AssertionError("the body stays on the replica that forwarded the request")
 
     def count_answer(self, size: int) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from helpers.records import new_peer
+from taskgate.auth.context import AuthContext
 from taskgate.protocol.host_requests import RequestMeta
 from taskgate.protocol.jsonrpc import parse
 from taskgate.protocol.messages import Notification, Params
@@ -51,7 +52,7 @@ class Talk:
         """What went out on its stream."""
         return [] if self.feed is None else self.feed.said
 
-    async def body(self, budget: BytesInFlight, caller: str) -> bytes:
+    async def body(self, budget: BytesInFlight, caller: AuthContext) -> bytes:
         raise AssertionError("the body was read before")
 
     def count_answer(self, size: int) -> None:
