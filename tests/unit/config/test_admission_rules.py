@@ -200,6 +200,7 @@ def test_with_the_defaults_there_are_budgets_for_calls_polls_and_the_rest(loads:
         "calls": 3.0,
         "polls": 3.0,
         "rest": 3.0,
+        "bodies": 3.0,
     }
     assert [demand.policy.name for demand in rules.rates.before_auth("127.0.0.1", "reports")] == ["ip"]
 

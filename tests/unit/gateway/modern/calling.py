@@ -11,7 +11,7 @@ from taskgate.protocol.messages import Notification, Params
 from taskgate.protocol.server_messages import Question
 from taskgate.streams.bytes_in_flight import BytesInFlight
 from taskgate.streams.event_stream import EventStream
-from taskgate.streams.exchange import Admission, HttpMethod
+from taskgate.streams.exchange import Admission, AdmitLarge, HttpMethod
 from taskgate.streams.resumable import StreamOpener
 from taskgate.upstream.calls import Principal, ResumePoint, ServerQuestion
 
@@ -52,7 +52,7 @@ class Talk:
         """What went out on its stream."""
         return [] if self.feed is None else self.feed.said
 
-    async def body(self, budget: BytesInFlight, caller: AuthContext) -> bytes:
+    async def body(self, budget: BytesInFlight, caller: AuthContext, admit_large: AdmitLarge) -> bytes:
         raise AssertionError("the body was read before")
 
     def count_answer(self, size: int) -> None:
