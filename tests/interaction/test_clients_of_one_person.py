@@ -9,7 +9,7 @@ from helpers.mcp_host import McpHost
 from helpers.modern_host import ModernHost
 from helpers.scripted_upstream import Hold, ScriptedServer
 from helpers.token_issuer import TokenIssuer, guarded
-from helpers.waiting import bounded, until
+from helpers.waiting import bounded, eventually, until
 from helpers.whole_gateway import WholeGateway, running
 from requirements import covers
 
@@ -131,3 +131,28 @@ async def test_streams_of_all_clients_of_a_person_are_capped(server: ScriptedSer
             assert await listening(second) == 429
             assert await listening(alice) == 200
         await until(lambda: listening(second), lambda status: status == 200)
+
+
+@covers("T46")
+@both_eras
+async def test_large_messages_of_all_clients_of_a_person_are_capped(
+    server: ScriptedServer, issuer: TokenIssuer, era: str
+) -> None:
+    server.script["report"] = hold = Hold()
+    concurrency = {"bytes_in_flight_per_context": "250KiB", "bytes_in_flight_per_subject": "450KiB"}
+    config = guarded({"reports": server.url}, issuer, limits={"rate": [], "concurrency": concurrency})
+    large = {"text": "x" * 100 * 1024}
+    async with running(config) as gateway, bounded():
+        hosts = [await client(gateway, issuer, era, "mallory", number) for number in range(8)]
+        calls = [asyncio.create_task(host.call("report", large)) for host in hosts[:4]]
+        await eventually(lambda: len(server.heard("tools/call")) == 4)
+        for host in (hosts[0], *hosts[4:]):
+            assert refusal(await host.call("echo", large)) == (429, "subject", 450 * 1024)
+        alice = await client(gateway, issuer, era, "alice")
+        assert "error" not in ((await alice.call("echo", large)).message or {})
+        refused = await gateway.counts("taskgate_concurrency_rejections_total", "policy", "scope")
+        assert refused == {("bytes", "subject"): 5}
+        hold.release({"content": []})
+        for call in calls:
+            assert "error" not in ((await call).message or {})
+        assert "error" not in ((await hosts[7].call("echo", large)).message or {})

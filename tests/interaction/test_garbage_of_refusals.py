@@ -55,6 +55,7 @@ async def test_a_large_body_that_is_refused(gateway: WholeGateway, frames: Frame
 
 DENIED = {"default": "deny"}
 ONE_CALL = {"rate": [{"name": "calls", "scope": "context", "rate": "1/h", "burst": 1, "methods": ["tools/call"]}]}
+BODIES = {"name": "bodies", "scope": "subject", "rate": "1/h", "burst": 600, "event": "large_body"}
 NO_ROOM = {"concurrency": {"bytes_in_flight_per_context": "1MiB", "bytes_in_flight_global": "1MiB"}}
 LITTLE_KEPT = {"concurrency": {"kept_per_context": "1MiB", "kept_global": "1MiB"}}
 
@@ -65,6 +66,17 @@ async def test_a_large_call_over_a_rate(server: ScriptedServer, frames: Frames, 
         host = await host_of(gateway, era)
         assert "result" in ((await host.call("echo")).message or {})
         assert (await send(host, SIZE)).code == 429
+        assert frames() == set()
+
+
+@both_eras
+@pytest.mark.parametrize("wait", ["0s", "3s"])
+async def test_a_large_body_over_the_rate_of_bytes(server: ScriptedServer, frames: Frames, era: str, wait: str) -> None:
+    limits = {"rate": [{**BODIES, "rate": "600/s"} if wait == "3s" else BODIES], "wait": wait}
+    async with running(configuration({"reports": server.url}, limits=limits)) as gateway, bounded():
+        host = await host_of(gateway, era)
+        answers = [await send(host, SIZE) for _ in range(2)]
+        assert [each.status for each in answers] == [200, 200 if wait == "3s" else 429]
         assert frames() == set()
 
 

@@ -8,14 +8,17 @@ from typing import Any
 import pytest
 
 from helpers.modern_host import ModernHost
+from helpers.refused_bodies import send
 from helpers.scripted_upstream import ScriptedServer
 from helpers.several_gateways import several
 from helpers.shared_store import SharedServer
 from helpers.waiting import bounded
 from helpers.whole_gateway import WholeGateway
+from requirements import covers
 
 ARRIVALS = {"name": "ip", "scope": "ip", "rate": "1000/s", "burst": 2000, "before_auth": True}
 FAILURES = {"name": "auth_failures", "scope": "ip", "rate": "1/s", "burst": 20, "event": "auth_failure"}
+BODIES = {"name": "bodies", "scope": "subject", "rate": "1/h", "burst": 2400, "event": "large_body"}
 CALLS = {"name": "calls", "scope": "context", "rate": "1/h", "burst": 10, "methods": ["tools/call"]}
 DECISIONS = "taskgate_rate_limit_decisions_total"
 ALL = [ARRIVALS, FAILURES, CALLS]
@@ -107,3 +110,20 @@ async def test_requests_at_all_replicas_wait_in_one_line_and_each_asks_the_store
         assert 5 <= codes.count(None) <= 12
         assert set(codes) == {None, 429}
         assert sum([await each.count(DECISIONS, decision="delayed") for each in two]) >= codes.count(None) - 1
+
+
+@covers("T46")
+@pytest.mark.parametrize(("rule", "admitted"), [("local", 2), ("closed", 0)])
+async def test_bytes_of_large_bodies_count_at_every_replica_and_without_the_store_by_the_rule(
+    server: ScriptedServer, tmp_path: Path, rule: str, admitted: int
+) -> None:
+    with SharedServer(tmp_path) as store:
+        async with gateways(2, server, store, tmp_path, rate=[BODIES], on_store_error=rule) as two, bounded(30):
+            hosts = [each.modern() for each in two]
+            # Four bodies of almost 600 KiB are within the burst.
+            statuses = [(await send(hosts[number % 2], 600_000)).status for number in range(6)]
+            assert statuses == [200] * 4 + [429] * 2
+            await asyncio.to_thread(store.kill)
+            statuses = [(await send(hosts[0], 600_000)).status for _ in range(4)]
+            assert statuses == [200] * admitted + [429 if rule == "local" else 503] * (4 - admitted)
+            await asyncio.to_thread(store.start)

@@ -220,7 +220,7 @@ class ResultReader:
         self._pressure = pressure
         self._read_turns = asyncio.Semaphore(READS_AT_ONCE)
 
-    async def load(self, record: TaskRecord, caller: str) -> TaskRecord | None:
+    async def load(self, record: TaskRecord, caller: AuthContext) -> TaskRecord | None:
         """The record with its bodies; None if it is gone.
 
         It counts as in flight only while this runs, and the sender of the result counts it again. Raises

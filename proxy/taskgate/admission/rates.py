@@ -266,6 +266,25 @@ class RateLimiter:
         later is queued: the caller of this waits for it at once.
         """
         steps = self._request_steps(caller, self._subjects.of(caller), exchange, mount, method, tool)
+        return await self._take(steps, caller, exchange, mount)
+
+    async def on_large_body(self, caller: AuthContext, exchange: Exchange, mount: str, size: int) -> None:
+        """Take so many bytes of a large body from the rates of its caller; the body may wait for its turn.
+
+        Raises RateLimited, and ScopeCancelled if its host leaves.
+        """
+        quota, address = self._subjects.of(caller), address_block(exchange.address)
+        subject = RateSubject(caller.key, caller.subject, quota.tenant, address)
+        demands = self._live.current.rates.body_demands(size, subject, quota.rates, mount)
+        if demands:
+            _, queued = await self._take(_steps((RateStepMode.TAKE, demands)), caller, exchange, mount)
+            if queued is not None:
+                await queued.wait(exchange, None, None)
+
+    async def _take(
+        self, steps: tuple[RateStep, ...], caller: AuthContext, exchange: Exchange, mount: str
+    ) -> tuple[QuotaFields, QueuedRequest | None]:
+        """Take these steps for a caller. Raises RateLimited. What gets a later turn is queued."""
         if steps and self.queue.is_full(caller.subject):
             await self._refuse_later_turns(steps)
         quota, turn, policy = await self._judge(self._store, steps, exchange, mount, _always_known)

@@ -201,7 +201,10 @@ def admission_rules(config: GatewayConfig) -> AdmissionRules:
         on_store_error=OnStoreError(limits.on_store_error),
         sessions=_of_caller(concurrency.sessions_per_context, concurrency.sessions_per_subject),
         streams=_of_caller(config.server.max_streams_per_context, config.server.max_streams_per_subject),
-        in_flight=ByteBounds(concurrency.bytes_in_flight_per_context, concurrency.bytes_in_flight_global),
+        in_flight=ByteBounds(
+            *_of_caller(concurrency.bytes_in_flight_per_context, concurrency.bytes_in_flight_per_subject),
+            concurrency.bytes_in_flight_global,
+        ),
         events=EventBounds(concurrency.streams_kept_per_context, concurrency.streams_kept_global),
         waits=_of_caller(concurrency.waits_per_context, concurrency.waits_per_subject),
         all_waits=concurrency.waits_global,

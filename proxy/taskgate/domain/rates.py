@@ -95,12 +95,14 @@ class RateScope(StrEnum):
 
 
 class RateEvent(StrEnum):
-    """An event that takes from a budget when it happens; a request takes nothing for it."""
+    """An event that takes from a budget when it happens; its policies take nothing for a request."""
 
     AUTH_FAILURE = "auth_failure"
     """A token was refused."""
     LOOKUP_FAILURE = "lookup_failure"
     """A caller asked for a task that it does not have."""
+    LARGE_BODY = "large_body"
+    """A caller sends a body that is parsed in a thread; it costs its KiB."""
 
 
 OTHER_METHODS: Final = ("*",)
@@ -119,9 +121,10 @@ class RatePolicy:
     SUBJECT count as one scope for this. Policies narrowed by `tool` or `upstream` do not count. A
     policy in shadow takes methods only from another one in shadow.
 
-    With an `event` the policy is for no request: the event takes from it. While it is empty,
-    requests that could cause the event are refused. With `before_auth` it applies before
-    authentication, so that neither caller nor method is known. In `shadow` it only reports.
+    With an `event` the policy is for no request: the event takes from it. While it has nothing,
+    requests that could cause a failure are refused, and a large body waits or is refused. With
+    `before_auth` it applies before authentication, so that neither caller nor method is known. In
+    `shadow` it only reports.
     """
 
     name: str
@@ -178,18 +181,18 @@ class RatePolicies:
         self.policies = policies
         self._for_requests = tuple(each for each in policies if each.event is None and not each.before_auth)
         self._before_auth = _MountPolicies(each for each in policies if each.event is None and each.before_auth)
-        self._auth_failures = _MountPolicies(each for each in policies if each.event is RateEvent.AUTH_FAILURE)
-        self._lookup_failures = _MountPolicies(each for each in policies if each.event is RateEvent.LOOKUP_FAILURE)
+        self._events = {of: _MountPolicies(each for each in policies if each.event is of) for of in RateEvent}
+        failures = self._events[RateEvent.LOOKUP_FAILURE].policies
         self._has_tools = any(each.tool is not None for each in self._for_requests)
-        self.has_before_auth = bool(self._before_auth.policies or self._auth_failures.policies)
+        self.has_before_auth = bool(self._before_auth.policies or self._events[RateEvent.AUTH_FAILURE].policies)
         """Whether any policy applies before the caller is known."""
-        later = (*self._for_requests, *self._lookup_failures.policies)
+        later = (*self._for_requests, *failures)
         self.has_after_auth = bool(later)
         """Whether any policy applies once the caller is known."""
-        self.has_lookup_failures = bool(self._lookup_failures.policies)
+        self.has_lookup_failures = bool(failures)
         """Whether any policy counts failed look-ups of tasks."""
         self.has_addresses = any(each.scope is RateScope.IP for each in later)
-        """Whether any of the latter counts by address."""
+        """Whether any of those after authentication counts by address."""
         self._cache: OrderedDict[tuple[str, str, str | None], tuple[_IndexedPolicy, ...]] = OrderedDict()
 
     def demands(
@@ -211,8 +214,19 @@ class RatePolicies:
         self, event: RateEvent, subject: RateSubject, rates: Mapping[str, RateLimit], mount: str
     ) -> tuple[Demand, ...]:
         """The demands of an event at `mount`, which has happened or may follow from a request."""
-        policies = self._auth_failures if event is RateEvent.AUTH_FAILURE else self._lookup_failures
+        policies = self._events[event]
         return _demands(policies.at(mount), subject, rates, mount, None) if policies.policies else ()
+
+    def body_demands(
+        self, size: int, subject: RateSubject, rates: Mapping[str, RateLimit], mount: str
+    ) -> tuple[Demand, ...]:
+        """The demands of so many bytes of a large body: its KiB.
+
+        A budget that is full is enough for a body of any size, which then takes all of it.
+        """
+        demands = self.event_demands(RateEvent.LARGE_BODY, subject, rates, mount)
+        kib = -(-size // 1024)
+        return tuple([each._replace(cost=min(each.cost * kib, each.limit.burst)) for each in demands])
 
     def before_auth(self, address: str, mount: str) -> tuple[Demand, ...]:
         """The demands of a request of which only address and mount are known."""

@@ -14,6 +14,7 @@ _RATES: Final = {
     "tasks/get": "Rates of tasks/get",
     "auth_failure": "Rates of refused tokens",
     "lookup_failure": "Rates of tasks that were not found",
+    "large_body": "Rates of KiB of bodies above 256 KiB",
 }
 _PROMOTION: Final = {
     "mode": "mode",
@@ -36,11 +37,13 @@ _WITHOUT_EFFECT: Final = {"auto": frozenset[str](), "sync": _PROMOTION.keys() - 
 """Values that have no effect in a mode; in other modes those are `_AUTO_ONLY`."""
 _CAPS: Final = {
     "tasks_per_context": "of the caller",
+    "tasks_per_subject": "of the subject",
     "tasks_per_tenant": "of the tenant",
     "tasks_per_tool": "of the tool",
     "tasks_per_upstream": "of the upstream",
     "tasks_global": "of all",
     "kept_per_context": "kept of the caller",
+    "kept_per_subject": "kept of subject",
     "kept_global": "kept of all",
 }
 _POLLS: Final = {"interval": "advised every", "reject_above": "refused above"}

@@ -160,12 +160,13 @@ class Gateway:
                     is_known = partial(self._callers.is_known, exchange, mount)
                     await self._gate.on_connection(exchange, mount.name, is_known)
                 # 2. The caller. Without credentials nothing is looked up, and the body is not read. The
-                # connection remembers it with the head; then the token only must still be a good one.
+                # connection remembers it with the head; then the token only must still be a good one. A
+                # large body takes from the rate of its bytes before it is read.
                 caller = head.caller
                 if caller is None or (head.token is not None and not head.token.recall()):
                     caller = await self._identify(exchange, mount)
                 context.caller = caller
-                received = exchange.body(self._in_flight, caller.key)
+                received = exchange.body(self._in_flight, caller, self._admit_large)
                 body = received if isinstance(received, bytes) else await received
                 # The time in which a host sends its body does not count as the gateway's.
                 begun = self._clock.elapsed()
@@ -364,6 +365,15 @@ class Gateway:
 
     # --- bodies that are large, or have several messages --------------------------------------------------------------
 
+    async def _admit_large(self, exchange: Exchange, caller: AuthContext, size: int) -> None:
+        """Check the rate of a large body by its bytes, at which it may wait for its turn.
+
+        Raises RateLimited, and ScopeCancelled if its host leaves.
+        """
+        # A reload may have removed the mount while its body arrives.
+        mount = self._mounts.get(exchange.head.path)
+        await self._gate.on_large_body(caller, exchange, "" if mount is None else mount.name, size)
+
     async def _parse_in_thread(self, session: str | None, caller: AuthContext, body: bytes) -> Message:
         """Parse a large message on another thread, and register it in `_being_parsed` meanwhile."""
         work = partial(parse, body, max_depth=self._rules.max_depth, max_members=self._rules.max_members)
@@ -445,7 +455,7 @@ class Gateway:
 
         Returns an error, and counts nothing, if the limit of bytes in flight is exceeded.
         """
-        refused = self._in_flight.refusal(caller.key, len(body))
+        refused = self._in_flight.refusal(caller, len(body))
         if refused is None:
             exchange.count_answer(len(body))
         else:

@@ -501,7 +501,7 @@ class TaskRequests:
 
     async def _ended_state(self, record: TaskRecord, caller: AuthContext, intent: GetTask) -> HttpReply:
         """Return the state of an ended task with its result, which is read from the store first."""
-        whole = await self._lookups.results.load(record, caller.key)
+        whole = await self._lookups.results.load(record, caller)
         if whole is None:
             raise TaskNotFound
         reply = HttpReply(200, self._modern.task_state(intent.id, whole))

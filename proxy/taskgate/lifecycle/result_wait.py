@@ -227,7 +227,7 @@ class ResultWaiter:
 
     async def _load(self, record: TaskRecord, caller: AuthContext) -> TaskRecord:
         """Return an ended task with its result. Raises TaskNotFound."""
-        whole = await self._lookups.results.load(record, caller.key)
+        whole = await self._lookups.results.load(record, caller)
         if whole is None:
             raise TaskNotFound
         return whole

@@ -1,6 +1,7 @@
-"""A body that has not all arrived with its head: `ArrivingBody`.
+"""A body that has not all arrived with its head: `ArrivingBody`, within `BodyLimits`.
 
-The gateway asks for the body after authentication (`HostExchange.body`). Only then is
+The gateway asks for the body after authentication (`HostExchange.body`). A large one then waits for its
+turn, or is refused, by the size in its head; nothing more of it is read meanwhile. Only then is
 `100 Continue` sent, and the time limit starts. The body must arrive whole, in time, and within
 bounds; otherwise RequestRejected is raised, and nothing of the body is kept. What arrives before it
 is asked for is bounded by the connection's flow control. From then on, a body whose size is known is
@@ -8,14 +9,25 @@ counted whole and read without a pause. Of any other, what waits for its reader 
 """
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import Final, Protocol
 
 from aiohttp import hdrs
 from aiohttp.http import HttpVersion11
 
-from taskgate.listener.door import BODY_TOO_LARGE, NO_BYTES, NO_MEMORY, TOO_SLOW, HostHead, Rejection, RequestRejected
-from taskgate.streams.bytes_in_flight import SMALL, BytesInFlight, IncomingBody
+from taskgate.auth.context import AuthContext
+from taskgate.listener.door import (
+    BAD_REQUEST,
+    BODY_TOO_LARGE,
+    NO_BYTES,
+    NO_MEMORY,
+    TOO_SLOW,
+    HostHead,
+    Rejection,
+    RequestRejected,
+)
+from taskgate.streams.bytes_in_flight import SMALL, BytesInFlight
 from taskgate.system.offload import LARGE
 
 READ_AHEAD: Final = 256 * 1024
@@ -32,6 +44,41 @@ class Source(Protocol):
     def resume_reading(self) -> None: ...
 
 
+class BodyLimits:
+    """The limits of one body: it counts in `budget`, and pays its bytes by `pay`; it must be closed.
+
+    `pay` awaits the turn of so many bytes more of a body above LARGE.
+    """
+
+    __slots__ = ("_budget", "_in_flight", "_paid", "_pay")
+
+    def __init__(self, budget: BytesInFlight, caller: AuthContext, pay: Callable[[int], Awaitable[None]]) -> None:
+        self._budget = budget
+        self._in_flight = budget.incoming_body(caller)
+        self._pay = pay
+        self._paid = 0
+
+    async def admit(self, size: int) -> None:
+        """Count the body as `size` bytes, received or announced so far.
+
+        Raises RequestRejected if the budget is used up or, for a large body, memory is short, and what
+        `pay` raises.
+        """
+        if size > LARGE and self._budget.is_memory_short():
+            raise RequestRejected(NO_MEMORY)
+        if not self._in_flight.grow(size):
+            raise RequestRejected(NO_BYTES)
+        if size > LARGE and size > self._paid:
+            # Of a body whose size is not known, LARGE bytes at least are paid at once.
+            more = max(size - self._paid, LARGE if self._paid else 0)
+            await self._pay(more)
+            self._paid += more
+
+    def close(self) -> None:
+        """Stop counting the body."""
+        self._in_flight.close()
+
+
 class ArrivingBody:
     """The body of a request, from the time that its head has arrived.
 
@@ -41,9 +88,22 @@ class ArrivingBody:
     - `_is_counted`: its size is known and counted, so that its reader waits for the end.
     - `_refusal` is why it does not arrive: it is broken or too slow, or the host has disconnected.
     - `_size` is that of the `_pieces`, which wait for their reader.
+    - `_overdue` is the end of the time in which the body must arrive; of it there are `_time_left` seconds
+      while the body waits for its turn.
     """
 
-    __slots__ = ("_is_counted", "_is_ended", "_is_read", "_pieces", "_refusal", "_size", "_source", "_waiter")
+    __slots__ = (
+        "_is_counted",
+        "_is_ended",
+        "_is_read",
+        "_overdue",
+        "_pieces",
+        "_refusal",
+        "_size",
+        "_source",
+        "_time_left",
+        "_waiter",
+    )
 
     def __init__(self, source: Source) -> None:
         self._source = source
@@ -51,6 +111,8 @@ class ArrivingBody:
         self._size = 0
         self._waiter: asyncio.Future[None] | None = None
         self._refusal: Rejection | None = None
+        self._overdue: asyncio.TimerHandle | None = None
+        self._time_left = 0.0
         self._is_read = self._is_ended = self._is_counted = False
 
     def feed(self, piece: bytes) -> None:
@@ -82,38 +144,26 @@ class ArrivingBody:
         self._wake()
 
     async def receive(
-        self,
-        head: HostHead,
-        declared: int,
-        budget: BytesInFlight,
-        caller: str,
-        *,
-        max_body: int,
-        read_timeout: timedelta,
+        self, head: HostHead, declared: int, limits: "BodyLimits", *, max_body: int, read_timeout: timedelta
     ) -> bytes:
-        """Receive a body of at most `max_body` bytes, which counts for `caller` in `budget` meanwhile.
+        """Receive a body of at most `max_body` bytes within `limits`. `declared` is its Content-Length.
 
-        `declared` is its Content-Length. Raises RequestRejected if the body is too large, does not
-        arrive whole or within `read_timeout`, or if the budget is used up. A large one is rejected, too,
-        while memory is short.
+        Raises RequestRejected if the body is too large, or does not arrive whole or within
+        `read_timeout`, and what `limits` raise.
         """
-        transport = self._source.transport
-        if hdrs.EXPECT in head.headers and head.version == HttpVersion11 and not transport.is_closing():
-            transport.write(_CONTINUE)
         self._is_read = True
-        overdue = asyncio.get_running_loop().call_later(read_timeout.total_seconds(), self._give_up)
+        self._time_left = read_timeout.total_seconds()
         pieces: list[bytes] = []
-        received, counted = 0, SMALL
-        in_flight: IncomingBody | None = None
+        received = 0
         try:
-            if declared > LARGE and budget.is_memory_short():
-                raise RequestRejected(NO_MEMORY)
             if declared > SMALL:
                 # The whole size at once: else several bodies that arrive together would each get a
                 # part of the budget.
-                in_flight, counted = budget.incoming_body(caller), declared
-                if not in_flight.grow(counted):
-                    raise RequestRejected(NO_BYTES)
+                await self._admit(limits, declared)
+            transport = self._source.transport
+            if hdrs.EXPECT in head.headers and head.version == HttpVersion11 and not transport.is_closing():
+                transport.write(_CONTINUE)
+            self._start_timer()
             if declared:
                 self._is_counted = True
                 self._source.resume_reading()
@@ -122,23 +172,41 @@ class ArrivingBody:
                 if received > max_body:
                     raise RequestRejected(BODY_TOO_LARGE)
                 pieces.append(piece)
-                if received > counted:
-                    if received > LARGE and budget.is_memory_short():
-                        raise RequestRejected(NO_MEMORY)
-                    in_flight, counted = in_flight or budget.incoming_body(caller), received
-                    if not in_flight.grow(counted):
-                        raise RequestRejected(NO_BYTES)
-        except RequestRejected as rejected:
+                if received > max(declared, SMALL):
+                    await self._admit(limits, received)
+                    self._start_timer()
+        except Exception as error:
             # The error lasts until its answer is sent, and its frames with it: they hold nothing more of
             # the body, which is no longer counted.
             pieces, piece = [], b""
-            self.fail(rejected.refusal)
+            self.fail(error.refusal if isinstance(error, RequestRejected) else BAD_REQUEST)
             raise
         finally:
-            overdue.cancel()
-            if in_flight is not None:
-                in_flight.close()
+            self._stop_timer()
+            limits.close()
         return b"".join(pieces)
+
+    async def _admit(self, limits: "BodyLimits", size: int) -> None:
+        """Have a body of that size within the limits, and read nothing more while it waits for that.
+
+        Raises what `limits` raise.
+        """
+        if size > LARGE:
+            self._stop_timer()
+            self._source.pause_reading()
+        await limits.admit(size)
+        self._source.resume_reading()
+
+    def _start_timer(self) -> None:
+        if self._overdue is None:
+            self._overdue = asyncio.get_running_loop().call_later(self._time_left, self._give_up)
+
+    def _stop_timer(self) -> None:
+        """Stop the time limit, until it is started again."""
+        if self._overdue is not None:
+            self._time_left = self._overdue.when() - asyncio.get_running_loop().time()
+            self._overdue.cancel()
+            self._overdue = None
 
     async def _next(self) -> bytes:
         """Return what has arrived since the last call, once there is anything; nothing at the end.

@@ -37,17 +37,21 @@ from typing import ClassVar, Final
 from aiohttp.helpers import rfc822_formatted_time
 from aiohttp.http import HttpVersion11
 
+from taskgate.auth.context import AuthContext
 from taskgate.jsontext.large import JsonChunks
 from taskgate.listener.answers import CLOSE, JsonDocument, WatchedAnswer, encoded_size, plain_answer
+from taskgate.listener.body import BodyLimits
 from taskgate.listener.door import BAD_REQUEST, BODY_TOO_LARGE, RequestRejected
 from taskgate.listener.protocol import SERVER_NAME, HostRequest, HttpResponse
 from taskgate.protocol import sse
 from taskgate.streams.bytes_in_flight import BytesInFlight
 from taskgate.streams.event_stream import EventStream, ResumableEventStream
-from taskgate.streams.exchange import Admission, HttpMethod, HttpReply
+from taskgate.streams.exchange import Admission, AdmitLarge, HttpMethod, HttpReply
 from taskgate.streams.resumable import Kind, StreamOpener
 from taskgate.streams.sse_connection import SseConnection
 from taskgate.system.background import cancel_and_wait
+from taskgate.system.cancel_scope import ScopeCancelled
+from taskgate.system.offload import LARGE
 from taskgate.telemetry import request_context
 from taskgate.telemetry.events import EventSink, StreamEnded, StreamOpened
 from taskgate.telemetry.request_context import RequestContext
@@ -224,7 +228,7 @@ class HostExchange:
     )
 
     _budget: BytesInFlight
-    _caller: str
+    _caller: AuthContext
 
     def __init__(self, request: HostRequest, inbound: Admission, terms: ExchangeTerms, context: RequestContext) -> None:
         self.head = inbound
@@ -243,35 +247,57 @@ class HostExchange:
         self.held = 0
         """Bytes that `count_answer` has counted and `release` has not yet."""
 
-    def body(self, budget: BytesInFlight, caller: str) -> bytes | Awaitable[bytes]:
-        """Return the whole body, counted for `caller` in `budget`; the wait for it, if it has not all arrived.
+    def body(self, budget: BytesInFlight, caller: AuthContext, admit_large: AdmitLarge) -> bytes | Awaitable[bytes]:
+        """Return the whole body, counted for `caller` in `budget`; the wait for it, if it is large or has not
+        all arrived.
 
         Called at most once. Raises RequestRejected if it is too large, too slow or incomplete, or if the
-        budget is used up. The gateway lets that pass: `Endpoint` then sends the rejection.
+        budget is used up. The gateway lets that pass: `Endpoint` then sends the rejection. Raises what
+        `admit_large` raises.
         """
         self.asked = True
         self._budget, self._caller = budget, caller
         request = self._request
         received = request.body
         if received is None:
-            return self._receive()
+            return self._receive(admit_large)
         if request.is_lost and received:
             # Without a body the request is served: a host that ends its session may leave at once.
             raise RequestRejected(BAD_REQUEST)
         request.body = b""
-        if len(received) > self._terms.max_body:
+        size = len(received)
+        if size > self._terms.max_body:
             raise RequestRejected(BODY_TOO_LARGE)
+        return received if size <= LARGE else self._admit_whole(received, admit_large)
+
+    async def _admit_whole(self, received: bytes, admit_large: AdmitLarge) -> bytes:
+        """Return a large body that has all arrived before it was asked for, once it is within the limits."""
+        limits = BodyLimits(self._budget, self._caller, partial(self._pay, admit_large))
+        try:
+            await limits.admit(len(received))
+        finally:
+            limits.close()
         return received
 
-    async def _receive(self) -> bytes:
+    async def _pay(self, admit_large: AdmitLarge, size: int) -> None:
+        """Wait until so many bytes more are admitted. The body is not read any more if they are not."""
+        try:
+            await admit_large(self, self._caller, size)
+        except ScopeCancelled:
+            # The host has disconnected.
+            raise RequestRejected(BAD_REQUEST) from None
+        except Exception:
+            self.asked = False
+            raise
+
+    async def _receive(self, admit_large: AdmitLarge) -> bytes:
         """Receive the rest of the body, and return the whole."""
         request, terms = self._request, self._terms
         assert request.rest is not None
         received = await request.rest.receive(
             request.head,
             request.length,
-            self._budget,
-            self._caller,
+            BodyLimits(self._budget, self._caller, partial(self._pay, admit_large)),
             max_body=terms.max_body,
             read_timeout=terms.read_timeout,
         )

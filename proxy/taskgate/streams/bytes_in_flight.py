@@ -1,4 +1,4 @@
-"""The bytes of large messages in memory, of each caller and of all callers: `BytesInFlight`.
+"""The bytes of large messages in memory, of each caller, each person and all: `BytesInFlight`.
 
 A request counts from the arrival of its body until its call is over, an answer until the host has
 it. A request that does not fit is refused before its call is sent. An answer is never refused: one
@@ -10,6 +10,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
+from taskgate.auth.context import AuthContext
 from taskgate.errors import TooManyBytes
 
 SMALL: Final = 16 * 1024
@@ -20,13 +21,22 @@ SPARES: Final = 8
 
 
 class ByteBounds(NamedTuple):
-    """The most bytes in flight: of one caller (`context`) and of all."""
+    """The most bytes in flight: of one caller (`context`), of all clients of its person (`subject`), and of all."""
 
     context: int = 32 * 2**20
+    subject: int = 64 * 2**20
     total: int = 256 * 2**20
 
 
 USUAL_BOUNDS: Final = ByteBounds()
+
+
+class _Answer(NamedTuple):
+    """An answer that waits for room."""
+
+    caller: AuthContext
+    size: int
+    turn: asyncio.Future[None]
 
 
 class BytesInFlight:
@@ -45,56 +55,60 @@ class BytesInFlight:
         self._bounds = bounds
         self.is_memory_short = is_memory_short
         """Whether no body above LARGE is to be read now."""
+        # By the keys of callers, and by those of persons.
         self._callers: dict[str, int] = {}
-        self._waiting: OrderedDict[str, deque[tuple[int, asyncio.Future[None]]]] = OrderedDict()
+        self._subjects: dict[str, int] = {}
+        # By person, and then by caller.
+        self._waiting: OrderedDict[str, OrderedDict[str, deque[_Answer]]] = OrderedDict()
         self._spares = SPARES
         self.total = 0
 
-    def usage(self, caller: str) -> int:
+    def usage(self, caller: AuthContext) -> int:
         """Bytes of one caller."""
-        return self._callers.get(caller, 0)
+        return self._callers.get(caller.key, 0)
 
-    def refusal(self, caller: str, size: int) -> TooManyBytes | None:
+    def refusal(self, caller: AuthContext, size: int) -> TooManyBytes | None:
         """The error for a request of that size; None if it fits, and must be counted at once."""
         bounds = self._bounds()
         if self._exceeds(self.usage(caller), size, bounds.context):
             return TooManyBytes(bounds.context, _LIMITED, scope="context")
+        if self._exceeds(self._subjects.get(caller.subject, 0), size, bounds.subject):
+            return TooManyBytes(bounds.subject, _LIMITED, scope="subject")
         if self._exceeds(self.total, size, bounds.total):
             return TooManyBytes(bounds.total, _LIMITED, scope="global")
         return None
 
-    def add(self, caller: str, size: int) -> None:
+    def add(self, caller: AuthContext, size: int) -> None:
         """Count `size` bytes."""
-        self._callers[caller] = self.usage(caller) + size
+        self._callers[caller.key] = self._callers.get(caller.key, 0) + size
+        self._subjects[caller.subject] = self._subjects.get(caller.subject, 0) + size
         self.total += size
 
-    def release(self, caller: str, size: int) -> None:
+    def release(self, caller: AuthContext, size: int) -> None:
         """Stop counting `size` bytes."""
-        left = self._callers[caller] - size
-        if left:
-            self._callers[caller] = left
-        else:
-            del self._callers[caller]
+        for counts, key in ((self._callers, caller.key), (self._subjects, caller.subject)):
+            counts[key] -= size
+            if not counts[key]:
+                del counts[key]
         self.total -= size
         self._wake()
 
-    async def wait_for_room(self, caller: str, size: int) -> None:
+    async def wait_for_room(self, caller: AuthContext, size: int) -> None:
         """Wait until an answer fits, after the caller's earlier ones; then it must be counted at once.
 
-        Callers take turns: each wakes when its first answer fits.
+        Persons take turns, and so do the clients of one: each wakes when its first answer fits.
         """
-        while caller in self._waiting or self.refusal(caller, size):
-            turn = asyncio.get_running_loop().create_future()
-            queue = self._waiting.setdefault(caller, deque())
-            queue.append((size, turn))
+        while caller.key in self._waiting.get(caller.subject, ()) or self.refusal(caller, size):
+            answer = _Answer(caller, size, asyncio.get_running_loop().create_future())
+            self._waiting.setdefault(caller.subject, OrderedDict()).setdefault(caller.key, deque()).append(answer)
             try:
-                await turn
+                await answer.turn
             finally:
-                self._dequeue(caller, queue, (size, turn))
+                self._dequeue(answer)
             if self.refusal(caller, size) is None:
                 return
 
-    def incoming_body(self, caller: str) -> "IncomingBody":
+    def incoming_body(self, caller: AuthContext) -> "IncomingBody":
         """The count of one body while it arrives."""
         return IncomingBody(self, caller)
 
@@ -111,20 +125,25 @@ class BytesInFlight:
 
     def _wake(self) -> None:
         """Wake the first caller whose answer fits."""
-        for caller, turns in self._waiting.items():
-            size, turn = turns[0]
-            if self.refusal(caller, size) is None:
-                if not turn.done():
-                    turn.set_result(None)
-                return
+        for clients in self._waiting.values():
+            for answers in clients.values():
+                first = answers[0]
+                if self.refusal(first.caller, first.size) is None:
+                    if not first.turn.done():
+                        first.turn.set_result(None)
+                    return
 
-    def _dequeue(self, caller: str, queue: "deque[tuple[int, asyncio.Future[None]]]", turn: object) -> None:
-        queue.remove(turn)  # type: ignore[arg-type]  # one of them
-        if not queue:
-            del self._waiting[caller]
-        else:
-            # Other callers come before this one's next answer.
-            self._waiting.move_to_end(caller)
+    def _dequeue(self, answer: _Answer) -> None:
+        key, subject = answer.caller.key, answer.caller.subject
+        clients = self._waiting[subject]
+        clients[key].remove(answer)
+        # Others come before the next answer of this client, and of this person.
+        clients.move_to_end(key)
+        self._waiting.move_to_end(subject)
+        if not clients[key]:
+            del clients[key]
+        if not clients:
+            del self._waiting[subject]
         # Later, when this answer is counted or was cancelled: the next one may fit.
         asyncio.get_running_loop().call_soon(self._wake)
 
@@ -138,7 +157,7 @@ class IncomingBody:
 
     __slots__ = ("_budget", "_caller", "_is_spare", "_size")
 
-    def __init__(self, budget: BytesInFlight, caller: str) -> None:
+    def __init__(self, budget: BytesInFlight, caller: AuthContext) -> None:
         self._budget = budget
         self._caller = caller
         self._size = 0

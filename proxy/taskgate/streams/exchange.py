@@ -104,13 +104,14 @@ class Exchange(Protocol):
     opener: StreamOpener | None
     """Set by a handler whose host can resume: a later `stream` opens its stream with it."""
 
-    def body(self, budget: BytesInFlight, caller: str) -> bytes | Awaitable[bytes]:
+    def body(self, budget: BytesInFlight, caller: AuthContext, admit_large: "AdmitLarge") -> bytes | Awaitable[bytes]:
         """Return the whole body, within bounds; the wait for it, if it has not all arrived.
 
         May be called once, after authentication.
 
-        A large body counts for `caller` in `budget` while it arrives. A host that sent `Expect:
-        100-continue` is told to continue. Raises ListenerRefused. If a handler replies without this
+        A large body counts for `caller` in `budget` while it arrives. One above LARGE is read if
+        `admit_large` raises nothing. A host that sent `Expect: 100-continue` is then told to continue.
+        Raises ListenerRefused, and what `admit_large` raises. If a handler replies without this
         call, and the host has not sent the whole body, its connection is closed.
         """
         ...
@@ -154,6 +155,9 @@ class Exchange(Protocol):
         """
         ...
 
+
+AdmitLarge = Callable[[Exchange, AuthContext, int], Awaitable[None]]
+"""The gateway's check of so many bytes more of a body that is too large to be parsed at once."""
 
 ExchangeHandler = Callable[[Exchange], Awaitable[HttpReply]]
 """The gateway's entry for the listener: raises only CancelledError and the listener's

@@ -5,6 +5,7 @@ from datetime import timedelta
 
 import pytest
 
+from taskgate.auth.context import AuthContext
 from taskgate.domain.limits import Override, Overrides
 from taskgate.domain.rates import RateEvent, RateLimit, RatePolicies, RateScope
 from taskgate.errors import RateLimited
@@ -161,3 +162,39 @@ class TestFailedLookups:
             assert await at.limiter.on_lookup_failure(ALICE, HERE, "reports")
         assert await at.asks(method="tasks/get")
         assert at.emitted.all == [RateLimitChecked("lookups", "context", "shadow")]
+
+
+class TestLargeBodies:
+    """A large body takes its KiB before it is read."""
+
+    POLICY = policy("bodies", 2000, every=1.0, scope=RateScope.SUBJECT, event=RateEvent.LARGE_BODY)
+
+    async def test_a_person_has_a_budget_of_bytes(self) -> None:
+        at = LimiterDesk(self.POLICY)
+        for _ in range(2):
+            await at.limiter.on_large_body(ALICE, HERE, "reports", 1000 * 1024)
+        other = AuthContext(key="alice-2", subject=ALICE.subject)
+        with pytest.raises(RateLimited) as refusal:
+            await at.limiter.on_large_body(other, THERE, "reports", 300 * 1024)
+        assert (refusal.value.policy, refusal.value.retry_after) == ("bodies", timedelta(seconds=300))
+        await at.limiter.on_large_body(BOB, HERE, "reports", 300 * 1024)
+        at.clock.advance(timedelta(seconds=300))
+        await at.limiter.on_large_body(other, THERE, "reports", 300 * 1024)
+        assert await at.asks()
+
+    async def test_addresses_may_have_one_and_servers_too(self) -> None:
+        by_address = policy("address", 1, scope=RateScope.IP, event=RateEvent.LARGE_BODY)
+        by_server = policy("server", 3, scope=RateScope.UPSTREAM, event=RateEvent.LARGE_BODY)
+        at = LimiterDesk(by_address, by_server)
+        await at.limiter.on_large_body(ALICE, HERE, "reports", 1024)
+        with pytest.raises(RateLimited) as refusal:
+            await at.limiter.on_large_body(BOB, HERE, "reports", 1024)
+        assert refusal.value.policy == "address"
+        await at.limiter.on_large_body(BOB, THERE, "search", 1024)
+
+    async def test_a_body_of_a_mount_that_is_gone_takes_from_the_rates_of_all_mounts(self) -> None:
+        at = LimiterDesk(self.POLICY, policy("there", scope=RateScope.IP, event=RateEvent.LARGE_BODY, upstream="there"))
+        for _ in range(2):
+            await at.limiter.on_large_body(ALICE, HERE, "", 1000 * 1024)
+        with pytest.raises(RateLimited):
+            await at.limiter.on_large_body(ALICE, HERE, "", 1024)

@@ -108,7 +108,7 @@ async def test_what_is_left_of_a_rate_shows_what_was_taken_ahead_as_nothing_left
     quota, queued = await desk.limiter.on_request(ALICE, HERE, "reports", "tools/call")
     assert queued is not None
     assert dict(quota)["RateLimit"] == '"calls";r=0;t=3'
-    [usage] = await desk.limiter.usage("alice", QuotaSubjects(desk.live).of(ALICE))
+    [usage] = await desk.limiter.usage("alice", ALICE.subject, QuotaSubjects(desk.live).of(ALICE))
     assert (usage.used, usage.most) == (2, 2)
     # To look changed nothing: two more turns follow, and the third would be too late.
     assert [type(each) for each in await admitted(desk, 2)] == [QueuedRequest] * 2

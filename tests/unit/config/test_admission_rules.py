@@ -63,6 +63,8 @@ limits:
     kept_global: 7KiB
     sessions_per_context: 8
     calls_per_context: 11
+    bytes_in_flight_per_context: 15KiB
+    bytes_in_flight_global: 16KiB
     waits_per_context: 12
     waits_global: 13
   overrides:
@@ -114,6 +116,7 @@ def test_every_rule_is_what_the_file_says(loads: Loads) -> None:
     assert rules.questions == QuestionBounds(8 * SECOND, 9)
     assert (rules.reject_as, rules.exposes_quota) == (RejectAs.TOOL_ERROR, True)
     assert (rules.sessions, rules.streams, rules.waits, rules.all_waits) == ((8, 16), (3, 6), (12, 24), 13)
+    assert rules.in_flight == (15 * 2**10, 30 * 2**10, 16 * 2**10)
     settings = bulkhead_settings(loads(WRITTEN), "reports")
     assert (settings.share, settings.is_shared, settings.reserved) == (11, True, 4)
     assert rules.on_store_error is OnStoreError.LOCAL
@@ -197,6 +200,7 @@ def test_with_the_defaults_there_are_budgets_for_calls_polls_and_the_rest(loads:
         "calls": 3.0,
         "polls": 3.0,
         "rest": 3.0,
+        "bodies": 3.0,
     }
     assert [demand.policy.name for demand in rules.rates.before_auth("127.0.0.1", "reports")] == ["ip"]
 

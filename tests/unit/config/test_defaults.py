@@ -136,6 +136,7 @@ DEFAULTS: dict[str, Any] = {
         ("calls", "subject", "10/s", 60, ("tools/call",), None, False),
         ("polls", "subject", "20/s", 60, ("tasks/*",), None, False),
         ("rest", "subject", "40/s", 400, ("*",), None, False),
+        ("bodies", "subject", "16384/s", 65536, None, "large_body", False),
     ],
     "limits.concurrency.tasks_per_context": 10,
     "limits.concurrency.tasks_per_subject": None,

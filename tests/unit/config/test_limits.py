@@ -68,7 +68,7 @@ def test_a_policy_that_makes_sense_is_taken(loads: Loads, with_tokens: str, poli
     assert (config.limits.rate[0].name, str(config.limits.rate[0].rate)) == ("a", "1/s")
 
 
-BUILT_IN = ["ip", "auth_failures", "handshake", "calls", "polls", "rest"]
+BUILT_IN = ["ip", "auth_failures", "handshake", "calls", "polls", "rest", "bodies"]
 MERGED = [
     ("{rate: [{name: a, scope: global, rate: 1/s}]}", ["a", *BUILT_IN]),
     (

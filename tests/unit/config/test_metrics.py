@@ -142,7 +142,7 @@ def test_where_there_is_no_limit_none_is_told(loads: Loads, with_tokens: str) ->
     found = metrics_config(loads(with_tokens + more))
     assert (found.backend, found.store_limit, found.audit_queue, found.sinks) == ("memory", None, None, ())
     assert found.task_limit is None
-    assert found.policies == ("ip", "auth_failures", "calls", "polls", "rest")
+    assert found.policies == ("ip", "auth_failures", "handshake", "calls", "polls", "rest", "bodies")
 
 
 def test_nothing_of_it_waits_for_a_restart(loads: Loads, minimal: str) -> None:

@@ -180,6 +180,18 @@ def test_an_event_takes_from_its_own_policies() -> None:
     assert RatePolicies(()).event_demands(RateEvent.AUTH_FAILURE, ALICE, {}, "reports") == ()
 
 
+@pytest.mark.parametrize(("size", "cost"), [(1, 1), (1024, 1), (1025, 2), (4096, 4), (10**9, 5)])
+def test_a_large_body_costs_its_kib_and_never_more_than_the_whole_budget(size: int, cost: int) -> None:
+    policies = RatePolicies((policy("bodies", RateScope.SUBJECT, event=RateEvent.LARGE_BODY), policy("calls")))
+    [demand] = policies.body_demands(size, ALICE, {}, "reports")
+    assert (demand.key, demand.cost) == ("bodies\nann", cost)
+    own = RateLimit(every=9.0, burst=2)
+    [demand] = policies.body_demands(size, ALICE, {"bodies": own}, "reports")
+    assert (demand.limit, demand.cost) == (own, min(cost, 2))
+    assert names(policies) == "calls"
+    assert RatePolicies((policy("calls"),)).body_demands(size, ALICE, {}, "reports") == ()
+
+
 def test_before_authentication_only_address_and_server_are_known() -> None:
     policies = RatePolicies(
         (

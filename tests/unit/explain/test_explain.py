@@ -19,16 +19,19 @@ Rates before it is known who calls
   ip: 1000/s by ip, burst 2000  [limits.rate[0], by default]
 
 Rates of tools/call
-  calls: 10/s by context, burst 60, wait 3s  [limits.rate[3], by default]
+  calls: 10/s by subject, burst 60, wait 3s  [limits.rate[3], by default]
 
 Rates of tasks/get
-  polls: 20/s by context, burst 60, wait 3s  [limits.rate[4], by default]
+  polls: 20/s by subject, burst 60, wait 3s  [limits.rate[4], by default]
 
 Rates of refused tokens
   auth_failures: 1/s by ip, burst 20  [limits.rate[1], by default]
 
 Rates of tasks that were not found
   none
+
+Rates of KiB of bodies above 256 KiB
+  bodies: 16384/s by subject, burst 65536, wait 3s  [limits.rate[6], by default]
 
 Promotion
   mode:               always  [tasks.upgrade[2].mode]
@@ -45,9 +48,11 @@ Promotion
 
 Unfinished tasks
   of the caller:      10  [limits.concurrency.tasks_per_context, by default]
+  of the subject:     20  [limits.concurrency.tasks_per_subject, by default]
   of the tool:        3  [tasks.upgrade[2].cap]
   of all:             1000  [limits.concurrency.tasks_global, by default]
   kept of the caller: 256MiB  [limits.concurrency.kept_per_context, by default]
+  kept of subject:    512MiB  [limits.concurrency.kept_per_subject, by default]
   kept of all:        2GiB  [limits.concurrency.kept_global, by default]
 
 Open at once, of the caller
@@ -143,8 +148,9 @@ def test_a_caller_is_who_the_token_says_with_limits_of_their_own(
         "at least:           1h  [tasks.upgrade[2].ttl]",
         "at most:            7d  [limits.overrides[0].ttl_max]",
     ]
-    assert said(out, "Unfinished tasks")[:2] == [
+    assert said(out, "Unfinished tasks")[:3] == [
         "of the caller:      50  [limits.overrides[0].concurrency.tasks_per_context]",
+        "of the subject:     100  [limits.concurrency.tasks_per_subject, by default]",
         "of the tenant:      100  [limits.concurrency.tasks_per_tenant, by default]",
     ]
     mine = "while others wait:  3  [limits.overrides[0].concurrency.calls_per_context]"
@@ -165,7 +171,7 @@ def test_a_built_in_rate_beside_those_of_the_file_is_told_as_a_default(anonymous
     out = told("--config", anonymous, "--upstream", "reports", "--tool", "export_year")
     assert said(out, "Rates of tools/call") == [
         "mine: 9/s by context, burst 9, wait 3s  [limits.rate[0]]",
-        "calls: 10/s by context, burst 60, wait 3s  [limits.rate[4], by default]",
+        "calls: 10/s by subject, burst 60, wait 3s  [limits.rate[4], by default]",
     ]
 
 

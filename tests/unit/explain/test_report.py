@@ -541,7 +541,7 @@ def test_five_lines_tell_what_is_served(tmp_path: Path) -> None:
         "serves:  reports at https://mcp.example.com/reports/mcp",
         "callers: tokens of corp (https://idp.example.com/)",
         "store:   sqlite, taskgate.db in the data directory; audit log: file, stdout",
-        "limits:  ip, auth_failures, handshake, calls, polls, rest; tasks: 10 of one caller, 1000 of all",
+        "limits:  ip, auth_failures, handshake, calls, polls, rest, bodies; tasks: 10 of one caller, 1000 of all",
         "result:  no problems",
     ]
 

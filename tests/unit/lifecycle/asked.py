@@ -3,9 +3,10 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from taskgate.auth.context import AuthContext
 from taskgate.streams.bytes_in_flight import BytesInFlight
 from taskgate.streams.event_stream import EventStream
-from taskgate.streams.exchange import Admission, HttpMethod
+from taskgate.streams.exchange import Admission, AdmitLarge, HttpMethod
 from taskgate.streams.resumable import StreamOpener
 
 
@@ -23,7 +24,7 @@ class Asked:
         self.looked += 1
         return self.where
 
-    async def body(self, budget: BytesInFlight, caller: str) -> bytes:
+    async def body(self, budget: BytesInFlight, caller: AuthContext, admit_large: AdmitLarge) -> bytes:
         raise AssertionError("the body is not asked for here")
 
     def count_answer(self, size: int) -> None:

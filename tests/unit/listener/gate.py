@@ -14,11 +14,12 @@ import pytest
 from helpers.manual_clock import ManualClock, SeededEntropy
 from helpers.raw_http import RawHost
 from helpers.waiting import bounded
+from taskgate.auth.context import ANONYMOUS, AuthContext
 from taskgate.listener.body import ArrivingBody
 from taskgate.listener.listener import ListenerSettings, PublicListener
 from taskgate.listener.protocol import HostConnection
 from taskgate.streams.bytes_in_flight import BytesInFlight
-from taskgate.streams.exchange import Admission, Exchange, HttpReply
+from taskgate.streams.exchange import Admission, AdmitLarge, Exchange, HttpReply
 from taskgate.telemetry.events import AuditCapacity, Event, HttpRefused
 from taskgate.telemetry.request_context import RequestContext, current
 
@@ -64,6 +65,10 @@ def never_too_slow(monkeypatch: pytest.MonkeyPatch) -> list[HostConnection]:
     return connections
 
 
+async def admit_all(exchange: Exchange, caller: AuthContext, size: int) -> None:
+    """Admit the bytes of a large body."""
+
+
 @dataclass
 class ScriptedEngine:
     """Answers as `script` says, and keeps what it was asked. `turn_away` may answer whom it knows before the body."""
@@ -73,11 +78,12 @@ class ScriptedEngine:
     seen: list[Admission] = field(default_factory=list)
     bodies: list[bytes] = field(default_factory=list)
     in_flight: BytesInFlight = field(default_factory=BytesInFlight)
+    admit_large: AdmitLarge = admit_all
 
     async def answer(self, exchange: Exchange) -> HttpReply:
         if self.turn_away is not None and (reply := await self.turn_away(exchange)) is not None:
             return reply
-        body = exchange.body(self.in_flight, "caller")
+        body = exchange.body(self.in_flight, ANONYMOUS, self.admit_large)
         self.bodies.append(body if isinstance(body, bytes) else await body)
         self.seen.append(exchange.head)
         if self.script is None:

@@ -6,6 +6,7 @@ import os
 import re
 import tracemalloc
 from contextlib import AsyncExitStack
+from datetime import timedelta
 from typing import cast
 
 import pytest
@@ -13,11 +14,13 @@ import pytest
 from helpers.raw_http import RawAnswer, post
 from helpers.waiting import eventually
 from requirements import covers
+from taskgate.auth.context import AuthContext
 from taskgate.listener.body import ArrivingBody, Source
 from taskgate.listener.door import TOO_SLOW
 from taskgate.listener.protocol import HostConnection
 from taskgate.streams.bytes_in_flight import SPARES, ByteBounds, BytesInFlight
 from taskgate.streams.exchange import Exchange, HttpReply
+from taskgate.system.offload import LARGE
 from unit.listener.gate import LONG_BODY, MOMENT, Gate, bodies_kept, opened
 
 CHUNKED = {"Content_Length": "", "Transfer_Encoding": "chunked"}
@@ -253,7 +256,7 @@ def test_what_arrives_of_a_body_after_its_rejection_is_not_kept() -> None:
 
 async def test_nothing_of_a_body_without_room_is_kept_while_its_host_may_finish_sending() -> None:
     async with opened(max_body=2**22) as gate, AsyncExitStack() as stack:
-        gate.engine.in_flight = BytesInFlight(lambda: ByteBounds(1, 1))
+        gate.engine.in_flight = BytesInFlight(lambda: ByteBounds(1, 1, 1))
         # The first body always has room.
         for _ in range(1 + SPARES):
             await (await stack.enter_async_context(gate.host())).send(post("", Content_Length=str(2**20)))
@@ -339,3 +342,97 @@ def _reading(gate: Gate) -> bool:
 def _connections(gate: Gate) -> list[HostConnection]:
     assert gate.listener._connections is not None
     return list(gate.listener._connections._open)
+
+
+# --- large ones, which are admitted by their bytes --------------------------------------------------------------------
+
+
+class Admitted:
+    """What was asked of large bodies, by their bytes; `open` is when they may be read."""
+
+    def __init__(self, gate: Gate) -> None:
+        self.sizes: list[int] = []
+        self.open = asyncio.Event()
+        self.open.set()
+        gate.engine.admit_large = self
+
+    async def __call__(self, exchange: Exchange, caller: AuthContext, size: int) -> None:
+        self.sizes.append(size)
+        await self.open.wait()
+
+
+def chunks_of(size: int, chunk: int) -> bytes:
+    """A body of that size in chunks, after the head of a chunked request."""
+    return (b"%x\r\n" % chunk + b"x" * chunk + b"\r\n") * (size // chunk) + b"0\r\n\r\n"
+
+
+async def test_a_large_body_is_admitted_by_its_size_and_a_small_one_is_not_asked_for() -> None:
+    async with opened(max_body=2**22) as gate, gate.host() as host:
+        admitted = Admitted(gate)
+        for size in (10, LARGE, LARGE + 1, 2**21):
+            assert (await host.ask(post("x" * size))).status == 200
+        assert admitted.sizes == [LARGE + 1, 2**21]
+        assert [len(body) for body in gate.engine.bodies] == [10, LARGE, LARGE + 1, 2**21]
+
+
+@covers("T46")
+@pytest.mark.parametrize("chunk", [2**15, 2**17, 2**20])
+async def test_a_body_without_a_size_pays_for_what_has_come_in_few_steps_however_small_its_chunks(chunk: int) -> None:
+    async with opened(max_body=2**22) as gate, gate.host() as host:
+        admitted = Admitted(gate)
+        await host.send(CHUNKED_POST)
+        for sent in range(chunk, 2**21 + 1, chunk):
+            await host.send(b"%x\r\n" % chunk + b"x" * chunk + b"\r\n")
+            await eventually(lambda sent=sent: gate.engine.in_flight.total == sent)
+        assert (await host.ask("0\r\n\r\n")).status == 200
+        assert len(gate.engine.bodies[0]) == 2**21
+        assert 2**21 <= sum(admitted.sizes) <= 2**21 + LARGE
+        assert len(admitted.sizes) <= 2**21 // LARGE
+
+
+async def test_the_wait_of_a_large_body_for_its_turn_is_no_time_in_which_it_must_arrive() -> None:
+    async with opened(max_body=2**22, read_timeout=timedelta(seconds=1)) as gate, gate.host() as host:
+        admitted = Admitted(gate)
+        for request in (post("x" * 2**20), CHUNKED_POST + chunks_of(2**20, 2**18)):
+            admitted.open.clear()
+            asyncio.get_running_loop().call_later(1.2, admitted.open.set)
+            assert (await host.ask(request)).status == 200
+
+
+@pytest.mark.parametrize("size", [3 * 2**17, 2**23])
+async def test_no_more_is_read_of_a_large_body_that_waits_for_its_turn_the_larger_it_is(size: int) -> None:
+    async with opened(max_body=2**24) as gate, gate.host() as host:
+        admitted = Admitted(gate)
+        admitted.open.clear()
+        await host.send(post("", Content_Length=str(size)))
+        await eventually(lambda: admitted.sizes == [size])
+        [connection] = _connections(gate)
+        sending = asyncio.create_task(host.send(b"x" * size))
+        # Others are served meanwhile, so that it would have been read.
+        for _ in range(20):
+            async with gate.host() as other:
+                assert (await other.ask(post())).status == 200
+        assert not connection.transport.is_reading()
+        assert gate.engine.in_flight.total == size
+        admitted.open.set()
+        await sending
+        assert (await host.answer()).status == 200
+        assert connection.transport.is_reading()
+
+
+async def test_a_large_body_that_came_before_it_was_asked_for_is_admitted_too() -> None:
+    async with opened(max_body=2**22) as gate, gate.host() as host:
+        admitted, identified = Admitted(gate), asyncio.Event()
+
+        async def identify(exchange: Exchange) -> HttpReply | None:
+            await identified.wait()
+            return None
+
+        gate.engine.turn_away = identify
+        await host.send(post("x" * (LARGE + 1)))
+        [connection] = _connections(gate)
+        await eventually(lambda: connection.request is not None and connection.request.body)
+        identified.set()
+        assert (await host.answer()).status == 200
+        assert admitted.sizes == [LARGE + 1]
+        assert gate.engine.in_flight.total == 0

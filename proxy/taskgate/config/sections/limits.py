@@ -92,14 +92,16 @@ class RatePolicySection(Section):
     """Name of the upstream that the policy applies to; null means every one."""
     tool: Glob | None = None
     """Glob over names of tools: the policy applies to calls of those; null means every request."""
-    event: Literal["auth_failure", "lookup_failure"] | None = None
-    """What it counts instead of requests: refused tokens, or look-ups of tasks that were not found.
+    event: Literal["auth_failure", "lookup_failure", "large_body"] | None = None
+    """What it counts instead of requests: refused tokens, look-ups of tasks that were not found, or
+    KiB of bodies above 256 KiB.
 
     Beyond the rate, auth_failure refuses every request of the address unless its token was accepted
-    before; lookup_failure refuses requests about tasks.
+    before; lookup_failure refuses requests about tasks. With large_body nothing more than the head
+    of a request is read until its turn comes.
     """
     cost: Count = 1
-    """How many tokens of the bucket one request takes."""
+    """How many tokens of the bucket one request, or one KiB with large_body, takes."""
     before_auth: Flag = False
     """Whether it is checked before authentication, by address alone."""
     mode: Literal["enforce", "shadow"] = "enforce"
@@ -123,9 +125,9 @@ class RatePolicySection(Section):
     def ahead(self, wait: timedelta) -> float:
         """Return the seconds that a request may wait for its turn, of `limits.wait`.
 
-        What protects refuses at once: policies before authentication, and those of events.
+        What protects refuses at once: policies before authentication, and those of failures.
         """
-        is_waited_for = self.event is None and not self.before_auth and self.mode == "enforce"
+        is_waited_for = self.event in (None, "large_body") and not self.before_auth and self.mode == "enforce"
         return wait.total_seconds() if is_waited_for else 0.0
 
     def to_policy(self, wait: timedelta = timedelta()) -> RatePolicy:
@@ -156,6 +158,8 @@ _DEFAULT_RATES = (
     RatePolicySection(name="calls", scope="subject", rate=_per_second(10), burst=60, methods=("tools/call",)),
     RatePolicySection(name="polls", scope="subject", rate=_per_second(20), burst=60, methods=("tasks/*",)),
     RatePolicySection(name="rest", scope="subject", rate=_per_second(40), burst=400, methods=("*",)),
+    # KiB. Parsing takes 5 to 20 ms for each MiB, so 16 MiB a second of a person take a third of the thread for it.
+    RatePolicySection(name="bodies", scope="subject", rate=_per_second(16 * KIB), burst=64 * KIB, event="large_body"),
 )
 
 
@@ -319,8 +323,8 @@ class LimitsSection(Section):
     """The longest time that a request waits for its turn at a rate for callers; 0s refuses at once.
 
     A request beyond the rate waits if its turn comes within this time, in the order of arrival. At
-    most 256 requests of a caller wait at once, and 4096 of all. Rates with before_auth or an event
-    refuse at once.
+    most 256 requests of a caller wait at once, and 4096 of all. Rates of failures, and those with
+    before_auth, refuse at once.
     """
     on_store_error: Literal["local", "open", "closed"] = "local"
     """What rate limits decide while the store that several gateways share is not available.
@@ -407,6 +411,8 @@ def _policy_conflicts(policy: Mapping[str, object], here: Location) -> Iterator[
         yield (*here, "scope"), "must be ip with event auth_failure: the caller of such a request is unknown"
     if event == "lookup_failure" and policy.get("scope") == "tool":
         yield (*here, "scope"), "must not be tool with event lookup_failure: what was not found has none"
+    if event == "large_body" and policy.get("scope") == "tool":
+        yield (*here, "scope"), "must not be tool with event large_body: the tool is not read yet"
     if before and event is not None:
         yield (*here, "before_auth"), "must be false with an event"
     elif before and policy.get("scope") != "ip":

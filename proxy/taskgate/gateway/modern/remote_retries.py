@@ -43,7 +43,7 @@ from taskgate.protocol.modern.downstream import ModernDownstream
 from taskgate.protocol.vocabulary import INTERNAL_ERROR
 from taskgate.streams.bytes_in_flight import BytesInFlight
 from taskgate.streams.event_stream import EventStream
-from taskgate.streams.exchange import UNKNOWN, Admission, Exchange, HttpMethod, HttpReply
+from taskgate.streams.exchange import UNKNOWN, Admission, AdmitLarge, Exchange, HttpMethod, HttpReply
 from taskgate.streams.resumable import StreamOpener
 from taskgate.system.background import Background
 from taskgate.system.cancel_scope import ScopeCancelled
@@ -137,7 +137,7 @@ class RemoteExchange:
         for callback in callbacks:
             callback(was_sent)
 
-    async def body(self, budget: BytesInFlight, caller: str) -> bytes:
+    async def body(self, budget: BytesInFlight, caller: AuthContext, admit_large: AdmitLarge) -> bytes:
         raise AssertionError("the body stays on the replica that forwarded the request")
 
     def count_answer(self, size: int) -> None:

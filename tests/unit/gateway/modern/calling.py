@@ -4,13 +4,14 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from helpers.records import new_peer
+from taskgate.auth.context import AuthContext
 from taskgate.protocol.host_requests import RequestMeta
 from taskgate.protocol.jsonrpc import parse
 from taskgate.protocol.messages import Notification, Params
 from taskgate.protocol.server_messages import Question
 from taskgate.streams.bytes_in_flight import BytesInFlight
 from taskgate.streams.event_stream import EventStream
-from taskgate.streams.exchange import Admission, HttpMethod
+from taskgate.streams.exchange import Admission, AdmitLarge, HttpMethod
 from taskgate.streams.resumable import StreamOpener
 from taskgate.upstream.calls import Principal, ResumePoint, ServerQuestion
 
@@ -51,7 +52,7 @@ class Talk:
         """What went out on its stream."""
         return [] if self.feed is None else self.feed.said
 
-    async def body(self, budget: BytesInFlight, caller: str) -> bytes:
+    async def body(self, budget: BytesInFlight, caller: AuthContext, admit_large: AdmitLarge) -> bytes:
         raise AssertionError("the body was read before")
 
     def count_answer(self, size: int) -> None:

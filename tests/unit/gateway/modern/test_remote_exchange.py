@@ -2,9 +2,14 @@
 
 import pytest
 
+from taskgate.auth.context import ANONYMOUS
 from taskgate.gateway.modern.remote_retries import RemoteExchange
 from taskgate.streams.bytes_in_flight import BytesInFlight
 from taskgate.streams.exchange import UNKNOWN
+
+
+async def admit_all(*_: object) -> None:
+    """Admit a large body."""
 
 
 @pytest.fixture
@@ -51,7 +56,7 @@ async def test_it_is_of_nobody_in_particular_and_cannot_be_read_nor_taken_up_aga
     assert exchange.head.accepts_stream
     assert not exchange.resume(exchange.stream(), [])
     with pytest.raises(AssertionError):
-        await exchange.body(BytesInFlight(), "caller")
+        await exchange.body(BytesInFlight(), ANONYMOUS, admit_all)
 
 
 async def test_a_host_that_takes_no_stream_is_known_for_that(told: list[str]) -> None:
