@@ -7,14 +7,15 @@ from typing import Any
 
 import pytest
 
+from helpers.mcp_host import McpHost
 from helpers.modern_host import ModernHost
 from helpers.scripted_upstream import Hold, ScriptedServer
-from helpers.several_gateways import modern_at, several
+from helpers.several_gateways import at, modern_at, several
 from helpers.shared_store import SharedServer
 from helpers.talking_tool import TalkingTool
 from helpers.waiting import bounded, eventually
 from helpers.whole_gateway import WholeGateway
-from interaction.handing_off import ERAS, WAIT, handle_of, handoff, taskless, waited
+from interaction.handing_off import ERAS, Host, calls, handle_of, handoff, taskless, waited
 from interaction.holding import CAPABLE, back, everything, sent_for
 from interaction.questioning import ACCEPTED, DONE
 
@@ -39,6 +40,11 @@ async def pair(
     tasks["handoff"]["retry_window"] = WINDOW
     async with several(2, {"reports": server.url}, valkey_server.options(), tmp_path, tasks=tasks) as gateways:
         yield gateways
+
+
+def moved(host: Host, gateway: WholeGateway) -> Host:
+    """The same host at another gateway."""
+    return at(host, gateway) if isinstance(host, McpHost) else modern_at(host, gateway)
 
 
 async def lose(gateway: WholeGateway, hold: Hold, era: str) -> None:
@@ -115,7 +121,7 @@ async def test_a_replica_that_ends_hands_off_its_calls_and_ends_its_waits_with_t
     closing = asyncio.create_task(first.drain())
     async with bounded():
         handle = handle_of(await call)
-    waiting = asyncio.create_task(waited(await taskless(second, era), handle))
+    waiting = asyncio.create_task(waited(moved(host, second), handle))
     hold.release(DONE)
     async with bounded():
         assert (await waiting).result["content"] == DONE["content"]
@@ -137,8 +143,11 @@ async def test_a_wait_at_a_replica_that_ends_is_answered_with_the_handle(
         await closing
     hold.release(DONE)
     async with bounded():
-        result = (await (await taskless(second, era)).call(WAIT, {"handle": handle})).result
-    assert result["content"] == DONE["content"]
+        # Only the replica that ended knew of the second session that got the handle: it makes its call again.
+        again = moved(host, second)
+        answer = await (again.call("report", YEAR) if era == "legacy" else waited(again, handle))
+    assert answer.result["content"] == DONE["content"]
+    assert calls(server) == 1
 
 
 async def test_a_call_is_handed_off_while_an_input_response_to_it_came_to_another_replica(

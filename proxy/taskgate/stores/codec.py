@@ -345,7 +345,7 @@ def _unpack_head(head: bytes, lease: Lease | None, expires: int | None) -> TaskR
     trace, waits, retrieved, *rest = late or _DEFAULT_LATE
     checkpoint, *newest = rest or (None,)
     (handed_to,) = newest or (None,)
-    if not (handed_to is None or type(handed_to) is str):
+    if handed_to is not None and type(handed_to) is not str:
         raise ValueError("a host that is no text")
     # Filled in place: the constructor takes four times as long.
     created = unpack_time(created_at)
