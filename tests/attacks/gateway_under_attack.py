@@ -8,7 +8,7 @@ their bounds are wide, many times what is usual and a small part of what the att
 import asyncio
 import contextlib
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -39,10 +39,15 @@ class Watch:
 
 
 @contextlib.asynccontextmanager
-async def under_attack(folder: Path, url: str, **sections: str) -> AsyncIterator[GatewayProcess]:
-    """A gateway before the one server at `url`, mounted at /reports/mcp; `sections` as in `write_configuration`."""
+async def under_attack(
+    folder: Path, url: str, *, program: Sequence[str | Path] = (), **sections: str
+) -> AsyncIterator[GatewayProcess]:
+    """A gateway before the one server at `url`, mounted at /reports/mcp; `sections` as in `write_configuration`.
+
+    `program` starts it, if it is not the usual command alone.
+    """
     configuration = write_configuration(folder, url, **sections)
-    async with gateway_process(["--config", configuration], log=folder / "gateway.log") as gateway:
+    async with gateway_process(["--config", configuration], log=folder / "gateway.log", program=program) as gateway:
         yield gateway
 
 

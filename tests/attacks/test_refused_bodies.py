@@ -1,21 +1,31 @@
 """Large bodies that are refused: they leave nothing in memory, and nobody else is refused because of them."""
 
+import asyncio
+import json
+import sys
+from contextlib import suppress
 from pathlib import Path
 
 import aiohttp
 import pytest
 
 from attacks.gateway_under_attack import under_attack, watching
+from helpers.gateway_process import TASKGATE
 from helpers.mcp_host import McpHost
 from helpers.modern_host import ModernHost
 from helpers.refused_bodies import SPOILT, posted
 from helpers.scripted_upstream import ScriptedServer
+from helpers.token_issuer import TokenIssuer
 from helpers.waiting import bounded
 from requirements import covers
 
 pytestmark = [pytest.mark.attack, pytest.mark.alone]
 
 MIB = 2**20
+LIMIT = 300 * MIB
+LITTLE_MEMORY = ["prlimit", f"--data={LIMIT}", TASKGATE]
+AUDIENCE = "https://mcp.example.com/reports"
+CONNECTIONS = 6
 BODY = 4 * MIB - 64 * 1024
 
 
@@ -46,6 +56,42 @@ async def test_refused_bodies_take_no_more_memory_the_more_there_are(tmp_path: P
         many = await rounds(5)
     # 300 MiB more were sent. What is in use at any moment differs by little.
     assert many - few < 16 * MIB
+
+
+@covers("T57", "T42")
+async def test_after_refused_bodies_in_little_memory_a_neighbour_is_served_again(tmp_path: Path) -> None:
+    issuer = TokenIssuer(tmp_path)
+    section = json.dumps({"corp": {**issuer.section, "audience": [AUDIENCE]}})
+    async with (
+        bounded(120),
+        ScriptedServer() as server,
+        under_attack(
+            tmp_path, server.url, auth=f"{{mode: required, issuers: {section}}}", program=LITTLE_MEMORY
+        ) as gateway,
+        aiohttp.ClientSession() as http,
+    ):
+        url = f"http://{gateway.listen}/reports/mcp"
+        alice, mallory = (McpHost(http, url, issuer.token(AUDIENCE, subject=name)) for name in ("alice", "mallory"))
+        await alice.initialize()
+        await mallory.initialize()
+        bodies = [posted(mallory, BODY, spoil)[0] for spoil in SPOILT.values()]
+        short, most = 0, 0
+
+        async def refused(body: bytes) -> None:
+            nonlocal short
+            with suppress(aiohttp.ClientError):
+                short += (await mallory.post(body)).status == 503
+
+        async with watching(gateway, "150 refused bodies in little memory") as watch:
+            for at in range(0, 150, CONNECTIONS):
+                await asyncio.gather(*(refused(bodies[(at + each) % len(bodies)]) for each in range(CONNECTIONS)))
+                tries = 1
+                while "error" in ((await alice.call("echo")).message or {}):
+                    tries += 1
+                most = max(most, tries)
+        sys.stdout.write(f"{short} bodies were not read; alice was served after {most} requests at most\n")
+        assert most <= 20
+        assert watch.memory_peak < LIMIT
 
 
 @covers("T57")
