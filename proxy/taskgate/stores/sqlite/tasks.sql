@@ -28,8 +28,8 @@ CREATE TABLE tasks (
     params      BLOB,                   -- if small: a row of its own costs more than the task's end, which rewrites this
     kind        TEXT,                   -- of a small outcome, and its body
     outcome     BLOB,
-    transitions TEXT,                   -- to statuses that are not terminal; NULL of most tasks, which have none
-    subject     BLOB                    -- the digest of the caller's person; files of earlier releases get the column
+    subject     BLOB,                   -- the digest of the caller's person; files of earlier releases get the column
+    transitions TEXT                    -- to statuses that are not terminal; NULL of most tasks, which have none
 );
 CREATE INDEX tasks_lapsing ON tasks (lease_until, created, expires) WHERE unfinished = 1;
 CREATE INDEX tasks_repeated ON tasks (repeat) WHERE repeat IS NOT NULL;

@@ -50,6 +50,7 @@ FOR_METRICS_ALONE = {
     kinds.StoreCounted,
     kinds.StoreFaulted,
     kinds.ConcurrencyChanged,
+    kinds.SessionEvicted,
     kinds.TaskPolled,
     kinds.RateLimitAllowed,
     kinds.TokenRecognized,
