@@ -12,7 +12,8 @@ WithKey = Callable[[str, str], str]
 
 _PLACES = ("upstreams.reports.url", "server.public_url")
 _LISTENS = ("server.listen", "admin.listen")
-_TTLS = ("tasks.ttl.default", "tasks.ttl.min", "tasks.ttl.max")
+_STORED = ("tasks.ttl.default", "tasks.ttl.min", "tasks.ttl.keep")
+_TTLS = (*_STORED, "tasks.ttl.max")
 _OPEN = (
     "server.read_timeout",
     "server.idle_timeout",
@@ -125,7 +126,7 @@ SCALARS: list[tuple[str, tuple[str, ...], list[str]]] = [
     ("must be at least 1ms", (*_OPEN, *_TTLS), ["0s", "0d"]),
     ("must be at most 365d", (*_OPEN, *_DRAINS), ["366d", "31536001s", "999999999999d"]),
     ("must be at most 7d", _TTLS, ["8d", "10081m"]),
-    ("must be at most 1h with auth.mode none", _TTLS, ["61m", "24h"]),
+    ("must be at most 1h with auth.mode none", _STORED, ["61m", "24h"]),
     ("must be at most 1h", ("store.sqlite.busy_timeout",), ["61m"]),
     (SIZE, _SIZES, ["4MB", "4mib", "4 MiB", "-1KiB", "1.5MiB", "1kB", "MiB", "null", "{}", "true"]),
     (f"needs a unit: {SIZE}", _SIZES, ["1024", "1e6"]),

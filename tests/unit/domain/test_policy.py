@@ -22,6 +22,7 @@ from taskgate.domain.policy import (
     PromotionRule,
     TaskSupport,
 )
+from taskgate.jsontext.display import one_line
 from unit.domain.policies import HOUR, policy, rule, ruled
 
 modes = st.sampled_from(PromotionMode)
@@ -162,8 +163,8 @@ def test_the_usual_words_name_the_tool_and_say_that_its_result_follows() -> None
 
 
 @given(st.text(max_size=40))
-def test_a_tools_name_is_told_as_it_is(tool: str) -> None:
-    assert answering(("*", "<{tool}>")).immediate_response("a", tool) == f"<{tool}>"
+def test_a_tools_name_is_told_in_one_line_that_hides_nothing(tool: str) -> None:
+    assert answering(("*", "<{tool}>")).immediate_response("a", tool) == f"<{one_line(tool)}>"
 
 
 # --- how long ---------------------------------------------------------------------------------------------------------
