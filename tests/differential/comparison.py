@@ -71,6 +71,9 @@ def samples(folder: Path) -> list[str]:
 
 
 def audit_lines(folder: Path) -> list[str]:
-    """The lines of the audit log, without what differs from one process to the next."""
+    """The lines of the audit log, sorted, without what differs from one process to the next.
+
+    A line of a request without a known caller stands behind others of the same batch.
+    """
     lines = _RELEASE.sub("", (folder / "audit.jsonl").read_text()).splitlines()
-    return [_OF_THE_PROCESS.sub("", line) for line in lines if _BY_TIME not in line]
+    return sorted(_OF_THE_PROCESS.sub("", line) for line in lines if _BY_TIME not in line)
