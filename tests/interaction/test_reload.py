@@ -80,10 +80,12 @@ async def test_access_rules_apply_from_the_next_request_on(
 
 async def test_what_one_caller_may_have_open_changes(server: ScriptedServer, gateway: WholeGateway) -> None:
     limits = {"concurrency": {"sessions_per_context": 1}}
-    await gateway.greeted()
+    host = await gateway.greeted()
     assert await reloaded(gateway, configuration({"reports": server.url}, limits=limits)) == SUCCESS
     said = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "h", "version": "1"}}
-    assert refused(await gateway.host().ask("initialize", said)) == (429, "concurrency")
+    # A session that is in use keeps its place.
+    async with host.listen():
+        assert refused(await gateway.host().ask("initialize", said)) == (429, "concurrency")
 
 
 async def test_more_turns_at_a_server_are_given_to_those_who_wait(

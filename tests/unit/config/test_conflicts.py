@@ -54,9 +54,6 @@ TTL = [
     ("min: 50m\n    default: 40m", "7: tasks.ttl.min: must be at most tasks.ttl.default"),
     ("max: 40m\n    default: 50m", "8: tasks.ttl.default: must be at most tasks.ttl.max"),
     ("max: 40m", "7: tasks.ttl.max: must be at least tasks.ttl.default, which is 1h unless given"),
-    ("default: 59s", "7: tasks.ttl.default: must be at least tasks.ttl.min, which is 1m unless given"),
-    ("max: null\n    default: 59s", "8: tasks.ttl.default: must be at least tasks.ttl.min, which is 1m unless given"),
-    ("max: 59s\n    default: 59s", "7: tasks.ttl.max: must be at least tasks.ttl.min, which is 1m unless given"),
 ]
 
 

@@ -105,7 +105,7 @@ GOOD: list[tuple[str, str, Any]] = [
     ("tasks.ttl.min", "1ms", timedelta(milliseconds=1)),
     ("tasks.ttl.min", "60m", timedelta(hours=1)),
     ("tasks.ttl.max", "3600s", timedelta(hours=1)),
-    ("tasks.ttl.max", "null", timedelta(hours=1)),
+    ("tasks.ttl.max", "null", timedelta(days=1)),
     ("tasks.inline_grace", "0s", timedelta()),
     ("tasks.max_result", "1024MiB", 2**30),
     ("tasks.poll_interval.base", "500ms", timedelta(milliseconds=500)),
