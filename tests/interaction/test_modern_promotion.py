@@ -115,8 +115,9 @@ async def test_what_is_stored_says_that_the_call_has_left_and_nothing_of_its_req
 
 
 async def test_a_call_that_was_a_task_is_gone_at_once(server: ScriptedServer, tmp_path: Path) -> None:
-    # What is stored is in a file.
-    async with running(configuration({"reports": server.url}, folder=tmp_path, tasks=AT_ONCE)) as gateway:
+    # What is stored is in a file. The timer of a call is one of an hour.
+    tasks = {**AT_ONCE, "ttl": {"max": "1h"}}
+    async with running(configuration({"reports": server.url}, folder=tmp_path, tasks=tasks)) as gateway:
         host = gateway.modern()
 
         async def end(count: int) -> None:
