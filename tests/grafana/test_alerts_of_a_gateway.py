@@ -24,7 +24,7 @@ CALLERS = [f"user-{number}" for number in range(14)]
 CHECKED = {"method": "tools/list", "interval": "100ms", "timeout": "1s", "unhealthy_after": 1, "healthy_after": 1}
 SHUT_OUT = {"name": "auth_failures", "scope": "ip", "event": "auth_failure", "rate": "1/h", "burst": 12}
 TIGHT = {"name": "tight", "scope": "context", "methods": ["tools/list"], "rate": "1/h", "burst": 3}
-NOBODYS = "U" * 32
+NOBODYS = "U" * 31
 MANY_POLLS = 25
 FROM_WRONG_TOKENS = {"TaskgateAuthBruteForce"}
 FROM_SERVERS = {
@@ -127,8 +127,8 @@ async def look_for_what_is_not_theirs(scene: Scene) -> None:
     task = (await scene.host().start("echo"))["taskId"]
     for user in CALLERS:
         await scene.host(user).ask("tasks/get", {"taskId": task})
-    for _ in range(10):
-        await scene.host("thief").ask("tasks/get", {"taskId": NOBODYS})
+    for number in range(10):
+        await scene.host("thief").ask("tasks/get", {"taskId": f"{NOBODYS}{number}"})
 
 
 async def misbehave(host: ModernHost) -> None:
