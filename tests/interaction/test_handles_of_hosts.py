@@ -42,16 +42,19 @@ async def modern_wait(host: ModernHost, handle: str, tool: str = WAIT, **more: A
 
 @covers("T72")
 @pytest.mark.parametrize("tool", [WAIT, CANCEL])
-async def test_the_handle_of_an_open_session_is_unknown_to_every_other_host(
+async def test_the_handle_of_a_connected_session_is_unknown_to_every_other_host(
     server: ScriptedServer, hold: Hold, tool: str
 ) -> None:
     async with running(configuration({"reports": server.url}, tasks=handoff())) as gateway:
         host = await taskless(gateway, "legacy")
         handle = handle_of(await host.call("report", YEAR))
-        for stranger in (await taskless(gateway, "legacy"), await named(gateway, "other"), gateway.modern(tasks=False)):
-            refused = (await stranger.call(tool, {"handle": handle})).error
-            unknown = (await stranger.call(tool, {"handle": "A" * 32})).error
-            assert (refused["code"], refused["message"]) == (unknown["code"], unknown["message"])
+        assert isinstance(host, McpHost)
+        async with host.listen():
+            strangers = (await taskless(gateway, "legacy"), await named(gateway, "other"), gateway.modern(tasks=False))
+            for stranger in strangers:
+                refused = (await stranger.call(tool, {"handle": handle})).error
+                unknown = (await stranger.call(tool, {"handle": "A" * 32})).error
+                assert (refused["code"], refused["message"]) == (unknown["code"], unknown["message"])
         hold.release(DONE)
         assert (await waited(host, handle)).result["content"] == DONE["content"]
 
@@ -105,6 +108,18 @@ async def test_a_host_with_a_session_for_each_call_gets_its_results_and_one_of_a
         assert (await waited(second, handle)).result["content"] == DONE["content"]
         assert await second.leave() == 200
         assert (await waited(gateway.modern(tasks=False), handle)).result["content"] == DONE["content"]
+
+
+@covers("T72")
+async def test_a_host_that_connects_again_in_another_session_gets_its_result(
+    server: ScriptedServer, hold: Hold
+) -> None:
+    """Released hosts do so after a failure of the connection or a kill, and end no session before."""
+    async with running(configuration({"reports": server.url}, tasks=handoff())) as gateway:
+        handle = handle_of(await (await taskless(gateway, "legacy")).call("report", YEAR))
+        assert (await waited(await named(gateway, "other"), handle)).code == -32602
+        hold.release(DONE)
+        assert (await waited(await taskless(gateway, "legacy"), handle)).result["content"] == DONE["content"]
 
 
 @covers("T72")
@@ -163,7 +178,7 @@ async def test_the_use_of_a_handle_by_another_host_is_in_the_audit_log(
     config = configuration({"reports": server.url}, tasks=handoff(), audit=audited(tmp_path))
     async with kept(tmp_path, config) as gateway:
         handle = handle_of(await (await taskless(gateway, "legacy")).call("report", YEAR))
-        assert (await waited(await taskless(gateway, "legacy"), handle)).code == -32602
+        assert (await waited(await named(gateway, "other"), handle)).code == -32602
         hold.release(DONE)
     [denied] = of(lines(tmp_path), "task.access_denied")
     assert denied["reason"] == "context_mismatch"

@@ -154,11 +154,11 @@ class HandleRequests:
             if host is not None:
                 self._hosts.grant(record.id, host)
 
-    async def is_good(self, record: TaskRecord, exchange: Exchange, session: str | None, peer: Peer) -> bool:
+    def is_good(self, record: TaskRecord, exchange: Exchange, session: str | None, peer: Peer) -> bool:
         """Return whether the handle of a call is good for a host: one that got it, or may be one.
 
-        A session that got it is the host. Once it has ended, or without one, each host may be it that has the
-        same address block and name. Raises StoreUnavailable.
+        A session that got it is the host. While its host is not connected, or without a session, each
+        host may be it that has the same address block and name: hosts connect again in new sessions.
         """
         first = record.call.host_session
         if record.handed_to is None or (session is not None and session == first):
@@ -168,7 +168,7 @@ class HandleRequests:
             return True
         if reference != record.handed_to:
             return False
-        return first is None or not await self._sessions.is_open(record.owner, first)
+        return first is None or not self._sessions.is_connected(first)
 
     async def is_asked_for(self, task: TaskId, within: timedelta) -> bool:
         """Wait until a host asks any replica for the result of a call; False if none does in that time."""
@@ -452,7 +452,7 @@ class TaskRequests:
             _peer_of(request),
         )
         session = None if request.session is None else request.session.id
-        if not await self._handles.is_good(record, exchange, session, peer):
+        if not self._handles.is_good(record, exchange, session, peer):
             await self._lookups.refuse(exchange, caller, record, method)
         if intent.cancels:
             if not record.status.is_terminal:

@@ -139,6 +139,11 @@ class HostSession(UnsavedCallListener):
         """Whether a request, an open stream or an unfinished task uses it."""
         return bool(self._users or self.running_tasks)
 
+    @property
+    def is_connected(self) -> bool:
+        """Whether its host has a request or an open stream, here or at another replica."""
+        return bool(self._users) or self.remote_streams.newest is not None
+
     def acquire(self) -> None:
         self.running_tasks += 1
 

@@ -24,7 +24,6 @@ from taskgate.admission.mounts import Mount
 from taskgate.auth.context import AuthContext
 from taskgate.clock import Entropy
 from taskgate.cluster.messages import SessionEnded, SessionRevived
-from taskgate.domain.record import OwnerKey
 from taskgate.errors import SessionNotFound, StoreUnavailable, TooManyTasks, UpstreamFailed
 from taskgate.protocol.discovery import ServerDescription
 from taskgate.protocol.host_requests import OpenSession
@@ -248,9 +247,10 @@ class HostSessions:
 
     # --- ends ---------------------------------------------------------------------------------------------------------
 
-    async def is_open(self, owner: OwnerKey, id: str) -> bool:
-        """Return whether a session of that owner is open, at any replica. Raises StoreUnavailable."""
-        return id in self._loaded or await self._store.find(owner, id, now=self._clock.now()) is not None
+    def is_connected(self, id: str) -> bool:
+        """Whether the host of a session is connected, as far as this process knows."""
+        host_session = self._loaded.get(id)
+        return host_session is not None and host_session.is_connected
 
     async def end(self, host_session: HostSession) -> None:
         """End a session: its id is not found any more, its streams end, its tasks go on."""
