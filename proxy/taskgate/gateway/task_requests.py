@@ -158,7 +158,7 @@ class HandleRequests:
         """Return whether the handle of a call is good for a host: one that got it, or may be one.
 
         A session that got it is the host. While its host is not connected, or without a session, each
-        host may be it that has the same address block and name: hosts connect again in new sessions.
+        host may be it that has the same address block and name. Hosts connect again in new sessions.
         """
         first = record.call.host_session
         if record.handed_to is None or (session is not None and session == first):
