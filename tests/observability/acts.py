@@ -95,7 +95,7 @@ async def expired(scene: Scene) -> None:
     await scene.started(single, "stuck", ttl=3000)
     await scene.started(single, "echo", ttl=1500)
     await scene.prometheus.until("taskgate_queue_depth > 0")
-    asking = await scene.legacy("alice", "asking")
+    asking = await scene.legacy("hasty", "asking")
     await scene.started(asking, "everybody", ttl=700)
     async with bounded():
         while "result" in ((await host.ask("tasks/get", {"taskId": working})).message or {}):

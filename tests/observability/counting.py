@@ -14,6 +14,8 @@ import aiohttp
 AGENT = "scenario/"
 _REQUESTS = re.compile(rf'"event":"rpc\.(?:call|request|rejected)","http":{{[^}}]*"user_agent":"({AGENT}\d+)"')
 """The lines of requests; what a request caused has lines of its own, which may be written before."""
+_COUNTED = re.compile(r'"data":{[^}]*"count":(\d+)[^}]*},"event":"rpc\.(?:request|rejected)"')
+"""The lines of requests without a known caller. Each stands for so many, and shows the last of them."""
 
 
 @dataclass(slots=True)
@@ -44,10 +46,11 @@ class Count:
         return aiohttp.ClientSession(connector=connector, timeout=timeout, trace_configs=[config])
 
     def is_told(self, folder: Path) -> bool:
-        """Whether the audit logs below a folder have the line of each request."""
-        return self.sent.keys() <= {
-            agent for log in folder.glob("**/audit.jsonl") for agent in _REQUESTS.findall(log.read_text())
-        }
+        """Whether the audit logs below a folder have the line of each request, or count it."""
+        texts = [log.read_text() for log in folder.glob("**/audit.jsonl")]
+        shown = {agent for text in texts for agent in _REQUESTS.findall(text)}
+        counted = sum(int(count) - 1 for text in texts for count in _COUNTED.findall(text))
+        return len(self.sent.keys() - shown) <= counted
 
     async def _start(self, _: Any, request: SimpleNamespace, params: aiohttp.TraceRequestStartParams) -> None:
         request.agent = params.headers["User-Agent"] = f"{AGENT}{len(self.sent) + 1}"
