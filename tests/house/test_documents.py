@@ -347,6 +347,7 @@ def test_every_rate_is_told_with_its_default() -> None:
         "calls": ("10/s", 60),
         "polls": ("20/s", 60),
         "rest": ("40/s", 400),
+        "bodies": ("16384/s", 65536),
     }
     for text in (
         "1,000 a second, 2,000 at once | `limits.rate`: `ip` |",
