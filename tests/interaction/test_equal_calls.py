@@ -91,6 +91,25 @@ async def test_a_call_with_other_meta_joins_no_lost_one(
 
 
 @covers("T70")
+@modes
+@eras
+async def test_a_lost_call_is_found_again_under_the_name_of_another_use(
+    server: ScriptedServer, hold: Hold, era: str, mode: str
+) -> None:
+    name = "claudecode/toolUseId"
+    async with running(configuration({"reports": server.url}, tasks=handoff("10s", mode=mode))) as gateway:
+        host = await taskless(gateway, era)
+        await cut(host, hold, **cut_with(host, {name: "one"}))
+        await kept(gateway)
+        again = asyncio.create_task(called(host, {name: "two"}))
+        await gateway.shows("taskgate_calls_joined_total", 1, how="retry")
+        hold.release(DONE)
+        async with bounded():
+            assert (await again).result["content"] == DONE["content"]
+        assert [sent["params"]["_meta"][name] for sent in server.heard("tools/call")] == ["one"]
+
+
+@covers("T70")
 @eras
 @pytest.mark.parametrize("tasks", [upgrade("sync"), upgrade("auto"), handoff("1h")], ids=["sync", "auto", "handoff"])
 async def test_a_key_with_other_meta_is_that_of_another_call(

@@ -305,8 +305,10 @@ LONG: Final = 16 * 1024
 _DIGEST_SIZE: Final = 16
 _COUNTED: Final = frozenset({"name", "arguments", "task"})
 """The parameters of a call that its digest has by itself, or that do not cross."""
-_OF_ONE_HOP: Final = HOP_KEYS | {"progressToken", TRACEPARENT, TRACESTATE, BAGGAGE}
-"""The keys of `_meta` in which two sendings of one call may differ."""
+_OF_ONE_USE: Final = frozenset({"claudecode/toolUseId", "vscode.requestId", "callId", "x-codex-turn-metadata"})
+"""The keys of `_meta` by which Claude Code, VS Code and Codex name the use of a tool, or the turn of the model."""
+_OF_ONE_SENDING: Final = HOP_KEYS | _OF_ONE_USE | {"progressToken", TRACEPARENT, TRACESTATE, BAGGAGE}
+"""The keys of `_meta` in which a call differs from the same call made again."""
 
 
 def read_idempotency_key(member: Member) -> str:
@@ -328,8 +330,8 @@ def key_digest(key: str) -> str:
 def call_digest(tool: str, params: RawJson) -> str:
     """A digest of a tool and all that its server sees of a call; `params` is the text of an object.
 
-    The keys of `_meta` that concern one hop, the progress token and the trace do not count. Long members
-    count as they are written: sorting their members takes a hundred times as long.
+    The keys of `_meta` that concern one hop or one use of the tool, the progress token and the trace do not
+    count. Long members count as they are written: sorting their members takes a hundred times as long.
     """
     if len(params) <= LONG:
         pairs, long = sorted_members(params), ""
@@ -359,7 +361,7 @@ def _crossing(name: str, value: Any) -> tuple[str, Any] | None:
     """A parameter as its server sees it; None for one of which nothing crosses."""
     if name != "_meta" or not (isinstance(value, tuple) and value[0] == "object"):
         return name, value
-    kept = [pair for pair in value[1] if pair[0] not in _OF_ONE_HOP and not pair[0].startswith(OWN_PREFIX)]
+    kept = [pair for pair in value[1] if pair[0] not in _OF_ONE_SENDING and not pair[0].startswith(OWN_PREFIX)]
     return (name, kept) if kept else None
 
 

@@ -106,10 +106,13 @@ def test_short_arguments_are_the_same_however_long_the_rest_of_the_parameters_is
         {"io.taskgate/anything": 1},
         {"progressToken": "t"},
         {"traceparent": "00-1", "tracestate": "a=b", "baggage": "c=d"},
+        {"claudecode/toolUseId": "toolu_01"},
+        {"vscode.requestId": "request_1"},
+        {"callId": "call_1", "x-codex-turn-metadata": {"turn_id": "1"}},
     ],
     ids=lambda meta: next(iter(meta)),
 )
-def test_what_crosses_no_hop_makes_no_difference(meta: dict[str, Any], size: int) -> None:
+def test_what_names_a_hop_or_one_use_makes_no_difference(meta: dict[str, Any], size: int) -> None:
     text = f'{{"a":"{"x" * size}"}}'
     for crossing in ({}, {"account": "A"}):
         more = f',"_meta":{json.dumps(crossing)}' if crossing else ""
