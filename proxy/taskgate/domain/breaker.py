@@ -38,7 +38,7 @@ class CircuitBreaker:
     """
 
     __slots__ = (
-        "_failed", "_failures", "_first", "_half_open", "_is_awaited", "_open_for", "_outcomes", "_trials", "_until",
+        "_awaited", "_failed", "_failures", "_first", "_half_open", "_open_for", "_outcomes", "_trials", "_until",
         "_window", "counts_successes", "number", "only", "state",
     )  # fmt: skip
 
@@ -54,8 +54,8 @@ class CircuitBreaker:
         self._until = 0.0
         # By number: when each trial began, and whether its caller had failed before.
         self._trials: dict[int, tuple[float, bool]] = {}
-        # Whether a caller that did not fail was refused since the last trial of such a caller.
-        self._is_awaited = False
+        # The caller that did not fail and was refused last, since the last trial of such a caller.
+        self._awaited: str | None = None
         # The first number since the last change of state.
         self._first = 0
         self.number = 0
@@ -82,9 +82,11 @@ class CircuitBreaker:
                 del self._trials[number]
         has_failed = self._has_failed(caller)
         if self.retry_after(now, caller):
-            self._is_awaited |= not has_failed
+            if not has_failed:
+                self._awaited = caller
             return None
-        self._is_awaited &= has_failed
+        if not has_failed:
+            self._awaited = None
         self.number += 1
         self._trials[self.number] = now, has_failed
         return self.number
@@ -104,8 +106,8 @@ class CircuitBreaker:
         begun = [since for since, of_failed in self._trials.values() if has_failed or not of_failed]
         if len(begun) >= self._half_open:
             return max(min(begun) + self._open_for - now, 0.0)
-        if self._is_awaited and self.only is None and has_failed:
-            # The trial is for a caller that did not fail, if one comes soon.
+        if has_failed and self.only is None and self._awaited is not None and not self._has_failed(self._awaited):
+            # The trial is for the caller that did not fail, if it comes soon.
             return max(self._until + self._open_for - now, 0.0)
         return 0.0
 
@@ -154,7 +156,7 @@ class CircuitBreaker:
     def close(self) -> None:
         """Let every request pass, whatever the state was, and forget earlier failures."""
         self.only = None
-        self._is_awaited = False
+        self._awaited = None
         self._switch(CircuitState.CLOSED)
         self._forget()
 

@@ -273,6 +273,15 @@ def test_a_caller_that_failed_has_the_trial_if_no_other_asked_or_comes_for_long(
     assert ask(waited_for, 40, MALLORY) is not None
 
 
+def test_a_caller_that_was_refused_before_it_failed_makes_no_caller_wait() -> None:
+    one = opened_for_all()
+    number = ask(one, 20, ALICE)
+    assert number is not None
+    assert ask(one, 20, ALICE) is None
+    one.failed(number, 20, ALICE)
+    assert ask(one, 40, ALICE) is not None
+
+
 def test_the_trial_of_a_caller_that_failed_takes_no_place_of_others() -> None:
     one = opened_for_all()
     assert ask(one, 20, MALLORY) is not None
