@@ -10,16 +10,18 @@ from helpers.mcp_host import McpHost
 from helpers.modern_host import ModernHost
 from helpers.modern_schema import CLIENT
 from helpers.scripted_upstream import Hold, ScriptedServer
+from helpers.talking_tool import TalkingTool
 from helpers.token_issuer import TokenIssuer, guarded
 from helpers.whole_gateway import WholeGateway, configuration, running
 from interaction.auditing import audited, kept, lines, of
 from interaction.handing_off import CANCEL, ERAS, WAIT, YEAR, Host, calls, cut, handle_of, handoff, taskless, waited
-from interaction.questioning import DONE
+from interaction.questioning import ACCEPTED, ASKED, CAPABLE, DONE, SAMPLE
 from requirements import covers
 
 eras = pytest.mark.parametrize("era", ERAS)
 OTHER = {"name": "other", "version": "1"}
 ADDRESS = "X-Forwarded-For"
+FORGED = {"action": "accept", "content": {"it": "forged"}}
 
 
 @pytest.fixture
@@ -136,6 +138,29 @@ async def test_a_host_that_repeats_a_lost_call_has_a_good_handle_whatever_its_se
         hold.release(DONE)
         assert (await waited(host, handle, **more)).result["content"] == DONE["content"]
         assert calls(server) == 1
+
+
+@covers("T72")
+async def test_a_question_of_a_call_is_answered_by_its_host_alone(server: ScriptedServer) -> None:
+    server.script["report"] = tool = TalkingTool()
+    async with running(configuration({"reports": server.url}, tasks=handoff())) as gateway:
+        host, stranger = await taskless(gateway, "legacy", **CAPABLE), await named(gateway, "other")
+        handle = handle_of(await host.call("report", YEAR))
+        assert isinstance(host, McpHost)
+        async with host.asking("tools/call", {"name": WAIT, "arguments": {"handle": handle}}) as stream:
+            await tool.ask("q-1", SAMPLE, {**ASKED, "_meta": {"progressToken": "theirs"}})
+            asked = await stream.until(SAMPLE)
+            # Who has the handle can make these ids up.
+            assert handle in asked["id"]
+            token = asked["params"]["_meta"]["progressToken"]
+            await stranger.tell("notifications/progress", {"progressToken": token, "progress": 1})
+            assert (await stranger.respond(asked["id"], FORGED)).status == 202
+            await host.tell("notifications/progress", {"progressToken": token, "progress": 2})
+            assert (await host.respond(asked["id"], ACCEPTED)).status == 202
+            assert (await tool.told("q-1"))["result"] == ACCEPTED
+            assert [told["params"]["progress"] for told in server.heard("notifications/progress")] == [2]
+            await tool.finish(DONE)
+            assert (await stream.answered())["content"] == DONE["content"]
 
 
 @covers("T72")

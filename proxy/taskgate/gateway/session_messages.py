@@ -22,10 +22,11 @@ from typing import Final
 from taskgate.auth.context import AuthContext
 from taskgate.cluster import messages
 from taskgate.cluster.bus import ClusterBus, is_replica_name
-from taskgate.domain.record import OwnerKey
-from taskgate.errors import MalformedMessage, UnparsableMessage
+from taskgate.domain.record import OwnerKey, TaskId, TaskRecord
+from taskgate.errors import MalformedMessage, StoreUnavailable, UnparsableMessage
 from taskgate.gateway.calls import Calls
 from taskgate.gateway.eras import DecodedMessage
+from taskgate.gateway.task_requests import HandleRequests
 from taskgate.lifecycle.input_delivery import InputDelivery
 from taskgate.lifecycle.runner import Runner
 from taskgate.protocol.host_requests import (
@@ -58,10 +59,12 @@ class ClientNotifications:
         input_delivery: InputDelivery,
         calls: Calls,
         runner: Runner,
+        handles: HandleRequests,
         dialect: LegacyDownstream,
         bus: ClusterBus | None = None,
     ) -> None:
         self._bus = bus
+        self._handles = handles
         self._input_delivery = input_delivery
         self._calls = calls
         self._runner = runner
@@ -83,12 +86,13 @@ class ClientNotifications:
                 if not host_session.questions.answer(id_, answer):
                     self._pass_to_asking(id_, messages.QuestionAnswer(host_session.id, id_, answer))
             case AnswerInput() as intent:
-                mount = host_session.mount.name
-                # Before the answer is stored: the server gets it on behalf of the caller who gave it.
-                self._runner.answers(caller.owners(mount), intent.task, caller)
-                await self._input_delivery.answer(caller, mount, intent)
+                record = await self._answerable(request, host_session, intent.task)
+                if record is not None:
+                    # Before the answer is stored: the server gets it on behalf of the caller who gave it.
+                    self._runner.answers((record.owner,), record.id, caller)
+                    await self._input_delivery.answer(record, intent)
             case ReportProgress() as intent:
-                self._tell_progress(caller, host_session, intent)
+                await self._tell_progress(request, host_session, intent)
             case NotifyServer(notification=notification):
                 # To all servers: each replica in which the session is active has an upstream session.
                 host_session.upstream.tell(notification)
@@ -104,19 +108,35 @@ class ClientNotifications:
                 return self._runner.find_question(owners, task, key) is not None
         return False
 
-    def _tell_progress(self, caller: AuthContext, host_session: HostSession, told: ReportProgress) -> None:
+    async def _answerable(self, request: DecodedMessage, host_session: HostSession, task: TaskId) -> TaskRecord | None:
+        """Return the head of a task whose questions the host may answer; None for any other.
+
+        Of a call that was handed off, only a host may that its handle is good for. Raises StoreUnavailable.
+        """
+        record = await self._input_delivery.answerable(request.caller, host_session.mount.name, task)
+        if record is None or not self._handles.is_good(record, request.exchange, host_session.id, host_session.peer):
+            return None
+        return record
+
+    async def _tell_progress(self, request: DecodedMessage, host_session: HostSession, told: ReportProgress) -> None:
         """Send the server the progress of an answer that its host still works on."""
         task_and_key, text = self._dialect.input_of(told.id), told.notification.text
         if task_and_key is None:
             if not host_session.questions.on_progress(told.id, told.notification):
                 self._pass_to_asking(told.id, messages.QuestionProgress(host_session.id, told.id, text))
             return
-        owners = caller.owners(host_session.mount.name)
-        question = self._runner.find_question(owners, *task_and_key)
+        try:
+            record = await self._answerable(request, host_session, task_and_key[0])
+        except StoreUnavailable:
+            # Like progress that is lost on its way.
+            return
+        if record is None:
+            return
+        question = self._runner.find_question((record.owner,), *task_and_key)
         if question is not None:
             question.tell(told.notification)
         else:
-            self._pass_on(messages.InputProgress(owners[0].mount, [owner.context for owner in owners], told.id, text))
+            self._pass_on(messages.InputProgress(record.owner.mount, [record.owner.context], told.id, text))
 
     def _pass_on(self, message: messages.Message) -> None:
         """Send a message to all other replicas."""

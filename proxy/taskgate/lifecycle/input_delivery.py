@@ -9,8 +9,8 @@ three ways:
 - the request no longer waits (answered elsewhere, withdrawn): `settle` sends a withdrawal;
 - the stream ends: `give_back` removes the claim, and another stream may deliver the request.
 
-`StatusNotifier` and `ResultWaiter` choose the stream. `ClientNotifications` calls `answer`. `inputs`
-stores the requests, and forwards the answers to the server.
+`StatusNotifier` and `ResultWaiter` choose the stream. `ClientNotifications` calls `answerable` and `answer`.
+`inputs` stores the requests, and forwards the answers to the server.
 """
 
 import asyncio
@@ -97,20 +97,27 @@ class InputDelivery:
                 self._offers[place] = offer
             raise
 
-    async def answer(self, caller: AuthContext, mount: str, given: AnswerInput) -> None:
-        """Store the answer to a question of a caller's task. The first counts, whichever session
-        sends it.
+    async def answerable(self, caller: AuthContext, mount: str, task: TaskId) -> TaskRecord | None:
+        """Return the head of a task whose questions the caller may answer; None for any other.
 
-        An answer to a question that is answered, withdrawn, foreign or unknown has no effect, and
-        the sender cannot tell which it was. Raises StoreUnavailable.
+        Raises StoreUnavailable.
         """
         for owner in caller.owners(mount):
-            record = await self._store.load(owner, given.task, now=self._clock.now())
+            record = await self._store.load(owner, task, now=self._clock.now())
             if record is not None and self._access.is_allowed(caller, mount, TASKS_RESULT, record.call.tool):
-                if not record.has_asked(given.key):
-                    self._transitions.unasked(owner)
-                with self.answering(given.task, given.key):
-                    await self._transitions.make(owner, given.task, lambda now: self._answered(now, given))
+                return record
+        return None
+
+    async def answer(self, record: TaskRecord, given: AnswerInput) -> None:
+        """Store the answer to a question of an `answerable` task. The first counts, whichever session sends it.
+
+        An answer to a question that is answered, withdrawn or unknown has no effect, and the sender cannot
+        tell which it was. Raises StoreUnavailable.
+        """
+        if not record.has_asked(given.key):
+            self._transitions.unasked(record.owner)
+        with self.answering(given.task, given.key):
+            await self._transitions.make(record.owner, given.task, lambda now: self._answered(now, given))
 
     def _answered(self, record: TaskRecord, given: AnswerInput) -> TaskEvent:
         """Return the event for an answer.

@@ -353,7 +353,7 @@ async def build_runtime(
         task_requests=task_requests,
         results=result_waiter,
         notifications=ClientNotifications(
-            input_delivery=input_delivery, calls=calls, runner=runner, dialect=dialect, bus=bus
+            input_delivery=input_delivery, calls=calls, runner=runner, handles=handles, dialect=dialect, bus=bus
         ),
         denied=denied,
         get_requests=GetRequests(get_streams=get_streams, results=result_waiter, shared=shared_resumable),

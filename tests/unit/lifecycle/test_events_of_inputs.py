@@ -64,7 +64,9 @@ class Desk(World):
     async def answers(self, key: str, answer: str = ANSWER, *, task: str | None = None, **more: Any) -> None:
         """Its host answers."""
         given = AnswerInput(task=task or self.record.id, key=key, answer=answer, **more)
-        await self.offers.answer(ANONYMOUS, OWNER.mount, given)
+        record = await self.offers.answerable(ANONYMOUS, OWNER.mount, given.task)
+        if record is not None:
+            await self.offers.answer(record, given)
 
     @property
     def told(self) -> list[tuple[str, str]]:
