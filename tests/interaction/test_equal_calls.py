@@ -10,11 +10,12 @@ from aiohttp import web
 from helpers.exchange_server import ExchangeServer
 from helpers.mcp_host import Answer, McpHost
 from helpers.scripted_upstream import Hold, ScriptedServer, Turn, result
+from helpers.talking_tool import TalkingTool
 from helpers.token_issuer import TokenIssuer, guarded
 from helpers.waiting import bounded, eventually
 from helpers.whole_gateway import configuration, running
 from interaction.handing_off import ERAS, MODES, YEAR, Host, calls, cut, handle_of, handoff, kept, taskless, waited
-from interaction.questioning import DONE
+from interaction.questioning import ACCEPTED, CAPABLE, DONE
 from interaction.repeating import KEY, upgrade
 from requirements import covers
 
@@ -272,3 +273,28 @@ async def test_calls_of_connected_hosts_with_one_key_are_one(server: ScriptedSer
         async with bounded():
             assert [(await each).result["content"] for each in both] == [DONE["content"]] * 2
         assert calls(server) == 1
+
+
+# --- calls that go on with answers ------------------------------------------------------------------------------------
+
+
+@covers("T70")
+async def test_a_call_that_asked_and_is_answered_holds_up_no_equal_one(server: ScriptedServer) -> None:
+    server.script["report"] = tool = TalkingTool()
+    async with running(configuration({"reports": server.url}, tasks=handoff("1h"))) as gateway:
+        host = await taskless(gateway, "modern", **CAPABLE)
+        asking = asyncio.create_task(host.call("report", YEAR))
+        await tool.ask("q-1")
+        async with bounded():
+            asked = (await asking).result
+        ((key, _),) = asked["inputRequests"].items()
+        params = {"inputResponses": {key: ACCEPTED}, "requestState": asked["requestState"]}
+        answered = asyncio.create_task(host.call("report", YEAR, params=params))
+        assert (await tool.told("q-1"))["result"] == ACCEPTED
+        await tool.finish(DONE)
+        async with bounded():
+            assert (await answered).result["content"] == DONE["content"]
+        server.script["report"] = result(DONE)
+        async with bounded():
+            assert (await host.call("report", YEAR)).result["content"] == DONE["content"]
+        assert calls(server) == 2

@@ -482,8 +482,9 @@ class Calls:
         idempotency key of another call.
         """
         response = await self._coalescer.run(key, partial(self._send_shared, call, listener))
-        if call.outlives_host and call.record is None:
-            # The same call made again finds it no more from here on.
+        if call.outlives_host and call.record is None and not call.is_answered:
+            # The same call made again finds it no more from here on. If its host was asked something, that
+            # goes on with another request, and nothing would settle this one.
             self._lost.begin(call)
         assert isinstance(response, Response), "a sent call yields a response, not a task"
         return response
