@@ -279,6 +279,42 @@ async def test_calls_of_connected_hosts_with_one_key_are_one(server: ScriptedSer
 
 
 @covers("T70")
+async def test_calls_that_asked_both_go_on_with_their_own_answers(server: ScriptedServer) -> None:
+    tools = [TalkingTool(), TalkingTool()]
+    unused = iter(tools)
+
+    async def report(turn: Turn) -> web.StreamResponse:
+        return await next(unused)(turn)
+
+    server.script["report"] = report
+    async with running(configuration({"reports": server.url}, tasks=handoff("1h"))) as gateway:
+        host = await taskless(gateway, "modern", **CAPABLE)
+        asking = []
+        for tool in tools:
+            asking.append(asyncio.create_task(host.call("report", YEAR)))
+            async with bounded():
+                await tool.begun.wait()
+        for tool in tools:
+            await tool.ask(str(id(tool)))
+        async with bounded():
+            rounds = [(await each).result for each in asking]
+        for count, (tool, asked) in enumerate(zip(tools, rounds, strict=True), 1):
+            ((key, _),) = asked["inputRequests"].items()
+            params = {"inputResponses": {key: ACCEPTED}, "requestState": asked["requestState"]}
+            lost = asyncio.create_task(host.call("report", YEAR, params=params))
+            assert (await tool.told(str(id(tool))))["result"] == ACCEPTED
+            lost.cancel()
+            await asyncio.wait([lost])
+            await gateway.shows("taskgate_tasks_started_total", count)
+        for tool in tools:
+            await tool.finish({"content": [{"type": "text", "text": str(id(tool))}]})
+        async with bounded():
+            found = [(await host.call("report", YEAR)).result["content"][0]["text"] for _ in tools]
+        assert found == [str(id(tool)) for tool in tools]
+        assert (calls(server), server.cancelled) == (2, [])
+
+
+@covers("T70")
 async def test_a_call_that_asked_and_is_answered_holds_up_no_equal_one(server: ScriptedServer) -> None:
     server.script["report"] = tool = TalkingTool()
     async with running(configuration({"reports": server.url}, tasks=handoff("1h"))) as gateway:

@@ -212,8 +212,9 @@ class Promotion:
 
         The task takes over the permit with its place in the queue.
         """
+        create = partial(self._tasks.create, call.caller, call.session, ticket=permit)
         try:
-            record, _ = await self._tasks.create(call.caller, call.session, request, ticket=permit)
+            record, _ = await (self._store(call, request, create) if call.gets_handle else create(request))
         except GatewayError as refusal:
             log.debug("a queued call is not promoted to a task", extra={"reason": refusal.reason})
             return None

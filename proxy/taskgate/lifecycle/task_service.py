@@ -72,7 +72,9 @@ RERUNS: Final = 1
 
 
 class EarlierHostConnected(Exception):
-    """An earlier call under a key of the gateway's own has a host that is not gone: it is another call."""
+    """An earlier call under a key of the gateway's own is another call: its host is not gone, or this one goes on with
+    answers of its own.
+    """
 
 
 _NO_CAPS: Final[Mapping[str, int]] = MappingProxyType({})
@@ -406,7 +408,7 @@ class TaskService:
             # The earlier task may be purged meanwhile, or have ended unsent: then none has the key.
             earlier = await self._load_with_key(record.owner, id, record.created_at, new.intent)
         if is_sent and new.intent.is_own_key:
-            if earlier.lease is None or earlier.lease.holder != self._runner.holder:
+            if new.intent.goes_on or earlier.lease is None or earlier.lease.holder != self._runner.holder:
                 raise EarlierHostConnected
             # It joined the other call when it was sent, and that was reported.
             return earlier
@@ -455,7 +457,7 @@ class TaskService:
         # A key of the gateway's own is made of the call.
         if not intent.is_own_key:
             await check_same_call(record, intent)
-        elif await self._hosts.attends(record.id, place.host_session or ""):
+        elif intent.goes_on or await self._hosts.attends(record.id, place.host_session or ""):
             raise EarlierHostConnected
         self._event_sink.emit(CallCoalesced(record.owner.mount, "retry" if intent.is_own_key else "key"))
         return record

@@ -37,7 +37,7 @@ class CallTool:
     `stored_params` is `params` for a record, without a progress token; None if the call cannot
     become a task. The idempotency key is in neither of them. With `is_own_key` the gateway made it from
     the call: then it names a call only until its result was fetched, or is too old. `handed_to` is as in the
-    record.
+    record. With `goes_on` the host has answered questions of the call, so it is no other call made again.
     """
 
     id: RequestId
@@ -50,6 +50,7 @@ class CallTool:
     idempotency_key: str | None = None
     is_own_key: bool = False
     handed_to: str | None = None
+    goes_on: bool = False
 
 
 @dataclass(slots=True, kw_only=True)

@@ -24,7 +24,7 @@ from taskgate.domain.policy import PromotionMode, PromotionRule
 from taskgate.domain.record import FaultReason, OwnerKey, TaskRecord
 from taskgate.errors import InvalidParams, QueueFull, StoreUnavailable, TooManyTasks
 from taskgate.lifecycle.retrievals import Retrievals
-from taskgate.lifecycle.task_service import TaskService
+from taskgate.lifecycle.task_service import EarlierHostConnected, TaskService
 from taskgate.lifecycle.transitions import Transitions
 from taskgate.protocol.discovery import ListedTool
 from taskgate.protocol.host_requests import CallTool, key_digest
@@ -282,6 +282,18 @@ async def test_a_call_that_left_is_given_up_where_an_earlier_task_stands_for_it(
     first = await house.create(call(key="k"))
     assert (await house.tasks.promote(CALLER, house.place, call(key="k"), underway)).id == first.id
     assert (house.adopted, underway.closed) == ([], True)
+
+
+async def test_a_call_that_goes_on_with_answers_is_another_one_than_the_task_under_its_key(house: House) -> None:
+    underway: Any = Underway()
+    own = call(key="k")
+    own.is_own_key = own.goes_on = True
+    await house.create(call(key="k"))
+    with pytest.raises(EarlierHostConnected):
+        await house.tasks.promote(CALLER, house.place, own, underway)
+    with pytest.raises(EarlierHostConnected):
+        await house.create(own)
+    assert not underway.closed
 
 
 async def test_of_two_equal_calls_that_left_within_the_window_the_second_is_given_up(house: House) -> None:

@@ -110,7 +110,7 @@ class HostRetries:
         # not ask for are left out (M-MRTR-5).
         upstream = call.session.upstream
         await self._calls.waiter.wait_for_session(call.exchange, self._dialect, upstream.open())
-        await self._check(call)
+        await self._check(call, goes_on=state is not None or upstream.era is Era.MODERN)
         if upstream.era is Era.MODERN:
             changed = self._dialect.with_answers(retry, None if state is None else state.state)
             call.params, call.task_params = changed.params, None
@@ -164,13 +164,15 @@ class HostRetries:
         if self._remote is not None:
             await self._remote.close()
 
-    async def _check(self, call: Call) -> None:
+    async def _check(self, call: Call, *, goes_on: bool = True) -> None:
         """Note in the call of a retry what the promotion rules of its tool allow now.
 
-        They may have changed since the first request. Raises TaskSupportMismatch if the tool now
-        runs only as a task, and the host declares no tasks.
+        `goes_on`: its server gets the answers, so it is no equal call made again. The rules may have
+        changed since the first request. Raises TaskSupportMismatch if the tool now runs only as a task, and
+        the host declares no tasks.
         """
         if isinstance(call.request, CallTool):
+            call.request.goes_on = goes_on
             await self._calls.decide(call, call.request)
 
     async def _resume(self, held: "HeldCall", call: Call, retry: Retry) -> HttpReply:
