@@ -31,9 +31,9 @@ async def over_http(issuer: TokenIssuer, era: str, **more: Any) -> AsyncIterator
             yield gateway, server
 
 
-async def host_of(gateway: WholeGateway, era: str, issuer: TokenIssuer, user: str) -> Any:
+async def host_of(gateway: WholeGateway, era: str, issuer: TokenIssuer, user: str, **claims: Any) -> Any:
     """A host of the era for a user."""
-    token = issuer.token(gateway.url(), subject=user)
+    token = issuer.token(gateway.url(), subject=user, **claims)
     return gateway.modern(token=token) if era == "modern" else await gateway.greeted(token=token)
 
 
@@ -55,6 +55,21 @@ async def test_failing_calls_of_one_caller_refuse_no_call_of_another(
             await mallory.call("report")
             served.append(await is_served(alice))
     assert served == [True] * failures
+
+
+@covers("T46")
+@pytest.mark.parametrize("era", REVISIONS)
+async def test_failing_calls_of_all_clients_of_a_person_refuse_no_call_of_another(
+    issuer: TokenIssuer, era: str
+) -> None:
+    async with over_http(issuer, era) as (gateway, _):
+        alice = await host_of(gateway, era, issuer, "alice")
+        served = []
+        for number in range(8):
+            client = await host_of(gateway, era, issuer, "mallory", client_id=f"client-{number}")
+            await client.call("report")
+            served.append(await is_served(alice))
+    assert served == [True] * 8
 
 
 @pytest.mark.parametrize("era", REVISIONS)

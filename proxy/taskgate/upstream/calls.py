@@ -38,7 +38,8 @@ class Principal:
     `context` is the auth context: an id that tells callers apart and contains no name. `subject`,
     `issuer`, `client`, `token`, `scopes` and `good_until` (the end of the token's validity) are from
     the caller's token. They are empty if callers need no token, or none is at hand. `is_known` is False
-    if only the context is known, from the record of a task.
+    if only the context is known, from the record of a task. `person` is what all clients of one person have in
+    common; it is the context if that is not known.
     """
 
     context: str
@@ -49,6 +50,11 @@ class Principal:
     scopes: frozenset[str] = frozenset()
     good_until: datetime | None = None
     is_known: bool = True
+    person: str = field(default="", compare=False)
+
+    def __post_init__(self) -> None:
+        if not self.person:
+            object.__setattr__(self, "person", self.context)
 
 
 PrincipalSource = Callable[[], Principal]
