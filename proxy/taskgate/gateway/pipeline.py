@@ -378,12 +378,12 @@ class Gateway:
         """Parse a large message on another thread, and register it in `_being_parsed` meanwhile."""
         work = partial(parse, body, max_depth=self._rules.max_depth, max_members=self._rules.max_members)
         if session is None:
-            return await self._turns.run(caller.key, work)
+            return await self._turns.run(caller.subject, work)
         over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         now = self._being_parsed.setdefault(session, set())
         now.add(over)
         try:
-            return await self._turns.run(caller.key, work)
+            return await self._turns.run(caller.subject, work)
         finally:
             over.set_result(None)
             now.discard(over)
@@ -415,7 +415,7 @@ class Gateway:
             raise refused.copy()
         bounds = self._rules
         parts = await read_batch(
-            body, self._turns, caller.key, max_depth=bounds.max_depth, max_members=bounds.max_members
+            body, self._turns, caller.subject, max_depth=bounds.max_depth, max_members=bounds.max_members
         )
         del body
         context.parts = len(parts)
