@@ -27,6 +27,8 @@ MOST_TOKENS: Final = 400
 _LISTED_TOKENS: Final = 165
 """What their schemas and annotations cost."""
 _WORDS: Final = re.compile(r"[A-Za-z]+|[^A-Za-z\s]")
+_PLAIN_NAME: Final = re.compile(r"[A-Za-z0-9_./-]{1,128}").fullmatch
+"""The names that the specification recommends for tools."""
 
 HANDLE: Final = "handle"
 """The name of the one argument of both tools."""
@@ -129,7 +131,7 @@ class HandoffTools:
 
     def handle_text(self, record: TaskRecord, spent: str, progress: str | None) -> str:
         """What a model reads in place of a result that is not there yet; `spent` is the time so far."""
-        tool = one_line(record.call.tool)
+        tool = _named(record.call.tool)
         so_far = f' Its server reports: "{_quoted(progress)}".' if progress else ""
         asks = record.status is TaskStatus.INPUT_REQUIRED
         now = "waits for an answer of the user to a question of its server" if asks else "still runs"
@@ -141,10 +143,15 @@ class HandoffTools:
 
     def cancelled_text(self, record: TaskRecord) -> str:
         """What a model reads of a call that is to be cancelled: that it was, or that it had ended before."""
-        tool = one_line(record.call.tool)
+        tool = _named(record.call.tool)
         if record.status is TaskStatus.CANCELLED:
             return f"The call of {tool} was cancelled. It has no result."
         return f"The call of {tool} had ended before. The tool {self.wait.name} returns its result."
+
+
+def _named(tool: str) -> str:
+    """The name of a tool in the gateway's own words. Servers give names: one that is no plain word is quoted."""
+    return tool if _PLAIN_NAME(tool) else f'"{_quoted(tool)}"'
 
 
 def _quoted(text: str) -> str:
