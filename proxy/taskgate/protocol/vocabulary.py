@@ -44,6 +44,9 @@ SERVER_DISCOVER: Final = "server/discover"
 TASKS_UPDATE: Final = "tasks/update"
 SUBSCRIPTIONS_LISTEN: Final = "subscriptions/listen"
 
+LIST_METHODS: Final = frozenset({TOOLS_LIST, "prompts/list", "resources/list", "resources/templates/list"})
+"""Requests for the lists of a server, in both eras."""
+
 UNJUDGED_METHODS: Final = frozenset({INITIALIZE, SERVER_DISCOVER, PING})
 """Requests that no access rule refuses: with them a host learns what it may do."""
 

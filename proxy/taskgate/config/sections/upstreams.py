@@ -309,7 +309,7 @@ class UpstreamSection(Section):
     """
     extensions: ExtensionsSection = ExtensionsSection()
     concurrency: Count = 32
-    """The most requests of tools/call, prompts/get and resources/read that run at it at once."""
+    """The most requests of hosts that run at it at once; lists and event streams do not count."""
     queue: QueueSection = QueueSection()
 
     def to_settings(self, name: str, *, max_result: int, catalogue: CatalogueBounds) -> UpstreamSettings:

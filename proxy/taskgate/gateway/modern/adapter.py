@@ -24,7 +24,7 @@ from taskgate.cluster.bus import ClusterBus
 from taskgate.domain.record import RequestId, TaskRecord
 from taskgate.domain.versions import Era
 from taskgate.errors import GatewayError, MissingCapability, TaskSupportMismatch, UpstreamFailed
-from taskgate.gateway.calls import SLOW_METHODS, Calls
+from taskgate.gateway.calls import Calls
 from taskgate.gateway.eras import Call, DecodedMessage
 from taskgate.gateway.extensions import DeniedExtensions
 from taskgate.gateway.listeners import HostListener, InflightCall
@@ -48,6 +48,7 @@ from taskgate.protocol.vocabulary import (
     NOTE_MESSAGE,
     NOTE_PROGRESS,
     RELAYED_NOTICES,
+    ROUND_METHODS,
     TOOLS_CALL,
     TOOLS_LIST,
 )
@@ -240,7 +241,7 @@ class ModernAdapter:
     ) -> Call:
         """Return the call of a request, or of the request that a retry repeats."""
         method = TOOLS_CALL if isinstance(request, CallTool) else request.method
-        has_rounds = method in SLOW_METHODS
+        has_rounds = method in ROUND_METHODS
         # A notification that names its stream, as in some extensions, names it by the request.
         id_ = None if has_rounds else request.id
         listener = ModernListener(

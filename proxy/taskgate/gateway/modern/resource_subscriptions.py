@@ -4,6 +4,9 @@ Several `subscriptions/listen` streams of one shared session may want the same r
 a stream, `part` removes it. The first stream sends `resources/subscribe` to the server. After the
 last one `resources/unsubscribe` follows, unless the server surely has no subscription.
 `Subscriptions` calls both.
+
+A subscription takes a permit of the server, as `resources/subscribe` of a legacy host does. Its end
+takes none: it follows the end of a stream, for which no host waits.
 """
 
 import asyncio
@@ -53,18 +56,14 @@ class ResourceSubscriptions:
         """Add a stream, subscribe if it is the first, and return whether the server agreed.
 
         If it returns True, `part` must follow. Otherwise, or if it raises, the stream is not added.
-        Raises UpstreamFailed.
+        Raises UpstreamFailed, and QueueFull without a permit.
         """
         interest = self._interests[session, uri]
         interest.streams += 1
         try:
             async with interest.lock:
                 if not interest.has_agreed:
-                    # The request may reach the server even if it fails here.
-                    interest.may_be_subscribed = True
-                    call = UpstreamCall(RESOURCES_SUBSCRIBE, _uri_params(uri), principal=principal_of(caller))
-                    response = await session.upstream.call(call, NOBODY)
-                    interest.has_agreed = interest.may_be_subscribed = response.error is None
+                    await self._subscribe(session, uri, caller, interest)
         except BaseException:
             self.part(session, uri)
             raise
@@ -83,6 +82,20 @@ class ResourceSubscriptions:
     async def close(self) -> None:
         """Cancel the remaining requests: the sessions close now, and their subscriptions with them."""
         await self._background.close()
+
+    async def _subscribe(self, session: SharedSession, uri: str, caller: AuthContext, interest: _Interest) -> None:
+        """Subscribe at the server. Raises UpstreamFailed, and QueueFull without a permit."""
+        permit = session.mount.bulkhead.acquire(caller.subject, caller)
+        try:
+            if not permit.is_granted:
+                await permit.wait_briefly()
+            # The request may reach the server even if it fails here.
+            interest.may_be_subscribed = True
+            call = UpstreamCall(RESOURCES_SUBSCRIBE, _uri_params(uri), principal=principal_of(caller))
+            response = await session.upstream.call(call, NOBODY)
+            interest.has_agreed = interest.may_be_subscribed = response.error is None
+        finally:
+            permit.release()
 
     async def _unsubscribe(self, session: SharedSession, uri: str, interest: _Interest) -> None:
         """Unsubscribe, unless another stream joined meanwhile."""

@@ -11,6 +11,7 @@ from typing import Any
 from helpers.manual_clock import ManualClock
 from helpers.records import OWNER, keep, new_peer
 from helpers.waiting import bounded, eventually
+from taskgate.admission.concurrency import Bulkhead, BulkheadSettings
 from taskgate.auth.authorization import AccessRule
 from taskgate.auth.context import ANONYMOUS, AuthContext
 from taskgate.domain.events import CallSucceeded
@@ -126,6 +127,8 @@ class Counterpart:
         """What happens right before a request is answered."""
         self.gate = asyncio.Event()
         self.gate.set()
+        settings = BulkheadSettings(concurrency=2, queue=1, max_wait=timedelta(minutes=5), is_shared=False)
+        self.bulkhead = Bulkhead(OWNER.mount, settings, event_sink=RecordedEvents())
 
     async def open(self) -> ServerDescription:
         await self.gate.wait()
@@ -158,7 +161,9 @@ def new_line(
 ) -> SharedSession:
     """A line to that server."""
     upstream = SimpleNamespace(session=lambda *_: server)
-    mount: Any = SimpleNamespace(name=OWNER.mount, upstream=upstream, info=None, extensions=extensions)
+    mount: Any = SimpleNamespace(
+        name=OWNER.mount, upstream=upstream, info=None, extensions=extensions, bulkhead=server.bulkhead
+    )
     return SharedSession(mount, caller, new_peer(revision=Revision.R2026_07_28), clock)
 
 

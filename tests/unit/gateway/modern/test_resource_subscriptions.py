@@ -8,7 +8,7 @@ import pytest
 from helpers.manual_clock import EPOCH, ManualClock
 from helpers.waiting import eventually
 from taskgate.auth.context import ANONYMOUS, AuthContext
-from taskgate.errors import UpstreamFailed, UpstreamReason
+from taskgate.errors import QueueFull, UpstreamFailed, UpstreamReason
 from taskgate.gateway.modern.resource_subscriptions import ResourceSubscriptions
 from unit.auth.identities import identity
 from unit.gateway.modern.listening import Counterpart, new_line
@@ -143,3 +143,64 @@ async def test_an_old_end_takes_nothing_from_who_came_after_it(world: World) -> 
     assert await joined[0]
     world.part()
     assert await world.settle() == [SUBSCRIBE, UNSUBSCRIBE, SUBSCRIBE, UNSUBSCRIBE]
+
+
+# --- permits ---
+
+
+def permits(world: World) -> tuple[int, int]:
+    """How many permits of the server are out, and how many requests wait for one."""
+    return world.server.bulkhead.in_use, world.server.bulkhead.queued
+
+
+async def test_a_subscription_has_a_permit_until_the_server_has_answered(world: World) -> None:
+    world.server.gate.clear()
+    joining = world.joining()
+    await eventually(lambda: world.server.asked)
+    assert permits(world) == (1, 0)
+    world.server.gate.set()
+    assert await joining
+    assert permits(world) == (0, 0)
+
+
+async def test_a_subscription_waits_for_a_permit_and_its_end_does_not(world: World) -> None:
+    await world.joining()
+    taken = [world.server.bulkhead.acquire("another") for _ in range(2)]
+    world.part()
+    assert await world.settle() == [SUBSCRIBE, UNSUBSCRIBE]
+    joining = world.joining()
+    await eventually(lambda: permits(world) == (2, 1))
+    assert world.server.asked == [SUBSCRIBE, UNSUBSCRIBE]
+    taken[0].release()
+    assert await joining
+    assert world.server.asked == [SUBSCRIBE, UNSUBSCRIBE, SUBSCRIBE]
+    assert permits(world) == (1, 0)
+
+
+async def test_who_gets_no_permit_is_refused_and_the_server_is_asked_nothing(world: World) -> None:
+    for _ in range(3):
+        world.server.bulkhead.acquire("another")
+    with pytest.raises(QueueFull):
+        await world.joining()
+    assert await world.settle() == []
+    assert not world.line.busy
+    assert permits(world) == (2, 1)
+
+
+async def test_who_leaves_while_it_waits_for_a_permit_has_left_the_queue(world: World) -> None:
+    for _ in range(2):
+        world.server.bulkhead.acquire("another")
+    joining = world.joining()
+    await eventually(lambda: permits(world) == (2, 1))
+    joining.cancel()
+    await asyncio.wait([joining])
+    assert permits(world) == (2, 0)
+    assert await world.settle() == []
+
+
+async def test_a_subscription_that_fails_gives_its_permit_back(world: World) -> None:
+    world.server.failure = UpstreamFailed(UpstreamReason.TIMEOUT, "no", dispatched=True)
+    with pytest.raises(UpstreamFailed):
+        await world.joining()
+    await world.settle()
+    assert permits(world) == (0, 0)
