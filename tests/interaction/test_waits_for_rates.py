@@ -124,6 +124,14 @@ async def test_a_session_whose_request_waits_is_in_use(opens: Opens) -> None:
         assert (await ping).result == {}
 
 
+async def test_a_body_that_is_no_message_is_refused_at_once_and_takes_no_place_of_those_that_wait(opens: Opens) -> None:
+    async with opens({**BY_SECONDS, "methods": ["*"]}, wait="3s") as gateway, bounded(20):
+        host = gateway.modern()
+        answers = [await host.post(b"no message") for _ in range(3)]
+        assert [each.code for each in answers] == [-32700] * 3
+        assert await gateway.count(WAITING) == 0
+
+
 async def test_a_get_stream_waits_for_its_turn_and_then_opens(opens: Opens) -> None:
     async with opens({**BY_SECONDS, "methods": ["*"], "burst": 2}, wait="3s") as gateway, bounded(20):
         host: McpHost = await gateway.greeted()

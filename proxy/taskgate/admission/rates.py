@@ -268,6 +268,14 @@ class RateLimiter:
         steps = self._request_steps(caller, self._subjects.of(caller), exchange, mount, method, tool)
         return await self._take(steps, caller, exchange, mount)
 
+    async def on_unread(self, caller: AuthContext, exchange: Exchange, mount: str) -> None:
+        """Count a body that is no message, as a message of a method that no policy names. Raises RateLimited.
+
+        It waits for no later turn: all that is left to do is to refuse it.
+        """
+        steps = self._request_steps(caller, self._subjects.of(caller), exchange, mount, UNNAMED, None)
+        await self._judge(self._store, steps, exchange, mount, _always_known)
+
     async def on_large_body(self, caller: AuthContext, exchange: Exchange, mount: str, size: int) -> None:
         """Take so many bytes of a large body from the rates of its caller; the body may wait for its turn.
 

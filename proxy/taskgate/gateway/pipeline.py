@@ -24,7 +24,7 @@ from taskgate.admission.callers import Callers
 from taskgate.admission.lookup_guard import MAX_TASK_ID
 from taskgate.admission.memory_pressure import MemoryPressure
 from taskgate.admission.mounts import Mount
-from taskgate.admission.rates import UNNAMED, QuotaFields, RateLimiter
+from taskgate.admission.rates import QuotaFields, RateLimiter
 from taskgate.admission.rules import RuntimeConfig
 from taskgate.admission.security_alerts import SecurityAlerts
 from taskgate.auth.context import AuthContext
@@ -474,7 +474,7 @@ class Gateway:
         caller = exchange.head.caller
         if caller is not None and isinstance(error, UnparsableMessage | MalformedMessage):
             try:
-                await self._gate.on_request(caller, exchange, mount.name, UNNAMED)
+                await self._gate.on_unread(caller, exchange, mount.name)
             except GatewayError as over:
                 error = over.copy()
         return self._refuse(error, mount, exchange, context, None, begun)
