@@ -41,6 +41,7 @@ from taskgate.listener.door import (
     BAD_REQUEST,
     HEAD_TOO_LARGE,
     LONGEST_LENGTH,
+    NO_BYTES,
     TOO_SLOW,
     HostHead,
     Rejection,
@@ -50,6 +51,7 @@ from taskgate.listener.door import (
 )
 from taskgate.listener.patience import ConnectionSettings, HeadWatch, WriteWatch
 from taskgate.listener.tls import TlsWire
+from taskgate.streams.bytes_in_flight import SMALL
 from taskgate.system.arrival import Arrival
 from taskgate.system.current_task import current_task
 from taskgate.system.timer_wheel import Cancel, TimerWheel
@@ -71,6 +73,8 @@ _LOOKS: Final = 1000
 
 _MOST_WAITING: Final = 32
 """Parsed requests of a connection that wait for their turn; then nothing more is read."""
+MOST_WAITING_BYTES: Final = 32 * 2**20
+"""Bytes of all connections that may wait behind requests which are being answered, but for up to SMALL of each."""
 _HEAD_END: Final = b"\r\n\r\n"
 _LINE_END: Final = b"\r\n"
 _LINGER: Final = 1.0
@@ -161,6 +165,7 @@ class ConnectionTerms:
     - `open` are the connections, from the moment that they can be lost until they are.
     - `tasks` has the task of each connection, also while its host has disconnected and the request
       is still being answered.
+    - `bytes_waiting` are those of all connections that wait behind a request (`MOST_WAITING_BYTES`).
     - `is_retired`: each connection closes after its next answer. `is_closing`: idle ones at once.
     """
 
@@ -173,6 +178,7 @@ class ConnectionTerms:
     woken: asyncio.Future[None]
     open: "set[HostConnection]" = field(default_factory=set)
     tasks: set[asyncio.Task[None]] = field(default_factory=set)
+    bytes_waiting: int = 0
     is_retired: bool = False
     is_closing: bool = False
 
@@ -200,7 +206,7 @@ class HostConnection(asyncio.Protocol):
     - `_was_last`: the host said of the latest request that it is the last.
     - `_reading_paused`, `_is_queue_full`: why the transport does not read.
     - `_bytes_waiting` have arrived while requests wait. `_unparsed` are the last of them if they are
-      too many, or too many requests.
+      too many, or too many requests. `_bytes_counted` of them are in the count of all connections.
     - `_promises` is the number of keep-alive promises that hold (`keep_promise`).
     - `_write_watch` is made when the host first reads too slowly.
     - `_unconfirmed` are the answers that were sent and are not known to be received, as `confirm` got
@@ -210,6 +216,7 @@ class HostConnection(asyncio.Protocol):
     __slots__ = (
         "_arrival",
         "_body_left",
+        "_bytes_counted",
         "_bytes_waiting",
         "_cancel_idle",
         "_chunks",
@@ -270,7 +277,7 @@ class HostConnection(asyncio.Protocol):
         self._drain_waiter: asyncio.Future[None] | None = None
         self._promises = 0
         self._part = self._unparsed = b""
-        self._bytes_waiting = self._body_left = 0
+        self._bytes_waiting = self._bytes_counted = self._body_left = 0
         self._chunks: ChunkedBody | None = None
         self._write_watch: WriteWatch | None = None
         self._unconfirmed: dict[Callable[[bool], None], asyncio.TimerHandle] | None = None
@@ -313,8 +320,11 @@ class HostConnection(asyncio.Protocol):
         """
         self._terms.open.discard(self)
         self._deaf = self._is_ending = True
-        # Timers refer back to this object, which would keep them.
+        # Timers refer back to this object, which would keep them, and so does a request that goes on.
         self._parser = self._reading = self._chunks = None
+        self._waiting.clear()
+        self._unparsed = b""
+        self._uncount_waiting()
         if self._head.timer is not None:
             self._head.stop()
         if self._cancel_idle is not None:
@@ -404,7 +414,7 @@ class HostConnection(asyncio.Protocol):
             while not self._is_ending:
                 if not waiting:
                     self._is_idle = True
-                    self._bytes_waiting = 0
+                    self._uncount_waiting()
                     self._idle_until = self._loop.time() + self._idle_seconds
                     if self._cancel_idle is None:
                         self._cancel_idle = self._terms.idles.call_later(self._idle_seconds, self._on_idle_timeout)
@@ -466,7 +476,7 @@ class HostConnection(asyncio.Protocol):
     def _read_on(self) -> None:
         """Parse and read on, because no request waits."""
         self._is_queue_full = False
-        self._bytes_waiting = 0
+        self._uncount_waiting()
         data, self._unparsed = self._unparsed, b""
         self.data_received(data)
         if not self._is_queue_full and not self._reading_paused:
@@ -491,7 +501,7 @@ class HostConnection(asyncio.Protocol):
         if self._deaf:
             return
         waiting = self._waiting
-        was_waiting, at, size = len(waiting), 0, len(data)
+        was_waiting, at, size, is_valid = len(waiting), 0, len(data), True
         try:
             while at < size and not self._deaf:
                 if waiting and (len(waiting) >= _MOST_WAITING or self._bytes_waiting > READ_AHEAD):
@@ -499,12 +509,12 @@ class HostConnection(asyncio.Protocol):
                     break
                 at = self._read_head(data, at) if self._reading is None else self._read_body(data, at)
         except HttpProcessingError as error:
+            is_valid = False
             self._reject_input(HEAD_TOO_LARGE if _is_too_large(error) else BAD_REQUEST)
-            return
         except Exception:  # asyncio would log the error together with the peer's bytes
+            is_valid = False
             self._reject_input(BAD_REQUEST)
-            return
-        if len(waiting) > was_waiting:
+        if is_valid and len(waiting) > was_waiting:
             self._is_idle = False
             if self._unconfirmed is not None:
                 # The host goes on with what it has received.
@@ -517,6 +527,26 @@ class HostConnection(asyncio.Protocol):
                 self._loop.call_soon(self._arrival.notify)
         if waiting:
             self._bytes_waiting += size
+            if self._bytes_waiting > SMALL and (self.request is not None or len(waiting) > 1):
+                self._count_waiting()
+
+    def _count_waiting(self) -> None:
+        """Read nothing more while many bytes wait behind a request. Refuse them, if all connections have too many."""
+        terms, more = self._terms, self._bytes_waiting - self._bytes_counted
+        if terms.bytes_waiting + more > MOST_WAITING_BYTES:
+            self._waiting.clear()
+            self._unparsed = b""
+            self._uncount_waiting()
+            self._reject_input(NO_BYTES)
+            return
+        terms.bytes_waiting += more
+        self._bytes_counted += more
+        if not self._is_queue_full and not self._deaf:
+            self._hold(b"")
+
+    def _uncount_waiting(self) -> None:
+        self._terms.bytes_waiting -= self._bytes_counted
+        self._bytes_waiting = self._bytes_counted = 0
 
     def _read_head(self, data: bytes, at: int) -> int:
         """Read one head, and return where it ends; where its body ends, if all of that has come."""

@@ -10,7 +10,7 @@ from helpers.waiting import bounded, eventually
 from taskgate.listener import protocol
 from taskgate.streams.exchange import Exchange, HttpReply
 from taskgate.telemetry.events import StreamEnded
-from unit.listener.gate import MOMENT, PLANTED, Gate, never_too_slow, opened
+from unit.listener.gate import MOMENT, PLANTED, Gate, bodies_kept, never_too_slow, opened
 
 LARGE = '{"result":"' + "x" * 2**24 + '"}'
 """More than the kernel takes for a host that does not read."""
@@ -98,7 +98,7 @@ async def test_a_head_that_came_while_the_gateway_did_not_read_is_answered() -> 
     async with opened(work, head_timeout=MOMENT, max_body=10**6, max_header=2**16) as gate, gate.host() as host:
         await host.send(post())
         await eventually(lambda: gate.engine.seen)
-        # Reading stops at 256 KiB that wait: in the midst of the third head.
+        # Reading stops in the midst of the third head: so much waits by then.
         last = post(X="y" * 10_000)
         await host.send(post("x" * (256 * 1024 - 5_000)) + last[:30])
         await _turns()
@@ -323,3 +323,69 @@ async def test_a_host_that_sends_nothing_more_and_does_not_read_is_dropped(monke
         async with bounded():
             await connections[0].lost
         await host.close()
+
+
+async def test_nothing_more_is_read_while_much_waits_behind_a_request_and_it_is_answered_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(protocol, "MOST_WAITING_BYTES", 21_000)
+    go_on = asyncio.Event()
+
+    async def work(_: Exchange) -> HttpReply:
+        await go_on.wait()
+        return HttpReply(body="{}")
+
+    async with opened(work, max_body=10**6) as gate, gate.host() as host:
+        await host.send(post())
+        await eventually(lambda: gate.engine.seen)
+        await host.send(post("x" * 20_000))
+        await _turns()
+        await host.send(post("x" * 900_000))
+        await _turns()
+        go_on.set()
+        assert [(await host.answer()).status for _ in range(3)] == [200] * 3
+        assert list(map(len, gate.engine.bodies[1:])) == [20_000, 900_000]
+
+
+@pytest.mark.parametrize("behind", ["a request", "bytes that are none"])
+async def test_of_all_connections_no_more_waits_behind_requests_than_allowed(
+    monkeypatch: pytest.MonkeyPatch, behind: str
+) -> None:
+    monkeypatch.setattr(protocol, "MOST_WAITING_BYTES", 50_000)
+    go_on = asyncio.Event()
+
+    async def work(_: Exchange) -> HttpReply:
+        await go_on.wait()
+        return HttpReply(body="{}")
+
+    async with opened(work, max_body=10**6) as gate, gate.host() as first, gate.host() as second, gate.host() as third:
+        for number, host in enumerate((first, second, third), 1):
+            await host.send(post())
+            await eventually(lambda number=number: len(gate.engine.seen) == number)
+        await first.send(post("x" * 30_000))
+        await _turns()
+        await second.send(post("x" * 30_000) + (b"" if behind == "a request" else b"\0\r\n\r\n"))
+        await third.send(post("x" * 10_000))
+        await _turns()
+        go_on.set()
+        assert [(await first.answer()).status for _ in range(2)] == [200, 200]
+        assert [(await second.answer()).status for _ in range(2)] == [200, 429]
+        assert await second.at_end()
+        assert [(await third.answer()).status for _ in range(2)] == [200, 200], "a little may always wait"
+
+
+async def test_what_waits_behind_a_request_ends_with_its_connection() -> None:
+    go_on = asyncio.Event()
+
+    async def work(_: Exchange) -> HttpReply:
+        await go_on.wait()
+        return HttpReply(body="{}")
+
+    async with opened(work, max_body=10**6) as gate:
+        async with gate.host() as host:
+            await host.send(post())
+            await eventually(lambda: gate.engine.seen)
+            await host.send(post("x" * 15_000)[:-1])
+            await eventually(bodies_kept)
+        await eventually(lambda: not bodies_kept())
+        go_on.set()
