@@ -5,6 +5,8 @@ import json
 from datetime import timedelta
 from typing import Any
 
+import pytest
+
 from helpers.manual_clock import ManualClock
 from helpers.scripted_upstream import ScriptedServer
 from interaction.limiting import (
@@ -156,6 +158,30 @@ async def test_what_a_host_began_it_may_always_end(opens: Opens, server: Scripte
         bodies = [json.dumps({"jsonrpc": "2.0", "method": note, "params": {"requestId": 1}}).encode() for note in notes]
         answers = [await modern.post(body, {"MCP-Protocol-Version": "2026-07-28"}) for body in bodies]
         assert [answer.status for answer in answers] == [202, 202]
+
+
+@pytest.mark.parametrize("what", ["no method", "initialize in a batch", "an unknown method", "invalid parameters"])
+async def test_what_is_refused_before_its_rate_is_asked_counts_for_its_caller_in_a_batch_too(
+    opens: Opens, what: str
+) -> None:
+    element: dict[str, dict[str, Any]] = {
+        "no method": {},
+        "initialize in a batch": {"method": "initialize"},
+        "an unknown method": {"method": "no/such"},
+        "invalid parameters": {"method": "tools/call", "params": {"name": 7}},
+    }
+    async with opens({**CALLS, "methods": ["*"], "burst": 3}) as gateway:
+        host = await gateway.greeted("2025-03-26")
+        body = json.dumps([{"jsonrpc": "2.0", "id": number, **element[what]} for number in range(4)]).encode()
+        head = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream", **host.head()}
+        async with host.http.post(host.url, data=body, headers=head) as response:
+            answers = json.loads(await response.text())
+        refused = what != "no method"
+        assert [answer["error"]["code"] == 429 for answer in answers] == [False, False, refused, refused]
+        alone = json.dumps({"jsonrpc": "2.0", "id": 9, **element[what]}).encode()
+        if what != "initialize in a batch":
+            answer = await host.post(alone)
+            assert answer.status == 429 or is_refused(answer)
 
 
 async def test_each_element_of_a_batch_counts(opens: Opens, server: ScriptedServer) -> None:

@@ -31,6 +31,7 @@ from taskgate.auth.context import AuthContext
 from taskgate.clock import Clock
 from taskgate.domain.versions import Era
 from taskgate.errors import (
+    DownstreamError,
     Draining,
     GatewayError,
     HeaderMismatch,
@@ -216,7 +217,7 @@ class Gateway:
         """Take the steps 5 to 12 for one message. Errors become replies here, and requests are
         counted.
         """
-        request = message if isinstance(message, Request) else None
+        request, wanted = message if isinstance(message, Request) else None, None
         if self._tracing is not None and request is not None:
             context.span = self._tracing.start_server_span(
                 request, mount=mount.name, revision=exchange.head.revision, fields=exchange.fields
@@ -287,7 +288,11 @@ class Gateway:
             raise
         except Exception as error:
             self._report_suspicious(error, mount, caller, message)
-            return self._refuse(error, mount, exchange, context, message, begun, adapter.era)
+            return self._refuse(
+                # What could not be decoded has not come to its rate.
+                error if wanted is not None else await self._counted(error, caller, exchange, mount),
+                *(mount, exchange, context, message, begun, adapter.era),
+            )
         else:
             # 12. Report.
             if request is not None:
@@ -437,13 +442,16 @@ class Gateway:
         with in_request(context):
             try:
                 if isinstance(part, GatewayError):
+                    # Beyond the rate it has the same answer: there may be no id for another one.
+                    await self._counted(part, caller, exchange, mount)
                     raise part.copy()
                 message = context.message = part
                 if isinstance(message, Request) and message.method == words.INITIALIZE:
-                    raise MalformedMessage("initialize is not allowed in a batch", id=message.id)
+                    refused = MalformedMessage("initialize is not allowed in a batch", id=message.id)
+                    raise await self._counted(refused, caller, exchange, mount)
                 reply = await self._answer_message(exchange, context, mount, caller, message, begun)
             except GatewayError as error:
-                reply, code = refusal(error, mount, None)
+                reply, code = refusal(error, mount, context.message)
                 context.refusal, context.error = refused_for(error), str(code)
                 return None if reply.body is None else to_string(reply.body)
             finally:
@@ -473,11 +481,20 @@ class Gateway:
         """
         caller = exchange.head.caller
         if caller is not None and isinstance(error, UnparsableMessage | MalformedMessage):
-            try:
-                await self._gate.on_unread(caller, exchange, mount.name)
-            except GatewayError as over:
-                error = over.copy()
+            error = await self._counted(error, caller, exchange, mount)
         return self._refuse(error, mount, exchange, context, None, begun)
+
+    async def _counted(self, error: Exception, caller: AuthContext, exchange: Exchange, mount: Mount) -> Exception:
+        """Count a message that is refused before its rate was asked. Return its error, or that of the rate.
+
+        A failure of the gateway itself does not count, nor what it refuses while it drains or is short of memory.
+        """
+        try:
+            if isinstance(error, DownstreamError):
+                await self._gate.on_unread(caller, exchange, mount.name)
+        except GatewayError as over:
+            return over.copy()
+        return error
 
     def _refuse(
         self,
