@@ -102,6 +102,7 @@ async def test_another_tab_signs_in_on_its_own_and_the_first_one_stays_signed_in
     await expect(other.get_by_role("heading", name="Sign in")).to_be_visible()
     await other.get_by_label("Token", exact=True).fill(TOKEN)
     await other.keyboard.press("Enter")
+    await expect(other.locator("#operator")).to_have_text("ops (operator)")
     for page in (other, visitor.page):
         await page.reload()
         await expect(page.locator("#operator")).to_have_text("ops (operator)")

@@ -215,6 +215,7 @@ async function signIn(token) {
   sessionStorage.setItem(PAGE_KEY, key);
   account = found;
   begin();
+  $("main").focus();
 }
 
 function begin() {
@@ -261,7 +262,6 @@ $("sign-in-form").addEventListener("submit", async (event) => {
   $("token").value = "";
   try {
     await signIn(token);
-    $("main").focus();
   } catch (error) {
     const wrong = error.status === 401 ? "The token is wrong." : error.message;
     say(wrong, "error");
