@@ -188,7 +188,9 @@ def test_permits_that_are_lent_go_back_when_another_context_calls() -> None:
     permits: FairQueue[str] = FairQueue(16, 64, reserved=2)
     for number in range(16):
         permits.acquire("alone") or permits.enqueue("alone", f"alone{number}")
+    assert permits.can_lend
     permits.lend()
+    assert not permits.can_lend
     assert (permits.grant(), permits.in_use, permits.kept, permits.changes) == ("alone14", 15, 1, 1)
     assert permits.grant() is None
     # The one that is never lent is for the next that comes, at once.

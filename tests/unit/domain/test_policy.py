@@ -463,6 +463,14 @@ def test_a_callers_longest_time_to_live_stands_for_the_usual_one(
     assert policy().decide("a", "x").clamp_ttl(asked, longest) == granted
 
 
+@pytest.mark.parametrize("longest", [None, 168 * HOUR, MINUTE])
+def test_no_more_is_granted_than_the_longest_time_to_live_of_the_mode_of_authentication(
+    longest: timedelta | None,
+) -> None:
+    terms = replace(policy().decide("a", "x"), ttl_longest=HOUR / 2)
+    assert terms.clamp_ttl(99 * HOUR, longest) == (MINUTE if longest == MINUTE else HOUR / 2)
+
+
 # --- handoff ----------------------------------------------------------------------------------------------------------
 
 

@@ -158,6 +158,7 @@ def test_a_look_at_a_caller_takes_nothing_from_each_of_its_own_budgets() -> None
         ("guesses\nalice", 0),
     ]
     assert [each.limit == own for each in found] == [True, False, False]
+    assert policies.caller_demands("alice", None, {"calls": own}) == found
     # So it says where calls and failed look-ups take from.
     taken = policies.demands(RateSubject("alice", "ann", None, ""), {}, "reports", "tools/call", None)
     assert {each.key for each in taken} - {"all\n"} == {found[0].key, found[1].key}

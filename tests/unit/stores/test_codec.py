@@ -221,6 +221,7 @@ def _changed(place: int, value: object) -> bytes:
         codec.pack_head(new_record())[:-1] + b',[null,null,0,null,null,"then",false]]',
         codec.pack_head(new_record())[:-1] + b',[null,null,0,null,null,null,false,["s"]]]',
         codec.pack_head(new_record())[:-1] + b',[null,null,0,null,null,null,false,["s",{}],0]]',
+        codec.pack_head(new_record())[:-1] + b",[null,null,0,null,null,null,false,null,7]]",
         codec.pack_head(new_record(reruns=1))[:-1] + b",0]",
         _changed(5, ["1999-01-01", {}, {}]),
         _changed(5, None),
