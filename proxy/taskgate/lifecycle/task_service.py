@@ -72,8 +72,9 @@ RERUNS: Final = 1
 
 
 class EarlierHostConnected(Exception):
-    """An earlier call under a key of the gateway's own is another call: its host is not gone, or this one goes on with
-    answers of its own.
+    """An earlier call under a key of the gateway's own is another call.
+
+    Its host is not gone, or this one goes on with answers of its own.
     """
 
 
