@@ -10,7 +10,7 @@ DEMO = $(if $(filter-out 0 1,$(REPLICAS)),demo-replicas,demo)
 DEMO_STAMP = $(if $(or $(wildcard $(STAMP)),$(filter-out 0,$(LOCKED))),$(STAMP),.venv/made-for-$(DEMO))
 DEBIAN = On Debian 12 or newer: apt-get install python3 python3-venv
 
-.PHONY: help setup run system test unit unit-pure unit-serving unit-upstream unit-transports unit-rest environments provider peers pictures attacks chaos kills storms handoff differential fuzz mutants check bench instructions dashboards pages docs wheel image image-test locks sbom advisories fmt clean
+.PHONY: help setup run system test test-all products soak unit unit-pure unit-serving unit-upstream unit-transports unit-rest environments provider peers pictures attacks chaos kills storms handoff differential fuzz mutants check bench instructions dashboards pages docs wheel image image-test locks sbom advisories fmt clean
 
 help:
 	@echo 'make setup   .venv with taskgate, and with all packages for the commands below; `make run` installs fewer'
@@ -21,8 +21,11 @@ help:
 	@echo '             OBSERVE=1: with a Prometheus that scrapes it (Debian: apt-get install --no-install-recommends prometheus)'
 	@echo '             REPLICAS=3: three of taskgate that share a Valkey, behind nginx if it is here (Debian: apt-get install nginx-light)'
 	@echo "             UPSTREAM='npx -y some-server', or a URL: in front of your own server, whose tools are listed"
-	@echo 'make test    every test; its last line names what was skipped. As root, or with SYSTEM=1 by sudo, it first installs'
-	@echo '             the programs of Debian that tests need, unless SYSTEM=0'
+	@echo 'make test    most tests, in minutes; its last line names what was skipped. As root, or with SYSTEM=1 by sudo, it first'
+	@echo '             installs the programs of Debian that tests need, unless SYSTEM=0'
+	@echo 'make test-all  every test; LANES=2 for fewer processes side by side, MEASURE=1 writes how long each file takes'
+	@echo 'make products  each released host with each released server, and the interaction suite on uvloop as a whole'
+	@echo 'make soak    hours of failures, kills, storms, long calls, made-up requests and mutants: all of the targets for them'
 	@echo 'make unit    the unit and contract tests without programs, in a minute'
 	@echo 'make attacks attacks of hosts and servers on a gateway in its own process, with the measured values;'
 	@echo '             SHUTDOWNS=50 for more shutdowns in a storm of connections'
@@ -31,7 +34,7 @@ help:
 	@echo '             CYCLES=20 for fewer, SEED=2 for other instants, LOOP=uvloop for the other event loop'
 	@echo 'make storms  1,000 connections of hosts without tasks are cut while calls run; CUTS=200 for fewer, SEED=2 for other moments'
 	@echo 'make handoff  calls of up to 30 ceilings by hosts without tasks; writes docs/handoff-matrix.md; ten minutes'
-	@echo 'make fuzz    every property with twenty times the examples of `make test`; SEED=1 for others'
+	@echo 'make fuzz    every property with twenty times the examples of `make test-all`; SEED=1 for others'
 	@echo 'make differential  compares the output of this package with an earlier commit, for many messages and heads; BASE=commit SEED=7'
 	@echo '             CHANGED=2000 for more messages, HEADS=20000 for more connections'
 	@echo 'make mutants removes or reverses each line of the scripts of the shared store, one at a time: a test must fail; ONLY=swap'
@@ -85,21 +88,27 @@ SYSTEM ?= $(if $(filter 0,$(shell id -u)),1)
 system:
 	@$(if $(filter-out 0,$(SYSTEM)),.ci/install || [ "$$TASKGATE_REQUIRE_ALL" != 1 ],true)
 
-# File by file on three processes, since much is waited for; then the interaction suite again on the other event loop;
-# then those that are marked `alone`. Many programs of ours are
-# started: each would compile all of itself again where no bytecode is written.
-WORKERS ?= 3
-test: export PYTHONDONTWRITEBYTECODE =
+# Many programs of ours are started: each would compile all of itself again where no bytecode is written.
+LANES ?=
+MEASURE ?=
+OPTIONS = $(addprefix --lanes ,$(LANES)) $(if $(filter-out 0,$(MEASURE)),--measure)
+test test-all products: export PYTHONDONTWRITEBYTECODE =
 test: $(STAMP) system environments provider peers
-	@status=0; export SKIPPED="$$(mktemp)"; \
-	$(PY) -m pytest --numprocesses=$(WORKERS) --dist=loadfile --no-loadscope-reorder -m 'not alone' || status=$$?; \
-	$(PY) -m pytest --numprocesses=$(WORKERS) --dist=loadfile --no-loadscope-reorder --loop uvloop -m 'not alone' tests/interaction || status=$$?; \
-	$(PY) -m pytest -m alone || status=$$?; \
-	$(PY) tests/house/skipped.py "$$SKIPPED"; rm -f "$$SKIPPED"; \
-	exit $$status
+	@$(PY) tests/house/lanes.py quick $(OPTIONS)
 
+test-all: $(STAMP) system environments provider peers
+	@$(PY) tests/house/lanes.py all $(OPTIONS)
+
+# Each released host with each released server, and the interaction suite on uvloop with all its parameters.
+products: $(STAMP) system environments provider peers
+	@$(PY) tests/house/lanes.py products $(OPTIONS)
+
+# The long forms of tests of which `make test-all` has a short one; hours.
+soak: products chaos kills storms handoff differential fuzz mutants
+
+WORKERS ?= 3
 # What to run while one works: no environments of other SDKs, no tests that start programs or are thorough, and few
-# examples of each property; `make test` runs all of it. Several runs side by side, since to hand each test to a worker
+# examples of each property; `make test-all` runs all of it. Several runs side by side, since to hand each test to a worker
 # takes longer than many a test; more than there are cores, since much is waited for.
 QUICK = $(PY) -m pytest --quiet --hypothesis-profile=quick -m 'not alone and not program and not thorough'
 PURE = $(addprefix tests/unit/,admission auth config domain jsontext protocol)
@@ -124,49 +133,49 @@ unit-transports:
 unit-rest:
 	@$(QUICK) tests/unit tests/contract $(addprefix --ignore=,$(PURE) $(SERVING) tests/unit/upstream)
 
-# Part of `make test`, where what they measure is not printed. SHUTDOWNS=50 ends a gateway that often under a storm.
+# Part of `make test-all`, where what they measure is not printed. SHUTDOWNS=50 ends a gateway that often under a storm.
 SHUTDOWNS ?= 4
 attacks: $(STAMP)
 	ATTACK_SHUTDOWNS='$(SHUTDOWNS)' $(PY) -m pytest -s -m attack
 
-# A short run of one seed is part of `make test`.
+# A short run of one seed is part of `make test-all`.
 SEEDS ?= 1,2,3,4,5
 SECONDS ?= 30
 chaos: $(STAMP)
 	CHAOS_SEEDS='$(SEEDS)' CHAOS_SECONDS='$(SECONDS)' $(PY) -m pytest -s tests/chaos
 
-# A few cycles on each store are part of `make test`. The stores side by side, since much is waited for.
+# A few cycles on each store are part of `make test-all`. The stores side by side, since much is waited for.
 CYCLES ?= 200
 LOOP ?= asyncio
 kills: export PYTHONDONTWRITEBYTECODE =
 kills: $(STAMP)
 	KILL_CYCLES='$(CYCLES)' KILL_SEED='$(SEED)' $(PY) -m pytest -rP --loop '$(LOOP)' --numprocesses=$(WORKERS) tests/kill/test_kill_under_load.py
 
-# Some cuts are part of `make test`.
+# Some cuts are part of `make test-all`.
 CUTS ?= 1000
 storms: $(STAMP)
 	HANDOFF_CUTS='$(CUTS)' HANDOFF_SEED='$(SEED)' $(PY) -m pytest -rP tests/handoff/test_storms.py
 
-# The shorter calls are part of `make test`. Hosts run side by side, since much is waited for: ten minutes altogether.
+# The shorter calls are part of `make test-all`. Hosts run side by side, since much is waited for: ten minutes altogether.
 handoff: $(STAMP) environments peers
 	HANDOFF_MATRIX=long $(PY) -m pytest -q --numprocesses=2 --dist=loadfile tests/handoff/test_matrix.py tests/handoff/test_released.py
 	$(PY) -m tests.handoff.matrix
 
-# A short run against the landing before is part of `make test`.
+# A short run against the landing before is part of `make test-all`.
 BASE ?=
 CHANGED ?= 1000
 HEADS ?= 10000
 differential: $(STAMP)
 	DIFFERENTIAL_BASE='$(BASE)' DIFFERENTIAL_CHANGED='$(CHANGED)' DIFFERENTIAL_HEADS='$(HEADS)' DIFFERENTIAL_SEED='$(SEED)' $(PY) -m pytest -q tests/differential
 
-# Twenty times as many examples of every property as `make test` tries, and as many requests from the document of the
+# Twenty times as many examples of every property as `make test-all` tries, and as many requests from the document of the
 # operators' API; SEED=N draws others, or the same again.
 SEED ?= 0
 fuzz: $(STAMP)
 	$(PY) -m pytest -m 'hypothesis and not alone' --hypothesis-profile=many --hypothesis-seed=$(SEED) --timeout=1800 --numprocesses=$(WORKERS)
 	DOCUMENT_EXAMPLES=300 DOCUMENT_SEED=$(SEED) $(PY) -m pytest tests/interop/test_operators_document.py
 
-# The lines that fence are part of `make test`.
+# The lines that fence are part of `make test-all`.
 ONLY ?=
 mutants: $(STAMP)
 	$(PY) -m tests.mutants.trial --only '$(ONLY)'

@@ -13,10 +13,11 @@ import uvloop
 from hypothesis import settings
 
 from helpers import event_ears
+from helpers.forms import is_thorough
 from helpers.leaks import no_task_left_behind, nothing_left_behind
 from helpers.manual_clock import ManualClock, SeededEntropy
 from helpers.shared_store import redis_server, shared_options, shared_server, valkey_server
-from helpers.skips import pytest_terminal_summary
+from helpers.tally import pytest_runtest_logreport, pytest_runtest_protocol, pytest_terminal_summary
 from helpers.told import MARKER, told
 from taskgate.wiring import reload
 
@@ -26,6 +27,8 @@ __all__ = [
     "event_ears",
     "no_task_left_behind",
     "nothing_left_behind",
+    "pytest_runtest_logreport",
+    "pytest_runtest_protocol",
     "pytest_terminal_summary",
     "redis_server",
     "shared_options",
@@ -44,6 +47,12 @@ settings.load_profile("taskgate")
 
 _LOOPS = ("asyncio", "uvloop")
 
+_CHOICES = {
+    "all": "each test with all its parameters",
+    "each": "with each value of each parameter once",
+    "first": "with its first parameters alone",
+}
+
 # Modules that import one of them set the clock of their loop.
 _PACED = frozenset({"paced", "pass_time"})
 
@@ -55,8 +64,9 @@ os.umask(0o027)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Which event loop tests run on."""
+    """Which event loop tests run on, and with how many of their parameters."""
     parser.addoption("--loop", choices=_LOOPS, default="asyncio", help="the event loop of the tests (default: asyncio)")
+    parser.addoption("--parameters", choices=_CHOICES, default="all", help=", ".join(map(" = ".join, _CHOICES.items())))
 
 
 class _Uvloop:
@@ -78,12 +88,35 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Mark the tests whose fixtures start programs, before any are left out for their marks."""
     if config.getoption("--loop") == "uvloop":
         # The clock of uvloop cannot be set.
-        paced = [item for item in items if not _PACED.isdisjoint(vars(getattr(item, "module", item)))]
-        items[:] = [item for item in items if _PACED.isdisjoint(vars(getattr(item, "module", item)))]
-        config.hook.pytest_deselected(items=paced)
+        _leave_out(config, items, lambda item: not _PACED.isdisjoint(vars(getattr(item, "module", item))))
+    if (choice := config.getoption("--parameters")) != "all":
+        seen: dict[str, set[object]] = {}
+        _leave_out(config, items, lambda item: not _is_new(item, choice, seen))
     for item in items:
         if not _STARTERS.isdisjoint(getattr(item, "fixturenames", ())):
             item.add_marker("program")
+        if is_thorough(item.path):
+            item.add_marker("thorough")
+
+
+def _is_new(item: pytest.Item, choice: str, seen: dict[str, set[object]]) -> bool:
+    """Whether a test has another name than those before it, or, of "each", a value that those of its name have not."""
+    name = item.nodeid.partition("[")[0]
+    found: set[object] = {name}
+    if choice == "each" and hasattr(item, "callspec"):
+        found |= {(parameter, id(value)) for parameter, value in item.callspec.params.items()}
+    before = seen.setdefault(name, set())
+    is_new = not found <= before
+    before |= found
+    return is_new
+
+
+def _leave_out(config: pytest.Config, items: list[pytest.Item], is_out: Callable[[pytest.Item], object]) -> None:
+    left, out = [], []
+    for item in items:
+        (out if is_out(item) else left).append(item)
+    items[:] = left
+    config.hook.pytest_deselected(items=out)
 
 
 def pytest_collection_finish() -> None:

@@ -160,7 +160,7 @@ KINDS: Final = (
 
 
 @covers("X-EXT-42")
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("kind", KINDS, ids=str)
 async def test_callers_hear_what_is_theirs_and_nothing_else(kind: Kind, tmp_path: Path) -> None:
     issuer = TokenIssuer(tmp_path)

@@ -113,7 +113,7 @@ eras were tried, on raw sockets, in front of `taskgate serve`. Every result was 
 once. A second of this table took 0.1 s, with the clock of the machine.
 
 `python -m tests.handoff.matrix` makes this page. `tests/handoff/test_matrix.py` and `test_released.py` try every cell:
-`make handoff` all of them, `make test` the shorter ones.
+`make handoff` all of them, `make test-all` the shorter ones.
 
 - *turns*: how many answers the model reads, at most, the result included.
 - *resumable*: the server keeps the result of a call for another connection (event ids of Streamable HTTP).

@@ -12,7 +12,7 @@ from playwright.async_api import Browser, async_playwright, expect
 
 from provider.install import nothing_may_be_missing
 
-PATIENCE_MS: Final = 15_000
+PATIENCE_MS: Final = 45_000
 """Milliseconds that an action of a page, or what an event changes, may take."""
 _MISSING = "there is no chromium here (Debian: apt-get install chromium)"
 

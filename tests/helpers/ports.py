@@ -7,7 +7,8 @@ import random
 import socket
 
 # Whose turn it is among the processes that run tests side by side: each has ports of its own.
-_PORTS = range(10_000 + int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % 16, 32_000, 16)
+_LANE = os.environ.get("LANE") or os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")
+_PORTS = range(10_000 + int(_LANE) % 16, 32_000, 16)
 # All of them before any of them again: who is given one may not listen there before the next is given.
 _ports = itertools.cycle(random.SystemRandom().sample(_PORTS, len(_PORTS)))
 

@@ -7,7 +7,7 @@ from typing import TypeVar
 from helpers.loop_pace import pace, timeout
 
 T = TypeVar("T")
-PATIENCE = 15.0
+PATIENCE = 45.0
 """Seconds after which whatever a test waits for is taken not to happen."""
 
 _TURNS_BEFORE_YIELDING_THE_CPU = 200

@@ -18,7 +18,7 @@ from bench.start import GOALS
 
 from house.bench_runs import BOUND, PAGE, figures, run, times
 
-pytestmark = pytest.mark.timeout(BOUND + 10)
+pytestmark = [pytest.mark.thorough, pytest.mark.timeout(BOUND + 10)]
 
 
 def named(scenario: Scenario, ratio: Ratio) -> str:

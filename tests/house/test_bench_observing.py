@@ -7,7 +7,7 @@ from bench import observing
 
 from house.bench_runs import BOUND, PAGE, figures, times
 
-pytestmark = pytest.mark.timeout(BOUND + 10)
+pytestmark = [pytest.mark.thorough, pytest.mark.timeout(BOUND + 10)]
 RATIOS = [
     *(
         f"{load}: CPU, {of} / {observing.UNSEEN}"

@@ -7,7 +7,7 @@ from bench import operators
 
 from house.bench_runs import BOUND, PAGE, figures, times
 
-pytestmark = pytest.mark.timeout(BOUND + 10)
+pytestmark = [pytest.mark.thorough, pytest.mark.timeout(BOUND + 10)]
 TASKS = 400
 
 

@@ -8,7 +8,7 @@ from bench.report import FIGURES, finding
 
 from house.bench_runs import BOUND, PAGE, figures, times
 
-pytestmark = pytest.mark.timeout(BOUND + 10)
+pytestmark = [pytest.mark.thorough, pytest.mark.timeout(BOUND + 10)]
 RATIOS = [
     f"{load.name}: {FIGURES[ratio.figure]}, {ratio.of} / {ratio.to}"
     for load in shared.scenarios().values()

@@ -29,7 +29,7 @@ from helpers.whole_gateway import WholeGateway, configuration, running
 from taskgate.telemetry import ring
 from taskgate.telemetry.events import TaskFinished
 
-pytestmark = [pytest.mark.alone, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.alone, pytest.mark.timeout(300)]
 PACKAGE = Path(taskgate.__file__).parent
 FEW, MANY = 100, 3_000
 AT_ONCE = 20

@@ -144,7 +144,7 @@ def test_a_process_of_the_module_may_stay(server):
 """
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300)
 def test_every_kind_of_leak_fails_its_own_test_and_tidy_tests_pass(tmp_path: Path) -> None:
     (tmp_path / "test_leaking.py").write_text(LEAKING)
     (tmp_path / "test_tidy.py").write_text(TIDY)

@@ -15,7 +15,8 @@ def gaps(tmp_path_factory: pytest.TempPathFactory) -> dict[Path, str]:
     return left_out_of_each(MODULES, tmp_path_factory.mktemp("coverage"))
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.thorough
+@pytest.mark.timeout(1500)
 @pytest.mark.parametrize("module", MODULES, ids=lambda module: str(module.relative_to(PACKAGES / "taskgate")))
 def test_a_pure_module_is_covered_by_the_tests_of_its_folder(module: Path, gaps: dict[Path, str]) -> None:
     assert not gaps[module], f"{module.relative_to(PACKAGES)}: {gaps[module]}"

@@ -9,7 +9,7 @@ import pytest
 from bench import system_calls
 from bench.budgets import PROGRAM, SystemCalls
 
-pytestmark = [pytest.mark.alone, pytest.mark.program, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.alone, pytest.mark.program, pytest.mark.timeout(300)]
 
 
 def _missing(what: str) -> NoReturn:

@@ -201,7 +201,7 @@ def test_a_secret_that_is_no_secret_is_refused():
 """
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300)
 def test_every_kind_of_leak_fails_its_own_test_and_discreet_tests_pass(tmp_path: Path) -> None:
     (tmp_path / "conftest.py").write_text(
         "from helpers.told import MARKER\n"

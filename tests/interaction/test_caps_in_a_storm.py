@@ -43,7 +43,7 @@ def config(server: ScriptedServer, issuer: TokenIssuer, folder: Path) -> Any:
 
 
 @covers("R-RES-1")
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("seed", range(3))
 async def test_no_cap_is_exceeded_or_leaks(
     server: ScriptedServer, issuer: TokenIssuer, clock: ManualClock, tmp_path: Path, seed: int

@@ -384,7 +384,7 @@ async def test_a_call_above_the_cap_blocks_until_its_result(
         host = await taskless(gateway, era)
         handle_of(await host.call("report", YEAR))
         blocked = asyncio.create_task(host.call("report", {"year": 2025}))
-        await gateway.shows("taskgate_concurrency_rejections_total", 1)
+        await gateway.counted("taskgate_concurrency_rejections_total")
         assert not blocked.done()
         hold.release(DONE)
         async with bounded():

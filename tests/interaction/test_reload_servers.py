@@ -130,7 +130,7 @@ async def modern_tasks(host: Any, over: asyncio.Event, ended: list[int]) -> None
         ended.append(number)
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300)
 async def test_nothing_is_dropped_by_twenty_reloads_under_load(server: ScriptedServer) -> None:
     """The server moves to and fro between two addresses, rates and turns change; every answer is the right one."""
     async with ScriptedServer() as other:

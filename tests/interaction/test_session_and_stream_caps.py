@@ -232,7 +232,7 @@ async def test_many_that_open_at_once_have_no_more_than_there_are(opens: Opens, 
 
 
 @covers("T45")
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(480)
 async def test_of_sessions_without_end_idle_ones_are_put_away_and_found_again(
     server: ScriptedServer, tmp_path: Path
 ) -> None:

@@ -41,10 +41,13 @@ requests.sessions.HTTPAdapter = _WrongTokensFromElsewhere  # type: ignore[misc]
 
 @schemathesis.hook
 def before_call(_context: Any, case: schemathesis.Case, _kwargs: dict[str, Any]) -> None:
-    """Make a query valid that should be: what it takes beside schemas of single parameters is in no document.
+    """Make a query valid that should be, and have no drain begin.
 
-    A made-up cursor is of no list, and `sort` needs a status.
+    What a query takes beside schemas of single parameters is in no document: a made-up cursor is of no list, and `sort`
+    needs a status. A drain takes no query and would end the gateway.
     """
+    if case.path.endswith("/drain"):
+        case.query = {"made": "up"}
     is_valid = case.meta is not None and case.meta.generation.mode is schemathesis.GenerationMode.POSITIVE
     if is_valid and isinstance(case.query, dict):
         case.query.pop("cursor", None)

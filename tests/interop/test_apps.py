@@ -27,7 +27,7 @@ from peers import install
 from requirements import covers
 
 # One server and one gateway for all tests of it: their output is read by the loop that started them.
-pytestmark = [pytest.mark.interop, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.interop, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
 
 UI = "io.modelcontextprotocol/ui"
 DECLARED = {"x-views": [2]}

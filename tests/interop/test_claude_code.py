@@ -23,7 +23,7 @@ from interop.hosts import OFFICIAL, official_host, text_of
 from interop.peers import python_server, require_peers
 from peers.messages_api import Model
 
-pytestmark = [*OFFICIAL, pytest.mark.timeout(120)]
+pytestmark = [*OFFICIAL, pytest.mark.timeout(300)]
 
 CEILING, PATIENCE = 2.0, 3.0
 """Seconds: what the gateway takes for the host's timeout, and that timeout."""

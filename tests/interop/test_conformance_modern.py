@@ -20,7 +20,7 @@ from interop.hosts import assert_log_is_discreet
 from interop.peers import HOME, python_server, require_peers
 from interop.suite import complaints, judged, passes
 
-pytestmark = [pytest.mark.interop, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(150)]
+pytestmark = [pytest.mark.interop, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
 
 BASELINE = json.loads(Path(__file__).with_name("conformance_modern_baseline.json").read_text())
 SUITE = HOME / "node_modules/conformance-next/dist/index.js"

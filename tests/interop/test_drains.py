@@ -12,7 +12,7 @@ from helpers.gateway_process import gateway_process, write_configuration
 from helpers.waiting import bounded, eventually
 from interop.peers import HOSTS, Told, python_server, require_peers, told_by
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
 
 FIRST = (*HOSTS, "stateless-ext-tasks")
 LAST = ("tasks-modern-python", "fastmcp-4")

@@ -21,7 +21,7 @@ from interop.hosts import OFFICIAL, official_host, text_of
 from interop.peers import handoff_command, output_of, python_server, require_peers
 
 # One server and one gateway for all hosts: their output is read by the loop that started them.
-pytestmark = [*OFFICIAL, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(150)]
+pytestmark = [*OFFICIAL, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
 
 AFTER, CEILING, PATIENCE = 1.0, 2.0, 3.0
 """Seconds: when the gateway hands off, what it takes for a host's timeout, and that timeout."""

@@ -21,7 +21,7 @@ from helpers.waiting import bounded
 from interop.peers import HOME, require_peers
 from peers import install
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
 
 INSPECTOR: Final = HOME / "node_modules/@modelcontextprotocol/inspector/clients/launcher/build/index.js"
 SERVER: Final = Path(__file__).resolve().parents[2] / "example" / "server.py"

@@ -20,7 +20,7 @@ from interop.matrix import COLUMNS, HOSTS, PAGE, SERVERS, SUMMARY_PAGE, expected
 from interop.peers import node_server, python_server, require_peers
 
 # One gateway for all: its output is read by the loop that started it.
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(150)]
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
 
 RELEASES = ("1.8.1", "1.9.4", "1.12.4", "1.23.3", "2.3.0")
 PINNED = "2-3-0-initialized"

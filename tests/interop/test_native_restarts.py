@@ -10,7 +10,7 @@ from helpers.waiting import eventually
 from interop.hosts import OFFICIAL, place_for
 from interop.native import native_server
 
-pytestmark = [*OFFICIAL, pytest.mark.timeout(90)]
+pytestmark = [*OFFICIAL, pytest.mark.timeout(300)]
 
 ELICIT = "elicitation/create"
 

@@ -19,7 +19,7 @@ from interop.hosts import assert_log_is_discreet
 from interop.peers import HOSTS, MODERN_HOSTS, Call, Told, python_server, require_peers, told_by
 
 # One gateway for all: its output is read by the loop that started it.
-pytestmark = [pytest.mark.interop, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(150)]
+pytestmark = [pytest.mark.interop, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
 
 ELICITATION, SAMPLING, ROOTS = "elicitation/create", "sampling/createMessage", "roots/list"
 Asked = tuple[dict[str, Any], str, list[str]]

@@ -22,7 +22,7 @@ from interop.programs import upstreams
 from interop.released import HTTP, SSE, STDIO
 
 # One server and one gateway for all calls: their output is read by the loop that started them.
-pytestmark = [*OFFICIAL, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(120)]
+pytestmark = [*OFFICIAL, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
 
 ELICITATION, SAMPLING = "elicitation/create", "sampling/createMessage"
 TASKS, PLAINLY = "tasks", "plainly"

@@ -20,7 +20,7 @@ from interop.staging import LITTLE, SESSIONS, Stage, stage_in
 from interop.stepped import ENVIRONMENTS
 
 # One stage for all: the output of its processes is read by the loop that started them.
-pytestmark = [pytest.mark.interop, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(60)]
+pytestmark = [pytest.mark.interop, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

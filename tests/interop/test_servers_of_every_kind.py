@@ -23,7 +23,7 @@ from interop.programs import ENVIRONMENTS, upstreams
 from interop.released import ERAS, ON_SDKS, RELEASED, SHELF, STDIO, TABLE, Released
 
 # One gateway for all: its output is read by the loop that started it.
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(150)]
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
 
 WITHIN = 50.0
 """Seconds for a host: programs are started meanwhile, a few for each server."""

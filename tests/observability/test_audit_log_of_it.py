@@ -16,7 +16,7 @@ from taskgate.telemetry.auditlog.catalogue import EVENTS
 from taskgate.telemetry.auditlog.formats.schema import schema
 from taskgate.telemetry.metrics import labels
 
-pytestmark = [pytest.mark.alone, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.alone, pytest.mark.timeout(480)]
 
 JUDGE = Draft202012Validator(schema())
 

@@ -8,7 +8,7 @@ from helpers import secrets
 from observability.drive import Run
 from observability.reading import files_of
 
-pytestmark = [pytest.mark.alone, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.alone, pytest.mark.timeout(480)]
 
 
 @pytest.fixture(params=["audit log", "standard output", "metrics", "log"])

@@ -9,7 +9,7 @@ from observability.drive import Run
 from observability.reading import Archive
 from taskgate.telemetry.metrics.catalogue import FAMILIES, Family, FamilyKind
 
-pytestmark = [pytest.mark.alone, pytest.mark.timeout(240), pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [pytest.mark.alone, pytest.mark.timeout(480), pytest.mark.asyncio(loop_scope="module")]
 
 PAGES = ("new", "used", "new again", "at the end", "a replica", "another replica", "the last replica")
 OF_EVERY_PROGRAM = ("process_", "python_")

@@ -14,7 +14,7 @@ from observability.drive import Run
 from observability.reading import Archive
 from taskgate.telemetry.metrics import labels
 
-pytestmark = [pytest.mark.alone, pytest.mark.timeout(240), pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [pytest.mark.alone, pytest.mark.timeout(480), pytest.mark.asyncio(loop_scope="module")]
 
 TARGETS = [target for dashboard in dashboards() for target in targets(dashboard)]
 VARIABLES = [variable for dashboard in dashboards() for variable in variables(dashboard)]

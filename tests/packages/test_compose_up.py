@@ -23,7 +23,7 @@ from helpers.store_server import valkey_binary
 from helpers.waiting import bounded, until
 from packages.containers import PROGRAMS, ROOT, ContainerFiles, in_order, loopback_addresses, require_ports, words_of
 
-pytestmark = [pytest.mark.program, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.program, pytest.mark.timeout(300)]
 
 SERVICES = YAML(typ="safe").load(ROOT / "compose.yaml")["services"]
 PORTS = (3000, 6379, 8080, 9464)

@@ -28,7 +28,7 @@ from helpers.store_server import SharedServer
 from helpers.waiting import bounded, eventually, until
 from packages.containers import PROGRAMS, ROOT, ContainerFiles, loopback_addresses, require_ports
 
-pytestmark = [pytest.mark.program, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.program, pytest.mark.timeout(300)]
 
 OVERLAYS = ("single", "replicas")
 REPORT = "Report for Q3: revenue, costs, staff, forecast, summary."

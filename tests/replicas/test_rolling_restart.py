@@ -253,14 +253,14 @@ async def restart_under_load(
 
 
 @pytest.mark.alone
-@pytest.mark.timeout(150)
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("kind", KINDS)
 async def test_a_rolling_restart_fails_no_request(kind: Kind, valkey_server: SharedServer, tmp_path: Path) -> None:
     await restart_under_load(kind, valkey_server, tmp_path)
 
 
 @pytest.mark.alone
-@pytest.mark.timeout(150)
+@pytest.mark.timeout(300)
 async def test_no_request_fails_while_gateways_of_the_commit_before_give_way_to_these(
     valkey_server: SharedServer, commit_before: Mapping[str, str], tmp_path: Path
 ) -> None:

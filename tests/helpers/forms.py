@@ -1,0 +1,39 @@
+"""Which folders of tests `make test` leaves out, and of which files `make test-all` leaves out products."""
+
+from pathlib import Path
+from typing import Final
+
+THOROUGH: Final[dict[str, set[str]]] = {
+    "attacks": set(),
+    "carriage": set(),
+    "chaos": set(),
+    "console": {"test_sign_in", "test_tasks"},
+    "differential": set(),
+    "grafana": {"test_dashboards", "test_dashboards_rules", "test_dashboards_schema"},
+    "interop": {"test_native_modern_tasks", "test_tasks_of_real_servers", "test_whole_sessions"},
+    "kill": set(),
+    "mutants": set(),
+    "observability": set(),
+    "packages": {"test_setup", "test_wheel"},
+    "replicas": {"test_tasks_anywhere"},
+    "shared_store": set(),
+}
+"""By folder: its tests are marked `thorough`, but for those of the files."""
+
+PRODUCTS: Final = frozenset({
+    "tests/interop/test_apps.py",
+    "tests/interop/test_hosts_without_tasks.py",
+    "tests/interop/test_questions_between_eras.py",
+    "tests/interop/test_questions_of_real_programs.py",
+    "tests/interop/test_questions_of_real_servers.py",
+    "tests/interop/test_server_everything.py",
+    "tests/interop/test_servers_of_every_kind.py",
+    "tests/interop/test_skills.py",
+})  # fmt: skip
+"""Files whose tests have released hosts and servers as parameters. `make test-all` takes each of them once, `make soak`
+each pair. `test_matrix` has each host before each server in every run."""
+
+
+def is_thorough(file: Path) -> bool:
+    """Whether the tests of a file are marked `thorough` for the folder that it is in."""
+    return file.stem not in THOROUGH.get(file.parent.name, {file.stem})

@@ -1,0 +1,268 @@
+"""Runs the tests of one form in lanes: pytest processes side by side, since much is waited for.
+
+`python tests/house/lanes.py FORM` runs `quick` (`make test`) or `all` (`make test-all`). Files of one folder go
+together in batches, which share what is started once. A lane takes the longest batch that is left, by `seconds.json`,
+which `--measure` writes. Then the tests marked `alone` run, in two lanes. What failed beside others runs once
+more, alone; what passes then is named. The last line says what ran, what was skipped for want of what, and which
+command runs the rest.
+"""
+
+import argparse
+import json
+import os
+import queue
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from helpers.forms import PRODUCTS
+from helpers.tally import Tally, tallies
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+SECONDS = CHECKOUT / "tests" / "house" / "seconds.json"
+ONLY_ALONE = "passed only alone"
+ALONE = 2
+"""Processes side by side for the tests that other tests disturb: what fails beside one other runs once more."""
+MOST_AGAIN = 40
+"""Failed tests that run again: more have another cause than load."""
+MOST_TOLD = 100
+UNMEASURED = 4.0
+"""Seconds that a new file is taken to last."""
+LONGEST_BATCH = 60.0
+"""Seconds of a batch of several files."""
+MEASURED_FROM = 0.5
+_HINT = re.compile(r" ?\(?(?:on )?Debian: apt-get install (?:--no-install-recommends )?([\w. -]+)\)?", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """A choice of the tests: the command that runs it, the marks that it leaves out, and what runs the rest."""
+
+    command: str
+    marks: str
+    rest: str
+    products: str = "all"
+    """The parameters of the files of PRODUCTS."""
+    on_uvloop: str | None = None
+    """The parameters of the interaction suite on uvloop."""
+    products_alone: bool = False
+    """Whether the files of PRODUCTS run, and those of the interaction suite on uvloop, and nothing else."""
+    runs_alone: bool = False
+
+    def work(self, seconds: dict[str, float]) -> Iterator["Batch"]:
+        """All batches of the form but for the tests marked `alone`."""
+        marks = f"-m={self.marks}"
+        products = {file: each for file, each in seconds.items() if file in PRODUCTS}
+        yield from batches(products, (marks, f"--parameters={self.products}"))
+        if not self.products_alone:
+            yield from batches({file: each for file, each in seconds.items() if file not in PRODUCTS}, (marks,))
+        if self.on_uvloop:
+            interaction = {file: each for file, each in seconds.items() if file.startswith("tests/interaction/")}
+            yield from batches(interaction, (marks, *UVLOOP, f"--parameters={self.on_uvloop}"))
+
+
+UVLOOP = ("--loop", "uvloop")
+FORMS = {
+    "quick": Form("make test", "not alone and not thorough", "make test-all, then make soak"),
+    "all": Form("make test-all", "not alone", "make soak", products="each", on_uvloop="first", runs_alone=True),
+    "products": Form("make products", "not alone", "make test-all", on_uvloop="all", products_alone=True),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Files that one process of pytest runs, and the seconds that they take."""
+
+    name: str
+    files: tuple[str, ...]
+    seconds: float
+    options: tuple[str, ...]
+
+
+def batches(seconds: dict[str, float], options: tuple[str, ...], longest: float = LONGEST_BATCH) -> Iterator[Batch]:
+    """The files in batches of one folder each, in their order, none longer than `longest` but single files."""
+    for folder, files in groupby(sorted(seconds), key=lambda file: file.rpartition("/")[0]):
+        batch: list[str] = []
+        for file in files:
+            if batch and sum(map(seconds.__getitem__, batch)) + seconds[file] > longest:
+                yield _batch(folder, batch, seconds, options)
+                batch = []
+            batch.append(file)
+        yield _batch(folder, batch, seconds, options)
+
+
+def _batch(folder: str, files: list[str], seconds: dict[str, float], options: tuple[str, ...]) -> Batch:
+    name = files[0] if len(files) == 1 else f"{folder}: {len(files)} files from {Path(files[0]).name}"
+    return Batch(name, tuple(files), sum(map(seconds.__getitem__, files)), options)
+
+
+class Lanes:
+    """Processes side by side that take batches; `tally` has what they did."""
+
+    def __init__(self) -> None:
+        self._writes = threading.Lock()
+        self.tally = Tally()
+        self.failed: dict[tuple[str, ...], list[str]] = {}
+        """The tests that failed, by the options of their batch."""
+        self.broken = False
+        """Whether a process ended otherwise than by tests that passed or failed."""
+
+    def run(self, work: Iterable[Batch], side_by_side: int) -> None:
+        """Run all of it, the longest batch first."""
+        waiting: queue.SimpleQueue[Batch] = queue.SimpleQueue()
+        for batch in sorted(work, key=lambda batch: -batch.seconds):
+            waiting.put(batch)
+        lanes = [threading.Thread(target=self._lane, args=(number, waiting)) for number in range(side_by_side)]
+        for lane in lanes:
+            lane.start()
+        for lane in lanes:
+            lane.join()
+
+    def _lane(self, number: int, waiting: "queue.SimpleQueue[Batch]") -> None:
+        while True:
+            try:
+                batch = waiting.get_nowait()
+            except queue.Empty:
+                return
+            self._run(number, batch)
+
+    def _run(self, number: int, batch: Batch) -> None:
+        folder = Path(tempfile.mkdtemp(prefix="lane"))
+        base = folder / "t"
+        command = (
+            *(sys.executable, "-m", "pytest", "--quiet", "--no-header", "-p", "no:cacheprovider", f"--basetemp={base}"),
+            *batch.options,
+            *batch.files,
+        )
+        environment = {**os.environ, "TALLY": str(folder), "LANE": str(number)}
+        began = time.monotonic()
+        try:
+            done = subprocess.run(
+                command,
+                cwd=CHECKOUT,
+                env=environment,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                stdin=subprocess.DEVNULL,
+                check=False,
+            )
+            with self._writes:
+                self._tell(batch, done, time.monotonic() - began, folder)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def _tell(self, batch: Batch, done: "subprocess.CompletedProcess[bytes]", seconds: float, folder: Path) -> None:
+        one = Tally()
+        for found in tallies(folder):
+            one.add(found)
+        if "uvloop" in batch.options:
+            one.seconds.clear()
+        self.tally.add(one)
+        if one.failed:
+            self.failed.setdefault(batch.options, []).extend(one.failed)
+        # Five: the marks left no test of these files.
+        is_broken = done.returncode not in {0, 1, 5} or (done.returncode != 5 and not one.outcomes)
+        self.broken |= is_broken
+        if done.returncode not in {0, 5} or is_broken:
+            sys.stdout.write(f"{done.stdout.decode(errors='replace')}\n")
+        if done.returncode != 5:
+            loop = " on uvloop" if "uvloop" in batch.options else ""
+            end = f" PYTEST ENDED WITH {done.returncode}" if is_broken else ""
+            sys.stdout.write(f"{batch.name}{loop}: {outcomes(one)} in {seconds:.0f} s{end}\n")
+        sys.stdout.flush()
+
+
+def outcomes(tally: Tally) -> str:
+    """The tests of each outcome, in words."""
+    return ", ".join(f"{count:,} {outcome}" for outcome, count in tally.outcomes.items() if count) or "no test"
+
+
+def closing_line(form: Form, tally: Tally, seconds: float) -> str:
+    """What ran, what was skipped for want of what, and what runs the rest."""
+    minutes, rest = divmod(round(seconds), 60)
+    line = f"{form.command}: {outcomes(tally)} in {minutes} min {rest} s. The rest: {form.rest}."
+    if tally.skipped:
+        line += f" {skipped_line(tally.skipped, form.command)}"
+    return line
+
+
+def skipped_line(skipped: Counter[str], command: str) -> str:
+    """How many tests were skipped, for want of what, and what brings that."""
+    packages = {name: None for reason in skipped for hint in _HINT.findall(reason) for name in hint.split()}
+    reasons = Counter[str]()
+    for reason, count in skipped.items():
+        reasons[_HINT.sub("", reason)] += count
+    wants = "; ".join(f"{count}: {reason}" for reason, count in reasons.most_common())
+    bring = f" To install what Debian has: {command} SYSTEM=1 ({', '.join(packages)})" if packages else ""
+    return f"{skipped.total()} skipped: {wants}.{bring}"
+
+
+def main() -> int:
+    """Run the form that is asked for; 0 if every test passed."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("form", choices=FORMS)
+    parser.add_argument("--lanes", type=int, default=2 * (os.cpu_count() or 1), help="processes side by side")
+    parser.add_argument("--measure", action="store_true", help="write the seconds of each file")
+    parser.add_argument("paths", nargs="*", default=["tests"], help="files and folders (default: tests)")
+    asked = parser.parse_intermixed_args()
+    form = FORMS[asked.form]
+    seconds = {file: json.loads(SECONDS.read_text()).get(file, UNMEASURED) for file in _files(asked.paths)}
+    began = time.monotonic()
+    lanes = Lanes()
+    lanes.run(form.work(seconds), asked.lanes)
+    if form.runs_alone:
+        alone = {file: each for file, each in seconds.items() if "mark.alone" in (CHECKOUT / file).read_text()}
+        lanes.run(batches(alone, ("-m=alone",)), side_by_side=ALONE)
+    if asked.measure:
+        found = {file: round(each, 1) for file, each in sorted(lanes.tally.seconds.items()) if each >= MEASURED_FROM}
+        SECONDS.write_text(f"{json.dumps(found, indent=0)}\n")
+        for file, each in lanes.tally.busy.most_common(MOST_TOLD):
+            sys.stdout.write(f"{file}: {each:.0f} s of the processors\n")
+    failed = again(lanes)
+    for name in failed:
+        sys.stdout.write(f"FAILED {name}\n")
+    sys.stdout.write(f"{closing_line(form, lanes.tally, time.monotonic() - began)}\n")
+    return int(lanes.broken or bool(failed))
+
+
+def again(lanes: Lanes) -> list[str]:
+    """Run what failed beside others once more, alone; those tests that failed again."""
+    failed = lanes.tally.failed
+    if not failed or len(failed) > MOST_AGAIN:
+        return failed
+    alone = Lanes()
+    alone.run((Batch("again, alone", tuple(names), 0, options) for options, names in lanes.failed.items()), 1)
+    passed = [name for name in failed if name not in alone.tally.failed]
+    if alone.broken:
+        return failed
+    for outcome in ("failed", "error"):
+        lanes.tally.outcomes.pop(outcome, None)
+    lanes.tally.outcomes.update({"failed": len(failed) - len(passed), ONLY_ALONE: len(passed)})
+    for name in passed:
+        sys.stdout.write(f"{ONLY_ALONE.upper()} {name}\n")
+    return [name for name in failed if name in alone.tally.failed]
+
+
+def _files(paths: list[str]) -> list[str]:
+    """The test files in these files and folders, as paths in the checkout."""
+    found: set[Path] = set()
+    for path in map(CHECKOUT.joinpath, paths):
+        found.update([path] if path.is_file() else path.rglob("test_*.py"))
+    return sorted(
+        str(file.relative_to(CHECKOUT)) for file in found if not {"node_modules", "__pycache__"} & set(file.parts)
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,144 @@
+"""Batches of test files, and the last line of `make test` and `make test-all`."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from helpers.forms import PRODUCTS, THOROUGH
+from helpers.tally import Tally, tallies
+from house.lanes import CHECKOUT, FORMS, SECONDS, batches, closing_line, skipped_line
+
+TESTS = CHECKOUT / "tests"
+MODULE = """
+import pytest
+
+@pytest.mark.parametrize("number", range(3))
+def test_a(number):
+    pytest.skip("there is no a here (Debian: apt-get install a b)")
+
+@pytest.mark.skipif(True, reason="takes long")
+def test_b():
+    pass
+
+@pytest.mark.xfail
+def test_c():
+    assert False
+
+def test_d():
+    pass
+
+def test_e():
+    assert False
+"""
+PARAMETRIZED = """
+import pytest
+
+@pytest.mark.parametrize("number", [1, 2])
+@pytest.mark.parametrize("letter", ["x", "y"])
+def test_it(letter, number):
+    pass
+"""
+
+
+@pytest.mark.program
+def test_runs_add_up_also_on_several_processes(tmp_path: Path) -> None:
+    (tmp_path / "test_module.py").write_text(MODULE)
+    environment = {**os.environ, "TALLY": str(tmp_path), "PYTHONPATH": str(TESTS), "PYTEST_ADDOPTS": ""}
+    for more in ([], ["--numprocesses=2"]):
+        command = (sys.executable, "-m", "pytest", "-p", "helpers.tally", "-p", "no:schemathesis", *more, tmp_path)
+        ended = subprocess.run(command, cwd=tmp_path, env=environment, stdout=subprocess.DEVNULL, check=False)
+        assert ended.returncode == 1
+    tally = Tally()
+    for one in tallies(tmp_path):
+        tally.add(one)
+    assert tally.outcomes == {"passed": 2, "failed": 2, "skipped": 8, "xfailed": 2}
+    assert tally.failed == ["test_module.py::test_e"] * 2
+    assert list(tally.seconds) == ["test_module.py"]
+    assert closing_line(FORMS["quick"], tally, 61.6) == (
+        "make test: 2 passed, 2 failed, 8 skipped, 2 xfailed in 1 min 2 s. The rest: make test-all, then make soak. "
+        "8 skipped: 6: there is no a here; 2: takes long. To install what Debian has: make test SYSTEM=1 (a, b)"
+    )
+
+
+def test_packages_of_all_reasons_are_named_once() -> None:
+    found = Counter(
+        {
+            "no p (Debian: apt-get install --no-install-recommends prometheus)": 2,
+            "no n: (Debian: apt-get install nodejs npm)": 1,
+            "again no n (Debian: apt-get install nodejs npm)": 1,
+        }
+    )
+    assert skipped_line(found, "make test-all").endswith(": make test-all SYSTEM=1 (prometheus, nodejs, npm)")
+
+
+def test_where_nothing_was_skipped_the_line_names_no_reason() -> None:
+    line = closing_line(FORMS["all"], Tally(Counter(passed=1234)), 25 * 60)
+    assert line == "make test-all: 1,234 passed in 25 min 0 s. The rest: make soak."
+
+
+@pytest.mark.program
+@pytest.mark.parametrize(("parameters", "names"), [
+    ("all", ["x-1", "x-2", "y-1", "y-2"]), ("each", ["x-1", "x-2", "y-1"]), ("first", ["x-1"]),
+])  # fmt: skip
+def test_a_run_has_all_parameters_or_each_value_once_or_the_first(
+    tmp_path: Path, parameters: str, names: list[str]
+) -> None:
+    (tmp_path / "test_module.py").write_text(PARAMETRIZED)
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-c",
+        CHECKOUT / "pyproject.toml",
+        "-p",
+        "conftest",
+        "-p",
+        "no:cacheprovider",
+    ]
+    ended = subprocess.run(
+        [*command, "-p", "no:cacheprovider", f"--parameters={parameters}", "-v", tmp_path],
+        env={**os.environ, "PYTHONPATH": f"{CHECKOUT}:{TESTS}"},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert re.findall(r"test_it\[(.*?)\] PASSED", ended.stdout) == names
+
+
+def test_the_form_of_everything_has_each_file_on_asyncio_and_the_interaction_suite_on_uvloop() -> None:
+    seconds = dict.fromkeys(["tests/interop/test_apps.py", "tests/interaction/test_a.py", "tests/unit/test_b.py"], 1.0)
+    assert [(batch.files, batch.options[1:]) for batch in FORMS["all"].work(seconds)] == [
+        (("tests/interop/test_apps.py",), ("--parameters=each",)),
+        (("tests/interaction/test_a.py",), ()),
+        (("tests/unit/test_b.py",), ()),
+        (("tests/interaction/test_a.py",), ("--loop", "uvloop", "--parameters=first")),
+    ]
+
+
+def test_a_batch_has_files_of_one_folder_up_to_its_seconds() -> None:
+    seconds = {"a/test_1.py": 4.0, "a/test_2.py": 5.0, "a/test_3.py": 6.0, "b/test_1.py": 1.0, "b/test_2.py": 30.0}
+    found = [(batch.files, batch.seconds) for batch in batches(seconds, (), 10)]
+    assert found == [
+        (("a/test_1.py", "a/test_2.py"), 9),
+        (("a/test_3.py",), 6),
+        (("b/test_1.py",), 1),
+        (("b/test_2.py",), 30),
+    ]
+
+
+def test_each_folder_and_file_that_forms_name_is_there() -> None:
+    named = [TESTS / folder / f"{file}.py" for folder, files in THOROUGH.items() for file in files]
+    assert [file for file in named if not file.is_file()] == []
+    assert [folder for folder in THOROUGH if not (TESTS / folder).is_dir()] == []
+    assert [file for file in PRODUCTS if not (CHECKOUT / file).is_file()] == []
+
+
+def test_each_file_whose_seconds_are_known_is_there() -> None:
+    assert [file for file in json.loads(SECONDS.read_text()) if not (CHECKOUT / file).is_file()] == []
