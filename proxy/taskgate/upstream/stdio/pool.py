@@ -202,7 +202,11 @@ class StdioChannels:
         return ticket <= next(before, ticket)
 
     def _owner(self, wanted: ChannelRequest) -> Hashable:
-        return wanted.declared if self._program.settings.shared else wanted.context
+        """Return whose programs count together: those of all clients of one person, or of one set of capabilities."""
+        if self._program.settings.shared:
+            return wanted.declared
+        principal = wanted.outgoing.principal
+        return wanted.context if principal is None else principal.person
 
     def _may_have_more(self, owner: Hashable) -> bool:
         """Whether the owner has fewer programs than one owner may have."""

@@ -113,8 +113,8 @@ class Yard:
         self._taken: dict[MessageChannel, Taken] = {}
 
     async def take(self, context: str = "alice", declared: bytes | None = b"{}", **wish: Any) -> Taken:
-        """A line for somebody."""
-        more = {key: wish.pop(key) for key in ("first_byte", "only_listens") if key in wish}
+        """A line for a caller."""
+        more = {key: wish.pop(key) for key in ("first_byte", "only_listens", "principal") if key in wish}
         async with bounded():
             line = await self.lines.acquire(ChannelRequest(context, declared, outgoing(b"{}", **more), **wish))
         assert isinstance(line, ProgramChannel)

@@ -3,11 +3,13 @@
 import asyncio
 from collections.abc import Callable
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
 from helpers.waiting import bounded, eventually
 from taskgate.errors import UpstreamFailed
+from taskgate.upstream.calls import Principal
 from taskgate.upstream.stdio import channel, slots
 from unit.upstream.stdio.conftest import Taken, Yard
 from unit.upstream.stdio.programs import program, runs
@@ -23,9 +25,9 @@ def little_patience(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(channel, "HARD", 0.2)
 
 
-async def busy(yard: Yard, name: str) -> Taken:
-    """Somebody's program, of which an answer is waited for."""
-    taken = await yard.take(name)
+async def busy(yard: Yard, name: str, **wish: Any) -> Taken:
+    """The program of a caller, of which an answer is awaited."""
+    taken = await yard.take(name, **wish)
     taken.ears.in_flight = 1
     return taken
 
@@ -44,6 +46,20 @@ async def test_no_more_run_than_may(new_yard: NewYard) -> None:
     assert max(yard.counts) == 2
     assert len({each.line.pid for each in taken}) == 6
     assert sum(runs(each.line.pid) for each in taken) <= 2
+
+
+async def test_clients_of_one_person_have_together_as_many_as_one_caller(new_yard: NewYard) -> None:
+    yard = new_yard(processes=8)
+
+    def client(number: int) -> Principal:
+        return Principal(context=f"client {number}", person="mallory")
+
+    for number in range(7):
+        await busy(yard, f"client {number}", principal=client(number))
+    with pytest.raises(UpstreamFailed, match="in use"):
+        await yard.take("client 7", principal=client(7), first_byte=timedelta(milliseconds=300))
+    assert (await yard.take("alice", principal=Principal(context="alice"))).line.is_usable
+    assert max(yard.counts) == 8
 
 
 async def test_the_program_that_was_not_used_for_longest_makes_room(new_yard: NewYard) -> None:
