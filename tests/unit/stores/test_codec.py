@@ -92,6 +92,12 @@ def test_a_head_comes_back_as_it_was_with_the_lease_that_is_given(head: TaskReco
     assert codec.unpack_head(codec.pack_head(head), head.lease) == head
 
 
+@given(heads, moments)
+def test_a_head_has_the_expiry_that_is_stored_beside_it(head: TaskRecord, expires: datetime) -> None:
+    found = codec.unpack_head(codec.pack_head(head), head.lease, codec.pack_time(expires))
+    assert (found.expires_at, found.id, found.ttl) == (expires, head.id, head.ttl)
+
+
 @given(tool=texts, message=texts)
 def test_a_head_has_in_it_what_is_said_of_its_texts(tool: str, message: str) -> None:
     packed = codec.pack_head(new_record(call=new_call(tool=tool), status_message=message))
