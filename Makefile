@@ -10,7 +10,7 @@ DEMO = $(if $(filter-out 0 1,$(REPLICAS)),demo-replicas,demo)
 DEMO_STAMP = $(if $(or $(wildcard $(STAMP)),$(filter-out 0,$(LOCKED))),$(STAMP),.venv/made-for-$(DEMO))
 DEBIAN = On Debian 12 or newer: apt-get install python3 python3-venv
 
-.PHONY: help setup run system test test-all products soak unit unit-pure unit-serving unit-upstream unit-transports unit-rest environments provider peers pictures attacks chaos kills storms handoff differential fuzz mutants check bench instructions dashboards pages docs wheel image image-test locks sbom advisories fmt clean
+.PHONY: help setup run system test test-all long soak unit unit-pure unit-serving unit-upstream unit-transports unit-rest environments provider peers pictures attacks chaos kills storms handoff differential fuzz mutants check bench instructions dashboards pages docs wheel image image-test locks sbom advisories fmt clean
 
 help:
 	@echo 'make setup   .venv with taskgate, and with all packages for the commands below; `make run` installs fewer'
@@ -24,7 +24,7 @@ help:
 	@echo 'make test    most tests, in minutes; its last line names what was skipped. As root, or with SYSTEM=1 by sudo, it first'
 	@echo '             installs the programs of Debian that tests need, unless SYSTEM=0'
 	@echo 'make test-all  every test; LANES=2 for fewer processes side by side, MEASURE=1 writes how long each file takes'
-	@echo 'make products  each released host with each released server, and the interaction suite on uvloop as a whole'
+	@echo 'make long    what make test-all leaves out: all pairs of hosts and servers, the other event loop, long files'
 	@echo 'make soak    hours of failures, kills, storms, long calls, made-up requests and mutants: all of the targets for them'
 	@echo 'make unit    the unit and contract tests without programs, in a minute'
 	@echo 'make attacks attacks of hosts and servers on a gateway in its own process, with the measured values;'
@@ -92,19 +92,19 @@ system:
 LANES ?=
 MEASURE ?=
 OPTIONS = $(addprefix --lanes ,$(LANES)) $(if $(filter-out 0,$(MEASURE)),--measure)
-test test-all products: export PYTHONDONTWRITEBYTECODE =
+test test-all long: export PYTHONDONTWRITEBYTECODE =
 test: $(STAMP) system environments provider peers
 	@$(PY) tests/house/lanes.py quick $(OPTIONS)
 
 test-all: $(STAMP) system environments provider peers
 	@$(PY) tests/house/lanes.py all $(OPTIONS)
 
-# Each released host with each released server, and the interaction suite on uvloop with all its parameters.
-products: $(STAMP) system environments provider peers
-	@$(PY) tests/house/lanes.py products $(OPTIONS)
+# What `make test-all` leaves out: each pair of released hosts and servers, the interaction suite on uvloop, long files.
+long: $(STAMP) system environments provider peers
+	@$(PY) tests/house/lanes.py long $(OPTIONS)
 
 # The long forms of tests of which `make test-all` has a short one; hours.
-soak: products chaos kills storms handoff differential fuzz mutants
+soak: long chaos kills storms handoff differential fuzz mutants
 
 WORKERS ?= 3
 # What to run while one works: no environments of other SDKs, no tests that start programs or are thorough, and few

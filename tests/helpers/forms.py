@@ -1,4 +1,4 @@
-"""Which folders of tests `make test` leaves out, and of which files `make test-all` leaves out products."""
+"""Which tests the forms leave out: by folder for `make test`, by file for `make test-all`; `make long` has the rest."""
 
 from pathlib import Path
 from typing import Final
@@ -30,8 +30,29 @@ PRODUCTS: Final = frozenset({
     "tests/interop/test_servers_of_every_kind.py",
     "tests/interop/test_skills.py",
 })  # fmt: skip
-"""Files whose tests have released hosts and servers as parameters. `make test-all` takes each of them once, `make soak`
+"""Files whose tests have released hosts and servers as parameters. `make test-all` takes each of them once, `make long`
 each pair. `test_matrix` has each host before each server in every run."""
+
+LONG: Final = frozenset({
+    "tests/house/test_bench.py",
+    "tests/house/test_bench_observing.py",
+    "tests/house/test_bench_operators.py",
+    "tests/house/test_bench_shared.py",
+    "tests/house/test_pure_coverage.py",
+    "tests/replicas/test_clocks_apart.py",
+})  # fmt: skip
+"""Files that take minutes. Only `make long` runs them."""
+
+ON_UVLOOP: Final = frozenset(
+    f"tests/interaction/test_{each}.py"
+    for each in (
+        *("bridge_tasks", "ends_of_calls", "event_stream_servers", "handoff", "kept_connections", "large_bodies"),
+        *("modern_calls", "modern_subscriptions", "native_tasks", "plain_calls", "programs", "programs_that_ended"),
+        *("restarts", "resumption", "sessions", "streams", "tasks", "tls"),
+    )
+)
+"""Files about connections, streams, programs and timers: `make test-all` runs them on uvloop, too, each test with its
+first parameters. `make long` runs the whole interaction suite there."""
 
 
 def is_thorough(file: Path) -> bool:

@@ -1,10 +1,10 @@
 """Runs the tests of one form in lanes: pytest processes side by side, since much is waited for.
 
-`python tests/house/lanes.py FORM` runs `quick` (`make test`) or `all` (`make test-all`). Files of one folder go
-together in batches, which share what is started once. A lane takes the longest batch that is left, by `seconds.json`,
-which `--measure` writes. Then the tests marked `alone` run, in two lanes. What failed beside others runs once
-more, alone; what passes then is named. The last line says what ran, what was skipped for want of what, and which
-command runs the rest.
+`python tests/house/lanes.py FORM` runs `quick` (`make test`), `all` (`make test-all`) or `long` (`make long`). Files of
+one folder go together in batches, which share what is started once. A lane takes the longest batch that is left, by
+`seconds.json`, which `--measure` writes. Then the tests marked `alone` run, in two lanes. What failed beside others
+runs once more, alone; what passes then is named. The last line says what ran, what was skipped for want of what, and
+which command runs the rest.
 """
 
 import argparse
@@ -19,14 +19,14 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from helpers.forms import PRODUCTS
+from helpers.forms import LONG, ON_UVLOOP, PRODUCTS
 from helpers.tally import Tally, tallies
 
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -52,31 +52,35 @@ class Form:
     command: str
     marks: str
     rest: str
-    products: str = "all"
+    is_long: bool = False
+    """Whether it is what the other forms leave out: long files, all pairs, and the interaction suite on uvloop."""
+    products: str = "each"
     """The parameters of the files of PRODUCTS."""
-    on_uvloop: str | None = None
-    """The parameters of the interaction suite on uvloop."""
-    products_alone: bool = False
-    """Whether the files of PRODUCTS run, and those of the interaction suite on uvloop, and nothing else."""
+    runs_on_uvloop: bool = False
     runs_alone: bool = False
 
     def work(self, seconds: dict[str, float]) -> Iterator["Batch"]:
         """All batches of the form but for the tests marked `alone`."""
         marks = f"-m={self.marks}"
-        products = {file: each for file, each in seconds.items() if file in PRODUCTS}
-        yield from batches(products, (marks, f"--parameters={self.products}"))
-        if not self.products_alone:
-            yield from batches({file: each for file, each in seconds.items() if file not in PRODUCTS}, (marks,))
-        if self.on_uvloop:
-            interaction = {file: each for file, each in seconds.items() if file.startswith("tests/interaction/")}
-            yield from batches(interaction, (marks, *UVLOOP, f"--parameters={self.on_uvloop}"))
+
+        def chosen(is_chosen: Callable[[str], bool], *options: str) -> Iterator["Batch"]:
+            return batches({file: each for file, each in seconds.items() if is_chosen(file)}, (marks, *options))
+
+        yield from chosen(PRODUCTS.__contains__, f"--parameters={self.products}")
+        if self.is_long:
+            yield from chosen(LONG.__contains__)
+            yield from chosen(lambda file: file.startswith("tests/interaction/"), *UVLOOP)
+        else:
+            yield from chosen(lambda file: file not in PRODUCTS and file not in LONG)
+        if self.runs_on_uvloop:
+            yield from chosen(ON_UVLOOP.__contains__, *UVLOOP, "--parameters=first")
 
 
 UVLOOP = ("--loop", "uvloop")
 FORMS = {
     "quick": Form("make test", "not alone and not thorough", "make test-all, then make soak"),
-    "all": Form("make test-all", "not alone", "make soak", products="each", on_uvloop="first", runs_alone=True),
-    "products": Form("make products", "not alone", "make test-all", on_uvloop="all", products_alone=True),
+    "all": Form("make test-all", "not alone", "make soak", runs_on_uvloop=True, runs_alone=True),
+    "long": Form("make long", "not alone", "make test-all", is_long=True, products="all"),
 }
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from helpers.forms import PRODUCTS, THOROUGH
+from helpers.forms import LONG, ON_UVLOOP, PRODUCTS, THOROUGH
 from helpers.tally import Tally, tallies
 from house.lanes import CHECKOUT, FORMS, SECONDS, batches, closing_line, skipped_line
 
@@ -112,13 +112,24 @@ def test_a_run_has_all_parameters_or_each_value_once_or_the_first(
     assert re.findall(r"test_it\[(.*?)\] PASSED", ended.stdout) == names
 
 
-def test_the_form_of_everything_has_each_file_on_asyncio_and_the_interaction_suite_on_uvloop() -> None:
-    seconds = dict.fromkeys(["tests/interop/test_apps.py", "tests/interaction/test_a.py", "tests/unit/test_b.py"], 1.0)
-    assert [(batch.files, batch.options[1:]) for batch in FORMS["all"].work(seconds)] == [
-        (("tests/interop/test_apps.py",), ("--parameters=each",)),
-        (("tests/interaction/test_a.py",), ()),
-        (("tests/unit/test_b.py",), ()),
-        (("tests/interaction/test_a.py",), ("--loop", "uvloop", "--parameters=first")),
+def test_the_long_form_has_what_the_form_of_everything_leaves_out() -> None:
+    apps, coverage, tasks, other = (
+        "tests/interop/test_apps.py",
+        "tests/house/test_pure_coverage.py",
+        "tests/interaction/test_tasks.py",
+        "tests/interaction/test_other.py",
+    )
+    seconds = dict.fromkeys([apps, coverage, tasks, other], 1.0)
+    ran = {name: [(batch.files, batch.options[1:]) for batch in FORMS[name].work(seconds)] for name in ("all", "long")}
+    assert ran["all"] == [
+        ((apps,), ("--parameters=each",)),
+        ((other, tasks), ()),
+        ((tasks,), ("--loop", "uvloop", "--parameters=first")),
+    ]
+    assert ran["long"] == [
+        ((apps,), ("--parameters=all",)),
+        ((coverage,), ()),
+        ((other, tasks), ("--loop", "uvloop")),
     ]
 
 
@@ -137,7 +148,7 @@ def test_each_folder_and_file_that_forms_name_is_there() -> None:
     named = [TESTS / folder / f"{file}.py" for folder, files in THOROUGH.items() for file in files]
     assert [file for file in named if not file.is_file()] == []
     assert [folder for folder in THOROUGH if not (TESTS / folder).is_dir()] == []
-    assert [file for file in PRODUCTS if not (CHECKOUT / file).is_file()] == []
+    assert [file for file in PRODUCTS | LONG | ON_UVLOOP if not (CHECKOUT / file).is_file()] == []
 
 
 def test_each_file_whose_seconds_are_known_is_there() -> None:
