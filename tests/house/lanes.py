@@ -37,7 +37,7 @@ ALONE = 2
 MOST_AGAIN = 40
 """Failed tests that run again: more have another cause than load."""
 MOST_TOLD = 100
-UNMEASURED = 4.0
+UNMEASURED = 3.0
 """Seconds that a new file is taken to last."""
 LONGEST_BATCH = 60.0
 """Seconds of a batch of several files."""
