@@ -1,7 +1,6 @@
 """One person with many clients: rates, caps, sessions, streams and turns at a server are those of the person."""
 
 import asyncio
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -13,7 +12,6 @@ from helpers.token_issuer import TokenIssuer, guarded
 from helpers.waiting import bounded, eventually, until
 from helpers.whole_gateway import WholeGateway, running
 from requirements import covers
-from taskgate.system import offload
 
 CLIENTS = 34
 both_eras = pytest.mark.parametrize("era", ["initialize", "stateless"])
@@ -158,27 +156,3 @@ async def test_large_messages_of_all_clients_of_a_person_are_capped(
         for call in calls:
             assert "error" not in ((await call).message or {})
         assert "error" not in ((await hosts[7].call("echo", large)).message or {})
-
-
-@covers("T46")
-@both_eras
-async def test_large_bodies_of_all_clients_of_a_person_take_one_turn(
-    server: ScriptedServer, issuer: TokenIssuer, era: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    in_thread, at_once = offload.in_thread, [0, 0]
-
-    async def counted(work: Callable[[], Any]) -> Any:
-        at_once[0] += 1
-        at_once[1] = max(at_once)
-        try:
-            await asyncio.sleep(0.01)
-            return await in_thread(work)
-        finally:
-            at_once[0] -= 1
-
-    async with running(guarded({"reports": server.url}, issuer)) as gateway, bounded():
-        hosts = [await client(gateway, issuer, era, "mallory", number) for number in range(3)]
-        monkeypatch.setattr(offload, "in_thread", counted)
-        body = b" " * 300 * 1024 + b"no message"
-        await asyncio.gather(*(host.post(body) for host in hosts))
-    assert at_once == [0, 1]
