@@ -34,7 +34,7 @@ help:
 	@echo '             CYCLES=20 for fewer, SEED=2 for other instants, LOOP=uvloop for the other event loop'
 	@echo 'make storms  1,000 connections of hosts without tasks are cut while calls run; CUTS=200 for fewer, SEED=2 for other moments'
 	@echo 'make handoff  calls of up to 30 ceilings by hosts without tasks; writes docs/handoff-matrix.md; ten minutes'
-	@echo 'make fuzz    every property with twenty times the examples of `make test-all`; SEED=1 for others'
+	@echo 'make fuzz    every property with thirty times the examples of `make test-all`; SEED=1 for others'
 	@echo 'make differential  compares the output of this package with an earlier commit, for many messages and heads; BASE=commit SEED=7'
 	@echo '             CHANGED=2000 for more messages, HEADS=20000 for more connections'
 	@echo 'make mutants removes or reverses each line of the scripts of the shared store, one at a time: a test must fail; ONLY=swap'
@@ -99,7 +99,7 @@ test: $(STAMP) system environments provider peers
 test-all: $(STAMP) system environments provider peers
 	@$(PY) tests/house/lanes.py all $(OPTIONS)
 
-# What `make test-all` leaves out: each pair of released hosts and servers, the interaction suite on uvloop, long files.
+# What `make test-all` leaves out: files that take long, and the interaction suite on uvloop.
 long: $(STAMP) system environments provider peers
 	@$(PY) tests/house/lanes.py long $(OPTIONS)
 
@@ -168,7 +168,7 @@ HEADS ?= 10000
 differential: $(STAMP)
 	DIFFERENTIAL_BASE='$(BASE)' DIFFERENTIAL_CHANGED='$(CHANGED)' DIFFERENTIAL_HEADS='$(HEADS)' DIFFERENTIAL_SEED='$(SEED)' $(PY) -m pytest -q tests/differential
 
-# Twenty times as many examples of every property as `make test-all` tries, and as many requests from the document of the
+# Thirty times as many examples of every property as `make test-all` tries, and as many requests from the document of the
 # operators' API; SEED=N draws others, or the same again.
 SEED ?= 0
 fuzz: $(STAMP)

@@ -39,19 +39,13 @@ __all__ = [
 
 # How long one example takes says more about the machine than about the code. "quick" is for `make unit`, "many" for
 # `make fuzz`, "few" for what no luck may decide.
-settings.register_profile("taskgate", deadline=None, max_examples=50)
+settings.register_profile("taskgate", deadline=None, max_examples=30)
 settings.register_profile("quick", deadline=None, max_examples=5)
 settings.register_profile("many", deadline=None, max_examples=1000)
 settings.register_profile("few", deadline=None, max_examples=5, derandomize=True, database=None)
 settings.load_profile("taskgate")
 
 _LOOPS = ("asyncio", "uvloop")
-
-_CHOICES = {
-    "all": "each test with all its parameters",
-    "each": "with each value of each parameter once",
-    "first": "with its first parameters alone",
-}
 
 # Modules that import one of them set the clock of their loop.
 _PACED = frozenset({"paced", "pass_time"})
@@ -64,9 +58,9 @@ os.umask(0o027)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Which event loop tests run on, and with how many of their parameters."""
+    """Which event loop tests run on, and whether with all their parameters."""
     parser.addoption("--loop", choices=_LOOPS, default="asyncio", help="the event loop of the tests (default: asyncio)")
-    parser.addoption("--parameters", choices=_CHOICES, default="all", help=", ".join(map(" = ".join, _CHOICES.items())))
+    parser.addoption("--first", action="store_true", help="each test with its first parameters alone")
 
 
 class _Uvloop:
@@ -89,26 +83,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if config.getoption("--loop") == "uvloop":
         # The clock of uvloop cannot be set.
         _leave_out(config, items, lambda item: not _PACED.isdisjoint(vars(getattr(item, "module", item))))
-    if (choice := config.getoption("--parameters")) != "all":
-        seen: dict[str, set[object]] = {}
-        _leave_out(config, items, lambda item: not _is_new(item, choice, seen))
+    if config.getoption("--first"):
+        first = {item.nodeid.partition("[")[0]: item for item in reversed(items)}
+        _leave_out(config, items, lambda item: first[item.nodeid.partition("[")[0]] is not item)
     for item in items:
         if not _STARTERS.isdisjoint(getattr(item, "fixturenames", ())):
             item.add_marker("program")
         if is_thorough(item.path):
             item.add_marker("thorough")
-
-
-def _is_new(item: pytest.Item, choice: str, seen: dict[str, set[object]]) -> bool:
-    """Whether a test has another name than those before it, or, of "each", a value that those of its name have not."""
-    name = item.nodeid.partition("[")[0]
-    found: set[object] = {name}
-    if choice == "each" and hasattr(item, "callspec"):
-        found |= {(parameter, id(value)) for parameter, value in item.callspec.params.items()}
-    before = seen.setdefault(name, set())
-    is_new = not found <= before
-    before |= found
-    return is_new
 
 
 def _leave_out(config: pytest.Config, items: list[pytest.Item], is_out: Callable[[pytest.Item], object]) -> None:

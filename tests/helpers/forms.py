@@ -1,4 +1,4 @@
-"""Which tests the forms leave out: by folder for `make test`, by file for `make test-all`; `make long` has the rest."""
+"""Which tests the forms leave out: by folder for `make test`, by file for `make test-all`."""
 
 from pathlib import Path
 from typing import Final
@@ -20,28 +20,39 @@ THOROUGH: Final[dict[str, set[str]]] = {
 }
 """By folder: its tests are marked `thorough`, but for those of the files."""
 
-PRODUCTS: Final = frozenset({
-    "tests/interop/test_apps.py",
-    "tests/interop/test_hosts_without_tasks.py",
-    "tests/interop/test_questions_between_eras.py",
-    "tests/interop/test_questions_of_real_programs.py",
-    "tests/interop/test_questions_of_real_servers.py",
-    "tests/interop/test_server_everything.py",
-    "tests/interop/test_servers_of_every_kind.py",
-    "tests/interop/test_skills.py",
-})  # fmt: skip
-"""Files whose tests have released hosts and servers as parameters. `make test-all` takes each of them once, `make long`
-each pair. `test_matrix` has each host before each server in every run."""
-
 LONG: Final = frozenset({
+    "tests/carriage/test_isolation.py",
+    "tests/contract/test_histories.py",
+    "tests/grafana/test_alerts.py",
     "tests/house/test_bench.py",
     "tests/house/test_bench_observing.py",
     "tests/house/test_bench_operators.py",
     "tests/house/test_bench_shared.py",
     "tests/house/test_pure_coverage.py",
+    "tests/interop/test_apps.py",
+    "tests/interop/test_calls_that_outlive_gateways.py",
+    "tests/interop/test_drains.py",
+    "tests/interop/test_hosts_without_tasks.py",
+    "tests/interop/test_inspector.py",
+    "tests/interop/test_operators_document.py",
+    "tests/interop/test_questions_between_eras.py",
+    "tests/interop/test_questions_of_real_programs.py",
+    "tests/interop/test_questions_of_real_servers.py",
+    "tests/interop/test_refusals.py",
+    "tests/interop/test_restarts_of_real_processes.py",
+    "tests/interop/test_server_everything.py",
+    "tests/interop/test_servers_of_every_kind.py",
+    "tests/interop/test_skills.py",
+    "tests/kill/test_kill_under_load.py",
+    "tests/mutants/test_trial.py",
+    "tests/observability/test_audit_log_of_it.py",
+    "tests/observability/test_discretion_of_it.py",
+    "tests/observability/test_metrics_of_it.py",
+    "tests/observability/test_queries_of_it.py",
     "tests/replicas/test_clocks_apart.py",
+    "tests/shared_store/test_failover.py",
 })  # fmt: skip
-"""Files that take minutes. Only `make long` runs them."""
+"""Files that take long, many of them with all pairs of released hosts and servers. Only `make long` runs them."""
 
 ON_UVLOOP: Final = frozenset(
     f"tests/interaction/test_{each}.py"

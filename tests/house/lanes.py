@@ -19,14 +19,14 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from helpers.forms import LONG, ON_UVLOOP, PRODUCTS
+from helpers.forms import LONG, ON_UVLOOP
 from helpers.tally import Tally, tallies
 
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -39,7 +39,7 @@ MOST_AGAIN = 40
 MOST_TOLD = 100
 UNMEASURED = 3.0
 """Seconds that a new file is taken to last."""
-LONGEST_BATCH = 60.0
+LONGEST_BATCH = 120.0
 """Seconds of a batch of several files."""
 MEASURED_FROM = 0.5
 _HINT = re.compile(r" ?\(?(?:on )?Debian: apt-get install (?:--no-install-recommends )?([\w. -]+)\)?", re.IGNORECASE)
@@ -53,34 +53,31 @@ class Form:
     marks: str
     rest: str
     is_long: bool = False
-    """Whether it is what the other forms leave out: long files, all pairs, and the interaction suite on uvloop."""
-    products: str = "each"
-    """The parameters of the files of PRODUCTS."""
+    """Whether it is what the other forms leave out: long files, and the interaction suite on uvloop."""
     runs_on_uvloop: bool = False
     runs_alone: bool = False
+
+    def files(self, seconds: dict[str, float]) -> dict[str, float]:
+        """The seconds of the files that the form runs on asyncio."""
+        return {file: each for file, each in seconds.items() if (file in LONG) is self.is_long}
 
     def work(self, seconds: dict[str, float]) -> Iterator["Batch"]:
         """All batches of the form but for the tests marked `alone`."""
         marks = f"-m={self.marks}"
-
-        def chosen(is_chosen: Callable[[str], bool], *options: str) -> Iterator["Batch"]:
-            return batches({file: each for file, each in seconds.items() if is_chosen(file)}, (marks, *options))
-
-        yield from chosen(PRODUCTS.__contains__, f"--parameters={self.products}")
+        yield from batches(self.files(seconds), (marks,))
         if self.is_long:
-            yield from chosen(LONG.__contains__)
-            yield from chosen(lambda file: file.startswith("tests/interaction/"), *UVLOOP)
-        else:
-            yield from chosen(lambda file: file not in PRODUCTS and file not in LONG)
-        if self.runs_on_uvloop:
-            yield from chosen(ON_UVLOOP.__contains__, *UVLOOP, "--parameters=first")
+            interaction = {file: each for file, each in seconds.items() if file.startswith("tests/interaction/")}
+            yield from batches(interaction, (marks, *UVLOOP))
+        elif self.runs_on_uvloop:
+            chosen = {file: each for file, each in seconds.items() if file in ON_UVLOOP}
+            yield from batches(chosen, (marks, *UVLOOP, "--first"))
 
 
 UVLOOP = ("--loop", "uvloop")
 FORMS = {
     "quick": Form("make test", "not alone and not thorough", "make test-all, then make soak"),
     "all": Form("make test-all", "not alone", "make soak", runs_on_uvloop=True, runs_alone=True),
-    "long": Form("make long", "not alone", "make test-all", is_long=True, products="all"),
+    "long": Form("make long", "not alone", "make test-all", is_long=True, runs_alone=True),
 }
 
 
@@ -226,7 +223,9 @@ def main() -> int:
     lanes = Lanes()
     lanes.run(form.work(seconds), asked.lanes)
     if form.runs_alone:
-        alone = {file: each for file, each in seconds.items() if "mark.alone" in (CHECKOUT / file).read_text()}
+        alone = {
+            file: each for file, each in form.files(seconds).items() if "mark.alone" in (CHECKOUT / file).read_text()
+        }
         lanes.run(batches(alone, ("-m=alone",)), side_by_side=ALONE)
     if asked.measure:
         found = {file: round(each, 1) for file, each in sorted(lanes.tally.seconds.items()) if each >= MEASURED_FROM}

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from helpers.forms import LONG, ON_UVLOOP, PRODUCTS, THOROUGH
+from helpers.forms import LONG, ON_UVLOOP, THOROUGH
 from helpers.tally import Tally, tallies
 from house.lanes import CHECKOUT, FORMS, SECONDS, batches, closing_line, skipped_line
 
@@ -83,26 +83,12 @@ def test_where_nothing_was_skipped_the_line_names_no_reason() -> None:
 
 
 @pytest.mark.program
-@pytest.mark.parametrize(("parameters", "names"), [
-    ("all", ["x-1", "x-2", "y-1", "y-2"]), ("each", ["x-1", "x-2", "y-1"]), ("first", ["x-1"]),
-])  # fmt: skip
-def test_a_run_has_all_parameters_or_each_value_once_or_the_first(
-    tmp_path: Path, parameters: str, names: list[str]
-) -> None:
+@pytest.mark.parametrize(("options", "names"), [((), ["x-1", "x-2", "y-1", "y-2"]), (("--first",), ["x-1"])])
+def test_a_run_has_all_parameters_or_the_first(tmp_path: Path, options: tuple[str, ...], names: list[str]) -> None:
     (tmp_path / "test_module.py").write_text(PARAMETRIZED)
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-c",
-        CHECKOUT / "pyproject.toml",
-        "-p",
-        "conftest",
-        "-p",
-        "no:cacheprovider",
-    ]
+    command = [sys.executable, "-m", "pytest", "-p", "conftest", "-c", CHECKOUT / "pyproject.toml"]
     ended = subprocess.run(
-        [*command, "-p", "no:cacheprovider", f"--parameters={parameters}", "-v", tmp_path],
+        [*command, "-p", "no:cacheprovider", *options, "-v", tmp_path],
         env={**os.environ, "PYTHONPATH": f"{CHECKOUT}:{TESTS}"},
         cwd=tmp_path,
         capture_output=True,
@@ -113,24 +99,15 @@ def test_a_run_has_all_parameters_or_each_value_once_or_the_first(
 
 
 def test_the_long_form_has_what_the_form_of_everything_leaves_out() -> None:
-    apps, coverage, tasks, other = (
-        "tests/interop/test_apps.py",
+    coverage, tasks, other = (
         "tests/house/test_pure_coverage.py",
         "tests/interaction/test_tasks.py",
         "tests/interaction/test_other.py",
     )
-    seconds = dict.fromkeys([apps, coverage, tasks, other], 1.0)
+    seconds = dict.fromkeys([coverage, tasks, other], 1.0)
     ran = {name: [(batch.files, batch.options[1:]) for batch in FORMS[name].work(seconds)] for name in ("all", "long")}
-    assert ran["all"] == [
-        ((apps,), ("--parameters=each",)),
-        ((other, tasks), ()),
-        ((tasks,), ("--loop", "uvloop", "--parameters=first")),
-    ]
-    assert ran["long"] == [
-        ((apps,), ("--parameters=all",)),
-        ((coverage,), ()),
-        ((other, tasks), ("--loop", "uvloop")),
-    ]
+    assert ran["all"] == [((other, tasks), ()), ((tasks,), ("--loop", "uvloop", "--first"))]
+    assert ran["long"] == [((coverage,), ()), ((other, tasks), ("--loop", "uvloop"))]
 
 
 def test_a_batch_has_files_of_one_folder_up_to_its_seconds() -> None:
@@ -148,7 +125,7 @@ def test_each_folder_and_file_that_forms_name_is_there() -> None:
     named = [TESTS / folder / f"{file}.py" for folder, files in THOROUGH.items() for file in files]
     assert [file for file in named if not file.is_file()] == []
     assert [folder for folder in THOROUGH if not (TESTS / folder).is_dir()] == []
-    assert [file for file in PRODUCTS | LONG | ON_UVLOOP if not (CHECKOUT / file).is_file()] == []
+    assert [file for file in LONG | ON_UVLOOP if not (CHECKOUT / file).is_file()] == []
 
 
 def test_each_file_whose_seconds_are_known_is_there() -> None:
