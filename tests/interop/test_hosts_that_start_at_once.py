@@ -14,7 +14,7 @@ from helpers.scripted_upstream import ScriptedServer
 from helpers.waiting import bounded
 from helpers.whole_gateway import Environment, WholeGateway, configuration, running
 
-pytestmark = pytest.mark.interop
+pytestmark = [pytest.mark.interop, pytest.mark.alone]
 
 SERVERS = "abcde"
 Refusals = Counter[str]
