@@ -414,7 +414,9 @@ class HostConnection(asyncio.Protocol):
             while not self._is_ending:
                 if not waiting:
                     self._is_idle = True
-                    self._uncount_waiting()
+                    self._bytes_waiting = 0
+                    if self._bytes_counted:
+                        self._uncount_waiting()
                     self._idle_until = self._loop.time() + self._idle_seconds
                     if self._cancel_idle is None:
                         self._cancel_idle = self._terms.idles.call_later(self._idle_seconds, self._on_idle_timeout)
