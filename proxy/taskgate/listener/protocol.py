@@ -413,8 +413,7 @@ class HostConnection(asyncio.Protocol):
         try:
             while not self._is_ending:
                 if not waiting:
-                    self._is_idle = True
-                    self._bytes_waiting = 0
+                    self._is_idle, self._bytes_waiting = True, 0
                     if self._bytes_counted:
                         self._uncount_waiting()
                     self._idle_until = self._loop.time() + self._idle_seconds
