@@ -111,5 +111,5 @@ def principal_of(caller: AuthContext) -> Principal:
         token=caller.token,
         scopes=identity.scopes,
         good_until=identity.expires_at,
-        person=caller.subject,
+        subject_key=caller.subject,
     )

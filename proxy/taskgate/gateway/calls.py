@@ -4,7 +4,7 @@ answers, a `tools/call` above all.
 `create_task` is for a host that asks for a task. For all others, read `answer` from top to bottom. A
 `tools/call` is decided: the operator's rules and the host say whether it becomes a task. It may join
 an equal call that runs. A request takes a permit of the server's concurrency limit, unless it is a
-list or lasts (`_takes_permit`). Then a task is created, or the request is sent and its answer
+list or lasts (`takes_permit`). Then a task is created, or the request is sent and its answer
 returned (`proxy`). In between, the host gets progress and keep-alives through the call's listener
 (`listeners`).
 
@@ -36,9 +36,9 @@ from taskgate.auth.context import AuthContext
 from taskgate.clock import Clock
 from taskgate.domain.policy import Handoff, PromotionDecision, PromotionMode
 from taskgate.domain.record import RequestId, TaskId, TaskRecord, with_grown_ttl
-from taskgate.domain.versions import Era, client_of
+from taskgate.domain.versions import client_of
 from taskgate.errors import CutOff, GatewayError, QueueFull, TaskSupportMismatch
-from taskgate.gateway.eras import Call
+from taskgate.gateway.eras import Call, takes_permit
 from taskgate.gateway.extensions import ExtensionRequests
 from taskgate.gateway.listeners import InflightCall, ResponseWaiter, Waits
 from taskgate.gateway.lost_calls import LostCalls, coalesce_key
@@ -47,7 +47,6 @@ from taskgate.gateway.task_requests import HandleRequests, WaitingHost
 from taskgate.lifecycle.task_service import TaskService
 from taskgate.protocol.host_requests import CallTool
 from taskgate.protocol.messages import Params, Response
-from taskgate.protocol.vocabulary import LIST_METHODS, LOGGING_SET_LEVEL, RESOURCES_UNSUBSCRIBE
 from taskgate.sessions.host_session import HostSession
 from taskgate.streams.exchange import Exchange, HttpReply
 from taskgate.system.background import Background
@@ -57,9 +56,6 @@ from taskgate.upstream.calls import CallListener, UpstreamCall
 
 _tool_called: Final = lru_cache(maxsize=1024)(ToolCalled)
 """Cached: there is one of these events for each listed tool and disposition."""
-
-_SERVED_FOR_MODERN: Final = frozenset({LOGGING_SET_LEVEL, RESOURCES_UNSUBSCRIBE})
-"""Relayed methods that modern servers lack, so the session answers them without a request."""
 
 QUIET: Final = 0.05
 """Seconds without a question after which the server's group of questions counts as complete.
@@ -313,7 +309,7 @@ class Calls:
                     scope.cancel()
                 if call.coalesce_key is not None:
                     return await self._send_joined(call, call.coalesce_key, call.listener)
-                if call.tool is not None or _takes_permit(call):
+                if call.tool is not None or takes_permit(call):
                     permit = self._acquire(call)
                     if not permit.is_granted:
                         if not call.ends_with_host:
@@ -671,21 +667,6 @@ def _can_be_task(call: Call, request: CallTool) -> bool:
 def _is_refused(call: Call, decision: PromotionDecision) -> bool:
     """Return whether a call of a tool that runs only as a task is refused: its host gets no handle either."""
     return call.refuses_task_only and (call.handoff is None or decision.handoff is None)
-
-
-def _takes_permit(call: Call) -> bool:
-    """Return whether a request takes a permit. A `tools/call` always does.
-
-    Lists never wait behind calls, because a host opens with them. A request that lasts as long as its
-    host listens would keep its permit, so it counts as a stream instead. All other requests that reach
-    the server take one, whatever their method is.
-    """
-    method, extension = call.method, call.extension
-    if extension is not None:
-        return method not in extension.streams
-    if method in LIST_METHODS:
-        return False
-    return method not in _SERVED_FOR_MODERN or call.session.upstream.era is not Era.MODERN
 
 
 def _cancel_while_queued(exchange: Exchange, scope: CancelScope, permit: Permit) -> None:

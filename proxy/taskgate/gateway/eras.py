@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from taskgate.admission.coalescing import CoalesceKey
 from taskgate.admission.mounts import Mount
@@ -26,11 +26,15 @@ from taskgate.protocol.host_requests import CallTool, LegacyIntent, ModernIntent
 from taskgate.protocol.legacy.downstream import LegacyDownstream
 from taskgate.protocol.messages import Message, Params, Response
 from taskgate.protocol.modern.downstream import ModernDownstream
+from taskgate.protocol.vocabulary import LIST_METHODS, LOGGING_SET_LEVEL, RESOURCES_UNSUBSCRIBE
 from taskgate.sessions.binding import CallSite
 from taskgate.sessions.host_session import HostSession
 from taskgate.streams.exchange import Exchange, HttpReply
 from taskgate.system.cancel_scope import CancelScope
 from taskgate.telemetry.request_context import RequestContext
+
+_SERVED_FOR_MODERN: Final = frozenset({LOGGING_SET_LEVEL, RESOURCES_UNSUBSCRIBE})
+"""Relayed methods that modern servers lack, so the session answers them without a request."""
 
 
 @dataclass(slots=True, eq=False)
@@ -155,6 +159,21 @@ class Call(CallTerms):
     params: Params | None
     peer: Peer
     listener: HostListener
+
+
+def takes_permit(call: Call) -> bool:
+    """Return whether a request takes a permit. A `tools/call` always does.
+
+    Lists never wait behind calls, because a host opens with them. A request that lasts as long as its
+    host listens would keep its permit, so it counts as a stream instead. All other requests that reach
+    the server take one, whatever their method is.
+    """
+    method, extension = call.method, call.extension
+    if extension is not None:
+        return method not in extension.streams
+    if method in LIST_METHODS:
+        return False
+    return method not in _SERVED_FOR_MODERN or call.session.upstream.era is not Era.MODERN
 
 
 class EraAdapter(Protocol):

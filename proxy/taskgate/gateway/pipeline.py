@@ -291,7 +291,12 @@ class Gateway:
             return self._refuse(
                 # What could not be decoded has not come to its rate.
                 error if wanted is not None else await self._counted(error, caller, exchange, mount),
-                *(mount, exchange, context, message, begun, adapter.era),
+                mount,
+                exchange,
+                context,
+                message,
+                begun,
+                adapter.era,
             )
         else:
             # 12. Report.

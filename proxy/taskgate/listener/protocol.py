@@ -324,7 +324,8 @@ class HostConnection(asyncio.Protocol):
         self._parser = self._reading = self._chunks = None
         self._waiting.clear()
         self._unparsed = b""
-        self._uncount_waiting()
+        if self._bytes_counted:
+            self._uncount_waiting()
         if self._head.timer is not None:
             self._head.stop()
         if self._cancel_idle is not None:
@@ -527,6 +528,7 @@ class HostConnection(asyncio.Protocol):
             else:
                 self._loop.call_soon(self._arrival.notify)
         if waiting:
+            # What came before invalid bytes waits, too.
             self._bytes_waiting += size
             if self._bytes_waiting > SMALL and (self.request is not None or len(waiting) > 1):
                 self._count_waiting()

@@ -38,8 +38,8 @@ class Principal:
     `context` is the auth context: an id that tells callers apart and contains no name. `subject`,
     `issuer`, `client`, `token`, `scopes` and `good_until` (the end of the token's validity) are from
     the caller's token. They are empty if callers need no token, or none is at hand. `is_known` is False
-    if only the context is known, from the record of a task. `person` is what all clients of one person have in
-    common; it is the context if that is not known.
+    if only the context is known, from the record of a task. `subject_key` is the key of the subject with all
+    of its clients (`AuthContext.subject`); it is empty where that is not known.
     """
 
     context: str
@@ -50,11 +50,15 @@ class Principal:
     scopes: frozenset[str] = frozenset()
     good_until: datetime | None = None
     is_known: bool = True
-    person: str = field(default="", compare=False)
+    subject_key: str = field(default="", compare=False)
 
-    def __post_init__(self) -> None:
-        if not self.person:
-            object.__setattr__(self, "person", self.context)
+    @property
+    def counted_as(self) -> str:
+        """Whom the failures and programs of the caller count for: the subject, or the context where it is not known.
+
+        Hosts register clients by themselves, so all clients of one subject count as one caller.
+        """
+        return self.subject_key or self.context
 
 
 PrincipalSource = Callable[[], Principal]

@@ -264,7 +264,7 @@ class UpstreamClient:
         """Whether the server is known to be down for a caller: by its checks, its circuit, or the last
         request. That of another caller counts only if it found no connection."""
         guard = self._guard
-        return self.vitals().up is False or (guard is not None and guard.is_failing(principal_source().person))
+        return self.vitals().up is False or (guard is not None and guard.is_failing(principal_source().counted_as))
 
     def _welcome_key(self, host: Peer | None, principal_source: PrincipalSource) -> bytes:
         """Return the key of the server's last welcome for such a session.

@@ -393,7 +393,7 @@ class CircuitGuard:
         circuit = self._circuit
         if circuit.state is _CLOSED:
             return circuit.number
-        now, caller = self._clock.elapsed(), _person_of(requester)
+        now, caller = self._clock.elapsed(), _caller_of(requester)
         number = circuit.trial(now, caller)
         self._report()
         if number is None:
@@ -406,11 +406,11 @@ class CircuitGuard:
             self._failing = None
             if not circuit.counts_successes:
                 return
-            circuit.succeeded(number, self._clock.elapsed(), _person_of(requester))
+            circuit.succeeded(number, self._clock.elapsed(), _caller_of(requester))
         elif ok is None:
             circuit.abandoned(number)
         else:
-            self._failing, self._cause = _person_of(requester), cause
+            self._failing, self._cause = _caller_of(requester), cause
             circuit.failed(number, self._clock.elapsed(), self._failing or None)
         self._report()
 
@@ -434,9 +434,8 @@ class CircuitGuard:
             self._moved(circuit.state.value, self._cause if circuit.only is None else f"{self._cause}, one caller")
 
 
-def _person_of(requester: Requester) -> str:
-    """All clients of one person count as one caller: hosts register clients by themselves."""
-    return requester.person if isinstance(requester, Principal) else requester().person
+def _caller_of(requester: Requester) -> str:
+    return (requester if isinstance(requester, Principal) else requester()).counted_as
 
 
 class SessionTransport:

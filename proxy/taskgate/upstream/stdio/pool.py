@@ -202,11 +202,11 @@ class StdioChannels:
         return ticket <= next(before, ticket)
 
     def _owner(self, wanted: ChannelRequest) -> Hashable:
-        """Return whose programs count together: those of all clients of one person, or of one set of capabilities."""
+        """Return whose programs count together: those of one subject, or of one set of capabilities if shared."""
         if self._program.settings.shared:
             return wanted.declared
         principal = wanted.outgoing.principal
-        return wanted.context if principal is None else principal.person
+        return wanted.context if principal is None else principal.counted_as
 
     def _may_have_more(self, owner: Hashable) -> bool:
         """Whether the owner has fewer programs than one owner may have."""

@@ -52,7 +52,7 @@ async def test_clients_of_one_person_have_together_as_many_as_one_caller(new_yar
     yard = new_yard(processes=8)
 
     def client(number: int) -> Principal:
-        return Principal(context=f"client {number}", person="mallory")
+        return Principal(context=f"client {number}", subject_key="mallory")
 
     for number in range(7):
         await busy(yard, f"client {number}", principal=client(number))
