@@ -23,7 +23,7 @@ help:
 	@echo "             UPSTREAM='npx -y some-server', or a URL: in front of your own server, whose tools are listed"
 	@echo 'make test    most tests, in minutes; its last line names what was skipped. As root, or with SYSTEM=1 by sudo, it first'
 	@echo '             installs the programs of Debian that tests need, unless SYSTEM=0'
-	@echo 'make test-all  every test; LANES=2 for fewer processes side by side, MEASURE=1 writes how long each file takes'
+	@echo 'make test-all  all tests but long ones; LANES=2 for fewer processes side by side, MEASURE=1 writes how long each file takes'
 	@echo 'make long    what make test-all leaves out: all pairs of hosts and servers, the other event loop, long files'
 	@echo 'make soak    hours of failures, kills, storms, long calls, made-up requests and mutants: all of the targets for them'
 	@echo 'make unit    the unit and contract tests without programs, in a minute'
@@ -34,7 +34,7 @@ help:
 	@echo '             CYCLES=20 for fewer, SEED=2 for other instants, LOOP=uvloop for the other event loop'
 	@echo 'make storms  1,000 connections of hosts without tasks are cut while calls run; CUTS=200 for fewer, SEED=2 for other moments'
 	@echo 'make handoff  calls of up to 30 ceilings by hosts without tasks; writes docs/handoff-matrix.md; ten minutes'
-	@echo 'make fuzz    every property with thirty times the examples of `make test-all`; SEED=1 for others'
+	@echo 'make fuzz    every property with twenty times the examples of `make test-all`; SEED=1 for others'
 	@echo 'make differential  compares the output of this package with an earlier commit, for many messages and heads; BASE=commit SEED=7'
 	@echo '             CHANGED=2000 for more messages, HEADS=20000 for more connections'
 	@echo 'make mutants removes or reverses each line of the scripts of the shared store, one at a time: a test must fail; ONLY=swap'
@@ -168,7 +168,7 @@ HEADS ?= 10000
 differential: $(STAMP)
 	DIFFERENTIAL_BASE='$(BASE)' DIFFERENTIAL_CHANGED='$(CHANGED)' DIFFERENTIAL_HEADS='$(HEADS)' DIFFERENTIAL_SEED='$(SEED)' $(PY) -m pytest -q tests/differential
 
-# Thirty times as many examples of every property as `make test-all` tries, and as many requests from the document of the
+# Twenty times as many examples of every property as `make test-all` tries, and as many requests from the document of the
 # operators' API; SEED=N draws others, or the same again.
 SEED ?= 0
 fuzz: $(STAMP)

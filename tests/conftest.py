@@ -39,7 +39,7 @@ __all__ = [
 
 # How long one example takes says more about the machine than about the code. "quick" is for `make unit`, "many" for
 # `make fuzz`, "few" for what no luck may decide.
-settings.register_profile("taskgate", deadline=None, max_examples=30)
+settings.register_profile("taskgate", deadline=None, max_examples=50)
 settings.register_profile("quick", deadline=None, max_examples=5)
 settings.register_profile("many", deadline=None, max_examples=1000)
 settings.register_profile("few", deadline=None, max_examples=5, derandomize=True, database=None)

@@ -2,9 +2,9 @@
 
 `python tests/house/lanes.py FORM` runs `quick` (`make test`), `all` (`make test-all`) or `long` (`make long`). Files of
 one folder go together in batches, which share what is started once. A lane takes the longest batch that is left, by
-`seconds.json`, which `--measure` writes. Then the tests marked `alone` run, in two lanes. What failed beside others
-runs once more, alone; what passes then is named. The last line says what ran, what was skipped for want of what, and
-which command runs the rest.
+`seconds.json`, which `--measure` writes. What failed beside others runs twice more, alone; what passes then is named.
+Then the tests marked `alone` run, one after the other. The last line says what ran, what was skipped for want of
+what, and which command runs the rest.
 """
 
 import argparse
@@ -32,10 +32,10 @@ from helpers.tally import Tally, tallies
 CHECKOUT = Path(__file__).resolve().parents[2]
 SECONDS = CHECKOUT / "tests" / "house" / "seconds.json"
 ONLY_ALONE = "passed only alone"
-ALONE = 2
-"""Processes side by side for the tests that other tests disturb: what fails beside one other runs once more."""
-MOST_AGAIN = 40
+MOST_AGAIN = 5
 """Failed tests that run again: more have another cause than load."""
+AGAIN = 2
+"""How often each of them must pass alone."""
 MOST_TOLD = 100
 UNMEASURED = 3.0
 """Seconds that a new file is taken to last."""
@@ -109,9 +109,10 @@ def _batch(folder: str, files: list[str], seconds: dict[str, float], options: tu
 
 
 class Lanes:
-    """Processes side by side that take batches; `tally` has what they did."""
+    """Processes side by side in a folder that take batches; `tally` has what they did."""
 
-    def __init__(self) -> None:
+    def __init__(self, folder: Path = CHECKOUT) -> None:
+        self.folder = folder
         self._writes = threading.Lock()
         self.tally = Tally()
         self.failed: dict[tuple[str, ...], list[str]] = {}
@@ -151,7 +152,7 @@ class Lanes:
         try:
             done = subprocess.run(
                 command,
-                cwd=CHECKOUT,
+                cwd=self.folder,
                 env=environment,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
@@ -222,17 +223,21 @@ def main() -> int:
     began = time.monotonic()
     lanes = Lanes()
     lanes.run(form.work(seconds), asked.lanes)
+    failed = again(lanes)
     if form.runs_alone:
         alone = {
             file: each for file, each in form.files(seconds).items() if "mark.alone" in (CHECKOUT / file).read_text()
         }
-        lanes.run(batches(alone, ("-m=alone",)), side_by_side=ALONE)
+        single = Lanes()
+        single.run(batches(alone, ("-m=alone",)), side_by_side=1)
+        lanes.tally.add(single.tally)
+        lanes.broken |= single.broken
+        failed += single.tally.failed
     if asked.measure:
         found = {file: round(each, 1) for file, each in sorted(lanes.tally.seconds.items()) if each >= MEASURED_FROM}
         SECONDS.write_text(f"{json.dumps(found, indent=0)}\n")
         for file, each in lanes.tally.busy.most_common(MOST_TOLD):
             sys.stdout.write(f"{file}: {each:.0f} s of the processors\n")
-    failed = again(lanes)
     for name in failed:
         sys.stdout.write(f"FAILED {name}\n")
     sys.stdout.write(f"{closing_line(form, lanes.tally, time.monotonic() - began)}\n")
@@ -240,21 +245,22 @@ def main() -> int:
 
 
 def again(lanes: Lanes) -> list[str]:
-    """Run what failed beside others once more, alone; those tests that failed again."""
-    failed = lanes.tally.failed
+    """Run the few tests that failed beside others twice more, alone; those that failed again, or all of many."""
+    failed = list(dict.fromkeys(lanes.tally.failed))
     if not failed or len(failed) > MOST_AGAIN:
         return failed
-    alone = Lanes()
-    alone.run((Batch("again, alone", tuple(names), 0, options) for options, names in lanes.failed.items()), 1)
-    passed = [name for name in failed if name not in alone.tally.failed]
+    alone = Lanes(lanes.folder)
+    for _ in range(AGAIN):
+        alone.run((Batch("again, alone", tuple(names), 0, options) for options, names in lanes.failed.items()), 1)
     if alone.broken:
         return failed
+    passed = [name for name in failed if name not in alone.tally.failed]
     for outcome in ("failed", "error"):
         lanes.tally.outcomes.pop(outcome, None)
     lanes.tally.outcomes.update({"failed": len(failed) - len(passed), ONLY_ALONE: len(passed)})
     for name in passed:
         sys.stdout.write(f"{ONLY_ALONE.upper()} {name}\n")
-    return [name for name in failed if name in alone.tally.failed]
+    return [name for name in failed if name not in passed]
 
 
 def _files(paths: list[str]) -> list[str]:

@@ -12,7 +12,18 @@ import pytest
 
 from helpers.forms import LONG, ON_UVLOOP, THOROUGH
 from helpers.tally import Tally, tallies
-from house.lanes import CHECKOUT, FORMS, SECONDS, batches, closing_line, skipped_line
+from house.lanes import (
+    CHECKOUT,
+    FORMS,
+    MOST_AGAIN,
+    SECONDS,
+    Batch,
+    Lanes,
+    again,
+    batches,
+    closing_line,
+    skipped_line,
+)
 
 TESTS = CHECKOUT / "tests"
 MODULE = """
@@ -82,6 +93,45 @@ def test_where_nothing_was_skipped_the_line_names_no_reason() -> None:
     assert line == "make test-all: 1,234 passed in 25 min 0 s. The rest: make soak."
 
 
+FAILING = """
+from pathlib import Path
+
+PLACE = Path(__file__).with_suffix(".count")
+
+def test_it():
+    runs = int(PLACE.read_text()) + 1 if PLACE.exists() else 1
+    PLACE.write_text(str(runs))
+    assert runs not in {FAILS}
+
+def test_another():
+    pass
+"""
+
+
+@pytest.mark.program
+@pytest.mark.parametrize(("fails", "outcomes", "left"), [
+    ({1}, {"passed": 1, "failed": 0, "passed only alone": 1}, 0),
+    ({1, 3}, {"passed": 1, "failed": 1, "passed only alone": 0}, 1),
+], ids=["beside others", "once more"])  # fmt: skip
+def test_what_failed_beside_others_counts_as_passed_if_it_passes_twice_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: set[int], outcomes: dict[str, int], left: int
+) -> None:
+    module = tmp_path / "test_module.py"
+    module.write_text(FAILING.replace("{FAILS}", repr(fails)))
+    monkeypatch.setenv("PYTHONPATH", str(TESTS))
+    lanes = Lanes(tmp_path)
+    lanes.run([Batch("a module", (module.name,), 1, ("-p", "helpers.tally", "-p", "no:schemathesis"))], side_by_side=1)
+    assert len(again(lanes)) == left
+    assert {name: lanes.tally.outcomes[name] for name in outcomes} == outcomes
+
+
+def test_more_tests_than_a_few_that_failed_beside_others_do_not_run_again() -> None:
+    lanes = Lanes()
+    names = [f"tests/test_a.py::test_{number}" for number in range(MOST_AGAIN + 1)]
+    lanes.tally.failed += names
+    assert again(lanes) == names
+
+
 @pytest.mark.program
 @pytest.mark.parametrize(("options", "names"), [((), ["x-1", "x-2", "y-1", "y-2"]), (("--first",), ["x-1"])])
 def test_a_run_has_all_parameters_or_the_first(tmp_path: Path, options: tuple[str, ...], names: list[str]) -> None:
@@ -99,15 +149,15 @@ def test_a_run_has_all_parameters_or_the_first(tmp_path: Path, options: tuple[st
 
 
 def test_the_long_form_has_what_the_form_of_everything_leaves_out() -> None:
-    coverage, tasks, other = (
-        "tests/house/test_pure_coverage.py",
+    bench, tasks, other = (
+        "tests/house/test_bench.py",
         "tests/interaction/test_tasks.py",
         "tests/interaction/test_other.py",
     )
-    seconds = dict.fromkeys([coverage, tasks, other], 1.0)
+    seconds = dict.fromkeys([bench, tasks, other], 1.0)
     ran = {name: [(batch.files, batch.options[1:]) for batch in FORMS[name].work(seconds)] for name in ("all", "long")}
     assert ran["all"] == [((other, tasks), ()), ((tasks,), ("--loop", "uvloop", "--first"))]
-    assert ran["long"] == [((coverage,), ()), ((other, tasks), ("--loop", "uvloop"))]
+    assert ran["long"] == [((bench,), ()), ((other, tasks), ("--loop", "uvloop"))]
 
 
 def test_a_batch_has_files_of_one_folder_up_to_its_seconds() -> None:

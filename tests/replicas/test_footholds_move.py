@@ -161,6 +161,7 @@ async def test_who_parts_leaves_the_call_to_another_and_its_server_hears_nothing
     assert len(lasting.calls) == 1
 
 
+@pytest.mark.alone
 async def test_who_stands_still_for_longer_than_its_lease_undoes_nothing(
     server: ScriptedServer, lasting: LastingTool, start: Start, http: aiohttp.ClientSession
 ) -> None:
