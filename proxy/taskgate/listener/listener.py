@@ -23,7 +23,7 @@ from taskgate.listener.acceptor import Acceptor
 from taskgate.listener.chunks import request_parser
 from taskgate.listener.door import AdmissionGeneration, Door
 from taskgate.listener.endpoint import Endpoint, RequestContexts
-from taskgate.listener.patience import HEAD_TIMEOUT, WRITE_TIMEOUT, ConnectionSettings
+from taskgate.listener.patience import HEAD_TIMEOUT, WAITING_BYTES, WRITE_TIMEOUT, ConnectionSettings
 from taskgate.listener.peers import ForwardedHeader, Network, Peers
 from taskgate.listener.protocol import FIRST_REQUEST, ConnectionTerms, HostConnection
 from taskgate.listener.stream import ExchangeTerms
@@ -53,6 +53,7 @@ class ListenerSettings:
     tls: TlsSettings | None = None
     head_timeout: timedelta = HEAD_TIMEOUT
     write_timeout: timedelta = WRITE_TIMEOUT
+    waiting_bytes: int = WAITING_BYTES
 
 
 class PublicListener:
@@ -80,6 +81,7 @@ class PublicListener:
             idle_timeout=settings.idle_timeout,
             head_timeout=settings.head_timeout,
             write_timeout=settings.write_timeout,
+            waiting_bytes=settings.waiting_bytes,
         )
         self._documents = dict(documents)
         self._generation = AdmissionGeneration()

@@ -15,6 +15,7 @@ from taskgate.system.timer_wheel import Cancel, TimerWheel
 
 HEAD_TIMEOUT: Final = timedelta(seconds=10)
 WRITE_TIMEOUT: Final = timedelta(seconds=30)
+WAITING_BYTES: Final = 32 * 2**20
 
 _LEAST_PROGRESS: Final = 64 * 1024
 """Bytes that a host must read within the write timeout if more than that waits for it."""
@@ -22,12 +23,16 @@ _LEAST_PROGRESS: Final = 64 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionSettings:
-    """The limits of one connection. `max_header` is the size of the whole head, in bytes."""
+    """The limits of one connection. `max_header` is the size of the whole head, in bytes.
+
+    `waiting_bytes` is a limit of all connections together: the bytes that wait behind requests.
+    """
 
     max_header: int
     idle_timeout: timedelta
     head_timeout: timedelta = HEAD_TIMEOUT
     write_timeout: timedelta = WRITE_TIMEOUT
+    waiting_bytes: int = WAITING_BYTES
 
 
 class HeadWatch:

@@ -73,8 +73,6 @@ _LOOKS: Final = 1000
 
 _MOST_WAITING: Final = 32
 """Parsed requests of a connection that wait for their turn; then nothing more is read."""
-MOST_WAITING_BYTES: Final = 32 * 2**20
-"""Bytes of all connections that may wait behind requests which are being answered, but for up to SMALL of each."""
 _HEAD_END: Final = b"\r\n\r\n"
 _LINE_END: Final = b"\r\n"
 _LINGER: Final = 1.0
@@ -165,7 +163,7 @@ class ConnectionTerms:
     - `open` are the connections, from the moment that they can be lost until they are.
     - `tasks` has the task of each connection, also while its host has disconnected and the request
       is still being answered.
-    - `bytes_waiting` are those of all connections that wait behind a request (`MOST_WAITING_BYTES`).
+    - `bytes_waiting` are those of all connections that wait behind a request, but for up to SMALL of each.
     - `is_retired`: each connection closes after its next answer. `is_closing`: idle ones at once.
     """
 
@@ -536,7 +534,7 @@ class HostConnection(asyncio.Protocol):
     def _count_waiting(self) -> None:
         """Read nothing more while many bytes wait behind a request. Refuse them, if all connections have too many."""
         terms, more = self._terms, self._bytes_waiting - self._bytes_counted
-        if terms.bytes_waiting + more > MOST_WAITING_BYTES:
+        if terms.bytes_waiting + more > terms.bounds.waiting_bytes:
             self._waiting.clear()
             self._unparsed = b""
             self._uncount_waiting()

@@ -325,17 +325,14 @@ async def test_a_host_that_sends_nothing_more_and_does_not_read_is_dropped(monke
         await host.close()
 
 
-async def test_nothing_more_is_read_while_much_waits_behind_a_request_and_it_is_answered_later(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(protocol, "MOST_WAITING_BYTES", 21_000)
+async def test_nothing_more_is_read_while_much_waits_behind_a_request_and_it_is_answered_later() -> None:
     go_on = asyncio.Event()
 
     async def work(_: Exchange) -> HttpReply:
         await go_on.wait()
         return HttpReply(body="{}")
 
-    async with opened(work, max_body=10**6) as gate, gate.host() as host:
+    async with opened(work, max_body=10**6, waiting_bytes=21_000) as gate, gate.host() as host:
         await host.send(post())
         await eventually(lambda: gate.engine.seen)
         await host.send(post("x" * 20_000))
@@ -349,16 +346,20 @@ async def test_nothing_more_is_read_while_much_waits_behind_a_request_and_it_is_
 
 @pytest.mark.parametrize("behind", ["a request", "bytes that are none"])
 async def test_of_all_connections_no_more_waits_behind_requests_than_allowed(
-    monkeypatch: pytest.MonkeyPatch, behind: str
+    behind: str,
 ) -> None:
-    monkeypatch.setattr(protocol, "MOST_WAITING_BYTES", 50_000)
     go_on = asyncio.Event()
 
     async def work(_: Exchange) -> HttpReply:
         await go_on.wait()
         return HttpReply(body="{}")
 
-    async with opened(work, max_body=10**6) as gate, gate.host() as first, gate.host() as second, gate.host() as third:
+    async with (
+        opened(work, max_body=10**6, waiting_bytes=50_000) as gate,
+        gate.host() as first,
+        gate.host() as second,
+        gate.host() as third,
+    ):
         for number, host in enumerate((first, second, third), 1):
             await host.send(post())
             await eventually(lambda number=number: len(gate.engine.seen) == number)
