@@ -16,7 +16,7 @@ from helpers.scripted_replies import event, note, open_stream
 from helpers.scripted_upstream import Hold, ScriptedServer, Turn, result
 from helpers.talking_tool import TalkingTool
 from helpers.token_issuer import TokenIssuer, guarded
-from helpers.waiting import bounded
+from helpers.waiting import bounded, eventually
 from helpers.whole_gateway import WholeGateway, configuration, running
 from interaction.auditing import audited, lines, of, said
 from interaction.bridging import FORM
@@ -138,6 +138,7 @@ async def test_a_request_has_its_permit_until_its_server_has_answered(method: st
         host = await guest(gateway, era)
         server.methods[method] = hold = Hold()
         asked = begin(*(host.ask(method, PARAMS[method]) for _ in range(4)))
+        await eventually(lambda: len(hold.turns) == 2)
         await gateway.upstream_is(in_use=2, queued=2)
         assert len(hold.turns) == 2
         hold.release(VALUES[method])
