@@ -2,9 +2,11 @@
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from helpers.loop_pace import pass_time
 from helpers.scripted_upstream import Hold, ScriptedServer
 from helpers.token_issuer import TokenIssuer, guarded
 from helpers.waiting import bounded, eventually
@@ -12,6 +14,7 @@ from helpers.whole_gateway import configuration, running
 from interaction.handing_off import ERAS, MODES, YEAR, calls, cut, handle_of, handoff, kept, taskless, waited
 from interaction.questioning import DONE
 
+KEY = "io.taskgate/idempotency-key"
 LONG = 16 * 1024
 """The length of arguments up to which spelling makes no difference."""
 eras = pytest.mark.parametrize("era", ERAS)
@@ -173,6 +176,31 @@ async def test_a_kept_call_that_no_host_asks_for_is_cancelled_after_the_window(
         await cut(await taskless(gateway, era), hold)
         await eventually(lambda: bool(server.cancelled) or hold.left.is_set())
         await gateway.shows("taskgate_tasks_finished_total", 1, status="cancelled")
+
+
+@modes
+@eras
+async def test_a_kept_call_outlives_a_short_window_while_another_host_waits_for_it(
+    server: ScriptedServer, hold: Hold, era: str, mode: str
+) -> None:
+    tasks, key = handoff("1h", ceiling="1h", mode=mode), {KEY: "k"}
+    more: dict[str, Any] = {"meta": key} if era == "modern" else {"_meta": key}
+    tasks["handoff"]["retry_window"] = "50ms"
+    async with running(configuration({"reports": server.url}, tasks=tasks)) as gateway:
+        first, other = await taskless(gateway, era), await taskless(gateway, era)
+        lost = asyncio.create_task(first.call("report", YEAR, **more))
+        async with bounded():
+            await hold.begun.wait()
+        joins = asyncio.create_task(other.call("report", YEAR, **more))
+        await gateway.shows("taskgate_calls_joined_total", 1)
+        lost.cancel()
+        await asyncio.wait([lost])
+        await pass_time(5)
+        assert (server.cancelled, hold.left.is_set()) == ([], False)
+        hold.release(DONE)
+        async with bounded():
+            assert (await joins).result["content"] == DONE["content"]
+        assert calls(server) == 1
 
 
 async def test_a_cancellation_of_a_legacy_host_cancels_its_call_at_once(server: ScriptedServer, hold: Hold) -> None:

@@ -171,13 +171,16 @@ class HandleRequests:
         return first is None or not self._sessions.is_connected(first)
 
     async def is_asked_for(self, task: TaskId, within: timedelta) -> bool:
-        """Wait until a host asks any replica for the result of a call; False if none does in that time."""
+        """Wait until a host asks any replica for the result of a call.
+
+        Returns False if none does in that time, and none waits at its end: one that waits asks again only after long.
+        """
         asked = self._unasked[task] = asyncio.Event()
         try:
             async with asyncio.timeout(within.total_seconds()):
                 await asked.wait()
         except TimeoutError:
-            return False
+            return await self._hosts.attends(task, "")
         finally:
             if self._unasked.get(task) is asked:
                 del self._unasked[task]
