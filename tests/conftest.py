@@ -5,6 +5,7 @@ import gc
 import os
 import re
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from itertools import count
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from helpers.manual_clock import ManualClock, SeededEntropy
 from helpers.shared_store import redis_server, shared_options, shared_server, valkey_server
 from helpers.tally import pytest_runtest_logreport, pytest_runtest_protocol, pytest_terminal_summary
 from helpers.told import MARKER, told
+from helpers.virtual_time import VirtualTimePolicy, virtual_time
 from taskgate.wiring import reload
 
 __all__ = [
@@ -53,6 +55,8 @@ _PACED = frozenset({"paced", "pass_time"})
 # A test that asks for one of them is marked `program`.
 _STARTERS = frozenset({"nurse", "redis_server", "shared_server", "valkey_server"})
 
+_UNIT = Path(__file__).parent / "unit"
+
 # Secrets that tests write are nobody else's, as those of operators have to be.
 os.umask(0o027)
 
@@ -75,6 +79,8 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", MARKER)
     if config.getoption("--loop") == "uvloop":
         config.pluginmanager.register(_Uvloop())
+    else:
+        asyncio.set_event_loop_policy(VirtualTimePolicy())
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -125,6 +131,15 @@ def tmp_path(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     folder = tmp_path_factory.getbasetemp() / f"{re.sub(r'[^a-zA-Z0-9]', '_', request.node.name)[:24]}{next(_folders)}"
     folder.mkdir(mode=0o700)
     return folder
+
+
+@pytest.fixture(autouse=True)
+def time_of_unit_tests(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Virtual time for the tests of one unit, but where programs or the machine's clock are what they are about."""
+    node = request.node
+    is_real = any(node.get_closest_marker(each) for each in ("program", "real_time"))
+    with nullcontext() if is_real or _UNIT not in node.path.parents else virtual_time():
+        yield
 
 
 @pytest.fixture

@@ -1,0 +1,88 @@
+"""Virtual time of a loop: it jumps to the next timer only where nothing is ready to run, and nobody else works."""
+
+import asyncio
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from helpers.virtual_time import virtual_time
+
+HOUR = 3600.0
+
+
+@pytest.fixture
+def jumps() -> Iterator[None]:
+    """Virtual time."""
+    with virtual_time():
+        yield
+
+
+@pytest.mark.usefixtures("jumps")
+async def test_an_hour_is_over_at_once_and_the_loop_knows_it() -> None:
+    loop, real = asyncio.get_running_loop(), time.monotonic()
+    began = loop.time()
+    await asyncio.sleep(HOUR)
+    assert HOUR <= loop.time() - began < HOUR + 60
+    assert time.monotonic() - real < 60
+
+
+@pytest.mark.usefixtures("jumps")
+async def test_timers_come_in_their_order() -> None:
+    came: list[float] = []
+
+    async def after(seconds: float) -> None:
+        await asyncio.sleep(seconds)
+        came.append(seconds)
+
+    await asyncio.gather(*map(after, [3 * HOUR, 1.0, HOUR, 2.0]))
+    assert came == [1.0, 2.0, HOUR, 3 * HOUR]
+
+
+@pytest.mark.usefixtures("jumps")
+async def test_no_timer_overtakes_what_one_socket_sends_to_another() -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while asked := await reader.readline():
+            writer.write(asked)
+        writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+        reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+        for _ in range(1000):
+            async with asyncio.timeout(0.05):
+                writer.write(b"ping\n")
+                assert await reader.readline() == b"ping\n"
+        writer.close()
+        await writer.wait_closed()
+
+
+@pytest.mark.usefixtures("jumps")
+async def test_a_job_of_an_executor_is_waited_for() -> None:
+    job = asyncio.create_task(asyncio.to_thread(time.sleep, 0.05))
+    await asyncio.sleep(0)
+    began = time.monotonic()
+    async with asyncio.timeout(HOUR):
+        await job
+    assert time.monotonic() - began > 0.04
+
+
+@pytest.mark.usefixtures("jumps")
+async def test_a_thread_that_works_is_waited_for() -> None:
+    loop, ended = asyncio.get_running_loop(), asyncio.Event()
+
+    def work() -> None:
+        time.sleep(0.05)
+        loop.call_soon_threadsafe(ended.set)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    async with asyncio.timeout(HOUR):
+        await ended.wait()
+    thread.join()
+
+
+async def test_elsewhere_time_is_that_of_the_machine() -> None:
+    began = time.monotonic()
+    await asyncio.sleep(0.05)
+    assert time.monotonic() - began > 0.04
