@@ -46,7 +46,7 @@ class Player:
         headers = {name: value.replace("{session}", self._session) for name, value in said.headers}
         body = said.body.replace(b"{task}", self._task.encode())
         try:
-            async with bounded(20), self._gateway.http.post(self._url, data=body, headers=headers) as response:
+            async with bounded(), self._gateway.http.post(self._url, data=body, headers=headers) as response:
                 text = (await response.read()).decode(errors="backslashreplace")
         except (aiohttp.ClientError, ValueError) as failure:
             return ["unsent", type(failure).__name__]

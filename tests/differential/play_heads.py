@@ -59,7 +59,7 @@ async def quiet(collector: Collector) -> None:
 async def talk(gateway: WholeGateway, pieces: list[bytes], last: bytes) -> list[Any]:
     """Send the pieces of one connection, and a usual request if it is still open; return what came back."""
     loop = asyncio.get_running_loop()
-    async with bounded(20):
+    async with bounded():
         transport, collector = await loop.create_connection(Collector, *gateway.address)
         log: list[Any] = []
         for piece in [*pieces, last]:

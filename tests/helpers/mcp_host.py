@@ -163,7 +163,7 @@ class McpHost:
     async def post(self, body: bytes, *, headers: Mapping[str, str] | None = None) -> Answer:
         """Send any body, and read the answer to its end."""
         sent = {"Content-Type": "application/json", "Accept": ACCEPT, **self.head(), **(headers or {})}
-        async with bounded(30), self.http.post(self.url, data=io.BytesIO(body), headers=sent) as response:
+        async with bounded(), self.http.post(self.url, data=io.BytesIO(body), headers=sent) as response:
             streamed = response.content_type == "text/event-stream"
             asked = _read(body) if response.status == 200 else {}
             raw = await response.read()

@@ -54,7 +54,7 @@ class Asked(Stream):
     async def answer(self) -> Answer:
         """The whole answer, once it is there."""
         assert self.answering is not None
-        async with bounded(30):
+        async with bounded():
             return await asyncio.shield(self.answering)
 
     async def streams(self) -> aiohttp.ClientResponse:

@@ -296,7 +296,7 @@ async def running(
             yield gateway
         finally:
             await _judged(gateway.metrics)
-            async with bounded(20):
+            async with bounded():
                 await service.close()
             for sink in config.audit.sinks if config.audit.enabled else ():
                 with suppress(OSError):

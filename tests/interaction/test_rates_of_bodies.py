@@ -58,7 +58,7 @@ async def response(host: Host) -> Answer:
 async def test_large_bodies_beyond_their_rate_are_refused_whatever_they_are(
     opens: Opens, server: ScriptedServer, era: str, message: Any
 ) -> None:
-    async with opens(BODIES) as gateway, bounded(20):
+    async with opens(BODIES) as gateway, bounded():
         host = await come(gateway, era)
         answers = [await message(host) for _ in range(3)]
         assert [each.status == 429 for each in answers] == [False, False, True]
@@ -75,7 +75,7 @@ async def test_large_bodies_beyond_their_rate_are_refused_whatever_they_are(
 @covers("T46", "T57")
 @both_eras
 async def test_nothing_behind_the_head_is_read_of_a_body_beyond_the_rate(opens: Opens, era: str) -> None:
-    async with opens(BODIES) as gateway, bounded(20):
+    async with opens(BODIES) as gateway, bounded():
         host = await come(gateway, era)
         for _ in range(2):
             assert (await call(host)).result
@@ -89,7 +89,7 @@ async def test_nothing_behind_the_head_is_read_of_a_body_beyond_the_rate(opens: 
 @covers("T46", "T57")
 @both_eras
 async def test_a_body_without_a_size_is_refused_once_it_has_passed_the_mark(opens: Opens, era: str) -> None:
-    async with opens(BODIES) as gateway, bounded(20):
+    async with opens(BODIES) as gateway, bounded():
         host = await come(gateway, era)
         for _ in range(2):
             assert (await call(host)).result
@@ -107,7 +107,7 @@ async def waits_for_continue(raw: RawHost) -> bytes:
 @covers("T46")
 @both_eras
 async def test_a_large_body_waits_unread_until_its_turn(opens: Opens, server: ScriptedServer, era: str) -> None:
-    async with opens(SOON, wait="3s") as gateway, bounded(20):
+    async with opens(SOON, wait="3s") as gateway, bounded():
         host = await come(gateway, era)
         assert (await call(host)).result
         body, fields = posted(host, SIZE)
@@ -130,7 +130,7 @@ async def test_a_large_body_waits_unread_until_its_turn(opens: Opens, server: Sc
 
 
 async def test_a_drain_ends_the_wait_of_a_body(opens: Opens) -> None:
-    async with opens({**SOON, "rate": "600/m"}, wait="60s") as gateway, bounded(20):
+    async with opens({**SOON, "rate": "600/m"}, wait="60s") as gateway, bounded():
         host = gateway.modern()
         assert (await call(host)).result
         waits = asyncio.create_task(call(host))
@@ -142,7 +142,7 @@ async def test_a_drain_ends_the_wait_of_a_body(opens: Opens) -> None:
 
 async def test_a_host_that_leaves_while_its_body_waits_has_nothing_in_flight_afterwards(opens: Opens) -> None:
     concurrency = {"bytes_in_flight_per_context": "700KiB"}
-    async with opens(SOON, wait="3s", concurrency=concurrency) as gateway, bounded(20):
+    async with opens(SOON, wait="3s", concurrency=concurrency) as gateway, bounded():
         host = gateway.modern()
         assert (await call(host)).result
         async with raw_host(gateway.address) as raw:
@@ -155,14 +155,14 @@ async def test_a_host_that_leaves_while_its_body_waits_has_nothing_in_flight_aft
 
 @both_eras
 async def test_a_body_larger_than_the_burst_passes_where_nothing_was_sent_before(opens: Opens, era: str) -> None:
-    async with opens({**BODIES, "burst": 10}) as gateway, bounded(20):
+    async with opens({**BODIES, "burst": 10}) as gateway, bounded():
         host = await come(gateway, era)
         assert (await call(host)).result
         assert (await call(host)).status == 429
 
 
 async def test_a_shadow_refuses_no_body_and_a_reload_drops_the_rate(opens: Opens, server: ScriptedServer) -> None:
-    async with opens({**BODIES, "burst": 10, "mode": "shadow"}) as gateway, bounded(20):
+    async with opens({**BODIES, "burst": 10, "mode": "shadow"}) as gateway, bounded():
         host = gateway.modern()
         assert [(await call(host)).status for _ in range(2)] == [200, 200]
         servers = {"reports": server.url, "search": server.url}
@@ -177,7 +177,7 @@ async def test_bodies_of_all_clients_of_a_person_count_together_and_an_override_
     opens_guarded: Opens, issuer: TokenIssuer
 ) -> None:
     gold = {"match": {"claims": {"kind": ["ci"]}}, "rate": {"bodies": "10/h"}}
-    async with opens_guarded(BODIES, overrides=[gold]) as gateway, bounded(20):
+    async with opens_guarded(BODIES, overrides=[gold]) as gateway, bounded():
 
         def client(subject: str, number: int, **claims: str) -> Host:
             return gateway.modern(

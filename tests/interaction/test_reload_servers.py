@@ -164,7 +164,7 @@ async def test_nothing_is_dropped_by_twenty_reloads_under_load(server: ScriptedS
                     )
                 )
             over.set()
-            async with bounded(20):
+            async with bounded():
                 await asyncio.gather(*loads)
     assert len(server.heard("tools/call")) >= RELOADS // 2
     assert len(other.heard("tools/call")) >= RELOADS // 2

@@ -448,7 +448,7 @@ async def test_a_wait_is_gone_within_a_second_of_its_host(opens: Opens, server: 
             assert not any(each.done() for each in waits), "both places were free"
             for each in waits:
                 each.cancel()
-            async with bounded(1.0):
+            async with bounded():
                 await asyncio.wait(waits)
                 await gateway.shows(ACTIVE, before, http_route="mcp")
         hold.release({"content": []})

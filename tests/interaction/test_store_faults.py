@@ -61,7 +61,7 @@ async def test_a_full_disk_is_told_and_what_ended_meanwhile_is_written_when_ther
     hold = server.script["report"] = Hold()
     with small_disk(tmp_path / "disk") as disk:
         config = configuration({"reports": server.url}, folder=disk.folder, audit={"enabled": False})
-        async with bounded(40), running(config) as gateway:
+        async with bounded(), running(config) as gateway:
             host = await gateway.greeted()
             task = await host.start("report")
             await hold.begun.wait()
@@ -95,7 +95,7 @@ async def test_a_file_at_its_largest_size_is_told_and_takes_tasks_again_when_oth
         tasks={"ttl": {"min": "1s", "default": "3s", "keep": "1s"}},
         audit={"enabled": False},
     )
-    async with bounded(40), running(config) as gateway:
+    async with bounded(), running(config) as gateway:
         host = await gateway.greeted()
         assert await start_until_refused(host) > 2
         await faulty(gateway, StoreFault.SIZE_LIMIT)

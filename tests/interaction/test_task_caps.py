@@ -208,7 +208,7 @@ async def test_two_hundred_calls_at_once_make_as_many_tasks_as_may_be(server: Sc
     )
     async with running(config) as gateway:
         host = gateway.modern()
-        async with bounded(20):
+        async with bounded():
             answers = await asyncio.gather(*(host.call("report") for _ in range(200)))
         made = [answer for answer in answers if "result" in (answer.message or {})]
         assert len(made) == 17

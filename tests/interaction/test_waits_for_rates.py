@@ -34,7 +34,7 @@ async def queued(gateway: WholeGateway, host: Host, number: int) -> "asyncio.Tas
 async def test_what_a_rate_lets_through_soon_waits_in_order_and_what_comes_later_is_refused_at_once(
     opens: Opens, server: ScriptedServer, era: str
 ) -> None:
-    async with opens(BY_SECONDS, wait="3s") as gateway, bounded(20):
+    async with opens(BY_SECONDS, wait="3s") as gateway, bounded():
         host = await come(gateway, era)
         assert not is_refused(await host.call("echo", {"n": 0}))
         calls = [await queued(gateway, host, number) for number in (1, 2, 3)]
@@ -54,7 +54,7 @@ async def test_what_a_rate_lets_through_soon_waits_in_order_and_what_comes_later
 
 
 async def test_a_flood_is_refused_at_once_but_for_those_whose_turn_comes(opens: Opens, server: ScriptedServer) -> None:
-    async with opens(BY_SECONDS, wait="3s") as gateway, bounded(20):
+    async with opens(BY_SECONDS, wait="3s") as gateway, bounded():
         host = gateway.modern()
         answers = [asyncio.create_task(host.call("echo")) for _ in range(60)]
         done = await asyncio.gather(*answers)
@@ -63,7 +63,7 @@ async def test_a_flood_is_refused_at_once_but_for_those_whose_turn_comes(opens: 
 
 
 async def test_without_a_wait_nothing_waits_also_after_a_reload(opens: Opens, server: ScriptedServer) -> None:
-    async with opens(BY_SECONDS, wait="3s") as gateway, bounded(20):
+    async with opens(BY_SECONDS, wait="3s") as gateway, bounded():
         host = gateway.modern()
         await host.call("echo")
         call = await queued(gateway, host, 1)
@@ -75,7 +75,7 @@ async def test_without_a_wait_nothing_waits_also_after_a_reload(opens: Opens, se
 
 
 async def test_each_budget_has_a_line_of_its_own(opens: Opens) -> None:
-    async with opens(BY_SECONDS, wait="3s") as gateway, bounded(20):
+    async with opens(BY_SECONDS, wait="3s") as gateway, bounded():
         host = await gateway.greeted()
         await host.call("echo")
         call = await queued(gateway, host, 1)
@@ -86,7 +86,7 @@ async def test_each_budget_has_a_line_of_its_own(opens: Opens) -> None:
 
 @pytest.mark.parametrize("how", ["the host leaves", "the host cancels"])
 async def test_a_wait_ends_with_its_host(opens: Opens, server: ScriptedServer, how: str) -> None:
-    async with opens({**BY_SECONDS, "rate": "1/m"}, wait="60s") as gateway, bounded(20):
+    async with opens({**BY_SECONDS, "rate": "1/m"}, wait="60s") as gateway, bounded():
         host = await gateway.greeted()
         await host.call("echo")
         call = asyncio.create_task(host.ask("tools/call", {"name": "echo", "arguments": {}}, id="mine"))
@@ -101,7 +101,7 @@ async def test_a_wait_ends_with_its_host(opens: Opens, server: ScriptedServer, h
 
 
 async def test_a_drain_ends_all_waits_and_refuses_what_starts_something(opens: Opens, server: ScriptedServer) -> None:
-    async with opens({**BY_SECONDS, "rate": "1/m", "methods": ["*"]}, wait="60s") as gateway, bounded(20):
+    async with opens({**BY_SECONDS, "rate": "1/m", "methods": ["*"]}, wait="60s") as gateway, bounded():
         host = gateway.modern()
         await host.call("echo")
         call = await queued(gateway, host, 1)
@@ -114,7 +114,7 @@ async def test_a_drain_ends_all_waits_and_refuses_what_starts_something(opens: O
 
 async def test_a_session_whose_request_waits_is_in_use(opens: Opens) -> None:
     concurrency = {"sessions_per_context": 2}
-    async with opens({**BY_SECONDS, "methods": ["ping"]}, wait="3s", concurrency=concurrency) as gateway, bounded(20):
+    async with opens({**BY_SECONDS, "methods": ["ping"]}, wait="3s", concurrency=concurrency) as gateway, bounded():
         host = await gateway.greeted()
         await host.ask("ping")
         ping = asyncio.create_task(host.ask("ping"))
@@ -125,7 +125,7 @@ async def test_a_session_whose_request_waits_is_in_use(opens: Opens) -> None:
 
 
 async def test_a_body_that_is_no_message_is_refused_at_once_and_takes_no_place_of_those_that_wait(opens: Opens) -> None:
-    async with opens({**BY_SECONDS, "methods": ["*"]}, wait="3s") as gateway, bounded(20):
+    async with opens({**BY_SECONDS, "methods": ["*"]}, wait="3s") as gateway, bounded():
         host = gateway.modern()
         answers = [await host.post(b"no message") for _ in range(3)]
         assert [each.code for each in answers] == [-32700] * 3
@@ -133,7 +133,7 @@ async def test_a_body_that_is_no_message_is_refused_at_once_and_takes_no_place_o
 
 
 async def test_a_get_stream_waits_for_its_turn_and_then_opens(opens: Opens) -> None:
-    async with opens({**BY_SECONDS, "methods": ["*"], "burst": 2}, wait="3s") as gateway, bounded(20):
+    async with opens({**BY_SECONDS, "methods": ["*"], "burst": 2}, wait="3s") as gateway, bounded():
         host: McpHost = await gateway.greeted()
         await host.ask("ping")
         async with host.listen() as stream:
@@ -143,7 +143,7 @@ async def test_a_get_stream_waits_for_its_turn_and_then_opens(opens: Opens) -> N
 
 async def test_a_shadow_and_what_protects_let_nothing_wait(opens: Opens) -> None:
     address = {"name": "ip", "scope": "ip", "rate": "1/s", "burst": 4, "before_auth": True}
-    async with opens({**BY_SECONDS, "mode": "shadow"}, address, wait="60s") as gateway, bounded(20):
+    async with opens({**BY_SECONDS, "mode": "shadow"}, address, wait="60s") as gateway, bounded():
         host = gateway.modern()
         assert [is_refused(await host.call("echo")) for _ in range(4)] == [False] * 4
         assert (await host.call("echo")).status == 429

@@ -83,7 +83,7 @@ class ByHand:
                 f"{_PREFIX}clientInfo": INFO,
             }
         message = {"jsonrpc": "2.0", "id": next(self._ids), "method": method, "params": params}
-        async with bounded(30), self._http.post(self._url, json=message, headers=headers) as response:
+        async with bounded(), self._http.post(self._url, json=message, headers=headers) as response:
             text = await response.text()
             if response.content_type == "text/event-stream":
                 # `splitlines` would also split at separators of Unicode.

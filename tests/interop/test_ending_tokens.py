@@ -40,7 +40,7 @@ class Refreshing(httpx.Auth):
 
 async def test_a_host_whose_token_ends_during_a_wait_refreshes_it_and_gets_the_result(tmp_path: Path) -> None:
     issuer = TokenIssuer(tmp_path)
-    async with ScriptedServer() as server, bounded(40):
+    async with ScriptedServer() as server, bounded():
         server.tools = [{"name": "report", "inputSchema": {"type": "object"}}]
         server.script["report"] = hold = Hold()
         auth = {"issuers": {"corp": {**issuer.section, "leeway": "0s"}}}

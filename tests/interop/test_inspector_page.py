@@ -38,7 +38,7 @@ async def inspector(url: str, folder: Path) -> AsyncIterator[str]:
     own = {"HOME": str(folder), "MCP_INSPECTOR_SECRET_STORE": "memory", "MCP_AUTO_OPEN_ENABLED": "false"}
     command = (install.node(), INSPECTOR, "--web", "--transport", "http", "--server-url", url)
     async with running(command, log=folder / "inspector.log", environment={**own, **ports}) as child:
-        async with bounded(30):
+        async with bounded():
             found = await child.said(rb"up and running at:\s+(http://\S+)")
         yield found[1].decode()
 
@@ -60,7 +60,7 @@ async def gateway_before_the_example(folder: Path) -> AsyncIterator[GatewayProce
     async with AsyncExitStack() as stack:
         command = (sys.executable, SERVER, "--port", "0")
         server = await stack.enter_async_context(running(command, log=folder / "server.log"))
-        async with bounded(30):
+        async with bounded():
             upstream = (await server.said(UVICORN_LISTENS))[1].decode()
         file = write_configuration(folder, f"{upstream}/mcp")
         yield await stack.enter_async_context(gateway_process(["--config", file], log=folder / "gateway.log"))

@@ -201,7 +201,7 @@ async def test_a_run_that_serves_on_prints_a_link_by_which_the_console_signs_in(
                 assert (signed_in.status, (await signed_in.json())["role"]) == (200, "operator")
     finally:
         child.send_signal(signal.SIGINT)
-        async with bounded(30):
+        async with bounded():
             # Its pipe is read to the end: it writes once more.
             await child.communicate()
 

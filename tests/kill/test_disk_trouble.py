@@ -28,7 +28,7 @@ async def readiness(http: aiohttp.ClientSession, gateway: GatewayProcess) -> tup
 
 async def until_ready(http: aiohttp.ClientSession, gateway: GatewayProcess) -> None:
     """Wait until /readyz says yes."""
-    async with bounded(20):
+    async with bounded():
         while (await readiness(http, gateway))[0] != 200:
             await asyncio.sleep(0.05)
 

@@ -260,7 +260,7 @@ class Drive:
         """Nobody reads standard output for a while, so that lines wait for it, and then are lost."""
         process.stop_reading()
         host = await self.scene.modern("alice", "desk")
-        async with bounded(30):
+        async with bounded():
             while not await self.prometheus.query("taskgate_audit_dropped_total > 0"):
                 # Of a known caller: those of others are counted, and few are lines.
                 await asyncio.gather(*(host.ask("server/discover") for _ in range(100)))

@@ -110,7 +110,7 @@ class ComposeServices:
 
     async def to_its_end(self, name: str) -> None:
         """Run a service that has to end well."""
-        async with self.one(name) as child, bounded(30):
+        async with self.one(name) as child, bounded():
             assert await child.process.wait() == 0, child.log.read_text()
 
     @asynccontextmanager
@@ -142,7 +142,7 @@ class Said(NamedTuple):
 async def taskgate(*arguments: str) -> Said:
     command = [PROGRAMS / "taskgate", *arguments]
     process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
-    async with bounded(40):
+    async with bounded():
         printed, _ = await process.communicate()
     return Said(process.returncode, printed.decode())
 
@@ -168,7 +168,7 @@ async def test_a_task_is_made_through_the_services_and_their_prometheus_sees_it(
     require_prometheus()
     services = ComposeServices(tmp_path)
     async with services.up() as started:
-        async with bounded(40):
+        async with bounded():
             await started["server"].said(rb"Uvicorn running on ")
         gateway = await serving(started["taskgate"])
         await healthy(gateway)
@@ -179,7 +179,7 @@ async def test_a_task_is_made_through_the_services_and_their_prometheus_sees_it(
         )  # fmt: skip
         assert called == (0, f"{REPORT}\n")
         assert (await said_without_password(services.address("valkey"))).startswith(b"-NOAUTH ")
-        async with bounded(30):
+        async with bounded():
             seen = (await started["prometheus"].said(prometheus.LISTENS))[1].decode()
             await started["prometheus"].said(rb"Server is ready")
             [up] = await prometheus.wait_for(seen, 'up{job="taskgate"} == 1')

@@ -193,7 +193,7 @@ async def said(*arguments: str | Path) -> str:
     """What a command of taskgate prints, outside of the image."""
     command = (sys.executable, "-m", "taskgate", *arguments)
     process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
-    async with bounded(30):
+    async with bounded():
         printed, _ = await process.communicate()
     assert process.returncode == 0
     return printed.decode()
@@ -225,7 +225,7 @@ async def test_a_gateway_in_the_image_serves_survives_a_kill_and_writes_to_its_v
     before = files_of(root)
     server = (sys.executable, ROOT / "example" / "server.py", "--port", "0")
     async with running(server, log=folder / "server.log") as demo:
-        async with bounded(30):
+        async with bounded():
             configure(folder, (await demo.said(UVICORN_LISTENS))[1].decode() + "/mcp")
         async with served(builder, container, folder) as gateway:
             assert "3" in await called(gateway, "quick_sum", "--arg", "a=1", "--arg", "b=2")

@@ -196,7 +196,7 @@ async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
         for name, (script, *options) in programs.items():
             command = (sys.executable, ROOT / "example" / script, *options)
             child = await stack.enter_async_context(running(command, log=tmp_path / f"{name}.log"))
-            async with bounded(30):
+            async with bounded():
                 urls[name] = (await child.said(says[name]))[1].decode()
         valkey = SharedServer(tmp_path, "redis", durable=True, tls=authority, password=secrets.noted(PASSWORD))
         await stack.enter_async_context(valkey)
@@ -207,7 +207,7 @@ async def called(pod: Pod, token: Path, *arguments: str) -> str:
     """The output of `taskgate call` as a host of the pod."""
     command = (PROGRAMS / "taskgate", "call", "/reports/mcp", *arguments, "--url", pod.url("http"), "--token", token)
     process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
-    async with bounded(40):
+    async with bounded():
         printed, _ = await process.communicate()
     assert process.returncode == 0
     return printed.decode()

@@ -121,7 +121,7 @@ async def test_the_installed_program_serves_a_call_to_the_demo_server(
     assert run(installed / "taskgate", "--version", cwd=tmp_path) == f"taskgate, version {__version__}\n"
     server = (installed / "python", examples / "demo" / "server.py", "--port", "0")
     async with running(server, log=tmp_path / "server.log") as demo:
-        async with bounded(30):
+        async with bounded():
             listens = (await demo.said(UVICORN_LISTENS))[1].decode()
         addresses = ("--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0")
         arguments = ("--upstream", f"{listens}/mcp", *addresses)

@@ -106,7 +106,7 @@ async def said(host: McpHost, task: str, call: LastingCall, number: int) -> None
 
 
 async def until(host: McpHost, task: str, status: str) -> dict[str, object]:
-    async with bounded(20):
+    async with bounded():
         while (found := await host.task(task))["status"] != status:
             await asyncio.sleep(0.02)
     return found
@@ -131,7 +131,7 @@ async def test_who_is_killed_is_followed_by_another_that_hears_the_call_to_its_e
     # While nobody hears it, the server goes on.
     call.say(note("notifications/progress", progressToken=call.token, progress=2))
     there = host_of(http, second, host)
-    async with bounded(20), there.asking("tasks/result", {"taskId": task}) as waiting:
+    async with bounded(), there.asking("tasks/result", {"taskId": task}) as waiting:
         question = await waiting.until("elicitation/create")
         await there.respond(question["id"], ACCEPTED)
         assert (await asking)["result"] == ACCEPTED

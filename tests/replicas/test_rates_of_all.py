@@ -118,7 +118,7 @@ async def test_bytes_of_large_bodies_count_at_every_replica_and_without_the_stor
     server: ScriptedServer, tmp_path: Path, rule: str, admitted: int
 ) -> None:
     with SharedServer(tmp_path) as store:
-        async with gateways(2, server, store, tmp_path, rate=[BODIES], on_store_error=rule) as two, bounded(30):
+        async with gateways(2, server, store, tmp_path, rate=[BODIES], on_store_error=rule) as two, bounded():
             hosts = [each.modern() for each in two]
             # Four bodies of almost 600 KiB are within the burst.
             statuses = [(await send(hosts[number % 2], 600_000)).status for number in range(6)]

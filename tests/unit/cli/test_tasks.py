@@ -484,7 +484,7 @@ async def operated_gateway(folder: Path) -> AsyncIterator[tuple[GatewayProcess, 
 
 @pytest.mark.program
 async def test_a_task_of_a_running_gateway_is_found_shown_and_cancelled_at_its_server(tmp_path: Path) -> None:
-    async with AsyncExitStack() as stack, bounded(40):
+    async with AsyncExitStack() as stack, bounded():
         gateway, token = await stack.enter_async_context(operated_gateway(tmp_path))
         ledger = tmp_path / "ledger"
         options = ("--admin", gateway.admin, "--token", token)
@@ -517,7 +517,7 @@ async def test_a_task_of_a_running_gateway_is_found_shown_and_cancelled_at_its_s
 
 @pytest.mark.program
 async def test_a_watch_of_a_running_gateway_prints_progress_as_it_comes(tmp_path: Path) -> None:
-    async with AsyncExitStack() as stack, bounded(40):
+    async with AsyncExitStack() as stack, bounded():
         gateway, token = await stack.enter_async_context(operated_gateway(tmp_path))
         options = ("--admin", gateway.admin, "--token", token)
         arguments = ("generate_report", "--arg", "quarter=Q3", "--arg", "seconds=10", "--task")

@@ -123,7 +123,7 @@ async def server(request: pytest.FixtureRequest) -> AsyncIterator[ScriptedServer
 
 async def asked_online(*arguments: Any) -> tuple[int, str, str]:
     """What `explain --online` came to."""
-    async with bounded(30):
+    async with bounded():
         return await asyncio.to_thread(run, *arguments, "--online")
 
 

@@ -33,7 +33,7 @@ async def asked(file: Path, *options: str) -> tuple[int, list[str], list[str]]:
         ended = CliRunner(env=environment).invoke(main, ["check", "--config", str(file), "--online", *options])
         return ended.exit_code, ended.stdout.splitlines(), ended.stderr.splitlines()
 
-    async with bounded(30):
+    async with bounded():
         return await asyncio.to_thread(run)
 
 

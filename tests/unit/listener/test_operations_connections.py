@@ -144,7 +144,8 @@ async def test_strangers_keep_no_probe_no_scrape_and_no_operator_out(large: Oper
         async with raw_host(large.address) as operator:
             assert (await operator.ask(acting())).status == 200
         assert (await prober.ask(PROBE)).status == 200, "a connection that has sent nothing but probes stays"
-        assert sum(map(is_open, made)) <= MOST_CONNECTIONS
+        # What the system still has to send of an ended connection comes before its end.
+        await eventually(lambda: sum(map(is_open, made)) <= MOST_CONNECTIONS)
 
 
 @covers("T34")

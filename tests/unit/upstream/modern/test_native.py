@@ -78,7 +78,7 @@ async def test_a_session_that_ends_does_not_wait_long_for_a_server(
     server.methods["tasks/cancel"] = status(503)
     async with Following(guest, slow) as following:
         await following.task.looked()
-        async with bounded(5):
+        async with bounded():
             await guest.session.close()
     assert following.task.cancels == 0
 
