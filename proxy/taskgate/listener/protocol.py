@@ -347,7 +347,7 @@ class HostConnection(asyncio.Protocol):
     def eof_received(self) -> None:
         """Let the transport close, because the host sends nothing more, and limit the time of that."""
         if self._unconfirmed is not None:
-            self._settle_unconfirmed(was_received=_is_acknowledged(self.transport))
+            self._settle_unconfirmed(was_received=_is_acknowledged(self.transport) is True)
         self._watch_closing()
 
     def wind_down(self) -> None:
@@ -762,8 +762,8 @@ class HostConnection(asyncio.Protocol):
     def _look_again(self, looks: int) -> None:
         """Settle the answers that were sent if all bytes are acknowledged, or after that many looks."""
         is_received = _is_acknowledged(self.transport)
-        if is_received or not looks or self._unconfirmed is None:
-            self._settle_unconfirmed(was_received=is_received)
+        if is_received is not None or not looks or self._unconfirmed is None:
+            self._settle_unconfirmed(was_received=is_received is True)
             return
         for settled in self._unconfirmed:
             self._unconfirmed[settled] = self._loop.call_later(CONFIRMED, self._look_again, looks - 1)
@@ -810,12 +810,15 @@ class HostConnection(asyncio.Protocol):
         self._write_watch.begin()
 
 
-def _is_acknowledged(wire: asyncio.Transport) -> bool:
-    """Return whether the system of the peer has all bytes that were given to this one, and was not gone."""
+def _is_acknowledged(wire: asyncio.Transport) -> bool | None:
+    """Return whether the system of the peer has all bytes that were given to this one; None if not yet.
+
+    False if the peer is gone: to ask for that error takes it, and a read then looks like a proper end.
+    """
     at: socket.socket = wire.get_extra_info("socket")
     try:
         (unacknowledged,) = struct.unpack("i", fcntl.ioctl(at.fileno(), termios.TIOCOUTQ, b"\0\0\0\0"))
-        return not unacknowledged and not at.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        return None if unacknowledged else not at.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
     except OSError:
         # The connection is gone.
         return False

@@ -1,6 +1,8 @@
 """Whether a host has received its answer, as the engine learns it."""
 
 import asyncio
+import socket
+import struct
 
 import pytest
 
@@ -112,3 +114,21 @@ async def test_an_answer_is_received_by_a_host_that_reads_it_and_leaves(slowly: 
         await host.ask(post())
         await host.close()
         await eventually(lambda: engine.received == [True])
+
+
+async def test_a_reset_that_the_look_for_receipt_sees_first_is_a_loss() -> None:
+    engine, loop = Answers(), asyncio.get_running_loop()
+    async with opened(engine) as gate:
+        with socket.socket() as host:
+            host.setblocking(False)
+            host.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            await loop.sock_connect(host, gate.address)
+            await loop.sock_sendall(host, post())
+            await loop.sock_recv(host, 65536)
+            # Both timers are due at the next turn: the reset comes after the loop has looked at its sockets.
+            loop.call_later(0, host.close)
+            due = loop.time() + 2 * protocol.CONFIRMED
+            while loop.time() < due:
+                pass
+            await eventually(lambda: engine.received)
+    assert engine.received == [False]
