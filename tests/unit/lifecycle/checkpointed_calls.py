@@ -1,13 +1,9 @@
 """What tests share of calls that are kept: questions with names, and what the record keeps."""
 
-from datetime import timedelta
 from typing import Any
-
-import pytest
 
 from helpers.failing_store import FailingStore
 from taskgate.domain.record import TaskRecord
-from taskgate.lifecycle import checkpoints
 from taskgate.lifecycle.checkpoints import UNSEALED, CallCheckpoint
 from taskgate.lifecycle.inputs import TaskInputs
 from taskgate.upstream.calls import ResumePoint
@@ -15,12 +11,6 @@ from unit.lifecycle import test_inputs
 from unit.lifecycle.test_inputs import World, idle
 
 FIRST, SECOND, THIRD = (ResumePoint("s", "2025-11-25", None, 1, event) for event in ("e1", "e2", "e3"))
-
-
-@pytest.fixture(autouse=True)
-def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is written again as soon as there is something new."""
-    monkeypatch.setattr(checkpoints, "KEEP_EVERY", timedelta())
 
 
 def named(key: str | None = '"q"') -> Any:

@@ -162,11 +162,11 @@ class World:
 
         replica.begin(take_over)
 
-    def answer(self) -> None:
+    def answer(self, result: str = '{"content":[]}') -> None:
         """The server answers one of its calls."""
         waiting = [future for future in self.server.open if not future.done()]
         if waiting:
-            self.random.choice(waiting).set_result('{"content":[]}')
+            self.random.choice(waiting).set_result(result)
 
     def save(self) -> None:
         """The store saves what it has."""

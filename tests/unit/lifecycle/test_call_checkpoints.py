@@ -1,22 +1,20 @@
 """Where the call of a task is at its server, on its way into the record: never ahead of what the record must have."""
 
 import asyncio
-from datetime import timedelta
+import json
 
 import pytest
 
 from helpers.waiting import eventually
 from taskgate.domain.events import CallFaulted
-from taskgate.domain.machine import advance
+from taskgate.domain.machine import MAX_CHECKPOINT_ANSWERS, advance
 from taskgate.domain.record import FaultReason, TaskRecord
-from taskgate.lifecycle import checkpoints
-from taskgate.lifecycle import inputs as question_inputs
-from taskgate.lifecycle.checkpoints import UNSEALED, AskedQuestion, CallCheckpoint
+from taskgate.lifecycle.checkpoints import KEEP_EVERY, MAX_SEALED, UNSEALED, AskedQuestion, CallCheckpoint
 from taskgate.lifecycle.inputs import MAX_NAME
-from unit.lifecycle.checkpointed_calls import FIRST, SECOND, THIRD, Seeing, call_checkpoint, hasty, kept, named
+from unit.lifecycle.checkpointed_calls import FIRST, SECOND, THIRD, Seeing, call_checkpoint, kept, named
 from unit.lifecycle.test_inputs import ANSWER, World, idle, world
 
-__all__ = ["hasty", "world"]
+__all__ = ["world"]
 
 
 async def test_the_newest_place_counts_and_only_what_is_written_is_kept(world: World) -> None:
@@ -31,25 +29,18 @@ async def test_the_newest_place_counts_and_only_what_is_written_is_kept(world: W
     await kept(world, inputs, THIRD)
 
 
-async def test_what_is_new_while_it_is_written_is_written_after_it_and_not_before_its_time(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pauses: list[float] = []
-    sleep = asyncio.sleep
-
-    async def noted(seconds: float) -> None:
-        pauses.extend([seconds] if seconds else [])
-        await sleep(0)
-
-    monkeypatch.setattr(checkpoints, "KEEP_EVERY", timedelta(seconds=7))
-    monkeypatch.setattr(checkpoints.asyncio, "sleep", noted)
-    inputs = world.inputs()
+async def test_what_is_new_while_it_is_written_is_written_after_it_and_not_before_its_time(world: World) -> None:
+    inputs, loop, pause = world.inputs(), asyncio.get_running_loop(), KEEP_EVERY.total_seconds()
+    began = loop.time()
     inputs.on_checkpoint(FIRST, UNSEALED)
     await eventually(lambda: inputs.is_kept)
     inputs.on_checkpoint(SECOND, UNSEALED)
+    await asyncio.sleep(pause / 2)
+    assert await call_checkpoint(world) == CallCheckpoint(FIRST, ())
     await idle(inputs)
     assert await call_checkpoint(world) == CallCheckpoint(SECOND, ())
-    assert pauses == [7.0, 7.0]
+    # Nor is what would come next.
+    assert loop.time() - began >= 2 * pause
 
 
 async def test_no_place_is_kept_before_what_was_asked_up_to_it_is_in_the_record(world: World) -> None:
@@ -113,15 +104,13 @@ async def test_until_the_newest_place_is_written_the_one_before_knows_what_was_a
     assert [set(each.answers) for each in seen] == [{"input-1"}, set()]
 
 
-async def test_more_answers_than_may_be_kept_are_taken_for_arrived(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(question_inputs, "MAX_CHECKPOINT_ANSWERS", len(ANSWER) - 1)
+async def test_more_answers_than_may_be_kept_are_taken_for_arrived(world: World) -> None:
     inputs, asked = world.inputs(), named()
+    large = json.dumps({"result": {"action": "accept", "content": {"text": MAX_CHECKPOINT_ANSWERS * "x"}}})
     await kept(world, inputs, FIRST)
     inputs.ask(asked)
     await idle(inputs)
-    inputs.forward_answers(await world.answer("input-1"), None)
+    inputs.forward_answers(await world.answer("input-1", large), None)
     await idle(inputs)
     record = await world.now()
     assert (record.answers, record.checkpoint is not None) == ({}, True)
@@ -158,16 +147,12 @@ async def test_what_is_not_to_be_kept_any_more_before_it_could_be_written_never_
     assert [each.checkpoint for each in seen] == [None] * len(seen)
 
 
-async def test_what_is_too_large_to_keep_is_not_kept_nor_what_was_before_it(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_what_is_too_large_to_keep_is_not_kept_nor_what_was_before_it(world: World) -> None:
     inputs = world.inputs()
     await kept(world, inputs, FIRST)
-    monkeypatch.setattr(checkpoints, "MAX_SEALED", 10)
-    inputs.on_checkpoint(SECOND, UNSEALED)
+    inputs.on_checkpoint(SECOND._replace(event=MAX_SEALED * "e"), UNSEALED)
     await idle(inputs)
     assert ((await world.now()).checkpoint, inputs.is_kept) == (None, False)
-    monkeypatch.undo()
     await kept(world, inputs, THIRD)
 
 

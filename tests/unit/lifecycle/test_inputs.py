@@ -1,5 +1,6 @@
 """The questions of a server during a task, on their way to a record that cannot always be written."""
 
+import asyncio
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -9,14 +10,12 @@ import pytest
 from helpers.failing_store import FailingStore
 from helpers.manual_clock import ManualClock
 from helpers.records import OWNER, after, keep, new_record
-from helpers.waiting import eventually
-from taskgate.admission.rules import QuestionBounds
+from helpers.waiting import bounded, eventually
+from taskgate.admission.rules import MAX_QUESTION, QuestionBounds
 from taskgate.domain.events import Dispatched, InputAnswered, InputClaimed
 from taskgate.domain.machine import advance
 from taskgate.domain.record import TaskRecord
 from taskgate.errors import StoreUnavailable
-from taskgate.lifecycle import inputs as module
-from taskgate.lifecycle import transitions as changes_module
 from taskgate.lifecycle.inputs import TaskInputs
 from taskgate.lifecycle.transitions import Transitions
 from taskgate.protocol.legacy.downstream import LegacyDownstream
@@ -93,23 +92,23 @@ class World:
         assert isinstance(found, TaskRecord)
         return found
 
-    async def answer(self, key: str) -> TaskRecord:
+    async def answer(self, key: str, answer: str = ANSWER) -> TaskRecord:
         """What the record is once its host has answered."""
         record = await self.now()
-        answered = advance(record, InputAnswered(key=key, response=ANSWER), self.clock.now())
+        answered = advance(record, InputAnswered(key=key, response=answer), self.clock.now())
         assert await self.store.swap(answered, expected=record.revision)
         return answered
 
 
 async def idle(inputs: TaskInputs) -> None:
     """Wait until nothing is written any more."""
-    await eventually(lambda: not inputs._background._running)
+    async with bounded():
+        while running := inputs._background.running:
+            await asyncio.wait(running)
 
 
 @pytest.fixture
-async def world(monkeypatch: pytest.MonkeyPatch) -> World:
-    monkeypatch.setattr(changes_module, "RETRY_FIRST", 0.001)
-    monkeypatch.setattr(changes_module, "RETRY_MOST", 0.001)
+async def world() -> World:
     store = SecretiveStore(await open_store("memory", None))
     record = after(new_record(), Dispatched())
     await keep(store, record)
@@ -117,10 +116,10 @@ async def world(monkeypatch: pytest.MonkeyPatch) -> World:
 
 
 async def test_a_question_whose_time_was_up_before_it_could_be_written_is_never_written(world: World) -> None:
-    inputs, asked = world.inputs(wait=0.02), Asked()
+    inputs, asked = world.inputs(wait=20), Asked()
     world.store.failing = {"swap"}
     inputs.ask(asked)
-    await eventually(lambda: asked.replies)
+    await asyncio.sleep(20)
     world.store.failing = set()
     await idle(inputs)
     assert asked.replies == ["refused"]
@@ -147,10 +146,10 @@ async def test_a_question_that_was_written_though_the_store_could_not_tell_is_th
 
 
 async def test_a_question_whose_time_was_up_before_it_could_be_seen_to_be_written_is_withdrawn(world: World) -> None:
-    inputs, asked = world.inputs(wait=0.02), Asked()
+    inputs, asked = world.inputs(wait=20), Asked()
     world.store.hides = True
     inputs.ask(asked)
-    await eventually(lambda: asked.replies)
+    await asyncio.sleep(20)
     world.store.hides, world.store.failing = False, set()
     await idle(inputs)
     assert asked.replies == ["refused"]
@@ -169,12 +168,9 @@ async def test_a_question_of_a_task_that_has_ended_is_refused_at_once(world: Wor
     assert len(inputs._slots) == 0
 
 
-async def test_questions_that_are_too_many_or_too_large_together_are_refused_and_take_no_place(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "MAX_QUESTION", 1000)
-    inputs = world.inputs(outstanding=2)
-    large, other, small, third = Asked(600), Asked(600), Asked(), Asked()
+async def test_questions_that_are_too_many_or_too_large_together_are_refused_and_take_no_place(world: World) -> None:
+    inputs, more_than_half = world.inputs(outstanding=2), MAX_QUESTION // 2 + 1
+    large, other, small, third = Asked(more_than_half), Asked(more_than_half), Asked(), Asked()
     for asked in (large, other, small, third):
         inputs.ask(asked)
     assert [asked.replies for asked in (large, other, small, third)] == [[], ["refused"], [], ["refused"]]
@@ -182,7 +178,7 @@ async def test_questions_that_are_too_many_or_too_large_together_are_refused_and
     assert [request.key for request in (await world.now()).inputs] == ["input-1", "input-2"]
     for forget in large.forgets:
         forget()
-    inputs.ask(other := Asked(600))
+    inputs.ask(other := Asked(more_than_half))
     await idle(inputs)
     assert other.is_open
     inputs.close()

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from taskgate.lifecycle import inputs as module
+from taskgate.domain.machine import MAX_CHECKPOINT_ANSWERS
 from taskgate.lifecycle.checkpoints import AskedQuestion
 from taskgate.lifecycle.inputs import MAX_NAME, QuestionNames, is_name
 
@@ -56,13 +56,12 @@ def test_answers_are_others_until_they_are_to_be_forgotten() -> None:
     assert (names.others, names.given) == ({}, frozenset())
 
 
-def test_no_more_answers_are_expected_to_arrive_than_may_be_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MAX_CHECKPOINT_ANSWERS", 10)
+def test_no_more_answers_are_expected_to_arrive_than_may_be_kept() -> None:
     names = QuestionNames()
-    assert names.answered(ASKED, "input-1", 10)
+    assert names.answered(ASKED, "input-1", MAX_CHECKPOINT_ANSWERS)
     assert not names.answered(ASKED, "input-2", 1)
     names.forget(frozenset({"input-1"}))
-    assert names.answered(ASKED, "input-2", 10)
+    assert names.answered(ASKED, "input-2", MAX_CHECKPOINT_ANSWERS)
 
 
 def test_nothing_is_expected_after_the_end() -> None:

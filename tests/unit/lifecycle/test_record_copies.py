@@ -9,14 +9,11 @@ from helpers.records import after, new_record
 from helpers.shared_memory import LeasesInMemory
 from taskgate.domain.events import CallSucceeded
 from taskgate.domain.record import TaskRecord
-from taskgate.lifecycle import recovery
-from taskgate.lifecycle.recovery import RecordCopies
+from taskgate.lifecycle.recovery import MAX_ENDED, RecordCopies
 from taskgate.stores.codec import as_head, with_bodies
 from taskgate.stores.memory import MemoryStore
 
-RESULT = '{"content":[]}'
 PARAMS = '{"name":"build_report","arguments":{}}'
-WHOLE = len(RESULT) + len(PARAMS)
 
 
 def copies() -> RecordCopies:
@@ -25,11 +22,11 @@ def copies() -> RecordCopies:
     return RecordCopies(leases, holder="here", length=timedelta(seconds=15), patience=1.0, clock=clock)
 
 
-def ended(kept: RecordCopies) -> TaskRecord:
-    """A task that ran and has ended: its end was written from its head, as running calls do."""
+def ended(kept: RecordCopies, size: int) -> TaskRecord:
+    """A task of so many bytes that ran and has ended: its end was written from its head, as running calls do."""
     record = new_record(params=PARAMS)
     kept.begin(record)
-    end = after(record, CallSucceeded(result=RESULT, tool_error=False))
+    end = after(record, CallSucceeded(result=(size - len(PARAMS)) * "x", tool_error=False))
     kept.put(with_bodies(as_head(end), None, end.outcome))
     kept.end(record.id)
     return end
@@ -40,21 +37,17 @@ def found(kept: RecordCopies, record: TaskRecord) -> None:
     kept.found({record.id: record.revision}, asked=1.0)
 
 
-@pytest.mark.parametrize(("most", "is_kept"), [(WHOLE, True), (WHOLE - 1, False)])
-def test_the_call_of_an_end_counts_as_it_is_kept_with_it(
-    monkeypatch: pytest.MonkeyPatch, most: int, is_kept: bool
-) -> None:
-    monkeypatch.setattr(recovery, "MAX_ENDED", most)
+@pytest.mark.parametrize(("size", "is_kept"), [(MAX_ENDED, True), (MAX_ENDED + 1, False)])
+def test_the_call_of_an_end_counts_as_it_is_kept_with_it(size: int, is_kept: bool) -> None:
     kept = copies()
-    end = ended(kept)
+    end = ended(kept, size)
     assert (kept.revision(end.id) == end.revision) is is_kept
 
 
-def test_ends_that_were_dropped_leave_room_for_as_many_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recovery, "MAX_ENDED", 2 * WHOLE)
+def test_ends_that_were_dropped_leave_room_for_as_many_others() -> None:
     kept = copies()
     for _ in range(3):
-        first, second, third = ended(kept), ended(kept), ended(kept)
+        first, second, third = (ended(kept, MAX_ENDED // 2) for _ in range(3))
         assert [each.id for each in kept.records()] == [first.id, second.id]
         assert kept.revision(third.id) is None
         found(kept, first)

@@ -10,7 +10,7 @@ import pytest
 from helpers.records import after, new_lease
 from taskgate.domain.events import Progressed
 from taskgate.domain.record import Succeeded, TaskRecord, TaskStatus, evolve
-from taskgate.lifecycle import recovery
+from taskgate.lifecycle.recovery import MAX_ENDED
 from taskgate.telemetry.events import LeaseLost
 from unit.lifecycle.gated import Replica
 from unit.lifecycle.several_runners import RULES, World
@@ -121,10 +121,9 @@ async def test_an_end_in_whose_place_the_store_has_another_is_given_up_and_that_
     ]
 
 
-async def test_of_ends_no_more_bytes_are_kept_than_may_be(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recovery, "MAX_ENDED", 10)
+async def test_of_ends_no_more_bytes_are_kept_than_may_be(world: World) -> None:
     record = await running(world)
-    world.answer()
+    world.answer(MAX_ENDED * "x")
     await world.rest()
     world.go_back()
     await world.tick()

@@ -11,9 +11,8 @@ from helpers.records import after, keep, new_record
 from helpers.waiting import bounded, eventually
 from taskgate.domain.events import CallFaulted, CallSucceeded, CancelRequested, TaskEvent
 from taskgate.domain.machine import advance
-from taskgate.domain.record import FaultReason, Succeeded, TaskRecord
-from taskgate.lifecycle import retrievals as module
-from taskgate.lifecycle.retrievals import Retrievals
+from taskgate.domain.record import FaultReason, Succeeded, TaskId, TaskRecord, evolve
+from taskgate.lifecycle.retrievals import AT_ONCE, REMEMBERED, Retrievals
 from taskgate.lifecycle.transitions import Transitions
 from taskgate.stores.open import open_store
 from taskgate.telemetry.events import TaskRetrieved
@@ -136,35 +135,30 @@ async def test_a_store_that_fails_harms_nobody_and_is_asked_again_the_next_time(
     assert desk.delays == [timedelta(), None]
 
 
-async def test_no_more_are_written_at_once_than_a_store_can_be_asked_for(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "AT_ONCE", 2)
-    records = [await desk.ended() for _ in range(3)]
+async def test_no_more_are_written_at_once_than_a_store_can_be_asked_for(desk: Desk) -> None:
+    records = [await desk.ended() for _ in range(AT_ONCE + 1)]
     with desk.store.holding("swap") as begun:
         for record in records:
             desk.retrievals.note(record)
         async with bounded():
             await begun.wait()
-        assert len(desk.retrievals.background.running) == 2
+        assert len(desk.retrievals.background.running) == AT_ONCE
     await desk.written()
-    assert [(await desk.now(record)).retrieved for record in records] == [True, True, False]
-    desk.retrievals.note(records[2])
+    assert [(await desk.now(record)).retrieved for record in records] == [True] * AT_ONCE + [False]
+    desk.retrievals.note(records[-1])
     await desk.written()
-    assert (await desk.now(records[2])).retrieved
-    assert desk.delays == [timedelta()] * 3 + [None]
+    assert (await desk.now(records[-1])).retrieved
+    assert desk.delays == [timedelta()] * (AT_ONCE + 1) + [None]
 
 
-async def test_of_very_many_that_could_not_be_written_the_oldest_may_be_told_as_first_again(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "REMEMBERED", 2)
-    records = [await desk.ended() for _ in range(3)]
+async def test_of_very_many_that_could_not_be_written_the_oldest_may_be_told_as_first_again(desk: Desk) -> None:
+    ended = await desk.ended()
+    records = [evolve(ended, id=TaskId(f"task-{number}")) for number in range(REMEMBERED + 1)]
     desk.failing.failing = {"swap"}
-    for record in [*records, records[2], records[1], records[0]]:
+    for record in [*records, *reversed(records)]:
         desk.retrievals.note(record)
     await desk.written()
-    assert desk.delays == [timedelta()] * 3 + [None, None, timedelta()]
+    assert desk.delays == [timedelta()] * (REMEMBERED + 1) + [None] * REMEMBERED + [timedelta()]
 
 
 async def test_it_is_told_in_the_visit_of_who_was_given_it_and_written_in_none(desk: Desk) -> None:

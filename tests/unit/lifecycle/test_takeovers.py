@@ -14,11 +14,9 @@ from helpers.waiting import bounded
 from taskgate.domain.events import CallSucceeded, CheckpointSaved, Dispatched, InputClaimed, InputRequested, Progressed
 from taskgate.domain.record import Faulted, FaultReason, OwnerKey, SealedCheckpoint, TaskRecord, TaskStatus
 from taskgate.errors import StoreUnavailable
-from taskgate.lifecycle import recovery
-from taskgate.lifecycle import transitions as module
 from taskgate.lifecycle.checkpoints import UNSEALED, CallCheckpoint, RoundCheckpoint
-from taskgate.lifecycle.recovery import Takeovers
-from taskgate.lifecycle.transitions import NOT_KEPT, Transitions
+from taskgate.lifecycle.recovery import MAX_LOOKED_AT, Takeovers
+from taskgate.lifecycle.transitions import MAX_WAITING, NOT_KEPT, Transitions
 from taskgate.protocol.faults import call_ended
 from taskgate.upstream.calls import ResumePoint
 from unit.lifecycle.alone import Alone
@@ -84,9 +82,7 @@ async def test_what_another_process_holds_is_not_changed_as_if_it_ran_here() -> 
 
 async def test_results_that_wait_for_a_store_take_no_more_room_than_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
     """One too many is given up, and its task says so."""
-    monkeypatch.setattr(module, "MAX_WAITING", len(DONE.result))
-    monkeypatch.setattr(module, "RETRY_FIRST", 0.001)
-    one, is_down = Alone(), True
+    one, is_down, large = Alone(), True, replace(DONE, result=MAX_WAITING * "x")
     load = one.store.load
 
     async def loads(*args: Any, **named: Any) -> Any:
@@ -100,8 +96,8 @@ async def test_results_that_wait_for_a_store_take_no_more_room_than_there_is(mon
     await keep(one.store, *records)
     writer = Transitions(store=one.store, event_sink=one.emitted, clock=one.clock)
     async with bounded(), asyncio.TaskGroup() as group:
-        for record in records:
-            group.create_task(writer.settle(record.owner, record.id, DONE))
+        for record, event in zip(records, (large, DONE), strict=True):
+            group.create_task(writer.settle(record.owner, record.id, event))
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         is_down = False
@@ -184,10 +180,9 @@ async def test_a_session_is_ended_by_the_last_task_of_its_owner_that_is_in_it(
     assert await takeovers_of(one).is_last_in(ours, "s") is is_last
 
 
-async def test_who_has_more_tasks_than_are_looked_at_keeps_the_session(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recovery, "MAX_LOOKED_AT", 2)
+async def test_who_has_more_tasks_than_are_looked_at_keeps_the_session() -> None:
     one, ours = Alone(), in_session("s", id="a")
-    await keep(one.store, ours, new_record(id="b"), new_record(id="c"))
+    await keep(one.store, ours, *(new_record() for _ in range(MAX_LOOKED_AT)))
     assert not await takeovers_of(one).is_last_in(ours, "s")
 
 
