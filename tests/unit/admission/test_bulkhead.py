@@ -6,9 +6,15 @@ from datetime import timedelta
 
 import pytest
 
-from helpers.waiting import bounded, eventually
-from taskgate.admission import concurrency as module
-from taskgate.admission.concurrency import Bulkhead, BulkheadSettings, Permit
+from helpers.waiting import bounded
+from taskgate.admission.concurrency import (
+    LEAST_ADVICE,
+    POSITIONS_EVERY,
+    REPORT_EVERY,
+    Bulkhead,
+    BulkheadSettings,
+    Permit,
+)
 from taskgate.auth.context import AuthContext
 from taskgate.domain.fair_queue import FairQueue
 from taskgate.errors import QueueFull
@@ -213,29 +219,24 @@ async def test_a_brief_wait_that_is_over_gives_the_place_back(bulkhead: Bulkhead
     held.release()
 
 
-async def test_an_advice_follows_the_pace_of_the_turns_and_is_within_bounds(
-    bulkhead: Bulkhead, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_advice_follows_the_pace_of_the_turns_and_is_within_bounds(bulkhead: Bulkhead) -> None:
     bulkhead.adjust(settings(queue=3, max_wait=timedelta(seconds=100)))
-    now = 1000.0
-    monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: now)
 
-    def advice() -> float:
+    def advice() -> int:
         with pytest.raises(QueueFull) as refused:
             bulkhead.acquire("b")
-        return refused.value.retry_after.total_seconds()
+        return round(refused.value.retry_after.total_seconds())
 
     tickets = [bulkhead.acquire("a") for _ in range(4)]
-    assert advice() == 2.0
-    now += 30.0
+    assert advice() == 2
+    await asyncio.sleep(30)
     # No turn for so long: the next one need not come sooner.
-    assert advice() == 30.0
+    assert advice() == 30
     tickets.pop(0).release()
     tickets.append(bulkhead.acquire("a"))
-    assert advice() == 30.0
-    now += 1000.0
-    assert advice() == 100.0
-    monkeypatch.undo()
+    assert advice() == 30
+    await asyncio.sleep(1000)
+    assert advice() == 100
     close(*reversed(tickets))
 
 
@@ -247,7 +248,7 @@ async def test_turns_that_come_quickly_have_the_least_advice(bulkhead: Bulkhead)
         tickets.append(bulkhead.acquire("a"))
     with pytest.raises(QueueFull) as refused:
         bulkhead.acquire("b")
-    assert refused.value.retry_after == module.LEAST_ADVICE
+    assert refused.value.retry_after == LEAST_ADVICE
     close(*reversed(tickets))
 
 
@@ -266,10 +267,7 @@ async def test_more_slots_are_granted_at_once_and_fewer_take_none_away(bulkhead:
     close(*reversed(tickets[3:]))
 
 
-async def test_where_it_is_is_told_when_it_moved_and_not_when_it_has_its_turn(
-    bulkhead: Bulkhead, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "POSITIONS_EVERY", 0.0)
+async def test_where_it_is_is_told_when_it_moved_and_not_when_it_has_its_turn(bulkhead: Bulkhead) -> None:
     held, *others, last = (bulkhead.acquire("a") for _ in range(5))
     places: list[int] = []
 
@@ -277,11 +275,15 @@ async def test_where_it_is_is_told_when_it_moved_and_not_when_it_has_its_turn(
         places.append(place)
 
     waiting = asyncio.create_task(last.wait(LONG, moved))
-    await asyncio.sleep(0)
+    await asyncio.sleep(POSITIONS_EVERY / 2)
     for place, other in zip((2, 1, 0), others, strict=True):
+        before = list(places)
         held.release()
         held = other
-        await eventually(lambda place=place: places[-1:] == [place])  # type: ignore[misc]
+        await asyncio.sleep(POSITIONS_EVERY / 4)
+        assert places == before
+        await asyncio.sleep(POSITIONS_EVERY * 3 / 4)
+        assert places == [*before, place]
     held.release()
     async with bounded():
         await waiting
@@ -289,30 +291,19 @@ async def test_where_it_is_is_told_when_it_moved_and_not_when_it_has_its_turn(
     last.release()
 
 
-async def test_a_place_far_behind_is_told_when_a_tenth_of_the_way_is_gone(
-    bulkhead: Bulkhead, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "POSITIONS_EVERY", 0.0)
+async def test_a_place_far_behind_is_told_when_a_tenth_of_the_way_is_gone(bulkhead: Bulkhead) -> None:
     bulkhead.adjust(settings(queue=100))
     tickets = [bulkhead.acquire("a") for _ in range(52)]
-    looks, places = 0, []
-    look = bulkhead.watch_queue
-
-    def looked() -> None:
-        nonlocal looks
-        looks += 1
-        look()
+    places: list[int] = []
 
     async def moved(place: int) -> None:
         places.append(place)
 
-    monkeypatch.setattr(bulkhead, "watch_queue", looked)
     waiting = asyncio.create_task(tickets[-1].wait(LONG, moved))
-    await asyncio.sleep(0)
+    await asyncio.sleep(POSITIONS_EVERY / 2)
     for gone in range(1, 11):
         tickets.pop(0).release()
-        before = looks
-        await eventually(lambda before=before: looks > before + 1)  # type: ignore[misc]
+        await asyncio.sleep(POSITIONS_EVERY)
         assert places == [place for place in (45, 41) if place >= 50 - gone]
     waiting.cancel()
     await asyncio.wait([waiting])
@@ -322,36 +313,33 @@ async def test_a_place_far_behind_is_told_when_a_tenth_of_the_way_is_gone(
 async def test_nobody_is_looked_at_while_nobody_wants_to_know(
     bulkhead: Bulkhead, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "POSITIONS_EVERY", 0.0)
     looks, order = list[int](), FairQueue.order
     monkeypatch.setattr(FairQueue, "order", lambda permits: looks.append(1) or order(permits))
     held, ticket = bulkhead.acquire("a"), bulkhead.acquire("a")
     bulkhead.watch_queue()
-    await eventually(lambda: looks)
-    for _ in range(9):
-        await asyncio.sleep(0)
+    await asyncio.sleep(3 * POSITIONS_EVERY)
     assert len(looks) == 1
     close(ticket, held)
 
 
 async def test_what_is_used_is_noted_once_for_all_that_changes_within_a_moment(
-    bulkhead: Bulkhead, emitted: RecordedEvents, monkeypatch: pytest.MonkeyPatch
+    bulkhead: Bulkhead, emitted: RecordedEvents
 ) -> None:
-    monkeypatch.setattr(module, "REPORT_EVERY", 0.0)
-    tickets = [bulkhead.acquire("a") for _ in range(3)]
-    await eventually(lambda: emitted.all)
+    first = bulkhead.acquire("a")
+    await asyncio.sleep(REPORT_EVERY / 2)
+    others = [bulkhead.acquire("a") for _ in range(2)]
+    assert emitted.all == []
+    await asyncio.sleep(REPORT_EVERY)
     assert emitted.all == [ConcurrencyChanged("reports", 1, 1, 2)]
-    close(*reversed(tickets))
-    await eventually(lambda: len(emitted.all) == 2)
-    assert emitted.all[1] == ConcurrencyChanged("reports", 0, 1, 0)
+    close(*others, first)
+    await asyncio.sleep(2 * REPORT_EVERY)
+    assert emitted.all[1:] == [ConcurrencyChanged("reports", 0, 1, 0)]
 
 
 async def test_what_is_noted_of_slots_belongs_to_nobodys_request(
     bulkhead: Bulkhead, emitted: RecordedEvents, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One timer notes what all of them did."""
-    monkeypatch.setattr(module, "REPORT_EVERY", 0.001)
-    monkeypatch.setattr(module, "POSITIONS_EVERY", 0.001)
     told_in: list[RequestContext | None] = []
     monkeypatch.setattr(emitted, "emit", lambda _: told_in.append(current()))
     moved_in, order = list[RequestContext | None](), FairQueue.order
@@ -359,8 +347,8 @@ async def test_what_is_noted_of_slots_belongs_to_nobodys_request(
     with in_request(RequestContext("one-1", "192.0.2.7", "POST", "/reports/mcp")):
         ticket = bulkhead.acquire("a")
         bulkhead.watch_queue()
-    async with bounded():
-        await eventually(lambda: told_in and moved_in)
+    await asyncio.sleep(2 * POSITIONS_EVERY)
     close(ticket)
-    await eventually(lambda: len(told_in) == 2)
+    await asyncio.sleep(2 * REPORT_EVERY)
+    assert (len(told_in), len(moved_in)) == (2, 1)
     assert set(told_in + moved_in) == {None}

@@ -12,9 +12,8 @@ import pytest
 from helpers.manual_clock import ManualClock
 from helpers.records import HOLDER, keep, new_lease, new_record
 from helpers.waiting import bounded, eventually
-from taskgate.admission import concurrency as turns
 from taskgate.admission.callers import principal_of
-from taskgate.admission.concurrency import Bulkhead, BulkheadSettings, Permit
+from taskgate.admission.concurrency import Bulkhead, BulkheadSettings, Permit, queue_status
 from taskgate.admission.rules import QuestionBounds
 from taskgate.auth.context import ANONYMOUS
 from taskgate.domain.events import CallSucceeded
@@ -103,7 +102,7 @@ class House:
     async def start(self, **changes: Any) -> TaskRecord:
         """A new task, which waits for its turn where somebody has the slot."""
         ticket = self.bulkhead.acquire("a")
-        told = None if ticket.is_granted else turns.queue_status(ticket.ahead)
+        told = None if ticket.is_granted else queue_status(ticket.ahead)
         record = new_record(lease=new_lease(), status_message=told, **changes)
         await keep(self.store, record)
         self.runner.start(record, self.server, ANONYMOUS, ticket)  # type: ignore[arg-type]
@@ -131,8 +130,7 @@ class House:
 
 
 @pytest.fixture
-async def house(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[House]:
-    monkeypatch.setattr(turns, "POSITIONS_EVERY", 0.0)
+async def house() -> AsyncIterator[House]:
     house = House(await open_store("memory", None))
     house.runner.open()
     yield house

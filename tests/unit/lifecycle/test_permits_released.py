@@ -7,7 +7,7 @@ from typing import Any
 from helpers.failing_store import FailingStore
 from helpers.records import after
 from helpers.waiting import bounded, eventually
-from taskgate.admission.concurrency import Permit
+from taskgate.admission.concurrency import POSITIONS_EVERY, Permit
 from taskgate.domain.events import CancelRequested
 from taskgate.domain.record import TaskRecord, TaskStatus
 from taskgate.stores.open import open_store
@@ -98,7 +98,8 @@ async def test_one_that_is_cancelled_in_the_moment_in_which_its_place_is_told_le
     first, second = await house.start(), await house.start()
     race.armed = True
     assert await house.store.swap(after(first, CancelRequested()), expected=first.revision)
-    await eventually(lambda: not race.armed)
+    await asyncio.sleep(2 * POSITIONS_EVERY)
+    assert not race.armed
     async with bounded():
         await house.runner.idle()
     assert (await house.now(second)).status is TaskStatus.CANCELLED

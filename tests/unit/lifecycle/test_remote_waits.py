@@ -1,5 +1,6 @@
 """Notes of tasks reach hosts that wait at another process: each once, in order, and none where nobody waits."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from datetime import timedelta
 
@@ -10,8 +11,14 @@ from helpers.memory_stream_log import MemoryStreamLog
 from helpers.records import new_record
 from helpers.waiting import bounded, eventually
 from taskgate.domain.record import Lease, TaskRecord, evolve
-from taskgate.lifecycle import task_streams as module
-from taskgate.lifecycle.task_streams import AwaitsNotes, RemoteNotifications, RemoteWait, WaitPosition
+from taskgate.lifecycle.task_streams import (
+    LAST_NOTES,
+    RETRY,
+    AwaitsNotes,
+    RemoteNotifications,
+    RemoteWait,
+    WaitPosition,
+)
 from taskgate.streams.event_log import RETENTION
 from taskgate.streams.event_stream import ResumableEventStream
 from taskgate.streams.log_entries import StreamOrigin
@@ -145,24 +152,19 @@ async def test_whoever_takes_the_task_over_is_asked_for_its_notes(street: Street
     await eventually(lambda: heard_on(feed) == ["1", "2"])
 
 
-async def test_who_does_not_run_the_task_says_so(street: Street, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "LAST_NOTES", 15.0)
-    street.at_a.end(street.task)
-    _, listening = street.wait()
-    listening.follow(street.record())
-    async with bounded():
-        await listening.finish()
-
-
-async def test_whoever_does_not_answer_is_waited_for_no_longer_than_that(
-    street: Street, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("answers", [True, False])
+async def test_who_does_not_run_the_task_says_so_and_who_does_not_answer_is_waited_for_briefly(
+    street: Street, answers: bool
 ) -> None:
-    monkeypatch.setattr(module, "LAST_NOTES", 0.01)
-    street.others.deaf = True
+    street.at_a.end(street.task)
+    street.others.deaf = not answers
     _, listening = street.wait()
     listening.follow(street.record())
+    loop = asyncio.get_running_loop()
+    began = loop.time()
     async with bounded():
         await listening.finish()
+    assert (loop.time() - began < LAST_NOTES) is answers
 
 
 async def test_a_wait_of_which_nothing_is_heard_any_more_counts_no_longer(street: Street) -> None:
@@ -175,13 +177,14 @@ async def test_a_wait_of_which_nothing_is_heard_any_more_counts_no_longer(street
     assert not street.at_a.send(street.task, "2")
 
 
-async def test_a_store_that_does_not_answer_is_asked_again(street: Street, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "RETRY", 0.0)
+async def test_a_store_that_does_not_answer_is_asked_again_after_a_pause(street: Street) -> None:
     street.log.down = True
     feed, listening = street.wait()
     listening.follow(street.record())
-    await eventually(lambda: street.log.calls.count("read") > 2)
+    await asyncio.sleep(2.5 * RETRY)
+    assert street.log.calls.count("read") == 3
     street.log.down = False
+    await asyncio.sleep(RETRY)
     await street.known()
     street.at_a.send(street.task, "1")
     await eventually(lambda: heard_on(feed) == ["1"])

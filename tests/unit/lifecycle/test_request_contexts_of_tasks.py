@@ -129,8 +129,7 @@ async def test_a_task_that_equal_calls_share_is_made_by_the_first_of_them(servic
 
 
 @pytest.fixture
-async def house(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[one_runner.House]:
-    monkeypatch.setattr(one_runner.turns, "POSITIONS_EVERY", 0.0)
+async def house() -> AsyncIterator[one_runner.House]:
     house = one_runner.House(await open_store("memory", None))
     house.runner.open()
     yield house

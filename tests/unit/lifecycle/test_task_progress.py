@@ -10,8 +10,7 @@ from helpers.waiting import eventually
 from taskgate.admission.rules import QuestionBounds
 from taskgate.domain.events import Progressed
 from taskgate.domain.record import OwnerKey, TaskId
-from taskgate.lifecycle import task_listener as module
-from taskgate.lifecycle.task_listener import TaskListener, TaskListeners
+from taskgate.lifecycle.task_listener import WRITE_EVERY, TaskListener, TaskListeners
 from taskgate.lifecycle.task_streams import TaskOrigin
 from taskgate.lifecycle.transitions import Choose
 from taskgate.protocol.jsonrpc import parse
@@ -20,6 +19,7 @@ from taskgate.protocol.messages import Notification
 from unit.admission.live_rules import live
 
 RECORD = new_record()
+PAUSE = WRITE_EVERY.total_seconds()
 
 
 class SlowChanges:
@@ -56,8 +56,7 @@ class Streams:
 
 
 @pytest.fixture
-def changes(monkeypatch: pytest.MonkeyPatch) -> SlowChanges:
-    monkeypatch.setattr(module, "WRITE_EVERY", timedelta())
+def changes() -> SlowChanges:
     return SlowChanges()
 
 
@@ -86,20 +85,26 @@ async def test_of_progress_that_could_not_be_written_for_a_while_the_newest_is_w
     # As long as the store takes, one write waits for it, whatever else is told.
     assert changes.most == 1
     changes.goes_on.set()
-    await eventually(lambda: changes.written == ["4/9: step 4"] and not listener._writing)
+    await asyncio.sleep(2 * PAUSE)
+    assert changes.written == ["4/9: step 4"]
     listener.on_notification(progress(5))
     listener.on_notification(progress(3))
-    await eventually(lambda: changes.written == ["4/9: step 4", "5/9: step 5"] and not listener._writing)
+    await asyncio.sleep(2 * PAUSE)
+    assert changes.written == ["4/9: step 4", "5/9: step 5"]
     listener.close()
 
 
-async def test_what_is_told_while_one_is_written_is_written_next(changes: SlowChanges, listener: TaskListener) -> None:
+async def test_what_is_told_while_one_is_written_is_written_next_after_a_pause(
+    changes: SlowChanges, listener: TaskListener
+) -> None:
     changes.goes_on.set()
     for done in (1, 2, 3):
         listener.on_notification(progress(done))
         await eventually(lambda: changes.written)
-    await eventually(lambda: changes.written[-1:] == ["3/9: step 3"] and not listener._writing)
-    assert changes.written == sorted(changes.written)
+    await asyncio.sleep(PAUSE / 2)
+    assert changes.written == ["1/9: step 1"]
+    await asyncio.sleep(PAUSE)
+    assert changes.written == ["1/9: step 1", "3/9: step 3"]
     assert changes.most == 1
     listener.close()
 

@@ -9,8 +9,7 @@ from helpers.manual_clock import ManualClock, SeededEntropy
 from taskgate.admission.rules import QuestionBounds
 from taskgate.domain.record import OwnerKey
 from taskgate.errors import InvalidParams
-from taskgate.gateway.modern import retries as module
-from taskgate.gateway.modern.retries import HeldCall, HeldCalls
+from taskgate.gateway.modern.retries import MAX_HELD, HeldCall, HeldCalls
 from unit.admission.live_rules import live
 
 ALICE, BOB = OwnerKey("alice", "reports"), OwnerKey("bob", "reports")
@@ -122,10 +121,9 @@ def test_that_there_is_no_place_is_told_once_until_there_is(holds: HeldCalls, ca
     assert len(caplog.records) == 2
 
 
-def test_there_are_only_so_many_places(holds: HeldCalls, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MAX_HELD", 2)
-    waiting(holds)
-    waiting(holds, BOB)
+def test_there_are_only_so_many_places(holds: HeldCalls) -> None:
+    for number in range(MAX_HELD):
+        waiting(holds, OwnerKey(f"caller {number}", "reports"))
     assert place(holds, OwnerKey("carol", "reports")) is None
 
 

@@ -13,7 +13,7 @@ from helpers.failing_store import HoldingStore
 from helpers.records import after, new_input, new_record
 from helpers.waiting import bounded, eventually
 from taskgate.domain.events import Dispatched, InputAnswered, InputClaimed, InputDeferred, InputRequested, Progressed
-from taskgate.gateway.modern import subscriptions
+from taskgate.gateway.modern.subscriptions import LARGE
 from taskgate.stores.open import open_store
 from unit.gateway.modern.listening import DONE, RESULT, World, said, told_all, waiters
 
@@ -147,12 +147,9 @@ async def test_a_task_that_expires_is_told_of_no_more(world: World) -> None:
     assert listener.told == [(record.id, "working")]
 
 
-async def test_many_outcomes_do_not_end_the_stream_of_a_host_that_reads_slowly(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(subscriptions, "LARGE", 2**20)
-    text = json.dumps({"content": [{"type": "text", "text": 2**19 * "x"}]})
-    records = [after(new_record(), Dispatched(), replace(DONE, result=text)) for _ in range(12)]
+async def test_many_outcomes_do_not_end_the_stream_of_a_host_that_reads_slowly(world: World) -> None:
+    text = json.dumps({"content": [{"type": "text", "text": LARGE // 2 * "x"}]})
+    records = [after(new_record(), Dispatched(), replace(DONE, result=text)) for _ in range(48)]
     await world.keep(*records)
     listener = world.listen(tasks=tuple(record.id for record in records))
     await eventually(lambda: listener.wire is not None and listener.wire.is_congested)

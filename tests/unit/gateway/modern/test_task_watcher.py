@@ -10,7 +10,7 @@ import pytest
 from helpers.failing_store import FailingStore
 from helpers.manual_clock import ManualClock
 from helpers.records import OWNER, after, keep, new_record
-from helpers.waiting import eventually
+from helpers.waiting import bounded, eventually
 from taskgate.domain.events import CallSucceeded, Dispatched, Progressed
 from taskgate.domain.record import TaskRecord
 from taskgate.errors import StoreUnavailable
@@ -127,8 +127,7 @@ async def test_changes_of_other_tasks_of_the_owner_are_not_looked_at(world: Worl
     assert world.store.watches[-1][1] == module.PATIENCE
 
 
-async def test_a_watch_that_fails_goes_on(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "RETRY", timedelta())
+async def test_a_watch_that_fails_goes_on_after_a_pause(world: World) -> None:
     record = after(new_record(), Dispatched())
     await keep(world.store, record)
     telling = await world.begin(record)
@@ -136,7 +135,10 @@ async def test_a_watch_that_fails_goes_on(world: World, monkeypatch: pytest.Monk
     await world.swap(record, DONE)
     world.store.news.put_nowait(StoreUnavailable("as the test wants"))
     world.store.news.put_nowait(ChangeBatch(place=2, changes=(RecordChange(record.id, 2),)))
-    await eventually(telling.done)
+    await asyncio.sleep(module.RETRY.total_seconds() / 2)
+    assert len(world.told) == 1
+    async with bounded():
+        await telling
     assert world.told[1:] == [(record.id, "completed")]
 
 
