@@ -95,10 +95,11 @@ class RateUsage(NamedTuple):
 
 
 class QuotaSubjects:
-    """The subjects of callers by the present configuration. The recent ones are cached."""
+    """The subjects of callers by the present configuration. The most recent `size` are cached."""
 
-    def __init__(self, live: RuntimeConfig) -> None:
+    def __init__(self, live: RuntimeConfig, *, size: int = _REMEMBERED) -> None:
         self._live = live
+        self._size = size
         self._overrides = live.current.overrides
         self._anonymous = _subject(None, self._overrides.find(None, {}))
         # The key has only what the subject depends on, so callers share entries.
@@ -119,7 +120,7 @@ class QuotaSubjects:
             self._cache.move_to_end(key)
             return cached
         subject = _subject(_reference(identity), self._overrides.find(identity.tenant, identity.claims))
-        if len(self._cache) >= _REMEMBERED:
+        if len(self._cache) >= self._size:
             self._cache.popitem(last=False)
         self._cache[key] = subject
         return subject
@@ -173,8 +174,10 @@ class RateLimiter:
         event_sink: EventSink,
         clock: Clock,
         local_cache: "LocalRateCache | None" = None,
+        max_checks: int = _CHECKS,
     ) -> None:
         self._live = live
+        self._max_checks = max_checks
         self._subjects = subjects
         self._store = store
         self._event_sink = event_sink
@@ -390,7 +393,7 @@ class RateLimiter:
         check = self._connections.get(key)
         if check is None:
             check = PreparedCheck(self._connection_steps(exchange, mount), rules, mount)
-            if len(self._connections) >= _CHECKS:
+            if len(self._connections) >= self._max_checks:
                 self._connections.clear()
             self._connections[key] = check
         exchange.head.connection_check = check
@@ -425,7 +428,7 @@ class RateLimiter:
             check = PreparedCheck(steps, rules, mount, method, tool, subject)
             if len(method) + len(tool or "") > _MAX_NAMES:
                 return check
-            if len(self._requests) >= _CHECKS:
+            if len(self._requests) >= self._max_checks:
                 self._requests.clear()
             self._requests[key] = check
         if exchange.head.caller is caller:

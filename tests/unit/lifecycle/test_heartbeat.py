@@ -54,17 +54,14 @@ async def test_signs_of_life_go_on_while_the_loop_of_the_calls_stands_still() ->
     assert threads == {"taskgate-heartbeat"}
 
 
-async def test_signs_of_life_go_on_whatever_goes_wrong_with_one(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr("taskgate.lifecycle.leases.RETRY", timedelta(milliseconds=1))
+async def test_signs_of_life_go_on_whatever_goes_wrong_with_one(caplog: pytest.LogCaptureFixture) -> None:
     one, beaten = Alone(), threading.Semaphore(0)
 
     async def beat(_: LeaseStore) -> bool:
         beaten.release()
         raise ValueError("unforeseen")
 
-    heartbeat = Heartbeat(one.apart, beat, every=timedelta(milliseconds=1))
+    heartbeat = Heartbeat(one.apart, beat, every=timedelta(milliseconds=1), retry=timedelta(milliseconds=1))
     heartbeat.start()
     for _ in range(3):
         assert beaten.acquire(timeout=5)

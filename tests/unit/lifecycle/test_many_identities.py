@@ -4,6 +4,7 @@ import asyncio
 import gc
 import tracemalloc
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import timedelta
 from itertools import count
 from typing import Any, cast
@@ -13,7 +14,6 @@ import pytest
 from helpers.manual_clock import ManualClock
 from helpers.waiting import bounded, eventually
 from requirements import covers
-from taskgate.admission import rates as quotas
 from taskgate.admission.concurrency import OpenStreams
 from taskgate.admission.lookup_guard import PenaltyBox
 from taskgate.admission.rates import QuotaSubjects, RateLimiter
@@ -22,8 +22,7 @@ from taskgate.auth.context import AuthContext
 from taskgate.domain.fair_queue import FairQueue
 from taskgate.domain.rates import Demand, RateLimit, RatePolicies, RatePolicy, RateScope
 from taskgate.gateway.extensions import DeniedExtensions
-from taskgate.gateway.modern import session_pool
-from taskgate.gateway.modern.session_pool import SessionPool
+from taskgate.gateway.modern.session_pool import MAX_OWNERS, SessionPool
 from taskgate.stores.rates import MemoryRateStore
 from taskgate.telemetry.metrics import admission
 from taskgate.telemetry.metrics.admission import ActiveCallers
@@ -50,8 +49,7 @@ def rates(_: pytest.MonkeyPatch) -> Visit:
     return lambda n: cast("None", store.take((Demand(f"calls\ncaller {n}", limit, 1, policy),), now=n / 100))
 
 
-def checks(patch: pytest.MonkeyPatch) -> Visit:
-    patch.setattr(quotas, "_CHECKS", KEPT)
+def checks(_: pytest.MonkeyPatch) -> Visit:
     limit = RateLimit(every=0.1, burst=3)
     calls = RatePolicy(name="calls", scope=RateScope.CONTEXT, limit=limit)
     arrivals = RatePolicy(name="ip", scope=RateScope.IP, limit=limit, before_auth=True)
@@ -62,6 +60,7 @@ def checks(patch: pytest.MonkeyPatch) -> Visit:
         store=MemoryRateStore(KEPT),
         event_sink=cast("Any", Nobody()),
         clock=clock,
+        max_checks=KEPT,
     )
 
     def visited(n: int) -> None:
@@ -89,16 +88,14 @@ def suspicions(_: pytest.MonkeyPatch) -> Visit:
     return lambda n: told.raise_once("enumeration", f"caller {n}", "reports")
 
 
-def standings(patch: pytest.MonkeyPatch) -> Visit:
-    patch.setattr(quotas, "_REMEMBERED", KEPT)
-    known = QuotaSubjects(live())
-    return lambda n: cast("None", known.of(AuthContext(key="one", identity=identity(tenant=f"tenant {n}"))))
+def standings(_: pytest.MonkeyPatch) -> Visit:
+    known = QuotaSubjects(live(), size=KEPT)
+    return lambda n: cast("None", known.of(AuthContext(key="one", identity=replace(identity(), tenant=f"tenant {n}"))))
 
 
 def saturated(patch: pytest.MonkeyPatch) -> Visit:
     patch.setattr(admission, "MAX_CALLERS", KEPT)
     counted = ActiveCallers(ManualClock(), EventRing())
-
     return lambda n: counted.add(f"caller {n}")
 
 
@@ -192,10 +189,7 @@ async def test_tokens_of_callers_are_kept_of_those_who_came_last() -> None:
 
 
 @covers("T45")
-async def test_lines_of_callers_are_kept_of_those_who_came_last_and_of_those_who_use_them(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(session_pool, "MAX_OWNERS", KEPT)
+async def test_lines_of_callers_are_kept_of_those_who_came_last_and_of_those_who_use_them() -> None:
     server = Server()
     server.gate.set()
     there, all_lines = (
@@ -208,10 +202,10 @@ async def test_lines_of_callers_are_kept_of_those_who_came_last_and_of_those_who
 
     busy = all_lines.take(there, AuthContext(key="busy"), peer())
     with busy:
-        for n in range(2_000):
+        for n in range(MAX_OWNERS + 500):
             with all_lines.take(there, AuthContext(key=f"caller {n}"), peer()):
                 await asyncio.sleep(0)
-        await eventually(lambda: still_open() == KEPT)
+        await eventually(lambda: still_open() == MAX_OWNERS)
         assert all_lines.take(there, AuthContext(key="busy"), peer()) is busy
     async with bounded():
         await all_lines.close()
