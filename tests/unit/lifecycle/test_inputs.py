@@ -120,6 +120,8 @@ async def test_a_question_whose_time_was_up_before_it_could_be_written_is_never_
     world.store.failing = {"swap"}
     inputs.ask(asked)
     await asyncio.sleep(20)
+    # At once, and after 0.1, 0.3, 0.7, 1.5, 3.1, 6.3, 11.3 and 16.3 seconds.
+    assert world.store.refused == ["swap"] * 9
     world.store.failing = set()
     await idle(inputs)
     assert asked.replies == ["refused"]
