@@ -364,21 +364,15 @@ class Heartbeat:
     main loop is blocked.
 
     `apart` opens the thread's own lease store. `beat` runs on the thread; it returns False if the
-    store failed. `retry` is the delay after a failure.
+    store failed.
     """
 
     def __init__(
-        self,
-        apart: LeaseStoreFactory,
-        beat: Callable[[LeaseStore], Awaitable[bool]],
-        *,
-        every: timedelta,
-        retry: timedelta = RETRY,
+        self, apart: LeaseStoreFactory, beat: Callable[[LeaseStore], Awaitable[bool]], *, every: timedelta
     ) -> None:
         self._apart = apart
         self._beat = beat
         self._every = every
-        self._retry = retry
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
 
@@ -411,12 +405,12 @@ class Heartbeat:
                 # Without heartbeats other replicas take over all tasks of this one, so retry after
                 # any error.
                 log.exception("Unexpected error while renewing leases; trying again")
-                await asyncio.sleep(self._retry.total_seconds())
+                await asyncio.sleep(min(self._every, RETRY).total_seconds())
 
     async def _beat_on(self, leases: LeaseStore) -> None:
         while True:
             succeeded = await self._beat(leases)
-            await asyncio.sleep((self._every if succeeded else min(self._every, self._retry)).total_seconds())
+            await asyncio.sleep((self._every if succeeded else min(self._every, RETRY)).total_seconds())
 
 
 def _cancel_all(loop: asyncio.AbstractEventLoop) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+import time
 from datetime import timedelta
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 
 from helpers.manual_clock import EPOCH, ManualClock
 from helpers.shared_memory import LeasesInMemory
-from helpers.waiting import bounded, eventually
+from helpers.waiting import PATIENCE, bounded, eventually
 from taskgate.errors import StoreUnavailable
 from taskgate.lifecycle.leases import Heartbeat
 from taskgate.stores.shared import HeartbeatReply, LeaseStore
@@ -61,10 +62,12 @@ async def test_signs_of_life_go_on_whatever_goes_wrong_with_one(caplog: pytest.L
         beaten.release()
         raise ValueError("unforeseen")
 
-    heartbeat = Heartbeat(one.apart, beat, every=timedelta(milliseconds=1), retry=timedelta(milliseconds=1))
+    heartbeat = Heartbeat(one.apart, beat, every=timedelta(milliseconds=1))
     heartbeat.start()
-    for _ in range(3):
-        assert beaten.acquire(timeout=5)
+    # At the usual pace: a second between two of them would let short leases lapse.
+    due = time.monotonic() + PATIENCE
+    for _ in range(100):
+        assert beaten.acquire(timeout=due - time.monotonic())
     await heartbeat.stop()
     assert one.opened >= 3
     assert "renewing leases" in caplog.text
