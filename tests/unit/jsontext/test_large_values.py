@@ -21,7 +21,8 @@ from taskgate.protocol.messages import ENVELOPE, Message, Request
 # --- reading ----------------------------------------------------------------------------------------------------------
 
 
-NEVER = 1 << 62
+PAD = " " * spans.LARGE
+"""Makes a text large, and changes nothing in it."""
 
 
 def places(found: Members) -> Any:
@@ -32,10 +33,9 @@ def places(found: Members) -> Any:
     }
 
 
-def read(text: str, large: int) -> Any:
+def read(text: str) -> Any:
     """What is found in a text, or the class of its refusal."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(spans, "LARGE", large)
         patch.setattr(spans, "SHORT", 4)
         try:
             return places(read_object(text, ENVELOPE))
@@ -63,7 +63,7 @@ def test_every_member_has_a_whole_and_a_kind() -> None:
 
 @given(messages())
 def test_every_member_stands_at_the_same_place_however_it_is_read(text: str) -> None:
-    assert read(text, -1) == read(text, NEVER)
+    assert read(text + PAD) == read(text)
 
 
 @pytest.mark.parametrize(
@@ -85,11 +85,10 @@ def test_every_member_stands_at_the_same_place_however_it_is_read(text: str) -> 
     ],
 )
 def test_ends_that_look_like_another_are_told_apart(text: str) -> None:
-    assert read(text, -1) == read(text, NEVER)
+    assert read(text + PAD) == read(text)
 
 
 def test_a_large_value_is_read_by_the_faster_parser(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spans, "LARGE", 16 * 1024)
     text = '{"id":1,"result":{"content":["' + "x" * 20_000 + '"],"isError":false}}'
     found = read_object(text, ENVELOPE)
     assert found["result"].value["content"] == ["x" * 20_000]
@@ -97,19 +96,15 @@ def test_a_large_value_is_read_by_the_faster_parser(monkeypatch: pytest.MonkeyPa
     assert standard < 2 * spans.SHORT < 20_000 < faster
 
 
-def test_a_lone_surrogate_in_a_large_value_is_read_as_in_any_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spans, "LARGE", -1)
+def test_a_lone_surrogate_in_a_large_value_is_read_as_in_any_other() -> None:
     value = ["x" * spans.SHORT, "\ud800"]
-    assert read_object(json.dumps({"a": value, "b": 1}), {})["a"].value == value
+    assert read_object(json.dumps({"a": value, "b": 1}) + PAD, {})["a"].value == value
 
 
 @pytest.mark.parametrize("number", ["1e999", "9" * 400])
-def test_a_number_beyond_a_double_is_read_in_what_is_not_very_large(
-    number: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(spans, "LARGE", -1)
+def test_a_number_beyond_a_double_is_read_in_what_is_not_very_large(number: str) -> None:
     for size in (spans.SHORT, 100_000):
-        assert read_object(f'{{"a":[{number},"{"x" * size}"]}}', {})["a"].value == [json.loads(number), "x" * size]
+        assert read_object(f'{{"a":[{number},"{"x" * size}"]}}{PAD}', {})["a"].value == [json.loads(number), "x" * size]
     with pytest.raises(UnparsableMessage, match="A number in the body is too large"):
         read_object(f'{{"a":[{number},"{"x" * 300_000}"]}}', {})
 

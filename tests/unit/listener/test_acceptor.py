@@ -12,8 +12,8 @@ import pytest
 
 from helpers.raw_http import RawHost, post
 from helpers.waiting import bounded, eventually
-from taskgate.listener import acceptor, listener, protocol
-from taskgate.listener.acceptor import Acceptor
+from taskgate.listener.acceptor import RETRY_DELAY, Acceptor
+from taskgate.listener.protocol import FIRST_REQUEST
 from unit.listener.gate import Gate
 from unit.listener.secure import Papers, SecureHost, papers
 
@@ -88,15 +88,14 @@ async def test_a_request_whose_connection_is_being_made_as_the_listener_closes_i
 
 
 @pytest.mark.parametrize("turns", TURNS)
-async def test_a_connection_that_brings_nothing_does_not_hold_the_close(
-    gate: Gate, turns: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for module in (listener, protocol):
-        monkeypatch.setattr(module, "FIRST_REQUEST", 0.1)
+async def test_a_connection_that_brings_nothing_does_not_hold_the_close(gate: Gate, turns: int) -> None:
+    loop = asyncio.get_running_loop()
     with socket.create_connection(gate.address) as one:
         for _ in range(turns):
             await asyncio.sleep(0)
+        began = loop.time()
         await gate.close(LONG)
+        assert loop.time() - began < 2 * FIRST_REQUEST
         one.settimeout(5)
         assert one.recv(1) == b""
 
@@ -144,12 +143,13 @@ async def test_a_host_that_left_before_it_was_accepted_hides_nobody(problems: li
     assert problems == []
 
 
-async def test_accepting_goes_on_a_while_after_there_was_no_room(
-    problems: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(acceptor, "RETRY_DELAY", 0.01)
+async def test_accepting_goes_on_a_while_after_there_was_no_room(problems: list[dict[str, Any]]) -> None:
     taking, bound = troubled(errno.EMFILE)
     with socket.create_connection(bound.getsockname()):
+        await eventually(lambda: problems)
+        await asyncio.sleep(RETRY_DELAY / 2)
+        assert Counting.made == 0
+        await asyncio.sleep(RETRY_DELAY / 2)
         await eventually(lambda: Counting.made == 1)
         taking.stop()
         await taking.settle()
@@ -159,9 +159,8 @@ async def test_accepting_goes_on_a_while_after_there_was_no_room(
 
 
 async def test_nothing_is_accepted_after_the_end_of_a_pause_that_ends_with_the_acceptor(
-    problems: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+    problems: list[dict[str, Any]],
 ) -> None:
-    monkeypatch.setattr(acceptor, "RETRY_DELAY", 0.0)
     taking, bound = troubled(errno.ENFILE)
     with socket.create_connection(bound.getsockname()):
         await eventually(lambda: problems)
@@ -169,7 +168,9 @@ async def test_nothing_is_accepted_after_the_end_of_a_pause_that_ends_with_the_a
         taking.stop()
         taking.turn_away()
         await taking.settle()
+    await asyncio.sleep(RETRY_DELAY)
     assert Counting.made == 1, "what the system had made is taken up"
+    assert len(problems) == 1
 
 
 async def test_a_connection_without_a_protocol_is_closed_and_told(caplog: pytest.LogCaptureFixture) -> None:

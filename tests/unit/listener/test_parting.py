@@ -10,15 +10,14 @@ import pytest
 from helpers.manual_clock import ManualClock
 from helpers.raw_http import RawHost, get, post
 from helpers.waiting import bounded, eventually
-from taskgate.listener import listener, protocol
 from taskgate.listener.acceptor import make_deaf
-from taskgate.listener.protocol import HostConnection
+from taskgate.listener.protocol import MOMENT, HostConnection
 from taskgate.streams.event_log import EventBudget, MemoryEventLog
 from taskgate.streams.event_stream import PAUSE, ResumableEventStream
 from taskgate.streams.exchange import Exchange, HttpReply
 from taskgate.streams.log_entries import StreamOrigin
 from taskgate.streams.sse_connection import SseConnection
-from unit.listener.gate import MOMENT, Gate, opened
+from unit.listener.gate import Gate, opened
 
 LONG = timedelta(minutes=1)
 
@@ -84,6 +83,7 @@ async def test_a_connection_that_was_made_is_served_though_nobody_had_taken_it_u
         await host.close()
 
 
+@pytest.mark.real_time
 async def test_who_comes_when_no_connection_is_to_begin_is_refused_and_not_reset(gate: Gate) -> None:
     """A balancer sends such a request elsewhere, and one that was reset may have been acted upon."""
     before = socket.create_connection(gate.address)
@@ -205,8 +205,7 @@ async def test_a_stream_that_is_ended_leaves_its_connection_to_one_request_more(
             await closing
 
 
-async def test_but_not_for_long(gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(protocol, "MOMENT", 0.01)
+async def test_but_not_for_long(gate: Gate) -> None:
     gate.engine.script = _until_it_ends
     async with gate.host() as host:
         await host.send(get())
@@ -289,17 +288,14 @@ async def test_an_answer_that_comes_in_time_is_not_sent_elsewhere_for(gate: Gate
     assert not waiting.given_up
 
 
-async def test_a_stream_that_nobody_else_can_go_on_with_is_waited_for(
-    gate: Gate, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(listener, "_LAST_ANSWERS", 0.0)
+async def test_a_stream_that_nobody_else_can_go_on_with_is_waited_for(gate: Gate) -> None:
     gate.engine.script = waiting = Waiting(Opening(False, made := []))
     async with gate.host() as host:
         await host.send(post())
         await host.head()
         await eventually(lambda: made)
         closing = asyncio.create_task(gate.listener.close(LONG))
-        await _some_turns()
+        await asyncio.sleep(LONG.total_seconds() / 2)
         assert not made[0].is_closed
         waiting.at_last.set()
         assert b'{"at":"last"}' in [chunk async for chunk in host.chunks()][-1]
@@ -330,19 +326,18 @@ async def test_a_promise_of_a_connection_that_is_lost_is_not_made_again(monkeypa
             return True
 
     monkeypatch.setattr(HostConnection, "keep_promise", keep_promise)
-    monkeypatch.setattr(protocol, "MOMENT", 0.01)
-    async with opened(audit_capacity=Trail(), head_timeout=MOMENT) as gate:
+    async with opened(audit_capacity=Trail()) as gate:
         async with gate.host() as host:
             await host.send(post())
             async with bounded():
                 await begun.wait()
             gate.listener.wind_down()
-            await eventually(lambda: len(connections) > 1)
+            await asyncio.sleep(1.5 * MOMENT)
+            assert len(connections) > 1
             host.abort()
             async with bounded():
                 await connections[0].lost
         made = len(connections)
-        async with gate.host() as silent:
-            assert await silent.at_end()
+        await asyncio.sleep(2 * MOMENT)
         go_on.set()
         assert len(connections) == made

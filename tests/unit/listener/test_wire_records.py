@@ -9,7 +9,6 @@ import pytest
 
 from helpers.raw_http import RawHost, post
 from helpers.waiting import bounded
-from taskgate.listener import protocol
 from taskgate.listener.tls import TlsWire, made_context
 from unit.listener.gate import MOMENT, PLANTED
 from unit.listener.secure import Papers, papers
@@ -66,15 +65,15 @@ async def test_handshakes_and_requests_may_come_byte_by_byte_and_an_idle_host_is
         assert (await host.to_the_end()).endswith(b'{"answer":1}')
 
 
-async def test_a_refused_host_is_told_farewell_before_it_has_sent_all(
-    made: Papers, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(protocol, "_LINGER", 60.0)
+async def test_a_refused_host_is_told_farewell_before_it_has_sent_all(made: Papers) -> None:
+    loop = asyncio.get_running_loop()
     async with made.opened() as gate, gate.host() as below:
         host = Records(below, made)
         await host.shake_hands()
         await host.send(post("", Content_Length="5000"))
+        began = loop.time()
         assert (await host.to_the_end()).startswith(b"HTTP/1.1 413")
+        assert loop.time() - began < 0.5, "it may still send the rest"
         await host.send(b"x")
 
 

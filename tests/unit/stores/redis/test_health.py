@@ -10,21 +10,19 @@ from redis.exceptions import OutOfMemoryError
 
 from helpers.waiting import bounded
 from taskgate.errors import StoreUnavailable
-from taskgate.stores.redis import health as module
 from taskgate.stores.redis.health import RedisHealth
 from taskgate.stores.redis.records.store import Withdrawals
 from taskgate.stores.redis.streams import StreamWatch
 
 REQUEST: ContextVar[str | None] = ContextVar("REQUEST", default=None)
 FULL = OutOfMemoryError("command not allowed")
+CALM = 6.0
+"""Seconds that are enough for a refusal to be over."""
 OVER = "The task store accepts a command again that it refused: command not allowed"
 
 
 @pytest.fixture
-def health(monkeypatch: pytest.MonkeyPatch) -> RedisHealth:
-    """Of a server that calms down at once."""
-    monkeypatch.setattr(module, "_CALM", 0.0)
-
+def health() -> RedisHealth:
     async def look() -> None: ...
 
     return RedisHealth(look)
@@ -39,6 +37,7 @@ async def test_that_it_does_again_what_it_refused_is_told_once(
 ) -> None:
     health.report_refusal(FULL, "insert")
     health.report_refusal(FULL, "insert")
+    await asyncio.sleep(CALM)
     for _ in range(3):
         health.report_success("insert")
     assert told(caplog) == ["The task store refuses a command: command not allowed", OVER]
@@ -48,15 +47,18 @@ async def test_that_it_does_again_what_it_refused_is_told_once(
 
 async def test_what_was_never_refused_tells_nothing(health: RedisHealth, caplog: pytest.LogCaptureFixture) -> None:
     health.report_refusal(FULL, "insert")
+    await asyncio.sleep(CALM)
     health.report_success("load")
     assert OVER not in told(caplog)
 
 
 async def test_it_is_not_over_while_it_refuses_others_of_the_same_kind(
-    health: RedisHealth, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    health: RedisHealth, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(module, "_CALM", 3600.0)
     health.report_refusal(FULL, "insert")
+    await asyncio.sleep(CALM)
+    health.report_refusal(FULL, "swap")
+    await asyncio.sleep(CALM / 2)
     health.report_success("insert")
     assert OVER not in told(caplog)
 
@@ -94,8 +96,7 @@ async def test_one_listens_for_the_growth_of_streams_in_nobody_s_name() -> None:
     assert named == [None]
 
 
-async def test_inserts_are_withdrawn_in_nobody_s_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("taskgate.stores.redis.records.store._PAUSE", 0)
+async def test_inserts_are_withdrawn_in_nobody_s_name() -> None:
     named: list[str | None] = []
 
     class Refusing:
@@ -110,8 +111,6 @@ async def test_inserts_are_withdrawn_in_nobody_s_name(monkeypatch: pytest.Monkey
     withdrawals = Withdrawals(nothing, "", nothing)
     REQUEST.set("the first that is in doubt")
     withdrawals.add("task", "mark")
-    async with bounded():
-        while not named:
-            await asyncio.sleep(0)
+    await asyncio.sleep(2)
     await withdrawals.close()
     assert set(named) == {None}

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from helpers.waiting import bounded
-from taskgate.stores.redis import streams as module
 from taskgate.stores.redis.streams import StreamWatch
 
 LONG = timedelta(hours=1)
@@ -45,8 +44,7 @@ def wires() -> list[Wire | Exception]:
 
 
 @pytest.fixture
-async def growth(wires: list[Wire | Exception], monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[StreamWatch]:
-    monkeypatch.setattr(module, "_PAUSE", 0)
+async def growth(wires: list[Wire | Exception]) -> AsyncIterator[StreamWatch]:
     made = iter(wires)
 
     def opened() -> Wire:
@@ -79,8 +77,11 @@ async def test_who_waits_after_a_failure_is_listened_for_anew(
 ) -> None:
     good = Wire()
     wires += [RuntimeError("not even made"), good]
+    loop = asyncio.get_running_loop()
     async with bounded():
+        began = loop.time()
         await growth.wait("stream", LONG)
+        assert loop.time() - began > 0.4, "it is not tried all the time"
         await growth.wait("stream", LONG)
         waiting = asyncio.create_task(growth.wait("stream", LONG))
         await asyncio.sleep(0)

@@ -18,8 +18,8 @@ from taskgate.domain.events import CallFaulted, CallSucceeded, Dispatched, Progr
 from taskgate.domain.record import FaultReason, TaskRecord
 from taskgate.stores.base import HolderWatch, TaskWatch
 from taskgate.stores.codec import as_head
-from taskgate.stores.sqlite import state
 from taskgate.stores.sqlite.file import SqliteOptions, open_file
+from taskgate.stores.sqlite.state import SEEN
 from taskgate.stores.sqlite.store import SqliteStore
 
 ENDED = CallSucceeded(result="{}", tool_error=False)
@@ -96,14 +96,11 @@ async def test_a_task_that_moves_on_is_not_read_at_all(polls: Polls) -> None:
         record = moved
 
 
-async def test_a_task_that_moves_on_does_not_make_another_forgotten_for_itself(
-    polls: Polls, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(state, "SEEN", 2)
-    records = [new_record() for _ in range(2)]
+async def test_a_task_that_moves_on_does_not_make_another_forgotten_for_itself(polls: Polls) -> None:
+    records = [new_record() for _ in range(SEEN)]
     await keep(polls.store, *records)
-    assert [await polls.poll(record) for record in records] == [1, 1]
-    assert await polls.store.swap(moved := after(records[1], Dispatched()), expected=0)
+    assert [await polls.poll(record) for record in records] == [1] * SEEN
+    assert await polls.store.swap(moved := after(records[-1], Dispatched()), expected=0)
     assert [await polls.poll(record) for record in (records[0], moved)] == [0, 0]
 
 
@@ -155,14 +152,11 @@ async def test_what_is_remembered_of_a_swap_is_a_head_with_the_lease_that_lies_i
     assert remembered == replace(as_head(moved), lease=new_lease(until=later))
 
 
-async def test_the_head_that_was_read_first_is_forgotten_when_there_are_too_many(
-    polls: Polls, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(state, "SEEN", 3)
-    records = [new_record() for _ in range(4)]
+async def test_the_head_that_was_read_first_is_forgotten_when_there_are_too_many(polls: Polls) -> None:
+    records = [new_record() for _ in range(SEEN + 1)]
     await keep(polls.store, *records)
-    assert [await polls.poll(record) for record in records] == [1, 1, 1, 1]
-    assert [await polls.poll(record) for record in reversed(records)] == [0, 0, 0, 1]
+    assert [await polls.poll(record) for record in records] == [1] * (SEEN + 1)
+    assert [await polls.poll(record) for record in reversed(records)] == [0] * SEEN + [1]
 
 
 async def test_what_is_not_found_is_not_remembered(polls: Polls) -> None:

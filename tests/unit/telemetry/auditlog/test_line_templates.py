@@ -267,7 +267,7 @@ def test_templates_and_actors_are_remembered_up_to_a_number(monkeypatch: pytest.
     made: list[str] = []
     document, actor = NativeRenderer.document, line_templates.actor_of_caller
     # As with tokens, which are remembered.
-    callers = [replace(CALLER, key=f"caller-{number}") for number in range(5)]
+    callers = [replace(CALLER, key=f"caller-{number}") for number in range(line_templates.MAX_TEMPLATES + 1)]
 
     def count_document(renderer: NativeRenderer, event: AuditEvent) -> dict[str, Any]:
         made.append("template")
@@ -284,13 +284,12 @@ def test_templates_and_actors_are_remembered_up_to_a_number(monkeypatch: pytest.
         assert render.template_line(event, 7, PREV) == expected
         return [*made]
 
-    monkeypatch.setattr(line_templates, "MAX_TEMPLATES", 4)
     monkeypatch.setattr(NativeRenderer, "document", count_document)
     monkeypatch.setattr(line_templates, "actor_of_caller", count_actor)
     render, reference = new_renderer(), new_renderer()
-    for number in range(4):
+    for number in range(line_templates.MAX_TEMPLATES):
         made_for(number)
-    assert [made_for(number) for number in range(4)] == [[]] * 4
-    for number in (4, 0):
+    assert [made_for(number) for number in range(line_templates.MAX_TEMPLATES)] == [[]] * line_templates.MAX_TEMPLATES
+    for number in (line_templates.MAX_TEMPLATES, 0):
         assert sorted(made_for(number)) == ["actor", "template"]
         assert made_for(number) == []

@@ -18,7 +18,7 @@ from taskgate.telemetry.auditlog.settings import ChainSettings, SinkSettings
 from taskgate.telemetry.auditlog.sink_queue import MAX_BATCH
 from taskgate.telemetry.events import AuditEventRecorded, AuditLinesWritten
 from taskgate.telemetry.request_context import in_request
-from unit.telemetry.auditlog.audit_cases import Ended, new_context
+from unit.telemetry.auditlog.audit_cases import Ended, message_text, new_context
 from unit.telemetry.auditlog.logs_on_disk import (
     Heard,
     ScriptedOs,
@@ -271,16 +271,14 @@ async def test_an_event_that_cannot_be_told_in_full_is_told_in_short(
     assert "an audit event cannot be rendered; its line has no data" in caplog.messages
 
 
-async def test_arguments_weigh_what_they_may_and_the_rest_goes_without(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(backpressure, "MAX_WEIGHT", 400)
+async def test_arguments_weigh_what_they_may_and_the_rest_goes_without(tmp_path: Path) -> None:
+    call = message_text("tools/call", name="build_report", arguments={"city": "x" * (backpressure.MAX_WEIGHT // 7)})
     answered = Ended(0.1)
     async with opened(settings(to_file(tmp_path))) as log:
         for _ in range(2):
             # What is taken makes room again.
             for _ in range(8):
-                with in_request(new_context()):
+                with in_request(new_context(call)):
                     log.emit(answered)
             await turns(lambda: not log.depths()["file",])
     lines = [orjson.loads(line) for line in (tmp_path / "audit.jsonl").read_bytes().splitlines()]

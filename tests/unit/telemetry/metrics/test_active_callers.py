@@ -12,6 +12,7 @@ from taskgate.auth.context import AuthContext
 from taskgate.domain.record import OwnerKey, TaskStatus
 from taskgate.telemetry import events, request_context
 from taskgate.telemetry.metrics import admission
+from taskgate.telemetry.ring import EventRing
 from unit.telemetry.metrics.conftest import SetClock
 
 Page = Callable[[], dict[tuple[str, tuple[tuple[str, str], ...]], float]]
@@ -76,13 +77,11 @@ def test_a_caller_that_asks_all_the_time_counts_for_five_minutes_after_its_last_
     assert active() == 0
 
 
-def test_no_more_callers_are_remembered_than_there_is_room_for(
-    metrics: EmittingMetrics, active: Callable[[], float], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(admission, "MAX_CALLERS", 3)
-    for caller in "abcdea":
-        by(metrics, caller, ANSWERED)
-    assert active() == 3
+def test_no_more_callers_are_remembered_than_there_is_room_for(clock: SetClock) -> None:
+    callers = admission.ActiveCallers(clock, EventRing(clock))
+    for number in (*range(admission.MAX_CALLERS + 2), 0):
+        callers.add(str(number))
+    assert callers.active() == admission.MAX_CALLERS
 
 
 def test_a_caller_that_a_cap_of_its_own_refused_is_saturated(
