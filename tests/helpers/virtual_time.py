@@ -16,7 +16,7 @@ T = TypeVar("T")
 Arguments = TypeVarTuple("Arguments")
 _GRACE = 0.001
 """Seconds in which the machine brings what one socket sent to another."""
-_IDLE = ("asyncio_", "ThreadPoolExecutor")
+_IDLE = ("asyncio_", "ThreadPoolExecutor", "taskgate-reader")
 """How the names of threads begin that work only at what `run_in_executor` was given."""
 
 
