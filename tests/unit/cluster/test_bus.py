@@ -11,11 +11,10 @@ import pytest
 
 from helpers.manual_clock import SeededEntropy
 from helpers.memory_post import Office
-from helpers.waiting import eventually
+from helpers.waiting import bounded, eventually
 from requirements import covers
 from taskgate.clock import SystemClock
-from taskgate.cluster import bus as module
-from taskgate.cluster.bus import ClusterBus, is_replica_name
+from taskgate.cluster.bus import CLOSE_TIMEOUT, LARGEST, RETRY, WAITING, WAITING_BYTES, ClusterBus, is_replica_name
 from taskgate.cluster.message_auth import ENCRYPTED, FRESH, NUMBERED, SealKeys, is_encrypted
 from taskgate.cluster.messages import GetStreamMessage, Parcel, SessionEnded, add_sequence, decode, encode
 from taskgate.errors import StoreUnavailable
@@ -111,20 +110,20 @@ async def test_nothing_is_said_to_all_where_nobody_else_lives(office: Office) ->
 
 async def test_what_is_large_waits_as_a_parcel_for_the_one_it_is_for(office: Office) -> None:
     a, b, c = Replica(office, A), Replica(office, B), Replica(office, C)
-    word = GetStreamMessage("s", "x" * (module.LARGEST + 1))
+    word = GetStreamMessage("s", "x" * (LARGEST + 1))
     async with opened(a, b, c):
         a.bus.send(word, to=B)
         a.bus.send(SessionEnded("after"))
         await eventually(lambda: b.received == [(word, A), (SessionEnded("after"), A)])
         await eventually(lambda: c.received == [(SessionEnded("after"), A)])
     assert office.parcels == {}
-    assert max(map(len, office.sent)) < module.LARGEST
+    assert max(map(len, office.sent)) < LARGEST
 
 
 async def test_what_is_large_is_not_said_to_all(office: Office, caplog: pytest.LogCaptureFixture) -> None:
     a, b = Replica(office, A), Replica(office, B)
     async with opened(a, b):
-        a.bus.send(GetStreamMessage("s", "x" * (module.LARGEST + 1)))
+        a.bus.send(GetStreamMessage("s", "x" * (LARGEST + 1)))
         a.bus.send(SessionEnded("after"))
         await eventually(lambda: b.received == [(SessionEnded("after"), A)])
     assert "too large" in caplog.text
@@ -162,9 +161,8 @@ async def test_a_word_that_cannot_be_receiven_costs_no_other(office: Office, cap
 
 
 async def test_while_the_store_is_away_words_are_lost_and_the_next_are_heard(
-    office: Office, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    office: Office, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(module, "RETRY", 0.01)
     a, b = Replica(office, A), Replica(office, B)
     async with opened(a, b):
         office.down = True
@@ -173,6 +171,7 @@ async def test_while_the_store_is_away_words_are_lost_and_the_next_are_heard(
         await eventually(lambda: "does not accept them" in caplog.text)
         office.down = False
         a.bus.send(SessionEnded("found"))
+        await asyncio.sleep(RETRY)
         await eventually(lambda: [message for message, _ in b.received][-1:] == [SessionEnded("found")])
     assert caplog.text.count("does not accept them") == 1, "once an outage, however many words there were"
 
@@ -180,7 +179,6 @@ async def test_while_the_store_is_away_words_are_lost_and_the_next_are_heard(
 async def test_what_nobody_has_foreseen_makes_no_process_deaf_or_dumb(
     office: Office, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(module, "RETRY", 0.01)
     a, b = Replica(office, A), Replica(office, B)
     send, receive = office.posts[0].send, office.posts[1].receive
     failures = [KeyError("send"), KeyError("receive")]
@@ -202,6 +200,7 @@ async def test_what_nobody_has_foreseen_makes_no_process_deaf_or_dumb(
         a.bus.send(SessionEnded("found"))
         await eventually(lambda: "could not be sent" in caplog.text)
         async with opened(b):
+            await asyncio.sleep(RETRY)
             await eventually(lambda: b.received == [(SessionEnded("found"), A)])
     assert "could not be received" in caplog.text
 
@@ -214,30 +213,26 @@ async def test_a_parcel_that_cannot_be_had_is_a_lost_word(office: Office, monkey
 
     monkeypatch.setattr(office.posts[1], "fetch", refuse)
     async with opened(a, b):
-        a.bus.send(GetStreamMessage("s", "x" * (module.LARGEST + 1)), to=B)
+        a.bus.send(GetStreamMessage("s", "x" * (LARGEST + 1)), to=B)
         a.bus.send(SessionEnded("after"))
         await eventually(lambda: b.received == [(SessionEnded("after"), A)])
 
 
-async def test_no_more_waits_than_there_is_room_for(
-    office: Office, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(module, "WAITING", 2)
+async def test_no_more_waits_than_there_is_room_for(office: Office, caplog: pytest.LogCaptureFixture) -> None:
     a, b = Replica(office, A), Replica(office, B)
-    for number in range(4):
+    for number in range(WAITING + 2):
         a.bus.send(SessionEnded(str(number)))
     async with opened(a, b):
-        await eventually(lambda: len(b.received) == 2)
+        await eventually(lambda: len(b.received) == WAITING)
         a.bus.send(SessionEnded("after"))
-        await eventually(lambda: len(b.received) == 3)
-    assert [message.session for message, _ in b.received] == ["0", "1", "after"]
+        await eventually(lambda: len(b.received) == WAITING + 1)
+    assert [message.session for message, _ in b.received] == [*map(str, range(WAITING)), "after"]
     assert caplog.text.count("too many") == 1
 
 
-async def test_nor_more_bytes(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "WAITING_BYTES", 300)
+async def test_nor_more_bytes(office: Office) -> None:
     a, b = Replica(office, A), Replica(office, B)
-    a.bus.send(GetStreamMessage("s", "x" * 300), to=B)
+    a.bus.send(GetStreamMessage("s", "x" * WAITING_BYTES), to=B)
     a.bus.send(SessionEnded("small"))
     async with opened(a, b):
         await eventually(lambda: b.received == [(SessionEnded("small"), A)])
@@ -256,7 +251,6 @@ async def test_what_waits_at_the_end_is_still_said(office: Office) -> None:
 async def test_the_end_does_not_wait_for_a_store_that_does_not_answer(
     office: Office, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "CLOSE_TIMEOUT", 0.01)
     a = Replica(office, A)
 
     async def hang(word: bytes) -> None:
@@ -265,8 +259,11 @@ async def test_the_end_does_not_wait_for_a_store_that_does_not_answer(
     monkeypatch.setattr(office.posts[0], "send", hang)
     a.bus.open()
     a.bus.send(SessionEnded("s"))
-    async with asyncio.timeout(5):
-        await a.bus.close()
+    closing = asyncio.create_task(a.bus.close())
+    await asyncio.sleep(CLOSE_TIMEOUT / 2)
+    assert not closing.done()
+    async with bounded():
+        await closing
 
 
 async def test_one_that_was_never_opened_can_be_closed(office: Office) -> None:
@@ -360,7 +357,7 @@ AE, BE, CE = (letter * 12 + ENCRYPTED for letter in "abc")
 async def test_nothing_that_is_sent_among_replicas_of_this_version_can_be_read(office: Office) -> None:
     a, b = Replica(office, AE, peers=(BE, CE)), Replica(office, BE, peers=(AE, CE))
     c = Replica(office, CE, peers=(AE, BE))
-    large = GetStreamMessage("session-77", "PIN 4711" * module.LARGEST)
+    large = GetStreamMessage("session-77", "PIN 4711" * LARGEST)
     async with opened(a, b, c):
         a.bus.send(SessionEnded("session-77"))
         a.bus.send(GetStreamMessage("session-77", "PIN 4711"), to=BE)

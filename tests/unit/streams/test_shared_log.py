@@ -7,7 +7,6 @@ import pytest
 
 from helpers.memory_stream_log import MemoryStreamLog
 from helpers.waiting import bounded, eventually
-from taskgate.streams import shared_log as module
 from taskgate.streams.log_entries import (
     DIRECT,
     FINAL,
@@ -24,7 +23,7 @@ from taskgate.streams.log_entries import (
     note_number,
     replayable_event,
 )
-from taskgate.streams.shared_log import EventLogWriter
+from taskgate.streams.shared_log import WAITING_BYTES, EventLogWriter
 
 SOON = timedelta(seconds=5)
 
@@ -68,9 +67,8 @@ async def test_it_is_written_without_being_asked_for(log: MemoryStreamLog, write
 
 
 async def test_what_is_said_while_the_store_does_not_answer_is_written_later(
-    log: MemoryStreamLog, writer: EventLogWriter, monkeypatch: pytest.MonkeyPatch
+    log: MemoryStreamLog, writer: EventLogWriter
 ) -> None:
-    monkeypatch.setattr(module, "RETRY", 0.0)
     log.down = True
     writer.open("s", "p1", b"")
     writer.append("s", "p1", 1, b"one", at_once=True)
@@ -82,21 +80,18 @@ async def test_what_is_said_while_the_store_does_not_answer_is_written_later(
     assert log.streams["s", "p1"].over
 
 
-async def test_what_waits_has_a_bound_and_the_newest_stays(
-    log: MemoryStreamLog, writer: EventLogWriter, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "WAITING_BYTES", 100)
-    monkeypatch.setattr(module, "RETRY", 0.0)
+async def test_what_waits_has_a_bound_and_the_newest_stays(log: MemoryStreamLog, writer: EventLogWriter) -> None:
+    entry = b"x" * (WAITING_BYTES // 10)
     log.down = True
     writer.open("s", "p1", b"")
     for number in range(1, 12):
-        writer.append("s", "p1", number, b"x" * 10)
+        writer.append("s", "p1", number, entry)
     log.down = False
     assert await writer.flush(SOON)
-    assert log.streams["s", "p1"].events == [(11, b"x" * 10)]
+    assert [number for number, _ in log.streams["s", "p1"].events] == [11]
     log.down = True
     for number in range(12, 22):
-        writer.append("s", "p1", number, b"x" * 10)
+        writer.append("s", "p1", number, entry)
     log.down = False
     assert await writer.flush(SOON)
     assert [number for number, _ in log.streams["s", "p1"].events] == [*range(11, 22)]

@@ -7,16 +7,10 @@ from datetime import timedelta
 import pytest
 
 from helpers.waiting import bounded
-from taskgate.wiring import shutdown
 from taskgate.wiring.shutdown import Closers, wait_or_abort
 
 LONG = timedelta(minutes=1)
 SHORT = timedelta(milliseconds=10)
-
-
-@pytest.fixture(autouse=True)
-def _moments_are_short(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shutdown, "LAST_MOMENT", SHORT)
 
 
 def in_a_hurry() -> asyncio.Event:

@@ -7,8 +7,8 @@ import pytest
 from helpers.scripted_lines import ScriptedProgram, note, progress
 from helpers.waiting import bounded, eventually
 from taskgate.errors import UpstreamFailed
-from taskgate.upstream.duplex import session
 from taskgate.upstream.duplex.pending import MAX_UNREAD
+from taskgate.upstream.duplex.session import MAX_BUFFERED_MESSAGES, UNUSED_TIMEOUT
 from taskgate.upstream.duplex.transport import ChannelTransport
 from taskgate.upstream.failures import Unwelcome
 from unit.upstream.duplex.conftest import seconds
@@ -106,16 +106,16 @@ async def test_what_is_not_read_stops_the_line_and_reading_it_lets_it_go_on(
 
 
 async def test_a_session_that_does_not_listen_is_told_so_much_and_no_more(
-    transport: ChannelTransport, program: ScriptedProgram, monkeypatch: pytest.MonkeyPatch
+    transport: ChannelTransport, program: ScriptedProgram
 ) -> None:
-    monkeypatch.setattr(session, "MAX_BUFFERED_MESSAGES", 2)
     opened = await begun(transport)
     (line,) = program.lines
-    line.say(*(note("notifications/message", data=turn) for turn in range(3)))
+    line.say(*(note("notifications/message", data=turn) for turn in range(MAX_BUFFERED_MESSAGES)))
     line.say({"jsonrpc": "2.0", "id": "q", "method": "roots/list"})
     await eventually(lambda: [each for each in line.heard if each.get("id") == "q" and "error" in each])
     listening = opened.listen()
-    assert [b'"data": %d' % turn in await anext(listening) for turn in range(2)] == [True, True]
+    async with bounded():
+        assert all([b'"data": %d' % turn in await anext(listening) for turn in range(MAX_BUFFERED_MESSAGES)])
     listening.release()
 
 
@@ -135,12 +135,14 @@ async def test_whoever_listens_anew_takes_the_stream_over(
 
 
 async def test_a_session_that_nobody_hears_any_more_ends_by_itself(
-    transport: ChannelTransport, program: ScriptedProgram, monkeypatch: pytest.MonkeyPatch
+    transport: ChannelTransport, program: ScriptedProgram
 ) -> None:
-    monkeypatch.setattr(session, "UNUSED_TIMEOUT", 0.02)
     opened = await begun(transport)
     opened.listen().release()
-    await eventually(lambda: program.lines[0].holders == 0)
+    await asyncio.sleep(UNUSED_TIMEOUT - 1)
+    assert program.lines[0].holders == 1
+    await asyncio.sleep(1)
+    assert program.lines[0].holders == 0
     with pytest.raises(UpstreamFailed, match="The server ended the session"):
         await opened.ask(post(CALL % 2))
 
@@ -155,27 +157,19 @@ async def test_a_session_that_is_heard_again_does_not_end(transport: ChannelTran
 
 
 async def test_a_session_at_work_does_not_end_for_being_unheard(
-    transport: ChannelTransport, program: ScriptedProgram, monkeypatch: pytest.MonkeyPatch
+    transport: ChannelTransport, program: ScriptedProgram
 ) -> None:
-    monkeypatch.setattr(session, "UNUSED_TIMEOUT", 0.01)
-    looks: list[None] = []
-    look = session.ChannelSession._end_unused
-
-    def seen(each: session.ChannelSession) -> None:
-        looks.append(None)
-        look(each)
-
-    monkeypatch.setattr(session.ChannelSession, "_end_unused", seen)
     opened = await begun(transport)
     program.silent.add("tools/call")
     sending = asyncio.create_task(opened.ask(post(CALL % 2)))
     line, asked = await program.asked("tools/call")
     opened.listen().release()
-    await eventually(lambda: len(looks) >= 2)
+    await asyncio.sleep(2 * UNUSED_TIMEOUT)
     assert line.holders == 1
     line.answer(asked, {})
     assert len(await read(await sending)) == 1
-    await eventually(lambda: line.holders == 0)
+    await asyncio.sleep(UNUSED_TIMEOUT)
+    assert line.holders == 0
 
 
 # --- the end, and what is not spoken

@@ -11,9 +11,7 @@ from helpers.waiting import bounded, eventually
 from taskgate.domain.versions import Era
 from taskgate.protocol.extensions import ExtensionPolicy
 from taskgate.protocol.modern.upstream import ModernUpstream
-from taskgate.upstream import era
-from taskgate.upstream.era import EraFinder
-from unit.upstream.duplex.conftest import seconds
+from taskgate.upstream.era import PATIENCE, EraFinder
 from unit.upstream.houses import House
 
 
@@ -53,26 +51,27 @@ async def test_a_server_that_ends_of_the_question_is_too_and_is_asked_once(
 
 
 async def test_a_server_that_does_not_answer_the_question_is_too(
-    program: ScriptedProgram, finder: EraFinder, new_house: Callable[..., House], monkeypatch: pytest.MonkeyPatch
+    house: House, program: ScriptedProgram, finder: EraFinder
 ) -> None:
-    monkeypatch.setattr(era, "PATIENCE", seconds(0.02))
     program.silent.add("server/discover")
+    loop = asyncio.get_running_loop()
+    began = loop.time()
     async with bounded():
-        assert (await new_house(program).of_any_era(finder).call()).error is None
+        assert (await house.of_any_era(finder).call()).error is None
+    assert loop.time() - began >= PATIENCE.total_seconds()
     assert finder.era is Era.LEGACY
     await eventually(lambda: program.lines[1].is_lost)
 
 
 async def test_a_server_that_takes_long_to_start_has_as_long_again_to_say_what_it_speaks(
-    program: ScriptedProgram, finder: EraFinder, new_house: Callable[..., House], monkeypatch: pytest.MonkeyPatch
+    house: House, program: ScriptedProgram, finder: EraFinder
 ) -> None:
-    monkeypatch.setattr(era, "PATIENCE", seconds(0.001))
     loop = asyncio.get_running_loop()
     discovered = ScriptedProgram(MODERN_REVISION)._welcome() | {"capabilities": {"tools": {}}}
 
     def later(result: dict[str, Any]) -> Callable[[dict[str, Any]], None]:
         def answer(asked: dict[str, Any]) -> None:
-            loop.call_later(0.1, lambda: program.lines[-1].answer(asked, result))
+            loop.call_later(PATIENCE.total_seconds() + 1, lambda: program.lines[-1].answer(asked, result))
 
         return answer
 
@@ -81,7 +80,7 @@ async def test_a_server_that_takes_long_to_start_has_as_long_again_to_say_what_i
     program.methods["tools/call"] = lambda asked: complete(asked, {"content": []})
     program.methods["tools/list"] = lambda asked: complete(asked, {"tools": [], "ttlMs": 0, "cacheScope": "private"})
     async with bounded():
-        assert (await new_house(program).of_any_era(finder).call()).error is None
+        assert (await house.of_any_era(finder).call()).error is None
     assert finder.era is Era.MODERN
 
 

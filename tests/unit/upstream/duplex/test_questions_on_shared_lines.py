@@ -10,7 +10,7 @@ from helpers.scripted_lines import ScriptedLine, ScriptedProgram, asks, note
 from helpers.waiting import eventually
 from taskgate.errors import UpstreamFailed
 from taskgate.protocol.messages import Params
-from taskgate.upstream.duplex import outstanding
+from taskgate.upstream.duplex.outstanding import STILL
 from unit.upstream.conftest import EVERYTHING
 from unit.upstream.houses import Guest, House
 
@@ -100,17 +100,15 @@ async def test_a_call_that_was_given_up_keeps_its_own_caller_from_being_asked_no
 
 
 async def test_a_call_that_was_given_up_counts_among_those_of_its_caller_for_a_while_only(
-    house: House, program: ScriptedProgram, monkeypatch: pytest.MonkeyPatch
+    house: House, program: ScriptedProgram
 ) -> None:
-    monkeypatch.setattr(outstanding, "STILL", -1.0)
     first, second = await both(house)
     line, _ = await given_up(program, first, 3)
-    calling = second.calling()
-    _, asked = await program.asked("tools/call", 4)
     line.say(asks("q"))
-    await eventually(lambda: second.heard.of_calls.questions)
-    line.answer(asked, {})
-    await calling
+    await eventually(lambda: first.heard.of_session.questions)
+    await asyncio.sleep(STILL)
+    line.say(asks("r"))
+    await eventually(lambda: second.heard.of_session.questions)
 
 
 async def test_the_only_session_is_asked_what_may_be_of_one_of_its_caller_that_is_over(
@@ -204,13 +202,13 @@ async def test_a_line_for_several_callers_asks_nobody_what_may_be_for_another(
 
 
 async def test_a_line_asks_and_tells_nobody_what_may_be_for_a_caller_who_gave_up(
-    pool: House, program: ScriptedProgram, monkeypatch: pytest.MonkeyPatch
+    pool: House, program: ScriptedProgram
 ) -> None:
-    # However long ago that was.
-    monkeypatch.setattr(outstanding, "STILL", -1.0)
     alice, bob = await both(pool, "alice", "bob")
     line, left = await given_up(program, bob, 3)
     await bob.session.close()
+    # However long ago that was.
+    await asyncio.sleep(STILL)
     calling = alice.calling()
     _, asked = await program.asked("tools/call", 4)
     said = [note("notifications/message", level="info", data="bob's"), note("notifications/tools/list_changed")]
