@@ -9,10 +9,8 @@ import pytest
 from helpers.manual_clock import ManualClock
 from helpers.memory_stream_log import MemoryStreamLog
 from helpers.waiting import bounded, eventually
-from taskgate.streams import handover as module
-from taskgate.streams import shared_log
 from taskgate.streams.event_stream import ForwardedEventStream, ResumableEventStream
-from taskgate.streams.handover import StreamForwarder, StreamHandover
+from taskgate.streams.handover import HANDOVER, StreamForwarder, StreamHandover
 from taskgate.streams.log_entries import StreamOrigin, replayable_event
 from taskgate.streams.resumable import FORWARDER_TIMEOUT, StreamPosition
 from taskgate.streams.shared_log import QUIET, RemoteConnection
@@ -90,27 +88,27 @@ async def test_what_was_missed_is_found_and_the_connection_there_ends_first(stre
     assert street.a.opened == 1
 
 
-async def test_what_is_said_from_then_on_is_carried_to_the_end_at_once(
-    street: Street, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(shared_log, "LINGER", 3_600.0)
+async def at_once(connection: SseConnection) -> list[bytes]:
+    """The data that comes without any timer."""
+    for _ in range(100):
+        await asyncio.sleep(0)
+    lines = b"".join(await received(connection)).splitlines()
+    return [line.removeprefix(b"data: ") for line in lines if line.startswith(b"data: ")]
+
+
+async def test_what_is_said_from_then_on_is_carried_to_the_end_at_once(street: Street) -> None:
     stream, _ = await called(street)
     carries, connection, forwarding = carried(street, stream, await street.take(StreamPosition(stream.name, 2)))
     stream.send("3")
     assert stream.send_now('"a question"')
-    pieces = [await connection.receive(5) for _ in range(2)]
+    assert await at_once(connection) == [b"3", b'"a question"']
     assert await street.a.shared.flush(SOON)
     stream.send("4")
-    pieces.append(await connection.receive(5))
+    assert await at_once(connection) == [b"4"]
     stream.finish('"done"')
+    assert await at_once(connection) == [b'"done"']
     async with bounded():
         await forwarding
-    assert [piece.split(b"\ndata: ")[1].strip() for piece in (*filter(None, pieces), *await received(connection))] == [
-        b"3",
-        b'"a question"',
-        b"4",
-        b'"done"',
-    ]
     assert carries.is_closed
     again = await street.take(StreamPosition(stream.name, 4))
     assert again.is_over
@@ -201,14 +199,14 @@ async def test_a_stream_whose_process_is_gone_is_told_as_far_as_it_is_there(stre
     assert LOST.encode() in b"".join(await received(connection))
 
 
-async def test_a_process_that_does_not_answer_is_waited_for_no_longer_than_that(
-    street: Street, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "HANDOVER", 0.01)
+async def test_a_process_that_does_not_answer_is_waited_for_no_longer_than_that(street: Street) -> None:
+    loop = asyncio.get_running_loop()
     stream, _ = await called(street)
     await street.flush()
     street.others.deaf = True
+    began = loop.time()
     left = await street.take(StreamPosition(stream.name, 1))
+    assert HANDOVER <= loop.time() - began < 2 * HANDOVER
     assert (left.forwarder is None, len(left.entries)) == (False, 1)
     assert await street.b.shared.claim(SESSION, StreamPosition("p9-000000000000", 1)) is None
 

@@ -5,8 +5,7 @@ from random import Random
 
 import pytest
 
-from taskgate.system import log_throttle
-from taskgate.system.log_throttle import LOG_PAUSE, MOST_LINES, KeyedLog
+from taskgate.system.log_throttle import KEYS, LOG_PAUSE, MOST_LINES, KeyedLog
 
 TEXT = "a limit refuses a caller"
 
@@ -74,11 +73,20 @@ def test_keys_without_a_line_are_counted_also_if_no_event_follows(
     assert counts_of(caplog)[-1] == ("", 0, MOST_LINES + 1)
 
 
-def test_no_event_is_lost_however_keys_come(
-    lines: KeyedLog, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+def test_of_many_keys_the_oldest_are_forgotten_and_what_they_left_out_is_counted(
+    lines: KeyedLog, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """With room for a few keys, so that others are forgotten."""
-    monkeypatch.setattr(log_throttle, "KEYS", 5)
+    for number in range(KEYS + 4):
+        now = number // MOST_LINES * LOG_PAUSE
+        lines.emit(number, {"who": "many"}, now)
+        lines.emit(number, {"who": "many"}, now)
+    # The line of the last key was written before the fourth was forgotten.
+    assert sum(others for _, _, others in counts_of(caplog)) == 3
+    lines.close()
+    assert sum(bool(who) + mine + others for who, mine, others in counts_of(caplog)) == 2 * (KEYS + 4)
+
+
+def test_no_event_is_lost_however_keys_come(lines: KeyedLog, caplog: pytest.LogCaptureFixture) -> None:
     random, now, events = Random(3), 0.0, 2000
     for _ in range(events):
         now += random.choice([0.0, 0.1, 20.0])
