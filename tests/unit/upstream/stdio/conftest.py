@@ -1,6 +1,7 @@
 """A nursery, and lines to programs that it starts; nothing of either is left after a test."""
 
 import asyncio
+import math
 import os
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -13,7 +14,7 @@ from typing import Any
 import orjson
 import pytest
 
-from helpers.waiting import bounded, eventually
+from helpers.waiting import PATIENCE, bounded, eventually
 from taskgate.errors import UpstreamFailed
 from taskgate.upstream.base import Outgoing
 from taskgate.upstream.duplex.base import ChannelRequest, MessageChannel
@@ -40,6 +41,8 @@ class Recorder:
     failures: list[UpstreamFailed] = field(default_factory=list)
     in_flight: int = 0
     on_heard: Callable[[bytes], None] = lambda message: None
+    closed_at: float = math.nan
+    """The loop time at which the line ended."""
 
     def on_message(self, message: bytes) -> bool:
         self.heard_all.append(message)
@@ -56,6 +59,7 @@ class Recorder:
 
     def on_closed(self, failure: UpstreamFailed) -> None:
         self.failures.append(failure)
+        self.closed_at = asyncio.get_running_loop().time()
 
     @property
     def messages(self) -> list[Any]:
@@ -94,7 +98,7 @@ class Taken:
 class Yard:
     """The lines to one server, and what is counted of it."""
 
-    def __init__(self, nurse: Supervisor, connect: float = 10.0, limit: int = LIMIT, **settings: Any) -> None:
+    def __init__(self, nurse: Supervisor, connect: float = PATIENCE, limit: int = LIMIT, **settings: Any) -> None:
         settings.setdefault("command", program())
         settings.setdefault("backoff", timedelta(milliseconds=50))
         self.restarts: list[Cause] = []

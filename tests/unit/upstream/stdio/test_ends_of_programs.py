@@ -7,9 +7,10 @@ from collections.abc import Callable
 
 import pytest
 
+from helpers.loop_pace import paced, pass_time
 from helpers.waiting import bounded, eventually
 from taskgate.errors import UpstreamFailed
-from taskgate.upstream.stdio import channel
+from taskgate.upstream.stdio.channel import MOMENT
 from taskgate.upstream.stdio.supervisor_client import Child, Order, Supervisor
 from unit.upstream.stdio.conftest import Taken, Yard
 from unit.upstream.stdio.programs import program, runs
@@ -51,16 +52,12 @@ async def test_what_it_said_before_its_end_is_heard_before_that(yard: Yard) -> N
     assert isinstance(order[-1], UpstreamFailed)
 
 
-async def test_what_it_said_before_its_end_is_heard_also_after_a_pause(
-    yard: Yard, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(channel, "MOMENT", 0.05)
+async def test_what_it_said_before_its_end_is_heard_also_after_a_pause(yard: Yard) -> None:
     taken = await yard.take()
     taken.line.pause()
     await taken.do("[say({'text': 'x' * 1000}) for _ in range(60)]; os._exit(1)")
     await eventually(lambda: taken.line.status is not None)
-    later = asyncio.get_running_loop().time() + 0.2
-    await eventually(lambda: asyncio.get_running_loop().time() > later)
+    await pass_time(2 * MOMENT)
     assert not taken.ears.failures
     taken.line.resume()
     await taken.end()
@@ -115,16 +112,14 @@ async def test_after_it_was_dropped_nothing_is_heard(yard: Yard) -> None:
     assert taken.ears.heard_all == [b"{}"]
 
 
-async def test_a_program_ends_by_itself_when_its_input_does(yard: Yard, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(channel, "SOFT", 20)
+async def test_a_program_ends_by_itself_when_its_input_does(yard: Yard) -> None:
     taken = await yard.take()
     taken.line.drop()
     await eventually(lambda: taken.line.status == 0)
 
 
-async def test_and_may_say_much_before(yard: Yard, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_and_may_say_much_before(yard: Yard) -> None:
     """Also where it was not listened to when it was ended: it is read on, for nobody."""
-    monkeypatch.setattr(channel, "SOFT", 20)
     taken = await yard.take()
     await taken.do("sys.stdin.read(); print('x' * 1000000, flush=True); sys.exit(7)")
     taken.line.pause()
@@ -143,28 +138,25 @@ async def test_what_a_program_does_not_hear_any_more_is_refused_with_what_is_kno
     assert str(await refusal(taken)) == "The server's program closed its input before it answered"
 
 
-async def test_whoever_meets_a_program_that_has_just_ended_hears_how(
-    nurse: Supervisor, yard: Yard, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_whoever_meets_a_program_that_has_just_ended_hears_how(nurse: Supervisor, yard: Yard) -> None:
     """Which the nursery tells a moment after the pipes do."""
-    monkeypatch.setattr(channel, "REASON", 20.0)
-    monkeypatch.setattr(channel, "MOMENT", 20.0)
     taken = await yard.take()
     assert nurse.pid is not None
-    os.kill(nurse.pid, signal.SIGSTOP)
-    try:
-        await taken.do("os._exit(0)")
-        await eventually(lambda: not taken.line.is_usable)
-        refused = asyncio.create_task(refusal(taken))
-        await asyncio.sleep(0)
-    finally:
-        os.kill(nurse.pid, signal.SIGCONT)
-    async with bounded():
-        assert str(await refused) == "The server's program exited with status 0 before it answered"
+    # However slow the nursery is.
+    with paced(0.01):
+        os.kill(nurse.pid, signal.SIGSTOP)
+        try:
+            await taken.do("os._exit(0)")
+            await eventually(lambda: not taken.line.is_usable)
+            refused = asyncio.create_task(refusal(taken))
+            await asyncio.sleep(0)
+        finally:
+            os.kill(nurse.pid, signal.SIGCONT)
+        async with bounded():
+            assert str(await refused) == "The server's program exited with status 0 before it answered"
 
 
 async def test_so_does_whoever_it_was_started_for(new_yard: NewYard, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(channel, "REASON", 20.0)
     begin = Supervisor.start
 
     async def start(nurse: Supervisor, order: Order, ended: Callable[[int], None]) -> Child:

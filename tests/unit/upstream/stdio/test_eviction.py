@@ -1,28 +1,28 @@
 """How many programs of a server run: a bound, who has to make room, and who waits for it."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
+from helpers.loop_pace import paced
 from helpers.waiting import bounded, eventually
 from taskgate.errors import UpstreamFailed
 from taskgate.upstream.calls import Principal
-from taskgate.upstream.stdio import channel, slots
+from taskgate.upstream.stdio import channel
+from taskgate.upstream.stdio.slots import QUIET, SETTLING, STARVING
 from unit.upstream.stdio.conftest import Taken, Yard
-from unit.upstream.stdio.programs import program, runs
+from unit.upstream.stdio.programs import runs
 
 NewYard = Callable[..., Yard]
 
 
 @pytest.fixture(autouse=True)
-def little_patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(slots, "QUIET", 0.2)
-    monkeypatch.setattr(slots, "SETTLING", 0.0)
-    monkeypatch.setattr(channel, "SOFT", 0.2)
-    monkeypatch.setattr(channel, "HARD", 0.2)
+async def fast_timers(new_yard: NewYard) -> AsyncIterator[None]:
+    with paced(5):
+        yield
 
 
 async def busy(yard: Yard, name: str, **wish: Any) -> Taken:
@@ -117,26 +117,18 @@ async def test_or_until_it_ends_by_itself(new_yard: NewYard) -> None:
     assert (await waiting).line.is_usable
 
 
-async def test_between_two_requests_a_program_that_is_held_is_left_alone(
-    new_yard: NewYard, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(slots, "QUIET", 20)
+async def test_between_two_requests_a_program_that_is_held_is_left_alone(new_yard: NewYard) -> None:
     yard = new_yard(processes=1)
     alice = await busy(yard, "alice")
     waiting = yard.taking("bob")
     await eventually(lambda: yard.lines._waiting)
     await done(alice)
-    alice.ears.in_flight = 1
-    await done(alice)
-    assert (alice.line.is_usable, waiting.done()) == (True, False)
-    yard.give_back(alice)
     await waiting
+    assert alice.ears.closed_at - alice.line.used >= QUIET
 
 
-async def test_but_not_for_ever(new_yard: NewYard, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_but_not_for_ever(new_yard: NewYard) -> None:
     """Somebody who never pauses for long does not keep others out."""
-    monkeypatch.setattr(slots, "QUIET", 20)
-    monkeypatch.setattr(slots, "STARVING", 0.3)
     yard = new_yard(processes=1)
     alice = await busy(yard, "alice")
     waiting = yard.taking("bob")
@@ -207,9 +199,15 @@ async def test_who_waits_for_too_long_is_told_why(new_yard: NewYard, caplog: pyt
     assert "all programs of a server are in use; a request is refused" in caplog.text
 
 
-async def test_a_program_that_does_not_want_to_end_makes_room_all_the_same(new_yard: NewYard) -> None:
-    yard = new_yard(processes=1, command=program("signal.signal(15, signal.SIG_IGN); say({})\nwhile 1: signal.pause()"))
+async def test_a_program_that_does_not_want_to_end_makes_room_all_the_same(
+    new_yard: NewYard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The nursery waits for it, by the machine's clock.
+    monkeypatch.setattr(channel, "SOFT", 0.2)
+    monkeypatch.setattr(channel, "HARD", 0.2)
+    yard = new_yard(processes=1)
     alice = await yard.take("alice")
+    await alice.do("signal.signal(15, signal.SIG_IGN); say({})\nwhile 1: signal.pause()")
     await alice.told()
     assert (await yard.take("bob")).line.is_usable
     assert not runs(alice.line.pid)
@@ -236,16 +234,13 @@ async def test_who_has_most_makes_room_first(new_yard: NewYard) -> None:
     assert [each.line.is_usable for each in (bob, *alice)] == [True, False, True]
 
 
-async def test_the_only_one_of_another_goes_to_who_has_as_many_once_that_one_starves(
-    new_yard: NewYard, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(slots, "STARVING", 1.0)
+async def test_the_only_one_of_another_goes_to_who_has_as_many_once_that_one_starves(new_yard: NewYard) -> None:
     yard = new_yard(processes=2)
     bob = await yard.take("bob")
     alice = await busy(yard, "alice")
     began = asyncio.get_running_loop().time()
     await yard.take("alice", b"{2}")
-    assert asyncio.get_running_loop().time() - began >= 1.0
+    assert asyncio.get_running_loop().time() - began >= STARVING
     assert (bob.line.is_usable, alice.line.is_usable) == (False, True)
 
 
@@ -262,29 +257,27 @@ async def test_one_caller_has_not_all_of_many_however_busy_they_are(new_yard: Ne
     waiting.cancel()
 
 
-async def test_a_program_that_was_started_for_somebody_stays_until_that_can_be_asked_of_it(
-    new_yard: NewYard, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(slots, "SETTLING", 20.0)
-    monkeypatch.setattr(slots, "STARVING", 0.0)
+async def test_a_program_that_was_started_for_somebody_stays_until_that_can_be_asked_of_it(new_yard: NewYard) -> None:
     yard = new_yard(processes=1)
     alice = await busy(yard, "alice")
     waiting = yard.taking("bob")
-    await eventually(lambda: yard.lines._waiting)
+    await asyncio.sleep(STARVING)
     await done(alice)
-    assert (alice.line.is_usable, waiting.done()) == (True, False)
-    yard.give_back(alice)
     await waiting
+    assert alice.line.spoke is not None
+    assert alice.ears.closed_at - alice.line.spoke >= SETTLING
 
 
-async def test_and_until_it_is_asked_for_the_first_time(new_yard: NewYard, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(slots, "SETTLING", 20.0)
-    monkeypatch.setattr(slots, "STARVING", 0.0)
+async def test_and_until_it_is_asked_for_the_first_time(new_yard: NewYard) -> None:
     yard = new_yard(processes=1)
-    alice = await yard.take("alice")
-    with pytest.raises(UpstreamFailed, match="in use"):
-        await yard.take("bob", first_byte=timedelta(milliseconds=300))
-    assert alice.line.is_usable
+    alice = await busy(yard, "alice")
+    waiting = yard.taking("bob")
+    await asyncio.sleep(STARVING)
+    await yard.take("alice")
+    alice.ears.in_flight = 0
+    await waiting
+    assert alice.line.spoke is None
+    assert alice.ears.closed_at - alice.line.used >= SETTLING
 
 
 async def test_that_a_program_makes_room_is_logged(new_yard: NewYard, caplog: pytest.LogCaptureFixture) -> None:

@@ -1,21 +1,21 @@
 """How many programs of a server run that callers share: what one set of capabilities takes, and what it leaves."""
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from datetime import timedelta
 
 import pytest
 
+from helpers.loop_pace import paced
 from helpers.waiting import eventually
-from taskgate.upstream.stdio import slots
 from unit.upstream.stdio.conftest import Yard
 
 NewYard = Callable[..., Yard]
 
 
 @pytest.fixture(autouse=True)
-def little_patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(slots, "QUIET", 0.2)
-    monkeypatch.setattr(slots, "SETTLING", 0.0)
+async def fast_timers(new_yard: NewYard) -> AsyncIterator[None]:
+    with paced(5):
+        yield
 
 
 @pytest.mark.parametrize(("processes", "for_one"), [(2, 1), (7, 6), (8, 7), (16, 14)])

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
+from helpers.loop_pace import pass_time
 from helpers.waiting import eventually
 from taskgate.errors import UpstreamFailed
-from taskgate.upstream.stdio import pool
-from taskgate.upstream.stdio.exits import Cause
+from taskgate.upstream.stdio.exits import LIVES, Cause
 from taskgate.upstream.stdio.supervisor_client import Supervisor
 from unit.upstream.stdio.conftest import Yard
 from unit.upstream.stdio.programs import program, runs
@@ -91,14 +91,12 @@ async def test_that_is_so_for_whom_it_failed_and_for_nobody_else(new_yard: NewYa
     assert (await yard.take("bob")).line.is_usable
 
 
-async def test_one_that_was_of_use_for_long_is_started_again_at_once(
-    new_yard: NewYard, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(pool, "LIVES", 0.0)
+async def test_one_that_was_of_use_for_long_is_started_again_at_once(new_yard: NewYard) -> None:
     yard = new_yard(backoff=HOUR, max_backoff=HOUR)
     taken = await yard.take()
     await taken.tell(id=1)
     await taken.told()
+    await pass_time(LIVES)
     await taken.do("sys.exit(1)")
     await taken.end()
     assert (await yard.take()).line.is_usable
@@ -113,32 +111,30 @@ async def test_one_that_is_ended_for_a_message_without_end_is_started_again_at_o
     assert (await yard.take()).line.is_usable
 
 
-async def test_good_service_has_what_failed_before_it_forgotten(
-    new_yard: NewYard, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_good_service_has_what_failed_before_it_forgotten(new_yard: NewYard) -> None:
     yard = new_yard(backoff=timedelta(), max_backoff=HOUR)
-    for lives in (pool.LIVES, 0.0):
+    for seconds, failures in ((1.0, 1), (LIVES, 0)):
         taken = await yard.take()
         await taken.do("sys.exit(1)")
         await taken.end()
         assert yard.lines._restarts.failures(("alice", b"{}")) == 1
-        monkeypatch.setattr(pool, "LIVES", lives)
         taken = await yard.take()
         await taken.tell(id=1)
         await taken.told()
+        await pass_time(seconds)
         taken.line.drop()
         await taken.end()
-        failures = yard.lines._restarts.failures(("alice", b"{}"))
-        assert failures == (1 if lives else 0)
+        assert yard.lines._restarts.failures(("alice", b"{}")) == failures
         yard.lines._restarts.served(("alice", b"{}"))
-        monkeypatch.undo()
 
 
-async def test_the_same_without_a_word_was_of_no_use(new_yard: NewYard, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pool, "LIVES", 0.0)
+async def test_the_same_without_a_word_was_of_no_use(new_yard: NewYard) -> None:
     yard = new_yard(backoff=HOUR, max_backoff=HOUR)
     taken = await yard.take()
-    await taken.do("print('Hello'); sys.exit(1)")
+    await taken.do("print('Hello', flush=True)")
+    await eventually(lambda: taken.ears.heard_all)
+    await pass_time(LIVES)
+    await taken.do("sys.exit(1)")
     await taken.end()
     await refusal(yard)
 

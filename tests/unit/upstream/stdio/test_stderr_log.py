@@ -1,13 +1,13 @@
 """What programs write on their standard error: in the log, bounded, without their secrets, and of no other meaning."""
 
 import asyncio
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 import pytest
 
+from helpers.loop_pace import paced
 from helpers.waiting import bounded, eventually
-from taskgate.upstream.stdio import stderr_log
+from taskgate.upstream.stdio.stderr_log import BYTES_A_SECOND, LINES_A_SECOND
 from unit.upstream.stdio.conftest import Yard
 from unit.upstream.stdio.programs import program, runs
 
@@ -35,14 +35,6 @@ class Said:
 def said(caplog: pytest.LogCaptureFixture) -> Said:
     caplog.set_level("INFO")
     return Said(lambda: list(caplog.records))
-
-
-@contextmanager
-def at_most(monkeypatch: pytest.MonkeyPatch, **bounds: int) -> Iterator[None]:
-    with monkeypatch.context() as patch:
-        for name, value in bounds.items():
-            patch.setattr(stderr_log, name, value)
-        yield
 
 
 async def test_each_line_is_a_line_of_the_log(yard: Yard, said: Said) -> None:
@@ -98,45 +90,45 @@ async def test_a_long_line_is_cut_and_the_next_is_whole(yard: Yard, said: Said) 
     assert said.texts == ["x" * 1000 + "…", "next"]
 
 
-async def test_of_many_lines_some_are_told_and_the_rest_is_counted(
-    yard: Yard, said: Said, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with at_most(monkeypatch, LINES_A_SECOND=10):
-        taken = await yard.take()
-        await taken.do("[sys.stderr.write(f'{n}\\n') for n in range(1000)]; sys.stderr.flush(); say({})")
-        await taken.told()
-        taken.line.drop()
-        await eventually(lambda: not runs(taken.line.pid) and any("dropped" in line for line in said.lines))
+async def test_of_many_lines_some_are_told_and_the_rest_is_counted(yard: Yard, said: Said) -> None:
+    taken = await yard.take()
+    await taken.do("[sys.stderr.write(f'{n}\\n') for n in range(1000)]; sys.stderr.flush(); say({})")
+    await taken.told()
+    taken.line.drop()
+    await eventually(lambda: not runs(taken.line.pid) and any("dropped" in line for line in said.lines))
     # The next line that is told says how many were not.
-    assert said.texts[:10] == [str(number) for number in range(10)]
+    assert said.texts[:LINES_A_SECOND] == [str(number) for number in range(LINES_A_SECOND)]
     told = sum(1 for text in said.texts if text)
     assert told + sum(int(str(line.get("dropped", 0))) for line in said.lines) == 1000
 
 
-async def test_the_bound_is_over_all_programs_of_a_server(
-    yard: Yard, said: Said, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with at_most(monkeypatch, LINES_A_SECOND=10):
-        taken = [await yard.take(name) for name in "abc"]
+async def test_the_bound_is_over_all_programs_of_a_server(yard: Yard, said: Said) -> None:
+    taken = [await yard.take(name) for name in "abc"]
+    # All within one second.
+    with paced(0.01):
         for each in taken:
-            await each.do("[sys.stderr.write('x\\n') for _ in range(100)]; sys.stderr.flush(); say({})")
-        await asyncio.gather(*(each.told() for each in taken))
-    # A second or two may have begun meanwhile.
-    assert len(said.lines) <= 30
+            await each.do("[sys.stderr.write('x\\n') for _ in range(100)]; sys.stderr.flush(); sys.exit()")
+        for each in taken:
+            await each.end()
+        await eventually(lambda: sum(int(str(line.get("dropped", 0))) for line in said.lines) == 300 - LINES_A_SECOND)
+    assert said.texts.count("x") == LINES_A_SECOND
 
 
-async def test_a_program_that_fills_it_can_go_on_and_is_not_read_faster_than_that(
-    yard: Yard, said: Said, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with at_most(monkeypatch, BYTES_A_SECOND=2**18):
-        taken = await yard.take()
-        began = asyncio.get_running_loop().time()
-        await taken.do("sys.stderr.write(('x' * 99 + '\\n') * 10000); sys.stderr.flush(); say({'wrote': 'all'})")
+async def test_a_program_that_fills_it_can_go_on_and_is_not_read_faster_than_that(yard: Yard, said: Said) -> None:
+    taken = await yard.take()
+    loop = asyncio.get_running_loop()
+    with paced(5):
+        began = loop.time()
+        await taken.do(
+            f"sys.stderr.write(('x' * 99 + '\\n') * {4 * BYTES_A_SECOND // 100}); sys.stderr.flush();"
+            "say({'wrote': 'all'})"
+        )
         async with bounded():
             assert await taken.told() == [{"wrote": "all"}]
-        # A megabyte, of which a quarter passes at once, and a second, and what the pipe holds.
-        assert asyncio.get_running_loop().time() - began > 1.5
-    assert len(said.lines) <= 50 * 5
+        seconds = loop.time() - began
+    # A quarter passes at once, and one a second, and what the pipe holds.
+    assert seconds > 1.5
+    assert len(said.lines) <= LINES_A_SECOND * (seconds + 2)
 
 
 async def test_a_program_that_only_fills_it_delays_nobody_else(new_yard: NewYard) -> None:
