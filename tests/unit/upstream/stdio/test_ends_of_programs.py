@@ -149,7 +149,8 @@ async def test_whoever_meets_a_program_that_has_just_ended_hears_how(nurse: Supe
             await taken.do("os._exit(0)")
             await eventually(lambda: not taken.line.is_usable)
             refused = asyncio.create_task(refusal(taken))
-            await asyncio.sleep(0)
+            await asyncio.sleep(0.001)
+            assert not refused.done()
         finally:
             os.kill(nurse.pid, signal.SIGCONT)
         async with bounded():
