@@ -14,19 +14,12 @@ from helpers.waiting import bounded, eventually
 from taskgate.errors import UpstreamFailed
 from taskgate.protocol.server_messages import Question
 from taskgate.upstream.calls import Resumed, ResumePoint
-from taskgate.upstream.legacy import event_streams
 from unit.upstream.conftest import EVERYTHING, Caller, Ear, new_caller
 
 DONE = {"content": ["right"]}
 FORM = Question("elicitation/create", None)
-
-
-@pytest.fixture(autouse=True)
-def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No test waits longer than it must."""
-    monkeypatch.setattr(event_streams, "PAUSE", 0.01)
-    monkeypatch.setattr(event_streams, "WISHED_LEAST", 0.005)
-    monkeypatch.setattr(event_streams, "PAUSE_GROWN", 0.02)
+LONG = 300.0
+"""Seconds in which a stream is taken up as often as it ever is."""
 
 
 @pytest.fixture
@@ -67,7 +60,7 @@ async def before(server: ScriptedServer, tool: LastingTool) -> AsyncIterator[Bef
 @pytest.fixture
 async def after(server: ScriptedServer, before: Before) -> AsyncIterator[Caller]:
     """The process that goes on."""
-    caller = new_caller(server.url, EVERYTHING)
+    caller = new_caller(server.url, EVERYTHING, call=timedelta(seconds=LONG))
     yield caller
     await caller.close()
 
@@ -76,14 +69,14 @@ def going_on(caller: Caller, resumed: Resumed, ear: Ear | None = None) -> asynci
     """The call, as the process that took it over goes on with it."""
     listener = ear or caller.heard.of_calls
     run = caller.session.call(
-        task_call("long", "{}", timedelta(seconds=60), resumes=resumed),
+        task_call("long", "{}", timedelta(seconds=LONG), resumes=resumed),
         listener,
     )
     return asyncio.create_task(run)
 
 
 async def gone(caller: Caller, resume_point: ResumePoint) -> UpstreamFailed:
-    async with bounded():
+    async with bounded(LONG):
         with pytest.raises(UpstreamFailed) as failed:
             await going_on(caller, Resumed(resume_point, {}))
     return failed.value

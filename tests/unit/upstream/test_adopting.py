@@ -13,11 +13,11 @@ from helpers.waiting import bounded, eventually
 from taskgate.upstream.calls import Resumed, ResumePoint
 from taskgate.upstream.client import UpstreamClient
 from taskgate.upstream.legacy import background_posts
-from unit.upstream.adopting import DONE, FORM, Before, after, before, going_on, hasty, tool
+from unit.upstream.adopting import DONE, FORM, Before, after, before, going_on, tool
 from unit.upstream.asking import ACCEPTED, question
 from unit.upstream.conftest import Caller, Ear, new_caller
 
-__all__ = ["after", "before", "hasty", "tool"]
+__all__ = ["after", "before", "tool"]
 
 
 async def test_a_call_is_told_to_be_held_wherever_it_was_heard_to(before: Before) -> None:
@@ -40,7 +40,6 @@ async def test_a_place_is_told_only_once_the_server_has_what_was_answered_before
 ) -> None:
     """Whoever goes on from there is not asked again what was asked before."""
     arrives = asyncio.Event()
-    monkeypatch.setattr(background_posts, "PAUSES", (0.01,))
     say = background_posts.BackgroundPosts._arrived
 
     async def late(self: background_posts.BackgroundPosts, *message: Any) -> bool:

@@ -20,12 +20,12 @@ from taskgate.upstream.calls import Resumed, ResumePoint
 from taskgate.upstream.context import first_id
 from taskgate.upstream.legacy import event_streams
 from taskgate.upstream.settings import TransportKind
-from unit.upstream.adopting import DONE, Before, after, before, going_on, gone, hasty, tool
+from unit.upstream.adopting import DONE, LONG, Before, after, before, going_on, gone, tool
 from unit.upstream.asking import question
 from unit.upstream.conftest import EVERYTHING, Caller, Ear, new_caller
 from unit.upstream.eras import arrived
 
-__all__ = ["after", "before", "hasty", "tool"]
+__all__ = ["after", "before", "tool"]
 
 
 async def test_whoever_cancels_what_they_took_over_has_it_cancelled_at_the_server(
@@ -135,7 +135,7 @@ async def test_a_stream_that_another_connection_has_is_waited_for(
 
     server.resume = taken
     before.call.answer(DONE)
-    async with bounded():
+    async with bounded(LONG):
         assert (await going_on(after, Resumed(before.resume_point, {}))).error is None
 
 
@@ -153,21 +153,15 @@ async def test_a_call_that_its_server_refused_for_a_visit_is_gone(server: Script
 
 
 async def test_what_fails_on_the_way_may_have_run_and_has_more_time_than_a_stream_that_was_heard_here(
-    server: ScriptedServer, before: Before, after: Caller, monkeypatch: pytest.MonkeyPatch
+    server: ScriptedServer, before: Before, after: Caller
 ) -> None:
     """Whatever ended the gateway may have ended the server, too, and both come back."""
-    pauses: list[float] = []
-    sleep = asyncio.sleep
-
-    async def noted(seconds: float) -> None:
-        pauses.append(seconds)
-        await sleep(0)
-
+    loop = asyncio.get_running_loop()
     await server.stop()
-    monkeypatch.setattr(event_streams.asyncio, "sleep", noted)
+    began = loop.time()
     assert (await gone(after, before.resume_point)).dispatched
-    # At once, after a pause, and then after pauses that have grown as far as they do.
-    assert pauses.count(0.02) == event_streams.MAX_FAILURES_AFTER - 2
+    # At once, and then after pauses that double up to half a minute.
+    assert loop.time() - began == pytest.approx(1 + 2 + 4 + 8 + 16 + 4 * 30, abs=5)
 
 
 @pytest.mark.parametrize("transport", TransportKind)

@@ -3,8 +3,9 @@ have kept."""
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from datetime import timedelta
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -14,13 +15,13 @@ from helpers.lasting_tool import LastingCall, LastingTool
 from helpers.scripted_upstream import ScriptedServer, open_stream, progress_note
 from helpers.waiting import bounded, eventually
 from taskgate.errors import UpstreamFailed
-from taskgate.upstream.base import Incoming, Outgoing
+from taskgate.upstream.base import Outgoing
 from taskgate.upstream.calls import Resumed
 from taskgate.upstream.legacy import event_streams
-from unit.upstream.adopting import DONE, Before, after, before, going_on, hasty
+from unit.upstream.adopting import DONE, LONG, Before, after, before, going_on
 from unit.upstream.conftest import Caller, Ear, new_caller
 
-__all__ = ["after", "before", "hasty"]
+__all__ = ["after", "before"]
 
 
 class DeafTool(LastingTool):
@@ -29,6 +30,7 @@ class DeafTool(LastingTool):
     def __init__(self) -> None:
         super().__init__()
         self.gets: list[web.Request] = []
+        self.taken_up = asyncio.Event()
         self.keeps_alive = True
         self.refusals: list[int] = []
 
@@ -38,6 +40,7 @@ class DeafTool(LastingTool):
         if self.refusals:
             return web.Response(status=self.refusals.pop())
         self.gets.append(request)
+        self.taken_up.set()
         number, _, place = last.partition(".")
         response = await open_stream(request)
         for kept, told in enumerate(self.calls[int(number)]._events[int(place) + 1 :], start=int(place) + 1):
@@ -45,19 +48,12 @@ class DeafTool(LastingTool):
         while not is_over(request):
             if self.keeps_alive:
                 await response.write(b": alive\n\n")
-            await asyncio.sleep(0.001)
+            await asyncio.sleep(5)
         return response
 
 
 def is_over(request: web.Request) -> bool:
     return request.transport is None or request.transport.is_closing()
-
-
-@pytest.fixture(autouse=True)
-def soon(hasty: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Streams are silent for long before anybody would notice."""
-    monkeypatch.setattr(event_streams, "SILENCE", 0.02)
-    monkeypatch.setattr(event_streams, "SILENCE_GROWN", 0.04)
 
 
 @pytest.fixture
@@ -66,9 +62,18 @@ def tool(server: ScriptedServer) -> DeafTool:
     return tool
 
 
+@pytest.fixture
+def caller(server: ScriptedServer, new_caller_of: Callable[..., Caller]) -> Caller:
+    """Somebody whose calls last longer than silences."""
+    return new_caller_of(server.url, call=timedelta(seconds=LONG))
+
+
 async def asked(tool: DeafTool, count: int) -> None:
     """Wait until so many streams were taken up."""
-    await eventually(lambda: len(tool.gets) >= count)
+    async with bounded(LONG):
+        while len(tool.gets) < count:
+            tool.taken_up.clear()
+            await tool.taken_up.wait()
 
 
 async def test_what_a_server_keeps_and_does_not_say_is_heard_by_the_process_that_goes_on(
@@ -78,8 +83,9 @@ async def test_what_a_server_keeps_and_does_not_say_is_heard_by_the_process_that
     outcome = going_on(after, Resumed(before.resume_point, {}), ear)
     await asked(tool, 1)
     before.call.say(progress_note(before.call.token, 1))
+    await asked(tool, 2)
     await eventually(lambda: ear.notices)
-    await asked(tool, len(tool.gets) + 2)
+    await asked(tool, 4)
     before.call.answer(DONE)
     async with bounded():
         assert (await outcome).result.value == DONE
@@ -98,7 +104,7 @@ async def test_only_one_connection_has_the_stream(tool: DeafTool, before: Before
         await asked(tool, count)
         await eventually(lambda: sum(not is_over(get) for get in tool.gets) <= 1)
     before.call.answer(DONE)
-    async with bounded():
+    async with bounded(LONG):
         await outcome
 
 
@@ -117,37 +123,37 @@ async def test_so_is_what_is_not_said_on_a_stream_that_broke_here(tool: DeafTool
 
 
 async def test_a_stream_that_never_broke_is_left_alone(tool: DeafTool, caller: Caller) -> None:
-    calling = asyncio.create_task(caller.run("long", within=0.2))
-    async with bounded():
+    calling = asyncio.create_task(caller.run("long", within=2 * event_streams.SILENCE_GROWN))
+    async with bounded(LONG):
         with pytest.raises(UpstreamFailed):
             await calling
     assert tool.asked == []
 
 
 async def test_refusals_of_the_moment_are_met_with_the_patience_for_what_might_have_been_good(
-    tool: DeafTool, caller: Caller, monkeypatch: pytest.MonkeyPatch
+    tool: DeafTool, caller: Caller
 ) -> None:
-    monkeypatch.setattr(event_streams, "PAUSE_GROWN", 0.02)
     calling = asyncio.create_task(caller.run("long"))
     call = await tool.called()
     await eventually(lambda: caller.heard.of_calls.footholds)
     call.cut()
     await asked(tool, 1)
     tool.refusals = [503] * event_streams.MAX_FAILURES
-    await eventually(lambda: not tool.refusals)
     call.answer(DONE)
-    async with bounded():
+    async with bounded(LONG):
         await calling
+    assert tool.refusals == []
 
 
 async def test_silence_that_is_to_end_a_call_still_does(server: ScriptedServer, tool: DeafTool) -> None:
     tool.keeps_alive = False
-    caller = new_caller(server.url, idle=timedelta(milliseconds=60))
-    calling = asyncio.create_task(caller.run("long"))
+    idle = 1.5 * event_streams.SILENCE_GROWN
+    caller = new_caller(server.url, idle=timedelta(seconds=idle), call=timedelta(seconds=2 * LONG))
+    calling = asyncio.create_task(caller.run("long", within=2 * LONG))
     call: LastingCall = await tool.called()
     await eventually(lambda: caller.heard.of_calls.footholds)
     call.cut()
-    async with bounded():
+    async with bounded(LONG):
         with pytest.raises(UpstreamFailed) as failed:
             await calling
     assert failed.value.reason == "timeout"
@@ -165,12 +171,12 @@ async def test_a_message_that_takes_long_to_come_is_no_silence(
         await response.write(b"id: 0.1\ndata: ")
         for letter in json.dumps(before.call.turn.answer(DONE)).encode():
             await response.write(bytes((letter,)))
-            await asyncio.sleep(0.003)
+            await asyncio.sleep(1)
         await response.write(b"\n\n")
         return response
 
     server.resume = slow
-    async with bounded():
+    async with bounded(LONG):
         assert (await going_on(after, Resumed(before.resume_point, {}))).result.value == DONE
 
 
@@ -188,30 +194,22 @@ class Part:
     async def messages(self) -> AsyncIterator[bytes]:
         for message in self._messages:
             yield message
-        raise TimeoutError
+        await asyncio.get_running_loop().create_future()
 
     def release(self) -> None:
         pass
 
 
 class Parts:
-    """A server that answers with one after the other; see Transport."""
+    """A server that answers with one after the other, and notes when; see Transport."""
 
     def __init__(self, *parts: Part) -> None:
         self._parts = iter(parts)
+        self.times: list[float] = []
 
     async def send(self, _: Outgoing) -> Any:
+        self.times.append(asyncio.get_running_loop().time())
         return next(self._parts)
-
-
-class Noted(event_streams.UntilSilent):
-    """Notes what would be waited for."""
-
-    silences: list[float]
-
-    def __init__(self, incoming: Incoming, silence: float) -> None:
-        super().__init__(incoming, silence)
-        self.silences.append(silence)
 
 
 @pytest.mark.parametrize(
@@ -219,27 +217,21 @@ class Noted(event_streams.UntilSilent):
     [(None, [15, 30, 60, 60, 15, 30]), (20, [15, 30, 60, 60, 15, 30]), (100, [15, 30, 60, 115, 15, 30])],
 )
 async def test_a_silent_stream_is_asked_for_less_and_less_often_until_something_is_heard(
-    monkeypatch: pytest.MonkeyPatch, idle: int | None, grown: list[float]
+    idle: int | None, grown: list[float]
 ) -> None:
-    pauses: list[float] = []
-
-    async def noted(seconds: float) -> None:
-        pauses.append(seconds)
-
     async def read(messages: AsyncIterator[bytes]) -> bytes | None:
         return [message async for message in messages].count(b"answer") or None
 
-    monkeypatch.setattr(event_streams.asyncio, "sleep", noted)
-    monkeypatch.setattr(event_streams, "SILENCE", 15.0)
-    monkeypatch.setattr(event_streams, "SILENCE_GROWN", 60.0)
-    monkeypatch.setattr(event_streams, "UntilSilent", Noted)
-    monkeypatch.setattr(Noted, "silences", [], raising=False)
-    parts = Parts(Part(), Part(), Part(), Part(b"progress"), Part(), Part(b"answer"))
+    began = asyncio.get_running_loop().time()
+    parts = Parts(Part(), Part(), Part(), Part(b"progress"), Part(), Part(), Part(b"answer"))
     listening = Outgoing(verb="GET", headers={}, idle=None if idle is None else timedelta(seconds=idle))
-    assert await event_streams.go_on(parts, listening, event_streams.behind("7"), read)  # type: ignore[arg-type]
-    assert Noted.silences == grown
+    async with bounded(2 * LONG):
+        assert await event_streams.go_on(parts, listening, event_streams.behind("7"), read)  # type: ignore[arg-type]
+    assert parts.times[0] - began < 1
     # What the server wished for between streams that it ends is nothing that it wished for here.
-    assert pauses == [0.0, *[event_streams.WISHED_LEAST] * 5]
+    waits = [silence + event_streams.WISHED_LEAST for silence in grown]
+    took = [later - sooner for sooner, later in pairwise(parts.times)]
+    assert all(wait <= each < wait + 1 for wait, each in zip(waits, took, strict=True))
 
 
 class Halves(Part):
