@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from helpers.waiting import bounded
+from helpers.waiting import PATIENCE, bounded
 from taskgate.errors import UpstreamFailed
 from taskgate.protocol.messages import Response
 from taskgate.protocol.server_messages import read_progress
@@ -30,9 +30,9 @@ async def end_of(call: "asyncio.Task[Any]") -> Any:
         return await call
 
 
-async def failure_of(call: "asyncio.Task[Any]") -> UpstreamFailed:
+async def failure_of(call: "asyncio.Task[Any]", within: float = PATIENCE) -> UpstreamFailed:
     """What it failed with."""
-    async with bounded():
+    async with bounded(within):
         with pytest.raises(UpstreamFailed) as failure:
             await call
     return failure.value

@@ -9,7 +9,6 @@ from helpers.waiting import bounded, eventually
 from taskgate.errors import UpstreamFailed
 from taskgate.upstream import failures
 from taskgate.upstream.calls import Principal
-from taskgate.upstream.legacy import background_posts as module
 from taskgate.upstream.legacy.background_posts import MAX_POSTS, PAUSES, BackgroundPosts
 
 ALICE = Principal(context="alice")
@@ -102,13 +101,6 @@ async def answered(server: Server, principal: Principal | None = ALICE) -> None:
         await asides.sent()
 
 
-@pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is waited for between tries."""
-    monkeypatch.setattr(module, "PAUSES", (0.0,) * len(PAUSES))
-
-
-@pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize("refusal", [408, 429, 500, 502, 503, 504, "closed", "unreachable"])
 async def test_an_answer_that_is_not_taken_for_now_is_sent_again_for_whom_it_is(
     refusal: int | str, caplog: pytest.LogCaptureFixture
@@ -121,7 +113,6 @@ async def test_an_answer_that_is_not_taken_for_now_is_sent_again_for_whom_it_is(
     assert caplog.records == []
 
 
-@pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize("turn", [200, 202, 400, 401, 404, failures.session_lost()])
 async def test_an_answer_that_is_taken_or_refused_for_good_is_sent_once(
     turn: int | UpstreamFailed, caplog: pytest.LogCaptureFixture
@@ -132,16 +123,16 @@ async def test_an_answer_that_is_taken_or_refused_for_good_is_sent_once(
     assert caplog.records == []
 
 
-@pytest.mark.usefixtures("impatient")
 async def test_an_answer_that_is_never_taken_is_given_up_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
-    server = Server(*[503] * (len(PAUSES) + 1))
+    loop, server = asyncio.get_running_loop(), Server(*[503] * (len(PAUSES) + 1))
+    began = loop.time()
     await answered(server)
+    assert loop.time() - began >= sum(PAUSES)
     assert server.heard == [("answer", ALICE)] * (len(PAUSES) + 1)
     assert [record.levelname for record in caplog.records] == ["WARNING"]
     assert "could not be delivered" in caplog.text
 
 
-@pytest.mark.usefixtures("impatient")
 async def test_what_is_no_answer_is_sent_once_whatever_comes_of_it() -> None:
     server = Server(503)
     asides = BackgroundPosts(server.send)

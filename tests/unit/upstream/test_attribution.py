@@ -12,7 +12,8 @@ from helpers.scripted_tasks import RELATED, ScriptedTasks
 from helpers.scripted_upstream import ScriptedServer, note
 from helpers.waiting import bounded, eventually
 from requirements import covers
-from taskgate.upstream.legacy import questions, server_tasks
+from taskgate.upstream.legacy import server_tasks
+from taskgate.upstream.legacy.questions import MAX_OPEN, PATIENCE
 from unit.upstream.asking import question
 from unit.upstream.conftest import Caller, Ear
 from unit.upstream.natively import DONE, running
@@ -75,12 +76,11 @@ async def test_one_that_names_a_task_nobody_made_is_for_no_call_once_all_are_kno
         assert [ear.questions for ear in ears] == [[], []]
 
 
-async def test_one_is_not_kept_for_long(
-    server: ScriptedServer, asked: Caller, tasks: ScriptedTasks, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(questions, "PATIENCE", 0.05)
+async def test_one_is_not_kept_for_long(server: ScriptedServer, asked: Caller, tasks: ScriptedTasks) -> None:
     async with making(asked, tasks):
         await says(server, about("theirs-0002"))
+        assert asked.heard.of_session.questions == []
+        await asyncio.sleep(PATIENCE)
         await eventually(lambda: asked.heard.of_session.questions)
 
 
@@ -128,10 +128,7 @@ async def test_one_that_is_kept_when_the_session_ends_is_not_asked(
         assert [ear.questions for ear in (*ears, asked.heard.of_session)] == [[], [], []]
 
 
-async def test_not_more_are_kept_than_may_be_open(
-    server: ScriptedServer, asked: Caller, tasks: ScriptedTasks, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(questions, "MAX_OPEN", 1)
+async def test_not_more_are_kept_than_may_be_open(server: ScriptedServer, asked: Caller, tasks: ScriptedTasks) -> None:
     async with making(asked, tasks):
-        await says(server, about("theirs-0001", "a"), about("theirs-0001", "b"))
+        await says(server, *(about("theirs-0001", number) for number in range(MAX_OPEN + 1)))
         assert [each.question.method for each in asked.heard.of_session.questions] == ["elicitation/create"]

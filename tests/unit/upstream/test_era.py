@@ -10,7 +10,6 @@ from helpers.waiting import bounded
 from requirements import covers
 from taskgate.domain.versions import Era
 from taskgate.errors import UpstreamFailed
-from taskgate.upstream import era as finding
 from unit.upstream.eras import DISCOVERED, HANDSHAKE, MODERN_CALL, PROBED, arrived, in_turn, refuses, supports
 
 # --- after a handshake ---------------------------------------------------------------------------------------------
@@ -87,10 +86,7 @@ async def test_a_server_with_sessions_refuses_the_question_and_is_used_in_the_se
     assert server.live == set()
 
 
-async def test_a_server_that_does_not_answer_the_question_is_of_the_legacy_era(
-    plain: ScriptedServer, anew, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(finding, "PATIENCE", finding.PATIENCE / 100)
+async def test_a_server_that_does_not_answer_the_question_is_of_the_legacy_era(plain: ScriptedServer, anew) -> None:
     plain.methods["server/discover"] = Hold()
     caller = anew()
     async with bounded():

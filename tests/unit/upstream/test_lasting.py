@@ -1,7 +1,6 @@
 """What a host asked for once lasts: it is asked for again when its server has lost the session, or left its era."""
 
 import json
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -12,10 +11,9 @@ from helpers.waiting import bounded, eventually
 from taskgate.domain.versions import Era
 from taskgate.errors import UpstreamFailed
 from taskgate.protocol.messages import Params
-from taskgate.upstream import context
 from taskgate.upstream.calls import UpstreamCall
-from taskgate.upstream.context import Lasting
-from taskgate.upstream.legacy import connection as talking
+from taskgate.upstream.context import MAX_URIS, Lasting
+from taskgate.upstream.legacy.connection import SIGN_OF_LIFE
 from unit.upstream.conftest import Caller
 
 ALL = {"resources": {"subscribe": True}, "logging": {}, "tools": {}}
@@ -76,13 +74,12 @@ async def test_what_a_server_refused_is_not_asked_for_again(server: ScriptedServ
 
 
 async def test_neither_a_call_nor_an_end_waits_for_what_is_asked_for_again(
-    server: ScriptedServer, caller: Caller, monkeypatch: pytest.MonkeyPatch
+    server: ScriptedServer, caller: Caller
 ) -> None:
-    monkeypatch.setattr(talking, "SIGN_OF_LIFE", timedelta(minutes=1))
     await subscribe(caller, "a:1")
     await lose(server, caller)
     server.methods["resources/subscribe"] = Hold()
-    async with bounded():
+    async with bounded(SIGN_OF_LIFE.total_seconds()):
         assert (await caller.call()).error is None
         await eventually(lambda: subscribed(server))
         await caller.session.close()
@@ -204,7 +201,6 @@ def test_other_requests_are_not_kept() -> None:
     assert (found.uris, found.level) == ({}, None)
 
 
-def test_no_more_is_kept_than_there_is_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(context, "MAX_URIS", 2)
-    found = kept(*(("resources/subscribe", f'{{"uri":"a:{turn}"}}') for turn in (1, 2, 3)))
-    assert list(found.uris) == ["a:1", "a:2"]
+def test_no_more_is_kept_than_there_is_room_for() -> None:
+    found = kept(*(("resources/subscribe", f'{{"uri":"a:{turn}"}}') for turn in range(MAX_URIS + 1)))
+    assert list(found.uris) == [f"a:{turn}" for turn in range(MAX_URIS)]

@@ -1,7 +1,6 @@
 """A call that breaks off may mean that the whole session died without a word: the server is asked once."""
 
 import asyncio
-from datetime import timedelta
 
 import pytest
 from aiohttp import web
@@ -128,10 +127,7 @@ async def test_many_calls_after_a_cancel_ask_once(server: ScriptedServer, caller
     assert (len(server.heard("ping")), caller.heard.lost) == (1, 0)
 
 
-async def test_a_server_that_never_answers_that_is_asked_once(
-    server: ScriptedServer, caller: Caller, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("taskgate.upstream.legacy.connection.SIGN_OF_LIFE", timedelta(milliseconds=50))
+async def test_a_server_that_never_answers_that_is_asked_once(server: ScriptedServer, caller: Caller) -> None:
     await cancel(server, caller)
     server.methods["ping"] = Hold()
     async with bounded():

@@ -3,8 +3,8 @@
 import asyncio
 from collections.abc import Callable
 from datetime import timedelta
+from itertools import pairwise
 
-import pytest
 from aiohttp import web
 
 from helpers.scripted_upstream import ScriptedServer, event, note, open_stream
@@ -12,7 +12,6 @@ from helpers.waiting import bounded, eventually
 from requirements import covers
 from taskgate.upstream.base import Outgoing
 from taskgate.upstream.client import HttpTransport
-from taskgate.upstream.legacy import event_streams
 from unit.upstream.conftest import Caller
 
 
@@ -21,11 +20,22 @@ class Own:
 
     def __init__(self, server: ScriptedServer, *parts: bytes | int) -> None:
         self._parts = list(parts)
+        self._came = asyncio.Event()
         self.asked: list[str | None] = []
+        self.times: list[float] = []
         server.get = server.resume = self
+
+    async def opened(self, count: int) -> None:
+        """Wait until it was asked for so many times."""
+        async with bounded():
+            while len(self.asked) < count:
+                self._came.clear()
+                await self._came.wait()
 
     async def __call__(self, request: web.Request) -> web.StreamResponse:
         self.asked.append(request.headers.get("Last-Event-ID"))
+        self.times.append(asyncio.get_running_loop().time())
+        self._came.set()
         part = self._parts.pop(0)
         if isinstance(part, int):
             return web.Response(status=part)
@@ -41,30 +51,23 @@ SAID = event(note("notifications/message", level="info", data="said"))
 
 
 @covers("H-LEG-13")
-async def test_the_sessions_stream_goes_on_from_its_last_event(
-    server: ScriptedServer, caller: Caller, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(event_streams, "PAUSE_FIRST", 0.001)
+async def test_the_sessions_stream_goes_on_from_its_last_event(server: ScriptedServer, caller: Caller) -> None:
     own = Own(server, b"id: a\n" + SAID, SAID, b"id: b\n" + SAID, SAID)
     await caller.session.open()
+    await own.opened(4)
     await eventually(lambda: len(caller.heard.session) == 4)
     assert own.asked == [None, "a", "a", "b"]
 
 
-async def test_a_server_that_forgot_the_event_is_asked_for_a_new_stream(
-    server: ScriptedServer, caller: Caller, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(event_streams, "PAUSE_FIRST", 0.001)
+async def test_a_server_that_forgot_the_event_is_asked_for_a_new_stream(server: ScriptedServer, caller: Caller) -> None:
     own = Own(server, b"id: a\n" + SAID, 503, 404, SAID)
     await caller.session.open()
+    await own.opened(4)
     await eventually(lambda: len(caller.heard.session) == 2)
     assert own.asked == [None, "a", "a", None]
 
 
-async def test_a_server_that_has_no_stream_any_more_is_left_alone(
-    server: ScriptedServer, caller: Caller, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(event_streams, "PAUSE_FIRST", 0.001)
+async def test_a_server_that_has_no_stream_any_more_is_left_alone(server: ScriptedServer, caller: Caller) -> None:
     own = Own(server, b"id: a\n" + SAID, 405, 405, SAID)
     talk = await caller.session.era_session._open()
     assert talk.stream is not None
@@ -73,14 +76,14 @@ async def test_a_server_that_has_no_stream_any_more_is_left_alone(
     assert own.asked == [None, "a", None]
 
 
-async def test_the_sessions_stream_comes_back_when_its_server_wished(
-    server: ScriptedServer, caller: Caller, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(event_streams, "PAUSE_FIRST", 1000.0)
-    own = Own(server, b"retry: 1\nid: a\n" + SAID, b"retry: 1\n" + SAID, SAID)
+async def test_the_sessions_stream_comes_back_when_its_server_wished(server: ScriptedServer, caller: Caller) -> None:
+    own = Own(server, b"retry: 10000\nid: a\n" + SAID, b"retry: 10000\n" + SAID, SAID)
     await caller.session.open()
+    await own.opened(3)
     await eventually(lambda: len(caller.heard.session) == 3)
     assert own.asked == [None, "a", "a"]
+    # Not all at the same time, and none sooner.
+    assert all(10 <= later - sooner < 16 for sooner, later in pairwise(own.times))
 
 
 async def test_an_answer_tells_the_id_of_its_last_event_and_the_pause_that_was_asked_for(

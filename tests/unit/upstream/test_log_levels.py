@@ -91,11 +91,13 @@ async def test_a_server_that_does_not_set_its_level_is_asked_once_and_still_call
 
 
 async def test_a_server_that_says_nothing_to_its_level_is_waited_for_a_moment(
-    logging: ScriptedServer, caller: Caller, monkeypatch: pytest.MonkeyPatch
+    logging: ScriptedServer, caller: Caller
 ) -> None:
-    monkeypatch.setattr(talking, "SIGN_OF_LIFE", talking.SIGN_OF_LIFE / 100)
+    loop = asyncio.get_running_loop()
     logging.methods["logging/setLevel"] = Hold()
+    began = loop.time()
     assert (await call(caller, "info")).error is None
+    assert loop.time() - began >= talking.SIGN_OF_LIFE.total_seconds()
 
 
 async def test_a_call_is_not_sent_whose_time_was_over_before_the_level_was_set(

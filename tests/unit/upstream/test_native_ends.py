@@ -23,8 +23,8 @@ from helpers.scripted_upstream import (
 from helpers.waiting import bounded, eventually
 from requirements import covers
 from taskgate.domain.events import CallSucceeded
-from taskgate.upstream import pauses
-from taskgate.upstream.legacy import background_posts, server_tasks
+from taskgate.upstream.legacy.background_posts import PAUSES
+from taskgate.upstream.pauses import DEAF_FOR, POLL_PAUSE_MOST
 from unit.upstream.asking import ACCEPTED, question
 from unit.upstream.conftest import EVERYTHING, Caller, Ear
 from unit.upstream.natively import DONE, end_of, failure_of, running
@@ -46,14 +46,14 @@ async def test_a_call_that_is_given_up_is_cancelled_by_the_name_of_its_task(
 
 
 async def test_a_cancel_that_its_server_does_not_take_for_now_is_sent_again(
-    caller: Caller, tasks: ScriptedTasks, monkeypatch: pytest.MonkeyPatch
+    caller: Caller, tasks: ScriptedTasks
 ) -> None:
-    monkeypatch.setattr(background_posts, "PAUSES", (0.01, 0.01))
     tasks.instead["tasks/cancel"] = [status(503), resets()]
     call = running(caller)
     await tasks.made()
     await eventually(tasks.looks)
     call.cancel()
+    await asyncio.sleep(sum(PAUSES[:2]))
     await eventually(lambda: tasks.cancelled == ["theirs-0001"])
 
 
@@ -117,9 +117,8 @@ async def test_a_session_that_ends_leaves_a_task_that_is_not_known_yet_to_whoeve
 
 @pytest.mark.parametrize("reply", [{"content": []}, {"task": {}}, None])
 async def test_a_call_that_is_given_up_while_it_is_asked_for_may_come_to_something_else(
-    caller: Caller, tasks: ScriptedTasks, monkeypatch: pytest.MonkeyPatch, reply: Any
+    caller: Caller, tasks: ScriptedTasks, reply: Any
 ) -> None:
-    monkeypatch.setattr(server_tasks, "SIGN_OF_LIFE", timedelta(seconds=0.05))
     hold = Hold()
     tasks.instead["tools/call"] = [hold]
     call = running(caller)
@@ -274,10 +273,13 @@ async def test_what_would_fail_again_fails_at_once(
 
 
 async def test_a_server_that_is_deaf_for_too_long_is_given_up(
-    monkeypatch: pytest.MonkeyPatch, server: ScriptedServer, caller: Caller, tasks: ScriptedTasks
+    new_caller_of: Any, server: ScriptedServer, tasks: ScriptedTasks
 ) -> None:
-    monkeypatch.setattr(pauses, "DEAF_FOR", 0.0)
-    tasks.instead["tasks/get"] = [status(503), status(503)]
-    failure = await failure_of(running(caller))
+    loop, long = asyncio.get_running_loop(), 2 * DEAF_FOR
+    server.methods["tasks/get"] = status(503)
+    caller = new_caller_of(server.url, call=timedelta(seconds=long))
+    began = loop.time()
+    failure = await failure_of(running(caller, within=long), long)
     assert (failure.reason, failure.dispatched) == ("refused", True)
+    assert DEAF_FOR <= loop.time() - began < DEAF_FOR + 2 * POLL_PAUSE_MOST
     await eventually(lambda: tasks.cancelled == ["theirs-0001"])

@@ -14,7 +14,6 @@ from taskgate.domain.events import CallSucceeded
 from taskgate.protocol.messages import Params
 from taskgate.protocol.server_messages import Question
 from taskgate.upstream.calls import Resumed, ResumePoint
-from taskgate.upstream.pauses import PollSchedule
 from unit.upstream.asking import ACCEPTED, question
 from unit.upstream.conftest import EVERYTHING, Caller, Ear, call_params
 from unit.upstream.natively import DONE, end_of, failure_of, running, words_of
@@ -33,21 +32,21 @@ async def test_a_call_can_be_gone_on_with_from_the_moment_that_there_is_a_task(
 
 
 async def test_a_task_is_followed_in_the_next_session_after_its_server_ended_one(
-    server: ScriptedServer, caller: Caller, tasks: ScriptedTasks, monkeypatch: pytest.MonkeyPatch
+    server: ScriptedServer, caller: Caller, far: ScriptedTasks
 ) -> None:
-    # The server did answer, so there is nothing to be patient with.
-    monkeypatch.setattr(PollSchedule, "after_failure", lambda *_, **__: 1000.0)
     ear = Ear()
     call = running(caller, ear=ear)
-    task = await tasks.made()
+    task = await far.made()
     await eventually(lambda: ear.footholds)
     server.forget_sessions()
+    # The server did answer, so there is nothing to be patient with.
     await eventually(lambda: len(ear.footholds) == 2)
     assert ear.footholds[-1] == ResumePoint("session-2", "2025-11-25", task.id, task.call)
     await server.streaming()
     await task.tells("working", "Still here")
     await eventually(lambda: words_of(ear) == ["Still here"])
     task.completes(DONE)
+    await task.tells("completed")
     assert isinstance(await end_of(call), CallSucceeded)
     assert len(server.heard("tools/call")) == 1
 
