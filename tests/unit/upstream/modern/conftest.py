@@ -25,7 +25,6 @@ from taskgate.system.timer_wheel import TimerWheel
 from taskgate.upstream.calls import Principal, ResumePoint, ServerQuestion, UpstreamCall
 from taskgate.upstream.client import HttpTransport
 from taskgate.upstream.context import Lasting, ModernUpstreamContext, Patience
-from taskgate.upstream.modern import subscriptions
 from taskgate.upstream.modern.session import ModernSession
 from taskgate.upstream.settings import UpstreamObserver, UpstreamSettings
 
@@ -93,12 +92,13 @@ class Guest:
         self.alarms = TimerWheel(20.0)
         self.transport = HttpTransport(settings)
         self.upstream_context = self._upstream_context(settings)
+        self.lasting = Lasting()
         self.session = ModernSession(
             self.upstream_context,
             listener=self.aside,
             host=host,
             clock=clock,
-            lasting=Lasting(),
+            lasting=self.lasting,
             welcome=unheard_welcome(),
         )
 
@@ -178,12 +178,6 @@ async def new_guest(server: ModernServer) -> AsyncIterator[NewGuest]:
 def guest(new_guest: NewGuest) -> Guest:
     """A session of a host of the legacy era that can be asked things."""
     return new_guest()
-
-
-@pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Streams that ended are asked for again at once."""
-    monkeypatch.setattr(subscriptions, "PAUSE_FIRST", 0.0)
 
 
 def somebody(name: str) -> Principal:

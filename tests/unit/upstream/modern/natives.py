@@ -8,10 +8,9 @@ import pytest
 
 from helpers.modern_server import ModernServer
 from helpers.native_tasks import NativeTask, NativeTasks, TaskTool
-from helpers.waiting import bounded, eventually
+from helpers.waiting import PATIENCE, bounded, eventually
 from taskgate.errors import UpstreamFailed
 from taskgate.protocol.messages import Response
-from taskgate.upstream import pauses
 from taskgate.upstream.calls import ServerQuestion
 from unit.upstream.modern.conftest import Ear, Guest
 
@@ -45,18 +44,16 @@ class Following:
     async def result(self) -> Any:
         return json.loads((await self.response()).text)["result"]
 
-    async def failure(self) -> UpstreamFailed:
-        async with bounded():
+    async def failure(self, within: float = PATIENCE) -> UpstreamFailed:
+        async with bounded(within):
             with pytest.raises(UpstreamFailed) as failed:
                 await self.call
         return failed.value
 
 
 @pytest.fixture
-def natives(server: ModernServer, monkeypatch: pytest.MonkeyPatch) -> NativeTasks:
-    """The tasks of the server, which are looked at as often as it wants."""
-    monkeypatch.setattr(pauses, "LEAST", 0.001)
-    monkeypatch.setattr(pauses, "USUAL", 0.02)
+def natives(server: ModernServer) -> NativeTasks:
+    """The tasks of the server."""
     return NativeTasks(server)
 
 

@@ -1,7 +1,6 @@
 """What comes back for a request to a server of the modern era, and what it means."""
 
 import asyncio
-from datetime import timedelta
 
 import pytest
 from aiohttp import web
@@ -23,6 +22,7 @@ from helpers.scripted_upstream import (
 from helpers.waiting import bounded, eventually
 from requirements import covers
 from taskgate.domain.events import CallSucceeded
+from taskgate.upstream.legacy.connection import SIGN_OF_LIFE
 from unit.upstream.modern.asking import failure_of, value_of
 from unit.upstream.modern.conftest import Guest
 
@@ -113,12 +113,11 @@ async def test_calls_that_are_refused_together_have_the_server_asked_once(server
 
 
 async def test_a_server_that_is_silent_when_it_is_doubted_keeps_no_host_waiting(
-    server: ModernServer, guest: Guest, monkeypatch
+    server: ModernServer, guest: Guest
 ) -> None:
     await guest.call()
-    monkeypatch.setattr("taskgate.upstream.modern.discovery.SIGN_OF_LIFE", timedelta())
     server.methods |= {"tools/call": status(400), "server/discover": Hold()}
-    async with bounded():
+    async with bounded(2 * SIGN_OF_LIFE.total_seconds()):
         assert await failure_of(guest.call()) == ("refused", False)
 
 

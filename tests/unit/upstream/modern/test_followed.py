@@ -27,7 +27,7 @@ from helpers.waiting import bounded, eventually
 from requirements import covers
 from taskgate.domain.versions import Peer, Revision
 from taskgate.protocol.server_messages import progress_done
-from taskgate.upstream import pauses
+from taskgate.upstream.pauses import DEAF_FOR, POLL_PAUSE_MOST
 from unit.upstream.modern.asking import ACCEPTED, ELICIT, failure_of
 from unit.upstream.modern.conftest import Ear, Guest, NewGuest
 from unit.upstream.modern.natives import DONE, Following, natives, slow, words
@@ -286,17 +286,15 @@ async def test_a_look_that_fails_for_now_is_made_again(
     ("trouble", "reason"), [(status(503), "refused"), (resets(), "closed"), (error(-32603, "no"), "refused")]
 )
 async def test_a_task_that_is_not_shown_for_too_long_is_given_up(
-    server: ModernServer,
-    guest: Guest,
-    slow: TaskTool,
-    monkeypatch: pytest.MonkeyPatch,
-    trouble: Any,
-    reason: str,
+    server: ModernServer, new_guest: NewGuest, slow: TaskTool, trouble: Any, reason: str
 ) -> None:
-    monkeypatch.setattr(pauses, "DEAF_FOR", 0.2)
-    async with Following(guest, slow) as following:
+    loop, long = asyncio.get_running_loop(), 2 * DEAF_FOR
+    guest = new_guest(call=timedelta(seconds=long))
+    async with Following(guest, slow, within=long) as following:
         server.methods["tasks/get"] = trouble
-        failure = await following.failure()
+        began = loop.time()
+        failure = await following.failure(long)
+        assert DEAF_FOR <= loop.time() - began < DEAF_FOR + 2 * POLL_PAUSE_MOST
         assert (failure.reason, failure.dispatched) == (reason, True)
         assert "no longer reports on its task" in str(failure)
         await following.task.cancelled()

@@ -1,7 +1,6 @@
 """Calls that are given up before their server has answered, and may have been made a task just then."""
 
 import asyncio
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -11,7 +10,7 @@ from helpers.native_tasks import NativeTasks, TaskTool
 from helpers.scripted_upstream import Hold, raw, result
 from helpers.waiting import bounded
 from requirements import covers
-from taskgate.upstream.modern import server_tasks
+from taskgate.upstream.legacy.connection import SIGN_OF_LIFE
 from unit.upstream.modern.asking import failure_of
 from unit.upstream.modern.conftest import Ear, Guest
 from unit.upstream.modern.natives import Following, natives, slow
@@ -60,9 +59,8 @@ async def test_a_session_that_ends_waits_a_moment_for_a_task_that_is_not_known_y
 @covers("H-MOD-10")
 @pytest.mark.parametrize("how", ["a cancel", "the end of the session"])
 async def test_a_server_that_does_not_answer_is_left_soon(
-    server: ModernServer, guest: Guest, natives: NativeTasks, monkeypatch: pytest.MonkeyPatch, how: str
+    server: ModernServer, guest: Guest, natives: NativeTasks, how: str
 ) -> None:
-    monkeypatch.setattr(server_tasks, "SIGN_OF_LIFE", timedelta(seconds=0.05))
     server.script["holds"] = hold = Hold()
     call = asyncio.create_task(guest.run("holds"))
     async with bounded():
@@ -74,12 +72,11 @@ async def test_a_server_that_does_not_answer_is_left_soon(
 
 
 async def test_a_call_that_somebody_else_has_now_is_left_at_once(
-    server: ModernServer, guest: Guest, natives: NativeTasks, monkeypatch: pytest.MonkeyPatch
+    server: ModernServer, guest: Guest, natives: NativeTasks
 ) -> None:
-    monkeypatch.setattr(server_tasks, "SIGN_OF_LIFE", timedelta(hours=1))
     server.script["holds"] = hold = Hold()
     call = asyncio.create_task(guest.run("holds", ear=Ear(leaves=True)))
-    async with bounded():
+    async with bounded(SIGN_OF_LIFE.total_seconds()):
         await hold.begun.wait()
         call.cancel()
         await hold.left.wait()

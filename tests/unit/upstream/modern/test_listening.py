@@ -2,16 +2,12 @@
 
 import asyncio
 
-import pytest
-
 from helpers.modern_server import ModernServer
 from helpers.scripted_upstream import Hold, note
 from helpers.waiting import bounded, eventually
 from requirements import covers
 from unit.upstream.modern.asking import ALL_KINDS, CHANGED, LISTEN, subscribe, updated
 from unit.upstream.modern.conftest import Guest
-
-pytestmark = pytest.mark.usefixtures("impatient")
 
 
 @covers("M-SUB-2")

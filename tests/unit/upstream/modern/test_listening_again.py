@@ -1,12 +1,11 @@
 """The stream of a server that ends, or does not come: asked for again, or given up."""
 
 import asyncio
-from datetime import timedelta
 
 import pytest
 from aiohttp import web
 
-from helpers.manual_clock import ManualClock
+from helpers.loop_pace import LoopClock
 from helpers.modern_server import ModernServer
 from helpers.scripted_upstream import Hold, Turn, breaks_off, event, note, open_stream, redirect, status
 from helpers.waiting import bounded, eventually
@@ -14,10 +13,9 @@ from requirements import covers
 from taskgate.clock import SystemClock
 from taskgate.upstream.context import Lasting
 from taskgate.upstream.modern import subscriptions
+from taskgate.upstream.pauses import PAUSE_MOST
 from unit.upstream.modern.asking import ALL_KINDS, CHANGED, LISTEN, subscribe, updated
 from unit.upstream.modern.conftest import Guest, NewGuest
-
-pytestmark = pytest.mark.usefixtures("impatient")
 
 
 @covers("M-SUB-2")
@@ -60,6 +58,7 @@ async def test_a_server_that_has_no_such_stream_is_left_alone(server: ModernServ
     server.capabilities = ALL_KINDS
     server.methods[LISTEN] = reply
     await guest.call()
+    await asyncio.sleep(PAUSE_MOST)
     await guest.call()
     assert len(server.heard(LISTEN)) == 1
 
@@ -78,6 +77,7 @@ async def test_a_server_that_refuses_to_be_listened_to_on_a_stream_is_left_alone
     server.methods[LISTEN] = refuse
     for _ in range(3):
         await guest.call()
+        await asyncio.sleep(PAUSE_MOST)
     assert len(server.heard(LISTEN)) == 1
     assert (await subscribe(guest, "a:b")).error.value["code"] == -32602
 
@@ -135,40 +135,25 @@ async def test_what_cannot_be_read_on_the_stream_is_passed_over(server: ModernSe
     assert [each.method for each in guest.aside.notices] == ["notifications/tools/list_changed"]
 
 
-async def test_the_first_call_does_not_wait_for_a_stream_that_does_not_come(
-    server: ModernServer, guest: Guest, monkeypatch
-) -> None:
-    monkeypatch.setattr(subscriptions, "STREAM_PATIENCE", 0.01)
+async def test_the_first_call_does_not_wait_for_a_stream_that_does_not_come(server: ModernServer, guest: Guest) -> None:
     server.capabilities = ALL_KINDS
     server.methods[LISTEN] = Hold()
     async with bounded():
         assert (await guest.call()).error is None
 
 
-async def test_streams_that_last_are_asked_for_again_soon(
-    server: ModernServer, new_guest: NewGuest, monkeypatch
-) -> None:
-    pauses: list[float] = []
-    plain = asyncio.sleep
-
-    async def sleep(seconds: float) -> None:
-        if seconds > 0.1:
-            pauses.append(seconds)
-        await plain(0)
-
-    monkeypatch.setattr(subscriptions, "PAUSE_FIRST", 1.0)
-    monkeypatch.setattr(subscriptions.asyncio, "sleep", sleep)
-    clock = ManualClock()
-    guest = new_guest(clock=clock)
+async def test_streams_that_last_are_asked_for_again_soon(server: ModernServer, new_guest: NewGuest) -> None:
+    loop, pauses = asyncio.get_running_loop(), list[float]()
+    guest = new_guest(clock=LoopClock())
     server.capabilities = ALL_KINDS
     await guest.session.open()
-    for turn in range(2, 5):
+    for turn, lasts in enumerate((0.0, 0.0, PAUSE_MOST + 1), start=2):
+        await asyncio.sleep(lasts)
+        ended = loop.time()
         server.end_listens()
         await eventually(lambda turn=turn: len(server.heard(LISTEN)) == turn and server.wishes)
-    clock.advance(timedelta(minutes=5))
-    server.end_listens()
-    await eventually(lambda: len(server.heard(LISTEN)) == 5)
-    assert [most / 2 <= pause <= most for pause, most in zip(pauses, (1, 2, 4, 1), strict=True)] == [True] * 4
+        pauses.append(loop.time() - ended)
+    assert [most / 2 <= pause < 2 * most for pause, most in zip(pauses, (0.1, 0.2, 0.1), strict=True)] == [True] * 3
 
 
 async def test_a_stream_is_over_with_its_result_though_the_server_keeps_it_open(

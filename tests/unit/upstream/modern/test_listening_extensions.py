@@ -16,8 +16,6 @@ from taskgate.protocol.extensions import Extension, ExtensionPolicy
 from unit.upstream.modern.asking import LISTEN, subscribe
 from unit.upstream.modern.conftest import Guest, NewGuest
 
-pytestmark = pytest.mark.usefixtures("impatient")
-
 WIDGETS = "com.example/widgets"
 CHANGED = "notifications/widgets/changed"
 _ALL: dict[str, Any] = {"notifications": frozenset({CHANGED}), "filters": frozenset({"widgetsChanged"})}

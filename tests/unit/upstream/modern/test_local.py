@@ -9,7 +9,7 @@ from helpers.modern_server import ModernServer
 from helpers.scripted_replies import result
 from helpers.waiting import bounded
 from taskgate.errors import UpstreamFailed
-from taskgate.upstream.modern import subscriptions
+from taskgate.upstream.context import MAX_URIS
 from unit.upstream.modern.conftest import Guest
 
 LEVEL = "io.modelcontextprotocol/logLevel"
@@ -91,10 +91,8 @@ async def test_a_subscription_is_served_by_a_listen(server: ModernServer, guest:
         await server.leaving("subscriptions/listen")
 
 
-async def test_no_more_resources_are_listened_to_than_there_is_room_for(
-    server: ModernServer, guest: Guest, monkeypatch
-) -> None:
-    monkeypatch.setattr(subscriptions, "MAX_URIS", 1)
+async def test_no_more_resources_are_listened_to_than_there_is_room_for(server: ModernServer, guest: Guest) -> None:
+    guest.lasting.uris |= {f"b:{number}": 1 for number in range(MAX_URIS - 1)}
     server.capabilities = {"resources": {"subscribe": True}}
     answers = [await guest.ask("resources/subscribe", f'{{"uri":"{uri}"}}') for uri in ("a:1", "a:2", "a:1")]
     assert [each.error is None for each in answers] == [True, False, True]

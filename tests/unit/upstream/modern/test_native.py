@@ -1,7 +1,6 @@
 """Tasks of a server that nobody waits for any more: cancelled there, unless somebody else goes on with them."""
 
 import asyncio
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -11,7 +10,8 @@ from helpers.native_tasks import NativeTasks, TaskTool
 from helpers.scripted_upstream import raw, status
 from helpers.waiting import bounded, eventually
 from requirements import covers
-from taskgate.upstream.modern import server_tasks
+from taskgate.upstream.legacy.connection import SIGN_OF_LIFE
+from taskgate.upstream.modern.server_tasks import PAUSES
 from unit.upstream.modern.asking import failure_of
 from unit.upstream.modern.conftest import Guest
 from unit.upstream.modern.natives import DONE, Following, left, natives, slow
@@ -72,45 +72,42 @@ async def test_a_session_that_ends_has_cancelled_the_tasks_of_its_calls(guest: G
 
 
 async def test_a_session_that_ends_does_not_wait_long_for_a_server(
-    server: ModernServer, guest: Guest, slow: TaskTool, monkeypatch: pytest.MonkeyPatch
+    server: ModernServer, guest: Guest, slow: TaskTool
 ) -> None:
-    monkeypatch.setattr(server_tasks, "SIGN_OF_LIFE", timedelta(seconds=0.05))
     server.methods["tasks/cancel"] = status(503)
     async with Following(guest, slow) as following:
         await following.task.looked()
-        async with bounded():
+        async with bounded(2 * SIGN_OF_LIFE.total_seconds()):
             await guest.session.close()
     assert following.task.cancels == 0
 
 
-async def test_a_cancel_that_does_not_arrive_is_tried_again(
-    server: ModernServer, guest: Guest, slow: TaskTool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(server_tasks, "PAUSES", (0.0, 0.05))
+async def test_a_cancel_that_does_not_arrive_is_tried_again(server: ModernServer, guest: Guest, slow: TaskTool) -> None:
     end, server.methods["tasks/cancel"] = server.methods["tasks/cancel"], status(503)
     async with Following(guest, slow) as following:
         await following.task.looked()
         following.call.cancel()
-        await eventually(lambda: len(server.heard("tasks/cancel")) >= 2)
+        await asyncio.sleep(PAUSES[0])
+        await eventually(lambda: len(server.heard("tasks/cancel")) == 2)
         server.methods["tasks/cancel"] = end
+        await asyncio.sleep(PAUSES[1])
         await following.task.cancelled()
 
 
-@pytest.mark.parametrize(("trouble", "tries"), [(status(503), 2), (raw(b"x"), 1)])
+@pytest.mark.parametrize(("trouble", "tries"), [(status(503), 1 + len(PAUSES)), (raw(b"x"), 1)])
 async def test_a_cancel_that_never_arrives_is_told_to_the_operator(
     server: ModernServer,
     guest: Guest,
     slow: TaskTool,
-    monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
     trouble: Any,
     tries: int,
 ) -> None:
-    monkeypatch.setattr(server_tasks, "PAUSES", (0.0,))
     server.methods["tasks/cancel"] = trouble
     async with Following(guest, slow) as following:
         await following.task.looked()
         following.call.cancel()
+        await asyncio.sleep(sum(PAUSES))
         await eventually(lambda: "a task of a server could not be cancelled" in caplog.text)
     assert len(server.heard("tasks/cancel")) == tries
     assert "native-1" not in caplog.text

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ from taskgate.protocol.server_messages import Question
 from taskgate.upstream.calls import NextRound, UpstreamCall
 from taskgate.upstream.modern import rounds
 from unit.upstream.modern.asking import ACCEPTED, ELICIT, ROOTS, SAMPLE, SAMPLED, Questioned, told
-from unit.upstream.modern.conftest import Ear, Guest
+from unit.upstream.modern.conftest import Ear, Guest, NewGuest
 
 
 @covers("M-MRTR-3")
@@ -183,8 +184,7 @@ async def test_a_call_whose_server_asked_what_nobody_answered_ends_there(server:
 # --- rounds without end --------------------------------------------------------------------------------------------
 
 
-async def test_a_round_without_questions_is_answered_by_itself(server: ModernServer, guest: Guest, monkeypatch) -> None:
-    monkeypatch.setattr(rounds, "PAUSE_FIRST", 0.0)
+async def test_a_round_without_questions_is_answered_by_itself(server: ModernServer, guest: Guest) -> None:
     server.script["asks"] = asks = Rounds({"requestState": "busy"}, {"requestState": "busier"})
     assert (await guest.run("asks")).error is None
     assert asks.states == ["busy", "busier"]
@@ -192,9 +192,8 @@ async def test_a_round_without_questions_is_answered_by_itself(server: ModernSer
 
 
 async def test_a_round_without_questions_brings_no_answers_of_an_earlier_one(
-    server: ModernServer, guest: Guest, monkeypatch
+    server: ModernServer, guest: Guest
 ) -> None:
-    monkeypatch.setattr(rounds, "PAUSE_FIRST", 0.0)
     server.script["asks"] = Rounds({"inputRequests": {"a": ELICIT}}, {"requestState": "busy"})
     async with Questioned(guest, 1) as questioned:
         questioned.ear.questions[0].answer(ACCEPTED)
@@ -206,28 +205,30 @@ async def test_a_round_without_questions_brings_no_answers_of_an_earlier_one(
     ]
 
 
-async def test_a_server_that_is_never_ready_is_given_up(server: ModernServer, guest: Guest, monkeypatch) -> None:
-    monkeypatch.setattr(rounds, "PAUSE_FIRST", 0.0)
+async def test_a_server_that_is_never_ready_is_given_up(server: ModernServer, new_guest: NewGuest) -> None:
     server.script["asks"] = result({"resultType": "input_required", "requestState": "busy"})
+    loop, guest = asyncio.get_running_loop(), new_guest(call=timedelta(seconds=60))
+    began = loop.time()
     with pytest.raises(UpstreamFailed, match="without end"):
         await guest.run("asks")
+    # Pauses that double up to five seconds.
+    assert loop.time() - began == pytest.approx(6.35 + 5 * 5, abs=1)
     assert len(server.heard("tools/call")) == rounds.MAX_EMPTY + 1
 
 
-async def test_a_call_may_take_as_many_rounds_as_there_may_be(server: ModernServer, guest: Guest, monkeypatch) -> None:
-    monkeypatch.setattr(rounds, "MAX_ROUNDS", 1)
-    server.script["asks"] = Rounds({"inputRequests": {"a": ELICIT}})
+async def test_a_call_may_take_as_many_rounds_as_there_may_be(server: ModernServer, guest: Guest) -> None:
+    server.script["asks"] = Rounds(*[{"inputRequests": {"a": ELICIT}}] * rounds.MAX_ROUNDS)
     async with Questioned(guest, 1) as questioned:
-        questioned.ear.questions[0].answer(ACCEPTED)
+        for turn in range(rounds.MAX_ROUNDS):
+            (await questioned.asked(turn + 1))[turn].answer(ACCEPTED)
         assert (await questioned.answer()).error is None
 
 
-async def test_a_server_that_asks_for_ever_is_given_up(server: ModernServer, guest: Guest, monkeypatch) -> None:
-    monkeypatch.setattr(rounds, "MAX_ROUNDS", 3)
+async def test_a_server_that_asks_for_ever_is_given_up(server: ModernServer, guest: Guest) -> None:
     server.script["asks"] = result({"resultType": "input_required", "inputRequests": {"a": ELICIT}})
     ear = Ear()
     calling = asyncio.create_task(guest.run("asks", ear=ear))
-    for turn in range(1, 4):
+    for turn in range(1, rounds.MAX_ROUNDS + 1):
         await eventually(lambda turn=turn: len(ear.questions) == turn)
         ear.questions[-1].answer(ACCEPTED)
     async with bounded():

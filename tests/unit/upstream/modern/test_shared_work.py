@@ -15,7 +15,6 @@ REQUEST: ContextVar[str] = ContextVar("request", default="nobody's")
 """Stands for whatever goes along with a request."""
 
 
-@pytest.mark.usefixtures("impatient")
 async def test_the_stream_that_tells_of_resources(
     server: ModernServer, guest: Guest, monkeypatch: pytest.MonkeyPatch
 ) -> None:

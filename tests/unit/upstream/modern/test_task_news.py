@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from datetime import timedelta
 from itertools import pairwise
 from typing import Any
 
@@ -14,8 +13,8 @@ from helpers.scripted_upstream import error, note, status
 from helpers.waiting import bounded, eventually
 from requirements import covers
 from taskgate.clock import SystemClock
-from taskgate.upstream.modern import server_tasks
 from taskgate.upstream.modern.server_tasks import ServerTaskStreams
+from taskgate.upstream.pauses import LEAST
 from unit.upstream.modern.asking import LISTEN
 from unit.upstream.modern.conftest import Guest
 from unit.upstream.modern.natives import DONE, Following, natives
@@ -67,20 +66,17 @@ async def test_a_task_is_looked_at_when_its_server_tells_of_it(
     assert server.faults == []
 
 
-@pytest.mark.thorough
 async def test_a_task_that_is_told_of_without_end_is_not_looked_at_without_end(
-    server: ModernServer, guest: Guest, seldom: TaskTool, monkeypatch: pytest.MonkeyPatch
+    server: ModernServer, guest: Guest, seldom: TaskTool
 ) -> None:
-    monkeypatch.setattr(server_tasks, "LEAST", 0.2)
     async with Following(guest, seldom) as following:
         await server.listening()
         async with bounded():
             while following.task.looks < 4:
                 await server.push(news("native-1"))
-                # The call is not the only one that wants its turn.
-                await asyncio.sleep(0)
+                await asyncio.sleep(LEAST / 10)
         times = following.task.times
-    assert all(later - sooner > 0.15 for sooner, later in pairwise(times))
+    assert all(later - sooner >= LEAST for sooner, later in pairwise(times))
 
 
 async def test_news_of_another_task_are_none_of_this_one(server: ModernServer, streams: ServerTaskStreams) -> None:
@@ -157,11 +153,10 @@ async def test_a_call_goes_on_where_its_server_tells_nothing(
 
 
 async def test_nothing_is_listened_to_any_more_when_a_session_has_ended_however_little_time_there_is(
-    server: ModernServer, guest: Guest, seldom: TaskTool, monkeypatch: pytest.MonkeyPatch
+    server: ModernServer, guest: Guest, seldom: TaskTool
 ) -> None:
-    monkeypatch.setattr(server_tasks, "SIGN_OF_LIFE", timedelta())
     async with Following(guest, seldom), bounded():
         await server.listening()
         # The calls of the session are let go in another step, and may need more time than there is.
         await guest.session._server_tasks.close()
-        assert [task for task in asyncio.all_tasks() if "ListenStream" in repr(task)] == []
+        assert [task for task in asyncio.all_tasks() if "SubscriptionStream" in repr(task)] == []
