@@ -18,7 +18,7 @@ from taskgate.upstream.client import HttpTransport
 from taskgate.upstream.settings import UpstreamTls
 from taskgate.upstream.wire import dialer
 from taskgate.upstream.wire.connection import Connection
-from taskgate.upstream.wire.dialer import cause_of
+from taskgate.upstream.wire.dialer import NEXT_ADDRESS, cause_of
 from unit.upstream.raw_server import RawServer
 
 FIRST, SECOND = "127.0.0.2", "127.0.0.1"
@@ -86,25 +86,26 @@ async def answer(server: RawServer, asking: "asyncio.Task[Any]") -> None:
 async def test_an_address_that_refuses_costs_no_time(
     server: RawServer, transport: HttpTransport, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dialer, "NEXT_ADDRESS", 3600)
-    await answer(server, start(transport))
+    resolve_to(monkeypatch, *[FIRST] * 40, SECOND)
+    async with bounded(20 * NEXT_ADDRESS):
+        await answer(server, start(transport))
 
 
 @pytest.mark.usefixtures("stuck")
-async def test_an_address_that_does_not_answer_is_soon_overtaken(
-    server: RawServer, transport: HttpTransport, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(dialer, "NEXT_ADDRESS", 0.02)
+async def test_an_address_that_does_not_answer_is_soon_overtaken(server: RawServer, transport: HttpTransport) -> None:
     await answer(server, start(transport))
 
 
-def finish_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have the ways to both addresses end at the same turn of the loop."""
+def reach_both(monkeypatch: pytest.MonkeyPatch, *, together: bool) -> None:
+    """Have the ways to both addresses begin at the same turn of the loop, or end at the same one if `together`."""
     both, reach = asyncio.Barrier(2), dialer.Dialer._reach
 
     async def reach_together(self: dialer.Dialer, address: str, new: Any) -> Any:
+        if not together:
+            await both.wait()
         connection = await reach(self, address, new)
-        await both.wait()
+        if together:
+            await both.wait()
         return connection
 
     monkeypatch.setattr(dialer.Dialer, "_reach", reach_together)
@@ -114,9 +115,7 @@ def finish_together(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_of_two_connections_at_once_one_is_used_and_one_dropped(
     server: RawServer, transport: HttpTransport, monkeypatch: pytest.MonkeyPatch, together: bool
 ) -> None:
-    monkeypatch.setattr(dialer, "NEXT_ADDRESS", 0)
-    if together:
-        finish_together(monkeypatch)
+    reach_both(monkeypatch, together=together)
     async with RawServer(FIRST, port=server.port) as other:
         asking = start(transport)
         async with bounded():
@@ -136,7 +135,6 @@ async def test_of_two_connections_at_once_one_is_used_and_one_dropped(
 async def test_a_race_that_is_given_up_while_its_loser_ends_leaves_nothing(
     server: RawServer, transport: HttpTransport, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dialer, "NEXT_ADDRESS", 0.02)
     ending, end = asyncio.Event(), dialer._end
 
     async def end_for_ever(attempts: "set[asyncio.Task[Any]]") -> None:
@@ -209,10 +207,7 @@ def test_the_cause_is_the_name_of_the_error_without_its_text(error: OSError | Va
 
 @pytest.mark.usefixtures("stuck")
 @pytest.mark.parametrize("way", ["cancelled", "closed"])
-async def test_a_race_that_nobody_waits_for_leaves_nothing(
-    transport: HttpTransport, monkeypatch: pytest.MonkeyPatch, way: str
-) -> None:
-    monkeypatch.setattr(dialer, "NEXT_ADDRESS", 3600)
+async def test_a_race_that_nobody_waits_for_leaves_nothing(transport: HttpTransport, way: str) -> None:
     before = len(asyncio.all_tasks())
     asking = start(transport)
     await eventually(lambda: len(asyncio.all_tasks()) == before + 2)

@@ -8,6 +8,7 @@ import pytest
 
 from helpers.waiting import bounded, eventually
 from taskgate.upstream.client import HttpTransport
+from taskgate.upstream.wire.connection import LINGER
 from taskgate.upstream.wire.transport import REUSE_WITHIN, Pool
 from unit.upstream.exchanges import (
     DOCUMENT,
@@ -126,31 +127,27 @@ async def test_the_connection_that_was_used_last_is_used_next(server: RawServer,
     await answer_again(lines[0], transport)
 
 
-async def test_each_idle_connection_ends_by_itself_in_its_time(
-    server: RawServer, transport_to: NewTransport, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("taskgate.upstream.wire.transport.REUSE_WITHIN", 0.1)
-    transport, loop = transport_to(server.url()), asyncio.get_running_loop()
+async def test_each_idle_connection_ends_by_itself_in_its_time(server: RawServer, transport: HttpTransport) -> None:
+    loop, since = asyncio.get_running_loop(), list[float]()
     asking = [start(transport), start(transport)]
     lines = [await server.next(), await server.next()]
     for line in lines:
         await line.request()
         await line.say(DOCUMENT)
-        since = loop.time()
-        await eventually(lambda since=since: loop.time() > since + 0.05)
+        since.append(loop.time())
+        await asyncio.sleep(REUSE_WITHIN / 2)
     await asyncio.gather(*asking)
-    assert [await line.at_end() for line in lines] == [True, True]
+    for line, began in zip(lines, since, strict=True):
+        assert await line.at_end()
+        assert REUSE_WITHIN <= loop.time() - began < 1.4 * REUSE_WITHIN
 
 
 async def test_a_connection_that_should_have_ended_by_now_is_not_used(
-    server: RawServer, transport_to: NewTransport, monkeypatch: pytest.MonkeyPatch
+    server: RawServer, transport: HttpTransport, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("taskgate.upstream.wire.transport.REUSE_WITHIN", 0.02)
     monkeypatch.setattr(Pool, "_sweep", lambda _: None)
-    transport, loop = transport_to(server.url()), asyncio.get_running_loop()
     await answered(server, transport, DOCUMENT)
-    since = loop.time()
-    await eventually(lambda: loop.time() > since + 0.03)
+    await asyncio.sleep(REUSE_WITHIN)
     await answered(server, transport, DOCUMENT)
     assert await server.accepted[0].at_end()
 
@@ -177,17 +174,18 @@ async def test_an_answer_that_is_released_twice_does_not_share_its_connection(
 
 
 async def test_a_stream_that_does_not_end_after_its_answer_is_dropped_soon(
-    server: RawServer, transport: HttpTransport, monkeypatch: pytest.MonkeyPatch
+    server: RawServer, transport: HttpTransport
 ) -> None:
-    monkeypatch.setattr("taskgate.upstream.wire.connection.LINGER", 0.02)
     sending = asyncio.create_task(transport.send(outgoing()))
     line = await server.next()
     await line.say(STREAM, EVENT)
     incoming = await sending
     assert await anext(incoming.messages()) == b"{}"
+    released = asyncio.get_running_loop().time()
     incoming.release(answered=True)
     incoming.release()
     assert await line.at_end()
+    assert asyncio.get_running_loop().time() - released >= LINGER
 
 
 @pytest.mark.parametrize("end", [b"0\r\n\r\n", b"0\r\n\r\nHTTP/1."], ids=["its end", "its end and more"])
