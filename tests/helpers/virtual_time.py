@@ -50,7 +50,7 @@ class _Selector(selectors.DefaultSelector):
 
     def _is_another_at_work(self) -> bool:
         return self.jobs > 0 or any(
-            each is not threading.main_thread() and not each.name.startswith(_IDLE) for each in threading.enumerate()
+            each is not threading.current_thread() and not each.name.startswith(_IDLE) for each in threading.enumerate()
         )
 
 

@@ -66,7 +66,7 @@ async def test_callers_who_take_each_others_place_lose_no_call(tmp_path: Path, *
     config = guarded({}, issuer, upstreams={"reports": program(processes=1, protocol_version="auto")})
     async with running(config) as gateway:
         # Whoever is quiet for a moment makes room.
-        with paced(20):
+        with paced(5):
             tokens = [issuer.token(gateway.url(), subject=name) for name in ("alice", "bob", "carol")]
             hosts: list[Any] = [
                 gateway.modern(token=token) if modern else await gateway.greeted(token=token) for token in tokens
