@@ -133,9 +133,10 @@ class LegacySession:
     ) -> Response:
         """Send by `ask` a call that may become a task of the server, or a request whose answer is
         noted."""
+        began = asyncio.get_running_loop().time()
         response = await ask(call, listener)
         if response.error is not None:
-            response = await self._url_elicitations.after(call, listener, response, ask)
+            response = await self._url_elicitations.after(call, listener, response, ask, began)
         if response.error is None:
             if call.method in LASTING:
                 self._lasting.note(call.method, call.params)
@@ -264,7 +265,9 @@ class LegacySession:
             if is_strange(pending, response):
                 await self._check_era(connection)
             if is_relayed and listener is not None:
-                response = await self._url_elicitations.after(call, listener, response, self._ask)
+                response = await self._url_elicitations.after(
+                    call, listener, response, self._ask, pending.began_at - spent
+                )
         return response
 
     async def _check_era(self, connection: SessionConnection) -> None:

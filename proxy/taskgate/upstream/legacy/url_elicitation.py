@@ -92,16 +92,17 @@ class UrlElicitations:
         listener: CallListener,
         response: Response,
         ask: Callable[[UpstreamCall, CallListener], Awaitable[Response]],
+        began: float,
     ) -> Response:
         """Handle an error response: ask the host, send the request again by `ask`, and so on.
 
         Returns the last response. That is `response` if it names no URLs, or the host does not
-        agree to all of them. Asking and sending share the time of the request, its ceiling. Raises
-        UpstreamFailed.
+        agree to all of them. Asking and sending share the time of the request, its ceiling since
+        `began`, by the loop's time. Raises UpstreamFailed.
         """
         bounds, loop = call.bounds, asyncio.get_running_loop()
         assert bounds is not None, "the request was sent"
-        ends = loop.time() + bounds.ceiling
+        ends = began + bounds.ceiling
         for _ in range(MAX_ROUNDS):
             questions = self._dialect.url_questions(response, self._host)
             if not questions or not await self._agreed_before(ends, questions, listener):
