@@ -1,12 +1,13 @@
-"""Virtual time: where nothing is ready to run, the time of a loop jumps to its next timer.
+"""Virtual time: that of a loop stands still while something is ready to run, and then jumps to its next timer.
 
-So no test waits for a timer, and none has to shorten one. Servers and hosts of a test run on the same loop: what one
-sends is there at the next look. While a thread works, the loop waits by the machine's clock.
+So no test waits for a timer, none has to shorten one, and a slow machine changes nothing. Servers and hosts of a test
+run on the same loop: what one sends is there at the next look. While a thread works, time goes by the machine's clock.
 """
 
 import asyncio
 import selectors
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
 from contextlib import contextmanager
@@ -16,6 +17,8 @@ T = TypeVar("T")
 Arguments = TypeVarTuple("Arguments")
 _GRACE = 0.001
 """Seconds in which the machine brings what one socket sent to another."""
+_TURN = 0.00002
+"""Seconds that one turn of a loop takes: what never waits has no end of time."""
 _IDLE = ("asyncio_", "ThreadPoolExecutor", "taskgate-reader")
 """How the names of threads begin that work only at what `run_in_executor` was given."""
 
@@ -30,22 +33,54 @@ def virtual_time() -> Iterator[None]:
         _Selector.jumps = before
 
 
+def keep_busy(seconds: float) -> None:
+    """Have so much time of the running loop go by within its present turn: nothing else runs meanwhile."""
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, VirtualTimeLoop)
+    loop.keep_busy(seconds)
+
+
 class _Selector(selectors.DefaultSelector):
-    """What a loop waits with. `ahead` is how many seconds it jumped; `jobs` is what executors work at."""
+    """What a loop waits with. `jobs` is what executors work at."""
 
     jumps: ClassVar[bool] = False
 
     def __init__(self) -> None:
         super().__init__()
-        self.ahead = 0.0
         self.jobs = 0
+        self._ahead = 0.0
+        """Seconds that time is ahead of the machine's clock where it is not virtual."""
+        self._now: float | None = None
+        """Virtual time; None where it is not."""
+
+    def time(self) -> float:
+        """The time of the loop, in seconds."""
+        real = time.monotonic()
+        if self.jumps and self._now is None:
+            self._now = real + self._ahead
+        elif not self.jumps and self._now is not None:
+            self._ahead, self._now = self._now - real, None
+        return real + self._ahead if self._now is None else self._now
+
+    def keep_busy(self, seconds: float) -> None:
+        """Have so much time go by."""
+        self._now = self.time() + seconds
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        if not self.jumps or timeout is None or timeout <= 0 or self._is_another_at_work():
+        now = self.time() + _TURN
+        if not self.jumps:
             return super().select(timeout)
-        found = super().select(min(timeout, _GRACE))
-        if not found and not self._is_another_at_work():
-            self.ahead += timeout
+        began = time.monotonic()
+        if timeout == 0:
+            found = super().select(0)
+        elif timeout is not None and not self._is_another_at_work():
+            found = super().select(min(timeout, _GRACE))
+            if not found and not self._is_another_at_work():
+                now += timeout
+        else:
+            found = super().select(timeout)
+            now += time.monotonic() - began
+        self._now = now
         return found
 
     def _is_another_at_work(self) -> bool:
@@ -62,7 +97,11 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         super().__init__(self._waits)
 
     def time(self) -> float:
-        return super().time() + self._waits.ahead
+        return self._waits.time()
+
+    def keep_busy(self, seconds: float) -> None:
+        """Have so much virtual time go by in one turn."""
+        self._waits.keep_busy(seconds)
 
     def run_in_executor(
         self, executor: Executor | None, func: Callable[[*Arguments], T], *args: *Arguments

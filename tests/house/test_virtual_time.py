@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from helpers.virtual_time import virtual_time
+from helpers.virtual_time import keep_busy, virtual_time
 
 HOUR = 3600.0
 
@@ -86,3 +86,36 @@ async def test_elsewhere_time_is_that_of_the_machine() -> None:
     began = time.monotonic()
     await asyncio.sleep(0.05)
     assert time.monotonic() - began > 0.04
+
+
+@pytest.mark.usefixtures("jumps")
+async def test_time_stands_still_while_something_runs() -> None:
+    loop, real = asyncio.get_running_loop(), time.monotonic()
+    began = loop.time()
+    while time.monotonic() < real + 0.05:
+        """The machine is slow."""
+    await asyncio.sleep(0)
+    assert loop.time() - began < 0.001
+
+
+@pytest.mark.usefixtures("jumps")
+async def test_what_never_waits_comes_to_the_end_of_its_time_all_the_same() -> None:
+    async def turns() -> None:
+        while True:
+            await asyncio.sleep(0)
+
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(turns(), 0.05)
+
+
+@pytest.mark.usefixtures("jumps")
+async def test_timers_that_became_due_in_one_busy_turn_come_in_the_next() -> None:
+    came: list[int] = []
+    loop = asyncio.get_running_loop()
+    for number in (2, 1):
+        loop.call_later(number, came.append, number)
+    keep_busy(HOUR)
+    assert came == []
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert came == [1, 2]

@@ -7,6 +7,7 @@ import struct
 import pytest
 
 from helpers.raw_http import RawHost, post
+from helpers.virtual_time import keep_busy
 from helpers.waiting import eventually
 from taskgate.listener.protocol import CONFIRMED
 from taskgate.streams.exchange import Exchange, HttpReply
@@ -124,8 +125,6 @@ async def test_a_reset_that_the_look_for_receipt_sees_first_is_a_loss() -> None:
             await loop.sock_recv(host, 65536)
             # Both timers are due at the next turn: the reset comes after the loop has looked at its sockets.
             loop.call_later(0, host.close)
-            due = loop.time() + 2 * CONFIRMED
-            while loop.time() < due:
-                pass
+            keep_busy(2 * CONFIRMED)
             await eventually(lambda: engine.received)
     assert engine.received == [False]

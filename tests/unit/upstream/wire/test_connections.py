@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from helpers.virtual_time import keep_busy
 from helpers.waiting import bounded, eventually
 from taskgate.upstream.client import HttpTransport
 from unit.upstream.exchanges import (
@@ -175,7 +176,7 @@ async def test_silence_ends_the_connection(server: RawServer, transport: HttpTra
 async def test_a_silence_that_is_over_as_a_chunk_ends_ends_the_call(
     server: RawServer, transport: HttpTransport
 ) -> None:
-    asking, loop = start(transport, idle=0.05), asyncio.get_running_loop()
+    asking = start(transport, idle=0.05)
     line = await server.next()
     await line.request()
     await line.say(JSON + b"Transfer-Encoding: chunked\r\n\r\n2\r\n{}")
@@ -184,16 +185,15 @@ async def test_a_silence_that_is_over_as_a_chunk_ends_ends_the_call(
     for _ in range(100):
         await asyncio.sleep(0)
     await line.say(b"\r\n")
-    over = loop.time() + 0.1
-    while loop.time() < over:
-        """The loop is busy while both become due."""
+    # Both become due meanwhile.
+    keep_busy(0.1)
     assert await failure_of(asking) == ("timeout", True)
 
 
 async def test_an_event_that_comes_as_the_silence_is_over_is_heard_and_so_is_the_next(
     server: RawServer, transport: HttpTransport
 ) -> None:
-    sending, loop = asyncio.create_task(transport.send(outgoing(idle=0.2))), asyncio.get_running_loop()
+    sending = asyncio.create_task(transport.send(outgoing(idle=0.2)))
     line = await server.next()
     await line.request()
     await line.say(STREAM)
@@ -202,9 +202,8 @@ async def test_an_event_that_comes_as_the_silence_is_over_is_heard_and_so_is_the
     for _ in range(100):
         await asyncio.sleep(0)
     await line.say(EVENT)
-    over = loop.time() + 0.3
-    while loop.time() < over:
-        """The loop is busy while both become due."""
+    # Both become due meanwhile.
+    keep_busy(0.3)
     async with bounded():
         assert await reading == b"{}"
         await line.say(EVENT)
