@@ -214,8 +214,12 @@ async def _serve(
     finally:
         await service.close(signals.hurry)
         notifier.close()
-    # The loop drops its handlers when it is closed. A signal would then end the process, with its number as status.
+    # The loop drops its handlers when it is closed. A signal would then end the process, with its number as status. To
+    # block it here is not enough: another thread that is still there would get it.
     signal.pthread_sigmask(signal.SIG_BLOCK, _HANDLED)
+    for each in _HANDLED:
+        loop.remove_signal_handler(each)
+        signal.signal(each, signal.SIG_IGN)
     log.info("stopped")
 
 
