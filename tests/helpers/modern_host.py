@@ -19,6 +19,7 @@ from orjson import loads
 
 from helpers import told
 from helpers.event_decoder import EventDecoder
+from helpers.loop_pace import pace
 from helpers.mcp_host import ACCEPT, Answer, Stream
 from helpers.modern_schema import CAPABILITIES, CLIENT, LISTEN, TASKS, VERSION, Hearing
 from helpers.waiting import bounded
@@ -121,10 +122,12 @@ class ModernHost:
 
     async def until(self, task: str, status: str) -> dict[str, Any]:
         """The task once it is in that status."""
+        pause = 0.005
         async with bounded():
             while (found := await self.get(task))["status"] != status:
-                # Nobody may ask without any pause.
-                await asyncio.sleep(0.005)
+                # Nobody may ask without any pause, nor very often in a row.
+                await asyncio.sleep(pause * pace())
+                pause *= 1.1
         return found
 
     async def update(self, task: str, answers: Mapping[str, Any], **more: Any) -> Answer:
