@@ -30,7 +30,9 @@ async def store() -> HoldingStore:
 async def gateway(server: ScriptedServer, store: HoldingStore, clock: ManualClock) -> AsyncIterator[WholeGateway]:
     """A gateway that takes an hour for long."""
     around = Environment(store=store, clock=clock)  # type: ignore[arg-type]
-    async with running(configuration({"reports": server.url}), around) as gateway:
+    # Connections stay open for as long as the machine may take while time runs fast.
+    config = configuration({"reports": server.url}, server={"idle_timeout": "24h"})
+    async with running(config, around) as gateway:
         yield gateway
 
 
