@@ -87,8 +87,7 @@ def test_a_change_and_a_stream_that_is_refused_for_now_have_the_state_asked_for(
     asked: list[bool] = []
 
     def answer(_: Asked) -> Answered:
-        asked.append(watcher.has_changed.is_set())
-        watcher.has_changed.clear()
+        asked.append(watcher.has_changed(0))
         return next(answers)
 
     with scripted_listener(answer) as listener:

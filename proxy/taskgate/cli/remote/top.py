@@ -3,6 +3,7 @@
 rich draws it on a terminal. Elsewhere one snapshot is printed, as text or as JSON.
 """
 
+import queue
 import sys
 import threading
 import time
@@ -41,7 +42,7 @@ class Snapshot(NamedTuple):
 
 
 class ChangeWatcher(threading.Thread):
-    """A thread that follows the event stream, and sets `has_changed` after each event.
+    """A thread that follows the event stream, and notes that there was a change.
 
     While the gateway has no room for its stream, or is not reached, it does so each `interval` seconds.
     `refusal` is why there will be no stream.
@@ -52,7 +53,8 @@ class ChangeWatcher(threading.Thread):
         super().__init__(daemon=True)
         self._stream = stream
         self._interval = interval
-        self.has_changed = threading.Event()
+        # Ctrl-C may come at any point of a wait for it; an event of threading then has a lock that no thread holds.
+        self._changes = queue.SimpleQueue[None]()
         self.refusal: ApiRefused | None = None
 
     def run(self) -> None:
@@ -60,14 +62,26 @@ class ChangeWatcher(threading.Thread):
             try:
                 for notice in self._stream.read():
                     if notice.name != ALIVE:
-                        self.has_changed.set()
+                        self._note_change()
                 pause = self._stream.pause
             except (ApiRefused, GatewayUnreachable) as error:
                 if isinstance(error, ApiRefused) and error.status < 500:
                     self.refusal = error
                 pause = self._interval
-                self.has_changed.set()
+                self._note_change()
             time.sleep(pause)
+
+    def has_changed(self, within: float) -> bool:
+        """Wait for a change, at most for so many seconds; return whether there was one since the last wait."""
+        try:
+            self._changes.get(timeout=within)
+        except queue.Empty:
+            return False
+        return True
+
+    def _note_change(self) -> None:
+        if self._changes.empty():
+            self._changes.put(None)
 
 
 def show_top(client: AdminClient, interval: float, once: bool, as_json: bool) -> None:
@@ -145,9 +159,8 @@ def _draw(client: AdminClient, snapshot: Snapshot, interval: float) -> None:
         with Live(screen(snapshot, None), console=console, screen=True, auto_refresh=False) as live:
             while watcher.refusal is None:
                 # Ages grow without an event.
-                has_changed = watcher.has_changed.wait(_TICK)
+                has_changed = watcher.has_changed(_TICK)
                 if has_changed or problem is not None or time.monotonic() - taken >= _ASK_EVERY:
-                    watcher.has_changed.clear()
                     try:
                         snapshot, problem, taken = take_snapshot(client), None, time.monotonic()
                     except (ApiRefused, GatewayUnreachable) as error:
