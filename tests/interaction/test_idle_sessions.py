@@ -116,7 +116,7 @@ async def test_a_session_is_not_idle_right_after_a_long_call(
 
 async def test_a_session_is_not_idle_right_after_a_poll(server: ScriptedServer, clock: ManualClock) -> None:
     hold = server.script["report"] = Hold()
-    config = configuration({"reports": server.url}, server={"session_idle": "10m"})
+    config = configuration({"reports": server.url}, server={"session_idle": "10m", "idle_timeout": "24h"})
     async with running(config, Environment(clock=clock)) as gateway:
         host, other, idle = [await gateway.greeted() for _ in range(3)]
         task = await host.start("report")
@@ -145,7 +145,7 @@ async def test_a_session_is_not_idle_while_it_listens_nor_right_after(
 
 async def test_a_session_that_waits_for_a_result_is_not_idle(server: ScriptedServer, clock: ManualClock) -> None:
     hold = server.script["report"] = Hold()
-    config = configuration({"reports": server.url}, server={"session_idle": "10m"})
+    config = configuration({"reports": server.url}, server={"session_idle": "10m", "idle_timeout": "24h"})
     async with running(config, Environment(clock=clock)) as gateway:
         host, other, idle = [await gateway.greeted() for _ in range(3)]
         task = await host.start("report")
