@@ -21,8 +21,8 @@ LONGEST = 900.0 if LONG else 25.0
 """Seconds of the longest call, as the table has it."""
 PATIENCE = LONGEST * SCALE + 60
 LOST = "The gateway stopped while the call was running"
-LATE = 1.5
-"""Seconds by which an answer may be late: neither the machine nor a restart is faster where the table is scaled."""
+LATE: dict[Event, float] = {"nothing": 0.5, "kill -9": 1.5, "rolling restart": 0.5}
+"""Seconds by which an answer may be late: neither the machine nor a start after a kill is faster in a scaled table."""
 MOMENT = 0.25
 """Seconds of a call that may have ended before the kill, or that its server's first event id came after."""
 NAMES = ", ".join(f'"ceiling-{ceiling}": {ceiling * SCALE * 1000:.0f}ms' for ceiling in CEILINGS)
@@ -81,7 +81,7 @@ async def _later(seconds: float, work: Awaitable[None]) -> None:
 def _is_as(cell: Cell, call: Conversation, books: Books) -> bool:
     """Whether a call went as its cell says."""
     runs, is_told = books.runs[call.number], call.end is not None and LOST in call.end.words
-    in_time = call.turns <= cell.most_turns and call.slowest <= cell.ceiling * SCALE + LATE
+    in_time = call.turns <= cell.most_turns and call.slowest <= cell.ceiling * SCALE + LATE[cell.event]
     if cell.event == "kill -9" and call.seconds <= MOMENT:
         return in_time and ((call.is_delivered and runs == 1) or (is_told and runs <= 1))
     return (call.is_delivered if cell.ending == "delivered" else is_told) and runs == 1 and in_time

@@ -18,7 +18,7 @@ Arguments = TypeVarTuple("Arguments")
 _GRACE = 0.001
 """Seconds in which the machine brings what one socket sent to another."""
 _TURN = 0.00002
-"""Seconds that one turn of a loop takes: what never waits has no end of time."""
+"""Seconds that one turn of a loop takes, so that code which never waits reaches its deadline."""
 _IDLE = ("asyncio_", "ThreadPoolExecutor", "taskgate-reader")
 """How the names of threads begin that work only at what `run_in_executor` was given."""
 

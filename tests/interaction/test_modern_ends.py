@@ -176,7 +176,7 @@ async def test_a_call_that_its_store_refuses_after_the_end_of_the_drain_is_told_
             ending = asyncio.create_task(gateway.drain())
             # The drain waits no longer.
             await until(lambda: is_closed(gateway))
-        async with bounded():
+        async with bounded(1):
             answer = await calling
         await ending
     assert refused(answer, 200, -32603)["data"] == CUT_OFF

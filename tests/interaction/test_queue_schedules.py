@@ -194,7 +194,7 @@ async def history(servers: Sequence[ScriptedServer], folder: Path | None, seed: 
 
 
 async def all_ends(gateway: WholeGateway, crowd: Crowd) -> None:
-    async with bounded():
+    async with bounded(10):
         while crowd.tasks:
             await asyncio.wait(tuple(crowd.tasks))
         await gateway.shows("taskgate_tasks_running", 0)
@@ -217,7 +217,7 @@ async def all_ends(gateway: WholeGateway, crowd: Crowd) -> None:
 
 
 async def drained(gateway: WholeGateway, crowd: Crowd) -> None:
-    async with bounded():
+    async with bounded(10):
         await gateway.drain()
 
 

@@ -450,7 +450,7 @@ async def test_a_wait_is_gone_within_a_second_of_its_host(opens: Opens, server: 
             assert not any(each.done() for each in waits), "both places were free"
             for each in waits:
                 each.cancel()
-            async with bounded():
+            async with bounded(1.0):
                 await asyncio.wait(waits)
                 await gateway.shows(ACTIVE, before, http_route="mcp")
         hold.release({"content": []})

@@ -107,7 +107,7 @@ async def test_a_task_is_kept_for_as_long_as_was_said_and_its_key_with_it(server
 async def test_a_task_is_gone_at_all_when_it_is_time(server: ScriptedServer, pair: Pair) -> None:
     host, task, hold = await begun(server, pair, ttl=SECOND_MS)
     hold.release(DONE)
-    async with bounded():
+    async with bounded(5):
         for each in (at(host, pair.other), host):
             while await known(each, task):
                 await asyncio.sleep(0.01)

@@ -19,7 +19,7 @@ async def test_closing_ends_what_is_under_way_and_a_closed_store_refuses(tmp_pat
         waiting = [asyncio.create_task(shared.bus.fetch(name)) for name in "abc"]
         for _ in range(3):
             await asyncio.sleep(0)
-        async with bounded():
+        async with bounded(1):
             await shared.store.close()
             await shared.store.close()
             await asyncio.wait(waiting)
@@ -37,5 +37,5 @@ async def test_an_outage_ends_with_the_store(tmp_path: Path) -> None:
         for ask in (shared.leases.part, leases.part):
             with pytest.raises(StoreUnavailable):
                 await ask("one")
-    async with bounded():
+    async with bounded(1):
         await shared.store.close()

@@ -157,8 +157,9 @@ class RateLimiter:
 
     What is checked of a request is found out once for all requests alike, and remembered until the
     rules change. Before authentication these have the same address and mount, after it the same
-    caller, mount, method and tool. An admission remembers the last check of each: the next request
-    with its head comes from the same address and caller.
+    caller, mount, method and tool. At most `max_checks` of either kind are remembered. An admission
+    remembers the last check of each: the next request with its head comes from the same address and
+    caller.
 
     - `_near`: the budgets in this process that are asked before authentication
     - `_own`: those that are asked after it; None if the store is shared, or hosts are told what is

@@ -173,7 +173,8 @@ class HandleRequests:
     async def is_asked_for(self, task: TaskId, within: timedelta) -> bool:
         """Wait until a host asks any replica for the result of a call.
 
-        Returns False if none does in that time, and none waits at its end: one that waits asks again only after long.
+        Returns False if none does within that time, and none waits at its end or has the handle. A host that waits
+        asks again only at a change, or after long.
         """
         asked = self._unasked[task] = asyncio.Event()
         try:

@@ -257,14 +257,14 @@ async def test_a_signal_ends_it_with_0(tmp_path: Path, number: signal.Signals, l
 
 
 @pytest.mark.program
-async def test_an_idle_gateway_whose_readiness_nobody_asked_for_ends_at_once(tmp_path: Path) -> None:
+async def test_an_idle_gateway_whose_readiness_nobody_asked_for_ends_within_a_second(tmp_path: Path) -> None:
     """No balancer looks at it, so none has to see that it drains."""
     server = '{listen: "127.0.0.1:0", drain: {delay: 1h, timeout: 1h}}'
     file = write_configuration(tmp_path, URL, server=server)
     async with gateway_process(["--config", file], log=tmp_path / "log") as gateway:
         assert (await asked(gateway, "GET", "/livez"))[0] == 200
         gateway.ask(signal.SIGTERM)
-        async with bounded():
+        async with bounded(1):
             assert await gateway.exit_status() == 0
 
 

@@ -85,6 +85,20 @@ async def test_an_answer_that_has_not_left_whole_is_not_received(streams: bool) 
         await eventually(lambda: engine.received == [False])
 
 
+async def test_an_answer_that_the_system_of_its_host_has_no_room_for_is_not_received() -> None:
+    """It has left the gateway whole, and waits in the system of the machine."""
+    engine, loop = Answers(HttpReply(body=f'"{"x" * 60_000}"')), asyncio.get_running_loop()
+    async with opened(engine) as gate:
+        with socket.socket() as host:
+            host.setblocking(False)
+            host.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            await loop.sock_connect(host, gate.address)
+            await loop.sock_sendall(host, post())
+            await asyncio.sleep(10 * CONFIRMED)
+            assert engine.received == []
+        await eventually(lambda: engine.received == [False])
+
+
 async def test_a_host_that_is_gone_receives_nothing(gate: Gate) -> None:
     received: list[bool] = []
     go_on = asyncio.Event()

@@ -82,8 +82,13 @@ def test_of_many_keys_the_oldest_are_forgotten_and_what_they_left_out_is_counted
         lines.emit(number, {"who": "many"}, now)
     # The line of the last key was written before the fourth was forgotten.
     assert sum(others for _, _, others in counts_of(caplog)) == 3
+    before = len(counts_of(caplog))
+    lines.emit(KEYS + 2, {"who": "many"}, now)
+    assert len(counts_of(caplog)) == before, "a key that came late is known"
+    lines.emit(0, {"who": "many"}, now)
+    assert len(counts_of(caplog)) == before + 1, "the first one is not"
     lines.close()
-    assert sum(bool(who) + mine + others for who, mine, others in counts_of(caplog)) == 2 * (KEYS + 4)
+    assert sum(bool(who) + mine + others for who, mine, others in counts_of(caplog)) == 2 * (KEYS + 5)
 
 
 def test_no_event_is_lost_however_keys_come(lines: KeyedLog, caplog: pytest.LogCaptureFixture) -> None:

@@ -157,7 +157,7 @@ async def test_the_end_waits_no_longer_than_it_may(
         tracing = build(endpoint=silent if is_there else nowhere())
         one_call(tracing)
         begun = time.monotonic()
-        async with bounded():
+        async with bounded(5):
             await tracing.close()
         assert time.monotonic() - begun < 1
     await left_to_itself()

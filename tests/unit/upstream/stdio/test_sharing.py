@@ -154,7 +154,7 @@ async def test_a_slow_program_delays_nobody_else(new_yard: NewYard) -> None:
     yard = new_yard(command=program(ECHO))
     stuck = await slow.take("alice")
     await stuck.tell(id=1)
-    async with bounded():
+    async with bounded(5):
         fine = await yard.take("bob")
         await fine.tell(id=2)
         assert await fine.told() == [{"id": 2}]
