@@ -4,6 +4,7 @@ import asyncio
 import gc
 import os
 import re
+import signal
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from itertools import count
@@ -77,6 +78,9 @@ class _Uvloop:
 def pytest_configure(config: pytest.Config) -> None:
     """Make the marker known by which a test is not judged by what it tells, and have the loop that was asked for."""
     config.addinivalue_line("markers", MARKER)
+    # A shell has jobs in the background ignore Ctrl-C, and so would each program that a test starts.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     if config.getoption("--loop") == "uvloop":
         config.pluginmanager.register(_Uvloop())
     else:
