@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from helpers.authority import Authority
+from helpers.certificates import Authority
 from helpers.gateway_process import taskgate, write_configuration
 from helpers.scripted_upstream import ScriptedServer
 from helpers.token_issuer import TokenIssuer, guarded
@@ -70,7 +70,7 @@ async def test_a_server_is_shown_the_gateways_certificate(tmp_path: Path) -> Non
             "url": server.url("https"),
             "credentials": {"mode": "mtls"},
             "tls": {
-                "ca_file": str(authority.ca_file),
+                "ca_file": str(authority.file),
                 "cert_file": str(own.cert_file),
                 "key_file": str(own.key_file),
             },

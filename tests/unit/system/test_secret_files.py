@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from helpers.authority import Authority
+from helpers.certificates import Authority
 from taskgate.auth.key_file import KeyFileRefused, read_keys
 from taskgate.config.document import expand
 from taskgate.listener.tls import TlsRefused, TlsSettings, made_context

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from helpers.authority import Authority
+from helpers.certificates import Authority
 from helpers.event_server import EventServer
 from helpers.exchange_server import ExchangeServer
 from helpers.waiting import bounded
@@ -98,6 +98,6 @@ async def test_a_token_that_the_stream_is_refused_for_is_renewed_for_the_next_ca
 async def test_the_server_is_recognised_as_over_http(new_house: NewHouse, tmp_path: Path) -> None:
     authority = Authority(tmp_path)
     async with EventServer(tls=authority.server_context("127.0.0.1")) as server:
-        assert await works(new_house(server.url, tls=UpstreamTls(ca_file=authority.ca_file)).guest())
+        assert await works(new_house(server.url, tls=UpstreamTls(ca_file=authority.file)).guest())
         stranger = new_house(server.url).guest()
         assert await failure_of(stranger) == ("unreachable", False, "The server could not be reached")

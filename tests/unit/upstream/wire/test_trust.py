@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from helpers.authority import Authority
+from helpers.certificates import Authority
 from helpers.waiting import bounded
 from taskgate.errors import UpstreamFailed
 from taskgate.upstream.base import Outgoing
@@ -54,7 +54,7 @@ async def test_a_server_of_the_configured_authority_is_trusted(
     authority: Authority, transport_to: NewTransport
 ) -> None:
     async with RawServer(tls=authority.server_context("127.0.0.1")) as server:
-        transport = transport_to(server.url("https"), tls=UpstreamTls(ca_file=authority.ca_file))
+        transport = transport_to(server.url("https"), tls=UpstreamTls(ca_file=authority.file))
         assert await peer_of(server, transport) is None
 
 
@@ -63,7 +63,7 @@ async def test_a_server_of_another_authority_is_sent_nothing(
 ) -> None:
     other = Authority(tmp_path, "other")
     async with RawServer(tls=authority.server_context("127.0.0.1")) as server:
-        for tls in (UpstreamTls(), UpstreamTls(ca_file=other.ca_file)):
+        for tls in (UpstreamTls(), UpstreamTls(ca_file=other.file)):
             assert await refusal(transport_to(server.url("https"), tls=tls)) == ("unreachable", False)
 
 
@@ -71,25 +71,25 @@ async def test_a_server_by_another_name_is_sent_nothing_unless_that_is_the_one_t
     authority: Authority, transport_to: NewTransport
 ) -> None:
     async with RawServer(tls=authority.server_context("reports.internal")) as server:
-        wrong = transport_to(server.url("https"), tls=UpstreamTls(ca_file=authority.ca_file))
+        wrong = transport_to(server.url("https"), tls=UpstreamTls(ca_file=authority.file))
         failure = await failure_of(wrong)
         assert (failure.reason, failure.dispatched) == ("unreachable", False)
         assert failure.cause == "TLS CERTIFICATE_VERIFY_FAILED"
-        tls = UpstreamTls(ca_file=authority.ca_file, server_name="reports.internal")
+        tls = UpstreamTls(ca_file=authority.file, server_name="reports.internal")
         assert await peer_of(server, transport_to(server.url("https"), tls=tls)) is None
 
 
 async def test_the_gateway_shows_its_certificate(authority: Authority, transport_to: NewTransport) -> None:
     own = authority.issue("gateway.internal")
     async with RawServer(tls=authority.server_context("127.0.0.1", client_auth=True)) as server:
-        tls = UpstreamTls(ca_file=authority.ca_file, cert_file=own.cert_file, key_file=own.key_file)
+        tls = UpstreamTls(ca_file=authority.file, cert_file=own.cert_file, key_file=own.key_file)
         shown = await peer_of(server, transport_to(server.url("https"), tls=tls))
     assert shown["subjectAltName"] == (("DNS", "gateway.internal"),)
 
 
 async def test_a_server_that_wants_one_gets_nothing_without(authority: Authority, transport_to: NewTransport) -> None:
     async with RawServer(tls=authority.server_context("127.0.0.1", client_auth=True)) as server:
-        transport = transport_to(server.url("https"), tls=UpstreamTls(ca_file=authority.ca_file))
+        transport = transport_to(server.url("https"), tls=UpstreamTls(ca_file=authority.file))
         reason, _ = await refusal(transport)
         assert reason in ("unreachable", "closed")
         assert server.accepted == [], "no handshake came to its end"
