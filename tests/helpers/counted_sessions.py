@@ -12,5 +12,5 @@ def counted(inner: Any, usage: SessionUsage) -> ServerSession:
     nothing = cast("Any", None)
     makers = Makers(legacy=nothing, modern=lambda _: inner)
     return ServerSession(
-        Era.MODERN, nothing, upstream_context=nothing, makers=makers, welcome=unheard_welcome(), usage=usage
+        Era.MODERN, nothing, host=None, upstream_context=nothing, makers=makers, welcome=unheard_welcome(), usage=usage
     )

@@ -41,7 +41,8 @@ def small_disk(folder: Path, size: str = "3m") -> Iterator[SmallDisk]:
     except FileNotFoundError:
         pytest.skip("there is no command `mount` here")
     if done.returncode:
-        pytest.skip(f"nothing can be mounted here: {done.stderr.decode(errors='replace').strip()}")
+        said = done.stderr.decode(errors="replace").strip().partition("\n")[0].replace(str(folder), "…")
+        pytest.skip(f"nothing can be mounted here: {said}")
     try:
         yield SmallDisk(folder)
     finally:

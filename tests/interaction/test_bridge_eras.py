@@ -66,13 +66,35 @@ async def test_a_server_that_does_not_know_discovery_is_of_the_legacy_era_and_as
 
 
 @covers("V-ERA-5", "V-ERA-8")
-async def test_a_server_of_both_eras_is_spoken_to_in_the_newer_one(modern: ModernServer) -> None:
+@pytest.mark.parametrize("first", ["legacy", "modern"])
+async def test_at_a_server_of_both_eras_each_host_is_served_in_its_own(modern: ModernServer, first: str) -> None:
     modern.dual = True
     async with before(modern) as gateway:
+        if first == "modern":
+            assert (await gateway.modern().call("echo")).result["content"] == []
         assert await echoes(gateway)
         assert await echoes(gateway)
-    assert methods(modern).count("initialize") == 1
-    assert {"mcp-session-id" in head for head in heads_of_calls(modern)} == {False}
+    calls = [(head["mcp-protocol-version"], "mcp-session-id" in head) for head in heads_of_calls(modern)]
+    assert calls[-4:] == [("2025-11-25", True), ("2026-07-28", False)] * 2
+    # Each legacy host has a session of its own there, and the first host finds both eras.
+    assert methods(modern).count("initialize") == (3 if first == "modern" else 2)
+    assert methods(modern)[:3] == ["initialize", "notifications/initialized", "server/discover"]
+    assert modern.live == set()
+    assert modern.faults == []
+
+
+@covers("V-ERA-5")
+async def test_the_first_legacy_host_of_a_server_of_both_eras_keeps_the_session_that_shows_it(
+    modern: ModernServer,
+) -> None:
+    modern.dual = True
+    modern.capabilities = {"tools": {}}
+    async with before(modern) as gateway:
+        host = await gateway.greeted()
+        assert (await host.call("echo")).result["content"] == []
+        asked = [method for method in methods(modern) if method != "ping"]
+        assert asked == ["initialize", "notifications/initialized", "server/discover", "tools/call"]
+        assert len(modern.live) == 1
 
 
 @covers("V-ERA-5", "T-17")

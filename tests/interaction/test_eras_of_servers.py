@@ -55,12 +55,8 @@ async def test_a_server_of_the_newest_revision_is_asked_once_and_used_as_it_was_
     assert len(server.heard("server/discover")) == 1
 
 
-@pytest.mark.parametrize("dual", [True, False], ids=["of both eras", "of the modern era alone"])
-async def test_a_server_that_speaks_the_modern_era_is_called_in_it(
-    before: Before, caplog: pytest.LogCaptureFixture, dual: bool
-) -> None:
-    caplog.set_level("INFO")
-    server = ModernServer(dual=dual)
+async def test_a_server_of_the_modern_era_alone_is_called_in_it(before: Before) -> None:
+    server = ModernServer()
     gateway = await before(server)
     for _ in range(2):
         host = await gateway.greeted()
@@ -70,6 +66,3 @@ async def test_a_server_that_speaks_the_modern_era_is_called_in_it(
     called = [each for each in server.verbs("POST") if each.message["method"] == "tools/call"]
     assert {each.headers["mcp-protocol-version"] for each in called} == {"2026-07-28"}
     assert server.faults == []
-    told = [record.message for record in caplog.records if "both eras" in record.message]
-    assert len(told) == (1 if dual else 0), "once for a server, and of nothing else"
-    assert all("2026-07-28" in each and 'protocol_version: "2025-11-25"' in each for each in told)

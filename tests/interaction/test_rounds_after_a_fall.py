@@ -18,7 +18,7 @@ from helpers.waiting import bounded, eventually
 from helpers.whole_gateway import Environment, file_store
 from interaction.bridging import ALWAYS, DONE, FORM, ROOTS, SAMPLE, before, modern
 from interaction.falls import LOST, MortalStore
-from interaction.questioning import ACCEPTED
+from interaction.questioning import ACCEPTED, ELICIT, capable
 
 __all__ = ["modern"]
 
@@ -96,6 +96,32 @@ async def test_a_round_is_made_once_its_last_answer_is_there_and_so_are_those_be
     assert done["result"]["structuredContent"] == {"answers": rounds.answers}
     assert rounds.answers == [{"a": ACCEPTED, "b": {"roots": []}}, {"c": {"action": "decline"}}]
     assert (rounds.states, len(rounds.turns)) == (["one", "two"], 3)
+
+
+async def test_a_round_of_a_legacy_host_goes_on_in_the_era_in_which_it_began(
+    modern: ModernServer, tmp_path: Path
+) -> None:
+    """An earlier release used the modern era of a server of both eras for every host; or a server learned the other."""
+    modern.script["report"] = rounds = Rounds({"inputRequests": {"a": FORM}, "requestState": "one"})
+    elsewhere = tmp_path / "fallen"
+    elsewhere.mkdir()
+    async with before(modern, **sections(elsewhere)) as gateway:
+        host = await capable(gateway)
+        task = (await host.start("report"))["taskId"]
+        await resting(elsewhere, task, 1)
+        copied(elsewhere, tmp_path)
+    modern.dual = True
+    async with before(modern, **sections(tmp_path)) as gateway:
+        host.http, host.url = gateway.http, gateway.url("reports")
+        async with host.asking("tasks/result", {"taskId": task}) as stream:
+            asked = await stream.until(ELICIT)
+            await host.respond(asked["id"], ACCEPTED)
+            assert (await stream.answered())["structuredContent"] == {"answers": [{"a": ACCEPTED}]}
+        assert (await host.call("echo", {"n": 1})).result["structuredContent"] == {"n": 1}
+    assert rounds.states == ["one"]
+    calls = [each for each in modern.verbs("POST") if each.message.get("method") == "tools/call"]
+    called = [(each.message["params"]["name"], each.headers["mcp-protocol-version"]) for each in calls]
+    assert called == [("report", "2026-07-28"), ("report", "2026-07-28"), ("echo", "2025-11-25")]
 
 
 async def until_other(host: ModernHost, task: str, key: str) -> dict[str, Any]:

@@ -62,16 +62,19 @@ COLUMNS = {
 YES = "yes"
 NO_TASKS = "mcp 2.3 makes no tasks"
 NO_ELICITATION = "the server's SDK has no elicitation"
+NO_SESSION = "the server's SDK has no session with a legacy host"
 DIES = "a session of the server's SDK dies of a cancelled call"
 
 
-def expected(host: str, server: str, column: str) -> str:
+def expected(host: str, server: str, column: str, transport: str = "http") -> str:
     """What the host says of that column: `yes`, or `no: ` and what it or the server lacks."""
     old = server in {"1-2-1", "1-8-1", "1-9-4"}
     if column == "task" and host == "modern-python":
         return f"no: {NO_TASKS}"
     if column == "elicitation" and old:
         return f"no: {NO_ELICITATION}"
+    if (column, server, transport) == ("elicitation", "typescript", "http") and _host(host).revision < "2026-07-28":
+        return f"no: {NO_SESSION}"
     if column == "cancel" and old:
         return f"no: {DIES}"
     return YES
@@ -80,6 +83,10 @@ def expected(host: str, server: str, column: str) -> str:
 REASONS = {
     NO_TASKS: "The SDK has no tasks. The call blocks until it ends, as without taskgate.",
     NO_ELICITATION: "The server's SDK cannot ask a user.",
+    NO_SESSION: (
+        "Over HTTP this SDK gives legacy hosts no session in which it could ask them, with a direct connection either. "
+        'With `protocol_version: "2026-07-28"` for that server they can be asked.'
+    ),
     DIES: (
         "The task is cancelled, but a session of this SDK ends when one of its calls is cancelled. taskgate then opens "
         "another session. Other calls in the old one fail."
@@ -104,9 +111,8 @@ cell. [The last section](#what-a-host-sees-of-a-refusal) shows what hosts do wit
   task if the host makes tasks.
 
 Servers on `mcp` 2.3 and FastMCP 4 elicit between two rounds of a call here. If their tool calls
-`ctx.elicit()` in the middle of a round, it works for a host of 2025-11-25 with a direct connection.
-Behind taskgate it fails, because taskgate uses 2026-07-28 with servers of both eras. With
-`protocol_version: "2025-11-25"` for that server it works for any host.
+`ctx.elicit()` in the middle of a round, it works for a host of 2025-11-25, as with a direct
+connection. A host of 2026-07-28 needs `protocol_version: "2025-11-25"` for that server.
 """
 
 _WAYS = {"stdio": "stdio", "sse": "HTTP+SSE", "http": "Streamable HTTP"}
@@ -134,8 +140,8 @@ each of the three transports.
 """
 
 
-def _cell(host: Peer, server: Peer, column: str) -> str:
-    said = expected(host.name, server.name, column)
+def _cell(host: Peer, server: Peer, column: str, transport: str = "http") -> str:
+    said = expected(host.name, server.name, column, transport)
     return said if said == YES else f"no [{_NOTES[said.removeprefix('no: ')]}]"
 
 
@@ -183,7 +189,7 @@ def _other_ways() -> str:
     for host, name, transport in TABLE:
         server = next(each for each in ON_SDKS if each.name == name)
         peer = _host(host)
-        done = _short(peer, Peer(name=name, title=server.title, revision=server.revision))
+        done = _short(peer, Peer(name=name, title=server.title, revision=server.revision), transport)
         # HTTP+SSE has no modern era.
         revision = "2025-11-25" if transport == "sse" and server.revision > "2025-11-25" else server.revision
         lines.append(f"| {server.title} | {revision} | {_WAYS[transport]} | {_named(peer)} | {done} |")
@@ -220,8 +226,8 @@ def summary() -> str:
     return "\n".join([BEGIN, *lines, "", f"*All* is {', '.join(COLUMNS.values())}. {notes}", END])
 
 
-def _short(host: Peer, server: Peer) -> str:
-    said = {name: _cell(host, server, column) for column, name in COLUMNS.items()}
+def _short(host: Peer, server: Peer, transport: str = "http") -> str:
+    said = {name: _cell(host, server, column, transport) for column, name in COLUMNS.items()}
     left_out = [f"{name} {cell.removeprefix('no ')}" for name, cell in said.items() if cell != YES]
     return f"all but {', '.join(left_out)}" if left_out else "all"
 

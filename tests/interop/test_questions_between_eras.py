@@ -112,6 +112,8 @@ OFTEN = "poll_interval: {base: 100ms, min: 100ms, adaptive: false}"
 def configured(urls: dict[str, str], folder: Path) -> Path:
     """A file with a mount for each server. Without authentication all hosts are one caller."""
     written = {named(release): {"path": f"/{named(release)}/mcp", "url": url} for release, url in urls.items()}
+    # It is of both eras, and has its questions in the modern one alone.
+    written[named(ASKING_RELEASE)]["protocol_version"] = "2026-07-28"
     return write_configuration(
         folder,
         "",

@@ -108,7 +108,7 @@ async def said(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Said]:
 async def test_a_host_does_with_a_server_over_that_what_it_does_over_streamable_http(
     said: Said, host: str, server: str, transport: str
 ) -> None:
-    assert said[host, server, transport] == {column: expected(host, server, column) for column in COLUMNS}
+    assert said[host, server, transport] == {column: expected(host, server, column, transport) for column in COLUMNS}
 
 
 @pytest.mark.asyncio(loop_scope="module")

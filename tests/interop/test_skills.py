@@ -81,6 +81,7 @@ async def stage(servers: Mapping[str, str], tmp_path_factory: pytest.TempPathFac
         **{era: {"url": servers["sdk"], "protocol_version": revision} for era, revision in REVISIONS.items()},
         "auto": {"url": servers["sdk"]},
         "fastmcp": {"url": servers["fastmcp"]},
+        "fastmcp-modern": {"url": servers["fastmcp"], "protocol_version": REVISIONS["modern"]},
     }
     async with gateway_before(upstreams, folder) as through:
         yield Stage(folder, servers, through)
@@ -204,10 +205,16 @@ async def test_a_host_that_declares_skills_gets_the_same_through_the_gateway(sta
     assert await told_by_fastmcp(stage.through["fastmcp"]) == directly
 
 
+async def test_a_legacy_host_of_a_server_of_both_eras_gets_what_it_gets_directly(stage: Stage) -> None:
+    directly = await told_by_sdk(stage.directly["fastmcp"], "legacy")
+    assert directly["supported"] is False
+    assert await told_by_sdk(stage.through["fastmcp"], "legacy") == directly
+
+
 @in_either_era
 async def test_skills_of_a_modern_server_reach_hosts_of_both_eras(stage: Stage, host: str) -> None:
     directly = await told_by_sdk(stage.directly["fastmcp"], "modern")
-    through = await told_by_sdk(stage.through["fastmcp"], host)
+    through = await told_by_sdk(stage.through["fastmcp-modern"], host)
     assert {file["verified"] for file in through["files"].values()} == {True}
     assert through["files"] == directly["files"]
     assert through["listing"]["skills"] == directly["listing"]["skills"]

@@ -14,7 +14,12 @@ const COLUMNS = {
   task: async (host) => same(await host.asTask("slow", { word: "train" }), ["slow train", false]),
   elicitation: async (host) => {
     if (!(await host.tools()).includes("ask")) throw new NotHad("the server's SDK has no elicitation");
-    return same(await host.asked("ask"), ["asked yes", false]);
+    // As a task the call fails without the words of the server.
+    const told = await host.asked("ask").catch((error) => [error.message, true]);
+    if (told[1] && /Cannot request input|Task \S+ failed/.test(told[0])) {
+      throw new NotHad("the server's SDK has no session with a legacy host");
+    }
+    return same(told, ["asked yes", false]);
   },
   progress: async (host) => same(await host.progress("steps"), [1, 2, 3]),
   error: async (host) => same(await host.error("closed"), CLOSED),

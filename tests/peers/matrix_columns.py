@@ -19,6 +19,7 @@ ENDS_WITHIN = 15.0
 """Seconds for one column; to connect has what the process has."""
 CLOSED = 4242
 NO_ELICITATION = "the server's SDK has no elicitation"
+NO_SESSION = "the server's SDK has no session with a legacy host"
 DIES = "a session of the server's SDK dies of a cancelled call"
 
 Outcome = tuple[str, bool]
@@ -92,6 +93,8 @@ class Columns:
         if "ask" not in await self._host.tools():
             raise NotHad(NO_ELICITATION)
         told = await self._host.asked("ask")
+        if told[1] and "Cannot request input" in told[0]:
+            raise NotHad(NO_SESSION)
         return told == ("asked yes", False) or told
 
     async def progress(self) -> Any:

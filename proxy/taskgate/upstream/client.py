@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from taskgate.clock import Clock, Entropy
 from taskgate.domain.breaker import CircuitState
-from taskgate.domain.versions import Peer
+from taskgate.domain.versions import Era, Peer
 from taskgate.protocol.legacy.upstream import LegacyUpstream
 from taskgate.protocol.modern.upstream import ModernUpstream
 from taskgate.system.timer_wheel import TimerWheel
@@ -33,7 +33,7 @@ from taskgate.upstream.credentials.speaking import Credentials
 from taskgate.upstream.descriptions import LastWelcomes, Welcome, key_of, knows_callers
 from taskgate.upstream.duplex.passive_health import PassiveHealth
 from taskgate.upstream.duplex.transport import ChannelTransport
-from taskgate.upstream.era import EraFinder
+from taskgate.upstream.era import EraFinder, preferred_era
 from taskgate.upstream.health import DEAF, GATEWAY, QUIET, Checks, HealthProbe, ProbeResult
 from taskgate.upstream.legacy.resumption import AdoptedSessions
 from taskgate.upstream.legacy.session import LegacySession
@@ -166,7 +166,7 @@ class UpstreamClient:
         if self._era is not None:
             settings = self._upstream_context.settings
             reason = EraReason.TRANSPORT if settings.revision is None else EraReason.CONFIGURED
-            self._upstream_context.reception.decided(settings, self._era, reason, settings.revision)
+            self._upstream_context.reception.decided(settings, (self._era,), reason, settings.revision)
         if self._checks is not None:
             self._checks.begin()
 
@@ -214,6 +214,7 @@ class UpstreamClient:
         welcome = Welcome(
             self._welcomes,
             partial(self._welcome_key, host, principal_source),
+            era=preferred_era(host),
             heard=listener.met,
             is_down=partial(self._is_down, principal_source),
         )
@@ -254,6 +255,7 @@ class UpstreamClient:
         return ServerSession(
             self._era,
             finder,
+            host=host,
             upstream_context=upstream_context,
             makers=Makers(legacy=legacy, modern=modern),
             welcome=welcome,
@@ -266,15 +268,15 @@ class UpstreamClient:
         guard = self._guard
         return self.vitals().up is False or (guard is not None and guard.is_failing(principal_source().counted_as))
 
-    def _welcome_key(self, host: Peer | None, principal_source: PrincipalSource) -> bytes:
-        """Return the key of the server's last welcome for such a session.
+    def _welcome_key(self, host: Peer | None, principal_source: PrincipalSource, era: Era) -> bytes:
+        """Return the key of the server's last welcome in an era, for such a session.
 
         It is made from what the server is told in either era, and from the caller if the server can
         tell callers apart.
         """
         declared = self._upstream_context.dialect.handshake(0, host), self._modern.discover(0, host).message
         caller = principal_source().context if knows_callers(self._upstream_context.settings) else None
-        return key_of(*declared, caller=caller)
+        return key_of(era, *declared, caller=caller)
 
     def _new_checks(self, health: HealthSettings | None) -> Checks | None:
         """Return the health checks; None if none are configured.

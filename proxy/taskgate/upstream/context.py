@@ -22,7 +22,7 @@ from logging import DEBUG, getLogger
 from typing import Any, Final
 
 from taskgate.clock import Entropy
-from taskgate.domain.versions import MODERN, NEWEST_LEGACY, Era, Revision
+from taskgate.domain.versions import Era, Revision
 from taskgate.errors import MalformedMessage, UpstreamFailed, UpstreamReason
 from taskgate.jsontext.edits import dump
 from taskgate.jsontext.spans import members
@@ -121,11 +121,6 @@ log = getLogger("taskgate.upstream")
 QUIET: Final = 600.0
 """Seconds for which the same failure is not logged again."""
 
-BOTH: Final = (
-    f"a server supports both eras, and the gateway uses {MODERN[-1].value}: if its tools fail when they ask the user"
-    f' during a call, set `protocol_version: "{NEWEST_LEGACY.value}"` for it'
-)
-
 _ITS_OWN: Final = frozenset(
     {
         UpstreamReason.REFUSED.value,
@@ -140,7 +135,7 @@ elsewhere."""
 
 
 class EraReason(StrEnum):
-    """Why the gateway uses an era with a server."""
+    """Why the gateway takes a server to be of an era, or of both."""
 
     CONFIGURED = "configured"
     TRANSPORT = "transport"
@@ -160,39 +155,34 @@ class EraReason(StrEnum):
 class HandshakeLog:
     """The log lines about handshakes with one server. Belongs to one event loop."""
 
-    __slots__ = ("_decided", "_logged_at", "_speaks_both", "_unlogged")
+    __slots__ = ("_decided", "_logged_at", "_unlogged")
 
     def __init__(self) -> None:
         # The last line about the era: sessions and health checks find it each for themselves.
-        self._decided: tuple[Era, Revision | None, EraReason] | None = None
+        self._decided: tuple[tuple[Era, ...], Revision | None, EraReason] | None = None
         # By reason: the loop time of the last line, and the failures since that.
         self._logged_at: dict[str, float] = {}
         self._unlogged: dict[str, int] = {}
-        self._speaks_both = False
 
-    def speaks_both(self, settings: UpstreamSettings) -> None:
-        """Log once that the server accepts `initialize` and is of the modern era as well."""
-        if self._speaks_both:
-            return
-        self._speaks_both = True
-        log.info(BOTH, extra={"upstream": settings.name})
-
-    def decided(self, settings: UpstreamSettings, era: Era, reason: EraReason, revision: Revision | None) -> None:
-        """Log which era is used and why, unless the last line says so. `revision` is None if it is not known yet."""
-        decided = era, revision, reason
+    def decided(
+        self, settings: UpstreamSettings, eras: tuple[Era, ...], reason: EraReason, revision: Revision | None
+    ) -> None:
+        """Log which eras the server speaks and why, unless the last line says so. `revision` is None
+        if it is not known yet."""
+        decided = eras, revision, reason
         if decided == self._decided or not log.isEnabledFor(DEBUG):
             return
         self._decided = decided
-        of = {"upstream": settings.name, "era": era.name.lower(), "reason": reason.value}
+        of = {"upstream": settings.name, "era": _name_of(eras), "reason": reason.value}
         log.debug(
             "the era of a server is decided", extra=of | ({} if revision is None else {"revision": revision.value})
         )
 
     def lost(self, settings: UpstreamSettings, era: Era) -> None:
-        """Log that the server stopped answering in its era."""
-        if self._decided is not None and self._decided[0] is era:
+        """Log that the server stopped answering in an era."""
+        if self._decided is not None and era in self._decided[0]:
             self._decided = None
-            of = {"upstream": settings.name, "era": era.name.lower()}
+            of = {"upstream": settings.name, "era": _name_of((era,))}
             log.debug("a server left its era: the next request finds the era again", extra=of)
 
     def failed(self, settings: UpstreamSettings, failure: UpstreamFailed, said: str = "") -> None:
@@ -214,6 +204,10 @@ class HandshakeLog:
         if said:
             of["said"] = _redacted(settings, said)
         log.warning("a server did not accept `initialize`: requests to it fail, and the next one tries again", extra=of)
+
+
+def _name_of(eras: tuple[Era, ...]) -> str:
+    return eras[0].name.lower() if len(eras) == 1 else "both"
 
 
 def words_of(error: Mapping[str, Any]) -> str:

@@ -21,6 +21,7 @@ from hashlib import sha256
 from sys import getsizeof
 from typing import Final
 
+from taskgate.domain.versions import Era, era_of
 from taskgate.errors import UpstreamFailed
 from taskgate.jsontext.spans import RawJson
 from taskgate.protocol.discovery import CatalogueBounds, ListedTool, ServerDescription, ToolPage
@@ -78,22 +79,25 @@ class Welcome:
     """Description of the server for the hosts of one session.
 
     The session calls `met` after each handshake, and `describe` for each host that connects. `key`
-    returns the cache key of the session. `heard` is called with the server's identity after each
-    handshake. `is_down` returns whether the server is known to be down.
+    returns the cache key of the session in an era. `era` is that of the host, whose last welcome is
+    looked for first. `heard` is called with the server's identity after each handshake. `is_down`
+    returns whether the server is known to be down.
     """
 
-    __slots__ = ("_handshakes", "_heard", "_is_down", "_key", "_last")
+    __slots__ = ("_eras", "_handshakes", "_heard", "_is_down", "_key", "_last")
 
     def __init__(
         self,
         last: LastWelcomes,
-        key: Callable[[], bytes],
+        key: Callable[[Era], bytes],
         *,
+        era: Era,
         heard: Callable[[ServerDescription], None],
         is_down: Callable[[], bool],
     ) -> None:
         self._last = last
         self._key = key
+        self._eras = (era, *(other for other in Era if other is not era))
         self._heard = heard
         self._is_down = is_down
         self._handshakes = 0
@@ -101,7 +105,7 @@ class Welcome:
     def met(self, server: ServerDescription) -> None:
         """Store what the server said in a handshake, and pass it to `heard`."""
         self._handshakes += 1
-        self._last.keep(self._key(), server)
+        self._last.keep(self._key(era_of(server.peer.revision)), server)
         self._heard(server)
 
     async def describe(self, opened: Awaitable[ServerDescription]) -> ServerDescription:
@@ -114,7 +118,7 @@ class Welcome:
         try:
             server = await opened
         except UpstreamFailed as failure:
-            last = self._last.find(self._key()) if isinstance(failure, Down) else None
+            last = self._find_last() if isinstance(failure, Down) else None
             if last is None:
                 raise
             return replace(last, is_stale=True)
@@ -122,13 +126,16 @@ class Welcome:
         # have gone down since.
         return replace(server, is_stale=True) if before == self._handshakes and self._is_down() else server
 
+    def _find_last(self) -> ServerDescription | None:
+        return next(filter(None, (self._last.find(self._key(era)) for era in self._eras)), None)
 
-def key_of(*declared: str, caller: str | None) -> bytes:
-    """Return the cache key of what a host declares in either era, and of `caller`.
+
+def key_of(era: Era, *declared: str, caller: str | None) -> bytes:
+    """Return the cache key of what a server said in an era, to what a host declares, and of `caller`.
 
     `caller` is None if the server cannot tell callers apart.
     """
-    parts = (*declared, "" if caller is None else f"{caller}.")
+    parts = (era, *declared, "" if caller is None else f"{caller}.")
     return sha256("\0".join(map(ascii, parts)).encode()).digest()
 
 

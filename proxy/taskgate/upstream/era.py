@@ -1,9 +1,12 @@
-"""Detection of a server's era: `EraFinder`, one per server, shared by all sessions (V-ERA-8).
+"""Detection of a server's eras: `EraFinder`, one per server, shared by all sessions (V-ERA-8).
 
 `initialize` is sent first, because servers of old SDKs end on a method that they do not know. Only
 a server that may be modern is asked `server/discover` (docs/decisions/0021). The result is
-remembered until a session calls `forget`, when the server stops answering in that era.
+remembered until a session calls `forget`, when the server stops answering in one of its eras.
 `session` calls `find` before its first call. `protocol.classify` judges the answers.
+
+At a server of both eras each session uses that of its host (docs/decisions/0126). A legacy host can be
+asked in the middle of a call, which the modern era does not have.
 """
 
 import asyncio
@@ -12,7 +15,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final, NamedTuple
 
-from taskgate.domain.versions import MODERN, NEWEST_LEGACY, Era, Revision
+from taskgate.domain.versions import MODERN, NEWEST_LEGACY, Era, Peer, Revision, era_of
 from taskgate.errors import UpstreamFailed, UpstreamReason
 from taskgate.protocol.classify import era_of_discovery, era_of_refusal
 from taskgate.protocol.modern.upstream import ModernUpstream
@@ -30,13 +33,28 @@ must start once more.
 """
 
 
+Eras = tuple[Era, ...]
+"""The eras that a server speaks; none while they are unknown."""
+
+
+def preferred_era(host: Peer | None) -> Era:
+    """Return the era to use with a server of both: that of the host, without one the newest."""
+    return Era.MODERN if host is None else era_of(host.revision)
+
+
+def choose_era(eras: Eras, host: Peer | None) -> Era:
+    """Return the era to use with a server of these eras."""
+    preferred = preferred_era(host)
+    return preferred if preferred in eras else eras[0]
+
+
 class FoundSession(NamedTuple):
-    """The era of a server, with the legacy session that was opened to find it.
+    """The eras of a server, with the legacy session that was opened to find them.
 
     None if that session was closed, or another caller has it.
     """
 
-    era: Era
+    eras: Eras
     session: LegacySession | None = None
 
 
@@ -56,7 +74,7 @@ class _Inquiry:
     """One detection under way, which other callers wait for.
 
     `over` is set at its end. `failure` is why it failed, if that holds for all. `was_for_one`: its
-    result or failure holds only for the caller that made it, and the era is still unknown.
+    result or failure holds only for the caller that made it, and the eras are still unknown.
     """
 
     over: asyncio.Event = field(default_factory=asyncio.Event)
@@ -65,27 +83,27 @@ class _Inquiry:
 
 
 class EraFinder:
-    """The finder of one server's era, which it remembers."""
+    """The finder of one server's eras, which it remembers."""
 
     def __init__(self, modern: ModernUpstream) -> None:
         self._modern = modern
         self._inquiry: _Inquiry | None = None
-        self.era: Era | None = None
-        """The era of the server; None while it is unknown."""
+        self.eras: Eras = ()
+        """The eras of the server; none while they are unknown."""
 
     def forget(self, era: Era) -> None:
-        """Forget the era, if it is `era`: the server stopped answering in it."""
-        if self.era is era:
-            self.era = None
+        """Forget the eras, if `era` is one of them: the server stopped answering in it."""
+        if era in self.eras:
+            self.eras = ()
 
     async def find(self, probe: EraProbe) -> FoundSession:
-        """Return the era. Raises UpstreamFailed if it cannot be found now; the next caller then
+        """Return the eras. Raises UpstreamFailed if they cannot be found now; the next caller then
         tries again.
 
         Of several callers at a time, the first one asks the server, and the others wait. A refusal
         may hold for the first one alone: then each of the others asks for itself.
         """
-        while (era := self.era) is None:
+        while not self.eras:
             inquiry = self._inquiry
             if inquiry is None:
                 return await self._probe_for_all(probe)
@@ -94,15 +112,15 @@ class EraFinder:
                 raise failures.unsent(inquiry.failure.copy())
             if inquiry.was_for_one:
                 return await self._probe(probe)
-        return FoundSession(era)
+        return FoundSession(self.eras)
 
     async def _probe_for_all(self, probe: EraProbe) -> FoundSession:
         """Ask the server, while other callers wait for the result, and tell them of it."""
         inquiry = self._inquiry = _Inquiry()
         try:
             found = await self._probe(probe)
-            # The era stays unknown if the server gave no evidence.
-            inquiry.was_for_one = self.era is None
+            # The eras stay unknown if the server gave no evidence.
+            inquiry.was_for_one = not self.eras
             return found
         except UpstreamFailed as failure:
             inquiry.was_for_one = failure.reason == UpstreamReason.REFUSED.value
@@ -117,13 +135,13 @@ class EraFinder:
         """Ask the server in a new legacy session, which is closed if that fails."""
         session = probe.open()
         try:
-            return await self._find_era(session, probe.upstream_context)
+            return await self._find_eras(session, probe.upstream_context)
         except (UpstreamFailed, asyncio.CancelledError):
             await session.close()
             raise
 
-    async def _find_era(self, session: LegacySession, upstream_context: UpstreamContext) -> FoundSession:
-        """Send `initialize`, then `server/discover` if the answer leaves the era open."""
+    async def _find_eras(self, session: LegacySession, upstream_context: UpstreamContext) -> FoundSession:
+        """Send `initialize`, then `server/discover` if the answer leaves the eras open."""
         loop = asyncio.get_running_loop()
         began = loop.time()
         try:
@@ -134,40 +152,38 @@ class EraFinder:
                 # It speaks neither era, at least now.
                 upstream_context.reception.failed(upstream_context.settings, refusal)
                 raise
-            return self._remember(upstream_context, era, EraReason.DISCOVERED)
+            return self._remember(upstream_context, (era,), EraReason.DISCOVERED, revision=MODERN[-1])
         revision = server.peer.revision
         if revision is not NEWEST_LEGACY:
             # A server of an older revision may use an SDK that ends on an unknown method.
-            return self._remember(upstream_context, Era.LEGACY, EraReason.OLDER_REVISION, session, revision)
+            return self._remember(upstream_context, (Era.LEGACY,), EraReason.OLDER_REVISION, session, revision)
         if isinstance(server.peer.capabilities.get("tasks"), dict):
             # The server has tasks of 2025-11-25. With the SDK for Python, the question would open
             # and end a session, which stops the tasks of all other sessions.
-            return self._remember(upstream_context, Era.LEGACY, EraReason.OWN_TASKS, session)
+            return self._remember(upstream_context, (Era.LEGACY,), EraReason.OWN_TASKS, session)
         try:
             era = await self._ask_discover(upstream_context, 2 * (loop.time() - began))
         except UpstreamFailed:
             # No evidence now, and the session works: use it, and let the next session ask again.
-            upstream_context.reception.decided(upstream_context.settings, Era.LEGACY, EraReason.UNKNOWN, revision)
-            return FoundSession(Era.LEGACY, session)
+            eras = (Era.LEGACY,)
+            upstream_context.reception.decided(upstream_context.settings, eras, EraReason.UNKNOWN, revision)
+            return FoundSession(eras, session)
         if era is Era.LEGACY:
-            return self._remember(upstream_context, era, EraReason.NOT_DISCOVERED, session)
-        await session.close()
-        upstream_context.reception.speaks_both(upstream_context.settings)
-        return self._remember(upstream_context, era, EraReason.DISCOVERED)
+            return self._remember(upstream_context, (era,), EraReason.NOT_DISCOVERED, session)
+        return self._remember(upstream_context, (Era.LEGACY, era), EraReason.DISCOVERED, session)
 
     def _remember(
         self,
         upstream_context: UpstreamContext,
-        era: Era,
+        eras: Eras,
         reason: EraReason,
         session: LegacySession | None = None,
         revision: Revision = NEWEST_LEGACY,
     ) -> FoundSession:
-        """Make the era known to all sessions, and return it. `revision` is that of a handshake."""
-        self.era = era
-        spoken = MODERN[-1] if era is Era.MODERN else revision
-        upstream_context.reception.decided(upstream_context.settings, era, reason, spoken)
-        return FoundSession(era, session)
+        """Make the eras known to all sessions, and return them. `revision` is that of the answer."""
+        self.eras = eras
+        upstream_context.reception.decided(upstream_context.settings, eras, reason, revision)
+        return FoundSession(eras, session)
 
     async def _ask_discover(self, upstream_context: UpstreamContext, patience: float) -> Era:
         """Send `server/discover`, and return the era that the answer shows.

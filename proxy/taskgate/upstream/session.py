@@ -1,8 +1,9 @@
 """One session with one server as the gateway holds it: `ServerSession`, whatever the era of the server.
 
-Its `call` counts and traces the call, and finds the era of the server if it is unknown. It goes on in
-the session of that era (`legacy.session`, `modern.session`). `era.EraFinder` finds the era on first
-use, and again if the server stops answering in it. `client` creates it. Each session has a
+Its `call` counts and traces the call, and finds the eras of the server if they are unknown. It goes on
+in the session of one era (`legacy.session`, `modern.session`), that of the host where the server speaks
+it. `era.EraFinder` finds the eras on first use, and again if the server stops answering in one.
+`client` creates it. Each session has a
 `SessionUsage`: it counts in the `RequestCounter`, for a metric and for a drain, and traces by the
 `CallTracer`. `sessions.upstream_usage` makes the usage of a session.
 
@@ -28,19 +29,26 @@ from typing import Any, Final, Protocol, TypeVar, overload
 from taskgate.clock import Clock
 from taskgate.domain.breaker import CircuitBreaker, CircuitState
 from taskgate.domain.events import CallFaulted, CallSucceeded
-from taskgate.domain.versions import Era, find_revision
+from taskgate.domain.versions import Era, Peer, find_revision
 from taskgate.errors import UpstreamFailed, UpstreamReason
 from taskgate.protocol.discovery import ListedTool, ServerDescription
 from taskgate.protocol.messages import Notification, Response
 from taskgate.system.single_flight import Abandoned, SingleFlight
 from taskgate.upstream import failures
 from taskgate.upstream.base import Incoming, Outgoing, Transport, UpstreamSession
-from taskgate.upstream.calls import CallListener, Principal, PrincipalSource, Resumed, ResumePoint, UpstreamCall
+from taskgate.upstream.calls import (
+    CallListener,
+    Principal,
+    PrincipalSource,
+    Resumed,
+    Resumes,
+    UpstreamCall,
+)
 from taskgate.upstream.context import UpstreamContext
 from taskgate.upstream.credentials.speaking import Credentials
 from taskgate.upstream.descriptions import Welcome
 from taskgate.upstream.duplex.transport import ChannelTransport
-from taskgate.upstream.era import EraFinder, EraProbe
+from taskgate.upstream.era import EraFinder, EraProbe, choose_era
 from taskgate.upstream.legacy.session import LegacySession
 from taskgate.upstream.settings import Breaker
 from taskgate.upstream.wire.redirects import SessionTarget
@@ -118,11 +126,11 @@ class Makers:
 
 
 class ServerSession:
-    """An `UpstreamSession` that counts and traces its calls, in the session of the server's era.
+    """An `UpstreamSession` that counts and traces its calls, in the session of one era.
 
-    `era` is the configured era; None if `finder` has to find it. When the server then leaves its era,
-    the call that notices fails, and the next one detects the era again. Calls that still run in the
-    other era may complete.
+    `era` is the configured era; None if `finder` has to find it. At a server of both eras that of
+    `host` is used. When the server then leaves its era, the call that notices fails, and the next one
+    detects the era again. Calls that still run in the other era may complete.
     """
 
     __slots__ = (
@@ -130,6 +138,7 @@ class ServerSession:
         "_closing",
         "_finder",
         "_finding",
+        "_host",
         "_makers",
         "_retired",
         "_upstream_context",
@@ -144,12 +153,14 @@ class ServerSession:
         era: Era | None,
         finder: EraFinder,
         *,
+        host: Peer | None,
         upstream_context: UpstreamContext,
         makers: Makers,
         welcome: Welcome,
         usage: SessionUsage,
     ) -> None:
         self._finder = finder
+        self._host = host
         self._welcome = welcome
         self._upstream_context = upstream_context
         self._makers = makers
@@ -159,11 +170,11 @@ class ServerSession:
         self._closing: asyncio.Task[None] | None = None
         # The session of the era before, which stays open so that its calls may complete.
         self._retired: UpstreamSession | None = None
-        found = era or finder.era
+        found = era or (choose_era(finder.eras, host) if finder.eras else None)
         self.era = found or Era.LEGACY
-        """The era of the server, legacy until it is known."""
+        """The era that is used with the server, legacy until it is known."""
         self.era_session: UpstreamSession | None = None
-        """The session for new calls, in the server's era; None while the era is unknown."""
+        """The session for new calls, in that era; None while the era is unknown."""
         if era is not None:
             make = makers.modern if era is Era.MODERN else makers.legacy
             self.era_session = make(_keep_era)
@@ -180,7 +191,7 @@ class ServerSession:
             if usage.tracer is not None:
                 return await usage.tracer.traced(call, self.listed, partial(self._send, listener))
             session = self.era_session
-            if session is None:
+            if session is None or call.resumes is not None:
                 session = await self._session_for(call)
             return await session.call(call, listener)
         finally:
@@ -189,7 +200,8 @@ class ServerSession:
                 requests.ended.set()
 
     async def _send(self, listener: CallListener, call: UpstreamCall) -> Response:
-        return await (self.era_session or await self._session_for(call)).call(call, listener)
+        session = self.era_session if call.resumes is None else None
+        return await (session or await self._session_for(call)).call(call, listener)
 
     async def open(self) -> ServerDescription:
         return await (self.era_session or await self._found_session()).open()
@@ -231,13 +243,29 @@ class ServerSession:
     # --- the era of the server ----------------------------------------------------------------------------------------
 
     async def _session_for(self, call: UpstreamCall) -> UpstreamSession:
-        """Return the session for a call whose server's era is unknown; the search takes of its time."""
-        if self._bound is None and isinstance(call.resumes, Resumed):
+        """Return the session for a call that another process began, or whose server's eras are unknown.
+
+        The search for the eras takes of the call's time.
+        """
+        resumes = call.resumes
+        if self._bound is None and isinstance(resumes, Resumed):
             # The era is that in which the server took the call; no detection is needed. For other
-            # calls the era is still to be found, so `era_session` is not set.
-            self._bound = bound = self._new_session(_era_of(call.resumes.resume_point))
+            # calls the eras are still to be found, so `era_session` is not set.
+            self._bound = bound = self._new_session(_era_of(resumes))
             self.era = bound.era
             return bound
+        session = self.era_session
+        if session is None:
+            session = await self._session_of_call(call)
+        if resumes is not None and session.era is not (era := _era_of(resumes)) and era in self._finder.eras:
+            # The server took the call in the era that its host does not have.
+            self._retired = session
+            self.era_session = self._bound = session = self._new_session(era)
+            self.era = era
+        return session
+
+    async def _session_of_call(self, call: UpstreamCall) -> UpstreamSession:
+        """Return the session for a call after finding the eras of the server, in the call's time."""
         bounds = self._upstream_context.patience.of(call.tool)
         if call.within is None:
             return (await self._found_within(bounds.first))[0]
@@ -274,16 +302,18 @@ class ServerSession:
         found = await self._finder.find(
             EraProbe(upstream_context=self._upstream_context, open=partial(self._makers.legacy, lost))
         )
-        bound = self._bound
+        bound, era = self._bound, choose_era(found.eras, self._host)
         session: UpstreamSession
-        if found.session is not None:
+        if found.session is not None and era is Era.LEGACY:
             session = found.session
-        elif bound is not None and bound.era is found.era:
+        elif bound is not None and bound.era is era:
             session = bound
         else:
-            session = self._new_session(found.era)
+            session = self._new_session(era)
         self.era_session = self._bound = session
         self.era = session.era
+        if found.session is not None and found.session is not session:
+            await asyncio.shield(found.session.close())
         # Of the sessions with running calls only one is kept: the one before this.
         if bound is not None and bound is not session:
             retired, self._retired = self._retired, bound
@@ -305,9 +335,11 @@ class ServerSession:
             self._finding.forget()
 
 
-def _era_of(resume_point: ResumePoint) -> Era:
-    """Return the era of a resume point: modern unless its revision is a legacy one."""
-    return Era.MODERN if find_revision(resume_point.revision) is None else Era.LEGACY
+def _era_of(resumes: Resumes) -> Era:
+    """Return the era in which the server took a call: modern unless a legacy revision is named."""
+    if isinstance(resumes, Resumed) and find_revision(resumes.resume_point.revision) is not None:
+        return Era.LEGACY
+    return Era.MODERN
 
 
 def _keep_era() -> None:

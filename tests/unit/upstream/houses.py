@@ -83,6 +83,7 @@ class House:
         session = ServerSession(
             None,
             finder,
+            host=None,
             upstream_context=upstream_context,
             makers=makers,
             welcome=unheard_welcome(),

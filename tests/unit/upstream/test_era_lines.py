@@ -70,7 +70,7 @@ async def test_a_server_that_leaves_its_era_has_a_line_for_that_and_one_for_the_
 ) -> None:
     caller: Caller = new_caller_of(dual.url, revision=None)
     await caller.call()
-    assert lines() == [(DECIDED, "reports", "modern", "2026-07-28", "discovered")]
+    assert lines() == [(DECIDED, "reports", "both", "2025-11-25", "discovered")]
     dual.methods["server/discover"] = error(-32601, "no")
     other = caller.upstream.session(caller.heard.of_session, lambda: None)
     with pytest.raises(UpstreamFailed):

@@ -8,7 +8,7 @@ from helpers.exchange_server import ExchangeServer
 from helpers.modern_server import ModernServer
 from helpers.scripted_upstream import ScriptedServer
 from helpers.waiting import eventually
-from taskgate.domain.versions import Revision
+from taskgate.domain.versions import Era, Revision
 from taskgate.upstream.settings import Breaker, FixedHeader, GrantKind, IdentityHeaders
 from unit.upstream.checking import checks, soon
 from unit.upstream.conftest import Caller
@@ -47,9 +47,9 @@ async def test_what_checks_find_out_of_the_era_is_theirs_alone(
     caller = new_caller_of(server.url, health=soon(), revision=None)
     caller.upstream.open()
     await checks(caller, 2)
-    assert caller.upstream._finder.era is None
+    assert caller.upstream._finder.eras == ()
     await caller.call()
-    assert caller.upstream._finder.era is not None
+    assert caller.upstream._finder.eras == (Era.LEGACY,)
 
 
 # --- credentials -----------------------------------------------------------------------------------------------------

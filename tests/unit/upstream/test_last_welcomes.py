@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from helpers.memory_kept import memory_kept
-from taskgate.domain.versions import Peer, Revision
+from taskgate.domain.versions import Era, Peer, Revision
 from taskgate.errors import UpstreamFailed
 from taskgate.protocol.discovery import ServerDescription
 from taskgate.upstream import failures
@@ -26,8 +26,10 @@ GRANT = {"token_url": "https://x.example", "client_id": "c", "client_secret": "s
 PROGRAM: dict[str, Any] = {"command": ("p",), "processes": 1, "idle": SECOND, "backoff": SECOND, "max_backoff": SECOND}
 
 
-def server(instructions: str = '"Do"', capabilities: str = "{}") -> ServerDescription:
-    peer = Peer(revision=Revision.R2025_11_25, capabilities={}, info={})
+def server(
+    instructions: str = '"Do"', capabilities: str = "{}", revision: Revision = Revision.R2025_11_25
+) -> ServerDescription:
+    peer = Peer(revision=revision, capabilities={}, info={})
     return ServerDescription(peer=peer, capabilities=capabilities, instructions=instructions)
 
 
@@ -85,19 +87,20 @@ def test_however_much_is_said_no_more_is_kept_than_may_be(size: int) -> None:
     assert memory_kept(say) < MOST_BYTES
 
 
-def test_a_key_tells_what_is_declared_and_who_asks() -> None:
+def test_a_key_has_the_era_what_is_declared_and_who_asks() -> None:
     keys = [
-        key_of("a", "b", caller=None),
-        key_of("b", "a", caller=None),
-        key_of("ab", "", caller=None),
-        key_of("a\0b", caller=None),
-        key_of("a", "b", caller=""),
-        key_of("a", "b", caller="alice"),
-        key_of("a", "b", caller="bob"),
-        key_of("a", "\ud800", caller=None),
+        key_of(Era.LEGACY, "a", "b", caller=None),
+        key_of(Era.MODERN, "a", "b", caller=None),
+        key_of(Era.LEGACY, "b", "a", caller=None),
+        key_of(Era.LEGACY, "ab", "", caller=None),
+        key_of(Era.LEGACY, "a\0b", caller=None),
+        key_of(Era.LEGACY, "a", "b", caller=""),
+        key_of(Era.LEGACY, "a", "b", caller="alice"),
+        key_of(Era.LEGACY, "a", "b", caller="bob"),
+        key_of(Era.LEGACY, "a", "\ud800", caller=None),
     ]
     assert len(set(keys)) == len(keys)
-    assert key_of("a", "b", caller="alice") == keys[5]
+    assert key_of(Era.LEGACY, "a", "b", caller="alice") == keys[6]
 
 
 KNOWS: dict[str, tuple[dict[str, Any], bool]] = {
@@ -120,10 +123,12 @@ def test_some_servers_may_tell_callers_apart(changes: dict[str, Any], knows: boo
 class Told:
     """One session's welcome, with what a test says of the server."""
 
-    def __init__(self, last: LastWelcomes) -> None:
+    def __init__(self, last: LastWelcomes, era: Era = Era.LEGACY) -> None:
         self.heard: list[ServerDescription] = []
         self.is_down = False
-        self.welcome = Welcome(last, lambda: b"key", heard=self.heard.append, is_down=lambda: self.is_down)
+        self.welcome = Welcome(
+            last, lambda era: era.encode(), era=era, heard=self.heard.append, is_down=lambda: self.is_down
+        )
 
     async def opened(self, said: ServerDescription | UpstreamFailed, *, stands: bool = False) -> ServerDescription:
         """What hosts are told where to open the session comes to that; `stands` where it was opened before."""
@@ -136,6 +141,16 @@ class Told:
             return said
 
         return await self.welcome.describe(answer())
+
+
+async def test_the_last_word_of_the_hosts_era_comes_before_that_of_the_other() -> None:
+    last, down = LastWelcomes(), failures.unsent(failures.unreachable())
+    legacy, modern = server(), server('"Do not"', revision=Revision.R2026_07_28)
+    await Told(last).opened(modern)
+    assert await Told(last).opened(down) == replace(modern, is_stale=True)
+    await Told(last).opened(legacy)
+    assert await Told(last).opened(down) == replace(legacy, is_stale=True)
+    assert await Told(last, Era.MODERN).opened(down) == replace(modern, is_stale=True)
 
 
 async def test_after_a_failure_the_last_word_is_told_as_one_of_before() -> None:

@@ -30,7 +30,7 @@ async def test_a_server_that_refuses_the_question_is_of_the_legacy_era(
 ) -> None:
     async with bounded():
         assert (await house.of_any_era(finder).call()).error is None
-    assert finder.era is Era.LEGACY
+    assert finder.eras == (Era.LEGACY,)
     assert [line.methods() for line in program.lines] == [
         ["initialize", "notifications/initialized", "tools/call"],
         ["server/discover"],
@@ -46,7 +46,7 @@ async def test_a_server_that_ends_of_the_question_is_too_and_is_asked_once(
     async with bounded():
         for _ in range(2):
             assert (await house.of_any_era(finder).call()).error is None
-    assert finder.era is Era.LEGACY
+    assert finder.eras == (Era.LEGACY,)
     assert [method for line in program.lines for method in line.methods()].count("server/discover") == 1
 
 
@@ -59,7 +59,7 @@ async def test_a_server_that_does_not_answer_the_question_is_too(
     async with bounded():
         assert (await house.of_any_era(finder).call()).error is None
     assert loop.time() - began >= PATIENCE.total_seconds()
-    assert finder.era is Era.LEGACY
+    assert finder.eras == (Era.LEGACY,)
     await eventually(lambda: program.lines[1].is_lost)
 
 
@@ -81,7 +81,7 @@ async def test_a_server_that_takes_long_to_start_has_as_long_again_to_say_what_i
     program.methods["tools/list"] = lambda asked: complete(asked, {"tools": [], "ttlMs": 0, "cacheScope": "private"})
     async with bounded():
         assert (await house.of_any_era(finder).call()).error is None
-    assert finder.era is Era.MODERN
+    assert finder.eras == (Era.LEGACY, Era.MODERN)
 
 
 async def test_a_server_of_an_older_revision_is_not_asked(new_house: Callable[..., House], finder: EraFinder) -> None:
@@ -98,7 +98,7 @@ async def test_a_server_that_refuses_to_be_greeted_and_answers_is_modern(
     program.capabilities = {"tools": {}}
     async with bounded():
         assert (await new_house(program).of_any_era(finder).call()).error is None
-    assert finder.era is Era.MODERN
+    assert finder.eras == (Era.MODERN,)
     assert [line.methods() for line in program.lines] == [
         ["initialize"],
         ["server/discover", "server/discover", "tools/list", "tools/call"],
