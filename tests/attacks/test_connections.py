@@ -12,7 +12,7 @@ import pytest
 from attacks.gateway_under_attack import watching
 from helpers.gateway_process import TASKGATE, GatewayProcess, gateway_process, write_configuration
 from helpers.mcp_host import McpHost
-from helpers.scripted_upstream import Hold, ScriptedServer
+from helpers.server import Hold, ScriptedServer
 from helpers.waiting import bounded, eventually
 from requirements import covers
 

@@ -8,7 +8,7 @@ import pytest
 from attacks.gateway_under_attack import under_attack
 from helpers.gateway_process import GatewayProcess
 from helpers.mcp_host import McpHost
-from helpers.scripted_upstream import Hold, Reply, ScriptedServer, breaks_off, resets, status
+from helpers.server import Hold, Reply, ScriptedServer, breaks_off, resets, status
 from helpers.waiting import bounded, eventually
 from requirements import covers
 

@@ -12,8 +12,7 @@ import pytest
 
 from attacks.gateway_under_attack import under_attack, watching
 from helpers.gateway_process import GatewayProcess
-from helpers.scripted_replies import raw
-from helpers.scripted_upstream import ScriptedServer
+from helpers.server import ScriptedServer, raw
 from helpers.waiting import bounded
 from requirements import covers
 

@@ -14,7 +14,7 @@ from attacks.gateway_under_attack import under_attack, watching
 from helpers.mcp_host import McpHost
 from helpers.raw_http import post, raw_host
 from helpers.refused_bodies import posted, send
-from helpers.scripted_upstream import ScriptedServer, result
+from helpers.server import ScriptedServer, result
 from helpers.token_issuer import TokenIssuer
 from helpers.waiting import bounded
 from requirements import covers

@@ -19,7 +19,7 @@ from attacks.gateway_under_attack import under_attack, watching
 from helpers.mcp_host import McpHost
 from helpers.modern_host import ModernHost
 from helpers.records import after, keep, new_record
-from helpers.scripted_upstream import Reply, ScriptedServer, Turn
+from helpers.server import Reply, ScriptedServer, Turn
 from helpers.several_gateways import store_section
 from helpers.store_server import SharedServer
 from helpers.waiting import bounded

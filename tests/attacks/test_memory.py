@@ -12,7 +12,7 @@ from attacks.gateway_under_attack import under_attack, watching
 from helpers.mcp_host import McpHost
 from helpers.modern_host import ModernHost
 from helpers.modern_schema import CLIENT
-from helpers.scripted_upstream import Hold, ScriptedServer, Turn, stream
+from helpers.server import Hold, ScriptedServer, Turn, stream
 from helpers.token_issuer import TokenIssuer
 from helpers.waiting import bounded
 

@@ -15,7 +15,7 @@ import pytest
 from attacks.gateway_under_attack import under_attack, watching
 from helpers.gateway_process import GatewayProcess
 from helpers.mcp_host import McpHost
-from helpers.scripted_upstream import ScriptedServer, Turn, result
+from helpers.server import ScriptedServer, Turn, result
 from helpers.token_issuer import TokenIssuer
 from helpers.waiting import bounded, eventually
 from requirements import covers

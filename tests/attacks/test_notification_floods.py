@@ -15,7 +15,7 @@ from aiohttp import web
 from attacks.gateway_under_attack import under_attack, watching
 from helpers.gateway_process import GatewayProcess
 from helpers.mcp_host import ACCEPT, McpHost
-from helpers.scripted_upstream import ScriptedServer, Turn, open_stream
+from helpers.server import ScriptedServer, Turn, open_stream
 from helpers.waiting import bounded
 from requirements import covers
 

@@ -14,7 +14,7 @@ from helpers.gateway_process import TASKGATE
 from helpers.mcp_host import McpHost
 from helpers.modern_host import ModernHost
 from helpers.refused_bodies import SPOILT, posted
-from helpers.scripted_upstream import ScriptedServer
+from helpers.server import ScriptedServer
 from helpers.token_issuer import TokenIssuer
 from helpers.waiting import bounded
 from requirements import covers

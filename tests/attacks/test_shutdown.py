@@ -22,7 +22,7 @@ from helpers.certificates import Authority, put
 from helpers.gateway_process import gateway_process, write_configuration
 from helpers.mcp_host import NEWEST, McpHost
 from helpers.raw_http import post
-from helpers.scripted_upstream import Hold, ScriptedServer
+from helpers.server import Hold, ScriptedServer
 from helpers.waiting import bounded, eventually
 
 pytestmark = [pytest.mark.attack, pytest.mark.alone]

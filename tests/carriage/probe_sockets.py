@@ -11,7 +11,7 @@ from aiohttp import web
 
 from helpers.event_server import EventServer
 from helpers.modern_schema import VERSION
-from helpers.scripted_replies import event, open_stream
+from helpers.server import event, open_stream
 
 from .probe_server import LEGACY, MODERN, UNKNOWN_METHOD, Line, Record, Say
 

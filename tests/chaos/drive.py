@@ -16,7 +16,7 @@ from chaos.hosts import TOOLS, Caller, Scene
 from chaos.network import Stretch
 from chaos.schedule import Planned, plan
 from chaos.sdk_hosts import OfficialCaller
-from helpers.scripted_upstream import ScriptedServer
+from helpers.server import ScriptedServer
 from helpers.token_issuer import TokenIssuer
 
 CAP = 12

@@ -15,7 +15,7 @@ import aiohttp
 from chaos.checker import told
 from chaos.history import Execution, History, Kind, Operation, Seen
 from helpers.mcp_host import Answer, McpHost
-from helpers.scripted_upstream import Turn, result
+from helpers.server import Turn, result
 
 PATIENCE = 12.0
 REFUSALS = (429, 503)

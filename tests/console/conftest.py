@@ -8,7 +8,7 @@ from playwright.async_api import Browser
 
 from console.visitor import WIDE, Visitor
 from helpers.chromium import chromium
-from helpers.scripted_upstream import ScriptedServer
+from helpers.server import ScriptedServer
 from helpers.whole_gateway import WholeGateway, configuration, running
 from interaction.operating import tokens
 from taskgate.explain.running import explain_call

@@ -8,7 +8,7 @@ from playwright.async_api import Page, Route, expect
 
 from console.standins import CALLERS, REFUSALS, EventStream, answer, refusal, task
 from console.visitor import Visitor
-from helpers.scripted_upstream import Hold, ScriptedServer
+from helpers.server import Hold, ScriptedServer
 from helpers.waiting import bounded
 from helpers.whole_gateway import WholeGateway
 

@@ -8,7 +8,7 @@ from playwright.async_api import Locator, expect
 
 from console.standins import EventStream, answer, task
 from console.visitor import Visitor
-from helpers.scripted_upstream import Hold, ScriptedServer
+from helpers.server import Hold, ScriptedServer
 from helpers.whole_gateway import WholeGateway
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

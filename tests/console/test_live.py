@@ -8,7 +8,7 @@ from playwright.async_api import expect
 
 from console.standins import CALLERS, REFUSALS, EventStream, answer, refusal, task
 from console.visitor import Visitor
-from helpers.scripted_upstream import Hold, ScriptedServer
+from helpers.server import Hold, ScriptedServer
 from helpers.whole_gateway import WholeGateway
 from requirements import covers
 from taskgate.cli.printing import clean

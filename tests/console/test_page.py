@@ -10,7 +10,7 @@ from playwright.async_api import Browser, expect
 
 from console.standins import CALLERS, EXPLANATION, REFUSALS, EventStream, answer
 from console.visitor import NARROW, WIDE, Visitor
-from helpers.scripted_upstream import Hold, ScriptedServer
+from helpers.server import Hold, ScriptedServer
 from helpers.whole_gateway import WholeGateway
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

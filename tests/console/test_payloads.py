@@ -12,7 +12,7 @@ from axe_playwright_python.async_playwright import Axe
 from playwright.async_api import Browser, Locator, expect
 
 from console.visitor import NARROW, WIDE, Visitor
-from helpers.scripted_upstream import Hold, ScriptedServer, result
+from helpers.server import Hold, ScriptedServer, result
 from helpers.whole_gateway import GatewayConfig, WholeGateway, configuration, running
 from interaction.auditing import audited, lines, of
 from interaction.operating import act, tokens

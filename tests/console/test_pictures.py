@@ -11,7 +11,7 @@ from playwright.async_api import Browser, expect
 from console.standins import EventStream
 from console.visitor import NARROW, Visitor
 from helpers.chromium import pictures
-from helpers.scripted_upstream import Hold, ScriptedServer, result
+from helpers.server import Hold, ScriptedServer, result
 from helpers.whole_gateway import WholeGateway
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

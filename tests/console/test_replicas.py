@@ -9,10 +9,9 @@ import pytest_asyncio
 from playwright.async_api import Browser, expect
 
 from console.visitor import WIDE, Visitor
-from helpers.scripted_upstream import ScriptedServer
+from helpers.server import ScriptedServer, TalkingTool
 from helpers.several_gateways import several
 from helpers.shared_store import SharedServer
-from helpers.talking_tool import TalkingTool
 from helpers.waiting import bounded, eventually
 from helpers.whole_gateway import WholeGateway
 from interaction.operating import look, tokens

@@ -8,7 +8,7 @@ from aiohttp import web
 from playwright.async_api import expect
 
 from console.visitor import Visitor
-from helpers.scripted_upstream import Hold, ScriptedServer
+from helpers.server import Hold, ScriptedServer
 from helpers.whole_gateway import WholeGateway
 from interaction.operating import OPS, ROLES, VIEWER
 from requirements import covers

@@ -4,7 +4,7 @@ import pytest
 from playwright.async_api import expect
 
 from console.visitor import Visitor
-from helpers.scripted_upstream import Hold, ScriptedServer
+from helpers.server import Hold, ScriptedServer
 from helpers.whole_gateway import WholeGateway
 from interaction.operating import act
 from interaction.reloading import DONE

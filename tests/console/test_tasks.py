@@ -6,7 +6,7 @@ import pytest
 from playwright.async_api import expect
 
 from console.visitor import Visitor
-from helpers.scripted_upstream import Hold, ScriptedServer
+from helpers.server import Hold, ScriptedServer
 from helpers.waiting import eventually
 from helpers.whole_gateway import WholeGateway
 from requirements import covers

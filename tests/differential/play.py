@@ -18,8 +18,7 @@ import aiohttp  # noqa: E402
 
 from differential.corpus import MODERN, Said, changed, legacy, modern  # noqa: E402
 from helpers.manual_clock import ManualClock, SeededEntropy  # noqa: E402
-from helpers.modern_server import ModernServer  # noqa: E402
-from helpers.scripted_upstream import ScriptedServer, error, raw, result, stream  # noqa: E402
+from helpers.server import ScriptedServer, error, raw, result, stream  # noqa: E402
 from helpers.waiting import bounded, until  # noqa: E402
 from helpers.whole_gateway import Environment, WholeGateway, configuration, running  # noqa: E402
 
@@ -73,7 +72,7 @@ async def play(folder: Path, seed: int, count: int) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     chance = Random(seed)
     answers: list[Any] = []
-    async with ScriptedServer() as old, ModernServer() as new:
+    async with ScriptedServer() as old, ScriptedServer("modern") as new:
         for server in (old, new):
             names = ("echo", "report", "talks", "fails", "refuses", "broken")
             server.tools = [{"name": name, "inputSchema": {"type": "object"}} for name in names]

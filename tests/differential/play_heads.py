@@ -17,7 +17,7 @@ sys.path[:0] = [str(TESTS), str(TESTS.parent)]
 
 from differential.heads import connections, sentinel  # noqa: E402
 from helpers.manual_clock import ManualClock, SeededEntropy  # noqa: E402
-from helpers.scripted_upstream import ScriptedServer  # noqa: E402
+from helpers.server import ScriptedServer  # noqa: E402
 from helpers.waiting import bounded  # noqa: E402
 from helpers.whole_gateway import Environment, WholeGateway, configuration, running  # noqa: E402
 

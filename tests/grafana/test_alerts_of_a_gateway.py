@@ -15,7 +15,7 @@ from helpers.mcp_host import McpHost
 from helpers.modern_host import ModernHost
 from helpers.ports import free_port
 from helpers.prometheus_server import PrometheusServer, require_prometheus
-from helpers.scripted_upstream import Hold, ScriptedServer
+from helpers.server import Hold, ScriptedServer
 from helpers.token_issuer import TokenIssuer, guarded
 from helpers.waiting import eventually
 from helpers.whole_gateway import WholeGateway, running

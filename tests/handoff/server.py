@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from aiohttp import web
 
-from helpers.scripted_upstream import ScriptedServer, Turn, error, open_stream
+from helpers.server import ScriptedServer, Turn, error, open_stream
 
 PLAIN = "slow"
 """Its calls end with the connection on which they came."""

@@ -5,7 +5,7 @@ import warnings
 
 import pytest
 
-from helpers.scripted_upstream import ScriptedServer
+from helpers.server import ScriptedServer
 from helpers.whole_gateway import configuration, running
 from taskgate.protocol.handoff import CANCEL, WAIT, HandoffTools
 

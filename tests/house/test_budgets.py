@@ -27,9 +27,7 @@ from helpers.counted_calls import counted_calls
 from helpers.loop_objects import counted_loop_objects
 from helpers.made_functions import made_functions
 from helpers.manual_clock import ManualClock
-from helpers.modern_server import ModernServer
-from helpers.scripted_replies import PacedProgress
-from helpers.scripted_upstream import Hold, ScriptedServer, result
+from helpers.server import Hold, PacedProgress, ScriptedServer, result
 from helpers.waiting import bounded, eventually
 from helpers.whole_gateway import Environment, WholeGateway, configuration, running
 from taskgate.telemetry import ring
@@ -150,7 +148,7 @@ class Scene:
 @asynccontextmanager
 async def between(host_era: str, server_era: str, folder: Path, suits: Callable[[Way], object]) -> AsyncIterator[Scene]:
     """A gateway between a host and a server of those eras."""
-    async with ScriptedServer() if server_era == "legacy" else ModernServer() as server:
+    async with ScriptedServer(server_era) as server:
         server.tools = [*server.tools, REPORT]
         server.script["report"] = result(DONE)
         reports = {"url": server.url, "path": "/reports/mcp", "protocol_version": REVISIONS[server_era]}

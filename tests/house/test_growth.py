@@ -21,9 +21,8 @@ import taskgate
 from helpers import told
 from helpers.counted_calls import counted_calls
 from helpers.mcp_host import McpHost
-from helpers.scripted_replies import PacedProgress, Turn, open_stream
-from helpers.scripted_upstream import ScriptedServer, progress_note, result
-from helpers.scripted_upstream import event as written
+from helpers.server import PacedProgress, ScriptedServer, Turn, open_stream, progress_note, result
+from helpers.server import event as written
 from helpers.waiting import bounded, eventually
 from helpers.whole_gateway import WholeGateway, configuration, running
 from taskgate.telemetry import ring

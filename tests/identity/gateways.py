@@ -15,8 +15,8 @@ from helpers import told
 from helpers.identity_provider import IdentityProvider
 from helpers.manual_clock import ManualClock
 from helpers.mcp_host import ACCEPT, McpHost
-from helpers.scripted_upstream import Hold, ScriptedServer
 from helpers.secrets import noted
+from helpers.server import Hold, ScriptedServer
 from helpers.waiting import bounded
 from helpers.whole_gateway import WholeGateway, configuration, running
 from taskgate.config.model import GatewayConfig

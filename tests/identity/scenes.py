@@ -8,7 +8,7 @@ from typing import Literal
 
 from helpers.identity_provider import IdentityProvider
 from helpers.mcp_host import McpHost
-from helpers.scripted_upstream import ScriptedServer
+from helpers.server import ScriptedServer
 from helpers.whole_gateway import WholeGateway, running
 from identity.gateways import Belongings, acquire, guarded, inside, key_file, resource, scripted
 

@@ -12,7 +12,7 @@ import pytest
 from helpers.identity_provider import IdentityProvider
 from helpers.manual_clock import ManualClock
 from helpers.mcp_host import Answer, McpHost
-from helpers.scripted_upstream import ScriptedServer
+from helpers.server import ScriptedServer
 from helpers.waiting import bounded, until
 from helpers.whole_gateway import WholeGateway, running
 from identity.gateways import Belongings, acquire, guarded, let_go, resource, scripted

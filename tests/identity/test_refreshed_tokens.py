@@ -9,7 +9,7 @@ import jwt
 import pytest
 
 from helpers.identity_provider import IdentityProvider
-from helpers.scripted_upstream import ScriptedServer
+from helpers.server import ScriptedServer
 from helpers.waiting import bounded
 from helpers.whole_gateway import WholeGateway, running
 from identity.gateways import acquire, begin, guarded, key_file, let_go, scripted

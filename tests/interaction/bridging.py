@@ -8,8 +8,7 @@ import pytest
 from aiohttp import web
 
 from helpers.modern_requests import check_client_message
-from helpers.modern_server import ModernServer
-from helpers.scripted_upstream import Reply, Turn
+from helpers.server import Reply, ScriptedServer, Turn
 from helpers.whole_gateway import Environment, WholeGateway, configuration, running
 from interaction.questioning import URL
 
@@ -31,13 +30,13 @@ SAMPLE = {
 
 
 @pytest.fixture
-async def modern() -> AsyncIterator[ModernServer]:
+async def modern() -> AsyncIterator[ScriptedServer]:
     """A server of the modern era with two tools.
 
     Whatever it was told in that era is held against the schema at the end, and none of it may have been refused for its
     headers.
     """
-    async with ModernServer() as server:
+    async with ScriptedServer("modern") as server:
         server.tools = [{"name": name, "inputSchema": {"type": "object"}} for name in ("echo", "report")]
         yield server
     assert server.faults == []
@@ -45,11 +44,11 @@ async def modern() -> AsyncIterator[ModernServer]:
         if isinstance(request.message, dict) and "mcp-method" in request.headers:
             check_client_message(request.message, serves_tasks=server.serves_tasks)
         else:
-            assert server.dual or request.message["method"] == "initialize", request
+            assert server.era == "both" or request.message["method"] == "initialize", request
 
 
 def before(
-    server: ModernServer, *, environment: Environment | None = None, **sections: Any
+    server: ScriptedServer, *, environment: Environment | None = None, **sections: Any
 ) -> AbstractAsyncContextManager[WholeGateway]:
     """A gateway before that server, which has to find out its era."""
     upstream = {"path": "/reports/mcp", "url": server.url, "protocol_version": "auto"}
@@ -57,7 +56,7 @@ def before(
 
 
 @pytest.fixture
-async def bridge(modern: ModernServer) -> AsyncIterator[WholeGateway]:
+async def bridge(modern: ScriptedServer) -> AsyncIterator[WholeGateway]:
     """A gateway with default rules before the server of the modern era."""
     async with before(modern) as gateway:
         yield gateway

@@ -9,8 +9,7 @@ import pytest
 from helpers import schema
 from helpers.manual_clock import ManualClock
 from helpers.mcp_host import McpHost
-from helpers.scripted_upstream import ScriptedServer, result
-from helpers.talking_tool import TalkingTool
+from helpers.server import ScriptedServer, TalkingTool, result
 from helpers.token_issuer import TokenIssuer
 from helpers.told import Told
 from helpers.whole_gateway import WholeGateway, configuration, running

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from helpers.mcp_host import McpHost
-from helpers.scripted_upstream import Hold, ScriptedServer
+from helpers.server import Hold, ScriptedServer
 from helpers.stored_tasks import copied, stored_task
 from helpers.waiting import eventually
 from helpers.whole_gateway import Store, StoreUnavailable, WholeGateway, configuration, running

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from helpers.lasting_tool import LastingCall, LastingTool
-from helpers.scripted_upstream import ScriptedServer
+from helpers.server import LastingCall, LastingTool, ScriptedServer
 from helpers.stored_tasks import Checkpoint, StoredTask, copied, stored_task
 from helpers.waiting import bounded
 from helpers.whole_gateway import GatewayConfig, WholeGateway, configuration, running

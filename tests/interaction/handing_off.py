@@ -6,7 +6,7 @@ from typing import Any
 
 from helpers.mcp_host import Answer, McpHost
 from helpers.modern_host import ModernHost
-from helpers.scripted_upstream import Hold, ScriptedServer
+from helpers.server import Hold, ScriptedServer
 from helpers.waiting import bounded
 from helpers.whole_gateway import WholeGateway
 

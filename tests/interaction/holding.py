@@ -5,7 +5,7 @@ from typing import Any
 
 from helpers.mcp_host import Answer
 from helpers.modern_host import ModernHost
-from helpers.talking_tool import TalkingTool
+from helpers.server import TalkingTool
 from helpers.waiting import bounded
 from interaction.questioning import ACCEPTED, DONE
 

@@ -10,7 +10,7 @@ import pytest
 from helpers.manual_clock import ManualClock
 from helpers.mcp_host import Answer, McpHost
 from helpers.modern_host import ModernHost
-from helpers.scripted_upstream import ScriptedServer
+from helpers.server import ScriptedServer
 from helpers.token_issuer import TokenIssuer, guarded
 from helpers.whole_gateway import Environment, WholeGateway, configuration, running
 

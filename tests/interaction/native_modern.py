@@ -4,8 +4,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from helpers.modern_server import ModernServer
-from helpers.native_tasks import NativeTasks, TaskTool
+from helpers.server import ScriptedServer
+from helpers.server.modern_tasks import ModernTasks, TaskTool
 from helpers.whole_gateway import WholeGateway
 from interaction.bridging import ALWAYS, before
 
@@ -14,26 +14,26 @@ OFTEN = {"early_poll": {"reject_above": 1000}}
 
 
 @pytest.fixture
-def natives(modern: ModernServer) -> NativeTasks:
+def natives(modern: ScriptedServer) -> ModernTasks:
     """The server's own tasks, which are looked at as often as it wants."""
-    return NativeTasks(modern)
+    return ModernTasks(modern)
 
 
 @pytest.fixture
-def report(natives: NativeTasks) -> TaskTool:
+def report(natives: ModernTasks) -> TaskTool:
     """A tool whose calls become tasks of the server."""
     return natives.tool("report")
 
 
 @pytest.fixture
-async def gateway(modern: ModernServer, report: TaskTool) -> AsyncIterator[WholeGateway]:
+async def gateway(modern: ScriptedServer, report: TaskTool) -> AsyncIterator[WholeGateway]:
     """A gateway that lets calls be calls for an hour."""
     async with before(modern, tasks={"inline_grace": "1h", **OFTEN}) as gateway:
         yield gateway
 
 
 @pytest.fixture
-async def promoting(modern: ModernServer, report: TaskTool) -> AsyncIterator[WholeGateway]:
+async def promoting(modern: ScriptedServer, report: TaskTool) -> AsyncIterator[WholeGateway]:
     """A gateway that makes a task of every call of a host that lets it."""
     async with before(modern, tasks=ALWAYS | OFTEN) as gateway:
         yield gateway

@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from helpers.mcp_host import McpHost, Stream
-from helpers.scripted_tasks import ScriptedTasks
-from helpers.scripted_upstream import ScriptedServer
+from helpers.server import ScriptedServer
+from helpers.server.legacy_tasks import LegacyTasks
 from helpers.waiting import bounded
 from interaction.questioning import ELICIT
 
@@ -16,9 +16,9 @@ ASKED = {"jsonrpc": "2.0", "id": "q-1", "method": ELICIT, "params": FORM}
 
 
 @pytest.fixture
-def tasks(server: ScriptedServer) -> ScriptedTasks:
+def tasks(server: ScriptedServer) -> LegacyTasks:
     """The tasks that the server makes itself: of `research` of all, of `index` where it is asked to."""
-    return ScriptedTasks(server, required=("research",), optional=("index",))
+    return LegacyTasks(server, required=("research",), optional=("index",))
 
 
 def told_last(stream: Stream) -> str | None:

@@ -8,7 +8,7 @@ from typing import Any
 from aiohttp import web
 
 from helpers.mcp_host import Answer
-from helpers.scripted_upstream import ScriptedServer, Turn, result
+from helpers.server import ScriptedServer, Turn, result
 from helpers.waiting import bounded, eventually
 from helpers.whole_gateway import WholeGateway, configuration, running
 

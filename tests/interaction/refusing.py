@@ -4,7 +4,7 @@ from typing import Any
 
 from helpers.mcp_host import Answer
 from helpers.modern_schema import TASKS
-from helpers.scripted_upstream import ScriptedServer
+from helpers.server import ScriptedServer
 from helpers.whole_gateway import WholeGateway
 
 NEEDED = {"requiredCapabilities": {"extensions": {TASKS: {}}}}

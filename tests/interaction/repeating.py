@@ -5,7 +5,7 @@ from typing import Any, Protocol
 
 from helpers.mcp_host import Answer, McpHost
 from helpers.modern_host import ModernHost
-from helpers.scripted_upstream import ScriptedServer
+from helpers.server import ScriptedServer
 from helpers.waiting import bounded
 from helpers.whole_gateway import WholeGateway
 

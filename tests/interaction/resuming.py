@@ -5,7 +5,7 @@ from typing import Any
 
 from helpers.event_streams import Wire, asked
 from helpers.mcp_host import McpHost
-from helpers.talking_tool import TalkingTool
+from helpers.server import TalkingTool
 
 SAID = "notifications/message"
 UNKNOWN = {"jsonrpc": "2.0", "error": {"code": -32600, "message": "The stream is unknown or has expired"}}

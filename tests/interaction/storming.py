@@ -15,7 +15,7 @@ from typing import Any
 from helpers.manual_clock import ManualClock
 from helpers.mcp_host import McpHost
 from helpers.modern_host import ModernHost
-from helpers.scripted_upstream import Hold, ScriptedServer
+from helpers.server import Hold, ScriptedServer
 from helpers.token_issuer import TokenIssuer
 from helpers.whole_gateway import WholeGateway
 from interaction.questioning import DONE

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from helpers.scripted_upstream import Hold, ScriptedServer, result
+from helpers.server import Hold, ScriptedServer, result
 from helpers.waiting import bounded, eventually
 from helpers.whole_gateway import WholeGateway, configuration, running
 from interaction.auditing import lines as audit_lines

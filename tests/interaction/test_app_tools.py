@@ -12,8 +12,7 @@ from aiohttp import web
 
 from helpers.mcp_host import McpHost
 from helpers.modern_host import ModernHost
-from helpers.modern_server import ModernServer
-from helpers.scripted_upstream import Hold, Reply, ScriptedServer, Turn, error
+from helpers.server import Hold, Reply, ScriptedServer, Turn, error
 from helpers.waiting import bounded
 from helpers.whole_gateway import WholeGateway, configuration, running
 from interaction.bridging import before, modern
@@ -166,7 +165,7 @@ def shown(size: int) -> str:
 @pytest.mark.parametrize("of", ["initialize", "stateless"])
 @pytest.mark.parametrize("size", [1, 200_000])
 async def test_a_view_gets_the_same_bytes_out_of_a_task(
-    server: ScriptedServer, modern: ModernServer, era: str, of: str, size: int
+    server: ScriptedServer, modern: ScriptedServer, era: str, of: str, size: int
 ) -> None:
     behind = server if of == "initialize" else modern
     behind.script["echo"] = written(f'"content":[ ],{shown(size)},"_meta":{{{KEYS}}}')
@@ -193,7 +192,7 @@ def always(server: ScriptedServer) -> Any:
 @both_eras
 @pytest.mark.parametrize("of", ["initialize", "stateless"])
 async def test_a_tool_with_a_view_is_listed_in_the_same_bytes_where_its_calls_are_tasks(
-    server: ScriptedServer, modern: ModernServer, era: str, of: str
+    server: ScriptedServer, modern: ScriptedServer, era: str, of: str
 ) -> None:
     behind = server if of == "initialize" else modern
     keeping = "" if of == "initialize" else '"ttlMs":0,"cacheScope":"private",'

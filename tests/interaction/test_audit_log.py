@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from helpers.mcp_host import ACCEPT
-from helpers.scripted_upstream import ScriptedServer, result
+from helpers.server import ScriptedServer, result
 from helpers.token_issuer import TokenIssuer, guarded
 from helpers.waiting import bounded
 from helpers.whole_gateway import WholeGateway, configuration

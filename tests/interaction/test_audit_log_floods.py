@@ -7,7 +7,7 @@ from typing import Final
 import pytest
 
 from helpers.raw_http import RawHost
-from helpers.scripted_upstream import ScriptedServer
+from helpers.server import ScriptedServer
 from helpers.token_issuer import TokenIssuer, guarded
 from helpers.whole_gateway import WholeGateway
 from interaction.auditing import REQUESTS, audited, kept, lines, of

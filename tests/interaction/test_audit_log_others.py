@@ -5,7 +5,7 @@ from pathlib import Path
 from helpers.exchange_server import ExchangeServer
 from helpers.key_server import KeyServer
 from helpers.key_server import status as answered
-from helpers.scripted_upstream import Hold, ScriptedServer, status
+from helpers.server import Hold, ScriptedServer, status
 from helpers.token_issuer import TokenIssuer, guarded
 from helpers.waiting import bounded
 from helpers.whole_gateway import configuration

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from helpers.manual_clock import ManualClock
-from helpers.scripted_upstream import Hold, ScriptedServer, error
-from helpers.talking_tool import TalkingTool
+from helpers.server import Hold, ScriptedServer, TalkingTool, error
 from helpers.waiting import bounded
 from helpers.whole_gateway import Environment, configuration
 from interaction.auditing import audited, kept, lines, of, said, text, told_of

@@ -11,7 +11,7 @@ import aiohttp
 import pytest
 
 from helpers.raw_http import get, post, raw_host
-from helpers.scripted_upstream import ScriptedServer, result
+from helpers.server import ScriptedServer, result
 from helpers.token_issuer import TokenIssuer, guarded
 from helpers.waiting import eventually
 from helpers.whole_gateway import WholeGateway, configuration, running

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from helpers.scripted_upstream import ScriptedServer
+from helpers.server import ScriptedServer
 from helpers.token_issuer import TokenIssuer, guarded
 from helpers.whole_gateway import running
 from requirements import covers

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from helpers.raw_http import post, raw_host
-from helpers.scripted_upstream import ScriptedServer
+from helpers.server import ScriptedServer
 from helpers.token_issuer import TokenIssuer, guarded
 from helpers.whole_gateway import WholeGateway, running
 from interaction.asking import DENIED, SCOPES, challenge

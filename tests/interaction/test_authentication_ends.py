@@ -9,7 +9,7 @@ import pytest
 
 from helpers.event_streams import asked, got, head_of
 from helpers.mcp_host import McpHost
-from helpers.scripted_upstream import Hold, ScriptedServer
+from helpers.server import Hold, ScriptedServer
 from helpers.token_issuer import TokenIssuer, guarded
 from helpers.waiting import bounded
 from helpers.whole_gateway import WholeGateway, running

@@ -9,7 +9,7 @@ import pytest
 
 from helpers.key_server import KeyServer, status
 from helpers.mcp_host import McpHost
-from helpers.scripted_upstream import ScriptedServer
+from helpers.server import ScriptedServer
 from helpers.token_issuer import TokenIssuer, guarded
 from helpers.waiting import eventually, until
 from helpers.whole_gateway import running

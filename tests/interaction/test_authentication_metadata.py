@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from helpers.raw_http import raw_host, request_head
-from helpers.scripted_upstream import ScriptedServer
+from helpers.server import ScriptedServer
 from helpers.token_issuer import TokenIssuer, guarded
 from helpers.whole_gateway import WholeGateway, configuration, running
 from interaction.asking import SCOPES, WELL_KNOWN, ask, seen

@@ -8,7 +8,7 @@ import pytest
 from aiohttp import web
 
 from helpers.mcp_host import Answer, McpHost
-from helpers.scripted_upstream import Hold, ScriptedServer, Turn, raw, result
+from helpers.server import Hold, ScriptedServer, Turn, raw, result
 from helpers.token_issuer import TokenIssuer, guarded
 from helpers.waiting import bounded
 from helpers.whole_gateway import WholeGateway, configuration, running

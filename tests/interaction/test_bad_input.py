@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from helpers.mcp_host import McpHost
-from helpers.scripted_upstream import ScriptedServer
+from helpers.server import ScriptedServer
 from helpers.whole_gateway import WholeGateway
 from requirements import covers
 

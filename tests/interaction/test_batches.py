@@ -9,8 +9,7 @@ import pytest
 
 from helpers.event_streams import asked, head_of
 from helpers.mcp_host import ACCEPT, McpHost
-from helpers.scripted_upstream import Hold, ScriptedServer, result, stream
-from helpers.talking_tool import TalkingTool
+from helpers.server import Hold, ScriptedServer, TalkingTool, result, stream
 from helpers.token_issuer import TokenIssuer, guarded
 from helpers.waiting import bounded, eventually, until
 from helpers.whole_gateway import WholeGateway, running

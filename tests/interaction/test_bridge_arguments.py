@@ -5,8 +5,7 @@ from typing import Any
 import pytest
 
 from helpers.modern_host import encoded
-from helpers.modern_server import ModernServer
-from helpers.scripted_upstream import ScriptedServer, stream
+from helpers.server import ScriptedServer, stream
 from helpers.whole_gateway import WholeGateway
 from interaction.bridging import bridge, modern
 from requirements import covers
@@ -29,7 +28,7 @@ def params_of(server: ScriptedServer) -> dict[str, str]:
 @covers("H-MOD-6")
 @pytest.mark.parametrize("host", HOSTS.values(), ids=HOSTS)
 async def test_what_nobody_knows_goes_to_the_server_however_its_call_is_carried(
-    modern: ModernServer, bridge: WholeGateway, host: dict[str, Any]
+    modern: ScriptedServer, bridge: WholeGateway, host: dict[str, Any]
 ) -> None:
     assert (await bridge.modern(**host).call("echo", {"a": "x"}, headers=UNKNOWN)).result
     assert params_of(modern) == {name.lower(): value for name, value in UNKNOWN.items()}
@@ -42,7 +41,7 @@ async def test_what_nobody_knows_goes_to_the_server_however_its_call_is_carried(
     ("method", "params"), [("prompts/get", {"name": "p"}), ("prompts/list", {}), ("tools/list", {})]
 )
 async def test_whatever_else_is_asked_for_goes_with_what_its_headers_say(
-    modern: ModernServer, bridge: WholeGateway, method: str, params: dict[str, Any]
+    modern: ScriptedServer, bridge: WholeGateway, method: str, params: dict[str, Any]
 ) -> None:
     modern.capabilities |= {"prompts": {}}
     modern.methods |= {"prompts/get": stream({"messages": []}), "prompts/list": stream({"prompts": []})}
@@ -52,7 +51,7 @@ async def test_whatever_else_is_asked_for_goes_with_what_its_headers_say(
 
 @covers("H-MOD-6", "H-MOD-5")
 async def test_what_the_tool_wants_is_written_anew_beside_what_nobody_knows(
-    modern: ModernServer, bridge: WholeGateway
+    modern: ScriptedServer, bridge: WholeGateway
 ) -> None:
     wanted = {"a": {"type": "integer", "x-mcp-header": "A"}, "b": {"type": "string", "x-mcp-header": "B"}}
     modern.tools = [{"name": "echo", "inputSchema": {"type": "object", "properties": wanted}}]
@@ -63,7 +62,7 @@ async def test_what_the_tool_wants_is_written_anew_beside_what_nobody_knows(
 
 @covers("H-MOD-6", "H-MOD-3")
 async def test_nothing_but_arguments_crosses_and_no_value_that_no_header_can_have(
-    modern: ModernServer, bridge: WholeGateway
+    modern: ScriptedServer, bridge: WholeGateway
 ) -> None:
     await bridge.modern().call("echo", headers={"Mcp-Param-A": "y"})
     usual = set(modern.requests[-1].headers) - {"mcp-param-a"}

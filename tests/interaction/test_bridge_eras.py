@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from helpers.modern_server import ModernServer
-from helpers.scripted_upstream import ScriptedServer, error, result, status
+from helpers.server import ScriptedServer, error, result, status
 from helpers.whole_gateway import WholeGateway, configuration, running
 from interaction.bridging import before, modern
 from interaction.refusing import refused
@@ -67,8 +66,8 @@ async def test_a_server_that_does_not_know_discovery_is_of_the_legacy_era_and_as
 
 @covers("V-ERA-5", "V-ERA-8")
 @pytest.mark.parametrize("first", ["legacy", "modern"])
-async def test_at_a_server_of_both_eras_each_host_is_served_in_its_own(modern: ModernServer, first: str) -> None:
-    modern.dual = True
+async def test_at_a_server_of_both_eras_each_host_is_served_in_its_own(modern: ScriptedServer, first: str) -> None:
+    modern.era = "both"
     async with before(modern) as gateway:
         if first == "modern":
             assert (await gateway.modern().call("echo")).result["content"] == []
@@ -85,9 +84,9 @@ async def test_at_a_server_of_both_eras_each_host_is_served_in_its_own(modern: M
 
 @covers("V-ERA-5")
 async def test_the_first_legacy_host_of_a_server_of_both_eras_keeps_the_session_that_shows_it(
-    modern: ModernServer,
+    modern: ScriptedServer,
 ) -> None:
-    modern.dual = True
+    modern.era = "both"
     modern.capabilities = {"tools": {}}
     async with before(modern) as gateway:
         host = await gateway.greeted()
@@ -99,8 +98,8 @@ async def test_the_first_legacy_host_of_a_server_of_both_eras_keeps_the_session_
 
 @covers("V-ERA-5", "T-17")
 @pytest.mark.parametrize("code", [400, 404, 405, -32022, -32601, -32602, -32000])
-async def test_a_server_that_knows_no_handshake_is_asked_for_discovery(modern: ModernServer, code: int) -> None:
-    modern.dual = True
+async def test_a_server_that_knows_no_handshake_is_asked_for_discovery(modern: ScriptedServer, code: int) -> None:
+    modern.era = "both"
     modern.methods["initialize"] = status(code) if code > 0 else error(code, "no")
     async with before(modern) as gateway:
         assert await echoes(gateway)
@@ -109,8 +108,8 @@ async def test_a_server_that_knows_no_handshake_is_asked_for_discovery(modern: M
 
 @covers("V-ERA-7")
 @pytest.mark.parametrize("code", [401, 403, 429, 500, 503])
-async def test_a_server_that_lets_nobody_in_has_said_nothing_of_its_era(modern: ModernServer, code: int) -> None:
-    modern.dual = True
+async def test_a_server_that_lets_nobody_in_has_said_nothing_of_its_era(modern: ScriptedServer, code: int) -> None:
+    modern.era = "both"
     modern.methods["initialize"] = status(code)
     async with before(modern) as gateway:
         answer = await gateway.modern().call("echo")
@@ -121,8 +120,8 @@ async def test_a_server_that_lets_nobody_in_has_said_nothing_of_its_era(modern: 
 
 
 @covers("V-ERA-7")
-async def test_a_discovery_that_names_no_version_of_this_era_is_a_word_for_the_other(modern: ModernServer) -> None:
-    modern.dual = True
+async def test_a_discovery_that_names_no_version_of_this_era_is_a_word_for_the_other(modern: ScriptedServer) -> None:
+    modern.era = "both"
     modern.versions = ["2025-11-25"]
     told = {"supportedVersions": modern.versions, "capabilities": {}, **modern.cache}
     modern.methods["server/discover"] = result(told)
@@ -132,8 +131,8 @@ async def test_a_discovery_that_names_no_version_of_this_era_is_a_word_for_the_o
 
 
 @covers("V-ERA-8")
-async def test_a_server_that_changes_its_era_is_found_in_the_other(modern: ModernServer) -> None:
-    modern.dual = True
+async def test_a_server_that_changes_its_era_is_found_in_the_other(modern: ScriptedServer) -> None:
+    modern.era = "both"
     async with before(modern) as gateway:
         assert await echoes(gateway)
         # From now on it is of the legacy era alone, as after an update that was taken back.
@@ -157,7 +156,7 @@ async def old_only(turn: Any) -> Any:
 
 
 @covers("V-ERA-8")
-async def test_many_who_come_at_once_find_out_together(modern: ModernServer) -> None:
+async def test_many_who_come_at_once_find_out_together(modern: ScriptedServer) -> None:
     async with before(modern) as gateway:
         hosts = [gateway.modern(capabilities={"roots": {}} if number % 2 else {}) for number in range(12)]
         answers = await asyncio.gather(*(host.call("echo", {"a": 1}) for host in hosts))
@@ -168,9 +167,9 @@ async def test_many_who_come_at_once_find_out_together(modern: ModernServer) -> 
 @covers("V-ERA-5")
 @pytest.mark.parametrize(("version", "asked"), [("2026-07-28", "server/discover"), ("2025-06-18", "initialize")])
 async def test_a_server_whose_version_is_configured_is_spoken_to_in_that(
-    modern: ModernServer, version: str, asked: str
+    modern: ScriptedServer, version: str, asked: str
 ) -> None:
-    modern.dual = True
+    modern.era = "both"
     modern.revision = version
     async with unpinned(modern, version) as gateway:
         assert await echoes(gateway)

@@ -8,8 +8,7 @@ import pytest
 
 from helpers.manual_clock import ManualClock
 from helpers.modern_host import ModernHost, called
-from helpers.scripted_upstream import ScriptedServer
-from helpers.talking_tool import FORM, TalkingTool
+from helpers.server import FORM, ScriptedServer, TalkingTool
 from helpers.waiting import eventually
 from helpers.whole_gateway import Environment, WholeGateway, configuration, running
 from interaction.bridging import requiring

@@ -5,8 +5,7 @@ from typing import Any
 import pytest
 
 from helpers.modern_host import ModernHost, called
-from helpers.scripted_upstream import ScriptedServer, Turn
-from helpers.talking_tool import FORM, TalkingTool
+from helpers.server import FORM, ScriptedServer, TalkingTool, Turn
 from helpers.waiting import eventually
 from helpers.whole_gateway import WholeGateway, configuration, running
 from interaction.questioning import ACCEPTED, DONE, ELICIT

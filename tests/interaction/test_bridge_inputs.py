@@ -6,8 +6,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from helpers.modern_host import ModernHost
-from helpers.scripted_upstream import ScriptedServer
-from helpers.talking_tool import TalkingTool
+from helpers.server import ScriptedServer, TalkingTool
 from helpers.waiting import bounded, eventually
 from helpers.whole_gateway import WholeGateway, configuration, running
 from interaction.bridging import requiring

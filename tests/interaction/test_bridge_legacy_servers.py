@@ -6,7 +6,7 @@ import pytest
 
 from helpers.modern_host import called
 from helpers.modern_schema import SERVER, TASKS
-from helpers.scripted_upstream import Hold, ScriptedServer, error, stream
+from helpers.server import Hold, ScriptedServer, error, stream
 from helpers.token_issuer import TokenIssuer, guarded
 from helpers.waiting import eventually
 from helpers.whole_gateway import WholeGateway, configuration, running

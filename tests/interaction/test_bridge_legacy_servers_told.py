@@ -6,8 +6,7 @@ import pytest
 
 from helpers.modern_host import ModernHost, called
 from helpers.modern_schema import LEVEL
-from helpers.scripted_upstream import Hold, ScriptedServer, note, stream
-from helpers.talking_tool import TalkingTool
+from helpers.server import Hold, ScriptedServer, TalkingTool, note, stream
 from helpers.waiting import bounded, eventually
 from helpers.whole_gateway import WholeGateway, configuration, running
 from interaction.questioning import DONE

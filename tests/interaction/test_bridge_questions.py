@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from helpers.mcp_host import Answer, McpHost, Stream
-from helpers.modern_server import ModernServer, Rounds
+from helpers.server import Rounds, ScriptedServer
 from helpers.whole_gateway import WholeGateway
 from interaction.bridging import DONE, FORM, ROOTS, SAMPLE, bridge, modern
 from interaction.questioning import ACCEPTED, CAPABLE, ELICIT, SAID, status
@@ -35,7 +35,7 @@ async def respond(host: McpHost, stream: Stream, method: str, value: Any, *, tim
 
 @covers("M-MRTR-3", "M-MRTR-6", "B-CONV-6", "B-CONV-7")
 async def test_every_entry_of_a_round_is_a_question_and_the_call_is_sent_again_with_all_answers(
-    modern: ModernServer, host: McpHost
+    modern: ScriptedServer, host: McpHost
 ) -> None:
     rounds = Rounds({"inputRequests": {"who": FORM, "roots": ROOTS, "why": SAMPLE}, "requestState": "s\\u00e9 1"})
     modern.script["report"] = rounds
@@ -54,7 +54,7 @@ async def test_every_entry_of_a_round_is_a_question_and_the_call_is_sent_again_w
 
 
 @covers("M-MRTR-3")
-async def test_round_follows_round_with_the_state_of_each(modern: ModernServer, host: McpHost) -> None:
+async def test_round_follows_round_with_the_state_of_each(modern: ScriptedServer, host: McpHost) -> None:
     modern.script["report"] = rounds = Rounds(
         {"inputRequests": {"a": FORM}, "requestState": "one"},
         {"inputRequests": {"a": FORM}},
@@ -70,14 +70,14 @@ async def test_round_follows_round_with_the_state_of_each(modern: ModernServer, 
 
 
 @covers("M-MRTR-3")
-async def test_a_round_without_a_question_is_gone_through_at_once(modern: ModernServer, host: McpHost) -> None:
+async def test_a_round_without_a_question_is_gone_through_at_once(modern: ScriptedServer, host: McpHost) -> None:
     modern.script["report"] = rounds = Rounds({"requestState": "later"}, answer=DONE)
     assert (await host.ask("tools/call", CALL)).result == DONE
     assert rounds.states == ["later"]
 
 
 @covers("L-INPUT-1", "L-INPUT-2", "M-MRTR-3", "T-13", "T-7")
-async def test_a_round_of_a_task_waits_for_its_host(modern: ModernServer, host: McpHost) -> None:
+async def test_a_round_of_a_task_waits_for_its_host(modern: ScriptedServer, host: McpHost) -> None:
     modern.script["report"] = rounds = Rounds({"inputRequests": {"a": FORM, "b": FORM}, "requestState": "s"})
     task = (await host.start("report"))["taskId"]
     await status(host, task, "input_required")
@@ -97,7 +97,7 @@ async def test_a_round_of_a_task_waits_for_its_host(modern: ModernServer, host: 
 @pytest.mark.parametrize("as_task", [False, True])
 @pytest.mark.parametrize("code", [-1, -32601])
 async def test_an_answer_that_is_an_error_ends_the_call(
-    modern: ModernServer, host: McpHost, code: int, as_task: bool
+    modern: ScriptedServer, host: McpHost, code: int, as_task: bool
 ) -> None:
     modern.script["report"] = rounds = Rounds({"inputRequests": {"why": SAMPLE}, "requestState": "s"})
     if as_task:
@@ -116,7 +116,7 @@ async def test_an_answer_that_is_an_error_ends_the_call(
 @covers("L-INPUT-6", "M-MRTR-2", "S-SEC-1")
 @pytest.mark.parametrize(("capabilities", "question"), [({}, FORM), ({"elicitation": {}}, URL)])
 async def test_where_the_host_takes_no_such_question_the_server_hears_that_nobody_chose(
-    modern: ModernServer, bridge: WholeGateway, capabilities: dict[str, Any], question: dict[str, Any]
+    modern: ScriptedServer, bridge: WholeGateway, capabilities: dict[str, Any], question: dict[str, Any]
 ) -> None:
     modern.script["report"] = rounds = Rounds({"inputRequests": {"a": question}, "requestState": "s"})
     host = bridge.host()
@@ -129,7 +129,7 @@ async def test_where_the_host_takes_no_such_question_the_server_hears_that_nobod
 @covers("L-INPUT-6", "M-MRTR-2")
 @pytest.mark.parametrize("question", [ROOTS, SAMPLE])
 async def test_what_no_host_answers_and_no_answer_says_ends_the_call(
-    modern: ModernServer, bridge: WholeGateway, question: dict[str, Any]
+    modern: ScriptedServer, bridge: WholeGateway, question: dict[str, Any]
 ) -> None:
     modern.script["report"] = rounds = Rounds({"inputRequests": {"a": question}, "requestState": "s"})
     answer = await (await bridge.greeted()).ask("tools/call", CALL)
@@ -140,7 +140,7 @@ async def test_what_no_host_answers_and_no_answer_says_ends_the_call(
 
 @covers("B-CONV-6")
 async def test_a_question_in_url_mode_is_given_the_id_that_the_era_of_the_host_needs(
-    modern: ModernServer, host: McpHost
+    modern: ScriptedServer, host: McpHost
 ) -> None:
     modern.script["report"] = rounds = Rounds({"inputRequests": {"a": URL}, "requestState": "s"})
     async with host.asking("tools/call", CALL) as stream:
@@ -162,7 +162,7 @@ async def test_a_question_in_url_mode_is_given_the_id_that_the_era_of_the_host_n
     ],
 )
 async def test_a_prompt_and_a_resource_ask_as_a_tool_does(
-    modern: ModernServer, host: McpHost, method: str, params: dict[str, Any], said: dict[str, Any]
+    modern: ScriptedServer, host: McpHost, method: str, params: dict[str, Any], said: dict[str, Any]
 ) -> None:
     modern.capabilities |= {"prompts": {}, "resources": {}}
     modern.methods[method] = rounds = Rounds({"inputRequests": {"a": FORM}, "requestState": "s"}, answer=said)
@@ -174,7 +174,7 @@ async def test_a_prompt_and_a_resource_ask_as_a_tool_does(
 
 
 @covers("M-MRTR-1")
-async def test_a_list_that_asks_is_a_failure(modern: ModernServer, host: McpHost) -> None:
+async def test_a_list_that_asks_is_a_failure(modern: ScriptedServer, host: McpHost) -> None:
     modern.capabilities |= {"prompts": {}}
     modern.methods["prompts/list"] = Rounds({"inputRequests": {"a": FORM}})
     assert (await host.ask("prompts/list")).code == -32603
@@ -182,7 +182,7 @@ async def test_a_list_that_asks_is_a_failure(modern: ModernServer, host: McpHost
 
 @covers("L-CANCEL-2", "M-MRTR-7")
 async def test_a_task_that_waits_for_an_answer_is_cancelled_without_another_round(
-    modern: ModernServer, host: McpHost
+    modern: ScriptedServer, host: McpHost
 ) -> None:
     modern.script["report"] = rounds = Rounds({"inputRequests": {"a": FORM}, "requestState": "s"})
     task = (await host.start("report"))["taskId"]

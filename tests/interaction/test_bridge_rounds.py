@@ -8,8 +8,7 @@ import pytest
 
 from helpers.manual_clock import ManualClock
 from helpers.modern_host import called
-from helpers.modern_server import ModernServer, Rounds
-from helpers.scripted_upstream import Hold, Turn
+from helpers.server import Hold, Rounds, ScriptedServer, Turn
 from helpers.token_issuer import TokenIssuer
 from helpers.waiting import bounded, eventually
 from helpers.whole_gateway import Environment, WholeGateway
@@ -26,7 +25,7 @@ ASKABLE = {"elicitation": {"form": {}}, "roots": {}}
 @covers("M-MRTR-1", "M-MRTR-3", "M-MRTR-4", "M-MRTR-6")
 @pytest.mark.parametrize("tasks", [False, True])
 async def test_a_round_passes_to_the_host_under_a_sealed_state(
-    modern: ModernServer, bridge: WholeGateway, tasks: bool
+    modern: ScriptedServer, bridge: WholeGateway, tasks: bool
 ) -> None:
     modern.script["report"] = rounds = Rounds(
         {"inputRequests": {"a": FORM, "b": ROOTS}, "requestState": "theirs"},
@@ -46,7 +45,7 @@ async def test_a_round_passes_to_the_host_under_a_sealed_state(
 
 
 @covers("M-MRTR-3", "M-MRTR-5")
-async def test_what_a_host_answers_is_for_the_server_to_judge(modern: ModernServer, bridge: WholeGateway) -> None:
+async def test_what_a_host_answers_is_for_the_server_to_judge(modern: ScriptedServer, bridge: WholeGateway) -> None:
     modern.script["report"] = rounds = Rounds({"inputRequests": {"a": FORM, "b": FORM}, "requestState": "s"})
     host = bridge.modern(capabilities=ASKABLE, tasks=False)
     state = (await host.call("report")).result["requestState"]
@@ -56,7 +55,7 @@ async def test_what_a_host_answers_is_for_the_server_to_judge(modern: ModernServ
 
 @covers("M-MRTR-3")
 async def test_a_round_without_a_state_or_without_questions_passes_too(
-    modern: ModernServer, bridge: WholeGateway
+    modern: ScriptedServer, bridge: WholeGateway
 ) -> None:
     modern.script["report"] = rounds = Rounds({"inputRequests": {"a": FORM}}, {"requestState": "later"}, answer=DONE)
     host = bridge.modern(capabilities=ASKABLE, tasks=False)
@@ -71,7 +70,9 @@ async def test_a_round_without_a_state_or_without_questions_passes_too(
 
 
 @covers("M-MRTR-4", "I-ISO-5")
-async def test_a_state_of_the_servers_own_is_not_taken_from_a_host(modern: ModernServer, bridge: WholeGateway) -> None:
+async def test_a_state_of_the_servers_own_is_not_taken_from_a_host(
+    modern: ScriptedServer, bridge: WholeGateway
+) -> None:
     modern.script["report"] = rounds = Rounds({"inputRequests": {"a": FORM}, "requestState": "theirs"})
     host = bridge.modern(capabilities=ASKABLE, tasks=False)
     state = (await host.call("report")).result["requestState"]
@@ -85,7 +86,7 @@ async def test_a_state_of_the_servers_own_is_not_taken_from_a_host(modern: Moder
 
 
 @covers("M-GET-1", "M-UPD-3", "M-UPD-4", "T-13", "M-MRTR-3", "M-MRTR-8", "M-UPD-6")
-async def test_the_rounds_of_a_task_are_inputs_under_keys_of_the_gateways(modern: ModernServer) -> None:
+async def test_the_rounds_of_a_task_are_inputs_under_keys_of_the_gateways(modern: ScriptedServer) -> None:
     modern.script["report"] = rounds = Rounds(
         {"inputRequests": {"a": FORM, "b": ROOTS}, "requestState": "one"},
         {"inputRequests": {"a": FORM}, "requestState": "two"},
@@ -113,7 +114,7 @@ async def test_the_rounds_of_a_task_are_inputs_under_keys_of_the_gateways(modern
 
 
 @covers("H-MOD-9", "M-CREATE-3", "T-11")
-async def test_a_handle_leaves_the_servers_stream_open(modern: ModernServer) -> None:
+async def test_a_handle_leaves_the_servers_stream_open(modern: ScriptedServer) -> None:
     modern.script["report"] = hold = Hold()
     async with before(modern, tasks=ALWAYS) as gateway:
         host = gateway.modern()
@@ -128,7 +129,7 @@ async def test_a_handle_leaves_the_servers_stream_open(modern: ModernServer) -> 
 
 
 @covers("M-CANCEL-2", "H-MOD-10", "M-CANCEL-1")
-async def test_a_cancelled_task_closes_the_servers_stream(modern: ModernServer) -> None:
+async def test_a_cancelled_task_closes_the_servers_stream(modern: ScriptedServer) -> None:
     modern.script["report"] = hold = Hold()
     async with before(modern, tasks=ALWAYS) as gateway:
         host = gateway.modern()
@@ -142,7 +143,7 @@ async def test_a_cancelled_task_closes_the_servers_stream(modern: ModernServer) 
 
 
 @covers("M-MRTR-4", "M-MRTR-7")
-async def test_a_state_of_a_passed_round_is_good_as_long_as_a_question_may_wait(modern: ModernServer) -> None:
+async def test_a_state_of_a_passed_round_is_good_as_long_as_a_question_may_wait(modern: ScriptedServer) -> None:
     modern.script["report"] = rounds = Rounds({"inputRequests": {"a": FORM}, "requestState": "s"})
     clock = ManualClock()
     bounds = {"input_required": {"max_wait": "5m"}}
@@ -157,7 +158,7 @@ async def test_a_state_of_a_passed_round_is_good_as_long_as_a_question_may_wait(
 
 @covers("M-MRTR-4", "I-ISO-2", "I-ISO-5")
 async def test_a_state_of_a_passed_round_is_good_for_its_caller_alone(
-    modern: ModernServer, issuer: TokenIssuer
+    modern: ScriptedServer, issuer: TokenIssuer
 ) -> None:
     modern.script["report"] = rounds = Rounds({"inputRequests": {"a": FORM}, "requestState": "s"})
     auth = {"mode": "required", "issuers": {"corp": issuer.section}}
@@ -174,7 +175,7 @@ async def test_a_state_of_a_passed_round_is_good_for_its_caller_alone(
 
 
 @covers("R-RES-6", "M-MRTR-1")
-async def test_a_call_that_could_not_become_a_task_has_its_rounds_passed_on(modern: ModernServer) -> None:
+async def test_a_call_that_could_not_become_a_task_has_its_rounds_passed_on(modern: ScriptedServer) -> None:
     modern.script["echo"], rounds = Hold(), Rounds({"inputRequests": {"a": FORM}, "requestState": "s"})
     go_on = asyncio.Event()
 
@@ -200,7 +201,7 @@ async def test_a_call_that_could_not_become_a_task_has_its_rounds_passed_on(mode
 
 @covers("M-MRTR-2", "V-META-5")
 async def test_a_round_that_asks_what_the_host_did_not_declare_is_told_as_what_it_lacks(
-    modern: ModernServer, bridge: WholeGateway
+    modern: ScriptedServer, bridge: WholeGateway
 ) -> None:
     modern.script["report"] = Rounds({"inputRequests": {"a": FORM, "b": ROOTS}, "requestState": "theirs"})
     answer = await bridge.modern(capabilities={"roots": {}}, tasks=False).call("report")

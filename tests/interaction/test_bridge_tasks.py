@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from helpers.modern_server import ModernServer, Rounds
-from helpers.scripted_upstream import Hold, Turn, event, note, open_stream, progress_note, stream
+from helpers.server import Hold, Rounds, ScriptedServer, Turn, event, note, open_stream, progress_note, stream
 from helpers.waiting import bounded, eventually
 from helpers.whole_gateway import WholeGateway
 from interaction.bridging import ALWAYS, DONE, FORM, ROOTS, SAMPLE, before, bridge, modern
@@ -21,7 +20,7 @@ SERVER_SAYS = {"io.modelcontextprotocol/serverInfo": {"name": "s", "version": "1
 
 @covers("I-ISO-7", "B-CONV-1", "B-CONV-3", "M-GET-2", "T-14")
 @pytest.mark.parametrize("made_in", ["initialize", "stateless"])
-async def test_an_outcome_is_shown_to_either_era_in_its_own_words(modern: ModernServer, made_in: str) -> None:
+async def test_an_outcome_is_shown_to_either_era_in_its_own_words(modern: ScriptedServer, made_in: str) -> None:
     modern.script["echo"] = stream({"content": [], "structuredContent": [1], "_meta": SERVER_SAYS})
     async with before(modern, tasks=ALWAYS) as gateway:
         old, new = await gateway.greeted(), gateway.modern()
@@ -37,7 +36,7 @@ async def test_an_outcome_is_shown_to_either_era_in_its_own_words(modern: Modern
 
 
 @covers("L-INPUT-3", "M-MRTR-3", "B-CONV-6")
-async def test_a_round_of_a_task_of_the_modern_era_is_answered_in_a_session(modern: ModernServer) -> None:
+async def test_a_round_of_a_task_of_the_modern_era_is_answered_in_a_session(modern: ScriptedServer) -> None:
     modern.script["report"] = rounds = Rounds(
         {"inputRequests": {"a": FORM, "b": ROOTS}, "requestState": "s"}, answer=DONE
     )
@@ -56,7 +55,7 @@ async def test_a_round_of_a_task_of_the_modern_era_is_answered_in_a_session(mode
 
 @covers("M-UPD-1", "M-MRTR-3")
 async def test_a_round_of_a_task_of_a_session_is_answered_in_the_modern_era(
-    modern: ModernServer, bridge: WholeGateway
+    modern: ScriptedServer, bridge: WholeGateway
 ) -> None:
     modern.script["report"] = rounds = Rounds({"inputRequests": {"a": FORM}, "requestState": "s"}, answer=DONE)
     old, new = bridge.host(), bridge.modern(capabilities=ASKABLE)
@@ -72,7 +71,7 @@ async def test_a_round_of_a_task_of_a_session_is_answered_in_the_modern_era(
 @covers("L-INPUT-8", "M-MRTR-7", "S-SEC-1", "M-GET-3")
 @pytest.mark.parametrize(("question", "ends"), [(FORM, "completed"), (SAMPLE, "failed")])
 async def test_a_round_of_a_task_that_nobody_answers_ends(
-    modern: ModernServer, question: dict[str, Any], ends: str
+    modern: ScriptedServer, question: dict[str, Any], ends: str
 ) -> None:
     modern.script["report"] = rounds = Rounds({"inputRequests": {"a": question}, "requestState": "s"}, answer=DONE)
     async with before(modern, tasks={**ALWAYS, "input_required": {"max_wait": "50ms"}}) as gateway:
@@ -87,7 +86,7 @@ async def test_a_round_of_a_task_that_nobody_answers_ends(
 
 @covers("L-PROG-1", "L-META-1", "M-NOTIF-5", "T-16")
 async def test_what_is_told_of_a_running_task_comes_as_each_era_has_it(
-    modern: ModernServer, bridge: WholeGateway
+    modern: ScriptedServer, bridge: WholeGateway
 ) -> None:
     modern.capabilities["logging"] = {}
     go_on = asyncio.Event()
@@ -120,7 +119,7 @@ async def test_what_is_told_of_a_running_task_comes_as_each_era_has_it(
 
 
 @covers("H-LEG-5", "T-11")
-async def test_a_task_outlives_the_session_that_made_it(modern: ModernServer, bridge: WholeGateway) -> None:
+async def test_a_task_outlives_the_session_that_made_it(modern: ScriptedServer, bridge: WholeGateway) -> None:
     modern.script["report"] = hold = Hold()
     host = await bridge.greeted()
     task = (await host.start("report"))["taskId"]

@@ -1,15 +1,13 @@
 """Circuits of servers that fail for one caller: no other caller is refused."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
-from helpers.modern_server import ModernServer
-from helpers.scripted_replies import status
-from helpers.scripted_upstream import ScriptedServer
+from helpers.server import ScriptedServer, status
 from helpers.token_issuer import TokenIssuer, guarded
 from helpers.waiting import bounded
 from helpers.whole_gateway import WholeGateway, running
@@ -17,14 +15,13 @@ from interaction.programs import program
 from requirements import covers
 
 REVISIONS = {"legacy": "2025-11-25", "modern": "2026-07-28"}
-SERVERS: dict[str, Callable[[], ScriptedServer]] = {"legacy": ScriptedServer, "modern": ModernServer}
 ONCE = {"retries": {"attempts": 1}}
 
 
 @asynccontextmanager
 async def over_http(issuer: TokenIssuer, era: str, **more: Any) -> AsyncIterator[tuple[WholeGateway, ScriptedServer]]:
     """A gateway that asks for tokens, before a server of the era whose tool `report` is answered 504 by a proxy."""
-    async with SERVERS[era]() as server:
+    async with ScriptedServer(era) as server:
         server.script["report"] = status(504)
         section = {"path": "/reports/mcp", "url": server.url, "protocol_version": REVISIONS[era]} | ONCE | more
         async with running(guarded({}, issuer, upstreams={"reports": section})) as gateway:

@@ -7,7 +7,7 @@ import pytest
 
 from helpers.mcp_host import McpHost
 from helpers.modern_host import ModernHost
-from helpers.scripted_upstream import Hold, ScriptedServer
+from helpers.server import Hold, ScriptedServer
 from helpers.token_issuer import TokenIssuer, guarded
 from helpers.waiting import bounded, eventually, until
 from helpers.whole_gateway import WholeGateway, running

@@ -6,7 +6,7 @@ import pytest
 
 from helpers.mcp_host import McpHost
 from helpers.package_objects import counted, expect_no_growth, no_collections
-from helpers.scripted_upstream import Reply, ScriptedServer, Turn, event, open_stream, result
+from helpers.server import Reply, ScriptedServer, Turn, event, open_stream, result
 from helpers.whole_gateway import WholeGateway
 from interaction.questioning import ASKED, DONE, SAMPLE
 

@@ -9,8 +9,7 @@ from aiohttp import web
 
 from helpers.exchange_server import ExchangeServer
 from helpers.mcp_host import Answer, McpHost
-from helpers.scripted_upstream import Hold, ScriptedServer, Turn, result
-from helpers.talking_tool import TalkingTool
+from helpers.server import Hold, ScriptedServer, TalkingTool, Turn, result
 from helpers.token_issuer import TokenIssuer, guarded
 from helpers.waiting import bounded, eventually
 from helpers.whole_gateway import configuration, running

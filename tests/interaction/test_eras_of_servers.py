@@ -5,8 +5,7 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from helpers.modern_server import ModernServer
-from helpers.scripted_upstream import ScriptedServer
+from helpers.server import ScriptedServer
 from helpers.whole_gateway import WholeGateway, configuration, running
 from requirements import covers
 
@@ -56,7 +55,7 @@ async def test_a_server_of_the_newest_revision_is_asked_once_and_used_as_it_was_
 
 
 async def test_a_server_of_the_modern_era_alone_is_called_in_it(before: Before) -> None:
-    server = ModernServer()
+    server = ScriptedServer("modern")
     gateway = await before(server)
     for _ in range(2):
         host = await gateway.greeted()

@@ -9,7 +9,7 @@ from helpers.event_server import EventServer
 from helpers.mcp_host import McpHost
 from helpers.scripted_answers import asks, progress
 from helpers.secrets import noted
-from helpers.talking_tool import FORM
+from helpers.server import FORM
 from helpers.waiting import eventually
 from helpers.whole_gateway import GatewayConfig, WholeGateway, configuration, running
 from interaction.questioning import ACCEPTED, ELICIT, capable, status

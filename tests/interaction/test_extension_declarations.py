@@ -5,9 +5,7 @@ from typing import Any
 import pytest
 
 from helpers.modern_schema import CAPABILITIES, TASKS
-from helpers.modern_server import ModernServer
-from helpers.scripted_replies import asks, result
-from helpers.scripted_upstream import ScriptedServer
+from helpers.server import ScriptedServer, asks, result
 from helpers.whole_gateway import configuration, running
 from interaction.reloading import SUCCESS, reloaded
 from requirements import covers
@@ -20,14 +18,14 @@ ALWAYS = {"upgrade": [{"tool": "*", "mode": "always"}]}
 
 def upstream(server: ScriptedServer, **more: Any) -> dict[str, Any]:
     """That server at the usual place, spoken to in its own era."""
-    revision = "2026-07-28" if isinstance(server, ModernServer) else "2025-11-25"
+    revision = "2026-07-28" if server.era == "modern" else "2025-11-25"
     return {"reports": {"path": "/reports/mcp", "url": server.url, "protocol_version": revision, **more}}
 
 
 @covers("X-EXT-8", "X-EXT-9")
 async def test_all_that_is_asked_for_a_host_is_asked_with_its_declaration_and_no_other() -> None:
     """The gateway reads the list of tools of its own accord before it calls one."""
-    async with ModernServer() as server:
+    async with ScriptedServer("modern") as server:
         config = configuration({"reports": server.url}, upstreams=upstream(server), tasks=ALWAYS)
         async with running(config) as gateway:
             for capabilities in (WITH_VIEWS, {}):
@@ -50,7 +48,7 @@ async def test_each_session_declares_what_its_own_host_does() -> None:
 
 @covers("X-EXT-34")
 async def test_a_request_of_an_extension_never_becomes_a_task() -> None:
-    async with ModernServer() as server:
+    async with ScriptedServer("modern") as server:
         server.capabilities = {"tools": {}, "extensions": {SKILLS: {}}}
         server.methods["skills/list"] = result({"skills": []})
         async with running(configuration({"reports": server.url}, upstreams=upstream(server), tasks=ALWAYS)) as gateway:
@@ -63,7 +61,7 @@ async def test_a_request_of_an_extension_never_becomes_a_task() -> None:
 @covers("X-EXT-48")
 @pytest.mark.parametrize("era", ["legacy", "modern"])
 async def test_extensions_about_authorization_cross_in_no_direction(era: str) -> None:
-    async with ScriptedServer() if era == "legacy" else ModernServer() as server:
+    async with ScriptedServer(era) as server:
         server.capabilities = {"tools": {}, "extensions": {OAUTH: {}, "com.example/a": {}}}
         every = upstream(server, extensions={"default": "allow"})
         async with running(configuration({"reports": server.url}, upstreams=every)) as gateway:
@@ -96,7 +94,7 @@ async def test_settings_that_are_no_object_declare_nothing(settings: Any) -> Non
 @pytest.mark.parametrize("era", ["legacy", "modern"])
 async def test_by_default_allow_no_other_spelling_of_what_is_known_is_declared(era: str) -> None:
     odd = {"Io.modelcontextprotocol/Events": {}, "io.modelcontextprotocol/DPoP": {}, "com.example/No": {}}
-    async with ScriptedServer() if era == "legacy" else ModernServer() as server:
+    async with ScriptedServer(era) as server:
         server.capabilities = {"tools": {}, "Events": {}, "Tasks": {}, "Extensions": {}, "extensions": odd}
         every = upstream(server, extensions={"default": "allow", "com.example/no": "deny"})
         async with running(configuration({"reports": server.url}, upstreams=every)) as gateway:

@@ -8,7 +8,7 @@ import pytest
 
 from helpers.mcp_host import Answer
 from helpers.otlp_collector import CLIENT, SERVER, OtlpCollector
-from helpers.scripted_upstream import ScriptedServer, result
+from helpers.server import ScriptedServer, result
 from helpers.token_issuer import TokenIssuer, guarded
 from helpers.traced_gateway import traced
 from helpers.whole_gateway import WholeGateway, configuration, running

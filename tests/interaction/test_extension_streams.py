@@ -9,9 +9,7 @@ import pytest
 from aiohttp import web
 
 from helpers.modern_schema import SUBSCRIPTION
-from helpers.modern_server import ModernServer
-from helpers.scripted_replies import Hold, Turn, event, note, open_stream
-from helpers.scripted_upstream import ScriptedServer
+from helpers.server import Hold, ScriptedServer, Turn, event, note, open_stream
 from helpers.waiting import eventually
 from helpers.whole_gateway import WholeGateway, configuration, running
 from requirements import covers
@@ -41,7 +39,7 @@ class EventStream:
 @asynccontextmanager
 async def streaming(era: str, **sections: Any) -> AsyncIterator[tuple[ScriptedServer, EventStream, WholeGateway]]:
     """A server of events of that era, which carry; `sections` are of the configuration."""
-    server = ScriptedServer() if era == "legacy" else ModernServer()
+    server = ScriptedServer(era)
     server.capabilities = {"tools": {}, "events": {}}
     stream = EventStream()
     server.methods["events/stream"] = stream
@@ -90,7 +88,7 @@ async def test_a_stream_is_over_for_its_server_when_its_host_leaves() -> None:
         host = await meet(gateway, "modern")
         async with host.asking("events/stream", {"name": "x"}) as asked:
             await asked.until(ACTIVE)
-        assert isinstance(server, ModernServer)
+        assert server.era == "modern"
         await server.leaving("events/stream")
 
 

@@ -12,9 +12,7 @@ import pytest
 from helpers.mcp_host import Answer, McpHost
 from helpers.modern_host import ModernHost
 from helpers.modern_schema import CAPABILITIES, SUBSCRIPTION, TASKS
-from helpers.modern_server import ModernServer
-from helpers.scripted_replies import Turn, error, note, result, stream
-from helpers.scripted_upstream import ScriptedServer
+from helpers.server import ScriptedServer, Turn, error, note, result, stream
 from helpers.waiting import eventually
 from helpers.whole_gateway import WholeGateway, configuration, running
 from requirements import covers
@@ -44,7 +42,7 @@ pairings = pytest.mark.parametrize(("era", "serves"), PAIRINGS)
 @asynccontextmanager
 async def between(serves: str, **extensions: Any) -> AsyncIterator[tuple[ScriptedServer, WholeGateway]]:
     """A server of that era that declares everything, behind a gateway with those extensions; `mode` is of upgrades."""
-    server = ScriptedServer() if serves == "legacy" else ModernServer()
+    server = ScriptedServer(serves)
     server.capabilities = DECLARED
     async with server:
         upstream = {
@@ -253,9 +251,9 @@ async def test_a_notification_of_its_own_accord_is_told_where_it_is_wanted(era: 
 
 
 async def _push(server: ScriptedServer, serves: str, message: Any) -> None:
-    if isinstance(server, ModernServer):
-        await server.listening()
-        await eventually(lambda: any(each.get("widgetsChanged") for each in server.wishes))
+    if server.era == "modern":
+        await server.listens.opened()
+        await eventually(lambda: any(each.get("widgetsChanged") for each in server.listens.filters))
     else:
         await server.streaming()
     await server.push(message)

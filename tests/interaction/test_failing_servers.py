@@ -7,19 +7,7 @@ import pytest
 
 from helpers.exchange_server import ExchangeServer, Terms
 from helpers.mcp_host import McpHost
-from helpers.scripted_upstream import (
-    Hold,
-    Reply,
-    ScriptedServer,
-    breaks_off,
-    note,
-    raw,
-    redirect,
-    resets,
-    result,
-    status,
-    stream,
-)
+from helpers.server import Hold, Reply, ScriptedServer, breaks_off, note, raw, redirect, resets, result, status, stream
 from helpers.waiting import eventually
 from helpers.whole_gateway import WholeGateway, configuration, running
 from requirements import covers

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from helpers.failing_store import FailingStore
-from helpers.scripted_upstream import Hold, ScriptedServer
+from helpers.server import Hold, ScriptedServer
 from helpers.waiting import bounded, eventually
 from helpers.whole_gateway import Environment, WholeGateway, configuration, file_store, open_store, running
 from interaction.falls import LOST, falling, leave_one_sent, one_slot

@@ -11,7 +11,7 @@ import pytest
 
 from helpers.mcp_host import McpHost
 from helpers.modern_host import ModernHost
-from helpers.scripted_upstream import ScriptedServer
+from helpers.server import ScriptedServer
 from helpers.waiting import bounded
 from helpers.whole_gateway import WholeGateway, configuration, running
 

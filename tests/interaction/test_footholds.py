@@ -13,9 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from helpers.lasting_tool import LastingTool
 from helpers.modern_host import ModernHost
-from helpers.scripted_upstream import ScriptedServer, note, progress_note
+from helpers.server import LastingTool, ScriptedServer, note, progress_note
 from helpers.several_gateways import key_file
 from helpers.stored_tasks import stored_tasks
 from helpers.waiting import bounded, eventually

@@ -6,10 +6,9 @@ from pathlib import Path
 import pytest
 
 from helpers.failing_store import HoldingStore
-from helpers.lasting_tool import LastingTool
 from helpers.mcp_host import McpHost
 from helpers.modern_host import ModernHost
-from helpers.scripted_upstream import Hold, ScriptedServer, progress_note
+from helpers.server import Hold, LastingTool, ScriptedServer, progress_note
 from helpers.several_gateways import key_file
 from helpers.waiting import bounded, eventually
 from helpers.whole_gateway import Environment, configuration, file_store, running

@@ -15,7 +15,7 @@ from helpers import told
 from helpers.mcp_host import ACCEPT, McpHost
 from helpers.modern_host import ModernHost
 from helpers.package_objects import of_the_package
-from helpers.scripted_upstream import Hold, ScriptedServer, error
+from helpers.server import Hold, ScriptedServer, error
 from helpers.waiting import bounded, eventually
 from helpers.whole_gateway import WholeGateway, configuration, running
 

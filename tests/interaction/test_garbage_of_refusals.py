@@ -12,9 +12,8 @@ import pytest
 
 from helpers.error_cycles import error_cycles
 from helpers.mcp_host import ACCEPT
-from helpers.modern_server import ModernServer
 from helpers.refused_bodies import SPOILT, arguments, posted, send
-from helpers.scripted_upstream import Hold, Reply, ScriptedServer, breaks_off, error, raw, resets, status
+from helpers.server import Hold, Reply, ScriptedServer, breaks_off, error, raw, resets, status
 from helpers.waiting import bounded, eventually, until
 from helpers.whole_gateway import Environment, MemoryPressure, WholeGateway, configuration, running
 from interaction.bridging import bridge, modern
@@ -201,7 +200,7 @@ async def test_a_large_call_that_fails_at_its_server(
 @both_eras
 @pytest.mark.parametrize("failure", FAILURES.values(), ids=FAILURES)
 async def test_a_large_call_whose_modern_server_fails(
-    bridge: WholeGateway, modern: ModernServer, frames: Frames, era: str, failure: Reply
+    bridge: WholeGateway, modern: ScriptedServer, frames: Frames, era: str, failure: Reply
 ) -> None:
     modern.script["echo"] = failure
     host = await host_of(bridge, era)

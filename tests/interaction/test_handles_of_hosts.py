@@ -9,8 +9,7 @@ import pytest
 from helpers.mcp_host import McpHost
 from helpers.modern_host import ModernHost
 from helpers.modern_schema import CLIENT
-from helpers.scripted_upstream import Hold, ScriptedServer
-from helpers.talking_tool import TalkingTool
+from helpers.server import Hold, ScriptedServer, TalkingTool
 from helpers.token_issuer import TokenIssuer, guarded
 from helpers.whole_gateway import WholeGateway, configuration, running
 from interaction.auditing import audited, kept, lines, of

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from helpers.failing_store import FailingStore
-from helpers.scripted_upstream import Hold, ScriptedServer
-from helpers.talking_tool import TalkingTool
+from helpers.server import Hold, ScriptedServer, TalkingTool
 from helpers.token_issuer import TokenIssuer, guarded
 from helpers.waiting import bounded, eventually
 from helpers.whole_gateway import Environment, configuration, open_store, running

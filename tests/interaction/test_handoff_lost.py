@@ -10,9 +10,7 @@ import pytest
 
 from helpers.event_streams import asked, got
 from helpers.mcp_host import McpHost
-from helpers.modern_server import ModernServer, Rounds
-from helpers.scripted_upstream import Hold, ScriptedServer, result
-from helpers.talking_tool import TalkingTool
+from helpers.server import Hold, Rounds, ScriptedServer, TalkingTool, result
 from helpers.waiting import bounded, eventually
 from helpers.whole_gateway import configuration, running
 from interaction.bridging import FORM, before
@@ -346,7 +344,7 @@ async def test_a_drain_hands_off_the_calls_that_run(server: ScriptedServer, hold
 
 async def test_a_round_of_the_server_that_did_not_leave_is_no_result_of_the_call() -> None:
     form = {**FORM, "params": {**FORM["params"], "message": "x" * 12_000_000}}
-    async with ModernServer() as modern:
+    async with ScriptedServer("modern") as modern:
         modern.script["report"] = Rounds({"inputRequests": {"a": form}})
         async with before(modern, tasks=handoff("1h")) as gateway:
             host = gateway.modern(tasks=False, capabilities={"elicitation": {"form": {}}})

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from helpers.loop_pace import pass_time
-from helpers.scripted_upstream import Hold, ScriptedServer
+from helpers.server import Hold, ScriptedServer
 from helpers.token_issuer import TokenIssuer, guarded
 from helpers.waiting import bounded, eventually
 from helpers.whole_gateway import configuration, running

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from helpers.scripted_upstream import Hold, ScriptedServer, result
-from helpers.talking_tool import TalkingTool
+from helpers.server import Hold, ScriptedServer, TalkingTool, result
 from helpers.waiting import bounded, eventually
 from helpers.whole_gateway import configuration, running
 from interaction.handing_off import ERAS, YEAR, calls, handoff, taskless

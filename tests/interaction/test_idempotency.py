@@ -10,7 +10,7 @@ import pytest
 
 from helpers.failing_store import HoldingStore
 from helpers.manual_clock import ManualClock
-from helpers.scripted_upstream import Hold, ScriptedServer
+from helpers.server import Hold, ScriptedServer
 from helpers.token_issuer import TokenIssuer, guarded
 from helpers.waiting import bounded
 from helpers.whole_gateway import Environment, WholeGateway, configuration, open_store, running

@@ -10,8 +10,7 @@ from helpers.failing_store import HoldingStore
 from helpers.loop_pace import paced, pass_time
 from helpers.manual_clock import ManualClock
 from helpers.mcp_host import McpHost
-from helpers.scripted_upstream import Hold, ScriptedServer
-from helpers.talking_tool import TalkingTool
+from helpers.server import Hold, ScriptedServer, TalkingTool
 from helpers.waiting import bounded, eventually
 from helpers.whole_gateway import Environment, WholeGateway, configuration, open_store, running
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from helpers.scripted_upstream import ScriptedServer
+from helpers.server import ScriptedServer
 from helpers.waiting import bounded, eventually
 from interaction.queueing import DONE, OneByOne, expect_all_given_back, narrowly, queued, refused_in_queue
 from interaction.refusing import NEEDED, refused

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from helpers.manual_clock import ManualClock
-from helpers.scripted_upstream import ScriptedServer, resets, result
+from helpers.server import ScriptedServer, resets, result
 from helpers.waiting import bounded, eventually
 from helpers.whole_gateway import Environment, WholeGateway, configuration, running
 from interaction.queueing import DONE, OneByOne, narrowly

@@ -9,7 +9,7 @@ import pytest
 from helpers.mcp_host import Answer, McpHost
 from helpers.raw_http import post
 from helpers.refused_bodies import SPOILT, send
-from helpers.scripted_upstream import ScriptedServer, asks
+from helpers.server import ScriptedServer, asks
 from helpers.waiting import bounded, eventually
 from helpers.whole_gateway import Environment, MemoryPressure, WholeGateway, configuration, running
 from interaction.bridging import FORM

@@ -14,10 +14,9 @@ import pytest
 from aiohttp import web
 
 from helpers.event_streams import head_of
-from helpers.modern_server import ModernServer, Rounds
-from helpers.native_tasks import TaskTool
-from helpers.scripted_tasks import ScriptedTasks
-from helpers.scripted_upstream import Hold, ScriptedServer, Turn, asks, elsewhere, raw, result, stream
+from helpers.server import Hold, Rounds, ScriptedServer, Turn, asks, elsewhere, raw, result, stream
+from helpers.server.legacy_tasks import LegacyTasks
+from helpers.server.modern_tasks import TaskTool
 from helpers.waiting import bounded, eventually
 from helpers.whole_gateway import WholeGateway, configuration, running
 from interaction.bridging import FORM, bridge, modern
@@ -152,7 +151,7 @@ async def test_large_arguments_are_read_by_no_turn_of_the_loop(
 
 @pytest.mark.parametrize("ask", [plain, with_more_beside, as_task, in_modern_era])
 async def test_nor_are_those_for_a_modern_server(
-    modern: ModernServer, bridge: WholeGateway, readings: Readings, ask: Ask
+    modern: ScriptedServer, bridge: WholeGateway, readings: Readings, ask: Ask
 ) -> None:
     modern.script["echo"] = result({"content": []})
     assert await ask(bridge)
@@ -183,7 +182,7 @@ async def test_a_large_answer_is_read_by_no_turn_of_the_loop(
 
 @pytest.mark.parametrize("reply", [result(DONE), stream(DONE)], ids=["document", "event"])
 async def test_nor_is_that_of_a_modern_server(
-    modern: ModernServer, bridge: WholeGateway, readings: Readings, reply: Any
+    modern: ScriptedServer, bridge: WholeGateway, readings: Readings, reply: Any
 ) -> None:
     modern.script["echo"] = reply
     answer = (await bridge.modern().call("echo")).result
@@ -192,7 +191,7 @@ async def test_nor_is_that_of_a_modern_server(
 
 
 async def test_nor_is_what_came_of_a_task_of_the_server(
-    gateway: WholeGateway, tasks: ScriptedTasks, readings: Readings
+    gateway: WholeGateway, tasks: LegacyTasks, readings: Readings
 ) -> None:
     host = await gateway.greeted()
     created = await host.start("research")
@@ -226,7 +225,7 @@ async def test_nor_what_a_server_says_beside_an_error_status(
 
 
 async def test_nor_an_error_of_a_modern_server_that_names_no_request(
-    modern: ModernServer, bridge: WholeGateway, readings: Readings
+    modern: ScriptedServer, bridge: WholeGateway, readings: Readings
 ) -> None:
     said = {"jsonrpc": "2.0", "id": None, "error": {"code": -32603, "message": "no", "data": MANY}}
     modern.script["echo"] = raw(json.dumps(said).encode(), status=400)
@@ -235,7 +234,7 @@ async def test_nor_an_error_of_a_modern_server_that_names_no_request(
 
 
 async def test_nor_what_it_says_on_a_stream_of_its_news(
-    modern: ModernServer, bridge: WholeGateway, readings: Readings
+    modern: ScriptedServer, bridge: WholeGateway, readings: Readings
 ) -> None:
     modern.capabilities = {"tools": {"listChanged": True}}
     modern.methods["subscriptions/listen"] = stream(DONE)
@@ -245,7 +244,7 @@ async def test_nor_what_it_says_on_a_stream_of_its_news(
 
 
 async def test_nor_is_a_large_request_that_is_sent_again_with_answers(
-    modern: ModernServer, bridge: WholeGateway, readings: Readings
+    modern: ScriptedServer, bridge: WholeGateway, readings: Readings
 ) -> None:
     modern.script["echo"] = rounds = Rounds({"inputRequests": {"a": FORM}, "requestState": "s"})
     host = bridge.modern(capabilities={"elicitation": {"form": {}}}, tasks=False)
@@ -332,7 +331,7 @@ async def test_a_large_notification_that_is_written_oddly_is_passed_over_as_any_
 
 
 async def test_nor_is_it_passed_on_by_a_modern_server(
-    modern: ModernServer, bridge: WholeGateway, readings: Readings
+    modern: ScriptedServer, bridge: WholeGateway, readings: Readings
 ) -> None:
     modern.script["echo"] = stream({"content": []}, before=[ODD])
     async with bounded(), bridge.modern().asking("tools/call", {"name": "echo", "arguments": {}}) as said:

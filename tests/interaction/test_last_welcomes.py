@@ -13,7 +13,7 @@ import helpers
 from helpers.event_server import EventServer
 from helpers.exchange_server import ExchangeServer
 from helpers.modern_schema import SERVER
-from helpers.scripted_upstream import Hold, Reply, ScriptedServer, breaks_off, error, status
+from helpers.server import Hold, Reply, ScriptedServer, breaks_off, error, status
 from helpers.token_issuer import TokenIssuer, guarded
 from helpers.waiting import bounded
 from helpers.whole_gateway import WholeGateway, __version__, configuration, running

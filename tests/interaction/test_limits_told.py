@@ -10,7 +10,7 @@ import pytest
 from helpers.manual_clock import ManualClock
 from helpers.mcp_host import McpHost
 from helpers.modern_host import ModernHost
-from helpers.scripted_upstream import Hold, ScriptedServer
+from helpers.server import Hold, ScriptedServer
 from helpers.whole_gateway import Environment, WholeGateway, configuration, running
 
 Opens = Callable[..., AbstractAsyncContextManager[WholeGateway]]

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from helpers.scripted_upstream import ScriptedServer, resets, status
+from helpers.server import ScriptedServer, resets, status
 from helpers.waiting import eventually
 from helpers.whole_gateway import WholeGateway, configuration, running
 

@@ -12,7 +12,7 @@ import orjson
 from helpers.gateway_process import taskgate
 from helpers.manual_clock import ManualClock
 from helpers.raw_http import raw_host, request_head
-from helpers.scripted_upstream import Hold, ScriptedServer
+from helpers.server import Hold, ScriptedServer
 from helpers.token_issuer import TokenIssuer, guarded
 from helpers.waiting import bounded
 from helpers.whole_gateway import Environment, GatewayConfig, WholeGateway, configuration, running, written

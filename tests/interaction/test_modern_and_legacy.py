@@ -7,8 +7,7 @@ import pytest
 
 from helpers.mcp_host import McpHost
 from helpers.modern_host import ModernHost
-from helpers.scripted_upstream import Hold, ScriptedServer, error, result
-from helpers.talking_tool import FORM, TalkingTool
+from helpers.server import FORM, Hold, ScriptedServer, TalkingTool, error, result
 from helpers.token_issuer import TokenIssuer, guarded
 from helpers.waiting import bounded
 from helpers.whole_gateway import WholeGateway, running

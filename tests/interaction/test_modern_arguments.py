@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from helpers.modern_host import encoded
-from helpers.scripted_upstream import ScriptedServer
+from helpers.server import ScriptedServer
 from helpers.whole_gateway import WholeGateway
 from interaction.refusing import refused
 from requirements import covers

@@ -9,10 +9,19 @@ import pytest
 from helpers.mcp_host import Answer
 from helpers.modern_host import ModernHost
 from helpers.modern_schema import LEVEL, TASKS
-from helpers.modern_server import ModernServer, Rounds
 from helpers.package_objects import counted, expect_no_growth, no_collections
-from helpers.scripted_upstream import Hold, ScriptedServer, asks, breaks_off, note, progress_note, stream
-from helpers.talking_tool import FORM, TalkingTool
+from helpers.server import (
+    FORM,
+    Hold,
+    Rounds,
+    ScriptedServer,
+    TalkingTool,
+    asks,
+    breaks_off,
+    note,
+    progress_note,
+    stream,
+)
 from helpers.waiting import bounded, eventually
 from helpers.whole_gateway import WholeGateway, configuration, running
 from interaction.questioning import ACCEPTED, DONE, ELICIT
@@ -171,13 +180,13 @@ async def test_a_call_that_fails_is_told_so(
 
 
 @pytest.fixture
-async def modern() -> AsyncIterator[ModernServer]:
-    async with ModernServer() as server:
+async def modern() -> AsyncIterator[ScriptedServer]:
+    async with ScriptedServer("modern") as server:
         yield server
 
 
 @pytest.fixture
-async def before_modern(modern: ModernServer) -> AsyncIterator[ModernHost]:
+async def before_modern(modern: ScriptedServer) -> AsyncIterator[ModernHost]:
     """A host without tasks that can be asked, before a server of its own era."""
     upstreams = {"reports": {"path": "/reports/mcp", "url": modern.url, "protocol_version": "2026-07-28"}}
     async with running(configuration({}, upstreams=upstreams)) as gateway:
@@ -190,7 +199,7 @@ def question(key: str) -> dict[str, Any]:
 
 @covers("M-MRTR-3", "M-MRTR-4")
 async def test_a_round_of_a_server_goes_to_the_host_as_it_is_but_for_its_state(
-    modern: ModernServer, before_modern: ModernHost
+    modern: ScriptedServer, before_modern: ModernHost
 ) -> None:
     modern.script["echo"] = rounds = Rounds(
         {"inputRequests": question("a"), "requestState": "first"},
@@ -212,13 +221,13 @@ async def test_a_round_of_a_server_goes_to_the_host_as_it_is_but_for_its_state(
 @pytest.mark.parametrize("tasks", [{}, {"extensions": {TASKS: {}}}], ids=["plain", "with tasks"])
 @pytest.mark.parametrize("method", ["tools/call", "prompts/get"])
 async def test_how_loud_a_server_may_be_is_said_with_every_request(
-    modern: ModernServer, before_modern: ModernHost, method: str, tasks: dict[str, Any]
+    modern: ScriptedServer, before_modern: ModernHost, method: str, tasks: dict[str, Any]
 ) -> None:
     await before_modern.ask(method, {"name": "echo"}, meta={LEVEL: "error"}, capabilities=tasks)
     assert modern.heard(method)[0]["params"]["_meta"][LEVEL] == "error"
 
 
-async def test_a_round_without_a_state_needs_none(modern: ModernServer, before_modern: ModernHost) -> None:
+async def test_a_round_without_a_state_needs_none(modern: ScriptedServer, before_modern: ModernHost) -> None:
     modern.script["echo"] = rounds = Rounds({"inputRequests": question("a")}, answer=DONE)
     result = (await before_modern.call("echo")).result
     assert "requestState" not in result
@@ -229,7 +238,7 @@ async def test_a_round_without_a_state_needs_none(modern: ModernServer, before_m
 
 @covers("M-MRTR-4")
 async def test_a_state_of_a_server_comes_back_for_the_same_request_alone(
-    modern: ModernServer, before_modern: ModernHost
+    modern: ScriptedServer, before_modern: ModernHost
 ) -> None:
     modern.script["echo"] = Rounds({"inputRequests": question("a"), "requestState": "first"})
     result = (await before_modern.call("echo", {"x": 1})).result
@@ -239,7 +248,7 @@ async def test_a_state_of_a_server_comes_back_for_the_same_request_alone(
     assert len(modern.heard("tools/call")) == 1
 
 
-async def test_a_host_that_cannot_be_asked_is_passed_a_round_that_asks_nothing(modern: ModernServer) -> None:
+async def test_a_host_that_cannot_be_asked_is_passed_a_round_that_asks_nothing(modern: ScriptedServer) -> None:
     modern.script["echo"] = rounds = Rounds({"requestState": "later"}, answer=DONE)
     upstreams = {"reports": {"path": "/reports/mcp", "url": modern.url, "protocol_version": "2026-07-28"}}
     async with running(configuration({}, upstreams=upstreams)) as gateway:

@@ -5,8 +5,7 @@ from typing import Any
 import pytest
 
 from helpers.modern_schema import TASKS
-from helpers.scripted_replies import Turn
-from helpers.scripted_upstream import ScriptedServer, error, event, note, open_stream, raw, result
+from helpers.server import ScriptedServer, Turn, error, event, note, open_stream, raw, result
 from helpers.waiting import bounded
 from helpers.whole_gateway import WholeGateway, configuration, running
 from interaction.refusing import TASK, refused

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from helpers.failing_store import FailingStore, HoldingStore
-from helpers.scripted_upstream import Hold, ScriptedServer
-from helpers.talking_tool import TalkingTool
+from helpers.server import Hold, ScriptedServer, TalkingTool
 from helpers.waiting import bounded, eventually, until
 from helpers.whole_gateway import Environment, WholeGateway, configuration, open_store, running
 from interaction.questioning import ACCEPTED, DONE

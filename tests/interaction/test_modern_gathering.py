@@ -8,8 +8,7 @@ import pytest
 
 from helpers.loop_pace import paced
 from helpers.modern_host import ModernHost, called
-from helpers.scripted_upstream import ScriptedServer, progress_note
-from helpers.talking_tool import TalkingTool
+from helpers.server import ScriptedServer, TalkingTool, progress_note
 from helpers.waiting import bounded
 from helpers.whole_gateway import WholeGateway, configuration, running
 from interaction.holding import CAPABLE, back, everything

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from helpers.modern_host import GONE
-from helpers.scripted_upstream import ScriptedServer
+from helpers.server import ScriptedServer
 from helpers.whole_gateway import WholeGateway
 from interaction.refusing import NAMED, expect_nothing_done, refused
 from requirements import covers

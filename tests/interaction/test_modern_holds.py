@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from helpers.modern_host import ModernHost
-from helpers.scripted_upstream import ScriptedServer
-from helpers.talking_tool import FORM, TalkingTool
+from helpers.server import FORM, ScriptedServer, TalkingTool
 from helpers.waiting import bounded
 from helpers.whole_gateway import WholeGateway, configuration, running
 from interaction.holding import CAPABLE, back, everything, sent_for, through

@@ -8,8 +8,7 @@ import pytest
 
 from helpers.mcp_host import Answer
 from helpers.modern_host import ModernHost
-from helpers.scripted_upstream import ScriptedServer, progress_note
-from helpers.talking_tool import FORM, TalkingTool
+from helpers.server import FORM, ScriptedServer, TalkingTool, progress_note
 from helpers.waiting import bounded
 from helpers.whole_gateway import WholeGateway, configuration, running
 from interaction.questioning import ACCEPTED, ASKED, DONE, ELICIT, ROOTS, SAMPLE, URL

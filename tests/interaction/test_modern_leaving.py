@@ -9,7 +9,7 @@ import pytest
 
 from helpers.failing_store import HoldingStore
 from helpers.modern_host import ModernHost, called
-from helpers.scripted_upstream import Hold, ScriptedServer
+from helpers.server import Hold, ScriptedServer
 from helpers.waiting import bounded, eventually
 from helpers.whole_gateway import Environment, Store, WholeGateway, configuration, open_store, running
 from interaction.questioning import DONE

@@ -3,7 +3,7 @@
 from datetime import timedelta
 
 from helpers.manual_clock import ManualClock
-from helpers.scripted_upstream import Hold, ScriptedServer
+from helpers.server import Hold, ScriptedServer
 from helpers.waiting import bounded
 from helpers.whole_gateway import Environment, configuration, running
 from interaction.refusing import refused

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from helpers.modern_host import called
-from helpers.scripted_upstream import Hold, ScriptedServer, error, in_turn, stream
+from helpers.server import Hold, ScriptedServer, error, in_turn, stream
 from helpers.waiting import bounded, eventually
 from helpers.whole_gateway import configuration, running
 from interaction.questioning import DONE

@@ -7,7 +7,7 @@ import pytest
 
 from helpers.modern_host import GONE, called
 from helpers.modern_schema import CAPABILITIES, CLIENT, LEVEL, VERSION
-from helpers.scripted_upstream import ScriptedServer
+from helpers.server import ScriptedServer
 from helpers.whole_gateway import WholeGateway
 from interaction.refusing import expect_nothing_done, refused
 from requirements import covers

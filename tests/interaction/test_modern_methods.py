@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from helpers.modern_host import called
-from helpers.scripted_upstream import ScriptedServer
+from helpers.server import ScriptedServer
 from helpers.whole_gateway import WholeGateway
 from interaction.refusing import TASK, expect_nothing_done, refused
 from requirements import covers

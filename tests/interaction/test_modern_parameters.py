@@ -6,7 +6,7 @@ import pytest
 
 from helpers.modern_host import GONE, ModernHost, called
 from helpers.modern_schema import LEVEL
-from helpers.scripted_upstream import ScriptedServer
+from helpers.server import ScriptedServer
 from helpers.whole_gateway import WholeGateway
 from interaction.refusing import TASK, expect_nothing_done, refused
 from requirements import covers

@@ -9,7 +9,7 @@ import pytest
 
 from helpers.failing_store import FailingStore, HoldingStore
 from helpers.package_objects import counted, expect_no_growth, no_collections
-from helpers.scripted_upstream import Hold, ScriptedServer
+from helpers.server import Hold, ScriptedServer
 from helpers.stored_tasks import stored_tasks
 from helpers.waiting import bounded, eventually
 from helpers.whole_gateway import Environment, WholeGateway, configuration, open_store, running

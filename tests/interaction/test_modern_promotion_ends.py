@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from helpers.scripted_upstream import Hold, ScriptedServer, note, progress_note
-from helpers.talking_tool import TalkingTool
+from helpers.server import Hold, ScriptedServer, TalkingTool, note, progress_note
 from helpers.waiting import bounded, eventually
 from helpers.whole_gateway import WholeGateway, configuration, running
 from interaction.questioning import DONE

@@ -10,9 +10,7 @@ from aiohttp import web
 from helpers.failing_store import HoldingStore
 from helpers.mcp_host import Answer
 from helpers.modern_host import ModernHost
-from helpers.modern_server import ModernServer, Rounds
-from helpers.scripted_upstream import Hold, Reply, ScriptedServer, Turn
-from helpers.talking_tool import FORM, TalkingTool
+from helpers.server import FORM, Hold, Reply, Rounds, ScriptedServer, TalkingTool, Turn
 from helpers.waiting import bounded
 from helpers.whole_gateway import Environment, GatewayConfig, WholeGateway, configuration, open_store, running
 from interaction.questioning import ACCEPTED, DONE, ELICIT
@@ -23,7 +21,7 @@ AT_ONCE, NEVER = {"inline_grace": "0s"}, {"inline_grace": "1h"}
 ROUND = {"inputRequests": {"a": {"method": ELICIT, "params": FORM}}, "requestState": "s"}
 
 
-def before(server: ModernServer, **sections: Any) -> GatewayConfig:
+def before(server: ScriptedServer, **sections: Any) -> GatewayConfig:
     """A gateway before a server of the same era."""
     pinned = {"path": "/reports/mcp", "url": server.url, "protocol_version": "2026-07-28"}
     return configuration({}, upstreams={"reports": pinned}, **sections)
@@ -40,8 +38,8 @@ def later(go_on: asyncio.Event, reply: Reply) -> Reply:
 
 
 @pytest.fixture
-async def modern() -> AsyncIterator[ModernServer]:
-    async with ModernServer() as server:
+async def modern() -> AsyncIterator[ScriptedServer]:
+    async with ScriptedServer("modern") as server:
         yield server
 
 
@@ -96,7 +94,7 @@ async def test_a_call_whose_server_asks_and_that_cannot_become_a_task_asks_its_h
 
 
 @covers("M-CREATE-4", "M-MRTR-8")
-async def test_a_round_of_a_server_comes_before_the_task_of_its_call(modern: ModernServer) -> None:
+async def test_a_round_of_a_server_comes_before_the_task_of_its_call(modern: ScriptedServer) -> None:
     hold, rounds = Hold(), Rounds(ROUND)
 
     async def asks_and_dawdles(turn: Any) -> Any:
@@ -116,7 +114,7 @@ async def test_a_round_of_a_server_comes_before_the_task_of_its_call(modern: Mod
 
 
 @covers("M-CREATE-4", "M-MRTR-8")
-async def test_a_round_of_a_server_after_that_is_an_input_of_the_task(modern: ModernServer) -> None:
+async def test_a_round_of_a_server_after_that_is_an_input_of_the_task(modern: ScriptedServer) -> None:
     asks = asyncio.Event()
     rounds = Rounds(ROUND, answer=DONE)
 
@@ -133,7 +131,7 @@ async def test_a_round_of_a_server_after_that_is_an_input_of_the_task(modern: Mo
 
 
 @covers("M-CREATE-4", "M-MRTR-8")
-async def test_a_round_that_comes_while_the_task_is_being_stored_is_an_input_of_it(modern: ModernServer) -> None:
+async def test_a_round_that_comes_while_the_task_is_being_stored_is_an_input_of_it(modern: ScriptedServer) -> None:
     asks = asyncio.Event()
     rounds = Rounds(ROUND, answer=DONE)
 
@@ -160,7 +158,7 @@ async def test_a_round_that_comes_while_the_task_is_being_stored_is_an_input_of_
 
 
 @covers("M-CREATE-4", "R-RES-6")
-async def test_a_round_of_a_call_that_could_not_become_a_task_goes_to_the_host(modern: ModernServer) -> None:
+async def test_a_round_of_a_call_that_could_not_become_a_task_goes_to_the_host(modern: ScriptedServer) -> None:
     asks, dawdles = asyncio.Event(), Hold()
     rounds = Rounds(ROUND, answer=DONE)
 

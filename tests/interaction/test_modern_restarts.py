@@ -4,9 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from helpers.modern_server import ModernServer, Rounds
-from helpers.scripted_upstream import ScriptedServer
-from helpers.talking_tool import FORM, TalkingTool
+from helpers.server import FORM, Rounds, ScriptedServer, TalkingTool
 from helpers.whole_gateway import configuration, running
 from interaction.falls import LOST, falling, leave_one_sent, one_slot
 from interaction.questioning import ACCEPTED, DONE, ELICIT
@@ -38,7 +36,7 @@ async def test_a_task_that_was_never_sent_is_run_and_its_host_can_be_asked(
 
 
 async def test_the_rounds_of_a_server_of_this_era_are_inputs_of_such_a_task(tmp_path: Path) -> None:
-    async with ModernServer() as server:
+    async with ScriptedServer("modern") as server:
         server.tools = [{"name": "report", "inputSchema": {"type": "object"}}]
         _, unsent = await fallen(server, tmp_path, protocol_version="2026-07-28")
         asked = {"a": {"method": ELICIT, "params": FORM}}

@@ -9,7 +9,7 @@ import pytest
 
 from helpers.mcp_host import Answer
 from helpers.modern_host import GONE, ModernHost
-from helpers.scripted_upstream import Hold, ScriptedServer
+from helpers.server import Hold, ScriptedServer
 from helpers.token_issuer import TokenIssuer, guarded
 from helpers.whole_gateway import WholeGateway, configuration, running
 from interaction.questioning import DONE

@@ -7,7 +7,7 @@ import pytest
 
 from helpers.modern_host import called
 from helpers.modern_schema import CAPABILITIES, LEVEL, RELATED, VERSION
-from helpers.scripted_upstream import ScriptedServer, stream
+from helpers.server import ScriptedServer, stream
 from helpers.whole_gateway import WholeGateway
 from interaction.refusing import refused
 from requirements import covers

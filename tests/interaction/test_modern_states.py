@@ -9,8 +9,7 @@ import pytest
 from helpers.manual_clock import ManualClock
 from helpers.mcp_host import Answer
 from helpers.modern_host import ModernHost
-from helpers.scripted_upstream import ScriptedServer
-from helpers.talking_tool import TalkingTool
+from helpers.server import ScriptedServer, TalkingTool
 from helpers.token_issuer import TokenIssuer, guarded
 from helpers.waiting import eventually
 from helpers.whole_gateway import Environment, WholeGateway, configuration, running

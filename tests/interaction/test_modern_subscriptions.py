@@ -7,9 +7,7 @@ from typing import Any
 import pytest
 
 from helpers.modern_schema import LISTEN, SUBSCRIPTION
-from helpers.modern_server import ModernServer
-from helpers.scripted_upstream import Hold, ScriptedServer, note
-from helpers.talking_tool import TalkingTool
+from helpers.server import Hold, ScriptedServer, TalkingTool, note
 from helpers.token_issuer import TokenIssuer, guarded
 from helpers.waiting import eventually
 from helpers.whole_gateway import WholeGateway, configuration, running
@@ -177,7 +175,7 @@ async def test_a_resource_is_subscribed_to_once_and_told_to_who_asked_for_it(
 
 @covers("M-SUB-1", "M-SUB-2", "M-NOTIF-3", "M-NOTIF-7")
 async def test_what_a_server_of_this_era_tells_is_told_on() -> None:
-    async with ModernServer() as server:
+    async with ScriptedServer("modern") as server:
         server.capabilities = TALKATIVE
         section = {"path": "/reports/mcp", "url": server.url, "protocol_version": "2026-07-28"}
         config = configuration({}, upstreams={"reports": section})
@@ -186,7 +184,7 @@ async def test_what_a_server_of_this_era_tells_is_told_on() -> None:
             wishes = {"promptsListChanged": True, "resourceSubscriptions": ["a://1"]}
             async with host.listen(**wishes, id="mine") as stream:
                 assert granted(stream) == wishes
-                await eventually(lambda: any(wish.get("resourceSubscriptions") for wish in server.wishes))
+                await eventually(lambda: any(wish.get("resourceSubscriptions") for wish in server.listens.filters))
                 await server.push(*map(note, KINDS.values()), note(UPDATED, uri="a://2"), note(UPDATED, uri="a://1"))
                 assert (await stream.until(UPDATED))["params"] == {"uri": "a://1", "_meta": {SUBSCRIPTION: "mine"}}
     assert [message["method"] for message in stream.heard][1:] == [KINDS["promptsListChanged"], UPDATED]

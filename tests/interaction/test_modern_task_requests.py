@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from helpers.modern_schema import RELATED
-from helpers.scripted_upstream import Hold, ScriptedServer, error
-from helpers.scripted_upstream import result as answers
-from helpers.talking_tool import TalkingTool
+from helpers.server import Hold, ScriptedServer, TalkingTool, error
+from helpers.server import result as answers
 from helpers.waiting import eventually
 from helpers.whole_gateway import WholeGateway, configuration, running
 from interaction.questioning import ACCEPTED, DONE, ELICIT, GIVEN_UP, ROOTS, capable, status

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from helpers.modern_host import ModernHost
-from helpers.scripted_upstream import ScriptedServer
+from helpers.server import ScriptedServer
 from helpers.token_issuer import TokenIssuer, guarded
 from helpers.whole_gateway import WholeGateway, running
 from interaction.refusing import TASK, refused

@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 from helpers.modern_schema import CAPABILITIES, TASKS
-from helpers.modern_server import ModernServer, Rounds
-from helpers.native_tasks import NativeTasks, TaskTool
-from helpers.scripted_upstream import Turn
+from helpers.server import Rounds, ScriptedServer, Turn
+from helpers.server.modern_tasks import ModernTasks, TaskTool
 from helpers.whole_gateway import WholeGateway
 from interaction.bridging import DONE, FORM, modern
 from interaction.native_modern import ASKABLE, gateway, natives, report
@@ -24,7 +23,7 @@ __all__ = ["gateway", "modern", "natives", "report"]
 @covers("M-NEG-8", "B-CONV-5")
 @pytest.mark.parametrize("revision", ["2024-11-05", "2025-06-18", "2025-11-25"])
 async def test_a_host_of_the_legacy_era_has_its_call_answered(
-    modern: ModernServer, gateway: WholeGateway, report: TaskTool, revision: str
+    modern: ScriptedServer, gateway: WholeGateway, report: TaskTool, revision: str
 ) -> None:
     host = await gateway.greeted(revision)
     calling = asyncio.create_task(host.call("report"))
@@ -84,7 +83,7 @@ async def test_an_error_of_the_task_is_the_error_of_the_call(gateway: WholeGatew
 
 @pytest.mark.parametrize("era", ["initialize", "stateless"])
 async def test_a_server_that_lost_its_task_has_failed_the_call(
-    gateway: WholeGateway, report: TaskTool, natives: NativeTasks, era: str
+    gateway: WholeGateway, report: TaskTool, natives: ModernTasks, era: str
 ) -> None:
     host = gateway.modern(tasks=False) if era == "stateless" else await gateway.greeted()
     calling = asyncio.create_task(host.call("report"))
@@ -132,7 +131,7 @@ async def test_what_the_task_asks_a_host_without_the_extension_is_a_round_of_a_h
 
 @covers("M-CREATE-4")
 async def test_a_round_that_the_server_asks_before_it_makes_a_task_is_the_hosts_as_it_is(
-    modern: ModernServer, gateway: WholeGateway, report: TaskTool
+    modern: ScriptedServer, gateway: WholeGateway, report: TaskTool
 ) -> None:
     asks = Rounds({"inputRequests": {"its own key": FORM}, "requestState": "its own state"})
 
@@ -169,7 +168,7 @@ async def test_a_host_that_cancels_its_call_cancels_the_servers_task(gateway: Wh
 @covers("H-MOD-9", "H-MOD-10", "L-CANCEL-4")
 @pytest.mark.parametrize("era", ["initialize", "stateless"])
 async def test_a_call_that_is_given_up_before_its_host_could_know_of_a_task_has_that_cancelled_as_well(
-    modern: ModernServer, gateway: WholeGateway, report: TaskTool, era: str
+    modern: ScriptedServer, gateway: WholeGateway, report: TaskTool, era: str
 ) -> None:
     report.handles.clear()
     host = gateway.modern(tasks=False) if era == "stateless" else await gateway.greeted()

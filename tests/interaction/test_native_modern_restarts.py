@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 from helpers.modern_host import ModernHost
-from helpers.modern_server import ModernServer
-from helpers.native_tasks import NativeTasks, TaskTool
-from helpers.scripted_upstream import status
+from helpers.server import ScriptedServer, status
+from helpers.server.modern_tasks import ModernTasks, TaskTool
 from helpers.stored_tasks import stored_task
 from helpers.waiting import bounded, eventually
 from helpers.whole_gateway import WholeGateway
@@ -46,13 +45,13 @@ async def asked(host: ModernHost, task: str, count: int = 1) -> dict[str, Any]:
     return dict(found)
 
 
-def unheard(modern: ModernServer, method: str) -> bool:
+def unheard(modern: ScriptedServer, method: str) -> bool:
     return modern.heard(method) == []
 
 
 @covers("R-RES-8")
 @pytest.mark.parametrize("era", ["initialize", "stateless"])
-async def test_a_task_goes_on_where_it_is(modern: ModernServer, report: TaskTool, tmp_path: Path, era: str) -> None:
+async def test_a_task_goes_on_where_it_is(modern: ScriptedServer, report: TaskTool, tmp_path: Path, era: str) -> None:
     host: Any
     async with before(modern, **sections(tmp_path)) as gateway:
         host = gateway.modern() if era == "stateless" else await gateway.greeted()
@@ -75,7 +74,7 @@ async def test_a_task_goes_on_where_it_is(modern: ModernServer, report: TaskTool
 
 @covers("R-RES-8", "M-UPD-4")
 async def test_what_was_asked_before_is_answered_after_and_asked_once(
-    modern: ModernServer, report: TaskTool, tmp_path: Path
+    modern: ScriptedServer, report: TaskTool, tmp_path: Path
 ) -> None:
     async with before(modern, **sections(tmp_path)) as gateway:
         host = gateway.modern(capabilities=ASKABLE)
@@ -106,7 +105,7 @@ async def test_what_was_asked_before_is_answered_after_and_asked_once(
 
 
 async def test_an_answer_that_had_not_arrived_arrives_after(
-    modern: ModernServer, report: TaskTool, tmp_path: Path
+    modern: ScriptedServer, report: TaskTool, tmp_path: Path
 ) -> None:
     async with before(modern, **sections(tmp_path)) as gateway:
         host = gateway.modern(capabilities=ASKABLE)
@@ -127,7 +126,7 @@ async def test_an_answer_that_had_not_arrived_arrives_after(
 
 
 async def test_a_question_that_was_withdrawn_meanwhile_is_withdrawn_from_the_host(
-    modern: ModernServer, report: TaskTool, tmp_path: Path
+    modern: ScriptedServer, report: TaskTool, tmp_path: Path
 ) -> None:
     async with before(modern, **sections(tmp_path)) as gateway:
         host = gateway.modern(capabilities=ASKABLE)
@@ -146,7 +145,7 @@ async def test_a_question_that_was_withdrawn_meanwhile_is_withdrawn_from_the_hos
 
 
 async def test_a_task_that_its_server_lost_meanwhile_is_a_call_whose_end_nobody_knows(
-    modern: ModernServer, natives: NativeTasks, report: TaskTool, tmp_path: Path
+    modern: ScriptedServer, natives: ModernTasks, report: TaskTool, tmp_path: Path
 ) -> None:
     async with before(modern, **sections(tmp_path)) as gateway:
         made = (await gateway.modern().start("report"))["taskId"]
@@ -159,7 +158,7 @@ async def test_a_task_that_its_server_lost_meanwhile_is_a_call_whose_end_nobody_
 
 
 async def test_a_task_that_was_cancelled_before_is_not_gone_on_with(
-    modern: ModernServer, report: TaskTool, tmp_path: Path
+    modern: ScriptedServer, report: TaskTool, tmp_path: Path
 ) -> None:
     async with before(modern, **sections(tmp_path)) as gateway:
         host = gateway.modern()
@@ -174,7 +173,7 @@ async def test_a_task_that_was_cancelled_before_is_not_gone_on_with(
     assert task.looks == looked
 
 
-async def test_a_plain_call_is_given_up_with_its_task(modern: ModernServer, report: TaskTool, tmp_path: Path) -> None:
+async def test_a_plain_call_is_given_up_with_its_task(modern: ScriptedServer, report: TaskTool, tmp_path: Path) -> None:
     """Nobody could be told what it comes to."""
     async with before(modern, **sections(tmp_path)) as gateway:
         calling = asyncio.create_task((await capable(gateway)).call("report"))
@@ -186,7 +185,7 @@ async def test_a_plain_call_is_given_up_with_its_task(modern: ModernServer, repo
 
 
 async def test_a_server_that_is_back_later_than_the_gateway_is_waited_for(
-    modern: ModernServer, report: TaskTool, tmp_path: Path
+    modern: ScriptedServer, report: TaskTool, tmp_path: Path
 ) -> None:
     async with before(modern, **sections(tmp_path)) as gateway:
         made = (await gateway.modern().start("report"))["taskId"]

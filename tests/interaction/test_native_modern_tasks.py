@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from helpers.modern_server import ModernServer
-from helpers.native_tasks import NativeTasks, TaskTool
+from helpers.server import ScriptedServer
+from helpers.server.modern_tasks import ModernTasks, TaskTool
 from helpers.waiting import bounded, eventually
 from helpers.whole_gateway import WholeGateway
 from interaction.bridging import DONE, FORM, SAMPLE, before, modern
@@ -72,7 +72,7 @@ async def test_a_task_of_a_host_of_2025_11_25_has_them_too(gateway: WholeGateway
 
 @covers("M-CREATE-1", "M-MRTR-8")
 async def test_a_call_whose_server_made_a_task_of_it_becomes_one_of_the_gateway_when_its_grace_is_over(
-    modern: ModernServer, report: TaskTool
+    modern: ScriptedServer, report: TaskTool
 ) -> None:
     async with before(modern, tasks={"inline_grace": "100ms", **OFTEN}) as gateway:
         host = gateway.modern(capabilities=ASKABLE)
@@ -132,7 +132,7 @@ async def test_a_tools_own_error_is_what_it_is_in_either_era(promoting: WholeGat
 
 @covers("M-GET-3")
 async def test_a_task_whose_server_lost_its_own_has_failed(
-    promoting: WholeGateway, report: TaskTool, natives: NativeTasks
+    promoting: WholeGateway, report: TaskTool, natives: ModernTasks
 ) -> None:
     host = promoting.modern()
     made = await host.start("report")
@@ -159,7 +159,7 @@ async def test_a_task_that_was_done_there_and_shows_no_result_has_failed(
 
 @pytest.mark.parametrize("id_", ["x" * 4096, " a\nb\x00 ", 'é€"../..', "=?base64?YQ==?="])
 async def test_a_server_may_name_its_tasks_as_it_likes(
-    promoting: WholeGateway, report: TaskTool, natives: NativeTasks, id_: str
+    promoting: WholeGateway, report: TaskTool, natives: ModernTasks, id_: str
 ) -> None:
     natives.names = [id_]
     host = promoting.modern()

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from helpers.scripted_tasks import ScriptedTasks
-from helpers.scripted_upstream import Hold, ScriptedServer, result
+from helpers.server import Hold, ScriptedServer, result
+from helpers.server.legacy_tasks import LegacyTasks
 from helpers.waiting import bounded, eventually
 from helpers.whole_gateway import WholeGateway, configuration, running
 from interaction.native_tasks import PROGRESS, tasks, told_last
@@ -21,7 +21,7 @@ __all__ = ["tasks"]
     ("mode", "told"), [("sync", "forbidden"), ("auto", "optional"), ("always", "optional"), ("required", "required")]
 )
 async def test_the_operator_says_what_hosts_are_told_of_a_tool_that_its_server_runs_only_as_a_task(
-    server: ScriptedServer, tasks: ScriptedTasks, mode: str, told: str
+    server: ScriptedServer, tasks: LegacyTasks, mode: str, told: str
 ) -> None:
     rules = {"upgrade": [{"tool": "research", "mode": mode}, {"tool": "echo", "mode": "auto"}]}
     async with running(configuration({"reports": server.url}, tasks=rules)) as gateway:
@@ -33,7 +33,7 @@ async def test_the_operator_says_what_hosts_are_told_of_a_tool_that_its_server_r
 @covers("L-CAP-1", "V-INIT-4")
 @pytest.mark.parametrize("mode", ["sync", "auto"])
 async def test_hosts_see_the_gateways_tasks_or_none_and_never_that_the_server_has_some(
-    server: ScriptedServer, tasks: ScriptedTasks, mode: str
+    server: ScriptedServer, tasks: LegacyTasks, mode: str
 ) -> None:
     rules = {"upgrade": [{"tool": "*", "mode": mode}]}
     async with running(configuration({"reports": server.url}, tasks=rules)) as gateway:
@@ -46,7 +46,7 @@ async def test_hosts_see_the_gateways_tasks_or_none_and_never_that_the_server_ha
 
 @pytest.mark.parametrize("revision", ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"])
 async def test_a_tool_that_its_server_runs_only_as_a_task_is_called_plainly_by_any_host(
-    gateway: WholeGateway, tasks: ScriptedTasks, revision: str
+    gateway: WholeGateway, tasks: LegacyTasks, revision: str
 ) -> None:
     host = await gateway.greeted(revision)
     async with host.asking("tools/call", {"name": "research", "arguments": {"a": 1}}) as stream:
@@ -60,7 +60,7 @@ async def test_a_tool_that_its_server_runs_only_as_a_task_is_called_plainly_by_a
 
 @covers("L-PROG-2")
 async def test_what_the_servers_task_says_of_itself_reaches_who_wants_progress(
-    gateway: WholeGateway, tasks: ScriptedTasks
+    gateway: WholeGateway, tasks: LegacyTasks
 ) -> None:
     host = await gateway.greeted()
     params = {"name": "research", "_meta": {"progressToken": "mine"}}
@@ -76,7 +76,7 @@ async def test_what_the_servers_task_says_of_itself_reaches_who_wants_progress(
     assert notes[0]["progress"] < notes[1]["progress"]
 
 
-async def test_a_modern_host_without_tasks_waits_for_the_result(gateway: WholeGateway, tasks: ScriptedTasks) -> None:
+async def test_a_modern_host_without_tasks_waits_for_the_result(gateway: WholeGateway, tasks: LegacyTasks) -> None:
     host = gateway.modern(tasks=False)
     async with host.asking("tools/call", {"name": "research", "arguments": {}}) as asked:
         task = await tasks.made()
@@ -86,7 +86,7 @@ async def test_a_modern_host_without_tasks_waits_for_the_result(gateway: WholeGa
 
 
 async def test_a_tool_that_is_kept_from_being_a_task_here_is_still_run_as_one_there(
-    server: ScriptedServer, tasks: ScriptedTasks
+    server: ScriptedServer, tasks: LegacyTasks
 ) -> None:
     rules = {"upgrade": [{"tool": "research", "mode": "sync"}, {"tool": "*", "mode": "auto"}]}
     async with running(configuration({"reports": server.url}, tasks=rules)) as gateway:
@@ -99,7 +99,7 @@ async def test_a_tool_that_is_kept_from_being_a_task_here_is_still_run_as_one_th
 
 @pytest.mark.parametrize("tool", ["index", "echo"])
 async def test_a_task_that_nobody_asked_for_is_ended_and_no_host_hears_of_it(
-    server: ScriptedServer, gateway: WholeGateway, tasks: ScriptedTasks, tool: str
+    server: ScriptedServer, gateway: WholeGateway, tasks: LegacyTasks, tool: str
 ) -> None:
     made = result({"task": {"taskId": "theirs-0001", "status": "working"}})
     tasks.instead["tools/call"], server.script["echo"] = [made], made
@@ -111,7 +111,7 @@ async def test_a_task_that_nobody_asked_for_is_ended_and_no_host_hears_of_it(
 
 @covers("L-CANCEL-4")
 async def test_a_host_that_gives_its_call_up_has_the_servers_task_cancelled(
-    server: ScriptedServer, gateway: WholeGateway, tasks: ScriptedTasks
+    server: ScriptedServer, gateway: WholeGateway, tasks: LegacyTasks
 ) -> None:
     host = await gateway.greeted()
     async with host.asking("tools/call", {"name": "research"}, id="call-1"):
@@ -123,7 +123,7 @@ async def test_a_host_that_gives_its_call_up_has_the_servers_task_cancelled(
 
 
 async def test_a_host_that_ends_its_session_has_the_task_of_its_plain_call_cancelled(
-    gateway: WholeGateway, tasks: ScriptedTasks
+    gateway: WholeGateway, tasks: LegacyTasks
 ) -> None:
     host = await gateway.greeted()
     async with host.asking("tools/call", {"name": "research"}):
@@ -136,7 +136,7 @@ async def test_a_host_that_ends_its_session_has_the_task_of_its_plain_call_cance
     ("outcome", "code"), [({"error": {"code": -32050, "message": "Off", "data": {"a": 1}}}, -32050), (None, None)]
 )
 async def test_a_task_that_failed_there_is_the_failure_of_the_call(
-    gateway: WholeGateway, tasks: ScriptedTasks, outcome: Any, code: int | None
+    gateway: WholeGateway, tasks: LegacyTasks, outcome: Any, code: int | None
 ) -> None:
     host = await gateway.greeted()
     calling = asyncio.create_task(host.call("research"))
@@ -149,7 +149,7 @@ async def test_a_task_that_failed_there_is_the_failure_of_the_call(
 
 
 async def test_a_task_that_its_server_forgot_is_a_call_whose_end_nobody_knows(
-    gateway: WholeGateway, tasks: ScriptedTasks
+    gateway: WholeGateway, tasks: LegacyTasks
 ) -> None:
     host = await gateway.greeted()
     calling = asyncio.create_task(host.call("research"))
@@ -163,7 +163,7 @@ async def test_a_task_that_its_server_forgot_is_a_call_whose_end_nobody_knows(
 
 
 async def test_a_call_that_is_given_up_and_that_its_server_makes_no_task_of_is_cancelled_there(
-    server: ScriptedServer, gateway: WholeGateway, tasks: ScriptedTasks
+    server: ScriptedServer, gateway: WholeGateway, tasks: LegacyTasks
 ) -> None:
     tasks.instead["tools/call"] = [hold := Hold()]
     host = await gateway.greeted()
@@ -177,7 +177,7 @@ async def test_a_call_that_is_given_up_and_that_its_server_makes_no_task_of_is_c
 
 @covers("H-MOD-9")
 async def test_a_modern_host_that_leaves_has_the_servers_task_cancelled(
-    gateway: WholeGateway, tasks: ScriptedTasks
+    gateway: WholeGateway, tasks: LegacyTasks
 ) -> None:
     host = gateway.modern(tasks=False)
     async with host.asking("tools/call", {"name": "research", "arguments": {}}):

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from helpers.scripted_tasks import ScriptedTasks
-from helpers.scripted_upstream import ScriptedServer
+from helpers.server import ScriptedServer
+from helpers.server.legacy_tasks import LegacyTasks
 from helpers.stored_tasks import copied, stored_task
 from helpers.waiting import bounded, eventually
 from helpers.whole_gateway import configuration, running
@@ -30,9 +30,7 @@ def sections(folder: Path, server: ScriptedServer) -> Any:
 
 @covers("R-RES-8")
 @pytest.mark.parametrize("era", ["initialize", "stateless"])
-async def test_a_task_goes_on_where_it_is(
-    server: ScriptedServer, tasks: ScriptedTasks, tmp_path: Path, era: str
-) -> None:
+async def test_a_task_goes_on_where_it_is(server: ScriptedServer, tasks: LegacyTasks, tmp_path: Path, era: str) -> None:
     host: Any
     async with running(sections(tmp_path, server)) as gateway:
         host = gateway.modern() if era == "stateless" else await gateway.greeted()
@@ -57,7 +55,7 @@ async def test_a_task_goes_on_where_it_is(
 
 @covers("R-RES-8", "L-INPUT-3")
 async def test_what_was_asked_before_is_answered_after_and_asked_once(
-    server: ScriptedServer, tasks: ScriptedTasks, tmp_path: Path
+    server: ScriptedServer, tasks: LegacyTasks, tmp_path: Path
 ) -> None:
     async with running(sections(tmp_path, server)) as gateway:
         host = await capable(gateway)
@@ -85,7 +83,7 @@ async def test_what_was_asked_before_is_answered_after_and_asked_once(
 
 @covers("S-SEC-9")
 async def test_a_task_that_its_server_forgot_meanwhile_has_an_unknown_end(
-    server: ScriptedServer, tasks: ScriptedTasks, tmp_path: Path
+    server: ScriptedServer, tasks: LegacyTasks, tmp_path: Path
 ) -> None:
     async with running(sections(tmp_path, server)) as gateway:
         host = await gateway.greeted()
@@ -101,7 +99,7 @@ async def test_a_task_that_its_server_forgot_meanwhile_has_an_unknown_end(
 
 
 async def test_a_task_that_outlived_its_servers_session_goes_on_in_another(
-    server: ScriptedServer, tasks: ScriptedTasks, tmp_path: Path
+    server: ScriptedServer, tasks: LegacyTasks, tmp_path: Path
 ) -> None:
     async with running(sections(tmp_path, server)) as gateway:
         host = await gateway.greeted()
@@ -121,7 +119,7 @@ async def test_a_task_that_outlived_its_servers_session_goes_on_in_another(
 
 @covers("S-SEC-9", "R-RES-8")
 async def test_a_task_whose_handle_never_reached_a_gateway_that_fell_has_an_unknown_end_and_is_not_made_again(
-    server: ScriptedServer, tasks: ScriptedTasks, tmp_path: Path
+    server: ScriptedServer, tasks: LegacyTasks, tmp_path: Path
 ) -> None:
     tasks.handles.clear()
     folders = [tmp_path / "fell", tmp_path / "next"]

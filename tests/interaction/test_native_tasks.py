@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator
 import pytest
 
 from helpers.loop_pace import paced
-from helpers.scripted_tasks import ScriptedTasks
-from helpers.scripted_upstream import Reply, ScriptedServer, error, result
-from helpers.scripted_upstream import status as away
+from helpers.server import Reply, ScriptedServer, error, result
+from helpers.server import status as away
+from helpers.server.legacy_tasks import LegacyTasks
 from helpers.waiting import bounded, eventually
 from helpers.whole_gateway import WholeGateway, configuration, running
 from interaction.native_tasks import ASKED, FORM, said, tasks
@@ -22,7 +22,7 @@ PING = {"jsonrpc": "2.0", "id": "p-1", "method": "ping"}
 
 
 @pytest.fixture
-async def always(server: ScriptedServer, tasks: ScriptedTasks) -> AsyncIterator[WholeGateway]:
+async def always(server: ScriptedServer, tasks: LegacyTasks) -> AsyncIterator[WholeGateway]:
     """A gateway that makes a task of every call of a host that knows tasks."""
     rules = {"upgrade": [{"tool": "*", "mode": "always"}]}
     async with running(configuration({"reports": server.url}, tasks=rules)) as gateway:
@@ -32,7 +32,7 @@ async def always(server: ScriptedServer, tasks: ScriptedTasks) -> AsyncIterator[
 @covers("L-CREATE-2", "L-RES-2", "L-RES-3", "L-META-1")
 @pytest.mark.parametrize("tool", ["research", "index"])
 async def test_a_task_of_a_host_is_run_as_one_of_the_server_whose_id_nobody_sees(
-    gateway: WholeGateway, tasks: ScriptedTasks, tool: str
+    gateway: WholeGateway, tasks: LegacyTasks, tool: str
 ) -> None:
     host = await gateway.greeted()
     created = await host.start(tool, {"a": 1}, ttl=60_000)
@@ -51,7 +51,7 @@ async def test_a_task_of_a_host_is_run_as_one_of_the_server_whose_id_nobody_sees
 
 @covers("M-CREATE-4", "M-GET-1")
 async def test_a_call_of_a_modern_host_becomes_a_task_that_is_one_of_the_server(
-    always: WholeGateway, tasks: ScriptedTasks
+    always: WholeGateway, tasks: LegacyTasks
 ) -> None:
     host = always.modern()
     created = await host.start("index")
@@ -67,7 +67,7 @@ async def test_a_call_of_a_modern_host_becomes_a_task_that_is_one_of_the_server(
 @covers("M-CREATE-4")
 @pytest.mark.parametrize("tool", ["research", "index"])
 async def test_a_call_becomes_a_task_of_ours_when_its_grace_is_over_and_stays_the_one_of_the_server(
-    server: ScriptedServer, tasks: ScriptedTasks, tool: str
+    server: ScriptedServer, tasks: LegacyTasks, tool: str
 ) -> None:
     rules = {"inline_grace": "50ms", "early_poll": {"reject_above": 1000}}
     async with running(configuration({"reports": server.url}, tasks=rules)) as gateway:
@@ -88,7 +88,7 @@ async def test_a_call_becomes_a_task_of_ours_when_its_grace_is_over_and_stays_th
 
 @covers("L-INPUT-1", "L-INPUT-2", "L-INPUT-5", "L-META-1")
 async def test_what_the_server_asks_for_its_task_is_asked_for_ours(
-    server: ScriptedServer, gateway: WholeGateway, tasks: ScriptedTasks
+    server: ScriptedServer, gateway: WholeGateway, tasks: LegacyTasks
 ) -> None:
     host = await capable(gateway)
     created = (await host.start("research"))["taskId"]
@@ -108,7 +108,7 @@ async def test_what_the_server_asks_for_its_task_is_asked_for_ours(
 
 @covers("M-GET-1", "M-UPD-1")
 async def test_what_the_server_asks_for_its_task_is_an_input_of_a_modern_hosts(
-    server: ScriptedServer, always: WholeGateway, tasks: ScriptedTasks
+    server: ScriptedServer, always: WholeGateway, tasks: LegacyTasks
 ) -> None:
     host = always.modern(capabilities={"elicitation": {"form": {}}})
     created = (await host.start("research"))["taskId"]
@@ -124,7 +124,7 @@ async def test_what_the_server_asks_for_its_task_is_an_input_of_a_modern_hosts(
 
 @covers("L-INPUT-1", "L-INPUT-5", "U-HTTP-3")
 async def test_what_the_server_asks_for_a_task_before_its_handle_was_read_is_asked_for_that_task(
-    server: ScriptedServer, gateway: WholeGateway, tasks: ScriptedTasks
+    server: ScriptedServer, gateway: WholeGateway, tasks: LegacyTasks
 ) -> None:
     tasks.handles.clear()
     host = await capable(gateway)
@@ -145,7 +145,7 @@ async def test_what_the_server_asks_for_a_task_before_its_handle_was_read_is_ask
 
 
 async def test_what_the_server_asks_for_the_task_of_a_plain_call_is_asked_on_the_calls_stream(
-    server: ScriptedServer, gateway: WholeGateway, tasks: ScriptedTasks
+    server: ScriptedServer, gateway: WholeGateway, tasks: LegacyTasks
 ) -> None:
     host = await capable(gateway)
     async with host.asking("tools/call", {"name": "research"}) as stream:
@@ -161,7 +161,7 @@ async def test_what_the_server_asks_for_the_task_of_a_plain_call_is_asked_on_the
 
 @covers("L-CANCEL-2", "L-CANCEL-4")
 async def test_a_cancelled_task_is_cancelled_at_the_server_by_its_own_name(
-    server: ScriptedServer, gateway: WholeGateway, tasks: ScriptedTasks
+    server: ScriptedServer, gateway: WholeGateway, tasks: LegacyTasks
 ) -> None:
     host = await gateway.greeted()
     created = (await host.start("research"))["taskId"]
@@ -173,7 +173,7 @@ async def test_a_cancelled_task_is_cancelled_at_the_server_by_its_own_name(
 
 
 @covers("L-STAT-3")
-async def test_a_task_that_failed_there_failed_here_and_says_why(gateway: WholeGateway, tasks: ScriptedTasks) -> None:
+async def test_a_task_that_failed_there_failed_here_and_says_why(gateway: WholeGateway, tasks: LegacyTasks) -> None:
     host = await gateway.greeted()
     created = (await host.start("research"))["taskId"]
     (await tasks.made()).fails("No paper left")
@@ -194,7 +194,7 @@ async def test_a_task_that_failed_there_failed_here_and_says_why(gateway: WholeG
 async def test_a_task_that_was_done_there_and_shows_no_result_failed_here_and_its_session_goes_on(
     server: ScriptedServer,
     gateway: WholeGateway,
-    tasks: ScriptedTasks,
+    tasks: LegacyTasks,
     reply: Reply,
     reason: str,
     origin: str,
@@ -212,7 +212,7 @@ async def test_a_task_that_was_done_there_and_shows_no_result_failed_here_and_it
     assert len(server.heard("initialize")) == 1
 
 
-async def test_a_task_that_its_server_cancelled_failed_here(gateway: WholeGateway, tasks: ScriptedTasks) -> None:
+async def test_a_task_that_its_server_cancelled_failed_here(gateway: WholeGateway, tasks: LegacyTasks) -> None:
     host = await gateway.greeted()
     created = (await host.start("research"))["taskId"]
     (await tasks.made()).moves("cancelled")
@@ -222,7 +222,7 @@ async def test_a_task_that_its_server_cancelled_failed_here(gateway: WholeGatewa
 
 
 @pytest.mark.parametrize("id_", ["x" * 4096, " a\nb\x00 ", 'é€"../..', "=?base64?YQ==?="])
-async def test_a_server_may_name_its_tasks_as_it_likes(gateway: WholeGateway, tasks: ScriptedTasks, id_: str) -> None:
+async def test_a_server_may_name_its_tasks_as_it_likes(gateway: WholeGateway, tasks: LegacyTasks, id_: str) -> None:
     tasks.names = [id_]
     host = await gateway.greeted()
     created = (await host.start("research"))["taskId"]
@@ -231,9 +231,7 @@ async def test_a_server_may_name_its_tasks_as_it_likes(gateway: WholeGateway, ta
 
 
 @pytest.mark.parametrize("id_", ["x" * 4097, ""])
-async def test_a_task_that_cannot_be_asked_for_failed_here(
-    gateway: WholeGateway, tasks: ScriptedTasks, id_: str
-) -> None:
+async def test_a_task_that_cannot_be_asked_for_failed_here(gateway: WholeGateway, tasks: LegacyTasks, id_: str) -> None:
     tasks.names = [id_]
     host = await gateway.greeted()
     created = (await host.start("research"))["taskId"]
@@ -241,7 +239,7 @@ async def test_a_task_that_cannot_be_asked_for_failed_here(
 
 
 async def test_a_task_in_a_state_that_there_is_not_failed_here_and_is_ended_there(
-    gateway: WholeGateway, tasks: ScriptedTasks
+    gateway: WholeGateway, tasks: LegacyTasks
 ) -> None:
     tasks.handles.clear()
     host = await gateway.greeted()
@@ -255,7 +253,7 @@ async def test_a_task_in_a_state_that_there_is_not_failed_here_and_is_ended_ther
 @pytest.mark.parametrize("code", [400, 404, 405])
 @pytest.mark.parametrize("sessions", [True, False])
 async def test_a_task_outlives_that_something_else_answers_for_its_server_for_a_while(
-    server: ScriptedServer, tasks: ScriptedTasks, code: int, sessions: bool
+    server: ScriptedServer, tasks: LegacyTasks, code: int, sessions: bool
 ) -> None:
     server.sessions, tasks.poll = sessions, 10
     async with running(configuration({"reports": server.url})) as gateway:

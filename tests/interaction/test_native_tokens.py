@@ -7,10 +7,9 @@ import pytest
 
 from helpers.exchange_server import ExchangeServer
 from helpers.loop_pace import paced
-from helpers.modern_server import ModernServer
-from helpers.native_tasks import NativeTasks
-from helpers.scripted_tasks import ScriptedTasks
-from helpers.scripted_upstream import ScriptedServer
+from helpers.server import ScriptedServer
+from helpers.server.legacy_tasks import LegacyTasks
+from helpers.server.modern_tasks import ModernTasks
 from helpers.token_issuer import TokenIssuer, guarded
 from helpers.waiting import bounded, eventually
 from helpers.whole_gateway import running
@@ -35,7 +34,7 @@ async def refused_for_long(endpoint: ExchangeServer) -> None:
 async def test_a_task_of_the_server_waits_for_its_caller_whose_token_is_over(
     server: ScriptedServer, endpoint: ExchangeServer, issuer: TokenIssuer, era: str
 ) -> None:
-    tasks, endpoint.lifetime = ScriptedTasks(server, poll=10), 0
+    tasks, endpoint.lifetime = LegacyTasks(server, poll=10), 0
     upstreams = {"reports": exchanging(server, endpoint)}
     async with running(guarded({}, issuer, upstreams=upstreams, tasks=ALWAYS)) as gateway:
         token = known(gateway, endpoint, issuer)
@@ -59,8 +58,8 @@ async def test_a_task_of_the_server_waits_for_its_caller_whose_token_is_over(
 @covers("A-AUTH-3")
 async def test_so_does_one_of_a_server_of_the_modern_era(endpoint: ExchangeServer, issuer: TokenIssuer) -> None:
     endpoint.lifetime = 0
-    async with ModernServer() as server:
-        report = NativeTasks(server).tool("report")
+    async with ScriptedServer("modern") as server:
+        report = ModernTasks(server).tool("report")
         server.tools = [{"name": "report", "inputSchema": {"type": "object"}}]
         upstreams = {"reports": exchanging(server, endpoint, protocol_version="auto")}
         async with running(guarded({}, issuer, upstreams=upstreams, tasks=ALWAYS)) as gateway:

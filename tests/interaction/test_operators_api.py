@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from helpers.mcp_host import McpHost
-from helpers.scripted_upstream import Hold, ScriptedServer, error
+from helpers.server import Hold, ScriptedServer, error
 from helpers.waiting import eventually, until
 from helpers.whole_gateway import WholeGateway, configuration, running
 from interaction.auditing import audited, lines, of, told_of

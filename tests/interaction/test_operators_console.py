@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from helpers.manual_clock import ManualClock
-from helpers.scripted_upstream import ScriptedServer
+from helpers.server import ScriptedServer
 from helpers.whole_gateway import Environment, WholeGateway, configuration, running
 from interaction.auditing import audited, lines, of, told_of
 from interaction.operating import OPS, VIEWER, tokens

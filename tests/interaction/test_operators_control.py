@@ -3,8 +3,8 @@
 import json
 from pathlib import Path
 
-from helpers.scripted_upstream import ScriptedServer
 from helpers.secrets import noted
+from helpers.server import ScriptedServer
 from helpers.whole_gateway import configuration, load, running, written
 from interaction.operating import OPS, VIEWER, act, look, tokens
 from interaction.reloading import reloaded

@@ -10,8 +10,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from helpers.scripted_upstream import Hold, ScriptedServer
-from helpers.talking_tool import TalkingTool
+from helpers.server import Hold, ScriptedServer, TalkingTool
 from helpers.waiting import bounded, until
 from helpers.whole_gateway import WholeGateway, configuration, running
 from interaction.operating import EVENTS, OPS, VIEWER, act, look, stream, tokens

@@ -10,7 +10,7 @@ import aiohttp
 import pytest
 
 from helpers.gateway_process import GatewayProcess, gateway_process, taskgate, write_configuration
-from helpers.scripted_upstream import ScriptedServer
+from helpers.server import ScriptedServer
 from helpers.token_issuer import TokenIssuer
 from helpers.waiting import bounded
 from helpers.whole_gateway import configuration, running

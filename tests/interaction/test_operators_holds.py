@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from helpers.scripted_upstream import Hold, ScriptedServer
+from helpers.server import Hold, ScriptedServer
 from helpers.waiting import eventually, until
 from helpers.whole_gateway import Environment, WholeGateway, configuration, running
 from interaction.operating import OPS, VIEWER, act, look, tokens

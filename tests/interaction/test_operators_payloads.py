@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from helpers.mcp_host import McpHost
-from helpers.scripted_upstream import Hold, ScriptedServer, result
-from helpers.talking_tool import FORM, TalkingTool
+from helpers.server import FORM, Hold, ScriptedServer, TalkingTool, result
 from helpers.whole_gateway import WholeGateway, configuration, running
 from interaction.auditing import audited, lines, of, told_of
 from interaction.operating import OPS, VIEWER, act, look, tokens

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from helpers.scripted_upstream import ScriptedServer
+from helpers.server import ScriptedServer
 from helpers.whole_gateway import configuration, running
 from interaction.operating import VIEWER, act, look, tokens
 

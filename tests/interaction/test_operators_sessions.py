@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from helpers.scripted_upstream import Hold, ScriptedServer
+from helpers.server import Hold, ScriptedServer
 from helpers.waiting import eventually
 from helpers.whole_gateway import WholeGateway, configuration, running
 from interaction.auditing import audited, lines, of

@@ -7,7 +7,7 @@ import pytest
 
 from helpers.mcp_host import McpHost
 from helpers.schema import available, check_client_message
-from helpers.scripted_upstream import Hold, ScriptedServer, error, raw, result, stream
+from helpers.server import Hold, ScriptedServer, error, raw, result, stream
 from helpers.waiting import bounded, eventually
 from helpers.whole_gateway import WholeGateway
 from requirements import covers

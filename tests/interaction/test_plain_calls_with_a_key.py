@@ -4,7 +4,7 @@ import asyncio
 from typing import Any
 
 from helpers.mcp_host import McpHost
-from helpers.scripted_upstream import Hold, ScriptedServer
+from helpers.server import Hold, ScriptedServer
 from helpers.waiting import bounded, eventually
 from interaction.questioning import DONE
 

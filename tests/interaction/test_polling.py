@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from helpers.manual_clock import ManualClock
-from helpers.scripted_upstream import Hold, ScriptedServer
-from helpers.talking_tool import TalkingTool
+from helpers.server import Hold, ScriptedServer, TalkingTool
 from helpers.token_issuer import TokenIssuer, guarded
 from helpers.waiting import bounded
 from helpers.whole_gateway import Environment, WholeGateway, configuration, running

@@ -9,7 +9,7 @@ import pytest
 
 from helpers.mcp_host import McpHost
 from helpers.modern_host import ModernHost
-from helpers.scripted_upstream import Hold, ScriptedServer, error
+from helpers.server import Hold, ScriptedServer, error
 from helpers.stored_tasks import stored_task
 from helpers.token_issuer import TokenIssuer, guarded
 from helpers.waiting import bounded

@@ -3,9 +3,8 @@
 import pytest
 
 from helpers.mcp_host import McpHost
-from helpers.scripted_upstream import ScriptedServer, note
 from helpers.secrets import noted
-from helpers.talking_tool import FORM, TalkingTool
+from helpers.server import FORM, ScriptedServer, TalkingTool, note
 from helpers.token_issuer import TokenIssuer, guarded
 from helpers.waiting import eventually
 from helpers.whole_gateway import WholeGateway, configuration, running

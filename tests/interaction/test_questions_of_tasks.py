@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 
-from helpers.scripted_upstream import ScriptedServer
-from helpers.talking_tool import FORM, TalkingTool
+from helpers.server import FORM, ScriptedServer, TalkingTool
 from helpers.whole_gateway import WholeGateway
 from interaction.questioning import ACCEPTED, ASKED, DONE, ELICIT, RELATED, ROOTS, SAID, SAMPLE, capable, status
 from requirements import covers

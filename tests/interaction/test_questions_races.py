@@ -8,8 +8,7 @@ from aiohttp import web
 
 from helpers.exchange_server import ExchangeServer
 from helpers.mcp_host import McpHost
-from helpers.scripted_upstream import Hold, ScriptedServer, Turn
-from helpers.talking_tool import FORM, TalkingTool
+from helpers.server import FORM, Hold, ScriptedServer, TalkingTool, Turn
 from helpers.token_issuer import TokenIssuer, guarded
 from helpers.waiting import eventually
 from helpers.whole_gateway import WholeGateway, configuration, running
@@ -36,11 +35,11 @@ class BusyServer(ScriptedServer):
         self.tools = [{"name": "report", "inputSchema": {"type": "object"}}]
         self.refused = 0
 
-    async def _serve(self, request: web.BaseRequest) -> web.StreamResponse:
+    async def serve(self, request: web.BaseRequest) -> web.StreamResponse:
         if request.method == "POST" and not self.refused and b'"method"' not in await request.read():
             self.refused += 1
             return web.Response(status=503)
-        return await super()._serve(request)
+        return await super().serve(request)
 
 
 async def identified(gateway: WholeGateway, token: str) -> McpHost:

@@ -8,8 +8,7 @@ import pytest
 
 from helpers.failing_store import FailingStore
 from helpers.mcp_host import McpHost, Stream
-from helpers.scripted_upstream import ScriptedServer, note
-from helpers.talking_tool import TalkingTool
+from helpers.server import ScriptedServer, TalkingTool, note
 from helpers.waiting import eventually
 from helpers.whole_gateway import (
     Environment,

@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 
-from helpers.scripted_upstream import ScriptedServer
-from helpers.talking_tool import FORM, TalkingTool
+from helpers.server import FORM, ScriptedServer, TalkingTool
 from helpers.waiting import eventually
 from helpers.whole_gateway import WholeGateway, configuration, running
 from interaction.questioning import ACCEPTED, ASKED, DONE, ELICIT, GIVEN_UP, ROOTS, SAID, SAMPLE, capable, status

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from helpers.loop_pace import paced
-from helpers.scripted_upstream import ScriptedServer
+from helpers.server import ScriptedServer
 from helpers.token_issuer import TokenIssuer, guarded
 from helpers.waiting import bounded
 from helpers.whole_gateway import WholeGateway, configuration, running

@@ -11,10 +11,7 @@ import pytest
 from helpers.mcp_host import Answer
 from helpers.modern_host import called
 from helpers.modern_schema import SUBSCRIPTION
-from helpers.modern_server import ModernServer, Rounds
-from helpers.scripted_replies import event, note, open_stream
-from helpers.scripted_upstream import Hold, ScriptedServer, Turn, result
-from helpers.talking_tool import TalkingTool
+from helpers.server import Hold, Rounds, ScriptedServer, TalkingTool, Turn, event, note, open_stream, result
 from helpers.token_issuer import TokenIssuer, guarded
 from helpers.waiting import bounded, eventually
 from helpers.whole_gateway import WholeGateway, configuration, running
@@ -69,7 +66,7 @@ SETTINGS = [(SUBSCRIBE, "legacy", serves) for serves in REVISIONS] + [
 @asynccontextmanager
 async def serving(serves: str, **replies: dict[str, Any]) -> AsyncIterator[ScriptedServer]:
     """A server of that era that declares everything and answers every method."""
-    async with ScriptedServer() if serves == "legacy" else ModernServer() as server:
+    async with ScriptedServer(serves) as server:
         server.tools = [{"name": name, "inputSchema": {"type": "object"}} for name in ("echo", "report")]
         server.capabilities = CAPABILITIES
         server.methods.update((method, result(value)) for method, value in (VALUES | replies).items())

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from helpers.scripted_upstream import ScriptedServer
+from helpers.server import ScriptedServer
 from helpers.waiting import bounded, eventually
 from interaction.queueing import DONE, OneByOne, begin, expect_all_given_back, narrowly, queued
 

@@ -17,8 +17,7 @@ import pytest
 from aiohttp import web
 
 from helpers.mcp_host import McpHost
-from helpers.scripted_replies import transport_of
-from helpers.scripted_upstream import ScriptedServer, Turn, error, resets, result, status
+from helpers.server import ScriptedServer, Turn, error, resets, result, status, transport_of
 from helpers.waiting import bounded
 from helpers.whole_gateway import GatewayConfig, WholeGateway, configuration, running
 from interaction.queueing import OneByOne, expect_all_given_back

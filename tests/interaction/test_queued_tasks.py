@@ -4,7 +4,7 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-from helpers.scripted_upstream import ScriptedServer
+from helpers.server import ScriptedServer
 from helpers.stored_tasks import stored_tasks
 from helpers.waiting import bounded
 from helpers.whole_gateway import configuration, running

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 from helpers.manual_clock import ManualClock
 from helpers.raw_http import post, raw_host
-from helpers.scripted_upstream import ScriptedServer
+from helpers.server import ScriptedServer
 from helpers.token_issuer import TokenIssuer
 from interaction.limiting import (
     TASK,

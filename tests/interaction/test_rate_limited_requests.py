@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from helpers.manual_clock import ManualClock
-from helpers.scripted_upstream import ScriptedServer
+from helpers.server import ScriptedServer
 from interaction.limiting import (
     CALLS,
     TASK,

@@ -7,7 +7,7 @@ import pytest
 
 from helpers.manual_clock import ManualClock
 from helpers.modern_host import ModernHost
-from helpers.scripted_upstream import ScriptedServer
+from helpers.server import ScriptedServer
 from helpers.token_issuer import TokenIssuer
 from helpers.whole_gateway import Environment, configuration, running
 from interaction.limiting import (

@@ -9,7 +9,7 @@ import pytest
 from helpers.mcp_host import Answer, McpHost
 from helpers.raw_http import RawHost, post, raw_host
 from helpers.refused_bodies import SPOILT, posted, send
-from helpers.scripted_upstream import ScriptedServer
+from helpers.server import ScriptedServer
 from helpers.token_issuer import TokenIssuer
 from helpers.waiting import bounded
 from helpers.whole_gateway import WholeGateway, configuration

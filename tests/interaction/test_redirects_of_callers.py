@@ -5,8 +5,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from helpers.modern_server import ModernServer
-from helpers.scripted_upstream import ScriptedServer
+from helpers.server import ScriptedServer
 from helpers.token_issuer import TokenIssuer, guarded
 from helpers.waiting import eventually
 from helpers.whole_gateway import WholeGateway, configuration, running
@@ -16,37 +15,25 @@ USER = "X-User"
 REVISIONS = {"legacy": "2025-11-25", "modern": "2026-07-28"}
 
 
-class RedirectingServer:
+class RedirectingServer(ScriptedServer):
     """A server whose `/mcp` redirects to `/of/USER`, where it answers. `asked` has users and paths in order."""
 
     status = 308
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, era: str = "legacy") -> None:
+        super().__init__(era)
         self.asked: list[tuple[str, str]] = []
 
-    async def _serve(self, request: web.BaseRequest) -> web.StreamResponse:
+    async def serve(self, request: web.BaseRequest) -> web.StreamResponse:
         user = request.headers.get(USER, "the gateway")
         self.asked.append((user, request.path))
         if request.path == "/mcp":
             return web.Response(status=self.status, headers={"Location": f"/of/{user.replace(' ', '-')}"})
-        served: web.StreamResponse = await super()._serve(request.clone(rel_url="/mcp"))  # type: ignore[misc]
-        return served
+        return await super().serve(request.clone(rel_url="/mcp"))
 
     def paths(self, user: str) -> list[str]:
         """The paths that were asked for a user."""
         return [path for each, path in self.asked if each == user]
-
-
-class LegacyRedirects(RedirectingServer, ScriptedServer):
-    """One of the legacy era."""
-
-
-class ModernRedirects(RedirectingServer, ModernServer):
-    """One of the modern era."""
-
-
-SERVERS = {"legacy": LegacyRedirects, "modern": ModernRedirects}
 
 
 def section(server: Any, era: str, **more: Any) -> dict[str, Any]:
@@ -67,7 +54,7 @@ async def call(gateway: WholeGateway, era: str, issuer: TokenIssuer, user: str) 
 async def test_a_redirect_that_one_caller_got_sends_no_other_caller_there(
     issuer: TokenIssuer, era: str, status: int
 ) -> None:
-    async with SERVERS[era]() as server:
+    async with RedirectingServer(era) as server:
         server.status = status
         upstream = section(server, era, identity_headers={"subject": USER})
         async with running(guarded({}, issuer, upstreams={"reports": upstream})) as gateway:
@@ -83,7 +70,7 @@ async def test_a_redirect_that_one_caller_got_sends_no_other_caller_there(
 async def test_a_permanent_redirect_is_remembered_for_the_caller_that_got_it_and_a_temporary_one_is_not(
     issuer: TokenIssuer, era: str
 ) -> None:
-    async with SERVERS[era]() as server:
+    async with RedirectingServer(era) as server:
         upstream = section(server, era, identity_headers={"subject": USER})
         async with running(guarded({}, issuer, upstreams={"reports": upstream})) as gateway:
             alice = await call(gateway, era, issuer, "alice")
@@ -100,7 +87,7 @@ async def test_a_permanent_redirect_is_remembered_for_the_caller_that_got_it_and
 @covers("T16", "T39")
 @pytest.mark.parametrize("era", REVISIONS)
 async def test_a_redirect_that_a_health_check_got_sends_no_caller_there(issuer: TokenIssuer, era: str) -> None:
-    async with SERVERS[era]() as server:
+    async with RedirectingServer(era) as server:
         upstream = section(server, era, identity_headers={"subject": USER}, health={"interval": "1s"})
         async with running(guarded({}, issuer, upstreams={"reports": upstream})) as gateway:
             await eventually(lambda: "/of/the-gateway" in server.paths("the gateway"))
@@ -113,7 +100,7 @@ async def test_a_redirect_that_a_health_check_got_sends_no_caller_there(issuer: 
 async def test_the_search_for_the_era_sends_no_other_caller_where_it_was_redirected(
     issuer: TokenIssuer, era: str
 ) -> None:
-    async with SERVERS[era]() as server:
+    async with RedirectingServer(era) as server:
         upstream = section(server, era, identity_headers={"subject": USER}, protocol_version="auto")
         async with running(guarded({}, issuer, upstreams={"reports": upstream})) as gateway:
             await call(gateway, era, issuer, "alice")
@@ -122,7 +109,7 @@ async def test_the_search_for_the_era_sends_no_other_caller_where_it_was_redirec
 
 
 async def test_sessions_of_a_server_that_cannot_tell_callers_apart_have_redirects_of_their_own() -> None:
-    async with LegacyRedirects() as server, running(configuration({"reports": server.url})) as gateway:
+    async with RedirectingServer() as server, running(configuration({"reports": server.url})) as gateway:
         first, second = await gateway.greeted(), await gateway.greeted()
         for host in (first, second, first):
             assert (await host.call("echo")).result is not None

@@ -9,7 +9,7 @@ import pytest
 
 from helpers.manual_clock import ManualClock
 from helpers.mcp_host import ACCEPT
-from helpers.scripted_upstream import Hold, ScriptedServer
+from helpers.server import Hold, ScriptedServer
 from helpers.token_issuer import TokenIssuer, guarded
 from helpers.waiting import bounded, until
 from helpers.whole_gateway import Environment, configuration

@@ -5,7 +5,7 @@ from typing import Any
 
 from helpers.certificates import Authority
 from helpers.mcp_host import McpHost
-from helpers.scripted_upstream import Hold, ScriptedServer
+from helpers.server import Hold, ScriptedServer
 from helpers.several_gateways import key_file
 from helpers.token_issuer import TokenIssuer, guarded
 from helpers.waiting import eventually

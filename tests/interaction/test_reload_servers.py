@@ -7,7 +7,7 @@ import pytest
 
 from helpers.loop_pace import paced
 from helpers.mcp_host import McpHost
-from helpers.scripted_upstream import Hold, ScriptedServer
+from helpers.server import Hold, ScriptedServer
 from helpers.waiting import bounded, eventually
 from helpers.whole_gateway import GatewayConfig, WholeGateway, configuration, running
 from interaction.reloading import DONE, SUCCESS, echoed, reloaded

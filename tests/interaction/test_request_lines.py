@@ -12,7 +12,7 @@ import pytest
 from helpers.event_streams import head_of
 from helpers.mcp_host import ACCEPT
 from helpers.otlp_collector import CLIENT, SERVER, OtlpCollector
-from helpers.scripted_upstream import Hold, ScriptedServer, error, result
+from helpers.server import Hold, ScriptedServer, error, result
 from helpers.traced_gateway import traced
 from helpers.waiting import bounded, eventually
 from helpers.whole_gateway import WholeGateway, configuration

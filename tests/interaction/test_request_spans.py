@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from helpers.otlp_collector import CLIENT, SERVER, OtlpCollector
-from helpers.scripted_upstream import Hold, ScriptedServer
+from helpers.server import Hold, ScriptedServer
 from helpers.traced_gateway import traced
 from helpers.waiting import eventually
 from interaction.auditing import REQUESTS, audited, lines, of

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from helpers.scripted_upstream import Hold, ScriptedServer
+from helpers.server import Hold, ScriptedServer
 from helpers.whole_gateway import GatewayConfig, WholeGateway, configuration, running
 from interaction.handing_off import CANCEL, ERAS, WAIT, YEAR, Host, calls, handle_of, handoff, taskless, waited
 from interaction.questioning import DONE

@@ -16,7 +16,7 @@ import pytest
 
 from helpers.manual_clock import ManualClock
 from helpers.mcp_host import McpHost
-from helpers.scripted_upstream import Hold, ScriptedServer, result
+from helpers.server import Hold, ScriptedServer, result
 from helpers.stored_tasks import stored_tasks
 from helpers.waiting import bounded, eventually
 from helpers.whole_gateway import Environment, WholeGateway, configuration, running

@@ -9,8 +9,7 @@ import pytest
 
 from helpers.event_streams import asked, gone, got, head_of
 from helpers.mcp_host import Answer, McpHost
-from helpers.scripted_upstream import Hold, ScriptedServer, note
-from helpers.talking_tool import TalkingTool
+from helpers.server import Hold, ScriptedServer, TalkingTool, note
 from helpers.waiting import bounded, until
 from helpers.whole_gateway import WholeGateway, configuration, running
 from interaction.questioning import DONE, status

@@ -3,7 +3,7 @@
 import pytest
 
 from helpers.event_streams import asked, gone, got
-from helpers.talking_tool import TalkingTool
+from helpers.server import TalkingTool
 from helpers.whole_gateway import WholeGateway
 from interaction.questioning import ACCEPTED, DONE, ELICIT, GIVEN_UP, capable
 from interaction.resuming import SAID, call_stream, heard, last_id, tell

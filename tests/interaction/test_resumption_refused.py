@@ -13,8 +13,7 @@ from helpers.event_streams import asked, gone, got, refused
 from helpers.loop_pace import pass_time
 from helpers.manual_clock import ManualClock
 from helpers.mcp_host import McpHost
-from helpers.scripted_upstream import Hold, ScriptedServer, note
-from helpers.talking_tool import TalkingTool
+from helpers.server import Hold, ScriptedServer, TalkingTool, note
 from helpers.token_issuer import TokenIssuer, guarded
 from helpers.waiting import eventually
 from helpers.whole_gateway import Environment, WholeGateway, configuration, running

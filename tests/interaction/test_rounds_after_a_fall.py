@@ -10,8 +10,7 @@ import pytest
 from aiohttp import web
 
 from helpers.modern_host import ModernHost
-from helpers.modern_server import ModernServer, Rounds
-from helpers.scripted_upstream import Hold, Turn, result
+from helpers.server import Hold, Rounds, ScriptedServer, Turn, result
 from helpers.several_gateways import key_file
 from helpers.stored_tasks import StoredTask, copied, stored_task, stored_tasks, with_another_question
 from helpers.waiting import bounded, eventually
@@ -38,7 +37,7 @@ async def resting(folder: Path, task: str, count: int) -> StoredTask:
 
 
 async def fallen(
-    modern: ModernServer,
+    modern: ScriptedServer,
     folder: Path,
     count: int,
     *,
@@ -77,7 +76,7 @@ def keys(found: dict[str, Any]) -> dict[str, str]:
 
 
 async def test_a_round_is_made_once_its_last_answer_is_there_and_so_are_those_behind_it(
-    modern: ModernServer, tmp_path: Path
+    modern: ScriptedServer, tmp_path: Path
 ) -> None:
     modern.script["report"] = rounds = Rounds(
         {"inputRequests": {"a": FORM, "b": ROOTS}, "requestState": "one"},
@@ -99,7 +98,7 @@ async def test_a_round_is_made_once_its_last_answer_is_there_and_so_are_those_be
 
 
 async def test_a_round_of_a_legacy_host_goes_on_in_the_era_in_which_it_began(
-    modern: ModernServer, tmp_path: Path
+    modern: ScriptedServer, tmp_path: Path
 ) -> None:
     """An earlier release used the modern era of a server of both eras for every host; or a server learned the other."""
     modern.script["report"] = rounds = Rounds({"inputRequests": {"a": FORM}, "requestState": "one"})
@@ -110,7 +109,7 @@ async def test_a_round_of_a_legacy_host_goes_on_in_the_era_in_which_it_began(
         task = (await host.start("report"))["taskId"]
         await resting(elsewhere, task, 1)
         copied(elsewhere, tmp_path)
-    modern.dual = True
+    modern.era = "both"
     async with before(modern, **sections(tmp_path)) as gateway:
         host.http, host.url = gateway.http, gateway.url("reports")
         async with host.asking("tasks/result", {"taskId": task}) as stream:
@@ -133,7 +132,7 @@ async def until_other(host: ModernHost, task: str, key: str) -> dict[str, Any]:
 
 
 async def test_a_round_whose_answers_were_all_there_leaves_at_the_next_start(
-    modern: ModernServer, tmp_path: Path
+    modern: ScriptedServer, tmp_path: Path
 ) -> None:
     modern.script["report"] = rounds = Rounds({"inputRequests": {"a": FORM}, "requestState": "one"}, answer=DONE)
     task = await fallen(modern, tmp_path, 1, answers=ANSWERED, dies_after=1)
@@ -143,7 +142,7 @@ async def test_a_round_whose_answers_were_all_there_leaves_at_the_next_start(
     assert (rounds.answers, rounds.states) == ([{"a": ACCEPTED}], ["one"])
 
 
-async def test_a_round_that_may_have_left_is_not_made_again(modern: ModernServer, tmp_path: Path) -> None:
+async def test_a_round_that_may_have_left_is_not_made_again(modern: ScriptedServer, tmp_path: Path) -> None:
     modern.script["report"] = rounds = Rounds({"inputRequests": {"a": FORM}, "requestState": "one"})
     task = await fallen(modern, tmp_path, 1, answers=ANSWERED, dies_after=2)
     made = len(rounds.turns)
@@ -154,7 +153,7 @@ async def test_a_round_that_may_have_left_is_not_made_again(modern: ModernServer
 
 
 async def test_a_question_that_nobody_answers_after_the_start_has_its_time(
-    modern: ModernServer, tmp_path: Path
+    modern: ScriptedServer, tmp_path: Path
 ) -> None:
     modern.script["report"] = rounds = Rounds({"inputRequests": {"a": FORM}, "requestState": "one"}, answer=DONE)
     task = await fallen(modern, tmp_path, 1)
@@ -166,7 +165,7 @@ async def test_a_question_that_nobody_answers_after_the_start_has_its_time(
 
 
 async def test_a_cancel_ends_a_task_that_rests_and_its_server_hears_nothing_more(
-    modern: ModernServer, tmp_path: Path
+    modern: ScriptedServer, tmp_path: Path
 ) -> None:
     modern.script["report"] = rounds = Rounds({"inputRequests": {"a": FORM}, "requestState": "one"})
     task = await fallen(modern, tmp_path, 1)
@@ -180,7 +179,9 @@ async def test_a_cancel_ends_a_task_that_rests_and_its_server_hears_nothing_more
 
 
 @pytest.mark.parametrize("theirs", ["context.key", "other.key"])
-async def test_a_round_goes_on_only_where_one_of_us_kept_it(modern: ModernServer, tmp_path: Path, theirs: str) -> None:
+async def test_a_round_goes_on_only_where_one_of_us_kept_it(
+    modern: ScriptedServer, tmp_path: Path, theirs: str
+) -> None:
     """Who can write to the store cannot have anything sent (T25)."""
     modern.script["report"] = rounds = Rounds({"inputRequests": {"a": FORM}, "requestState": "one"}, answer=DONE)
     named = [
@@ -193,7 +194,7 @@ async def test_a_round_goes_on_only_where_one_of_us_kept_it(modern: ModernServer
     assert len(rounds.turns) == 1 + ours
 
 
-async def test_a_state_that_is_too_large_is_not_kept(modern: ModernServer, tmp_path: Path) -> None:
+async def test_a_state_that_is_too_large_is_not_kept(modern: ScriptedServer, tmp_path: Path) -> None:
     large = "s" * 300_000
     modern.script["report"] = rounds = Rounds({"inputRequests": {"a": FORM}, "requestState": large}, answer=DONE)
     async with before(modern, **sections(tmp_path)) as gateway:
@@ -207,7 +208,7 @@ async def test_a_state_that_is_too_large_is_not_kept(modern: ModernServer, tmp_p
 
 
 async def test_what_a_host_cannot_be_asked_is_answered_by_nobody_after_the_start_either(
-    modern: ModernServer, tmp_path: Path
+    modern: ScriptedServer, tmp_path: Path
 ) -> None:
     """Its server asked for a sample as well, for which there is no answer but a sample (10.2)."""
     modern.script["report"] = rounds = Rounds({"inputRequests": {"a": FORM}, "requestState": "one"})
@@ -220,7 +221,7 @@ async def test_what_a_host_cannot_be_asked_is_answered_by_nobody_after_the_start
 
 
 async def test_what_the_record_keeps_of_a_round_is_gone_before_the_next_one_is_at_the_server(
-    modern: ModernServer, tmp_path: Path
+    modern: ScriptedServer, tmp_path: Path
 ) -> None:
     """Whoever takes the task over from here on cannot make it again."""
     second = Hold()

@@ -1,6 +1,6 @@
 """How servers do, as operators are told: and that one which is away is no reason to send its hosts elsewhere."""
 
-from helpers.scripted_upstream import Hold, ScriptedServer, error
+from helpers.server import Hold, ScriptedServer, error
 from helpers.whole_gateway import configuration, running
 
 NOWHERE = "http://127.0.0.1:9/mcp"

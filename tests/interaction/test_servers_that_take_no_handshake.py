@@ -8,8 +8,7 @@ import pytest
 
 from helpers.event_server import EventServer
 from helpers.loop_pace import pass_time
-from helpers.modern_server import ModernServer
-from helpers.scripted_upstream import ScriptedServer, error, status
+from helpers.server import ScriptedServer, error, status
 from helpers.whole_gateway import configuration, running
 from interaction.test_awkward_programs import GREETING, awkward
 
@@ -115,7 +114,7 @@ async def test_what_was_told_is_told_again_only_after_a_while_and_with_how_often
 
 
 async def test_a_server_of_the_other_era_is_in_the_log_for_nothing(caplog: pytest.LogCaptureFixture) -> None:
-    async with ModernServer() as server:
+    async with ScriptedServer("modern") as server:
         upstream = {"path": "/reports/mcp", "url": server.url, "protocol_version": "auto"}
         async with running(configuration({}, upstreams={"reports": upstream})) as gateway:
             host = await gateway.greeted()

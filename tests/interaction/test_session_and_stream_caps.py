@@ -18,7 +18,7 @@ from helpers.manual_clock import ManualClock
 from helpers.mcp_host import ACCEPT, Answer, McpHost
 from helpers.package_objects import bytes_held
 from helpers.raw_http import post, raw_host
-from helpers.scripted_upstream import Hold, ScriptedServer
+from helpers.server import Hold, ScriptedServer
 from helpers.token_issuer import TokenIssuer, guarded
 from helpers.waiting import bounded, eventually, until
 from helpers.whole_gateway import Environment, WholeGateway, configuration, open_store, running

@@ -3,7 +3,7 @@
 import pytest
 
 from helpers.mcp_host import McpHost
-from helpers.scripted_upstream import ScriptedServer, error, status
+from helpers.server import ScriptedServer, error, status
 from helpers.waiting import eventually
 from helpers.whole_gateway import WholeGateway, configuration, running
 from requirements import covers

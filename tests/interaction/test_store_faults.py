@@ -12,7 +12,7 @@ import pytest
 from helpers.failing_store import FailingStore
 from helpers.loop_pace import LoopClock, paced
 from helpers.mcp_host import McpHost
-from helpers.scripted_upstream import Hold, ScriptedServer
+from helpers.server import Hold, ScriptedServer
 from helpers.small_disk import small_disk
 from helpers.waiting import bounded
 from helpers.whole_gateway import Environment, StoreFault, WholeGateway, configuration, open_store, running

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from helpers.mcp_host import McpHost
-from helpers.scripted_upstream import Hold, ScriptedServer, note, stream
+from helpers.server import Hold, ScriptedServer, note, stream
 from helpers.waiting import bounded, eventually
 from helpers.whole_gateway import WholeGateway, configuration, running
 from requirements import covers

@@ -9,7 +9,7 @@ import pytest
 
 from helpers.manual_clock import ManualClock
 from helpers.modern_host import GONE
-from helpers.scripted_upstream import ScriptedServer
+from helpers.server import ScriptedServer
 from helpers.token_issuer import TokenIssuer
 from helpers.token_issuer import guarded as asking_for_tokens
 from helpers.whole_gateway import WholeGateway, configuration, running

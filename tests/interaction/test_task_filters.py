@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from helpers.mcp_host import McpHost
-from helpers.scripted_upstream import Hold, ScriptedServer, error, result
+from helpers.server import Hold, ScriptedServer, error, result
 from helpers.token_issuer import TokenIssuer, guarded
 from helpers.waiting import bounded
 from helpers.whole_gateway import WholeGateway, configuration, running

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from helpers.scripted_upstream import ScriptedServer, result
+from helpers.server import ScriptedServer, result
 from helpers.whole_gateway import WholeGateway, configuration, file_store
 from interaction.auditing import audited, kept, lines, of
 from interaction.questioning import status

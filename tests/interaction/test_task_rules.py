@@ -7,7 +7,7 @@ import pytest
 
 from helpers.manual_clock import ManualClock
 from helpers.mcp_host import McpHost
-from helpers.scripted_upstream import Hold, ScriptedServer, error, status
+from helpers.server import Hold, ScriptedServer, error, status
 from helpers.waiting import bounded, eventually
 from helpers.whole_gateway import Environment, WholeGateway, configuration, running
 from requirements import covers

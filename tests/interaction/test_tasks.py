@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from helpers.mcp_host import McpHost
-from helpers.scripted_upstream import Hold, ScriptedServer, error, result, stream
+from helpers.server import Hold, ScriptedServer, error, result, stream
 from helpers.waiting import bounded, eventually
 from helpers.whole_gateway import WholeGateway, configuration, running
 from requirements import covers

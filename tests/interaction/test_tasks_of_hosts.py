@@ -5,8 +5,7 @@ from typing import Any
 import pytest
 
 from helpers.mcp_host import McpHost
-from helpers.scripted_upstream import ScriptedServer
-from helpers.talking_tool import FORM, TalkingTool
+from helpers.server import FORM, ScriptedServer, TalkingTool
 from helpers.waiting import eventually
 from helpers.whole_gateway import WholeGateway
 from interaction.questioning import ACCEPTED, ASKED, CAPABLE, DONE, ELICIT, RELATED, SAID, SAMPLE, status

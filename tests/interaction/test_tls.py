@@ -12,7 +12,7 @@ import pytest
 from helpers.certificates import Authority
 from helpers.gateway_process import taskgate, write_configuration
 from helpers.mcp_host import McpHost
-from helpers.scripted_upstream import ScriptedServer, result
+from helpers.server import ScriptedServer, result
 from helpers.token_issuer import TokenIssuer, guarded
 from helpers.whole_gateway import WholeGateway, configuration, running
 

@@ -8,7 +8,7 @@ import pytest
 
 from helpers.mcp_host import ACCEPT
 from helpers.otlp_collector import CLIENT, SERVER, OtlpCollector, Place
-from helpers.scripted_upstream import ScriptedServer, error, result
+from helpers.server import ScriptedServer, error, result
 from helpers.traced_gateway import traced
 from helpers.waiting import bounded
 from interaction.programs import program

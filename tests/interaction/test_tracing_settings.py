@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from helpers.otlp_collector import CLIENT, SERVER, OtlpCollector, Place
-from helpers.scripted_upstream import ScriptedServer
+from helpers.server import ScriptedServer
 from helpers.token_issuer import TokenIssuer
 from helpers.traced_gateway import traced
 from helpers.whole_gateway import WholeGateway, configuration, running

@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from helpers.mcp_host import McpHost
-from helpers.modern_server import ModernServer
 from helpers.otlp_collector import CLIENT, SERVER, Collected, OtlpCollector, Place
-from helpers.scripted_upstream import Hold, ScriptedServer
+from helpers.server import Hold, ScriptedServer
 from helpers.traced_gateway import KEPT, traced
 from helpers.waiting import bounded
 from interaction.falls import falling, leave_one_sent, returned
@@ -73,7 +72,7 @@ async def test_a_task_of_the_modern_era_is_followed_the_same_way(
 ) -> None:
     """Only a call that had left before it became a task stays a part of the request that it was made for."""
     rules = {"upgrade": [{"tool": "report", **rule}]}
-    async with ModernServer() as server:
+    async with ScriptedServer("modern") as server:
         server.tools = [{"name": "report", "inputSchema": {"type": "object"}}]
         server.script["report"] = hold = Hold()
         section = {"reports": {"path": "/reports/mcp", "url": server.url, "protocol_version": "2026-07-28"}}

@@ -6,7 +6,7 @@ from datetime import datetime
 
 import pytest
 
-from helpers.scripted_upstream import Hold, ScriptedServer
+from helpers.server import Hold, ScriptedServer
 from helpers.waiting import bounded
 from helpers.whole_gateway import Environment, SystemClock, configuration, running
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from helpers.exchange_server import ExchangeServer
-from helpers.scripted_upstream import Hold, ScriptedServer, raw, status
+from helpers.server import Hold, ScriptedServer, raw, status
 from helpers.several_gateways import key_file
 from helpers.stored_tasks import stored_task
 from helpers.token_issuer import TokenIssuer, guarded

@@ -7,7 +7,7 @@ import pytest
 
 from helpers.certificates import Authority
 from helpers.gateway_process import taskgate, write_configuration
-from helpers.scripted_upstream import ScriptedServer
+from helpers.server import ScriptedServer
 from helpers.token_issuer import TokenIssuer, guarded
 from helpers.waiting import eventually
 from helpers.whole_gateway import configuration, running

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from helpers.mcp_host import Answer, McpHost
-from helpers.scripted_upstream import ScriptedServer, result
+from helpers.server import ScriptedServer, result
 from helpers.waiting import bounded
 from helpers.whole_gateway import Environment, WholeGateway, configuration, running
 from interaction.limiting import Host, Opens, both_eras, come, is_refused

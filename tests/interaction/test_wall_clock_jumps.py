@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from helpers.loop_pace import paced, pass_time
-from helpers.scripted_upstream import Hold, ScriptedServer
+from helpers.server import Hold, ScriptedServer
 from helpers.token_issuer import TokenIssuer, guarded
 from helpers.waiting import bounded, eventually
 from helpers.wandering_clock import WanderingClock

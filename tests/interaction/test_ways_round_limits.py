@@ -6,7 +6,7 @@ from typing import Any
 
 from helpers.failing_store import HoldingStore
 from helpers.manual_clock import ManualClock
-from helpers.scripted_upstream import Hold, ScriptedServer
+from helpers.server import Hold, ScriptedServer
 from helpers.waiting import bounded, eventually, until
 from helpers.whole_gateway import Environment, configuration, open_store, running
 from interaction.limiting import CALLS, Opens, passes

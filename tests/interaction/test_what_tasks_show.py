@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from helpers.manual_clock import ManualClock
-from helpers.scripted_upstream import Hold, ScriptedServer
-from helpers.talking_tool import TalkingTool
+from helpers.server import Hold, ScriptedServer, TalkingTool
 from helpers.waiting import bounded
 from helpers.whole_gateway import Environment, WholeGateway, configuration, running
 from interaction.questioning import ACCEPTED, ASKED, DONE, ELICIT, ROOTS, SAMPLE, capable, status

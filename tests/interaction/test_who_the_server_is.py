@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from helpers.modern_schema import SERVER
-from helpers.scripted_upstream import result
+from helpers.server import result
 from helpers.whole_gateway import __version__, running
 from interaction.programs import with_program
 from interaction.welcoming import ERAS, GATEWAY, INFO, before, info_of, server_of, welcome

@@ -5,7 +5,7 @@ from itertools import count
 import pytest
 
 from helpers.mcp_host import Answer
-from helpers.scripted_upstream import Hold, ScriptedServer
+from helpers.server import Hold, ScriptedServer
 from helpers.token_issuer import TokenIssuer, guarded
 from helpers.whole_gateway import running
 from interaction.handing_off import ERAS, YEAR, Host, handle_of, handoff, taskless, waited

@@ -3,7 +3,7 @@
 from typing import Any
 
 from helpers.otlp_collector import Place
-from helpers.scripted_upstream import ScriptedServer
+from helpers.server import ScriptedServer
 
 TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 THEIRS = f"00-{TRACE}-{PARENT}-01"

@@ -5,8 +5,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Final
 
 from helpers.modern_schema import SERVER
-from helpers.modern_server import ModernServer
-from helpers.scripted_upstream import ScriptedServer
+from helpers.server import ScriptedServer
 from helpers.whole_gateway import WholeGateway, configuration, running
 
 ERAS: Final = ("legacy", "modern")
@@ -24,7 +23,7 @@ INFO: Final = {
 @asynccontextmanager
 async def server_of(era: str) -> AsyncIterator[ScriptedServer]:
     """A server of that era that says who it is."""
-    async with ScriptedServer() if era == "legacy" else ModernServer() as server:
+    async with ScriptedServer(era) as server:
         server.info = dict(INFO)
         yield server
 

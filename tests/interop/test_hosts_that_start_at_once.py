@@ -10,7 +10,7 @@ import pytest
 from mcp import ClientSession, McpError
 from mcp.client.streamable_http import streamable_http_client
 
-from helpers.scripted_upstream import ScriptedServer
+from helpers.server import ScriptedServer
 from helpers.waiting import bounded
 from helpers.whole_gateway import Environment, WholeGateway, configuration, running
 

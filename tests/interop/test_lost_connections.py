@@ -6,8 +6,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from helpers.cutter import Cutter
-from helpers.scripted_upstream import ScriptedServer, note
-from helpers.talking_tool import TalkingTool
+from helpers.server import ScriptedServer, TalkingTool, note
 from helpers.waiting import bounded, eventually
 from helpers.whole_gateway import configuration, running
 from interop.hosts import OFFICIAL, PATIENCE, official_host, text_of

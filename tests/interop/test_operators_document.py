@@ -19,7 +19,7 @@ import pytest
 
 from helpers.gateway_process import GatewayProcess, gateway_process, write_configuration
 from helpers.mcp_host import McpHost
-from helpers.scripted_upstream import Hold, ScriptedServer, error
+from helpers.server import Hold, ScriptedServer, error
 from interaction.operating import OPS, VIEWER, tokens
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(1800 if "DOCUMENT_SEED" in os.environ else 120)]

@@ -8,7 +8,7 @@ import pytest
 from example import environments
 
 from helpers.otlp_collector import CLIENT, SERVER, OtlpCollector, Place
-from helpers.scripted_upstream import ScriptedServer
+from helpers.server import ScriptedServer
 from helpers.traced_gateway import traced
 from interop.peers import HOME, output_of, require_peers
 

@@ -13,7 +13,7 @@ import aiohttp
 from aiohttp import web
 
 from helpers.mcp_host import Answer, McpHost
-from helpers.scripted_upstream import Turn, result
+from helpers.server import Turn, result
 
 UNSENT = "The call was not sent: the task store was not available"
 LOST = "The gateway stopped while the call was running; it may or may not have completed"

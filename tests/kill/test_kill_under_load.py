@@ -17,7 +17,7 @@ from example.processes import Child
 
 from helpers.gateway_process import gateway_process, serving, starting_gateway, write_configuration
 from helpers.mcp_host import McpHost
-from helpers.scripted_upstream import ScriptedServer
+from helpers.server import ScriptedServer
 from kill import stores
 from kill.books import LOST, TOOL, Books, check, check_until_gone, create_until_gone
 

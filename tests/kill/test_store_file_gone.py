@@ -12,7 +12,7 @@ import aiohttp
 
 from helpers.gateway_process import GatewayProcess, gateway_process, write_configuration
 from helpers.mcp_host import McpHost
-from helpers.scripted_upstream import Hold, ScriptedServer
+from helpers.server import Hold, ScriptedServer
 from helpers.waiting import bounded, eventually
 
 DONE = {"content": [{"type": "text", "text": "done"}]}

@@ -10,7 +10,7 @@ from contextlib import AsyncExitStack
 from typing import Any
 
 from helpers.modern_host import GONE
-from helpers.scripted_upstream import Hold, result, status
+from helpers.server import Hold, result, status
 from helpers.waiting import bounded
 from observability.scene import QUARTER, WORD, Scene
 from observability.stage import AUDIENCE, DONE

@@ -19,7 +19,7 @@ from helpers.key_server import KeyServer, status
 from helpers.ports import free_port
 from helpers.prometheus_server import PrometheusServer
 from helpers.raw_http import raw_host
-from helpers.scripted_upstream import Hold
+from helpers.server import Hold
 from helpers.token_issuer import TokenIssuer
 from helpers.waiting import bounded, eventually
 from interop.peers import python_server

@@ -22,8 +22,8 @@ import helpers
 from helpers.gateway_process import START_WITHIN, TASKGATE
 from helpers.identity_provider import IdentityProvider
 from helpers.key_server import KeyServer
-from helpers.scripted_upstream import Hold, ScriptedServer, Turn, error, result
 from helpers.secrets import noted
+from helpers.server import Hold, ScriptedServer, Turn, error, result
 from helpers.waiting import bounded
 
 AUDIENCE = "https://gateway.example"

@@ -6,10 +6,9 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from helpers.scripted_upstream import ScriptedServer
+from helpers.server import ScriptedServer, TalkingTool
 from helpers.several_gateways import several
 from helpers.shared_store import SharedServer, expect_every_key_to_expire
-from helpers.talking_tool import TalkingTool
 from helpers.whole_gateway import WholeGateway
 from replicas.processes import Start, starting
 from taskgate.stores.redis.options import RedisOptions

@@ -9,7 +9,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from helpers.scripted_upstream import Hold, ScriptedServer
+from helpers.server import Hold, ScriptedServer
 from helpers.several_gateways import at, several
 from helpers.shared_store import SharedServer
 from helpers.token_issuer import TokenIssuer

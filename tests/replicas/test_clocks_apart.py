@@ -13,10 +13,9 @@ import aiohttp
 import pytest
 
 from helpers.mcp_host import McpHost
-from helpers.scripted_upstream import Hold, ScriptedServer
+from helpers.server import Hold, ScriptedServer, TalkingTool
 from helpers.several_gateways import at, modern_at, several
 from helpers.shared_store import SharedServer
-from helpers.talking_tool import TalkingTool
 from helpers.waiting import bounded, eventually
 from helpers.wandering_clock import WanderingClock
 from helpers.whole_gateway import WholeGateway

@@ -9,10 +9,9 @@ import pytest
 
 from helpers.event_streams import asked, got
 from helpers.modern_host import ModernHost
-from helpers.scripted_upstream import Hold, ScriptedServer
+from helpers.server import Hold, ScriptedServer, TalkingTool
 from helpers.several_gateways import at, several
 from helpers.shared_store import SharedServer
-from helpers.talking_tool import TalkingTool
 from helpers.waiting import bounded
 from helpers.whole_gateway import WholeGateway
 from interaction.questioning import DONE, capable

@@ -13,9 +13,8 @@ import aiohttp
 import pytest
 
 from helpers.gateway_process import GatewayProcess, gateway_process, write_configuration
-from helpers.lasting_tool import LastingCall, LastingTool
 from helpers.mcp_host import McpHost
-from helpers.scripted_upstream import ScriptedServer, note
+from helpers.server import LastingCall, LastingTool, ScriptedServer, note
 from helpers.several_gateways import key_file
 from helpers.shared_store import SharedServer
 from helpers.waiting import bounded, eventually

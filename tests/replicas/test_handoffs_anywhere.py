@@ -9,10 +9,9 @@ import pytest
 
 from helpers.mcp_host import McpHost
 from helpers.modern_host import ModernHost
-from helpers.scripted_upstream import Hold, ScriptedServer
+from helpers.server import Hold, ScriptedServer, TalkingTool
 from helpers.several_gateways import at, modern_at, several
 from helpers.shared_store import SharedServer
-from helpers.talking_tool import TalkingTool
 from helpers.waiting import bounded, eventually
 from helpers.whole_gateway import WholeGateway
 from interaction.handing_off import ERAS, Host, calls, handle_of, handoff, taskless, waited

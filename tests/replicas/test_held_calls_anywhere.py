@@ -8,11 +8,9 @@ import pytest
 
 from helpers.mcp_host import Answer
 from helpers.modern_host import ModernHost
-from helpers.scripted_replies import progress_note
-from helpers.scripted_upstream import ScriptedServer
+from helpers.server import ScriptedServer, TalkingTool, progress_note
 from helpers.several_gateways import modern_at, several
 from helpers.shared_store import SharedServer
-from helpers.talking_tool import TalkingTool
 from helpers.token_issuer import TokenIssuer
 from helpers.waiting import bounded, eventually
 from helpers.whole_gateway import WholeGateway

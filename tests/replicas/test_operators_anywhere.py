@@ -10,10 +10,9 @@ import pytest
 
 from helpers.asked_store import AskedStore
 from helpers.command_line import run
-from helpers.scripted_upstream import Hold, ScriptedServer
+from helpers.server import Hold, ScriptedServer, TalkingTool
 from helpers.several_gateways import at, several
 from helpers.shared_store import SharedServer
-from helpers.talking_tool import TalkingTool
 from helpers.waiting import bounded, eventually, until
 from helpers.whole_gateway import WholeGateway
 from interaction.limiting import CALLS

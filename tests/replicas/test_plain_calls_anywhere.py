@@ -2,9 +2,8 @@
 
 import asyncio
 
-from helpers.scripted_upstream import Hold, ScriptedServer
+from helpers.server import Hold, ScriptedServer, TalkingTool
 from helpers.several_gateways import at
-from helpers.talking_tool import TalkingTool
 from helpers.waiting import bounded, eventually
 from helpers.whole_gateway import WholeGateway
 from interaction.questioning import ACCEPTED, DONE, ELICIT, GIVEN_UP, ROOTS, capable

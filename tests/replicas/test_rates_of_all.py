@@ -9,7 +9,7 @@ import pytest
 
 from helpers.modern_host import ModernHost
 from helpers.refused_bodies import send
-from helpers.scripted_upstream import ScriptedServer
+from helpers.server import ScriptedServer
 from helpers.several_gateways import several
 from helpers.shared_store import SharedServer
 from helpers.waiting import bounded

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from helpers.scripted_upstream import ScriptedServer
+from helpers.server import ScriptedServer
 from helpers.several_gateways import at, several
 from helpers.shared_store import SharedServer
 from helpers.waiting import bounded

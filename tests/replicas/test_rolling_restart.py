@@ -21,7 +21,7 @@ from helpers.gateway_process import GatewayProcess, gateway_process, write_confi
 from helpers.mcp_host import McpHost
 from helpers.ports import free_port
 from helpers.raw_http import RawAnswer, RawHost, post
-from helpers.scripted_upstream import Reply, ScriptedServer, Turn, result
+from helpers.server import Reply, ScriptedServer, Turn, result
 from helpers.several_gateways import key_file
 from helpers.shared_store import SharedServer
 from helpers.waiting import bounded, eventually

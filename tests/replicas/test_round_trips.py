@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 
 from helpers.asked_store import AskedStore
-from helpers.scripted_upstream import ScriptedServer
+from helpers.server import ScriptedServer, TalkingTool
 from helpers.several_gateways import several, store_section
 from helpers.shared_store import SharedServer
-from helpers.talking_tool import TalkingTool
 from helpers.waiting import bounded
 from interaction.questioning import DONE, status
 

@@ -14,7 +14,7 @@ import pytest
 from helpers.gateway_process import GatewayProcess
 from helpers.mcp_host import McpHost
 from helpers.modern_host import ModernHost
-from helpers.modern_server import ModernServer, Rounds
+from helpers.server import Rounds, ScriptedServer
 from helpers.waiting import bounded
 from interaction.bridging import FORM, ROOTS, modern
 from interaction.questioning import ACCEPTED
@@ -27,7 +27,7 @@ ASKABLE = {"elicitation": {"form": {}}, "roots": {}}
 
 
 @pytest.fixture
-async def start(modern: ModernServer, options: RedisOptions, tmp_path: Path) -> AsyncIterator[Start]:
+async def start(modern: ScriptedServer, options: RedisOptions, tmp_path: Path) -> AsyncIterator[Start]:
     """Starts replicas, each a process, whose lease is two seconds."""
     upstreams = f'{{reports: {{path: /reports/mcp, url: "{modern.url}", health: null, protocol_version: auto}}}}'
     tasks = '{upgrade: [{tool: "*", mode: always}], early_poll: {reject_above: 1000}}'
@@ -48,7 +48,7 @@ async def asked(host: ModernHost, task: str, count: int) -> dict[str, str]:
 
 
 async def test_who_is_killed_between_two_rounds_is_followed_by_another_that_makes_the_next_ones(
-    modern: ModernServer, start: Start, http: aiohttp.ClientSession
+    modern: ScriptedServer, start: Start, http: aiohttp.ClientSession
 ) -> None:
     modern.script["report"] = rounds = Rounds(
         {"inputRequests": {"a": FORM, "b": ROOTS}, "requestState": "one"},
@@ -74,7 +74,7 @@ async def test_who_is_killed_between_two_rounds_is_followed_by_another_that_make
 
 
 async def test_who_parts_between_two_rounds_leaves_the_task_to_another(
-    modern: ModernServer, start: Start, http: aiohttp.ClientSession
+    modern: ScriptedServer, start: Start, http: aiohttp.ClientSession
 ) -> None:
     """Nothing of it is cut off, so it does not end as shut down."""
     modern.script["report"] = rounds = Rounds({"inputRequests": {"a": FORM}, "requestState": "one"})
@@ -91,7 +91,7 @@ async def test_who_parts_between_two_rounds_leaves_the_task_to_another(
 
 
 async def test_a_legacy_host_that_was_asked_by_the_one_that_is_killed_is_asked_again_by_another(
-    modern: ModernServer, start: Start, http: aiohttp.ClientSession
+    modern: ScriptedServer, start: Start, http: aiohttp.ClientSession
 ) -> None:
     """Its stream is gone, and with it who was to bring the question back."""
     modern.tools = [

@@ -6,9 +6,9 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from helpers.server import TalkingTool
 from helpers.several_gateways import at
 from helpers.shared_store import SharedServer
-from helpers.talking_tool import TalkingTool
 from helpers.waiting import bounded
 from helpers.whole_gateway import WholeGateway
 from interaction.questioning import DONE, ELICIT, capable

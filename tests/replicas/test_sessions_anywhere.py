@@ -4,7 +4,7 @@ import asyncio
 from pathlib import Path
 
 from helpers.mcp_host import McpHost
-from helpers.scripted_upstream import ScriptedServer
+from helpers.server import ScriptedServer
 from helpers.several_gateways import at, several
 from helpers.shared_store import SharedServer
 from helpers.token_issuer import TokenIssuer

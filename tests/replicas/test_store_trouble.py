@@ -9,7 +9,7 @@ from time import perf_counter
 import pytest
 
 from helpers.mcp_host import McpHost
-from helpers.scripted_upstream import Hold, ScriptedServer
+from helpers.server import Hold, ScriptedServer
 from helpers.several_gateways import HEARTBEAT, LEASE, at, several
 from helpers.shared_store import SharedServer
 from helpers.waiting import bounded, eventually

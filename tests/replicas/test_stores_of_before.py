@@ -14,11 +14,9 @@ from helpers.commit_before import commit_before
 from helpers.gateway_process import GatewayProcess, gateway_process, write_configuration
 from helpers.mcp_host import McpHost
 from helpers.modern_host import ModernHost
-from helpers.modern_server import ModernServer, Rounds
-from helpers.scripted_upstream import Hold, ScriptedServer, error
+from helpers.server import Hold, Rounds, ScriptedServer, TalkingTool, error
 from helpers.several_gateways import key_file
 from helpers.shared_store import SharedServer
-from helpers.talking_tool import TalkingTool
 from helpers.waiting import bounded, eventually
 from interaction.bridging import FORM
 from interaction.questioning import ACCEPTED
@@ -41,7 +39,7 @@ class Site:
     """A legacy server that takes three calls at once, a modern one that asks in rounds, and a store for gateways."""
 
     reports: ScriptedServer
-    forms: ModernServer
+    forms: ScriptedServer
     rounds: Rounds
     asks: TalkingTool
     folder: Path
@@ -74,7 +72,7 @@ async def site(request: pytest.FixtureRequest, valkey_server: SharedServer, tmp_
         options = valkey_server.options()
         where = f'url: "redis://{valkey_server.address}/0", key_prefix: "{options.key_prefix}"'
         store = f"{{backend: redis, redis: {{{where}}}, lease: {{ttl: 2s, heartbeat: 500ms}}}}"
-    async with ScriptedServer() as reports, ModernServer() as forms:
+    async with ScriptedServer() as reports, ScriptedServer("modern") as forms:
         names, asks = ("echo", "broken", "held", "asks"), TalkingTool()
         reports.tools = [{"name": name, "inputSchema": {"type": "object"}} for name in names]
         reports.script |= {"broken": error(-32001, "no paper"), "held": Hold(), "asks": asks}

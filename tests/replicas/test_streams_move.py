@@ -3,9 +3,8 @@
 from typing import Any
 
 from helpers.event_streams import got, refused
-from helpers.scripted_upstream import ScriptedServer, note
+from helpers.server import ScriptedServer, TalkingTool, note
 from helpers.several_gateways import at, gone
-from helpers.talking_tool import TalkingTool
 from helpers.whole_gateway import WholeGateway
 from interaction.questioning import ACCEPTED, DONE, ELICIT, capable
 from interaction.resuming import SAID, call_stream, ids_of, last_id, tell

@@ -11,9 +11,8 @@ import aiohttp
 import pytest
 
 from helpers.mcp_host import McpHost
-from helpers.scripted_upstream import Hold, ScriptedServer
+from helpers.server import Hold, ScriptedServer, TalkingTool
 from helpers.shared_store import SharedServer
-from helpers.talking_tool import TalkingTool
 from helpers.waiting import bounded, eventually
 from interaction.questioning import ACCEPTED, CAPABLE, DONE, ELICIT
 from replicas.processes import LEASE, LOST, Start, counted, ended, host_of

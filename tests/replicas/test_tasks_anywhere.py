@@ -6,10 +6,8 @@ from typing import Any
 import pytest
 
 from helpers.modern_host import ModernHost
-from helpers.scripted_replies import progress_note
-from helpers.scripted_upstream import Hold, ScriptedServer
+from helpers.server import Hold, ScriptedServer, TalkingTool, progress_note
 from helpers.several_gateways import at
-from helpers.talking_tool import TalkingTool
 from helpers.waiting import bounded, eventually
 from helpers.whole_gateway import WholeGateway
 from interaction.questioning import ACCEPTED, DONE, ELICIT, capable, status

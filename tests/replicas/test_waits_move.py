@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from helpers.event_streams import asked, got
+from helpers.server import TalkingTool
 from helpers.several_gateways import at
-from helpers.talking_tool import TalkingTool
 from helpers.whole_gateway import WholeGateway
 from interaction.questioning import DONE
 from interaction.resuming import ids_of, last_id, tell

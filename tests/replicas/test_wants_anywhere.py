@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from helpers.scripted_upstream import ScriptedServer
+from helpers.server import ScriptedServer
 from helpers.several_gateways import at
 from helpers.waiting import bounded, eventually
 from helpers.whole_gateway import WholeGateway

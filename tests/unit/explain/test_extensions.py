@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from helpers.modern_server import ModernServer
-from helpers.scripted_upstream import Hold, ScriptedServer, status
+from helpers.server import Hold, ScriptedServer, status
 from helpers.waiting import bounded
 from requirements import covers
 from unit.explain.explain_command import run, said, token, told
@@ -115,7 +114,7 @@ def test_the_same_of_extensions_is_there_for_machines(tmp_path: Path) -> None:
 @pytest.fixture(params=["legacy", "modern"])
 async def server(request: pytest.FixtureRequest) -> AsyncIterator[ScriptedServer]:
     """A server of that era, with extensions."""
-    server = ScriptedServer() if request.param == "legacy" else ModernServer()
+    server = ScriptedServer(request.param)
     server.capabilities = DECLARES
     async with server:
         yield server
@@ -128,7 +127,7 @@ async def asked_online(*arguments: Any) -> tuple[int, str, str]:
 
 
 def revision_of(server: ScriptedServer) -> str:
-    return "2026-07-28" if isinstance(server, ModernServer) else "2025-11-25"
+    return "2026-07-28" if server.era == "modern" else "2025-11-25"
 
 
 @covers("X-EXT-53")
@@ -138,7 +137,7 @@ async def test_a_server_is_asked_what_it_declares_and_each_is_told_with_what_bec
     keys = f"url: '{server.url}'"
     ended, out, err = await asked_online(*configured(tmp_path, f"{OURS}: allow", keys=keys))
     assert (ended, err) == (0, "")
-    era = "modern" if isinstance(server, ModernServer) else "legacy"
+    era = "modern" if server.era == "modern" else "legacy"
     assert said(out, f"Extensions that the server declares, in {revision_of(server)}") == [
         f"{UI}: crosses to hosts of both eras",
         f"{OURS}: crosses to {era} hosts alone",
@@ -161,7 +160,7 @@ async def test_what_it_declares_is_there_for_machines(server: ScriptedServer, tm
     denied = {"becomes": "denied", "hosts": []}
     assert json.loads(out)["extensions"]["declared"] == {
         "revision": revision_of(server),
-        "era": "modern" if isinstance(server, ModernServer) else "legacy",
+        "era": "modern" if server.era == "modern" else "legacy",
         "each": {
             TASKS: {"becomes": "own", "hosts": []},
             "com.example/\\x1b[31m": denied,

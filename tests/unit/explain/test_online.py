@@ -9,8 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from helpers.key_server import KeyServer, signing_key, status
-from helpers.modern_server import ModernServer
-from helpers.scripted_upstream import ScriptedServer
+from helpers.server import ScriptedServer
 from helpers.shared_store import SharedServer
 from helpers.waiting import bounded
 from taskgate.cli import main
@@ -21,7 +20,7 @@ DEAD = "http://127.0.0.1:9"
 @pytest.fixture(params=["legacy", "modern"])
 async def server(request: pytest.FixtureRequest) -> AsyncIterator[ScriptedServer]:
     """A server of that era."""
-    async with ScriptedServer() if request.param == "legacy" else ModernServer() as server:
+    async with ScriptedServer(request.param) as server:
         yield server
 
 
@@ -48,7 +47,7 @@ async def test_a_server_that_answers_is_told_with_its_revision_and_no_session_is
     server: ScriptedServer, tmp_path: Path
 ) -> None:
     ended, out, err = await asked(written(tmp_path, f"url: '{server.url}'"))
-    revision = "2026-07-28" if isinstance(server, ModernServer) else "2025-11-25"
+    revision = "2026-07-28" if server.era == "modern" else "2025-11-25"
     assert (ended, out[5:], err) == (0, [f"upstreams.reports: ok: it speaks {revision}"], [])
     assert server.live == set()
 

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from helpers.lasting_tool import LastingCall, LastingTool
-from helpers.scripted_upstream import ScriptedServer
+from helpers.server import LastingCall, LastingTool, ScriptedServer
 from helpers.upstream_calls import task_call
 from helpers.waiting import bounded, eventually
 from taskgate.errors import UpstreamFailed

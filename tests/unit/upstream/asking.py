@@ -3,7 +3,7 @@
 import asyncio
 from typing import Any, Self
 
-from helpers.scripted_upstream import ScriptedServer, Turn, event, open_stream
+from helpers.server import ScriptedServer, Turn, event, open_stream
 from helpers.waiting import eventually
 from taskgate.protocol.jsonrpc import parse
 from taskgate.protocol.messages import Notification

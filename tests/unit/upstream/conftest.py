@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from helpers.exchange_server import ExchangeServer
-from helpers.scripted_tasks import ScriptedTasks
-from helpers.scripted_upstream import ScriptedServer
+from helpers.server import ScriptedServer
+from helpers.server.legacy_tasks import LegacyTasks
 from helpers.upstream_calls import task_call
 from taskgate.clock import Clock, SystemClock, SystemEntropy
 from taskgate.domain.versions import Peer, Revision
@@ -218,13 +218,13 @@ async def asked(server: ScriptedServer) -> AsyncIterator[Caller]:
 
 
 @pytest.fixture
-def tasks(server: ScriptedServer) -> ScriptedTasks:
+def tasks(server: ScriptedServer) -> LegacyTasks:
     """The tasks that the server makes of calls itself: of `research` of all, of `index` where it is asked to."""
-    return ScriptedTasks(server, required=("research",), optional=("index",))
+    return LegacyTasks(server, required=("research",), optional=("index",))
 
 
 @pytest.fixture
-def far(tasks: ScriptedTasks) -> ScriptedTasks:
+def far(tasks: LegacyTasks) -> LegacyTasks:
     """The same of a server that wants to be looked at as good as never again."""
     tasks.poll = 300_000
     return tasks

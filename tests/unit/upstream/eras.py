@@ -3,8 +3,7 @@
 import json
 from typing import Any
 
-from helpers.scripted_replies import Reply, Turn, in_turn
-from helpers.scripted_upstream import ScriptedServer, raw
+from helpers.server import Reply, ScriptedServer, Turn, in_turn, raw
 
 __all__ = [
     "DISCOVERED",

@@ -7,7 +7,7 @@ import pytest
 
 from helpers.exchange_server import ExchangeServer
 from helpers.manual_clock import ManualClock
-from helpers.scripted_upstream import ScriptedServer
+from helpers.server import ScriptedServer
 from helpers.waiting import bounded
 from taskgate.clock import SystemEntropy
 from taskgate.errors import UpstreamFailed

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from helpers.lasting_tool import LastingTool
-from helpers.scripted_upstream import ScriptedServer, progress_note
+from helpers.server import LastingTool, ScriptedServer, progress_note
 from helpers.waiting import bounded, eventually
 from taskgate.upstream.calls import Resumed, ResumePoint
 from taskgate.upstream.client import UpstreamClient

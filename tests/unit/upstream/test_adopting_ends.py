@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from helpers.lasting_tool import LastingTool
 from helpers.manual_clock import SeededEntropy
-from helpers.scripted_upstream import ScriptedServer
+from helpers.server import LastingTool, ScriptedServer
 from helpers.upstream_calls import task_call
 from helpers.waiting import bounded, eventually
 from taskgate.domain.versions import Era, Peer, Revision

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from helpers.scripted_tasks import RELATED, ScriptedTasks
-from helpers.scripted_upstream import ScriptedServer, note
+from helpers.server import ScriptedServer, note
+from helpers.server.legacy_tasks import RELATED, LegacyTasks
 from helpers.waiting import bounded, eventually
 from requirements import covers
 from taskgate.upstream.legacy import server_tasks
@@ -35,7 +35,7 @@ async def says(server: ScriptedServer, *messages: Any) -> None:
 
 
 @asynccontextmanager
-async def making(caller: Caller, tasks: ScriptedTasks, count: int = 2) -> AsyncIterator[list[Ear]]:
+async def making(caller: Caller, tasks: LegacyTasks, count: int = 2) -> AsyncIterator[list[Ear]]:
     """So many calls in a block whose tasks are made, and not known to us; whose ears they have, in that order."""
     tasks.handles.clear()
     ears: list[Ear] = []
@@ -55,7 +55,7 @@ async def making(caller: Caller, tasks: ScriptedTasks, count: int = 2) -> AsyncI
 
 @covers("U-HTTP-3", "L-INPUT-5")
 async def test_a_question_is_kept_until_it_is_known_whose_task_it_names(
-    server: ScriptedServer, asked: Caller, tasks: ScriptedTasks
+    server: ScriptedServer, asked: Caller, tasks: LegacyTasks
 ) -> None:
     async with making(asked, tasks, 3) as ears:
         await says(server, about("theirs-0002", "a"), about("theirs-0003", "b"), about("theirs-0002", "a"))
@@ -67,7 +67,7 @@ async def test_a_question_is_kept_until_it_is_known_whose_task_it_names(
 
 
 async def test_one_that_names_a_task_nobody_made_is_for_no_call_once_all_are_known(
-    server: ScriptedServer, asked: Caller, tasks: ScriptedTasks
+    server: ScriptedServer, asked: Caller, tasks: LegacyTasks
 ) -> None:
     async with making(asked, tasks) as ears:
         await says(server, about("another"))
@@ -76,7 +76,7 @@ async def test_one_that_names_a_task_nobody_made_is_for_no_call_once_all_are_kno
         assert [ear.questions for ear in ears] == [[], []]
 
 
-async def test_one_is_not_kept_for_long(server: ScriptedServer, asked: Caller, tasks: ScriptedTasks) -> None:
+async def test_one_is_not_kept_for_long(server: ScriptedServer, asked: Caller, tasks: LegacyTasks) -> None:
     async with making(asked, tasks):
         await says(server, about("theirs-0002"))
         assert asked.heard.of_session.questions == []
@@ -84,16 +84,14 @@ async def test_one_is_not_kept_for_long(server: ScriptedServer, asked: Caller, t
         await eventually(lambda: asked.heard.of_session.questions)
 
 
-async def test_the_only_call_there_is_has_it_at_once(
-    server: ScriptedServer, asked: Caller, tasks: ScriptedTasks
-) -> None:
+async def test_the_only_call_there_is_has_it_at_once(server: ScriptedServer, asked: Caller, tasks: LegacyTasks) -> None:
     async with making(asked, tasks, 1) as ears:
         await says(server, about("theirs-0001"))
         assert len(ears[0].questions) == 1
 
 
 async def test_the_only_call_does_not_have_what_names_another_task(
-    server: ScriptedServer, asked: Caller, tasks: ScriptedTasks
+    server: ScriptedServer, asked: Caller, tasks: LegacyTasks
 ) -> None:
     ear = Ear()
     call = running(asked, ear=ear)
@@ -108,7 +106,7 @@ async def test_the_only_call_does_not_have_what_names_another_task(
 
 
 async def test_one_that_is_withdrawn_while_it_is_kept_is_not_asked(
-    server: ScriptedServer, asked: Caller, tasks: ScriptedTasks
+    server: ScriptedServer, asked: Caller, tasks: LegacyTasks
 ) -> None:
     async with making(asked, tasks) as ears:
         await says(server, about("theirs-0001"), note("notifications/cancelled", requestId="q"))
@@ -118,7 +116,7 @@ async def test_one_that_is_withdrawn_while_it_is_kept_is_not_asked(
 
 
 async def test_one_that_is_kept_when_the_session_ends_is_not_asked(
-    server: ScriptedServer, asked: Caller, tasks: ScriptedTasks, monkeypatch: pytest.MonkeyPatch
+    server: ScriptedServer, asked: Caller, tasks: LegacyTasks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(server_tasks, "SIGN_OF_LIFE", timedelta(seconds=0.05))
     async with making(asked, tasks) as ears:
@@ -128,7 +126,7 @@ async def test_one_that_is_kept_when_the_session_ends_is_not_asked(
         assert [ear.questions for ear in (*ears, asked.heard.of_session)] == [[], [], []]
 
 
-async def test_not_more_are_kept_than_may_be_open(server: ScriptedServer, asked: Caller, tasks: ScriptedTasks) -> None:
+async def test_not_more_are_kept_than_may_be_open(server: ScriptedServer, asked: Caller, tasks: LegacyTasks) -> None:
     async with making(asked, tasks):
         await says(server, *(about("theirs-0001", number) for number in range(MAX_OPEN + 1)))
         assert [each.question.method for each in asked.heard.of_session.questions] == ["elicitation/create"]

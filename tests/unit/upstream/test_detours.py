@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from helpers.loop_pace import LoopClock
-from helpers.scripted_replies import Reply
-from helpers.scripted_upstream import ScriptedServer, result, status
+from helpers.server import Reply, ScriptedServer, result, status
 from helpers.waiting import bounded, eventually
 from taskgate.domain.versions import Peer, Revision
 from taskgate.errors import UpstreamFailed

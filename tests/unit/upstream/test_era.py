@@ -3,9 +3,7 @@
 import pytest
 
 from helpers.modern_requests import check_client_message
-from helpers.modern_server import ModernServer
-from helpers.scripted_replies import Reply
-from helpers.scripted_upstream import Hold, ScriptedServer, error, raw, redirect, resets, result, status
+from helpers.server import Hold, Reply, ScriptedServer, error, raw, redirect, resets, result, status
 from helpers.waiting import bounded
 from requirements import covers
 from taskgate.domain.versions import Era
@@ -123,7 +121,7 @@ async def test_a_server_of_both_eras_is_used_in_the_modern_one(plain: ScriptedSe
 
 
 async def test_the_session_that_a_server_of_both_eras_gave_is_ended(new_caller_of) -> None:
-    async with ModernServer(dual=True) as server:
+    async with ScriptedServer("both") as server:
         server.capabilities = {"tools": {}}
         caller = new_caller_of(server.url, revision=None)
         assert (await caller.call()).error is None
@@ -210,7 +208,7 @@ async def test_a_server_that_speaks_neither_era_is_a_failure_and_asked_again(
 
 @covers("V-ERA-7")
 async def test_a_server_that_names_the_modern_era_for_a_handshake_is_asked_no_more(new_caller_of) -> None:
-    async with ModernServer() as server:
+    async with ScriptedServer("modern") as server:
         server.capabilities = {"tools": {}}
         caller = new_caller_of(server.url, revision=None)
         assert (await caller.call()).error is None

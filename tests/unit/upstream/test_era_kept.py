@@ -4,9 +4,7 @@ import asyncio
 
 import pytest
 
-from helpers.modern_server import ModernServer
-from helpers.scripted_replies import Reply
-from helpers.scripted_upstream import Hold, ScriptedServer, error, resets, result, status
+from helpers.server import Hold, Reply, ScriptedServer, error, resets, result, status
 from helpers.waiting import bounded, eventually
 from requirements import covers
 from taskgate.domain.versions import Era, Revision
@@ -67,7 +65,7 @@ async def test_sessions_of_a_server_that_is_known_do_not_ask(plain: ScriptedServ
 
 
 async def test_sessions_of_a_server_that_is_known_for_modern_make_no_handshake(new_caller_of) -> None:
-    async with ModernServer(dual=True) as server:
+    async with ScriptedServer("both") as server:
         server.capabilities = {"tools": {}}
         caller = new_caller_of(server.url, revision=None)
         await caller.call()
@@ -165,7 +163,7 @@ async def test_who_waited_for_a_refusal_does_not_wait_for_the_others_who_did(pla
 
 
 async def test_who_leaves_while_the_server_is_asked_ends_the_session_that_stands(new_caller_of) -> None:
-    async with ModernServer(dual=True) as server:
+    async with ScriptedServer("both") as server:
         server.methods["server/discover"] = hold = Hold()
         caller = new_caller_of(server.url, revision=None)
         opening = asyncio.create_task(caller.session.open())

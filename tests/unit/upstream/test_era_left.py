@@ -6,9 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from helpers.modern_server import ModernServer
-from helpers.scripted_replies import Reply, raw
-from helpers.scripted_upstream import Hold, ScriptedServer, error, resets, result, status
+from helpers.server import Hold, Reply, ScriptedServer, error, raw, resets, result, status
 from helpers.waiting import bounded
 from requirements import covers
 from taskgate.domain.versions import Era
@@ -18,9 +16,9 @@ from unit.upstream.eras import arrived, refuses
 
 
 @pytest.fixture
-async def dual() -> AsyncIterator[ModernServer]:
+async def dual() -> AsyncIterator[ScriptedServer]:
     """A server of both eras, of which nobody wants to hear anything besides its answers."""
-    async with ModernServer(dual=True) as server:
+    async with ScriptedServer("both") as server:
         server.capabilities = {"tools": {}}
         yield server
 
@@ -52,7 +50,7 @@ NO_DISCOVERIES: dict[str, Reply] = {
 @covers("V-ERA-8")
 @pytest.mark.parametrize("reply", NO_DISCOVERIES.values(), ids=NO_DISCOVERIES)
 async def test_a_server_that_says_no_more_who_it_is_is_asked_anew_for_the_next_call(
-    dual: ModernServer, new_caller_of, reply: Reply
+    dual: ScriptedServer, new_caller_of, reply: Reply
 ) -> None:
     caller = new_caller_of(dual.url, revision=None)
     await caller.call()
@@ -67,7 +65,7 @@ async def test_a_server_that_says_no_more_who_it_is_is_asked_anew_for_the_next_c
     await other.close()
 
 
-async def test_a_server_that_is_silent_when_asked_who_it_is_is_asked_anew(dual: ModernServer, new_caller_of) -> None:
+async def test_a_server_that_is_silent_when_asked_who_it_is_is_asked_anew(dual: ScriptedServer, new_caller_of) -> None:
     caller = new_caller_of(dual.url, revision=None, first_byte=timedelta(seconds=0.05))
     await caller.call()
     dual.methods["server/discover"] = Hold()
@@ -84,7 +82,7 @@ async def test_a_server_that_is_silent_when_asked_who_it_is_is_asked_anew(dual: 
 
 @pytest.mark.parametrize("code", [401, 403, 429, 500, 503])
 async def test_a_status_of_the_caller_or_the_moment_leaves_the_era_whatever_its_body_says(
-    dual: ModernServer, new_caller_of, code: int
+    dual: ScriptedServer, new_caller_of, code: int
 ) -> None:
     caller = new_caller_of(dual.url, revision=None)
     await caller.call()
@@ -100,7 +98,7 @@ async def test_a_status_of_the_caller_or_the_moment_leaves_the_era_whatever_its_
 
 @pytest.mark.parametrize("way", ["open", "tools"])
 async def test_a_session_that_is_closed_while_it_asks_leaves_the_era(
-    dual: ModernServer, new_caller_of, way: str
+    dual: ScriptedServer, new_caller_of, way: str
 ) -> None:
     caller = new_caller_of(dual.url, revision=None)
     await caller.call()
@@ -121,7 +119,7 @@ async def test_a_session_that_is_closed_while_it_asks_leaves_the_era(
 @covers("V-ERA-8")
 @pytest.mark.parametrize("sessions", [True, False], ids=["with sessions", "without"])
 async def test_a_server_that_speaks_the_modern_era_alone_from_now_on_is_found_out(
-    dual: ModernServer, new_caller_of, sessions: bool
+    dual: ScriptedServer, new_caller_of, sessions: bool
 ) -> None:
     dual.sessions = sessions
     dual.methods["server/discover"] = error(-32601, "no")
@@ -129,7 +127,7 @@ async def test_a_server_that_speaks_the_modern_era_alone_from_now_on_is_found_ou
     await caller.call()
     assert caller.session.era is Era.LEGACY
     dual.methods.clear()
-    dual.dual = False
+    dual.era = "modern"
     response = await caller.call()
     assert response.error is not None
     assert response.error.value["code"] == -32602

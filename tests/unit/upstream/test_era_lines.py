@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from helpers.modern_server import ModernServer
-from helpers.scripted_upstream import ScriptedServer, error, status
+from helpers.server import ScriptedServer, error, status
 from taskgate.errors import UpstreamFailed
 from unit.upstream.conftest import Caller
 
@@ -16,9 +15,9 @@ LEFT = "a server left its era: the next request finds the era again"
 
 
 @pytest.fixture
-async def dual() -> AsyncIterator[ModernServer]:
+async def dual() -> AsyncIterator[ScriptedServer]:
     """A server of both eras."""
-    async with ModernServer(dual=True) as server:
+    async with ScriptedServer("both") as server:
         yield server
 
 
@@ -66,7 +65,7 @@ async def test_a_server_of_the_legacy_era_has_a_line_with_what_showed_it(
 
 
 async def test_a_server_that_leaves_its_era_has_a_line_for_that_and_one_for_the_next(
-    dual: ModernServer, new_caller_of, lines
+    dual: ScriptedServer, new_caller_of, lines
 ) -> None:
     caller: Caller = new_caller_of(dual.url, revision=None)
     await caller.call()

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 from aiohttp import web
 
-from helpers.scripted_upstream import (
+from helpers.server import (
     Hold,
     ScriptedServer,
     Turn,

@@ -11,8 +11,8 @@ import pytest
 
 from helpers.exchange_server import ExchangeServer
 from helpers.manual_clock import ManualClock
-from helpers.scripted_upstream import Hold, Reply, ScriptedServer, raw, redirect, resets, result, status
-from helpers.scripted_upstream import error as refusal
+from helpers.server import Hold, Reply, ScriptedServer, raw, redirect, resets, result, status
+from helpers.server import error as refusal
 from helpers.waiting import bounded, eventually
 from taskgate.errors import UpstreamFailed
 from taskgate.system import descriptors

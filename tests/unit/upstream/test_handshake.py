@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from helpers.scripted_upstream import Hold, ScriptedServer, error, raw, result, status
+from helpers.server import Hold, ScriptedServer, error, raw, result, status
 from helpers.waiting import bounded, eventually
 from taskgate.errors import UpstreamFailed
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from helpers.manual_clock import ManualClock
-from helpers.scripted_upstream import Hold, Reply, ScriptedServer, breaks_off, raw, resets, result, status
-from helpers.scripted_upstream import error as refusal
+from helpers.server import Hold, Reply, ScriptedServer, breaks_off, raw, resets, result, status
+from helpers.server import error as refusal
 from helpers.waiting import bounded, eventually
 from taskgate.upstream.health import DEAF, Checks
 from taskgate.upstream.settings import Breaker, HealthSettings

@@ -5,8 +5,7 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 
 from helpers.exchange_server import ExchangeServer
-from helpers.modern_server import ModernServer
-from helpers.scripted_upstream import ScriptedServer
+from helpers.server import ScriptedServer
 from helpers.waiting import eventually
 from taskgate.domain.versions import Era, Revision
 from taskgate.upstream.settings import Breaker, FixedHeader, GrantKind, IdentityHeaders
@@ -16,14 +15,14 @@ from unit.upstream.offices import Office, exchange, shown
 
 
 @pytest.fixture
-async def modern() -> AsyncIterator[ModernServer]:
-    async with ModernServer() as server:
+async def modern() -> AsyncIterator[ScriptedServer]:
+    async with ScriptedServer("modern") as server:
         yield server
 
 
 @pytest.mark.parametrize("revision", [None, Revision.R2026_07_28])
 async def test_a_server_without_pings_is_asked_who_it_is(
-    modern: ModernServer, new_caller_of: Callable[..., Caller], revision: Revision | None
+    modern: ScriptedServer, new_caller_of: Callable[..., Caller], revision: Revision | None
 ) -> None:
     caller = new_caller_of(modern.url, health=soon(method="ping"), revision=revision)
     caller.upstream.open()
@@ -33,7 +32,7 @@ async def test_a_server_without_pings_is_asked_who_it_is(
 
 
 async def test_a_server_of_the_modern_era_is_asked_for_its_tools(
-    modern: ModernServer, new_caller_of: Callable[..., Caller]
+    modern: ScriptedServer, new_caller_of: Callable[..., Caller]
 ) -> None:
     caller = new_caller_of(modern.url, health=soon(), revision=None)
     caller.upstream.open()

@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from helpers.modern_server import ModernServer
-from helpers.scripted_upstream import Hold, ScriptedServer, error, resets, status
+from helpers.server import Hold, ScriptedServer, error, resets, status
 from helpers.waiting import bounded, eventually
 from taskgate.domain.versions import Era
 from taskgate.errors import UpstreamFailed
@@ -132,7 +131,7 @@ async def test_a_host_that_asked_for_nothing_has_nothing_asked_for(server: Scrip
 
 
 async def test_what_lasts_in_the_modern_era_lasts_in_the_other(new_caller_of) -> None:
-    async with ModernServer(dual=True) as server:
+    async with ScriptedServer("both") as server:
         server.capabilities = ALL
         caller = new_caller_of(server.url, revision=None)
         await subscribe(caller, "a:1", "a:2")
@@ -148,7 +147,7 @@ async def test_what_lasts_in_the_modern_era_lasts_in_the_other(new_caller_of) ->
 
 
 async def test_what_lasts_in_the_legacy_era_lasts_in_the_other(new_caller_of) -> None:
-    async with ModernServer(dual=True) as server:
+    async with ScriptedServer("both") as server:
         server.capabilities = ALL
         server.methods["server/discover"] = error(-32601, "no")
         caller = new_caller_of(server.url, revision=None)
@@ -156,15 +155,15 @@ async def test_what_lasts_in_the_legacy_era_lasts_in_the_other(new_caller_of) ->
         await ask(caller, "logging/setLevel", level="error")
         assert caller.session.era is Era.LEGACY
         server.methods.clear()
-        server.dual = False
+        server.era = "modern"
         await caller.call()
         await caller.call()
         assert caller.session.era is Era.MODERN
-        await eventually(lambda: server.wishes == [{"resourceSubscriptions": ["a:1"]}])
+        await eventually(lambda: server.listens.filters == [{"resourceSubscriptions": ["a:1"]}])
         told = server.heard("tools/call")[-1]["params"]["_meta"]["io.modelcontextprotocol/logLevel"]
         assert told == "error"
         await ask(caller, "resources/unsubscribe", uri="a:1")
-        await eventually(lambda: server.wishes == [])
+        await eventually(lambda: server.listens.filters == [])
 
 
 # --- what is kept -------------------------------------------------------------------------------------------------

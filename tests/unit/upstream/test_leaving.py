@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from helpers.exchange_server import ExchangeServer
-from helpers.scripted_upstream import Hold, ScriptedServer
+from helpers.server import Hold, ScriptedServer
 from helpers.upstream_calls import task_call
 from helpers.waiting import bounded, eventually
 from taskgate.errors import UpstreamFailed

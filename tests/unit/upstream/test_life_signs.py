@@ -5,8 +5,7 @@ import asyncio
 import pytest
 from aiohttp import web
 
-from helpers.scripted_replies import Turn, result
-from helpers.scripted_upstream import Hold, ScriptedServer, breaks_off, error, resets, status
+from helpers.server import Hold, ScriptedServer, Turn, breaks_off, error, resets, result, status
 from helpers.waiting import bounded
 from taskgate.errors import UpstreamFailed
 from taskgate.upstream.legacy.connection import DYING

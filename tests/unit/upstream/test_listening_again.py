@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from aiohttp import web
 
-from helpers.scripted_upstream import ScriptedServer, event, note, open_stream
+from helpers.server import ScriptedServer, event, note, open_stream
 from helpers.waiting import bounded, eventually
 from requirements import covers
 from taskgate.upstream.base import Outgoing

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from helpers.scripted_upstream import Hold, ScriptedServer, error, resets, status
+from helpers.server import Hold, ScriptedServer, error, resets, status
 from helpers.upstream_calls import task_call
 from helpers.waiting import bounded
 from taskgate.errors import UpstreamFailed

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from helpers.scripted_tasks import ScriptedTasks
-from helpers.scripted_upstream import Hold, ScriptedServer, error, result
+from helpers.server import Hold, ScriptedServer, error, result
+from helpers.server.legacy_tasks import LegacyTasks
 from helpers.waiting import bounded
 from requirements import covers
 from taskgate.domain.events import CallFaulted, CallSucceeded
@@ -19,7 +19,7 @@ DAY = 86_400_000
 @covers("L-TOOL-6", "L-CAP-3")
 @pytest.mark.parametrize(("tool", "relays"), [("research", True), ("research", False), ("index", False)])
 async def test_a_tool_that_has_tasks_is_called_with_the_wish_for_one(
-    server: ScriptedServer, caller: Caller, tasks: ScriptedTasks, tool: str, relays: bool
+    server: ScriptedServer, caller: Caller, tasks: LegacyTasks, tool: str, relays: bool
 ) -> None:
     call = relayed(caller, tool) if relays else running(caller, tool)
     task = await tasks.made()
@@ -37,7 +37,7 @@ async def test_a_tool_that_has_tasks_is_called_with_the_wish_for_one(
 @covers("L-TOOL-6")
 @pytest.mark.parametrize(("tool", "relays"), [("index", True), ("echo", True), ("echo", False), ("unlisted", False)])
 async def test_any_other_call_is_made_plainly(
-    server: ScriptedServer, caller: Caller, tasks: ScriptedTasks, tool: str, relays: bool
+    server: ScriptedServer, caller: Caller, tasks: LegacyTasks, tool: str, relays: bool
 ) -> None:
     async with bounded():
         await (relayed(caller, tool) if relays else running(caller, tool))
@@ -48,7 +48,7 @@ async def test_any_other_call_is_made_plainly(
 
 @covers("L-TOOL-6")
 async def test_a_server_that_does_not_declare_it_is_asked_for_no_task_whatever_its_tools_say(
-    server: ScriptedServer, caller: Caller, tasks: ScriptedTasks
+    server: ScriptedServer, caller: Caller, tasks: LegacyTasks
 ) -> None:
     server.capabilities["tasks"] = {"list": {}}
     async with bounded():
@@ -58,7 +58,7 @@ async def test_a_server_that_does_not_declare_it_is_asked_for_no_task_whatever_i
 
 
 @pytest.mark.parametrize("reply", [result(DONE), error(-32602, "Unknown topic")])
-async def test_what_a_server_answers_at_once_is_the_answer(caller: Caller, tasks: ScriptedTasks, reply: Any) -> None:
+async def test_what_a_server_answers_at_once_is_the_answer(caller: Caller, tasks: LegacyTasks, reply: Any) -> None:
     tasks.instead["tools/call"] = [reply, reply]
     plain = await end_of(relayed(caller))
     assert json.loads(plain.text).get("result", DONE) == DONE
@@ -66,14 +66,14 @@ async def test_what_a_server_answers_at_once_is_the_answer(caller: Caller, tasks
     assert tasks.looks() == 0
 
 
-async def test_a_handle_that_cannot_be_followed_breaks_the_protocol(caller: Caller, tasks: ScriptedTasks) -> None:
+async def test_a_handle_that_cannot_be_followed_breaks_the_protocol(caller: Caller, tasks: LegacyTasks) -> None:
     tasks.instead["tools/call"] = [result({"task": {"taskId": "", "status": "working"}})]
     failure = await failure_of(running(caller))
     assert (failure.reason, failure.dispatched) == ("malformed", True)
 
 
 async def test_the_tools_of_a_server_are_read_once_for_all_its_calls(
-    server: ScriptedServer, caller: Caller, tasks: ScriptedTasks
+    server: ScriptedServer, caller: Caller, tasks: LegacyTasks
 ) -> None:
     for count in (1, 2):
         call = relayed(caller)
@@ -83,7 +83,7 @@ async def test_the_tools_of_a_server_are_read_once_for_all_its_calls(
 
 
 async def test_a_call_waits_for_the_list_of_tools_no_longer_than_it_may_run(
-    server: ScriptedServer, caller: Caller, tasks: ScriptedTasks
+    server: ScriptedServer, caller: Caller, tasks: LegacyTasks
 ) -> None:
     server.methods["tools/list"] = hold = Hold()
     failure = await failure_of(running(caller, within=0.2))
@@ -93,7 +93,7 @@ async def test_a_call_waits_for_the_list_of_tools_no_longer_than_it_may_run(
 
 
 async def test_where_the_tools_cannot_be_read_the_server_itself_refuses_a_plain_call(
-    server: ScriptedServer, caller: Caller, tasks: ScriptedTasks
+    server: ScriptedServer, caller: Caller, tasks: LegacyTasks
 ) -> None:
     server.methods["tools/list"] = error(-32603, "Not now")
     refused = await end_of(relayed(caller))

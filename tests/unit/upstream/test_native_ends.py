@@ -6,20 +6,8 @@ from typing import Any
 
 import pytest
 
-from helpers.scripted_tasks import ScriptedTasks
-from helpers.scripted_upstream import (
-    Hold,
-    ScriptedServer,
-    Turn,
-    error,
-    event,
-    note,
-    open_stream,
-    raw,
-    resets,
-    result,
-    status,
-)
+from helpers.server import Hold, ScriptedServer, Turn, error, event, note, open_stream, raw, resets, result, status
+from helpers.server.legacy_tasks import LegacyTasks
 from helpers.waiting import bounded, eventually
 from requirements import covers
 from taskgate.domain.events import CallSucceeded
@@ -34,7 +22,7 @@ BIG = b'{"jsonrpc":"2.0","id":1,"result":{"content":"' + b"x" * 70_000 + b'"}}'
 
 @covers("L-CANCEL-4")
 async def test_a_call_that_is_given_up_is_cancelled_by_the_name_of_its_task(
-    server: ScriptedServer, caller: Caller, tasks: ScriptedTasks
+    server: ScriptedServer, caller: Caller, tasks: LegacyTasks
 ) -> None:
     call = running(caller)
     task = await tasks.made()
@@ -46,9 +34,7 @@ async def test_a_call_that_is_given_up_is_cancelled_by_the_name_of_its_task(
     assert task.call not in server.cancelled
 
 
-async def test_a_cancel_that_its_server_does_not_take_for_now_is_sent_again(
-    caller: Caller, tasks: ScriptedTasks
-) -> None:
+async def test_a_cancel_that_its_server_does_not_take_for_now_is_sent_again(caller: Caller, tasks: LegacyTasks) -> None:
     tasks.instead["tasks/cancel"] = [status(503), resets()]
     call = running(caller)
     await tasks.made()
@@ -59,7 +45,7 @@ async def test_a_cancel_that_its_server_does_not_take_for_now_is_sent_again(
 
 
 async def test_a_call_that_is_given_up_while_it_is_asked_for_is_cancelled_once_there_is_a_task(
-    server: ScriptedServer, asked: Caller, tasks: ScriptedTasks
+    server: ScriptedServer, asked: Caller, tasks: LegacyTasks
 ) -> None:
     was_given_up, begun, ear = asyncio.Event(), asyncio.Event(), Ear()
 
@@ -88,7 +74,7 @@ async def test_a_call_that_is_given_up_while_it_is_asked_for_is_cancelled_once_t
 
 
 async def test_a_session_that_ends_waits_a_moment_for_a_task_that_is_not_known_yet(
-    caller: Caller, tasks: ScriptedTasks
+    caller: Caller, tasks: LegacyTasks
 ) -> None:
     tasks.handles.clear()
     call = running(caller)
@@ -103,7 +89,7 @@ async def test_a_session_that_ends_waits_a_moment_for_a_task_that_is_not_known_y
 
 
 async def test_a_session_that_ends_leaves_a_task_that_is_not_known_yet_to_whoever_goes_on_with_the_call(
-    caller: Caller, tasks: ScriptedTasks
+    caller: Caller, tasks: LegacyTasks
 ) -> None:
     tasks.handles.clear()
     call = running(caller, ear=Ear(leaves=True))
@@ -118,7 +104,7 @@ async def test_a_session_that_ends_leaves_a_task_that_is_not_known_yet_to_whoeve
 
 @pytest.mark.parametrize("reply", [{"content": []}, {"task": {}}, None])
 async def test_a_call_that_is_given_up_while_it_is_asked_for_may_come_to_something_else(
-    caller: Caller, tasks: ScriptedTasks, reply: Any
+    caller: Caller, tasks: LegacyTasks, reply: Any
 ) -> None:
     hold = Hold()
     tasks.instead["tools/call"] = [hold]
@@ -134,7 +120,7 @@ async def test_a_call_that_is_given_up_while_it_is_asked_for_may_come_to_somethi
 
 
 async def test_a_call_that_is_given_up_before_it_left_does_not_leave(
-    server: ScriptedServer, caller: Caller, tasks: ScriptedTasks, monkeypatch: pytest.MonkeyPatch
+    server: ScriptedServer, caller: Caller, tasks: LegacyTasks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await caller.session.open()
     natives, begun, ends = caller.session.era_session._server_tasks, asyncio.Event(), asyncio.Event()  # type: ignore[attr-defined]
@@ -160,7 +146,7 @@ async def test_a_call_that_is_given_up_before_it_left_does_not_leave(
 
 @covers("V-INIT-9")
 async def test_a_task_that_takes_too_long_is_cancelled(
-    new_caller_of: Any, server: ScriptedServer, far: ScriptedTasks
+    new_caller_of: Any, server: ScriptedServer, far: LegacyTasks
 ) -> None:
     caller = new_caller_of(server.url, call=timedelta(seconds=0.3))
     failure = await failure_of(running(caller))
@@ -170,7 +156,7 @@ async def test_a_task_that_takes_too_long_is_cancelled(
 
 @covers("V-INIT-9")
 async def test_a_task_that_moves_or_waits_for_its_host_has_more_time(
-    new_caller_of: Any, server: ScriptedServer, tasks: ScriptedTasks
+    new_caller_of: Any, server: ScriptedServer, tasks: LegacyTasks
 ) -> None:
     caller, ear = new_caller_of(server.url, host=EVERYTHING, call=timedelta(seconds=0.6)), Ear()
     loop = asyncio.get_running_loop()
@@ -191,7 +177,7 @@ async def test_a_task_that_moves_or_waits_for_its_host_has_more_time(
 
 
 async def test_a_task_that_is_left_for_somebody_else_is_neither_cancelled_nor_is_its_session_ended(
-    server: ScriptedServer, caller: Caller, tasks: ScriptedTasks
+    server: ScriptedServer, caller: Caller, tasks: LegacyTasks
 ) -> None:
     ear = Ear(leaves=True)
     call = running(caller, ear=ear)
@@ -205,9 +191,7 @@ async def test_a_task_that_is_left_for_somebody_else_is_neither_cancelled_nor_is
     assert server.verbs("DELETE") == []
 
 
-async def test_the_end_of_a_session_ends_its_tasks(
-    server: ScriptedServer, caller: Caller, tasks: ScriptedTasks
-) -> None:
+async def test_the_end_of_a_session_ends_its_tasks(server: ScriptedServer, caller: Caller, tasks: LegacyTasks) -> None:
     call = running(caller)
     task = await tasks.made()
     task.moves("input_required")
@@ -219,7 +203,7 @@ async def test_the_end_of_a_session_ends_its_tasks(
     assert len(server.verbs("DELETE")) == 1
 
 
-async def test_a_task_that_its_server_forgot_has_an_unknown_end(caller: Caller, tasks: ScriptedTasks) -> None:
+async def test_a_task_that_its_server_forgot_has_an_unknown_end(caller: Caller, tasks: LegacyTasks) -> None:
     call = running(caller)
     await tasks.made()
     tasks.all.clear()
@@ -229,7 +213,7 @@ async def test_a_task_that_its_server_forgot_has_an_unknown_end(caller: Caller, 
     assert tasks.looks("tasks/cancel") == 0
 
 
-async def test_a_task_that_its_server_cancelled_has_failed(caller: Caller, tasks: ScriptedTasks) -> None:
+async def test_a_task_that_its_server_cancelled_has_failed(caller: Caller, tasks: LegacyTasks) -> None:
     call = running(caller)
     (await tasks.made()).moves("cancelled")
     failure = await failure_of(call)
@@ -238,7 +222,7 @@ async def test_a_task_that_its_server_cancelled_has_failed(caller: Caller, tasks
 
 
 @pytest.mark.parametrize("reply", [status(503), resets(), error(-32603, "Busy"), status(429), status(405)])
-async def test_a_look_that_fails_for_now_is_made_again(caller: Caller, tasks: ScriptedTasks, reply: Any) -> None:
+async def test_a_look_that_fails_for_now_is_made_again(caller: Caller, tasks: LegacyTasks, reply: Any) -> None:
     tasks.instead["tasks/get"] = [reply]
     call = running(caller)
     await eventually(lambda: tasks.looks() == 2)
@@ -247,7 +231,7 @@ async def test_a_look_that_fails_for_now_is_made_again(caller: Caller, tasks: Sc
     assert tasks.looks("tools/call") == 1
 
 
-async def test_a_result_that_is_not_told_for_now_is_asked_for_again(caller: Caller, tasks: ScriptedTasks) -> None:
+async def test_a_result_that_is_not_told_for_now_is_asked_for_again(caller: Caller, tasks: LegacyTasks) -> None:
     tasks.instead["tasks/result"] = [error(-32603, "Busy")]
     call = running(caller)
     (await tasks.made()).completes(DONE)
@@ -263,7 +247,7 @@ async def test_a_result_that_is_not_told_for_now_is_asked_for_again(caller: Call
     ],
 )
 async def test_what_would_fail_again_fails_at_once(
-    caller: Caller, tasks: ScriptedTasks, method: str, reply: Any, reason: str
+    caller: Caller, tasks: LegacyTasks, method: str, reply: Any, reason: str
 ) -> None:
     tasks.instead[method] = [reply]
     call = running(caller)
@@ -274,7 +258,7 @@ async def test_what_would_fail_again_fails_at_once(
 
 
 async def test_a_server_that_is_deaf_for_too_long_is_given_up(
-    new_caller_of: Any, server: ScriptedServer, tasks: ScriptedTasks
+    new_caller_of: Any, server: ScriptedServer, tasks: LegacyTasks
 ) -> None:
     loop, long = asyncio.get_running_loop(), 2 * DEAF_FOR
     server.methods["tasks/get"] = status(503)

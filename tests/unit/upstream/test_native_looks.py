@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from helpers.scripted_tasks import ScriptedTasks
-from helpers.scripted_upstream import Hold, ScriptedServer
+from helpers.server import Hold, ScriptedServer
+from helpers.server.legacy_tasks import LegacyTasks
 from helpers.waiting import bounded, eventually
 from requirements import covers
 from taskgate.domain.events import CallSucceeded
@@ -16,7 +16,7 @@ from unit.upstream.natively import DONE, end_of, relayed, running, words_of
 @covers("L-GET-4")
 @pytest.mark.parametrize(("poll", "least"), [(150, 0.15), (1, 0.1)])
 async def test_a_task_is_looked_at_no_sooner_than_its_server_wants(
-    caller: Caller, tasks: ScriptedTasks, poll: int, least: float
+    caller: Caller, tasks: LegacyTasks, poll: int, least: float
 ) -> None:
     tasks.poll = poll
     call = running(caller)
@@ -32,7 +32,7 @@ async def test_a_task_is_looked_at_no_sooner_than_its_server_wants(
 
 @covers("L-NOTIF-1")
 async def test_what_a_server_tells_of_a_task_is_not_waited_for(
-    server: ScriptedServer, caller: Caller, far: ScriptedTasks
+    server: ScriptedServer, caller: Caller, far: LegacyTasks
 ) -> None:
     call = running(caller)
     task = await far.made()
@@ -45,7 +45,7 @@ async def test_what_a_server_tells_of_a_task_is_not_waited_for(
 
 
 async def test_what_is_told_of_other_tasks_and_after_the_end_means_nothing(
-    server: ScriptedServer, caller: Caller, far: ScriptedTasks
+    server: ScriptedServer, caller: Caller, far: LegacyTasks
 ) -> None:
     hold, ears = Hold(), [Ear(), Ear()]
     far.instead["tasks/result"] = [hold]
@@ -71,7 +71,7 @@ async def test_what_is_told_of_other_tasks_and_after_the_end_means_nothing(
 
 @covers("L-PROG-2")
 async def test_what_a_task_says_of_itself_is_told_as_progress_and_comes_no_further_than_numbers(
-    server: ScriptedServer, caller: Caller, far: ScriptedTasks
+    server: ScriptedServer, caller: Caller, far: LegacyTasks
 ) -> None:
     ear = Ear()
     call = running(caller, ear=ear)
@@ -95,7 +95,7 @@ async def test_what_a_task_says_of_itself_is_told_as_progress_and_comes_no_furth
 
 @pytest.mark.parametrize("progress", [True, False])
 async def test_what_a_task_says_of_itself_is_told_to_hosts_that_want_to_know(
-    caller: Caller, tasks: ScriptedTasks, progress: bool
+    caller: Caller, tasks: LegacyTasks, progress: bool
 ) -> None:
     ear = Ear()
     call = relayed(caller, progress=progress, ear=ear)
@@ -108,7 +108,7 @@ async def test_what_a_task_says_of_itself_is_told_to_hosts_that_want_to_know(
 
 
 @covers("L-RES-2", "L-RES-3")
-async def test_what_came_of_a_task_is_the_calls_own_answer(caller: Caller, tasks: ScriptedTasks) -> None:
+async def test_what_came_of_a_task_is_the_calls_own_answer(caller: Caller, tasks: LegacyTasks) -> None:
     call = relayed(caller)
     task = await tasks.made()
     task.completes(DONE | {"_meta": {"a": 1}})

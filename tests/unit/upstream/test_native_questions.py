@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from helpers.scripted_tasks import RELATED, ScriptedTask, ScriptedTasks
-from helpers.scripted_upstream import Hold, ScriptedServer, Turn, breaks_off, error, note, result, status
+from helpers.server import Hold, ScriptedServer, Turn, breaks_off, error, note, result, status
+from helpers.server.legacy_tasks import RELATED, LegacyTask, LegacyTasks
 from helpers.waiting import bounded, eventually
 from requirements import covers
 from taskgate.domain.events import CallSucceeded
@@ -21,7 +21,7 @@ from unit.upstream.natively import DONE, end_of, running
 
 @covers("L-INPUT-3", "L-INPUT-4")
 async def test_a_server_asks_on_the_stream_of_the_result_and_is_answered(
-    server: ScriptedServer, asked: Caller, tasks: ScriptedTasks
+    server: ScriptedServer, asked: Caller, tasks: LegacyTasks
 ) -> None:
     ear = Ear()
     call = running(asked, ear=ear)
@@ -42,7 +42,7 @@ async def test_a_server_asks_on_the_stream_of_the_result_and_is_answered(
 
 @covers("U-HTTP-3")
 async def test_a_question_beside_any_call_is_for_the_task_that_it_names(
-    server: ScriptedServer, asked: Caller, far: ScriptedTasks
+    server: ScriptedServer, asked: Caller, far: LegacyTasks
 ) -> None:
     ears = [Ear(), Ear()]
     calls = [running(asked, ear=ears[0]), running(asked, ear=ears[1])]
@@ -65,7 +65,7 @@ async def test_a_question_beside_any_call_is_for_the_task_that_it_names(
 
 
 async def test_a_question_that_names_nothing_is_for_the_only_call_that_is_followed(
-    server: ScriptedServer, asked: Caller, far: ScriptedTasks
+    server: ScriptedServer, asked: Caller, far: LegacyTasks
 ) -> None:
     ear = Ear()
     call = running(asked, ear=ear)
@@ -80,7 +80,7 @@ async def test_a_question_that_names_nothing_is_for_the_only_call_that_is_follow
 
 
 async def test_a_server_that_lets_nobody_wait_for_a_result_is_asked_again_and_again(
-    caller: Caller, tasks: ScriptedTasks
+    caller: Caller, tasks: LegacyTasks
 ) -> None:
     tasks.instead["tasks/result"] = [error(-32602, "It has not ended"), error(-32603, "Nor now")]
     call = running(caller)
@@ -91,7 +91,7 @@ async def test_a_server_that_lets_nobody_wait_for_a_result_is_asked_again_and_ag
     assert isinstance(await end_of(call), CallSucceeded)
 
 
-async def test_a_result_whose_stream_breaks_off_is_waited_for_on_another(caller: Caller, tasks: ScriptedTasks) -> None:
+async def test_a_result_whose_stream_breaks_off_is_waited_for_on_another(caller: Caller, tasks: LegacyTasks) -> None:
     tasks.instead["tasks/result"] = [breaks_off(), status(502)]
     call = running(caller)
     task = await tasks.made()
@@ -101,7 +101,7 @@ async def test_a_result_whose_stream_breaks_off_is_waited_for_on_another(caller:
 
 
 async def test_a_task_that_fails_while_its_result_is_waited_for_is_looked_at_once_more(
-    caller: Caller, far: ScriptedTasks
+    caller: Caller, far: LegacyTasks
 ) -> None:
     call = running(caller)
     task = await far.made()
@@ -114,7 +114,7 @@ async def test_a_task_that_fails_while_its_result_is_waited_for_is_looked_at_onc
 
 
 async def test_what_comes_on_the_stream_of_a_result_is_its_calls_whatever_else_is_followed(
-    server: ScriptedServer, asked: Caller, tasks: ScriptedTasks
+    server: ScriptedServer, asked: Caller, tasks: LegacyTasks
 ) -> None:
     ears = [Ear(), Ear()]
     calls = [running(asked, ear=ear) for ear in ears]
@@ -135,7 +135,7 @@ async def test_what_comes_on_the_stream_of_a_result_is_its_calls_whatever_else_i
 
 
 async def test_a_server_may_be_silent_until_there_is_a_result(
-    new_caller_of: Any, server: ScriptedServer, tasks: ScriptedTasks
+    new_caller_of: Any, server: ScriptedServer, tasks: LegacyTasks
 ) -> None:
     caller, hold = new_caller_of(server.url, first_byte=timedelta(seconds=0.3)), Hold()
     tasks.instead["tasks/result"] = [hold]
@@ -153,11 +153,11 @@ async def test_a_server_may_be_silent_until_there_is_a_result(
 
 @pytest.mark.parametrize("names", [True, False])
 async def test_what_is_asked_before_there_is_a_handle_is_asked_for_the_task(
-    new_caller_of: Any, server: ScriptedServer, tasks: ScriptedTasks, names: bool
+    new_caller_of: Any, server: ScriptedServer, tasks: LegacyTasks, names: bool
 ) -> None:
     hold, ear, asked = Hold(), Ear(), new_caller_of(server.url, host=EVERYTHING, call=timedelta(seconds=0.5))
     tasks.instead["tools/call"] = [hold]
-    tasks.all.append(task := ScriptedTask(server, "theirs-0001", {}, None, 100))
+    tasks.all.append(task := LegacyTask(server, "theirs-0001", {}, None, 100))
     call = running(asked, ear=ear)
     async with bounded():
         await hold.begun.wait()
@@ -178,7 +178,7 @@ async def test_what_is_asked_before_there_is_a_handle_is_asked_for_the_task(
 
 @pytest.mark.parametrize("reply", [result({"content": []}), result({"task": {"taskId": ""}}), status(500)])
 async def test_what_was_asked_before_it_turned_out_that_there_is_no_task_ends_with_the_call(
-    server: ScriptedServer, asked: Caller, tasks: ScriptedTasks, reply: Any
+    server: ScriptedServer, asked: Caller, tasks: LegacyTasks, reply: Any
 ) -> None:
     hold, ear = Hold(), Ear()
 
@@ -201,7 +201,7 @@ async def test_what_was_asked_before_it_turned_out_that_there_is_no_task_ends_wi
 
 
 async def test_whoever_goes_on_with_the_call_is_told_when_an_answer_has_arrived(
-    server: ScriptedServer, asked: Caller, tasks: ScriptedTasks
+    server: ScriptedServer, asked: Caller, tasks: LegacyTasks
 ) -> None:
     arrived: list[int] = []
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from helpers.scripted_tasks import ScriptedTask, ScriptedTasks
-from helpers.scripted_upstream import ScriptedServer, event, open_stream
+from helpers.server import ScriptedServer, event, open_stream
+from helpers.server.legacy_tasks import LegacyTask, LegacyTasks
 from helpers.upstream_calls import task_call
 from helpers.waiting import eventually
 from taskgate.domain.events import CallSucceeded
@@ -20,7 +20,7 @@ from unit.upstream.natively import DONE, end_of, failure_of, running, words_of
 
 
 async def test_a_call_can_be_gone_on_with_from_the_moment_that_there_is_a_task(
-    server: ScriptedServer, caller: Caller, tasks: ScriptedTasks
+    server: ScriptedServer, caller: Caller, tasks: LegacyTasks
 ) -> None:
     ear = Ear()
     call = running(caller, ear=ear)
@@ -32,7 +32,7 @@ async def test_a_call_can_be_gone_on_with_from_the_moment_that_there_is_a_task(
 
 
 async def test_a_task_is_followed_in_the_next_session_after_its_server_ended_one(
-    server: ScriptedServer, caller: Caller, far: ScriptedTasks
+    server: ScriptedServer, caller: Caller, far: LegacyTasks
 ) -> None:
     ear = Ear()
     call = running(caller, ear=ear)
@@ -79,7 +79,7 @@ async def gone(caller: Caller, call: "asyncio.Task[Any]") -> None:
 
 
 async def test_a_task_that_another_process_made_is_gone_on_with(
-    server: ScriptedServer, asked: Caller, tasks: ScriptedTasks, new_caller_of: Any
+    server: ScriptedServer, asked: Caller, tasks: LegacyTasks, new_caller_of: Any
 ) -> None:
     first = new_caller_of(server.url, host=EVERYTHING)
     ear = Ear(leaves=True)
@@ -104,7 +104,7 @@ async def test_a_task_that_another_process_made_is_gone_on_with(
 
 
 async def test_a_task_that_outlived_its_session_is_gone_on_with_in_another(
-    server: ScriptedServer, caller: Caller, tasks: ScriptedTasks, new_caller_of: Any
+    server: ScriptedServer, caller: Caller, tasks: LegacyTasks, new_caller_of: Any
 ) -> None:
     first, ear = new_caller_of(server.url), Ear(leaves=True)
     call = running(first, ear=ear)
@@ -122,7 +122,7 @@ async def test_a_task_that_outlived_its_session_is_gone_on_with_in_another(
 
 @pytest.mark.parametrize("session", ["session-1", "session-7", None])
 async def test_a_task_that_its_server_does_not_know_any_more_cannot_be_gone_on_with(
-    server: ScriptedServer, caller: Caller, tasks: ScriptedTasks, session: str | None
+    server: ScriptedServer, caller: Caller, tasks: LegacyTasks, session: str | None
 ) -> None:
     server.live.add("session-1")
     server.sessions = session is not None
@@ -132,7 +132,7 @@ async def test_a_task_that_its_server_does_not_know_any_more_cannot_be_gone_on_w
 
 
 async def test_a_call_that_was_left_before_there_was_a_task_is_followed_once_there_is(
-    server: ScriptedServer, caller: Caller, tasks: ScriptedTasks
+    server: ScriptedServer, caller: Caller, tasks: LegacyTasks
 ) -> None:
     server.live.add("session-1")
     handle = {"task": {"taskId": "theirs-0001", "status": "working", "pollInterval": 100}}
@@ -145,7 +145,7 @@ async def test_a_call_that_was_left_before_there_was_a_task_is_followed_once_the
         return response
 
     server.resume = goes_on_from
-    tasks.all.append(task := ScriptedTask(server, "theirs-0001", {}, 5, 100))
+    tasks.all.append(task := LegacyTask(server, "theirs-0001", {}, 5, 100))
     ear = Ear()
     call = goes_on(caller, ear, Resumed(resume_point(None, event="e-1"), {}))
     await eventually(lambda: ear.footholds)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from helpers.scripted_upstream import Hold, ScriptedServer, Turn, event, open_stream, progress_note
+from helpers.server import Hold, ScriptedServer, Turn, event, open_stream, progress_note
 from helpers.waiting import bounded, eventually
 from requirements import covers
 from taskgate.errors import UpstreamFailed

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from helpers.scripted_upstream import Hold, ScriptedServer, Turn, asks, event, note, open_stream, stream
+from helpers.server import Hold, ScriptedServer, Turn, asks, event, note, open_stream, stream
 from helpers.waiting import bounded, eventually
 from requirements import covers
 from taskgate.protocol.extensions import ExtensionPolicy

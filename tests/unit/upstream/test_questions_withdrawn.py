@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from helpers.scripted_upstream import (
+from helpers.server import (
     Hold,
     ScriptedServer,
     Turn,

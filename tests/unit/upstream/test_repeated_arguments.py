@@ -5,8 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from helpers.modern_server import ModernServer
-from helpers.scripted_upstream import ScriptedServer
+from helpers.server import ScriptedServer
 from requirements import covers
 from taskgate.protocol.messages import Params
 from taskgate.upstream.calls import UpstreamCall
@@ -18,7 +17,7 @@ async def test_what_headers_say_of_arguments_is_for_servers_of_the_modern_era(
     plain: ScriptedServer, new_caller_of, as_task: bool
 ) -> None:
     heard = []
-    async with ModernServer() as modern:
+    async with ScriptedServer("modern") as modern:
         for server in (modern, plain):
             caller = new_caller_of(server.url, revision=None)
             call = UpstreamCall("tools/call", Params('{"name":"echo"}'), repeated={"zone": "b"})

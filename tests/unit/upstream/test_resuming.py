@@ -8,17 +8,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from helpers.scripted_upstream import (
-    Chapters,
-    ScriptedServer,
-    Turn,
-    breaks_off,
-    event,
-    note,
-    open_stream,
-    progress_note,
-    stream,
-)
+from helpers.server import Chapters, ScriptedServer, Turn, breaks_off, event, note, open_stream, progress_note, stream
 from helpers.waiting import bounded, eventually
 from requirements import covers
 from taskgate.errors import UpstreamFailed
@@ -81,7 +71,7 @@ async def test_a_stream_that_brought_no_event_is_gone_on_with_from_the_one_befor
     server: ScriptedServer, caller: Caller
 ) -> None:
     server.script["long"] = long = Chapters([], [answer])
-    go_on, asked = long._go_on, []
+    go_on, asked = long.resume, []
 
     async def says_nothing_at_first(request: web.Request) -> web.StreamResponse:
         asked.append(request.headers["Last-Event-ID"])
@@ -91,7 +81,7 @@ async def test_a_stream_that_brought_no_event_is_gone_on_with_from_the_one_befor
         await response.write_eof()
         return response
 
-    long._go_on = says_nothing_at_first
+    long.resume = says_nothing_at_first
     async with bounded():
         assert (await caller.call("long")).error is None
     assert asked == ["0-start", "0-start"]
@@ -101,13 +91,13 @@ async def test_what_is_asked_on_a_resumed_stream_is_the_calls(server: ScriptedSe
     question = {"jsonrpc": "2.0", "id": "q", "method": "roots/list"}
     server.script["asks"] = long = Chapters([question], [answer], retry=1)
     hold = asyncio.get_running_loop().create_future()
-    go_on = long._go_on
+    go_on = long.resume
 
     async def waits(request: web.Request) -> web.StreamResponse:
         await hold
         return await go_on(request)
 
-    long._go_on = waits
+    long.resume = waits
     calling = asyncio.create_task(asked.call("asks"))
     await eventually(lambda: asked.heard.of_calls.questions)
     [question_] = asked.heard.of_calls.questions
@@ -181,7 +171,7 @@ async def test_a_server_that_begins_late_is_waited_for(
 ) -> None:
     caller = new_caller_of(server.url, first_byte=timedelta(milliseconds=300))
     server.script["late"] = late = Chapters([], [answer])
-    begins, tries = late._go_on, 0
+    begins, tries = late.resume, 0
 
     async def hesitates(request: web.Request) -> web.StreamResponse:
         nonlocal tries
@@ -190,7 +180,7 @@ async def test_a_server_that_begins_late_is_waited_for(
             await asyncio.get_running_loop().create_future()
         return await begins(request)
 
-    late._go_on = hesitates
+    late.resume = hesitates
     async with bounded():
         assert (await caller.call("late")).error is None
     assert tries == event_streams.MAX_FAILURES + 1

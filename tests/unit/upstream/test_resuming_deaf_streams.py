@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from helpers.lasting_tool import LastingCall, LastingTool
-from helpers.scripted_upstream import ScriptedServer, open_stream, progress_note
+from helpers.server import LastingCall, LastingTool, ScriptedServer, open_stream, progress_note
 from helpers.waiting import bounded, eventually
 from taskgate.errors import UpstreamFailed
 from taskgate.upstream.base import Outgoing

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from helpers.scripted_upstream import ScriptedServer
+from helpers.server import ScriptedServer
 from helpers.upstream_calls import task_call
 from taskgate.errors import UpstreamFailed
 from taskgate.upstream.calls import NextRound

@@ -5,8 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from helpers.modern_server import ModernServer
-from helpers.scripted_upstream import Hold, ScriptedServer, error, result, status
+from helpers.server import Hold, ScriptedServer, error, result, status
 from helpers.upstream_calls import task_call
 from helpers.waiting import bounded, eventually
 from requirements import covers
@@ -35,7 +34,7 @@ def other_session(caller: Caller):
 @pytest.fixture
 async def dual():
     """A server of both eras, of which nobody wants to hear anything besides its answers."""
-    async with ModernServer(dual=True) as server:
+    async with ScriptedServer("both") as server:
         server.capabilities = {"tools": {}}
         yield server
 
@@ -70,10 +69,10 @@ async def test_whatever_is_asked_first_finds_the_era(plain: ScriptedServer, anew
 
 
 async def test_a_session_ends_although_the_first_who_ends_it_is_cancelled(new_caller_of) -> None:
-    async with ModernServer() as server:
+    async with ScriptedServer("modern") as server:
         caller = new_caller_of(server.url, revision=None)
         await caller.session.open()
-        await server.listening()
+        await server.listens.opened()
         closing = asyncio.create_task(caller.session.close())
         await asyncio.sleep(0)
         closing.cancel()
@@ -81,7 +80,7 @@ async def test_a_session_ends_although_the_first_who_ends_it_is_cancelled(new_ca
             with pytest.raises(asyncio.CancelledError):
                 await closing
             await caller.session.close()
-            await eventually(lambda: server.wishes == [])
+            await eventually(lambda: server.listens.filters == [])
 
 
 async def test_what_is_told_and_listed_is_the_servers_in_either_era(plain: ScriptedServer, anew) -> None:
@@ -226,7 +225,7 @@ async def test_a_call_that_is_told_of_the_modern_era_fails_and_the_next_one_is_m
 
 
 @covers("V-ERA-8")
-async def test_a_server_that_left_the_modern_era_is_used_in_the_other(dual: ModernServer, new_caller_of) -> None:
+async def test_a_server_that_left_the_modern_era_is_used_in_the_other(dual: ScriptedServer, new_caller_of) -> None:
     caller = new_caller_of(dual.url, revision=None)
     await caller.call()
     dual.versions = ["2099-01-01"]
@@ -266,7 +265,7 @@ async def test_a_server_that_is_found_in_its_era_again_keeps_its_session(plain: 
     assert arrived(plain) == ["tools/call", "server/discover", "initialize", "server/discover", "tools/call"]
 
 
-async def test_a_call_of_the_era_that_was_left_ends_by_itself(dual: ModernServer, new_caller_of) -> None:
+async def test_a_call_of_the_era_that_was_left_ends_by_itself(dual: ScriptedServer, new_caller_of) -> None:
     caller = new_caller_of(dual.url, revision=None)
     dual.script["slow"] = hold = Hold()
     running = asyncio.create_task(caller.call("slow"))
@@ -280,7 +279,7 @@ async def test_a_call_of_the_era_that_was_left_ends_by_itself(dual: ModernServer
         assert (await running).error is None
 
 
-async def test_closing_ends_the_sessions_of_both_eras(dual: ModernServer, new_caller_of) -> None:
+async def test_closing_ends_the_sessions_of_both_eras(dual: ScriptedServer, new_caller_of) -> None:
     caller = new_caller_of(dual.url, revision=None)
     dual.script["slow"] = hold = Hold()
     running = asyncio.create_task(caller.call("slow"))

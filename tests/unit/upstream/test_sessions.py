@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from helpers.scripted_upstream import Hold, ScriptedServer, error, note, result, status
+from helpers.server import Hold, ScriptedServer, error, note, result, status
 from helpers.waiting import bounded, eventually
 from requirements import covers
 from taskgate.domain.policy import TaskSupport

@@ -8,7 +8,7 @@ from typing import cast
 import pytest
 from yarl import URL
 
-from helpers.scripted_upstream import ScriptedServer
+from helpers.server import ScriptedServer
 from helpers.waiting import bounded, eventually
 from taskgate.clock import SystemClock
 from taskgate.system.single_flight import SingleFlight

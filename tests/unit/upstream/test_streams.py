@@ -8,17 +8,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from helpers.scripted_upstream import (
-    Hold,
-    ScriptedServer,
-    Turn,
-    elsewhere,
-    event,
-    note,
-    open_stream,
-    progress_note,
-    stream,
-)
+from helpers.server import Hold, ScriptedServer, Turn, elsewhere, event, note, open_stream, progress_note, stream
 from helpers.waiting import bounded, eventually
 from requirements import covers
 from taskgate.upstream.legacy import event_streams

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from helpers.scripted_upstream import ScriptedServer, note
+from helpers.server import ScriptedServer, note
 from helpers.waiting import eventually
 from taskgate.protocol.messages import Params, Response
 from taskgate.upstream.calls import UpstreamCall

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from helpers.exchange_server import ExchangeServer, Terms
-from helpers.scripted_upstream import ScriptedServer, status
+from helpers.server import ScriptedServer, status
 from helpers.waiting import eventually
 from taskgate.upstream.calls import Principal
 from taskgate.upstream.credentials.speaking import written
@@ -142,7 +142,7 @@ async def test_403_is_no_reason_for_another_token(
 async def test_a_stream_whose_token_is_refused_is_opened_with_another(
     server: ScriptedServer, endpoint: ExchangeServer, office: NewOffice
 ) -> None:
-    stream, opened = server._stream, []
+    stream, opened = server.get_stream, []
 
     async def once_refused(request: Any) -> Any:
         opened.append(request.headers["Authorization"])

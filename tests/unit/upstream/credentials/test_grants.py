@@ -11,7 +11,7 @@ import pytest
 from aiohttp import web
 
 from helpers.exchange_server import ACCESS_TOKEN, Answer, ExchangeServer
-from helpers.scripted_upstream import ScriptedServer
+from helpers.server import ScriptedServer
 from helpers.waiting import eventually
 from taskgate.upstream.credentials.grants import basic
 from unit.upstream.offices import Office, exchange, failure, shown, somebody

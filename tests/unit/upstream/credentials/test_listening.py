@@ -6,8 +6,7 @@ import pytest
 from aiohttp import web
 
 from helpers.exchange_server import ExchangeServer
-from helpers.modern_server import ModernServer
-from helpers.scripted_upstream import Turn, status
+from helpers.server import ScriptedServer, Turn, status
 from helpers.waiting import eventually
 from taskgate.domain.versions import Revision
 from unit.upstream.conftest import settings_for
@@ -17,34 +16,36 @@ LISTEN = "subscriptions/listen"
 
 
 @pytest.fixture
-async def modern() -> AsyncIterator[ModernServer]:
-    async with ModernServer() as server:
+async def modern() -> AsyncIterator[ScriptedServer]:
+    async with ScriptedServer("modern") as server:
         yield server
 
 
 @pytest.fixture
-async def house(modern: ModernServer, endpoint: ExchangeServer) -> AsyncIterator[Office]:
+async def house(modern: ScriptedServer, endpoint: ExchangeServer) -> AsyncIterator[Office]:
     shows = {"credentials": exchange(endpoint), "revision": Revision.R2026_07_28}
     house = Office(settings_for(modern.url, **shows))
     yield house
     await house.close()
 
 
-async def test_a_stream_whose_token_is_refused_is_listened_to_with_another(modern: ModernServer, house: Office) -> None:
+async def test_a_stream_whose_token_is_refused_is_listened_to_with_another(
+    modern: ScriptedServer, house: Office
+) -> None:
     shown: list[str] = []
 
     async def once_refused(turn: Turn) -> web.StreamResponse:
         shown.append(turn.request.headers["Authorization"])
-        return await (status(401)(turn) if len(shown) == 1 else modern._listen(turn))
+        return await (status(401)(turn) if len(shown) == 1 else modern.listens.serve(turn))
 
     modern.methods[LISTEN] = once_refused
     await house.session(somebody()).open()
-    await modern.listening()
+    await modern.listens.opened()
     assert shown == ["Bearer issued-1.for_alice", "Bearer issued-2.for_alice"]
 
 
 async def test_a_listen_that_is_always_refused_is_asked_for_twice_and_no_more(
-    modern: ModernServer, house: Office
+    modern: ScriptedServer, house: Office
 ) -> None:
     modern.methods[LISTEN] = status(401)
     session = house.session(somebody())

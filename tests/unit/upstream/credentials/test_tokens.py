@@ -8,7 +8,7 @@ import pytest
 
 from helpers.exchange_server import ExchangeServer
 from helpers.manual_clock import ManualClock
-from helpers.scripted_upstream import ScriptedServer
+from helpers.server import ScriptedServer
 from helpers.upstream_calls import task_call
 from helpers.waiting import bounded, eventually
 from taskgate.errors import UpstreamFailed

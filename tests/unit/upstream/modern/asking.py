@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from helpers.modern_server import ModernServer
-from helpers.scripted_upstream import note
+from helpers.server import ScriptedServer, note
 from helpers.waiting import bounded, eventually
 from taskgate.errors import UpstreamFailed
 from taskgate.protocol.messages import Response
@@ -57,7 +56,7 @@ class Questioned:
             return await self.call
 
 
-def told(server: ModernServer) -> list[tuple[Any, Any]]:
+def told(server: ScriptedServer) -> list[tuple[Any, Any]]:
     """The answers and the state of every call."""
     found = [each["params"] for each in server.heard("tools/call")]
     return [(params.get("inputResponses"), params.get("requestState")) for params in found]

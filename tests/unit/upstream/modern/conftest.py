@@ -13,7 +13,7 @@ import pytest
 
 from helpers import modern_schema
 from helpers.modern_requests import check_client_message
-from helpers.modern_server import ModernServer
+from helpers.server import ScriptedServer
 from helpers.upstream_calls import task_call
 from helpers.welcomes import unheard_welcome
 from taskgate.clock import SystemClock
@@ -149,9 +149,9 @@ NewGuest = Callable[..., Guest]
 
 
 @pytest.fixture
-async def server() -> AsyncIterator[ModernServer]:
+async def server() -> AsyncIterator[ScriptedServer]:
     """A server that does as the protocol says until it is told otherwise; what it was sent is judged in the end."""
-    async with ModernServer() as server:
+    async with ScriptedServer("modern") as server:
         server.capabilities = {"tools": {}}
         yield server
         if modern_schema.available():
@@ -161,7 +161,7 @@ async def server() -> AsyncIterator[ModernServer]:
 
 
 @pytest.fixture
-async def new_guest(server: ModernServer) -> AsyncIterator[NewGuest]:
+async def new_guest(server: ScriptedServer) -> AsyncIterator[NewGuest]:
     """Makes sessions with the server; they are closed in the end."""
     guests: list[Guest] = []
 

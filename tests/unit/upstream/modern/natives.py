@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from helpers.modern_server import ModernServer
-from helpers.native_tasks import NativeTask, NativeTasks, TaskTool
+from helpers.server import ScriptedServer
+from helpers.server.modern_tasks import ModernTask, ModernTasks, TaskTool
 from helpers.waiting import PATIENCE, bounded, eventually
 from taskgate.errors import UpstreamFailed
 from taskgate.protocol.messages import Response
@@ -26,7 +26,7 @@ class Following:
 
     async def __aenter__(self) -> "Following":
         self.call = asyncio.create_task(self._guest.run("slow", ear=self.ear, **self._more))
-        self.task: NativeTask = await self._tool.made()
+        self.task: ModernTask = await self._tool.made()
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -52,13 +52,13 @@ class Following:
 
 
 @pytest.fixture
-def natives(server: ModernServer) -> NativeTasks:
+def natives(server: ScriptedServer) -> ModernTasks:
     """The tasks of the server."""
-    return NativeTasks(server)
+    return ModernTasks(server)
 
 
 @pytest.fixture
-def slow(natives: NativeTasks) -> TaskTool:
+def slow(natives: ModernTasks) -> TaskTool:
     """A tool whose calls become tasks."""
     return natives.tool("slow")
 

@@ -5,10 +5,10 @@ import asyncio
 import pytest
 from aiohttp import web
 
-from helpers.modern_server import ModernServer
-from helpers.scripted_upstream import (
+from helpers.server import (
     Hold,
     Reply,
+    ScriptedServer,
     Turn,
     breaks_off,
     error,
@@ -28,7 +28,7 @@ from unit.upstream.modern.conftest import Guest
 
 
 @pytest.mark.parametrize("code", [200, 400, 404])
-async def test_an_error_is_the_answer_under_whatever_status(server: ModernServer, guest: Guest, code: int) -> None:
+async def test_an_error_is_the_answer_under_whatever_status(server: ScriptedServer, guest: Guest, code: int) -> None:
     server.script["echo"] = error(-32602, "no such tool", status=code)
     assert (await guest.call()).error.value["code"] == -32602
     assert (guest.answered[-1], guest.eras_lost) == (("tools/call", "-32602"), 0)
@@ -37,7 +37,7 @@ async def test_an_error_is_the_answer_under_whatever_status(server: ModernServer
 @pytest.mark.parametrize("code", [200, 400])
 @pytest.mark.parametrize("id", ["", '"id":null,'], ids=["without an id", "under null"])
 async def test_an_error_that_names_no_request_answers_the_one_it_came_for(
-    server: ModernServer, guest: Guest, id: str, code: int
+    server: ScriptedServer, guest: Guest, id: str, code: int
 ) -> None:
     text = f'{{"jsonrpc":"2.0",{id}"error":{{"code":-32602,"message":"unread","data":[ 1e400]}}}}'
     server.script["echo"] = raw(text.encode(), status=code)
@@ -49,7 +49,7 @@ async def test_an_error_that_names_no_request_answers_the_one_it_came_for(
 
 @covers("H-MOD-7")
 async def test_a_header_that_was_refused_unread_has_the_catalogue_read_anew(
-    server: ModernServer, guest: Guest, monkeypatch
+    server: ScriptedServer, guest: Guest, monkeypatch
 ) -> None:
     await guest.session.tools()
     unread = raw(b'{"jsonrpc":"2.0","error":{"code":-32020,"message":"unread"}}', status=400)
@@ -61,18 +61,18 @@ async def test_a_header_that_was_refused_unread_has_the_catalogue_read_anew(
         return await (result({"content": []}) if has_header else unread)(turn)
 
     server.script["echo"] = reply
-    monkeypatch.setattr(server, "_refused", lambda *_: None)
+    server.checks_headers = False
     assert (await guest.call("echo", '{"region":"south"}')).error is None
 
 
 @covers("V-META-7")
 @pytest.mark.parametrize("kind", ["task", "later", None, 1])
-async def test_an_answer_of_an_unknown_kind_fails_the_call(server: ModernServer, guest: Guest, kind) -> None:
+async def test_an_answer_of_an_unknown_kind_fails_the_call(server: ScriptedServer, guest: Guest, kind) -> None:
     server.script["echo"] = result({"resultType": kind, "content": []})
     assert await failure_of(guest.call()) == ("malformed", True)
 
 
-async def test_an_answer_means_to_a_task_what_it_says(server: ModernServer, guest: Guest) -> None:
+async def test_an_answer_means_to_a_task_what_it_says(server: ScriptedServer, guest: Guest) -> None:
     server.script["echo"] = result({"content": [], "isError": True})
     outcome = guest.session.outcome(await guest.run())
     assert isinstance(outcome, CallSucceeded)
@@ -80,7 +80,7 @@ async def test_an_answer_means_to_a_task_what_it_says(server: ModernServer, gues
 
 
 @pytest.mark.parametrize("code", [400, 404, 405])
-async def test_a_status_that_means_another_era_is_reported(server: ModernServer, guest: Guest, code: int) -> None:
+async def test_a_status_that_means_another_era_is_reported(server: ScriptedServer, guest: Guest, code: int) -> None:
     await guest.call()
     server.methods |= {"tools/call": status(code), "server/discover": status(code)}
     assert await failure_of(guest.call()) == ("refused", False)
@@ -91,7 +91,7 @@ async def test_a_status_that_means_another_era_is_reported(server: ModernServer,
 @pytest.mark.parametrize("code", [400, 404, 405])
 @pytest.mark.parametrize("method", ["tools/call", "tools/list"])
 async def test_a_server_that_refuses_without_a_word_and_still_says_who_it_is_stays_in_its_era(
-    server: ModernServer, guest: Guest, method: str, code: int
+    server: ScriptedServer, guest: Guest, method: str, code: int
 ) -> None:
     await guest.session.open()
     server.methods[method] = status(code)
@@ -100,7 +100,7 @@ async def test_a_server_that_refuses_without_a_word_and_still_says_who_it_is_sta
     assert (guest.eras_lost, len(server.heard("server/discover"))) == (0, 2)
 
 
-async def test_calls_that_are_refused_together_have_the_server_asked_once(server: ModernServer, guest: Guest) -> None:
+async def test_calls_that_are_refused_together_have_the_server_asked_once(server: ScriptedServer, guest: Guest) -> None:
     await guest.call()
     server.methods |= {"tools/call": status(400), "server/discover": (hold := Hold())}
     calls = [asyncio.create_task(failure_of(guest.call())) for _ in range(5)]
@@ -113,7 +113,7 @@ async def test_calls_that_are_refused_together_have_the_server_asked_once(server
 
 
 async def test_a_server_that_is_silent_when_it_is_doubted_keeps_no_host_waiting(
-    server: ModernServer, guest: Guest
+    server: ScriptedServer, guest: Guest
 ) -> None:
     await guest.call()
     server.methods |= {"tools/call": status(400), "server/discover": Hold()}
@@ -123,7 +123,7 @@ async def test_a_server_that_is_silent_when_it_is_doubted_keeps_no_host_waiting(
 
 @pytest.mark.parametrize(("code", "acted"), [(401, False), (403, False), (429, False), (503, True)])
 async def test_a_status_that_means_nothing_of_eras_is_only_a_refusal(
-    server: ModernServer, guest: Guest, code: int, acted: bool
+    server: ScriptedServer, guest: Guest, code: int, acted: bool
 ) -> None:
     server.script["echo"] = status(code)
     assert await failure_of(guest.call()) == ("refused", acted)
@@ -131,7 +131,7 @@ async def test_a_status_that_means_nothing_of_eras_is_only_a_refusal(
 
 
 async def test_a_server_that_takes_the_revision_no_more_is_asked_anew_who_it_is(
-    server: ModernServer, guest: Guest
+    server: ScriptedServer, guest: Guest
 ) -> None:
     await guest.call()
     server.versions = ["2031-01-01"]
@@ -144,7 +144,7 @@ async def test_a_server_that_takes_the_revision_no_more_is_asked_anew_who_it_is(
 
 @covers("V-ERA-7")
 async def test_a_server_that_names_no_revision_we_know_is_no_server_of_this_era(
-    server: ModernServer, guest: Guest
+    server: ScriptedServer, guest: Guest
 ) -> None:
     server.methods["server/discover"] = result({"supportedVersions": ["2025-11-25"], "capabilities": {}})
     assert await failure_of(guest.call()) == ("refused", False)
@@ -178,7 +178,7 @@ async def test_a_server_that_names_no_revision_we_know_is_no_server_of_this_era(
     ],
 )
 @covers("H-MOD-11")
-async def test_a_call_that_fails_is_not_made_again(server: ModernServer, guest: Guest, reply, found) -> None:
+async def test_a_call_that_fails_is_not_made_again(server: ScriptedServer, guest: Guest, reply, found) -> None:
     server.script["echo"] = reply
     assert await failure_of(guest.call()) == found
     assert len(server.heard("tools/call")) == 1
@@ -186,13 +186,13 @@ async def test_a_call_that_fails_is_not_made_again(server: ModernServer, guest: 
     assert guest.answered[-1] == ("tools/call", found[0])
 
 
-async def test_what_goes_before_a_call_and_fails_has_not_run_it(server: ModernServer, guest: Guest) -> None:
+async def test_what_goes_before_a_call_and_fails_has_not_run_it(server: ScriptedServer, guest: Guest) -> None:
     server.methods["server/discover"] = resets()
     assert await failure_of(guest.call()) == ("closed", False)
     assert await failure_of(guest.session.tools()) == ("closed", False)
 
 
-async def test_an_answer_to_something_else_is_passed_over(server: ModernServer, guest: Guest) -> None:
+async def test_an_answer_to_something_else_is_passed_over(server: ScriptedServer, guest: Guest) -> None:
     other = {"jsonrpc": "2.0", "id": 4711, "result": {"content": [{"type": "text", "text": "other"}]}}
     server.script["echo"] = stream({"content": []}, before=[other])
     assert value_of(await guest.call())["content"] == []
@@ -202,7 +202,7 @@ async def test_an_answer_to_something_else_is_passed_over(server: ModernServer, 
     "reply", [result({"content": []}, id="another"), stream(None)], ids=["another id", "empty stream"]
 )
 async def test_the_connection_of_an_answer_to_another_request_has_no_more_calls(
-    server: ModernServer, guest: Guest, reply: Reply
+    server: ScriptedServer, guest: Guest, reply: Reply
 ) -> None:
     server.script["echo"] = reply
     await failure_of(guest.call())

@@ -5,14 +5,7 @@ import json
 
 import pytest
 
-from helpers.modern_server import ModernServer
-from helpers.scripted_upstream import (
-    error,
-    note,
-    progress_note,
-    status,
-    stream,
-)
+from helpers.server import ScriptedServer, error, note, progress_note, status, stream
 from requirements import covers
 from taskgate.domain.versions import Era, Revision
 from taskgate.protocol.messages import Params
@@ -25,7 +18,9 @@ META = "io.modelcontextprotocol/"
 
 
 @covers("V-META-8", "H-MOD-1")
-async def test_every_request_says_what_it_is_in_its_meta_and_in_its_headers(server: ModernServer, guest: Guest) -> None:
+async def test_every_request_says_what_it_is_in_its_meta_and_in_its_headers(
+    server: ScriptedServer, guest: Guest
+) -> None:
     assert value_of(await guest.call("echo", '{"a":1}'))["structuredContent"] == {"a": 1}
     discover, listed, called = server.requests
     for request in (discover, listed, called):
@@ -39,7 +34,7 @@ async def test_every_request_says_what_it_is_in_its_meta_and_in_its_headers(serv
     assert server.faults == []
 
 
-async def test_the_server_is_asked_once_who_it_is(server: ModernServer, guest: Guest) -> None:
+async def test_the_server_is_asked_once_who_it_is(server: ScriptedServer, guest: Guest) -> None:
     first, second = await asyncio.gather(guest.session.open(), guest.session.open())
     assert first is second
     assert first.peer.revision is Revision.R2026_07_28
@@ -52,14 +47,14 @@ async def test_a_session_tells_its_era(guest: Guest) -> None:
     assert guest.session.era is Era.MODERN
 
 
-async def test_a_task_hears_how_far_its_call_is(server: ModernServer, guest: Guest) -> None:
+async def test_a_task_hears_how_far_its_call_is(server: ScriptedServer, guest: Guest) -> None:
     server.script["slow"] = stream({"content": []}, progress=2)
     await guest.run("slow")
     assert [each.params["progress"].value for each in guest.ear.notices] == [1, 2]
     assert guest.streams == ["response opened", "response ended"]
 
 
-async def test_progress_of_another_call_is_not_heard(server: ModernServer, guest: Guest) -> None:
+async def test_progress_of_another_call_is_not_heard(server: ScriptedServer, guest: Guest) -> None:
     server.script["slow"] = stream(
         {"content": []}, before=[progress_note(4711, 1), note("notifications/message", level="info", data=1)]
     )
@@ -67,7 +62,7 @@ async def test_progress_of_another_call_is_not_heard(server: ModernServer, guest
     assert [each.method for each in guest.ear.notices] == ["notifications/message"]
 
 
-async def test_the_place_for_a_hosts_token_has_our_id(server: ModernServer, guest: Guest) -> None:
+async def test_the_place_for_a_hosts_token_has_our_id(server: ScriptedServer, guest: Guest) -> None:
     params = Params('{"name":"echo","_meta":{"progressToken":', ',"traceparent":"00-1"}}')
     response = await guest.session.call(UpstreamCall("tools/call", params, tool="echo"), guest.ear)
     (sent,) = server.heard("tools/call")
@@ -76,7 +71,7 @@ async def test_the_place_for_a_hosts_token_has_our_id(server: ModernServer, gues
 
 
 @covers("H-MOD-5")
-async def test_arguments_that_a_tool_wants_repeated_are(server: ModernServer, guest: Guest) -> None:
+async def test_arguments_that_a_tool_wants_repeated_are(server: ScriptedServer, guest: Guest) -> None:
     region = {"type": "string", "x-mcp-header": "Region"}
     server.tools = [{"name": "echo", "inputSchema": {"type": "object", "properties": {"region": region}}}]
     await guest.call("echo", '{"region":"süd"}')
@@ -87,7 +82,7 @@ async def test_arguments_that_a_tool_wants_repeated_are(server: ModernServer, gu
 @covers("H-MOD-6", "H-MOD-7")
 @pytest.mark.parametrize("as_task", [False, True])
 async def test_what_a_host_repeated_goes_on_unless_the_tool_wants_it(
-    server: ModernServer, guest: Guest, as_task: bool
+    server: ScriptedServer, guest: Guest, as_task: bool
 ) -> None:
     await guest.session.tools()
     region = {"type": "string", "x-mcp-header": "Region"}
@@ -103,7 +98,7 @@ async def test_what_a_host_repeated_goes_on_unless_the_tool_wants_it(
 
 @covers("H-MOD-5")
 async def test_a_tool_with_unsound_annotations_is_not_in_the_catalogue(
-    server: ModernServer, guest: Guest, caplog
+    server: ScriptedServer, guest: Guest, caplog
 ) -> None:
     server.tools.append(
         {"name": "odd", "inputSchema": {"type": "object", "properties": {"n": {"type": "number", "x-mcp-header": "N"}}}}
@@ -113,7 +108,7 @@ async def test_a_tool_with_unsound_annotations_is_not_in_the_catalogue(
     assert [(record.levelname, record.tool) for record in caplog.records] == [("WARNING", "odd")]
 
 
-async def test_a_log_is_not_filled_with_the_tools_of_a_mad_server(server: ModernServer, guest: Guest, caplog) -> None:
+async def test_a_log_is_not_filled_with_the_tools_of_a_mad_server(server: ScriptedServer, guest: Guest, caplog) -> None:
     odd = {"type": "object", "properties": {"n": {"type": "number", "x-mcp-header": "N"}}}
     server.tools = [{"name": f"odd-{turn}", "inputSchema": odd} for turn in range(100)]
     assert await guest.session.tools() == {}
@@ -122,7 +117,7 @@ async def test_a_log_is_not_filled_with_the_tools_of_a_mad_server(server: Modern
 
 @covers("H-MOD-7")
 async def test_a_refused_header_has_the_catalogue_read_anew_and_the_call_made_once_more(
-    server: ModernServer, guest: Guest
+    server: ScriptedServer, guest: Guest
 ) -> None:
     await guest.session.tools()
     region = {"type": "string", "x-mcp-header": "Region"}
@@ -136,7 +131,7 @@ async def test_a_refused_header_has_the_catalogue_read_anew_and_the_call_made_on
 
 @covers("H-MOD-7")
 async def test_a_header_that_is_refused_for_nothing_that_changed_is_the_hosts_to_hear(
-    server: ModernServer, guest: Guest
+    server: ScriptedServer, guest: Guest
 ) -> None:
     server.script["echo"] = error(-32020, "no", status=400)
     assert (await guest.call()).error.value["code"] == -32020
@@ -144,14 +139,14 @@ async def test_a_header_that_is_refused_for_nothing_that_changed_is_the_hosts_to
 
 
 async def test_a_call_goes_without_repeated_arguments_where_the_catalogue_cannot_be_had(
-    server: ModernServer, guest: Guest
+    server: ScriptedServer, guest: Guest
 ) -> None:
     server.methods["tools/list"] = status(500)
     assert (await guest.call()).error is None
     assert await failure_of(guest.session.tools()) == ("refused", False)
 
 
-async def test_a_level_that_a_request_wants_goes_with_it_alone(server: ModernServer, guest: Guest) -> None:
+async def test_a_level_that_a_request_wants_goes_with_it_alone(server: ScriptedServer, guest: Guest) -> None:
     await guest.call(log_level="warning")
     await guest.call()
     levels = [each["params"]["_meta"].get(f"{META}logLevel") for each in server.heard("tools/call")]

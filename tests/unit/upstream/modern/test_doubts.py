@@ -5,8 +5,7 @@ from datetime import timedelta
 import pytest
 
 from helpers.manual_clock import ManualClock
-from helpers.modern_server import ModernServer
-from helpers.scripted_upstream import error, note
+from helpers.server import ScriptedServer, error, note
 from helpers.waiting import eventually
 from requirements import covers
 from taskgate.upstream.modern.discovery import SURE_FOR
@@ -30,7 +29,7 @@ def doubting(new_guest: NewGuest, clock: ManualClock) -> Guest:
 @covers("V-ERA-8")
 @pytest.mark.parametrize("code", [-32600, -32601, -32602, -32000])
 async def test_a_server_whose_answers_may_be_of_the_other_era_is_found_out_in_time(
-    server: ModernServer, doubting: Guest, clock: ManualClock, code: int
+    server: ScriptedServer, doubting: Guest, clock: ManualClock, code: int
 ) -> None:
     await doubting.call()
     server.methods |= {"tools/call": error(code, "no"), "server/discover": error(-32601, "no")}
@@ -42,7 +41,7 @@ async def test_a_server_whose_answers_may_be_of_the_other_era_is_found_out_in_ti
 
 
 async def test_a_server_that_says_again_who_it_is_is_believed_for_a_while(
-    server: ModernServer, doubting: Guest, clock: ManualClock
+    server: ScriptedServer, doubting: Guest, clock: ManualClock
 ) -> None:
     server.methods["tools/call"] = error(-32602, "no")
     for _ in range(3):
@@ -57,7 +56,7 @@ async def test_a_server_that_says_again_who_it_is_is_believed_for_a_while(
 
 @pytest.mark.parametrize("code", [-32020, -32021])
 async def test_an_error_of_this_era_is_no_reason_to_doubt(
-    server: ModernServer, doubting: Guest, clock: ManualClock, code: int
+    server: ScriptedServer, doubting: Guest, clock: ManualClock, code: int
 ) -> None:
     await doubting.call()
     server.methods["tools/call"] = error(code, "no")
@@ -68,7 +67,7 @@ async def test_an_error_of_this_era_is_no_reason_to_doubt(
 
 
 async def test_a_stream_that_stands_goes_on_when_its_server_was_doubted(
-    server: ModernServer, doubting: Guest, clock: ManualClock
+    server: ScriptedServer, doubting: Guest, clock: ManualClock
 ) -> None:
     server.capabilities = ALL_KINDS
     server.methods["tools/call"] = error(-32602, "no")

@@ -6,15 +6,7 @@ from datetime import timedelta
 import pytest
 from aiohttp import web
 
-from helpers.modern_server import ModernServer
-from helpers.scripted_upstream import (
-    Hold,
-    Turn,
-    event,
-    open_stream,
-    progress_note,
-    stream,
-)
+from helpers.server import Hold, ScriptedServer, Turn, event, open_stream, progress_note, stream
 from helpers.waiting import bounded, eventually
 from requirements import covers
 from taskgate.protocol.jsonrpc import notification_text, parse
@@ -27,7 +19,7 @@ META = "io.modelcontextprotocol/"
 @covers("H-MOD-10")
 @pytest.mark.parametrize("way", ["call", "run"])
 async def test_a_cancelled_call_closes_its_stream_and_says_nothing(
-    server: ModernServer, guest: Guest, way: str
+    server: ScriptedServer, guest: Guest, way: str
 ) -> None:
     server.script["slow"] = hold = Hold()
     calling = asyncio.create_task(getattr(guest, way)("slow"))
@@ -41,14 +33,14 @@ async def test_a_cancelled_call_closes_its_stream_and_says_nothing(
     assert guest.answered[-1] == ("tools/call", "cancelled")
 
 
-async def test_a_call_is_over_when_its_time_is(server: ModernServer, guest: Guest) -> None:
+async def test_a_call_is_over_when_its_time_is(server: ScriptedServer, guest: Guest) -> None:
     server.script["slow"] = hold = Hold()
     assert await failure_of(guest.run("slow", within=0.05)) == ("timeout", True)
     async with bounded():
         await hold.left.wait()
 
 
-async def test_progress_gives_a_call_more_time(server: ModernServer, new_guest: NewGuest) -> None:
+async def test_progress_gives_a_call_more_time(server: ScriptedServer, new_guest: NewGuest) -> None:
     guest = new_guest(call=timedelta(seconds=0.4))
     goes_on = asyncio.Event()
 
@@ -68,7 +60,7 @@ async def test_progress_gives_a_call_more_time(server: ModernServer, new_guest: 
 
 
 async def test_a_tool_may_take_longer_to_begin_its_answer_than_anything_else(
-    server: ModernServer, new_guest: NewGuest
+    server: ScriptedServer, new_guest: NewGuest
 ) -> None:
     guest = new_guest(first_byte=timedelta(seconds=0.3))
     await guest.session.tools()
@@ -79,13 +71,13 @@ async def test_a_tool_may_take_longer_to_begin_its_answer_than_anything_else(
         assert (await calling).error is None
 
 
-async def test_a_discovery_that_takes_too_long_has_sent_no_call(server: ModernServer, new_guest: NewGuest) -> None:
+async def test_a_discovery_that_takes_too_long_has_sent_no_call(server: ScriptedServer, new_guest: NewGuest) -> None:
     server.methods["server/discover"] = Hold()
     guest = new_guest(first_byte=timedelta(seconds=0.05))
     assert await failure_of(guest.call()) == ("timeout", False)
 
 
-async def test_calls_that_run_when_the_session_is_closed_end(server: ModernServer, guest: Guest) -> None:
+async def test_calls_that_run_when_the_session_is_closed_end(server: ScriptedServer, guest: Guest) -> None:
     server.script["slow"] = hold = Hold()
     calling = asyncio.create_task(guest.call("slow"))
     async with bounded():
@@ -96,7 +88,7 @@ async def test_calls_that_run_when_the_session_is_closed_end(server: ModernServe
     assert await failure_of(guest.session.tools()) == ("closed", False)
 
 
-async def test_a_session_closed_while_it_opens_has_sent_no_call(server: ModernServer, guest: Guest) -> None:
+async def test_a_session_closed_while_it_opens_has_sent_no_call(server: ScriptedServer, guest: Guest) -> None:
     server.methods["server/discover"] = hold = Hold()
     calling, reading = asyncio.create_task(guest.call()), asyncio.create_task(guest.session.tools())
     async with bounded():
@@ -106,7 +98,7 @@ async def test_a_session_closed_while_it_opens_has_sent_no_call(server: ModernSe
     assert await failure_of(reading) == ("closed", False)
 
 
-async def test_a_host_that_reads_slowly_makes_its_server_wait(server: ModernServer, guest: Guest) -> None:
+async def test_a_host_that_reads_slowly_makes_its_server_wait(server: ScriptedServer, guest: Guest) -> None:
     opens = asyncio.get_running_loop().create_future()
     ear = Ear(clogs=[opens])
     server.script["slow"] = stream({"content": []}, progress=2)
@@ -121,7 +113,7 @@ async def test_a_host_that_reads_slowly_makes_its_server_wait(server: ModernServ
 
 
 @covers("H-MOD-12")
-async def test_a_server_of_this_era_is_told_nothing_of_a_host(server: ModernServer, guest: Guest) -> None:
+async def test_a_server_of_this_era_is_told_nothing_of_a_host(server: ScriptedServer, guest: Guest) -> None:
     await guest.session.open()
     guest.session.tell(parse(notification_text("notifications/roots/list_changed").encode(), max_depth=9))
     await guest.call()
@@ -129,7 +121,7 @@ async def test_a_server_of_this_era_is_told_nothing_of_a_host(server: ModernServ
 
 
 async def test_a_server_may_ask_nothing_of_a_host_that_declared_nothing(
-    server: ModernServer, new_guest: NewGuest
+    server: ScriptedServer, new_guest: NewGuest
 ) -> None:
     guest = new_guest(LEGACY_HOST._replace(capabilities={}))
     await guest.call()

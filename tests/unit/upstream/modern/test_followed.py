@@ -9,9 +9,9 @@ import pytest
 from aiohttp import web
 
 from helpers.modern_schema import CAPABILITIES, TASKS
-from helpers.modern_server import ModernServer, Rounds, refusal
-from helpers.native_tasks import NativeTasks, TaskTool
-from helpers.scripted_upstream import (
+from helpers.server import (
+    Rounds,
+    ScriptedServer,
     Turn,
     error,
     event,
@@ -23,6 +23,7 @@ from helpers.scripted_upstream import (
     result,
     status,
 )
+from helpers.server.modern_tasks import ModernTasks, TaskTool
 from helpers.waiting import bounded, eventually
 from requirements import covers
 from taskgate.domain.versions import Peer, Revision
@@ -37,7 +38,7 @@ __all__ = ["natives", "slow"]
 
 @covers("M-NEG-8")
 async def test_a_call_that_became_a_task_is_answered_with_what_that_comes_to(
-    server: ModernServer, guest: Guest, slow: TaskTool
+    server: ScriptedServer, guest: Guest, slow: TaskTool
 ) -> None:
     async with Following(guest, slow) as following:
         following.task.complete(DONE)
@@ -55,13 +56,13 @@ async def test_who_relays_a_call_gets_the_same(guest: Guest, slow: TaskTool) -> 
         assert json.loads((await calling).text)["result"]["isError"] is True
 
 
-def extensions(server: ModernServer) -> list[Any]:
+def extensions(server: ScriptedServer) -> list[Any]:
     """What each call said of extensions."""
     return [call["params"]["_meta"][CAPABILITIES].get("extensions") for call in server.heard("tools/call")]
 
 
 async def test_a_plain_call_says_nothing_of_the_extension_where_the_server_runs_it_plainly(
-    natives: NativeTasks, server: ModernServer, guest: Guest
+    natives: ModernTasks, server: ScriptedServer, guest: Guest
 ) -> None:
     await guest.call("echo")
     await guest.run("echo")
@@ -69,7 +70,7 @@ async def test_a_plain_call_says_nothing_of_the_extension_where_the_server_runs_
 
 
 async def test_that_a_tool_runs_as_a_task_alone_is_found_out_once(
-    server: ModernServer, guest: Guest, slow: TaskTool
+    server: ScriptedServer, guest: Guest, slow: TaskTool
 ) -> None:
     for number in (1, 2):
         calling = asyncio.create_task(guest.call("slow"))
@@ -80,7 +81,7 @@ async def test_that_a_tool_runs_as_a_task_alone_is_found_out_once(
 
 
 async def test_a_call_of_a_host_that_declares_the_extension_says_so(
-    natives: NativeTasks, server: ModernServer, new_guest: NewGuest
+    natives: ModernTasks, server: ScriptedServer, new_guest: NewGuest
 ) -> None:
     peer = Peer(revision=Revision.R2026_07_28, capabilities={"extensions": {TASKS: {}}}, info={})
     await new_guest(host=peer).call("echo")
@@ -89,14 +90,14 @@ async def test_a_call_of_a_host_that_declares_the_extension_says_so(
 
 @pytest.mark.parametrize("serves", [True, False])
 async def test_a_server_that_wants_another_capability_or_serves_no_tasks_is_not_asked_again(
-    server: ModernServer, guest: Guest, natives: NativeTasks, serves: bool
+    server: ScriptedServer, guest: Guest, natives: ModernTasks, serves: bool
 ) -> None:
     if not serves:
         server.capabilities.pop("extensions")
     wanted = {"sampling": {}} if serves else {"extensions": {TASKS: {}}}
 
     async def refuse(turn: Turn) -> web.StreamResponse:
-        return refusal(turn.message, -32021, "lacking", {"requiredCapabilities": wanted}, status=400)
+        return await error(-32021, "lacking", {"requiredCapabilities": wanted}, status=400)(turn)
 
     server.script["echo"] = refuse
     assert json.loads((await guest.call("echo")).text)["error"]["code"] == -32021
@@ -119,12 +120,12 @@ async def test_an_error_of_a_task_says_nothing_of_the_servers_era(guest: Guest, 
 
 
 @covers("M-NEG-8")
-async def test_a_tool_may_still_answer_at_once(server: ModernServer, guest: Guest, natives: NativeTasks) -> None:
+async def test_a_tool_may_still_answer_at_once(server: ScriptedServer, guest: Guest, natives: ModernTasks) -> None:
     assert (await guest.run("echo")).error is None
     assert server.heard("tasks/get") == []
 
 
-async def test_a_task_may_be_over_when_it_is_made(guest: Guest, natives: NativeTasks) -> None:
+async def test_a_task_may_be_over_when_it_is_made(guest: Guest, natives: ModernTasks) -> None:
     slow = natives.tool("slow", status="completed", interval=60_000)
     async with Following(guest, slow) as following:
         following.task.complete(DONE)
@@ -133,7 +134,7 @@ async def test_a_task_may_be_over_when_it_is_made(guest: Guest, natives: NativeT
 
 @covers("M-MRTR-3", "M-CREATE-4")
 async def test_a_call_may_become_a_task_after_a_round_of_questions(
-    server: ModernServer, guest: Guest, natives: NativeTasks
+    server: ScriptedServer, guest: Guest, natives: ModernTasks
 ) -> None:
     slow = natives.tool("slow")
     asks = Rounds({"inputRequests": {"a": ELICIT}, "requestState": "s"})
@@ -162,14 +163,14 @@ TASK = {"resultType": "task", "taskId": "n1", "status": "working"}
 
 
 @covers("V-META-7")
-async def test_a_task_that_was_not_asked_for_breaks_the_protocol(server: ModernServer, guest: Guest) -> None:
+async def test_a_task_that_was_not_asked_for_breaks_the_protocol(server: ScriptedServer, guest: Guest) -> None:
     server.script["slow"] = result(TASK)
     assert await failure_of(guest.run("slow")) == ("malformed", True)
 
 
 @covers("V-META-7", "M-NEG-8")
 async def test_nothing_but_a_call_of_a_tool_becomes_a_task(
-    server: ModernServer, guest: Guest, natives: NativeTasks
+    server: ScriptedServer, guest: Guest, natives: ModernTasks
 ) -> None:
     server.methods["prompts/get"] = result(TASK)
     assert await failure_of(guest.ask("prompts/get", '{"name":"p"}')) == ("malformed", True)
@@ -177,7 +178,7 @@ async def test_nothing_but_a_call_of_a_tool_becomes_a_task(
 
 
 async def test_a_task_that_cannot_be_followed_breaks_the_protocol(
-    server: ModernServer, guest: Guest, natives: NativeTasks
+    server: ScriptedServer, guest: Guest, natives: ModernTasks
 ) -> None:
     server.script["slow"] = result({**TASK, "taskId": ""})
     assert await failure_of(guest.run("slow")) == ("malformed", True)
@@ -200,7 +201,7 @@ async def test_what_a_task_says_of_itself_is_told_once_as_progress_that_grows(gu
 
 
 async def test_what_it_says_when_it_is_made_is_told_and_its_last_word_is_not(
-    server: ModernServer, guest: Guest, natives: NativeTasks
+    server: ScriptedServer, guest: Guest, natives: ModernTasks
 ) -> None:
     slow = natives.tool("slow")
 
@@ -219,7 +220,7 @@ async def test_what_it_says_when_it_is_made_is_told_and_its_last_word_is_not(
 
 
 async def test_words_come_after_the_numbers_that_were_told_before(
-    server: ModernServer, guest: Guest, natives: NativeTasks
+    server: ScriptedServer, guest: Guest, natives: ModernTasks
 ) -> None:
     slow = natives.tool("slow")
 
@@ -270,7 +271,7 @@ async def test_a_task_that_shows_progress_is_waited_for(new_guest: NewGuest, slo
 
 @pytest.mark.parametrize("trouble", [status(503), status(404), resets(), error(-32603, "not now"), error(-32000, "no")])
 async def test_a_look_that_fails_for_now_is_made_again(
-    server: ModernServer, guest: Guest, slow: TaskTool, trouble: Any
+    server: ScriptedServer, guest: Guest, slow: TaskTool, trouble: Any
 ) -> None:
     async with Following(guest, slow) as following:
         await following.task.looked()
@@ -286,7 +287,7 @@ async def test_a_look_that_fails_for_now_is_made_again(
     ("trouble", "reason"), [(status(503), "refused"), (resets(), "closed"), (error(-32603, "no"), "refused")]
 )
 async def test_a_task_that_is_not_shown_for_too_long_is_given_up(
-    server: ModernServer, new_guest: NewGuest, slow: TaskTool, trouble: Any, reason: str
+    server: ScriptedServer, new_guest: NewGuest, slow: TaskTool, trouble: Any, reason: str
 ) -> None:
     loop, long = asyncio.get_running_loop(), 2 * DEAF_FOR
     guest = new_guest(call=timedelta(seconds=long))
@@ -301,7 +302,7 @@ async def test_a_task_that_is_not_shown_for_too_long_is_given_up(
 
 
 async def test_a_task_that_its_server_lost_is_a_call_of_which_nobody_knows(
-    guest: Guest, slow: TaskTool, natives: NativeTasks
+    guest: Guest, slow: TaskTool, natives: ModernTasks
 ) -> None:
     async with Following(guest, slow) as following:
         natives.forget()
@@ -328,7 +329,7 @@ async def test_a_task_that_its_server_cancelled_is_a_call_that_failed(guest: Gue
     ],
 )
 async def test_a_look_that_cannot_be_read_ends_the_call_and_the_task(
-    server: ModernServer, guest: Guest, slow: TaskTool, trouble: Any, reason: str
+    server: ScriptedServer, guest: Guest, slow: TaskTool, trouble: Any, reason: str
 ) -> None:
     async with Following(guest, slow) as following:
         server.methods["tasks/get"] = trouble

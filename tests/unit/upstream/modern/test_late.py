@@ -5,9 +5,8 @@ from typing import Any
 
 import pytest
 
-from helpers.modern_server import ModernServer
-from helpers.native_tasks import NativeTasks, TaskTool
-from helpers.scripted_upstream import Hold, raw, result
+from helpers.server import Hold, ScriptedServer, raw, result
+from helpers.server.modern_tasks import ModernTasks, TaskTool
 from helpers.waiting import bounded
 from requirements import covers
 from taskgate.upstream.legacy.connection import SIGN_OF_LIFE
@@ -20,7 +19,7 @@ __all__ = ["natives", "slow"]
 
 @covers("M-CANCEL-3")
 async def test_the_task_of_a_call_that_was_cancelled_before_it_was_known_is_ended(
-    server: ModernServer, guest: Guest, slow: TaskTool
+    server: ScriptedServer, guest: Guest, slow: TaskTool
 ) -> None:
     slow.handles.clear()
     async with Following(guest, slow) as following:
@@ -59,7 +58,7 @@ async def test_a_session_that_ends_waits_a_moment_for_a_task_that_is_not_known_y
 @covers("H-MOD-10")
 @pytest.mark.parametrize("how", ["a cancel", "the end of the session"])
 async def test_a_server_that_does_not_answer_is_left_soon(
-    server: ModernServer, guest: Guest, natives: NativeTasks, how: str
+    server: ScriptedServer, guest: Guest, natives: ModernTasks, how: str
 ) -> None:
     server.script["holds"] = hold = Hold()
     call = asyncio.create_task(guest.run("holds"))
@@ -72,7 +71,7 @@ async def test_a_server_that_does_not_answer_is_left_soon(
 
 
 async def test_a_call_that_somebody_else_has_now_is_left_at_once(
-    server: ModernServer, guest: Guest, natives: NativeTasks
+    server: ScriptedServer, guest: Guest, natives: ModernTasks
 ) -> None:
     server.script["holds"] = hold = Hold()
     call = asyncio.create_task(guest.run("holds", ear=Ear(leaves=True)))
@@ -84,7 +83,7 @@ async def test_a_call_that_somebody_else_has_now_is_left_at_once(
 
 @pytest.mark.parametrize("reply", [result({"content": []}), raw(b"{"), result({"resultType": "task", "taskId": ""})])
 async def test_what_comes_too_late_and_is_no_task_is_nothing(
-    server: ModernServer, guest: Guest, natives: NativeTasks, reply: Any
+    server: ScriptedServer, guest: Guest, natives: ModernTasks, reply: Any
 ) -> None:
     begun, goes_on = asyncio.Event(), asyncio.Event()
 
@@ -106,7 +105,7 @@ async def test_what_comes_too_late_and_is_no_task_is_nothing(
 
 
 async def test_a_task_that_was_over_when_it_was_made_is_not_ended(
-    server: ModernServer, guest: Guest, natives: NativeTasks
+    server: ScriptedServer, guest: Guest, natives: ModernTasks
 ) -> None:
     quick = natives.tool("slow", status="completed")
     quick.handles.clear()

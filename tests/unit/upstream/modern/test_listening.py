@@ -2,8 +2,7 @@
 
 import asyncio
 
-from helpers.modern_server import ModernServer
-from helpers.scripted_upstream import Hold, note
+from helpers.server import Hold, ScriptedServer, note
 from helpers.waiting import bounded, eventually
 from requirements import covers
 from unit.upstream.modern.asking import ALL_KINDS, CHANGED, LISTEN, subscribe, updated
@@ -12,11 +11,11 @@ from unit.upstream.modern.conftest import Guest
 
 @covers("M-SUB-2")
 async def test_a_session_listens_from_its_first_request_on_to_what_the_server_declares(
-    server: ModernServer, guest: Guest
+    server: ScriptedServer, guest: Guest
 ) -> None:
     server.capabilities = {"tools": {"listChanged": True}, "prompts": {"listChanged": False}, "resources": {}}
     await guest.session.open()
-    assert server.wishes == [{"toolsListChanged": True}]
+    assert server.listens.filters == [{"toolsListChanged": True}]
     await server.push(CHANGED)
     await eventually(lambda: guest.aside.notices)
     (heard,) = guest.aside.notices
@@ -25,20 +24,20 @@ async def test_a_session_listens_from_its_first_request_on_to_what_the_server_de
     assert guest.streams[0] == "listen opened"
 
 
-async def test_all_kinds_are_listened_to_on_one_stream(server: ModernServer, guest: Guest) -> None:
+async def test_all_kinds_are_listened_to_on_one_stream(server: ScriptedServer, guest: Guest) -> None:
     server.capabilities = ALL_KINDS
     await guest.session.open()
     names = ("toolsListChanged", "promptsListChanged", "resourcesListChanged")
-    assert server.wishes == [dict.fromkeys(names, True)]
+    assert server.listens.filters == [dict.fromkeys(names, True)]
 
 
-async def test_a_server_that_tells_of_nothing_is_not_listened_to(server: ModernServer, guest: Guest) -> None:
+async def test_a_server_that_tells_of_nothing_is_not_listened_to(server: ScriptedServer, guest: Guest) -> None:
     server.capabilities = {"tools": {}, "prompts": True, "resources": {"subscribe": True}}
     await guest.call()
     assert server.heard(LISTEN) == []
 
 
-async def test_a_change_of_tools_forgets_the_catalogue(server: ModernServer, guest: Guest) -> None:
+async def test_a_change_of_tools_forgets_the_catalogue(server: ScriptedServer, guest: Guest) -> None:
     server.capabilities = ALL_KINDS
     assert set(await guest.session.tools()) == {"echo"}
     server.tools = [{"name": "other", "inputSchema": {"type": "object"}}]
@@ -50,7 +49,7 @@ async def test_a_change_of_tools_forgets_the_catalogue(server: ModernServer, gue
     assert set(await guest.session.tools()) == {"other"}
 
 
-async def test_a_resource_is_heard_of_until_nobody_wants_it(server: ModernServer, guest: Guest) -> None:
+async def test_a_resource_is_heard_of_until_nobody_wants_it(server: ScriptedServer, guest: Guest) -> None:
     server.capabilities = ALL_KINDS
     await subscribe(guest, "a:b")
     await subscribe(guest, "a:b")
@@ -58,13 +57,13 @@ async def test_a_resource_is_heard_of_until_nobody_wants_it(server: ModernServer
     await server.push(updated("a:b"))
     await eventually(lambda: guest.aside.notices)
     await subscribe(guest, "a:b", "unsubscribe")
-    await eventually(lambda: [each.get("resourceSubscriptions") for each in server.wishes] == [None])
+    await eventually(lambda: [each.get("resourceSubscriptions") for each in server.listens.filters] == [None])
     await subscribe(guest, "never", "unsubscribe")
     assert len(server.heard(LISTEN)) == 3
 
 
 async def test_nothing_is_missed_while_one_stream_takes_the_place_of_another(
-    server: ModernServer, guest: Guest
+    server: ScriptedServer, guest: Guest
 ) -> None:
     server.capabilities = ALL_KINDS
     await guest.session.open()
@@ -77,9 +76,9 @@ async def test_nothing_is_missed_while_one_stream_takes_the_place_of_another(
     subscribing.cancel()
 
 
-async def test_there_is_one_stream_after_many_changes(server: ModernServer, guest: Guest) -> None:
+async def test_there_is_one_stream_after_many_changes(server: ScriptedServer, guest: Guest) -> None:
     server.capabilities = ALL_KINDS
     for turn in range(4):
         await subscribe(guest, f"a:{turn}")
-    await eventually(lambda: len(server.wishes) == 1)
+    await eventually(lambda: len(server.listens.filters) == 1)
     assert guest.streams.count("listen opened") - guest.streams.count("listen ended") == 1

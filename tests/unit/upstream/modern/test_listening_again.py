@@ -6,8 +6,7 @@ import pytest
 from aiohttp import web
 
 from helpers.loop_pace import LoopClock
-from helpers.modern_server import ModernServer
-from helpers.scripted_upstream import Hold, Turn, breaks_off, event, note, open_stream, redirect, status
+from helpers.server import Hold, ScriptedServer, Turn, breaks_off, event, note, open_stream, redirect, status
 from helpers.waiting import bounded, eventually
 from requirements import covers
 from taskgate.clock import SystemClock
@@ -20,32 +19,31 @@ from unit.upstream.modern.conftest import Guest, NewGuest
 
 @covers("M-SUB-2")
 @pytest.mark.parametrize("way", ["its end", "a break", "a moment's refusal", "a reset"])
-async def test_a_stream_that_ends_is_asked_for_again(server: ModernServer, guest: Guest, way: str) -> None:
+async def test_a_stream_that_ends_is_asked_for_again(server: ScriptedServer, guest: Guest, way: str) -> None:
     server.capabilities = ALL_KINDS
     if way in ("its end", "a break"):
         await guest.session.open()
-        assert len(server.wishes) == 1
+        assert len(server.listens.filters) == 1
         await guest.session.tools()
         if way == "its end":
-            server.end_listens()
+            server.listens.end()
         else:
-            for response in tuple(server._listens):
-                response._req.transport.close()
+            server.listens.cut()
     else:
         server.methods[LISTEN] = status(503) if way == "a moment's refusal" else breaks_off()
         await guest.session.open()
         await eventually(lambda: len(server.heard(LISTEN)) > 1)
         del server.methods[LISTEN]
-    await eventually(lambda: server.wishes and len(server.heard(LISTEN)) > 1)
+    await eventually(lambda: server.listens.filters and len(server.heard(LISTEN)) > 1)
     await server.push(CHANGED)
     await eventually(lambda: guest.aside.notices)
 
 
-async def test_the_catalogue_is_read_again_after_a_stream_was_lost(server: ModernServer, guest: Guest) -> None:
+async def test_the_catalogue_is_read_again_after_a_stream_was_lost(server: ScriptedServer, guest: Guest) -> None:
     server.capabilities = ALL_KINDS
     await guest.session.tools()
-    server.end_listens()
-    await eventually(lambda: len(server.heard(LISTEN)) == 2 and server.wishes)
+    server.listens.end()
+    await eventually(lambda: len(server.heard(LISTEN)) == 2 and server.listens.filters)
     await eventually(lambda: not guest.session.listed("echo"))
     await guest.session.tools()
     assert len(server.heard("tools/list")) == 2
@@ -54,7 +52,7 @@ async def test_the_catalogue_is_read_again_after_a_stream_was_lost(server: Moder
 @pytest.mark.parametrize(
     "reply", [status(404), status(200), redirect(307, "http://127.0.0.1:1/")], ids=["404", "200", "307"]
 )
-async def test_a_server_that_has_no_such_stream_is_left_alone(server: ModernServer, guest: Guest, reply) -> None:
+async def test_a_server_that_has_no_such_stream_is_left_alone(server: ScriptedServer, guest: Guest, reply) -> None:
     server.capabilities = ALL_KINDS
     server.methods[LISTEN] = reply
     await guest.call()
@@ -64,7 +62,7 @@ async def test_a_server_that_has_no_such_stream_is_left_alone(server: ModernServ
 
 
 async def test_a_server_that_refuses_to_be_listened_to_on_a_stream_is_left_alone(
-    server: ModernServer, guest: Guest
+    server: ScriptedServer, guest: Guest
 ) -> None:
     server.capabilities = ALL_KINDS
 
@@ -83,37 +81,39 @@ async def test_a_server_that_refuses_to_be_listened_to_on_a_stream_is_left_alone
 
 
 async def test_a_resource_that_the_server_does_not_tell_of_cannot_be_subscribed_to(
-    server: ModernServer, guest: Guest
+    server: ScriptedServer, guest: Guest
 ) -> None:
     server.capabilities = ALL_KINDS
 
     async def grants_little(turn: Turn) -> web.StreamResponse:
         turn.message["params"]["notifications"].pop("resourceSubscriptions", None)
-        return await server._listen(turn)  # type: ignore[arg-type]
+        return await server.listens.serve(turn)
 
     server.methods[LISTEN] = grants_little
     assert (await subscribe(guest, "a:b")).error.value["code"] == -32602
     await eventually(lambda: len(server.heard(LISTEN)) == 3)
 
 
-async def test_a_resource_cannot_be_subscribed_to_where_there_is_no_stream(server: ModernServer, guest: Guest) -> None:
+async def test_a_resource_cannot_be_subscribed_to_where_there_is_no_stream(
+    server: ScriptedServer, guest: Guest
+) -> None:
     server.capabilities = {"resources": {"subscribe": True}}
     server.methods[LISTEN] = status(404)
     assert (await subscribe(guest, "a:b")).error.value["code"] == -32602
 
 
-async def test_a_subscription_stands_as_soon_as_its_stream_does(server: ModernServer, guest: Guest) -> None:
+async def test_a_subscription_stands_as_soon_as_its_stream_does(server: ScriptedServer, guest: Guest) -> None:
     """A server that is away for a moment is no reason to refuse."""
     server.capabilities = {"resources": {"subscribe": True}}
     server.methods[LISTEN] = status(503)
     assert (await subscribe(guest, "a:b")).error is None
     del server.methods[LISTEN]
-    await server.listening()
+    await server.listens.opened()
     await server.push(updated("a:b"))
     await eventually(lambda: guest.aside.notices)
 
 
-async def test_what_cannot_be_read_on_the_stream_is_passed_over(server: ModernServer, guest: Guest) -> None:
+async def test_what_cannot_be_read_on_the_stream_is_passed_over(server: ScriptedServer, guest: Guest) -> None:
     server.capabilities = ALL_KINDS
 
     async def speaks_oddly(turn: Turn) -> web.StreamResponse:
@@ -135,14 +135,16 @@ async def test_what_cannot_be_read_on_the_stream_is_passed_over(server: ModernSe
     assert [each.method for each in guest.aside.notices] == ["notifications/tools/list_changed"]
 
 
-async def test_the_first_call_does_not_wait_for_a_stream_that_does_not_come(server: ModernServer, guest: Guest) -> None:
+async def test_the_first_call_does_not_wait_for_a_stream_that_does_not_come(
+    server: ScriptedServer, guest: Guest
+) -> None:
     server.capabilities = ALL_KINDS
     server.methods[LISTEN] = Hold()
     async with bounded():
         assert (await guest.call()).error is None
 
 
-async def test_streams_that_last_are_asked_for_again_soon(server: ModernServer, new_guest: NewGuest) -> None:
+async def test_streams_that_last_are_asked_for_again_soon(server: ScriptedServer, new_guest: NewGuest) -> None:
     loop, pauses = asyncio.get_running_loop(), list[float]()
     guest = new_guest(clock=LoopClock())
     server.capabilities = ALL_KINDS
@@ -150,14 +152,14 @@ async def test_streams_that_last_are_asked_for_again_soon(server: ModernServer, 
     for turn, lasts in enumerate((0.0, 0.0, PAUSE_MOST + 1), start=2):
         await asyncio.sleep(lasts)
         ended = loop.time()
-        server.end_listens()
-        await eventually(lambda turn=turn: len(server.heard(LISTEN)) == turn and server.wishes)
+        server.listens.end()
+        await eventually(lambda turn=turn: len(server.heard(LISTEN)) == turn and server.listens.filters)
         pauses.append(loop.time() - ended)
     assert [most / 2 <= pause < 2 * most for pause, most in zip(pauses, (0.1, 0.2, 0.1), strict=True)] == [True] * 3
 
 
 async def test_a_stream_is_over_with_its_result_though_the_server_keeps_it_open(
-    server: ModernServer, guest: Guest
+    server: ScriptedServer, guest: Guest
 ) -> None:
     async def ends_and_stays(turn: Turn) -> web.StreamResponse:
         response = await open_stream(turn.request)
@@ -171,11 +173,11 @@ async def test_a_stream_is_over_with_its_result_though_the_server_keeps_it_open(
     await eventually(lambda: len(server.heard(LISTEN)) > 1)
 
 
-async def test_a_stream_that_is_not_heard_makes_way_at_once(server: ModernServer, guest: Guest) -> None:
+async def test_a_stream_that_is_not_heard_makes_way_at_once(server: ScriptedServer, guest: Guest) -> None:
     server.capabilities = ALL_KINDS
     await guest.session.open()
     server.methods[LISTEN] = hold = Hold()
-    server.end_listens()
+    server.listens.end()
     async with bounded():
         await hold.begun.wait()
         subscribing = asyncio.create_task(subscribe(guest, "a:b"))
@@ -184,7 +186,7 @@ async def test_a_stream_that_is_not_heard_makes_way_at_once(server: ModernServer
     subscribing.cancel()
 
 
-async def test_a_subscription_that_is_waited_for_ends_with_the_session(server: ModernServer, guest: Guest) -> None:
+async def test_a_subscription_that_is_waited_for_ends_with_the_session(server: ScriptedServer, guest: Guest) -> None:
     server.capabilities = {"resources": {"subscribe": True}}
     server.methods[LISTEN] = hold = Hold()
     subscribing = asyncio.create_task(subscribe(guest, "a:b"))
@@ -197,7 +199,7 @@ async def test_a_subscription_that_is_waited_for_ends_with_the_session(server: M
     assert len(server.heard(LISTEN)) == 1
 
 
-async def test_a_closed_session_listens_no_more(server: ModernServer, guest: Guest) -> None:
+async def test_a_closed_session_listens_no_more(server: ScriptedServer, guest: Guest) -> None:
     server.capabilities = ALL_KINDS
     await guest.session.open()
     async with bounded():
@@ -207,7 +209,7 @@ async def test_a_closed_session_listens_no_more(server: ModernServer, guest: Gue
     assert len(server.heard(LISTEN)) == 1
 
 
-async def test_what_is_wanted_after_the_end_is_not_asked_for(server: ModernServer, guest: Guest) -> None:
+async def test_what_is_wanted_after_the_end_is_not_asked_for(server: ScriptedServer, guest: Guest) -> None:
     """Whoever waited for the session to open may go on when it is closed already."""
     closed = subscriptions.SubscriptionListener(
         guest.upstream_context,

@@ -7,9 +7,7 @@ import pytest
 from aiohttp import web
 
 from helpers.modern_schema import SUBSCRIPTION
-from helpers.modern_server import ModernServer
-from helpers.scripted_replies import event, open_stream
-from helpers.scripted_upstream import Hold, Turn, note
+from helpers.server import Hold, ScriptedServer, Turn, event, note, open_stream
 from helpers.waiting import bounded, eventually
 from taskgate.domain.versions import Era, Peer, Revision
 from taskgate.protocol.extensions import Extension, ExtensionPolicy
@@ -27,7 +25,7 @@ FILTER = frozenset({"widgetsChanged"})
 
 
 @pytest.fixture
-def guest(server: ModernServer, new_guest: NewGuest) -> Guest:
+def guest(server: ScriptedServer, new_guest: NewGuest) -> Guest:
     """A session of a host of the other era, to a server that has widgets, which carry."""
     server.capabilities = DECLARED
     return new_guest(extensions=BRIDGED)
@@ -43,12 +41,12 @@ async def acknowledges(turn: Turn, granted: dict[str, Any]) -> web.StreamRespons
 
 
 async def test_a_session_listens_to_what_the_server_declares_of_carried_extensions(
-    server: ModernServer, guest: Guest
+    server: ScriptedServer, guest: Guest
 ) -> None:
     # X-EXT-24.
     assert guest.session.grants(FILTER) == frozenset()
     await guest.session.open()
-    assert server.wishes == [{"widgetsChanged": True}]
+    assert server.listens.filters == [{"widgetsChanged": True}]
     assert guest.session.grants(FILTER | {"toolsListChanged"}) == FILTER
     assert guest.session.grants(frozenset()) == frozenset()
 
@@ -64,7 +62,7 @@ async def test_a_session_listens_to_what_the_server_declares_of_carried_extensio
     ids=["not declared", "not carried", "for nobody", "for a host of the other era"],
 )
 async def test_a_session_does_not_listen_to_what_does_not_cross(
-    server: ModernServer,
+    server: ScriptedServer,
     new_guest: NewGuest,
     declared: dict[str, Any],
     extensions: ExtensionPolicy,
@@ -79,7 +77,7 @@ async def test_a_session_does_not_listen_to_what_does_not_cross(
 
 @pytest.mark.parametrize("granted", [{}, {"widgetsChanged": False}, {"widgetsChanged": 1}, {"toolsListChanged": True}])
 async def test_what_the_server_does_not_grant_is_not_granted(
-    server: ModernServer, guest: Guest, granted: dict[str, Any]
+    server: ScriptedServer, guest: Guest, granted: dict[str, Any]
 ) -> None:
     server.methods[LISTEN] = lambda turn: acknowledges(turn, granted)
     async with bounded():
@@ -93,7 +91,7 @@ async def test_what_the_server_does_not_grant_is_not_granted(
     ids=["legacy", "newest"],
 )
 async def test_news_of_an_extension_are_heard_beside_all_others(
-    server: ModernServer, new_guest: NewGuest, revision: Revision, names_stream: bool
+    server: ScriptedServer, new_guest: NewGuest, revision: Revision, names_stream: bool
 ) -> None:
     # X-EXT-23.
     server.capabilities = DECLARED
@@ -107,7 +105,7 @@ async def test_news_of_an_extension_are_heard_beside_all_others(
     assert ("subscriptionId" in heard.text) is names_stream
 
 
-async def test_news_of_an_extension_in_an_answer_are_heard_by_who_asked(server: ModernServer, guest: Guest) -> None:
+async def test_news_of_an_extension_in_an_answer_are_heard_by_who_asked(server: ScriptedServer, guest: Guest) -> None:
     async def changes(turn: Turn) -> web.StreamResponse:
         response = await open_stream(turn.request)
         for method in (CHANGED, "notifications/other/changed"):
@@ -125,7 +123,7 @@ async def test_news_of_an_extension_in_an_answer_are_heard_by_who_asked(server: 
 
 
 async def test_what_is_granted_stays_so_while_one_stream_takes_the_place_of_another(
-    server: ModernServer, guest: Guest
+    server: ScriptedServer, guest: Guest
 ) -> None:
     server.capabilities = {**DECLARED, "resources": {"subscribe": True}}
     await guest.session.open()

@@ -5,8 +5,7 @@ import json
 
 import pytest
 
-from helpers.modern_server import ModernServer
-from helpers.scripted_replies import result
+from helpers.server import ScriptedServer, result
 from helpers.waiting import bounded
 from taskgate.errors import UpstreamFailed
 from taskgate.upstream.context import MAX_URIS
@@ -15,12 +14,12 @@ from unit.upstream.modern.conftest import Guest
 LEVEL = "io.modelcontextprotocol/logLevel"
 
 
-async def test_a_ping_is_answered_without_the_server(server: ModernServer, guest: Guest) -> None:
+async def test_a_ping_is_answered_without_the_server(server: ScriptedServer, guest: Guest) -> None:
     assert json.loads((await guest.ask("ping")).text)["result"] == {}
     assert server.requests == []
 
 
-async def test_a_level_that_is_set_goes_with_every_later_request(server: ModernServer, guest: Guest) -> None:
+async def test_a_level_that_is_set_goes_with_every_later_request(server: ScriptedServer, guest: Guest) -> None:
     server.capabilities = {"tools": {}, "logging": {}}
     assert json.loads((await guest.ask("logging/setLevel", '{"level":"error"}')).text)["result"] == {}
     await guest.call()
@@ -32,7 +31,7 @@ async def test_a_level_that_is_set_goes_with_every_later_request(server: ModernS
 
 
 @pytest.mark.parametrize("params", [None, "{}", '{"level":"loud"}', '{"level":3}', '{"level":["info"]}', "[]"])
-async def test_what_is_no_level_is_refused(server: ModernServer, guest: Guest, params: str | None) -> None:
+async def test_what_is_no_level_is_refused(server: ScriptedServer, guest: Guest, params: str | None) -> None:
     server.capabilities = {"logging": {}}
     assert (await guest.ask("logging/setLevel", params)).error.value["code"] == -32602
 
@@ -48,7 +47,7 @@ async def test_what_is_no_level_is_refused(server: ModernServer, guest: Guest, p
     ],
 )
 async def test_what_the_server_does_not_declare_is_not_there(
-    server: ModernServer, guest: Guest, capabilities: dict, method: str
+    server: ScriptedServer, guest: Guest, capabilities: dict, method: str
 ) -> None:
     server.capabilities = capabilities
     response = await guest.ask(method, '{"level":"info","uri":"a:b"}')
@@ -56,7 +55,7 @@ async def test_what_the_server_does_not_declare_is_not_there(
     assert {each.message["method"] for each in server.requests} <= {"server/discover"}
 
 
-async def test_what_is_not_served_here_is_the_servers_to_answer(server: ModernServer, guest: Guest) -> None:
+async def test_what_is_not_served_here_is_the_servers_to_answer(server: ScriptedServer, guest: Guest) -> None:
     server.methods["widgets/get"] = result({"widget": 1})
     assert json.loads((await guest.ask("widgets/get", '{"name":"a"}')).text)["result"]["widget"] == 1
     assert (await guest.ask("widgets/other")).error.value["code"] == -32601
@@ -65,13 +64,13 @@ async def test_what_is_not_served_here_is_the_servers_to_answer(server: ModernSe
 
 
 @pytest.mark.parametrize("method", ["resources/subscribe", "resources/unsubscribe"])
-async def test_what_is_no_uri_is_refused(server: ModernServer, guest: Guest, method: str) -> None:
+async def test_what_is_no_uri_is_refused(server: ScriptedServer, guest: Guest, method: str) -> None:
     server.capabilities = {"resources": {"subscribe": True}}
     assert (await guest.ask(method, '{"uri":1}')).error.value["code"] == -32602
 
 
 @pytest.mark.parametrize("method", ["resources/subscribe", "resources/unsubscribe"])
-async def test_a_uri_that_cannot_be_sent_is_refused(server: ModernServer, guest: Guest, method: str) -> None:
+async def test_a_uri_that_cannot_be_sent_is_refused(server: ScriptedServer, guest: Guest, method: str) -> None:
     server.capabilities = {"resources": {"subscribe": True}}
     assert (await guest.ask(method, '{"uri":"a:\\ud800"}')).error.value["code"] == -32602
 
@@ -82,25 +81,25 @@ async def test_local_words_need_a_session_that_is_open(guest: Guest) -> None:
         await guest.ask("logging/setLevel", '{"level":"info"}')
 
 
-async def test_a_subscription_is_served_by_a_listen(server: ModernServer, guest: Guest) -> None:
+async def test_a_subscription_is_served_by_a_listen(server: ScriptedServer, guest: Guest) -> None:
     server.capabilities = {"resources": {"subscribe": True}}
     assert json.loads((await guest.ask("resources/subscribe", '{"uri":"a:b"}')).text)["result"] == {}
-    assert server.wishes == [{"resourceSubscriptions": ["a:b"]}]
+    assert server.listens.filters == [{"resourceSubscriptions": ["a:b"]}]
     assert json.loads((await guest.ask("resources/unsubscribe", '{"uri":"a:b"}')).text)["result"] == {}
     async with bounded():
         await server.leaving("subscriptions/listen")
 
 
-async def test_no_more_resources_are_listened_to_than_there_is_room_for(server: ModernServer, guest: Guest) -> None:
+async def test_no_more_resources_are_listened_to_than_there_is_room_for(server: ScriptedServer, guest: Guest) -> None:
     guest.lasting.uris |= {f"b:{number}": 1 for number in range(MAX_URIS - 1)}
     server.capabilities = {"resources": {"subscribe": True}}
     answers = [await guest.ask("resources/subscribe", f'{{"uri":"{uri}"}}') for uri in ("a:1", "a:2", "a:1")]
     assert [each.error is None for each in answers] == [True, False, True]
 
 
-async def test_subscriptions_that_come_together_all_stand(server: ModernServer, guest: Guest) -> None:
+async def test_subscriptions_that_come_together_all_stand(server: ScriptedServer, guest: Guest) -> None:
     server.capabilities = {"resources": {"subscribe": True}}
     asked = [guest.ask("resources/subscribe", f'{{"uri":"a:{turn}"}}') for turn in range(5)]
     async with bounded():
         assert [each.error for each in await asyncio.gather(*asked)] == [None] * 5
-    assert sorted(server.wishes[-1]["resourceSubscriptions"]) == [f"a:{turn}" for turn in range(5)]
+    assert sorted(server.listens.filters[-1]["resourceSubscriptions"]) == [f"a:{turn}" for turn in range(5)]

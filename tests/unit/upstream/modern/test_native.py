@@ -5,9 +5,8 @@ from typing import Any
 
 import pytest
 
-from helpers.modern_server import ModernServer
-from helpers.native_tasks import NativeTasks, TaskTool
-from helpers.scripted_upstream import raw, status
+from helpers.server import ScriptedServer, raw, status
+from helpers.server.modern_tasks import ModernTasks, TaskTool
 from helpers.waiting import bounded, eventually
 from requirements import covers
 from taskgate.upstream.legacy.connection import SIGN_OF_LIFE
@@ -20,7 +19,7 @@ __all__ = ["natives", "slow"]
 
 
 @covers("H-MOD-10", "M-CANCEL-3")
-async def test_a_call_that_is_cancelled_cancels_its_task(server: ModernServer, guest: Guest, slow: TaskTool) -> None:
+async def test_a_call_that_is_cancelled_cancels_its_task(server: ScriptedServer, guest: Guest, slow: TaskTool) -> None:
     async with Following(guest, slow) as following:
         await following.task.looked()
         following.call.cancel()
@@ -31,7 +30,7 @@ async def test_a_call_that_is_cancelled_cancels_its_task(server: ModernServer, g
 
 
 async def test_a_call_that_somebody_else_goes_on_with_cancels_nothing(
-    server: ModernServer, guest: Guest, slow: TaskTool
+    server: ScriptedServer, guest: Guest, slow: TaskTool
 ) -> None:
     await left(guest, slow)
     await guest.close()
@@ -40,7 +39,7 @@ async def test_a_call_that_somebody_else_goes_on_with_cancels_nothing(
 
 @pytest.mark.parametrize("end", ["completed", "failed", "cancelled", "lost"])
 async def test_a_task_that_is_over_is_not_cancelled(
-    server: ModernServer, guest: Guest, slow: TaskTool, natives: NativeTasks, end: str
+    server: ScriptedServer, guest: Guest, slow: TaskTool, natives: ModernTasks, end: str
 ) -> None:
     async with Following(guest, slow) as following:
         following.task.complete(DONE)
@@ -72,7 +71,7 @@ async def test_a_session_that_ends_has_cancelled_the_tasks_of_its_calls(guest: G
 
 
 async def test_a_session_that_ends_does_not_wait_long_for_a_server(
-    server: ModernServer, guest: Guest, slow: TaskTool
+    server: ScriptedServer, guest: Guest, slow: TaskTool
 ) -> None:
     server.methods["tasks/cancel"] = status(503)
     async with Following(guest, slow) as following:
@@ -82,7 +81,9 @@ async def test_a_session_that_ends_does_not_wait_long_for_a_server(
     assert following.task.cancels == 0
 
 
-async def test_a_cancel_that_does_not_arrive_is_tried_again(server: ModernServer, guest: Guest, slow: TaskTool) -> None:
+async def test_a_cancel_that_does_not_arrive_is_tried_again(
+    server: ScriptedServer, guest: Guest, slow: TaskTool
+) -> None:
     end, server.methods["tasks/cancel"] = server.methods["tasks/cancel"], status(503)
     async with Following(guest, slow) as following:
         await following.task.looked()
@@ -96,7 +97,7 @@ async def test_a_cancel_that_does_not_arrive_is_tried_again(server: ModernServer
 
 @pytest.mark.parametrize(("trouble", "tries"), [(status(503), 1 + len(PAUSES)), (raw(b"x"), 1)])
 async def test_a_cancel_that_never_arrives_is_told_to_the_operator(
-    server: ModernServer,
+    server: ScriptedServer,
     guest: Guest,
     slow: TaskTool,
     caplog: pytest.LogCaptureFixture,

@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from helpers.modern_server import ModernServer
-from helpers.native_tasks import NativeTasks, TaskTool
-from helpers.scripted_upstream import status
+from helpers.server import ScriptedServer, status
+from helpers.server.modern_tasks import ModernTasks, TaskTool
 from helpers.waiting import bounded, eventually
 from taskgate.domain.versions import Peer, Revision
 from taskgate.protocol.messages import Params
@@ -48,7 +47,7 @@ async def test_whoever_hears_a_call_knows_when_all_answers_have_arrived(guest: G
 
 
 async def test_nothing_is_said_of_answers_while_some_have_not_arrived(
-    server: ModernServer, guest: Guest, slow: TaskTool
+    server: ScriptedServer, guest: Guest, slow: TaskTool
 ) -> None:
     async with Following(guest, slow) as following:
         following.task.ask(a=ELICIT)
@@ -60,7 +59,7 @@ async def test_nothing_is_said_of_answers_while_some_have_not_arrived(
 
 
 async def test_an_answer_that_came_while_another_was_brought_has_not_arrived(
-    server: ModernServer, guest: Guest, slow: TaskTool
+    server: ScriptedServer, guest: Guest, slow: TaskTool
 ) -> None:
     update, first, go_on = server.methods["tasks/update"], asyncio.Event(), asyncio.Event()
 
@@ -96,7 +95,7 @@ async def test_nobody_can_go_on_with_a_task_of_a_server_that_ends_with_this_proc
 
 
 async def test_a_call_goes_on_from_its_task_and_is_not_made_again(
-    server: ModernServer, guest: Guest, new_guest: NewGuest, slow: TaskTool
+    server: ScriptedServer, guest: Guest, new_guest: NewGuest, slow: TaskTool
 ) -> None:
     task = await left(guest, slow)
     other, ear = new_guest(), Ear()
@@ -184,7 +183,7 @@ async def test_what_a_task_does_not_wait_for_any_more_is_withdrawn_from_whoever_
         await calling
 
 
-async def test_a_task_that_is_gone_is_a_call_of_which_nobody_knows(guest: Guest, natives: NativeTasks) -> None:
+async def test_a_task_that_is_gone_is_a_call_of_which_nobody_knows(guest: Guest, natives: ModernTasks) -> None:
     with pytest.raises(failures.Gone):
         await guest.run("slow", resumes=Resumed(HERE, {}))
     with pytest.raises(failures.Gone):
@@ -192,7 +191,7 @@ async def test_a_task_that_is_gone_is_a_call_of_which_nobody_knows(guest: Guest,
 
 
 async def test_a_server_that_is_not_back_yet_is_waited_for(
-    server: ModernServer, guest: Guest, new_guest: NewGuest, slow: TaskTool
+    server: ScriptedServer, guest: Guest, new_guest: NewGuest, slow: TaskTool
 ) -> None:
     task = await left(guest, slow)
     other, handle = new_guest(), server.methods["tasks/get"]

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from helpers.modern_server import ModernServer, ModernTurn, Rounds
-from helpers.scripted_upstream import Hold, result
+from helpers.server import Hold, Rounds, ScriptedServer, Turn, result
 from helpers.waiting import bounded, eventually
 from requirements import covers
 from taskgate.errors import UpstreamFailed
@@ -20,7 +19,7 @@ from unit.upstream.modern.conftest import Ear, Guest, NewGuest, somebody
 # --- what is no answer ---------------------------------------------------------------------------------------------
 
 
-async def test_a_refused_elicitation_is_told_as_cancelled(server: ModernServer, guest: Guest) -> None:
+async def test_a_refused_elicitation_is_told_as_cancelled(server: ScriptedServer, guest: Guest) -> None:
     server.script["asks"] = asks = Rounds({"inputRequests": {"a": ELICIT}})
     async with Questioned(guest, 1) as questioned:
         questioned.ear.questions[0].refuse()
@@ -31,7 +30,7 @@ async def test_a_refused_elicitation_is_told_as_cancelled(server: ModernServer, 
 @pytest.mark.parametrize("way", ["refused", "error", "no object"])
 @covers("M-MRTR-6")
 async def test_an_answer_without_a_form_ends_the_call_and_its_other_questions(
-    server: ModernServer, guest: Guest, way: str
+    server: ScriptedServer, guest: Guest, way: str
 ) -> None:
     server.script["asks"] = Rounds({"inputRequests": {"a": ELICIT, "b": SAMPLE}})
     async with Questioned(guest, 2) as questioned:
@@ -52,7 +51,7 @@ async def test_an_answer_without_a_form_ends_the_call_and_its_other_questions(
 
 
 @covers("M-MRTR-2")
-async def test_a_host_is_not_asked_what_it_did_not_declare(server: ModernServer, guest: Guest) -> None:
+async def test_a_host_is_not_asked_what_it_did_not_declare(server: ScriptedServer, guest: Guest) -> None:
     by_url = {"method": "elicitation/create", "params": {"mode": "url", "message": "Go", "url": "https://a.example"}}
     server.script["asks"] = asks = Rounds({"inputRequests": {"a": by_url, "b": ELICIT}})
     async with Questioned(guest, 1) as questioned:
@@ -62,7 +61,7 @@ async def test_a_host_is_not_asked_what_it_did_not_declare(server: ModernServer,
     assert asks.answers[0]["a"] == {"action": "cancel"}
 
 
-async def test_a_call_whose_server_asks_in_vain_bothers_no_host(server: ModernServer, new_guest: NewGuest) -> None:
+async def test_a_call_whose_server_asks_in_vain_bothers_no_host(server: ScriptedServer, new_guest: NewGuest) -> None:
     server.script["asks"] = Rounds({"inputRequests": {"a": ROOTS, "b": ELICIT}})
     ear = Ear()
     assert (await new_guest(host=None).run("asks", ear=ear)).error.value["code"] == -32603
@@ -72,7 +71,7 @@ async def test_a_call_whose_server_asks_in_vain_bothers_no_host(server: ModernSe
 # --- the life of a question ----------------------------------------------------------------------------------------
 
 
-async def test_the_first_answer_counts(server: ModernServer, guest: Guest) -> None:
+async def test_the_first_answer_counts(server: ScriptedServer, guest: Guest) -> None:
     server.script["asks"] = asks = Rounds({"inputRequests": {"a": ELICIT, "b": ELICIT}})
     async with Questioned(guest, 2) as questioned:
         first, second = questioned.ear.questions
@@ -86,7 +85,7 @@ async def test_the_first_answer_counts(server: ModernServer, guest: Guest) -> No
     assert [each["action"] for each in asks.answers[0].values()] == ["accept", "accept"]
 
 
-async def test_questions_are_withdrawn_when_the_call_is_cancelled(server: ModernServer, guest: Guest) -> None:
+async def test_questions_are_withdrawn_when_the_call_is_cancelled(server: ScriptedServer, guest: Guest) -> None:
     server.script["asks"] = Rounds({"inputRequests": {"a": ELICIT}})
     withdrawn: list[str] = []
     async with Questioned(guest, 1) as questioned:
@@ -99,7 +98,7 @@ async def test_questions_are_withdrawn_when_the_call_is_cancelled(server: Modern
     assert len(server.heard("tools/call")) == 1
 
 
-async def test_an_answered_question_is_not_withdrawn(server: ModernServer, guest: Guest) -> None:
+async def test_an_answered_question_is_not_withdrawn(server: ScriptedServer, guest: Guest) -> None:
     server.script["asks"] = Rounds({"inputRequests": {"a": ELICIT}})
     withdrawn: list[str] = []
     async with Questioned(guest, 1) as questioned:
@@ -111,7 +110,7 @@ async def test_an_answered_question_is_not_withdrawn(server: ModernServer, guest
     assert withdrawn == []
 
 
-async def test_a_host_that_tells_how_far_it_is_tells_no_server(server: ModernServer, guest: Guest) -> None:
+async def test_a_host_that_tells_how_far_it_is_tells_no_server(server: ScriptedServer, guest: Guest) -> None:
     server.script["asks"] = Rounds({"inputRequests": {"a": ELICIT}})
     async with Questioned(guest, 1) as questioned:
         note = parse(
@@ -125,7 +124,7 @@ async def test_a_host_that_tells_how_far_it_is_tells_no_server(server: ModernSer
     assert len(server.heard("tools/call")) == 2
 
 
-async def test_who_hears_a_question_may_refuse_it_at_once(server: ModernServer, guest: Guest) -> None:
+async def test_who_hears_a_question_may_refuse_it_at_once(server: ScriptedServer, guest: Guest) -> None:
     class Refuses(Ear):
         def asked(self, question: ServerQuestion) -> None:
             super().asked(question)
@@ -137,7 +136,7 @@ async def test_who_hears_a_question_may_refuse_it_at_once(server: ModernServer, 
     assert len(ear.questions) == 1
 
 
-async def test_the_hosts_time_is_not_the_servers(server: ModernServer, new_guest: NewGuest) -> None:
+async def test_the_hosts_time_is_not_the_servers(server: ScriptedServer, new_guest: NewGuest) -> None:
     guest = new_guest(call=timedelta(seconds=0.1))
     server.script["asks"] = Rounds({"inputRequests": {"a": ELICIT}})
     async with Questioned(guest, 1) as questioned:
@@ -147,11 +146,11 @@ async def test_the_hosts_time_is_not_the_servers(server: ModernServer, new_guest
         assert (await questioned.answer()).error is None
 
 
-async def test_the_time_is_the_servers_again_once_all_is_answered(server: ModernServer, new_guest: NewGuest) -> None:
+async def test_the_time_is_the_servers_again_once_all_is_answered(server: ScriptedServer, new_guest: NewGuest) -> None:
     guest = new_guest(call=timedelta(seconds=0.1))
     hold = Hold()
 
-    async def reply(turn: ModernTurn) -> Any:
+    async def reply(turn: Turn) -> Any:
         asked = result({"resultType": "input_required", "inputRequests": {"a": ELICIT, "b": ELICIT}})
         return await (hold if "inputResponses" in turn.message["params"] else asked)(turn)
 
@@ -164,7 +163,7 @@ async def test_the_time_is_the_servers_again_once_all_is_answered(server: Modern
     assert failed.value.reason == "timeout"
 
 
-async def test_the_time_of_a_task_ends_its_questions(server: ModernServer, guest: Guest) -> None:
+async def test_the_time_of_a_task_ends_its_questions(server: ScriptedServer, guest: Guest) -> None:
     server.script["asks"] = Rounds({"inputRequests": {"a": ELICIT}})
     async with Questioned(guest, 1, within=0.1) as questioned:
         with pytest.raises(UpstreamFailed) as failed:
@@ -173,7 +172,7 @@ async def test_the_time_of_a_task_ends_its_questions(server: ModernServer, guest
         assert not questioned.ear.questions[0].is_open
 
 
-async def test_the_next_round_is_for_who_answered(server: ModernServer, guest: Guest, monkeypatch) -> None:
+async def test_the_next_round_is_for_who_answered(server: ScriptedServer, guest: Guest, monkeypatch) -> None:
     sent: list[Any] = []
     plain = guest.transport.send
 

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from helpers.modern_server import ModernServer, ModernTurn, Rounds, refusal
-from helpers.scripted_upstream import result, status, stream
+from helpers.server import Rounds, ScriptedServer, Turn, error, result, status, stream
 from helpers.waiting import bounded, eventually
 from requirements import covers
 from taskgate.errors import UpstreamFailed
@@ -22,7 +21,7 @@ from unit.upstream.modern.conftest import Ear, Guest, NewGuest
 
 @covers("M-MRTR-3")
 async def test_a_round_is_asked_and_the_request_sent_again_with_the_answers_and_the_state(
-    server: ModernServer, guest: Guest
+    server: ScriptedServer, guest: Guest
 ) -> None:
     state = 'exactly "this" \\ süd'
     server.script["asks"] = asks = Rounds({"inputRequests": {"q 1": ELICIT, "q2": ROOTS}, "requestState": state})
@@ -42,7 +41,7 @@ async def test_a_round_is_asked_and_the_request_sent_again_with_the_answers_and_
 
 
 @covers("M-MRTR-3")
-async def test_each_round_brings_its_own_answers_and_its_own_state(server: ModernServer, guest: Guest) -> None:
+async def test_each_round_brings_its_own_answers_and_its_own_state(server: ScriptedServer, guest: Guest) -> None:
     server.script["asks"] = Rounds(
         {"inputRequests": {"a": ELICIT}, "requestState": "one"}, {"inputRequests": {"b": SAMPLE}}
     )
@@ -58,7 +57,7 @@ async def test_each_round_brings_its_own_answers_and_its_own_state(server: Moder
 
 @pytest.mark.parametrize("method", ["prompts/get", "resources/read"])
 @covers("M-MRTR-1")
-async def test_prompts_and_resources_may_ask_too(server: ModernServer, guest: Guest, method: str) -> None:
+async def test_prompts_and_resources_may_ask_too(server: ScriptedServer, guest: Guest, method: str) -> None:
     server.methods[method] = Rounds(
         {"inputRequests": {"a": ELICIT}}, answer={"messages": [], "contents": [], **server.cache}
     )
@@ -71,13 +70,13 @@ async def test_prompts_and_resources_may_ask_too(server: ModernServer, guest: Gu
 
 
 @covers("M-MRTR-1")
-async def test_no_other_request_may_ask(server: ModernServer, guest: Guest) -> None:
+async def test_no_other_request_may_ask(server: ScriptedServer, guest: Guest) -> None:
     server.methods["prompts/list"] = Rounds({"inputRequests": {"a": ELICIT}})
     with pytest.raises(UpstreamFailed, match="does not allow"):
         await guest.ask("prompts/list", "{}")
 
 
-async def test_a_round_goes_on_as_it_is_to_who_passes_rounds(server: ModernServer, guest: Guest) -> None:
+async def test_a_round_goes_on_as_it_is_to_who_passes_rounds(server: ScriptedServer, guest: Guest) -> None:
     server.script["asks"] = Rounds({"inputRequests": {"a": ELICIT}, "requestState": "s"})
     ear = Ear(passes_rounds=True)
     response = await guest.call("asks", ear=ear)
@@ -86,7 +85,7 @@ async def test_a_round_goes_on_as_it_is_to_who_passes_rounds(server: ModernServe
     assert ear.questions == []
 
 
-async def test_what_a_passed_round_left_is_replaced_by_the_next(server: ModernServer, guest: Guest) -> None:
+async def test_what_a_passed_round_left_is_replaced_by_the_next(server: ScriptedServer, guest: Guest) -> None:
     """A call whose first round its host answered by itself, and which became a task since."""
     server.script["asks"] = Rounds(
         {"inputRequests": {"a": ELICIT}, "requestState": "s"}, {"inputRequests": {"b": ELICIT}}
@@ -108,7 +107,7 @@ async def test_what_a_passed_round_left_is_replaced_by_the_next(server: ModernSe
 
 
 async def test_who_keeps_a_round_has_all_that_the_next_takes_and_is_asked_before_that_leaves(
-    server: ModernServer, guest: Guest
+    server: ScriptedServer, guest: Guest
 ) -> None:
     server.script["asks"] = asks = Rounds({"inputRequests": {"a": ELICIT, "b": ELICIT}, "requestState": "s"})
     may_leave = asyncio.Event()
@@ -142,7 +141,7 @@ async def yes() -> bool:
     return True
 
 
-async def test_a_round_that_is_another_ones_by_now_does_not_leave(server: ModernServer, guest: Guest) -> None:
+async def test_a_round_that_is_another_ones_by_now_does_not_leave(server: ScriptedServer, guest: Guest) -> None:
     server.script["asks"] = asks = Rounds({"inputRequests": {"a": ELICIT}, "requestState": "s"})
     guest.ear.leave = no
     calling = asyncio.create_task(guest.call("asks"))
@@ -157,7 +156,7 @@ async def test_a_round_that_is_another_ones_by_now_does_not_leave(server: Modern
 FORMS = Question("elicitation/create", None)
 
 
-async def test_a_call_goes_on_with_its_next_round(server: ModernServer, guest: Guest) -> None:
+async def test_a_call_goes_on_with_its_next_round(server: ScriptedServer, guest: Guest) -> None:
     """What nobody answered is cancelled, as it would have been where it was asked."""
     server.script["asks"] = result({"content": []})
     given = {"a": (FORMS, ACCEPTED), "b": (FORMS, None)}
@@ -165,14 +164,14 @@ async def test_a_call_goes_on_with_its_next_round(server: ModernServer, guest: G
     assert told(server) == [({"a": {"action": "accept", "content": {"a": 1}}, "b": {"action": "cancel"}}, "s")]
 
 
-async def test_a_call_does_not_go_on_that_is_another_ones_by_now(server: ModernServer, guest: Guest) -> None:
+async def test_a_call_does_not_go_on_that_is_another_ones_by_now(server: ScriptedServer, guest: Guest) -> None:
     with pytest.raises(UpstreamFailed) as failed:
         await guest.run("asks", resumes=NextRound('"s"', {"a": (FORMS, ACCEPTED)}, no))
     assert failed.value.dispatched
     assert server.heard("tools/call") == []
 
 
-async def test_a_call_whose_server_asked_what_nobody_answered_ends_there(server: ModernServer, guest: Guest) -> None:
+async def test_a_call_whose_server_asked_what_nobody_answered_ends_there(server: ScriptedServer, guest: Guest) -> None:
     """There is no form for that (10.2), so the next round is not to leave either."""
     given = {"a": (Question("roots/list", None), None)}
     response = await guest.run("asks", resumes=NextRound('"s"', given, no))
@@ -184,7 +183,7 @@ async def test_a_call_whose_server_asked_what_nobody_answered_ends_there(server:
 # --- rounds without end --------------------------------------------------------------------------------------------
 
 
-async def test_a_round_without_questions_is_answered_by_itself(server: ModernServer, guest: Guest) -> None:
+async def test_a_round_without_questions_is_answered_by_itself(server: ScriptedServer, guest: Guest) -> None:
     server.script["asks"] = asks = Rounds({"requestState": "busy"}, {"requestState": "busier"})
     assert (await guest.run("asks")).error is None
     assert asks.states == ["busy", "busier"]
@@ -192,7 +191,7 @@ async def test_a_round_without_questions_is_answered_by_itself(server: ModernSer
 
 
 async def test_a_round_without_questions_brings_no_answers_of_an_earlier_one(
-    server: ModernServer, guest: Guest
+    server: ScriptedServer, guest: Guest
 ) -> None:
     server.script["asks"] = Rounds({"inputRequests": {"a": ELICIT}}, {"requestState": "busy"})
     async with Questioned(guest, 1) as questioned:
@@ -205,7 +204,7 @@ async def test_a_round_without_questions_brings_no_answers_of_an_earlier_one(
     ]
 
 
-async def test_a_server_that_is_never_ready_is_given_up(server: ModernServer, new_guest: NewGuest) -> None:
+async def test_a_server_that_is_never_ready_is_given_up(server: ScriptedServer, new_guest: NewGuest) -> None:
     server.script["asks"] = result({"resultType": "input_required", "requestState": "busy"})
     loop, guest = asyncio.get_running_loop(), new_guest(call=timedelta(seconds=60))
     began = loop.time()
@@ -216,7 +215,7 @@ async def test_a_server_that_is_never_ready_is_given_up(server: ModernServer, ne
     assert len(server.heard("tools/call")) == rounds.MAX_EMPTY + 1
 
 
-async def test_a_call_may_take_as_many_rounds_as_there_may_be(server: ModernServer, guest: Guest) -> None:
+async def test_a_call_may_take_as_many_rounds_as_there_may_be(server: ScriptedServer, guest: Guest) -> None:
     server.script["asks"] = Rounds(*[{"inputRequests": {"a": ELICIT}}] * rounds.MAX_ROUNDS)
     async with Questioned(guest, 1) as questioned:
         for turn in range(rounds.MAX_ROUNDS):
@@ -224,7 +223,7 @@ async def test_a_call_may_take_as_many_rounds_as_there_may_be(server: ModernServ
         assert (await questioned.answer()).error is None
 
 
-async def test_a_server_that_asks_for_ever_is_given_up(server: ModernServer, guest: Guest) -> None:
+async def test_a_server_that_asks_for_ever_is_given_up(server: ScriptedServer, guest: Guest) -> None:
     server.script["asks"] = result({"resultType": "input_required", "inputRequests": {"a": ELICIT}})
     ear = Ear()
     calling = asyncio.create_task(guest.run("asks", ear=ear))
@@ -237,10 +236,10 @@ async def test_a_server_that_asks_for_ever_is_given_up(server: ModernServer, gue
 
 
 @covers("H-MOD-7")
-async def test_a_header_refused_in_a_later_round_is_the_hosts_to_hear(server: ModernServer, guest: Guest) -> None:
-    async def reply(turn: ModernTurn) -> Any:
+async def test_a_header_refused_in_a_later_round_is_the_hosts_to_hear(server: ScriptedServer, guest: Guest) -> None:
+    async def reply(turn: Turn) -> Any:
         if "inputResponses" in turn.message["params"]:
-            return refusal(turn.message, -32020, "no", status=400)
+            return await error(-32020, "no", status=400)(turn)
         return await result({"resultType": "input_required", "inputRequests": {"a": ELICIT}})(turn)
 
     server.script["asks"] = reply
@@ -251,11 +250,11 @@ async def test_a_header_refused_in_a_later_round_is_the_hosts_to_hear(server: Mo
 
 
 async def test_a_server_that_refuses_a_later_round_may_have_acted_on_an_earlier_one(
-    server: ModernServer, guest: Guest
+    server: ScriptedServer, guest: Guest
 ) -> None:
     replies = iter([result({"resultType": "input_required", "inputRequests": {"a": ELICIT}}), status(429)])
 
-    async def reply(turn: ModernTurn) -> Any:
+    async def reply(turn: Turn) -> Any:
         return await next(replies)(turn)
 
     server.script["asks"] = reply
@@ -266,11 +265,11 @@ async def test_a_server_that_refuses_a_later_round_may_have_acted_on_an_earlier_
     assert (failed.value.reason, failed.value.dispatched) == ("refused", True)
 
 
-async def test_a_round_may_come_on_a_stream(server: ModernServer, guest: Guest) -> None:
+async def test_a_round_may_come_on_a_stream(server: ScriptedServer, guest: Guest) -> None:
     asked = {"resultType": "input_required", "inputRequests": {"a": ELICIT}}
     answers = iter([stream(asked, progress=1), stream({"content": []}, progress=1)])
 
-    async def reply(turn: ModernTurn) -> Any:
+    async def reply(turn: Turn) -> Any:
         return await next(answers)(turn)
 
     server.script["asks"] = reply

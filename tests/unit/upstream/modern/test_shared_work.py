@@ -4,7 +4,7 @@ from contextvars import ContextVar
 
 import pytest
 
-from helpers.modern_server import ModernServer
+from helpers.server import ScriptedServer
 from helpers.waiting import eventually
 from taskgate.upstream.base import Incoming, Outgoing
 from taskgate.upstream.client import HttpTransport
@@ -16,7 +16,7 @@ REQUEST: ContextVar[str] = ContextVar("request", default="nobody's")
 
 
 async def test_the_stream_that_tells_of_resources(
-    server: ModernServer, guest: Guest, monkeypatch: pytest.MonkeyPatch
+    server: ScriptedServer, guest: Guest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server.capabilities = ALL_KINDS
     await guest.session.open()

@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from helpers.modern_server import ModernServer
-from helpers.native_tasks import NativeTasks, TaskTool
-from helpers.scripted_upstream import error, note, status
+from helpers.server import ScriptedServer, error, note, status
+from helpers.server.modern_tasks import ModernTasks, TaskTool
 from helpers.waiting import bounded, eventually
 from requirements import covers
 from taskgate.clock import SystemClock
@@ -25,22 +24,22 @@ SELDOM = 60_000
 
 
 @pytest.fixture
-async def streams(server: ModernServer, natives: NativeTasks, guest: Guest) -> AsyncIterator[ServerTaskStreams]:
+async def streams(server: ScriptedServer, natives: ModernTasks, guest: Guest) -> AsyncIterator[ServerTaskStreams]:
     """The streams of one session that are for tasks, of which the server tells."""
-    server.tells_of_tasks = True
+    server.listens.grants_tasks = True
     found = ServerTaskStreams(guest.upstream_context, None, SystemClock())
     yield found
     await found.close()
 
 
 @pytest.fixture
-def seldom(server: ModernServer, natives: NativeTasks) -> TaskTool:
+def seldom(server: ScriptedServer, natives: ModernTasks) -> TaskTool:
     """A tool whose tasks are to be looked at once a minute, and told of besides."""
-    server.tells_of_tasks = True
+    server.listens.grants_tasks = True
     return natives.tool("slow", interval=SELDOM)
 
 
-def listened(server: ModernServer) -> list[Any]:
+def listened(server: ScriptedServer) -> list[Any]:
     """The tasks that were listened for, stream by stream."""
     return [each["params"]["notifications"].get("taskIds") for each in server.heard(LISTEN)]
 
@@ -51,11 +50,11 @@ def news(task: str) -> Any:
 
 @covers("M-SUB-2")
 async def test_a_task_is_looked_at_when_its_server_tells_of_it(
-    server: ModernServer, guest: Guest, seldom: TaskTool
+    server: ScriptedServer, guest: Guest, seldom: TaskTool
 ) -> None:
     async with Following(guest, seldom) as following:
-        await server.listening()
-        assert server.wishes == [{"taskIds": ["native-1"]}]
+        await server.listens.opened()
+        assert server.listens.filters == [{"taskIds": ["native-1"]}]
         assert following.task.looks == 1
         await server.push(news("native-1"))
         await following.task.looked()
@@ -67,10 +66,10 @@ async def test_a_task_is_looked_at_when_its_server_tells_of_it(
 
 
 async def test_a_task_that_is_told_of_without_end_is_not_looked_at_without_end(
-    server: ModernServer, guest: Guest, seldom: TaskTool
+    server: ScriptedServer, guest: Guest, seldom: TaskTool
 ) -> None:
     async with Following(guest, seldom) as following:
-        await server.listening()
+        await server.listens.opened()
         async with bounded():
             while following.task.looks < 4:
                 await server.push(news("native-1"))
@@ -79,12 +78,12 @@ async def test_a_task_that_is_told_of_without_end_is_not_looked_at_without_end(
     assert all(later - sooner >= LEAST for sooner, later in pairwise(times))
 
 
-async def test_news_of_another_task_are_none_of_this_one(server: ModernServer, streams: ServerTaskStreams) -> None:
+async def test_news_of_another_task_are_none_of_this_one(server: ScriptedServer, streams: ServerTaskStreams) -> None:
     told: list[bool] = []
     stream = streams.listen("native-1", SELDOM, lambda: told.append(True))
     assert stream is not None
-    await server.listening()
-    (granted,) = server.wishes
+    await server.listens.opened()
+    (granted,) = server.listens.filters
     granted["taskIds"].append("native-2")
     await server.push(news("native-2"), news("native-1"))
     await eventually(lambda: told)
@@ -92,9 +91,9 @@ async def test_news_of_another_task_are_none_of_this_one(server: ModernServer, s
 
 
 async def test_nobody_listens_for_what_is_looked_at_often(
-    server: ModernServer, guest: Guest, natives: NativeTasks
+    server: ScriptedServer, guest: Guest, natives: ModernTasks
 ) -> None:
-    server.tells_of_tasks = True
+    server.listens.grants_tasks = True
     async with Following(guest, natives.tool("slow", interval=1_000)) as following:
         await following.task.looked()
         following.task.complete(DONE)
@@ -108,9 +107,9 @@ async def test_nobody_listens_for_what_is_looked_at_often(
 
 @pytest.mark.parametrize("how", ["grants nothing", status(404), error(-32601, "no such method", status=404)])
 async def test_a_server_that_does_not_tell_of_its_tasks_is_not_asked_again(
-    server: ModernServer, streams: ServerTaskStreams, how: Any
+    server: ScriptedServer, streams: ServerTaskStreams, how: Any
 ) -> None:
-    server.tells_of_tasks = False
+    server.listens.grants_tasks = False
     if how != "grants nothing":
         server.methods[LISTEN] = how
     stream = streams.listen("native-1", SELDOM, print)
@@ -122,29 +121,29 @@ async def test_a_server_that_does_not_tell_of_its_tasks_is_not_asked_again(
 
 
 async def test_a_stream_that_was_let_go_is_no_reason_not_to_listen(
-    server: ModernServer, streams: ServerTaskStreams
+    server: ScriptedServer, streams: ServerTaskStreams
 ) -> None:
     stream = streams.listen("native-1", SELDOM, print)
     assert stream is not None
-    await server.listening()
+    await server.listens.opened()
     await stream.close()
     assert streams.listen("native-2", SELDOM, print) is not None
 
 
 async def test_a_server_that_is_only_away_for_now_is_asked_again(
-    server: ModernServer, streams: ServerTaskStreams
+    server: ScriptedServer, streams: ServerTaskStreams
 ) -> None:
     server.methods[LISTEN] = status(503)
     streams.listen("native-1", SELDOM, print)
     await eventually(lambda: listened(server))
     del server.methods[LISTEN]
-    await server.listening()
+    await server.listens.opened()
     assert streams.listen("native-2", SELDOM, print) is not None
-    await server.listening(2)
+    await server.listens.opened(2)
 
 
 async def test_a_call_goes_on_where_its_server_tells_nothing(
-    server: ModernServer, guest: Guest, seldom: TaskTool
+    server: ScriptedServer, guest: Guest, seldom: TaskTool
 ) -> None:
     server.methods[LISTEN] = status(404)
     async with Following(guest, seldom) as following:
@@ -153,10 +152,10 @@ async def test_a_call_goes_on_where_its_server_tells_nothing(
 
 
 async def test_nothing_is_listened_to_any_more_when_a_session_has_ended_however_little_time_there_is(
-    server: ModernServer, guest: Guest, seldom: TaskTool
+    server: ScriptedServer, guest: Guest, seldom: TaskTool
 ) -> None:
     async with Following(guest, seldom), bounded():
-        await server.listening()
+        await server.listens.opened()
         # The calls of the session are let go in another step, and may need more time than there is.
         await guest.session._server_tasks.close()
         assert [task for task in asyncio.all_tasks() if "SubscriptionStream" in repr(task)] == []

@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from helpers.modern_server import ModernServer
-from helpers.native_tasks import NativeTasks, TaskTool
-from helpers.scripted_upstream import error, status
+from helpers.server import ScriptedServer, error, status
+from helpers.server.modern_tasks import ModernTasks, TaskTool
 from helpers.waiting import bounded, eventually
 from requirements import covers
 from taskgate.upstream.modern.questions import TRIES
@@ -25,7 +24,7 @@ ANSWER = {"action": "accept", "content": {"a": 1}}
 
 @covers("M-NEG-8")
 async def test_what_a_task_waits_for_is_asked_under_the_servers_key_and_brought(
-    server: ModernServer, guest: Guest, slow: TaskTool
+    server: ScriptedServer, guest: Guest, slow: TaskTool
 ) -> None:
     async with Following(guest, slow) as following:
         following.task.ask(**{"native-1:q 1": ELICIT})
@@ -59,7 +58,7 @@ async def test_each_answer_is_brought_as_it_comes(guest: Guest, slow: TaskTool) 
         await following.response()
 
 
-async def test_answers_do_not_wait_for_the_next_look(guest: Guest, natives: NativeTasks) -> None:
+async def test_answers_do_not_wait_for_the_next_look(guest: Guest, natives: ModernTasks) -> None:
     slow = natives.tool("slow", interval=60_000)
     async with Following(guest, slow) as following:
         following.task.ask(a=ELICIT)
@@ -98,7 +97,7 @@ async def test_a_question_that_a_task_does_not_wait_for_any_more_is_withdrawn(gu
 
 @pytest.mark.parametrize("over", ["complete", "lost", "let go"])
 async def test_questions_are_withdrawn_when_their_call_is_over(
-    guest: Guest, slow: TaskTool, natives: NativeTasks, over: str
+    guest: Guest, slow: TaskTool, natives: ModernTasks, over: str
 ) -> None:
     async with Following(guest, slow) as following:
         following.task.ask(a=ELICIT)
@@ -132,7 +131,7 @@ async def test_an_answer_that_a_task_still_waits_for_is_brought_again(guest: Gue
 
 @pytest.mark.parametrize("trouble", [status(503), error(-32603, "not now")])
 async def test_an_answer_that_does_not_arrive_is_brought_again(
-    server: ModernServer, guest: Guest, slow: TaskTool, trouble: Any
+    server: ScriptedServer, guest: Guest, slow: TaskTool, trouble: Any
 ) -> None:
     async with Following(guest, slow) as following:
         following.task.ask(a=ELICIT)
@@ -146,7 +145,7 @@ async def test_an_answer_that_does_not_arrive_is_brought_again(
 
 @pytest.mark.parametrize(("code", "tries"), [(-32602, 1), (-32603, TRIES)])
 async def test_an_answer_that_a_task_does_not_take_ends_the_call_with_what_the_server_says_of_it(
-    server: ModernServer, guest: Guest, slow: TaskTool, code: int, tries: int
+    server: ScriptedServer, guest: Guest, slow: TaskTool, code: int, tries: int
 ) -> None:
     async with Following(guest, slow) as following:
         following.task.ask(a=ELICIT)
@@ -158,7 +157,7 @@ async def test_an_answer_that_a_task_does_not_take_ends_the_call_with_what_the_s
 
 
 async def test_an_answer_that_was_refused_after_it_was_taken_ends_nothing(
-    server: ModernServer, guest: Guest, slow: TaskTool
+    server: ScriptedServer, guest: Guest, slow: TaskTool
 ) -> None:
     async with Following(guest, slow) as following:
         following.task.ask(a=ELICIT)
@@ -172,7 +171,7 @@ async def test_an_answer_that_was_refused_after_it_was_taken_ends_nothing(
 
 
 async def test_an_answer_that_cannot_be_read_breaks_the_protocol(
-    server: ModernServer, guest: Guest, slow: TaskTool
+    server: ScriptedServer, guest: Guest, slow: TaskTool
 ) -> None:
     async with Following(guest, slow) as following:
         following.task.ask(a=ELICIT)
@@ -251,7 +250,7 @@ async def test_an_answer_is_brought_for_whoever_gave_it(guest: Guest, slow: Task
 
 
 async def test_a_look_whose_token_is_no_good_is_made_for_whom_the_session_speaks(
-    server: ModernServer, guest: Guest, slow: TaskTool
+    server: ScriptedServer, guest: Guest, slow: TaskTool
 ) -> None:
     speakers: list[Any] = []
     send = guest.transport.send

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from helpers.scripted_upstream import Hold, ScriptedServer, raw, redirect, stream
+from helpers.server import Hold, ScriptedServer, raw, redirect, stream
 from helpers.waiting import bounded, eventually
 from requirements import covers
 from taskgate.errors import UpstreamFailed

@@ -1,30 +1,28 @@
-"""A scripted server of 2025-11-25 that makes tasks of calls itself, where it is asked to.
+"""Tasks that a scripted server of 2025-11-25 makes of calls, where they ask for it.
 
-    tasks = ScriptedTasks(server, required=("research",), optional=("index",))
-    ...                                         # somebody calls the tool `research` at server.url
+    tasks = LegacyTasks(server, required=("research",), optional=("index",))
+    ...                                         # a client calls the tool `research` at server.url
     task = await tasks.made()
-    task.moves("working", "half of it")         # to be seen by who looks; `tells` says so on the GET streams, too
-    task.asks(question)                         # on the stream of who waits for the result; it is input_required then
+    task.moves("working", "half of it")         # `tasks/get` shows it; `tells` sends it on the GET streams, too
+    task.asks(question)                         # on the stream of `tasks/result`; it is input_required then
     task.completes({"content": []})
 
-What nobody asked a task for gets -32601 where its tool is required, and `{"content": []}` where it is optional.
+A call that asks for no task gets -32601 where its tool requires one, and `{"content": []}` where that is optional.
 """
 
 import asyncio
 from datetime import UTC, datetime
 from typing import Any
 
-from aiohttp import web
-
-from helpers.scripted_replies import Reply, Turn, error, event, note, open_stream, result
-from helpers.scripted_upstream import ScriptedServer
+from helpers.server.http import ScriptedServer
+from helpers.server.replies import Reply, Turn, error, note, result
 from helpers.waiting import bounded
 
 DECLARED = {"list": {}, "cancel": {}, "requests": {"tools": {"call": {}}}}
 RELATED = "io.modelcontextprotocol/related-task"
 
 
-class ScriptedTask:
+class LegacyTask:
     """One task; `params` are of the call that it was made of, and `call` is the id of that."""
 
     def __init__(self, server: ScriptedServer, id: str, params: dict[str, Any], call: Any, poll: int | None) -> None:
@@ -75,14 +73,14 @@ class ScriptedTask:
         shown |= {} if self.poll is None else {"pollInterval": self.poll}
         return shown if self.message is None else shown | {"statusMessage": self.message}
 
-    async def bring(self, turn: Turn) -> web.StreamResponse:
+    async def bring(self, turn: Turn) -> Any:
         """Answer `tasks/result` once it is over, and ask meanwhile what there is to ask."""
-        response = await open_stream(turn.request)
+        await turn.send()
         self.waiting += 1
         try:
             while True:
                 while self.questions:
-                    await response.write(event(self.questions.pop(0)))
+                    await turn.send(self.questions.pop(0))
                 if self.status not in ("working", "input_required"):
                     break
                 await self._changed.wait()
@@ -92,12 +90,10 @@ class ScriptedTask:
         if "result" in outcome:
             meta = outcome["result"].get("_meta", {}) | {RELATED: {"taskId": self.id}}
             outcome = {"result": outcome["result"] | {"_meta": meta}}
-        await response.write(event({"jsonrpc": "2.0", "id": turn.id} | outcome))
-        await response.write_eof()
-        return response
+        return await turn.respond({"jsonrpc": "2.0", "id": turn.id} | outcome)
 
 
-class ScriptedTasks:
+class LegacyTasks:
     """The tasks of a scripted server, oldest first; `poll` is the interval that new ones have, in milliseconds.
 
     What `instead` names by its method is answered so, in that order, before anything of a task is.
@@ -112,7 +108,7 @@ class ScriptedTasks:
         poll: int | None = 100,
     ) -> None:
         self.server, self.poll, self.required = server, poll, required
-        self.all: list[ScriptedTask] = []
+        self.all: list[LegacyTask] = []
         self.instead: dict[str, list[Reply]] = {}
         self.names: list[str] = []
         """Ids of the next tasks, where they are to have others than the usual."""
@@ -128,7 +124,7 @@ class ScriptedTasks:
         server.script |= dict.fromkeys(kinds, self._call)
         server.methods |= dict.fromkeys(("tasks/get", "tasks/result", "tasks/cancel"), self._about)
 
-    async def made(self, count: int = 1) -> ScriptedTask:
+    async def made(self, count: int = 1) -> LegacyTask:
         """The newest of so many tasks, once they have been made."""
         async with bounded():
             while len(self.all) < count:
@@ -140,7 +136,7 @@ class ScriptedTasks:
         """How often that was asked."""
         return len(self.server.heard(method))
 
-    async def _call(self, turn: Turn) -> web.StreamResponse:
+    async def _call(self, turn: Turn) -> Any:
         if self.instead.get("tools/call"):
             return await self.instead["tools/call"].pop(0)(turn)
         params = turn.message["params"]
@@ -148,14 +144,14 @@ class ScriptedTasks:
             refused = params["name"] in self.required
             return await (error(-32601, "Only as a task") if refused else result({"content": []}))(turn)
         name = self.names.pop(0) if self.names else f"theirs-{len(self.all) + 1:04}"
-        task = ScriptedTask(self.server, name, params, turn.id, self.poll)
+        task = LegacyTask(self.server, name, params, turn.id, self.poll)
         self.all.append(task)
         self._made.set()
         async with bounded():
             await self.handles.wait()
-        return web.json_response(turn.answer({"task": task.shown()}))
+        return await result({"task": task.shown()})(turn)
 
-    async def _about(self, turn: Turn) -> web.StreamResponse:
+    async def _about(self, turn: Turn) -> Any:
         method, id_ = turn.message["method"], turn.message["params"]["taskId"]
         if self.instead.get(method):
             return await self.instead[method].pop(0)(turn)
@@ -169,7 +165,7 @@ class ScriptedTasks:
             task.moves("cancelled")
         else:
             task.looked.append(asyncio.get_running_loop().time())
-        return web.json_response(turn.answer(task.shown()))
+        return await result(task.shown())(turn)
 
 
 def _tool(name: str, support: str) -> dict[str, Any]:

@@ -1,23 +1,84 @@
-"""A tool of a scripted server whose answer outlives the connections that it is told on: every event has an id.
-
-    server.script["long"] = long = LastingTool()
-    ...                                      # somebody calls it
-    call = await long.called()
-    call.say(progress_note(call.token, 1))
-    call.cut()                               # whoever listens is dropped; who comes back with an id hears what follows
-    call.answer({"content": []})
-
-A stream begins with an event that says nothing but its id, as servers of 2025-11-25 have it. What was asked with `ask`
-waits for its response, which may come on any connection of the session.
-"""
+"""Tools of a scripted server whose calls stay open, and say what a test tells them to."""
 
 import asyncio
 from typing import Any
 
 from aiohttp import web
 
-from helpers.scripted_replies import Turn, event, open_stream, transport_of
-from helpers.waiting import bounded
+from helpers.server.replies import Turn, event, open_stream, transport_of
+from helpers.waiting import bounded, eventually
+
+FORM = {"message": "Which?", "requestedSchema": {"type": "object", "properties": {"it": {"type": "string"}}}}
+
+
+class TalkingTool:
+    """A tool that says on the stream of its call what the test says; `begun` is set when a call has arrived."""
+
+    def __init__(self) -> None:
+        self.begun = asyncio.Event()
+        self.turn: Turn | None = None
+        self._says: asyncio.Queue[Any] = asyncio.Queue()
+
+    async def __call__(self, turn: Turn) -> Any:
+        await turn.send()
+        self.turn = turn
+        self.begun.set()
+        while (message := await self._says.get()) is not None:
+            await turn.send(message)
+        return await turn.end()
+
+    @property
+    def called(self) -> Turn:
+        """The call."""
+        assert self.turn is not None, "nobody called"
+        return self.turn
+
+    @property
+    def unsaid(self) -> int:
+        """How many messages wait to be written on the stream."""
+        return self._says.qsize()
+
+    async def say(self, message: Any) -> None:
+        """Put one message on the stream, once there is one."""
+        async with bounded():
+            await self.begun.wait()
+        self._says.put_nowait(message)
+
+    async def ask(self, id: Any, method: str = "elicitation/create", params: Any = None) -> None:
+        """Ask the host something."""
+        await self.say({"jsonrpc": "2.0", "id": id, "method": method, "params": FORM if params is None else params})
+
+    async def note(self, method: str, **params: Any) -> None:
+        """Tell the host something."""
+        await self.say({"jsonrpc": "2.0", "method": method, "params": params})
+
+    async def withdraw(self, id: Any) -> None:
+        """Give a question up."""
+        await self.note("notifications/cancelled", requestId=id)
+
+    async def told(self, id: Any) -> dict[str, Any]:
+        """The response to a question, once it has come."""
+        server = self.called.server
+        await eventually(lambda: any(reply.get("id") == id for reply in server.replies))
+        found: dict[str, Any] = next(reply for reply in server.replies if reply.get("id") == id)
+        return found
+
+    def unanswered(self, id: Any) -> bool:
+        """Whether nobody has answered a question."""
+        return all(reply.get("id") != id for reply in self.called.server.replies)
+
+    async def finish(self, value: Any) -> None:
+        """Answer the call, and end the stream."""
+        async with bounded():
+            await self.begun.wait()
+        self._says.put_nowait(self.called.answer(value))
+        self._says.put_nowait(None)
+
+    async def vanish(self) -> None:
+        """End the stream without an answer."""
+        async with bounded():
+            await self.begun.wait()
+        self._says.put_nowait(None)
 
 
 class LastingCall:
@@ -96,7 +157,19 @@ class LastingCall:
 
 
 class LastingTool:
-    """The tool. `asked` has the ids that were gone on from; an id that it does not know is answered 404."""
+    """A tool whose response survives the connections that carry it: every event has an id.
+
+        server.script["long"] = long = LastingTool()
+        ...                                      # a client calls it
+        call = await long.called()
+        call.say(progress_note(call.token, 1))
+        call.cut()                               # the client resumes from its last event
+        call.answer({"content": []})
+
+    A stream begins with an event that has nothing but its id, as servers of 2025-11-25 have it. What `ask` asks may be
+    answered on any connection of the session. `asked` has the last event ids of the clients that
+    resumed; an id that it does not know is answered 404.
+    """
 
     def __init__(self) -> None:
         self.calls: list[LastingCall] = []

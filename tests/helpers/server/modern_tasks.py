@@ -1,24 +1,22 @@
-"""Tasks that a scripted server of the modern era makes of calls by itself.
+"""Tasks that a scripted server of the modern era makes of calls.
 
-    natives = NativeTasks(server)
-    report = natives.tool("report")              # its calls become tasks from now on
-    ...                                          # somebody calls it at server.url
+    tasks = ModernTasks(server)
+    report = tasks.tool("report")                # its calls become tasks from now on
+    ...                                          # a client calls it at server.url
     task = await report.made()
     task.ask(which=FORM)                         # `tasks/get` shows that from now on
     task.complete({"content": []})
 
-Whoever does not say that tasks are followed is refused. A task remembers how often it was looked at, what it was
-brought, and that it was cancelled. `interval` is in milliseconds, None where the server does not say.
+A client that does not declare tasks is refused. A task remembers its polls, its updates and that it was cancelled.
+`interval` is in milliseconds, None where the server does not say.
 """
 
 import asyncio
 from typing import Any, Final
 
-from aiohttp import web
-
 from helpers.modern_schema import CAPABILITIES, TASKS
-from helpers.modern_server import ModernServer, refusal
-from helpers.scripted_replies import Turn, result
+from helpers.server.http import ScriptedServer
+from helpers.server.replies import Turn, error, result
 from helpers.waiting import bounded, eventually
 
 SOON: Final = 20
@@ -26,7 +24,7 @@ SOON: Final = 20
 _MADE: Final = "2026-08-01T09:00:00.000Z"
 
 
-class NativeTask:
+class ModernTask:
     """One task of the server; whatever it is told here shows in the next look at it."""
 
     def __init__(self, id: str, turn: Turn, interval: int | None) -> None:
@@ -103,18 +101,18 @@ class NativeTask:
 class TaskTool:
     """A tool whose calls become tasks; a reply of the server. `status` is the one that they are born with."""
 
-    def __init__(self, natives: "NativeTasks", interval: int | None, status: str) -> None:
+    def __init__(self, natives: "ModernTasks", interval: int | None, status: str) -> None:
         self._natives = natives
         self.interval = interval
         self.status = status
-        self.tasks: list[NativeTask] = []
+        self.tasks: list[ModernTask] = []
         self.handles = asyncio.Event()
         """Cleared, a task is made and its maker is not told yet; it stays, whoever leaves."""
         self.handles.set()
 
-    async def __call__(self, turn: Turn) -> web.StreamResponse:
+    async def __call__(self, turn: Turn) -> Any:
         if not follows(turn):
-            return lacking(turn)
+            return await LACKING(turn)
         task = self._natives.make(turn, self.interval)
         task.status = self.status
         self.tasks.append(task)
@@ -123,20 +121,20 @@ class TaskTool:
             await self.handles.wait()
         return await result({"resultType": "task", **handle})(turn)
 
-    async def made(self, number: int = 1) -> NativeTask:
+    async def made(self, number: int = 1) -> ModernTask:
         """The task of that number, once there is one."""
         await eventually(lambda: len(self.tasks) >= number)
         return self.tasks[number - 1]
 
 
-class NativeTasks:
+class ModernTasks:
     """All tasks of one server, which says from now on that it has them. `forget` loses them."""
 
-    def __init__(self, server: ModernServer) -> None:
+    def __init__(self, server: ScriptedServer) -> None:
         server.capabilities = {**server.capabilities, "extensions": {TASKS: {}}}
         server.methods |= {"tasks/get": self._show, "tasks/update": self._update, "tasks/cancel": self._cancel}
         self._server = server
-        self.tasks: dict[str, NativeTask] = {}
+        self.tasks: dict[str, ModernTask] = {}
         self.names: list[str] = []
         """Ids of the next tasks, where they are to have others than the usual."""
         self.gate = asyncio.Event()
@@ -148,10 +146,10 @@ class NativeTasks:
         self._server.script[name] = tool = TaskTool(self, interval, status)
         return tool
 
-    def make(self, turn: Turn, interval: int | None = SOON) -> NativeTask:
+    def make(self, turn: Turn, interval: int | None = SOON) -> ModernTask:
         """A task of a call."""
         name = self.names.pop(0) if self.names else f"native-{len(self.tasks) + 1}"
-        task = NativeTask(name, turn, interval)
+        task = ModernTask(name, turn, interval)
         self.tasks[task.id] = task
         return task
 
@@ -159,47 +157,44 @@ class NativeTasks:
         """As a server that was restarted."""
         self.tasks = {}
 
-    async def _show(self, turn: Turn) -> web.StreamResponse:
+    async def _show(self, turn: Turn) -> Any:
         async with bounded():
             await self.gate.wait()
         task = self.tasks.get(turn.message["params"]["taskId"])
         if task is None or not follows(turn):
-            return unknown(turn) if task is None else lacking(turn)
+            return await (UNKNOWN if task is None else LACKING)(turn)
         task.looks += 1
         task.times.append(asyncio.get_running_loop().time())
         return await result(task.shown)(turn)
 
-    async def _update(self, turn: Turn) -> web.StreamResponse:
+    async def _update(self, turn: Turn) -> Any:
         params = turn.message["params"]
         task = self.tasks.get(params["taskId"])
         if task is None or not follows(turn):
-            return unknown(turn) if task is None else lacking(turn)
+            return await (UNKNOWN if task is None else LACKING)(turn)
         task.updates.append(params["inputResponses"])
         if task.keeps_answers:
             task.withdraw(*params["inputResponses"])
         return await result({})(turn)
 
-    async def _cancel(self, turn: Turn) -> web.StreamResponse:
+    async def _cancel(self, turn: Turn) -> Any:
         task = self.tasks.get(turn.message["params"]["taskId"])
         if task is None or not follows(turn):
-            return unknown(turn) if task is None else lacking(turn)
+            return await (UNKNOWN if task is None else LACKING)(turn)
         task.cancels += 1
         task.status, task.payload = "cancelled", {}
         return await result({})(turn)
 
 
 def follows(turn: Turn) -> bool:
-    """Whether a request says that tasks are followed."""
-    declared = turn.message["params"]["_meta"][CAPABILITIES]
+    """Whether a request declares tasks."""
+    declared = turn.meta[CAPABILITIES]
     return declared.get("extensions", {}).get(TASKS) == {}
 
 
-def lacking(turn: Turn) -> web.Response:
-    """What a request is answered that does not."""
-    wanted = {"requiredCapabilities": {"extensions": {TASKS: {}}}}
-    return refusal(turn.message, -32021, "tasks have to be followed", wanted, status=400)
-
-
-def unknown(turn: Turn) -> web.Response:
-    """What a request about a task is answered that there is not."""
-    return refusal(turn.message, -32602, "Task not found", status=200)
+LACKING: Final = error(
+    -32021, "tasks have to be followed", {"requiredCapabilities": {"extensions": {TASKS: {}}}}, status=400
+)
+"""The reply to a request that does not."""
+UNKNOWN: Final = error(-32602, "Task not found")
+"""The reply to a request about a task that is not there."""

@@ -1,0 +1,71 @@
+"""A scripted MCP server of either era: what it answers is in `script`, and it remembers what it received.
+
+    async with ScriptedServer() as server:
+        server.script["slow"] = hold = Hold()
+        ...                                      # a host calls the tool `slow` at server.url
+        await hold.begun.wait()
+        hold.release({"content": []})
+
+`http` serves it over Streamable HTTP, `replies` has what it may answer, `tools` has tools whose calls stay open, and
+`legacy_tasks` and `modern_tasks` make tasks of its calls.
+"""
+
+from helpers.server.http import Recorded, ScriptedServer
+from helpers.server.replies import (
+    Chapters,
+    Hold,
+    PacedProgress,
+    Reply,
+    Rounds,
+    Turn,
+    asks,
+    breaks_off,
+    elsewhere,
+    error,
+    event,
+    in_turn,
+    note,
+    open_stream,
+    progress_note,
+    raw,
+    redirect,
+    resets,
+    result,
+    sends,
+    status,
+    stream,
+    transport_of,
+)
+from helpers.server.tools import FORM, LastingCall, LastingTool, TalkingTool
+
+__all__ = [
+    "FORM",
+    "Chapters",
+    "Hold",
+    "LastingCall",
+    "LastingTool",
+    "PacedProgress",
+    "Recorded",
+    "Reply",
+    "Rounds",
+    "ScriptedServer",
+    "TalkingTool",
+    "Turn",
+    "asks",
+    "breaks_off",
+    "elsewhere",
+    "error",
+    "event",
+    "in_turn",
+    "note",
+    "open_stream",
+    "progress_note",
+    "raw",
+    "redirect",
+    "resets",
+    "result",
+    "sends",
+    "status",
+    "stream",
+    "transport_of",
+]
