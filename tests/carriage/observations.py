@@ -56,7 +56,7 @@ def of_server(era: str, records: list[Record]) -> Observations:
     for each in records:
         message = each["message"]
         if message.get("method") == "subscriptions/listen":
-            found |= flat("server.listens.filters", message["params"]["notifications"])
+            found |= flat("server.wishes", message["params"]["notifications"])
         if _mark(each) is None and each is not greeting and {"id", "method"} <= message.keys():
             # What it says under other capabilities than the host's is nothing that a row speaks of.
             kind = "own" if each["declared"] == usual else "own_with_other_capabilities"

@@ -9,9 +9,9 @@ from typing import Any, Final, Protocol
 
 from aiohttp import web
 
-from helpers.event_server import EventServer
 from helpers.modern_schema import VERSION
 from helpers.server import event, open_stream
+from helpers.server.sse import SseServer
 
 from .probe_server import LEGACY, MODERN, UNKNOWN_METHOD, Line, Record, Say
 
@@ -98,28 +98,18 @@ class HttpProbe:
             await response.write(event(await unsaid.get()))
 
 
-class _Streams:
-    """The streams of an `EventServer`, each of which is a conversation with the probe."""
-
-    def __init__(self, probe: "SseProbe") -> None:
-        self._probe = probe
-        self.lines: list[Any] = []
-        self._talks: dict[int, Line] = {}
-
-    def answer(self, stream: Any, message: dict[str, Any]) -> None:
-        """Have the probe hear a message that was posted for a stream."""
-        if id(stream) not in self._talks:
-            self._talks[id(stream)] = Line(LEGACY, self._probe.records.append, stream.say)
-        self._talks[id(stream)].receive(message, stream.say)
-
-
-class SseProbe(EventServer):
-    """A probe server of the legacy era behind HTTP+SSE."""
+class SseProbe(SseServer):
+    """A probe server of the legacy era behind HTTP+SSE: each stream is a conversation with the probe."""
 
     def __init__(self) -> None:
         super().__init__()
         self.records: list[Record] = []
-        self.program = _Streams(self)  # type: ignore[assignment]
+        self._conversations: dict[str, Line] = {}
+
+    def receive(self, line: Any, message: dict[str, Any]) -> None:
+        if line.session not in self._conversations:
+            self._conversations[line.session] = Line(LEGACY, self.records.append, line.say)
+        self._conversations[line.session].receive(message, line.say)
 
 
 @asynccontextmanager

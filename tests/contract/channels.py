@@ -14,8 +14,8 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from helpers.event_server import EventServer
-from helpers.scripted_lines import ScriptedProgram
+from helpers.server.in_process import ScriptedChannels
+from helpers.server.sse import SseServer
 from helpers.waiting import eventually
 from taskgate.errors import UpstreamFailed
 from taskgate.upstream.base import Outgoing
@@ -127,8 +127,8 @@ async def to_program() -> AsyncIterator[ChannelProvider]:
 async def to_event_server() -> AsyncIterator[ChannelProvider]:
     """Lines that are event streams."""
     seconds = timedelta(seconds=10)
-    async with EventServer() as server:
-        server.program.obeys = True
+    async with SseServer() as server:
+        server.obeys = True
         settings = UpstreamSettings(
             name="reports", url=server.url, transport=TransportKind.SSE, connect=seconds, first_byte=seconds, idle=None,
             call=seconds, max_result=LIMIT,
@@ -143,7 +143,7 @@ async def to_event_server() -> AsyncIterator[ChannelProvider]:
 @asynccontextmanager
 async def to_script() -> AsyncIterator[ChannelProvider]:
     """Lines of the tests themselves: what is shown with them is worth something where they keep the contract, too."""
-    program = ScriptedProgram()
+    program = ScriptedChannels()
     program.obeys, program.limit = True, LIMIT
     try:
         yield program

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from helpers.event_server import EventServer, EventStream
 from helpers.mcp_host import McpHost
+from helpers.server.sse import SseServer, SseStream
 from helpers.whole_gateway import WholeGateway, configuration, running
 from interaction.questioning import status
 from requirements import covers
@@ -24,7 +24,7 @@ LARGEST = 65536
 
 TASKS = {"max_result": f"{LARGEST}B", "upgrade": [{"tool": "echo", "mode": "sync"}, {"tool": "*", "mode": "always"}]}
 
-Says = Callable[[EventStream, int], None]
+Says = Callable[[SseStream, int], None]
 
 
 def event(text: bytes) -> bytes:
@@ -36,11 +36,11 @@ def lines(text: bytes) -> bytes:
     return b"\r\n".join(b"data:" + part for part in text.replace(b",", b",\n").split(b"\n")) + b"\r\r"
 
 
-def ends(stream: EventStream, _: int) -> None:
+def ends(stream: SseStream, _: int) -> None:
     stream.end()
 
 
-def ends_within(stream: EventStream, id: int) -> None:
+def ends_within(stream: SseStream, id: int) -> None:
     stream.say(event(PROPER % (id, b"well"))[:40])
     stream.end()
 
@@ -86,22 +86,22 @@ FAILED: dict[str, tuple[Says, str, str]] = {
 
 
 @pytest.fixture
-async def events() -> AsyncIterator[EventServer]:
+async def events() -> AsyncIterator[SseServer]:
     """A server with all of these tools, which answers them as the test says."""
-    async with EventServer() as server:
-        server.program.tools = [{"name": name, "inputSchema": {"type": "object"}} for name in ("echo", *WELL, *FAILED)]
-        server.program.silent |= {f"tool:{name}" for name in (*WELL, *FAILED)}
+    async with SseServer() as server:
+        server.tools = [{"name": name, "inputSchema": {"type": "object"}} for name in ("echo", *WELL, *FAILED)]
+        server.silent |= {f"tool:{name}" for name in (*WELL, *FAILED)}
         yield server
 
 
-def before(server: EventServer, **keys: Any) -> Any:
+def before(server: SseServer, **keys: Any) -> Any:
     """A gateway before that server. Calls of hosts that can have tasks are tasks at once, but for those of `echo`."""
     upstream = {"path": "/reports/mcp", "transport": "sse", "url": server.url, "protocol_version": "auto", **keys}
     return running(configuration({}, upstreams={"reports": upstream}, tasks=TASKS))
 
 
 @pytest.fixture
-async def gateway(events: EventServer) -> AsyncIterator[WholeGateway]:
+async def gateway(events: SseServer) -> AsyncIterator[WholeGateway]:
     async with before(events) as gateway:
         yield gateway
 
@@ -111,9 +111,9 @@ async def host(gateway: WholeGateway) -> McpHost:
     return await gateway.greeted()
 
 
-async def answered_by(says: Says, events: EventServer, times: int) -> None:
+async def answered_by(says: Says, events: SseServer, times: int) -> None:
     """Have the call answered that is made as the first, the second, …"""
-    line, asked = await events.program.asked("tools/call", times)
+    line, asked = await events.asked("tools/call", times)
     says(line, asked["id"])  # type: ignore[arg-type]
 
 
@@ -123,7 +123,7 @@ async def works(host: Any) -> bool:
 
 @covers("U-SSE-1")
 @pytest.mark.parametrize("tool", WELL)
-async def test_a_call_is_answered_in_spite_of_what_else_comes(events: EventServer, host: McpHost, tool: str) -> None:
+async def test_a_call_is_answered_in_spite_of_what_else_comes(events: SseServer, host: McpHost, tool: str) -> None:
     task = (await host.start(tool))["taskId"]
     await answered_by(WELL[tool], events, 1)
     result = (await host.ask("tasks/result", {"taskId": task})).result
@@ -135,7 +135,7 @@ async def test_a_call_is_answered_in_spite_of_what_else_comes(events: EventServe
 @covers("U-SSE-3")
 @pytest.mark.parametrize("tool", FAILED)
 async def test_a_task_fails_and_says_why_and_the_next_call_works(
-    gateway: WholeGateway, events: EventServer, host: McpHost, tool: str
+    gateway: WholeGateway, events: SseServer, host: McpHost, tool: str
 ) -> None:
     says, reason, message = FAILED[tool]
     task = (await host.start(tool))["taskId"]
@@ -192,7 +192,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
 @covers("U-SSE-2")
 @pytest.mark.parametrize("wrong", REFUSED)
 async def test_whoever_comes_to_a_server_that_cannot_be_spoken_to_is_told_and_served_when_it_can(
-    events: EventServer, wrong: str
+    events: SseServer, wrong: str
 ) -> None:
     changes, reason, message = REFUSED[wrong]
     well = {name: getattr(events, name) for name in changes}

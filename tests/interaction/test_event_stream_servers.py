@@ -5,11 +5,10 @@ from typing import Any
 
 import pytest
 
-from helpers.event_server import EventServer
 from helpers.mcp_host import McpHost
-from helpers.scripted_answers import asks, progress
 from helpers.secrets import noted
-from helpers.server import FORM
+from helpers.server import FORM, progress_note, server_request
+from helpers.server.sse import SseServer
 from helpers.waiting import eventually
 from helpers.whole_gateway import GatewayConfig, WholeGateway, configuration, running
 from interaction.questioning import ACCEPTED, ELICIT, capable, status
@@ -18,21 +17,21 @@ from requirements import covers
 ENDED = "The server's event stream ended"
 
 
-def over_sse(server: EventServer, **keys: Any) -> GatewayConfig:
+def over_sse(server: SseServer, **keys: Any) -> GatewayConfig:
     """A configuration with that server alone, whose revision has to be found out."""
     upstream = {"path": "/reports/mcp", "transport": "sse", "url": server.url, "protocol_version": "auto", **keys}
     return configuration({}, upstreams={"reports": upstream})
 
 
 @pytest.fixture
-async def events() -> AsyncIterator[EventServer]:
+async def events() -> AsyncIterator[SseServer]:
     """A server of a newer revision than its transport, as SDKs of 2025 make them."""
-    async with EventServer("2025-11-25") as server:
+    async with SseServer(revision="2025-11-25") as server:
         yield server
 
 
 @pytest.fixture
-async def gateway(events: EventServer) -> AsyncIterator[WholeGateway]:
+async def gateway(events: SseServer) -> AsyncIterator[WholeGateway]:
     async with running(over_sse(events)) as gateway:
         yield gateway
 
@@ -44,26 +43,24 @@ async def host(gateway: WholeGateway) -> McpHost:
 
 @covers("U-SSE-1")
 async def test_hosts_of_both_eras_call_its_tools_and_it_is_never_asked_what_it_need_not_know(
-    gateway: WholeGateway, events: EventServer, host: McpHost
+    gateway: WholeGateway, events: SseServer, host: McpHost
 ) -> None:
     for each in (host, gateway.modern()):
         assert [tool["name"] for tool in (await each.ask("tools/list")).result["tools"]] == ["echo"]
         assert (await each.call("echo", {"a": 1})).result["structuredContent"] == {"a": 1}
     task = await host.start("echo", {"a": 2})
     assert (await host.ask("tasks/result", {"taskId": task["taskId"]})).result["structuredContent"] == {"a": 2}
-    assert "server/discover" not in [method for stream in events.program.lines for method in stream.methods()]
+    assert "server/discover" not in [method for stream in events.lines for method in stream.methods()]
 
 
 @covers("U-SSE-1")
-async def test_a_call_as_a_task_asks_its_user_and_tells_how_far_it_is(
-    gateway: WholeGateway, events: EventServer
-) -> None:
-    events.program.silent.add("tools/call")
+async def test_a_call_as_a_task_asks_its_user_and_tells_how_far_it_is(gateway: WholeGateway, events: SseServer) -> None:
+    events.silent.add("tools/call")
     host = await capable(gateway)
     task = (await host.start("echo"))["taskId"]
-    stream, asked = await events.program.asked("tools/call")
+    stream, asked = await events.asked("tools/call")
     async with host.asking("tasks/result", {"taskId": task}) as waiting:
-        stream.say(progress(asked["params"]["_meta"]["progressToken"], 1), asks("q-1", **FORM))
+        stream.say(progress_note(asked["params"]["_meta"]["progressToken"], 1), server_request("q-1", **FORM))
         question = await waiting.until(ELICIT)
         await status(host, task, "input_required")
         await host.respond(question["id"], ACCEPTED)
@@ -74,23 +71,23 @@ async def test_a_call_as_a_task_asks_its_user_and_tells_how_far_it_is(
 
 @covers("U-SSE-3")
 async def test_a_stream_that_ends_fails_the_calls_on_it_and_the_next_call_has_another(
-    gateway: WholeGateway, events: EventServer, host: McpHost
+    gateway: WholeGateway, events: SseServer, host: McpHost
 ) -> None:
-    events.program.silent.add("tools/call")
+    events.silent.add("tools/call")
     task = (await host.start("echo"))["taskId"]
-    await events.program.asked("tools/call")
+    await events.asked("tools/call")
     events.last().end()
     found = await status(host, task, "failed")
     assert found["statusMessage"] == ENDED
     error = (await host.ask("tasks/result", {"taskId": task})).error
     assert (error["code"], error["data"]["reason"], error["data"]["dispatched"]) == (-32603, "closed", True)
-    events.program.silent.clear()
+    events.silent.clear()
     assert (await host.call("echo", {"a": 1})).result["structuredContent"] == {"a": 1}
 
 
 @covers("U-SSE-2")
-async def test_an_endpoint_elsewhere_is_never_asked_and_hosts_are_not_told_where_it_is(events: EventServer) -> None:
-    async with EventServer() as other:
+async def test_an_endpoint_elsewhere_is_never_asked_and_hosts_are_not_told_where_it_is(events: SseServer) -> None:
+    async with SseServer() as other:
         events.endpoint = f"{other.origin}/messages"
         async with running(over_sse(events)) as gateway:
             refused = await gateway.host().ask("initialize", GREETING)
@@ -99,7 +96,7 @@ async def test_an_endpoint_elsewhere_is_never_asked_and_hosts_are_not_told_where
     assert other.origin not in refused.text
 
 
-async def test_the_gateways_credentials_go_with_the_stream_and_every_message(events: EventServer) -> None:
+async def test_the_gateways_credentials_go_with_the_stream_and_every_message(events: SseServer) -> None:
     events.token = noted("a-token-for-this-server")
     credentials = {"mode": "header", "header": "Authorization", "value": f"Bearer {events.token}"}
     told = {"context": "X-Whose"}
@@ -111,10 +108,10 @@ async def test_the_gateways_credentials_go_with_the_stream_and_every_message(eve
     assert len({headers["x-whose"] for headers in sent}) == 1
 
 
-async def test_whether_it_is_well_is_asked_over_a_stream_of_its_own(events: EventServer) -> None:
+async def test_whether_it_is_well_is_asked_over_a_stream_of_its_own(events: SseServer) -> None:
     async with running(over_sse(events, health={"interval": "1h"})) as gateway:
         await gateway.upstream_is(up=True)
-        assert len(events.program.lines) == 1
+        assert len(events.lines) == 1
 
 
 GREETING = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "host", "version": "1"}}

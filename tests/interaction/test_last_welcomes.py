@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 import helpers
-from helpers.event_server import EventServer
 from helpers.exchange_server import ExchangeServer
 from helpers.modern_schema import SERVER
 from helpers.server import Hold, Reply, ScriptedServer, breaks_off, error, status
+from helpers.server.sse import SseServer
 from helpers.token_issuer import TokenIssuer, guarded
 from helpers.waiting import bounded
 from helpers.whole_gateway import WholeGateway, __version__, configuration, running
@@ -267,7 +267,7 @@ async def eventually_called(session: Any) -> None:
 @both_hosts
 async def test_a_server_of_event_streams_that_is_gone_is_down(host: str) -> None:
     async with AsyncExitStack() as stack:
-        server = await stack.enter_async_context(EventServer("2025-11-25"))
+        server = await stack.enter_async_context(SseServer(revision="2025-11-25"))
         keys = {"transport": "sse", "url": server.url, "protocol_version": "auto"}
         async with running(configuration({}, upstreams={"reports": {"path": "/reports/mcp", **keys}})) as gateway:
             first = await welcome(gateway, host)

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from helpers.event_server import EventServer
 from helpers.loop_pace import pass_time
 from helpers.server import ScriptedServer, error, status
+from helpers.server.sse import SseServer
 from helpers.whole_gateway import configuration, running
 from interaction.test_awkward_programs import GREETING, awkward
 
@@ -67,7 +67,7 @@ async def test_a_server_whose_event_stream_is_none_to_speak_over_is_in_the_log(
     caplog: pytest.LogCaptureFixture, wrong: str
 ) -> None:
     changes, reason, text = STREAMS[wrong]
-    async with EventServer() as server:
+    async with SseServer() as server:
         for name, value in changes.items():
             setattr(server, name, value)
         upstream = {"path": "/reports/mcp", "transport": "sse", "url": server.url, "protocol_version": "auto"}

@@ -6,8 +6,9 @@
         await hold.begun.wait()
         hold.release({"content": []})
 
-`http` serves it over Streamable HTTP, `replies` has what it may answer, `tools` has tools whose calls stay open, and
-`legacy_tasks` and `modern_tasks` make tasks of its calls.
+`http` serves it over Streamable HTTP, `sse` over HTTP+SSE, and `in_process` over message channels without a socket.
+`replies` has what it may answer, `tools` has tools whose calls stay open, and `legacy_tasks` and `modern_tasks` make
+tasks of its calls.
 """
 
 from helpers.server.http import Recorded, ScriptedServer
@@ -32,6 +33,7 @@ from helpers.server.replies import (
     resets,
     result,
     sends,
+    server_request,
     status,
     stream,
     transport_of,
@@ -65,6 +67,7 @@ __all__ = [
     "resets",
     "result",
     "sends",
+    "server_request",
     "status",
     "stream",
     "transport_of",

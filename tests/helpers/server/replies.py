@@ -324,6 +324,11 @@ def note(method: str, **params: Any) -> dict[str, Any]:
     return {"jsonrpc": "2.0", "method": method, "params": params}
 
 
+def server_request(id: Any, method: str = "elicitation/create", **params: Any) -> dict[str, Any]:
+    """A request of the server."""
+    return {"jsonrpc": "2.0", "id": id, "method": method, "params": params}
+
+
 def progress_note(token: Any, progress: float) -> dict[str, Any]:
     """A notification of progress."""
     return note("notifications/progress", progressToken=token, progress=progress)

@@ -9,7 +9,8 @@ from typing import Any, Literal
 import orjson
 import pytest
 
-from helpers.scripted_lines import ScriptedProgram
+from helpers.server import error
+from helpers.server.in_process import ScriptedChannels
 from helpers.waiting import bounded
 from taskgate.errors import UpstreamFailed, UpstreamReason
 from taskgate.upstream.base import Outgoing
@@ -25,7 +26,7 @@ class Known:
     """A server, and what is told of it."""
 
     def __init__(self) -> None:
-        self.program = ScriptedProgram(shares=False)
+        self.program = ScriptedChannels(shares=False)
         self.told: list[bool] = []
         self.causes: list[str | None] = []
         self.health = PassiveHealth(self.note)
@@ -44,7 +45,7 @@ class Known:
             self.program.taking = asyncio.Event() if each is None else None
             self.program.methods.clear()
             if each == "error":
-                self.program.methods[method] = _refused
+                self.program.methods[method] = error(-32601, "no")
             outgoing = Outgoing(verb="POST", headers={}, body=_request(method), **more)
             with suppress(UpstreamFailed, TimeoutError):
                 async with bounded(), asyncio.timeout(0.05):
@@ -57,10 +58,6 @@ class Known:
 
 def _request(method: str) -> bytes:
     return orjson.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": {}})
-
-
-def _refused(asked: dict[str, Any]) -> dict[str, Any]:
-    return {"jsonrpc": "2.0", "id": asked["id"], "error": {"code": -32601, "message": "no"}}
 
 
 @pytest.fixture

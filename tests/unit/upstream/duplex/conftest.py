@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from helpers.scripted_lines import MODERN_REVISION, ScriptedProgram
+from helpers.server.in_process import ScriptedChannels
 from taskgate.upstream.duplex.transport import ChannelTransport
 from unit.upstream.conftest import settings_for
 from unit.upstream.houses import House
@@ -15,9 +15,9 @@ from unit.upstream.houses import House
 @pytest.fixture
 async def new_house() -> AsyncIterator[Callable[..., House]]:
     """Makes houses in front of programs; they are closed in the end."""
-    houses: list[tuple[House, ScriptedProgram]] = []
+    houses: list[tuple[House, ScriptedChannels]] = []
 
-    def make(program: ScriptedProgram, **changes: Any) -> House:
+    def make(program: ScriptedChannels, **changes: Any) -> House:
         houses.append((House(ChannelTransport(program), settings_for("", **changes)), program))
         return houses[-1][0]
 
@@ -28,25 +28,25 @@ async def new_house() -> AsyncIterator[Callable[..., House]]:
 
 
 @pytest.fixture
-def program() -> ScriptedProgram:
+def program() -> ScriptedChannels:
     """A server of the legacy era."""
-    return ScriptedProgram()
+    return ScriptedChannels()
 
 
 @pytest.fixture
-def house(program: ScriptedProgram, new_house: Callable[..., House]) -> House:
+def house(program: ScriptedChannels, new_house: Callable[..., House]) -> House:
     """Everybody who speaks to it."""
     return new_house(program)
 
 
 @pytest.fixture
-def modern() -> ScriptedProgram:
+def modern() -> ScriptedChannels:
     """A server of the modern era."""
-    return ScriptedProgram(MODERN_REVISION)
+    return ScriptedChannels("modern")
 
 
 @pytest.fixture
-def modern_house(modern: ScriptedProgram, new_house: Callable[..., House]) -> House:
+def modern_house(modern: ScriptedChannels, new_house: Callable[..., House]) -> House:
     """Everybody who speaks to that."""
     return new_house(modern)
 
@@ -56,7 +56,7 @@ def seconds(number: float) -> timedelta:
 
 
 @pytest.fixture
-async def transport(program: ScriptedProgram) -> AsyncIterator[ChannelTransport]:
+async def transport(program: ScriptedChannels) -> AsyncIterator[ChannelTransport]:
     """A transport over its lines."""
     transport = ChannelTransport(program)
     yield transport

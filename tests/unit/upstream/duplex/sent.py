@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator
 from typing import Any
 
-from helpers.scripted_lines import MODERN_REVISION
+from helpers.server.script import MODERN_REVISION
 from taskgate.upstream.base import POSTED, Outgoing
 from taskgate.upstream.calls import Principal
 from taskgate.upstream.duplex.pending import PendingRequest

@@ -4,7 +4,8 @@ import asyncio
 
 import pytest
 
-from helpers.scripted_lines import ScriptedProgram, note, progress
+from helpers.server import note, progress_note
+from helpers.server.in_process import ScriptedChannels
 from helpers.waiting import bounded, eventually
 from taskgate.errors import UpstreamFailed
 from taskgate.upstream.duplex.pending import MAX_UNREAD
@@ -18,7 +19,7 @@ from unit.upstream.duplex.sent import CALL, MODERN, begun, greeted, post, read
 
 
 async def test_an_answer_counts_before_the_message_is_taken_and_a_refusal_after_progress_fails() -> None:
-    program = ScriptedProgram(acknowledges=True)
+    program = ScriptedChannels(acknowledges=True)
     transport = ChannelTransport(program)
     opened = await begun(transport)
     line = program.lines[0]
@@ -28,7 +29,7 @@ async def test_an_answer_counts_before_the_message_is_taken_and_a_refusal_after_
         program.silent.add("tools/call")
         sending = asyncio.create_task(opened.ask(post(CALL % 3)))
         await program.asked("tools/call", 2)
-        line.say(progress(3, 1))
+        line.say(progress_note(3, 1))
         incoming = await sending
         line.status = 500
         line.taking.set()
@@ -39,7 +40,7 @@ async def test_an_answer_counts_before_the_message_is_taken_and_a_refusal_after_
 
 
 async def test_whoever_stops_waiting_takes_back_a_message_that_is_not_taken_yet() -> None:
-    program = ScriptedProgram(acknowledges=True)
+    program = ScriptedChannels(acknowledges=True)
     transport = ChannelTransport(program)
     opened = await begun(transport)
     line = program.lines[0]
@@ -57,7 +58,7 @@ async def test_whoever_stops_waiting_takes_back_a_message_that_is_not_taken_yet(
 
 
 async def test_the_end_of_the_lines_gives_up_what_is_still_being_sent() -> None:
-    program = ScriptedProgram(acknowledges=True)
+    program = ScriptedChannels(acknowledges=True)
     transport = ChannelTransport(program)
     opened = await begun(transport)
     line = program.lines[0]
@@ -67,7 +68,7 @@ async def test_the_end_of_the_lines_gives_up_what_is_still_being_sent() -> None:
     assert line.taken_back == 1
 
 
-async def test_a_request_has_its_time_for_a_line_too(transport: ChannelTransport, program: ScriptedProgram) -> None:
+async def test_a_request_has_its_time_for_a_line_too(transport: ChannelTransport, program: ScriptedChannels) -> None:
     program.taking = asyncio.Event()
     bound = seconds(0.02)
     for sending in (
@@ -84,16 +85,16 @@ async def test_a_request_has_its_time_for_a_line_too(transport: ChannelTransport
 
 
 async def test_what_is_not_read_stops_the_line_and_reading_it_lets_it_go_on(
-    transport: ChannelTransport, program: ScriptedProgram
+    transport: ChannelTransport, program: ScriptedChannels
 ) -> None:
     opened = await begun(transport)
     program.silent.add("tools/call")
     sending = asyncio.create_task(opened.ask(post(CALL % 2)))
     line, asked = await program.asked("tools/call")
-    line.say({**progress(2, 1), "more": "x" * (MAX_UNREAD // 2)})
+    line.say({**progress_note(2, 1), "more": "x" * (MAX_UNREAD // 2)})
     incoming = await sending
     assert not line.is_paused
-    line.say({**progress(2, 2), "more": "x" * (MAX_UNREAD // 2)})
+    line.say({**progress_note(2, 2), "more": "x" * (MAX_UNREAD // 2)})
     assert line.is_paused
     await anext(incoming)
     assert line.is_paused
@@ -106,7 +107,7 @@ async def test_what_is_not_read_stops_the_line_and_reading_it_lets_it_go_on(
 
 
 async def test_a_session_that_does_not_listen_is_told_so_much_and_no_more(
-    transport: ChannelTransport, program: ScriptedProgram
+    transport: ChannelTransport, program: ScriptedChannels
 ) -> None:
     opened = await begun(transport)
     (line,) = program.lines
@@ -120,7 +121,7 @@ async def test_a_session_that_does_not_listen_is_told_so_much_and_no_more(
 
 
 async def test_whoever_listens_anew_takes_the_stream_over(
-    transport: ChannelTransport, program: ScriptedProgram
+    transport: ChannelTransport, program: ScriptedChannels
 ) -> None:
     opened = await begun(transport)
     first = opened.listen()
@@ -135,7 +136,7 @@ async def test_whoever_listens_anew_takes_the_stream_over(
 
 
 async def test_a_session_that_nobody_hears_any_more_ends_by_itself(
-    transport: ChannelTransport, program: ScriptedProgram
+    transport: ChannelTransport, program: ScriptedChannels
 ) -> None:
     opened = await begun(transport)
     opened.listen().release()
@@ -157,7 +158,7 @@ async def test_a_session_that_is_heard_again_does_not_end(transport: ChannelTran
 
 
 async def test_a_session_at_work_does_not_end_for_being_unheard(
-    transport: ChannelTransport, program: ScriptedProgram
+    transport: ChannelTransport, program: ScriptedChannels
 ) -> None:
     opened = await begun(transport)
     program.silent.add("tools/call")
@@ -176,7 +177,7 @@ async def test_a_session_at_work_does_not_end_for_being_unheard(
 
 
 async def test_the_end_of_the_lines_fails_what_is_under_way(
-    transport: ChannelTransport, program: ScriptedProgram
+    transport: ChannelTransport, program: ScriptedChannels
 ) -> None:
     opened = await begun(transport)
     program.silent.add("tools/call")
@@ -189,7 +190,7 @@ async def test_the_end_of_the_lines_fails_what_is_under_way(
     assert (failed.value.reason, failed.value.dispatched) == ("closed", True)
 
 
-async def test_lines_of_the_other_era_alone_know_nothing_of_the_modern_one(program: ScriptedProgram) -> None:
+async def test_lines_of_the_other_era_alone_know_nothing_of_the_modern_one(program: ScriptedChannels) -> None:
     transport = ChannelTransport(program, is_modern=False)
     discover = b'{"jsonrpc":"2.0","id":1,"method":"server/discover","params":{}}'
     with pytest.raises(Unwelcome, match="HTTP status 404"):
@@ -202,7 +203,7 @@ async def test_lines_of_the_other_era_alone_know_nothing_of_the_modern_one(progr
 
 
 async def test_a_line_is_told_of_answers_to_what_was_asked_and_of_nothing_else() -> None:
-    program = ScriptedProgram()
+    program = ScriptedChannels()
     transport = ChannelTransport(program)
     opened = await begun(transport)
     line = program.lines[0]
@@ -214,14 +215,14 @@ async def test_a_line_is_told_of_answers_to_what_was_asked_and_of_nothing_else()
         waited_for, given_up = [await _sent(transport, program, opened, number) for number in (2, 3)]
         given_up.cancel()
         await asyncio.wait([given_up])
-        line.say(progress(2, 1), *answers, *answers)
+        line.say(progress_note(2, 1), *answers, *answers)
         await waited_for
     assert line.excused - before == len(answers[0]) + len(answers[1])
     await transport.close()
 
 
 async def _sent(
-    transport: ChannelTransport, program: ScriptedProgram, session: str, number: int
+    transport: ChannelTransport, program: ScriptedChannels, session: str, number: int
 ) -> "asyncio.Task[object]":
     """A call that its server has."""
     sending = asyncio.create_task(_answer(transport, session, number))

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from helpers.scripted_lines import MODERN_REVISION, ScriptedProgram
+from helpers.server import result, sends
+from helpers.server.in_process import ScriptedChannels
 from helpers.waiting import bounded, eventually
 from taskgate.domain.versions import Era
 from taskgate.protocol.extensions import ExtensionPolicy
@@ -14,10 +15,7 @@ from taskgate.protocol.modern.upstream import ModernUpstream
 from taskgate.upstream.era import PATIENCE, EraFinder
 from unit.upstream.houses import House
 
-
-def complete(asked: dict[str, Any], result: dict[str, Any]) -> dict[str, Any]:
-    """An answer of the modern era."""
-    return {"jsonrpc": "2.0", "id": asked["id"], "result": {"resultType": "complete", **result}}
+COMPLETE = {"resultType": "complete"}
 
 
 @pytest.fixture
@@ -26,7 +24,7 @@ def finder() -> EraFinder:
 
 
 async def test_a_server_that_refuses_the_question_is_of_the_legacy_era(
-    house: House, program: ScriptedProgram, finder: EraFinder
+    house: House, program: ScriptedChannels, finder: EraFinder
 ) -> None:
     async with bounded():
         assert (await house.of_any_era(finder).call()).error is None
@@ -40,9 +38,11 @@ async def test_a_server_that_refuses_the_question_is_of_the_legacy_era(
 
 
 async def test_a_server_that_ends_of_the_question_is_too_and_is_asked_once(
-    house: House, program: ScriptedProgram, finder: EraFinder
+    house: House, program: ScriptedChannels, finder: EraFinder
 ) -> None:
-    program.methods["server/discover"] = lambda _: program.lines[-1].exit("The server's process exited with status 1")
+    program.methods["server/discover"] = sends(
+        lambda _: program.lines[-1].exit("The server's process exited with status 1")
+    )
     async with bounded():
         for _ in range(2):
             assert (await house.of_any_era(finder).call()).error is None
@@ -51,7 +51,7 @@ async def test_a_server_that_ends_of_the_question_is_too_and_is_asked_once(
 
 
 async def test_a_server_that_does_not_answer_the_question_is_too(
-    house: House, program: ScriptedProgram, finder: EraFinder
+    house: House, program: ScriptedChannels, finder: EraFinder
 ) -> None:
     program.silent.add("server/discover")
     loop = asyncio.get_running_loop()
@@ -64,10 +64,10 @@ async def test_a_server_that_does_not_answer_the_question_is_too(
 
 
 async def test_a_server_that_takes_long_to_start_has_as_long_again_to_say_what_it_speaks(
-    house: House, program: ScriptedProgram, finder: EraFinder
+    house: House, program: ScriptedChannels, finder: EraFinder
 ) -> None:
     loop = asyncio.get_running_loop()
-    discovered = ScriptedProgram(MODERN_REVISION)._welcome() | {"capabilities": {"tools": {}}}
+    discovered = ScriptedChannels("modern").discovery() | {"capabilities": {"tools": {}}}
 
     def later(result: dict[str, Any]) -> Callable[[dict[str, Any]], None]:
         def answer(asked: dict[str, Any]) -> None:
@@ -75,17 +75,17 @@ async def test_a_server_that_takes_long_to_start_has_as_long_again_to_say_what_i
 
         return answer
 
-    program.methods["initialize"] = later(program._welcome())
-    program.methods["server/discover"] = later({"resultType": "complete", **discovered})
-    program.methods["tools/call"] = lambda asked: complete(asked, {"content": []})
-    program.methods["tools/list"] = lambda asked: complete(asked, {"tools": [], "ttlMs": 0, "cacheScope": "private"})
+    program.methods["initialize"] = sends(later(program.handshake()))
+    program.methods["server/discover"] = sends(later(COMPLETE | discovered))
+    program.methods["tools/call"] = result(COMPLETE | {"content": []})
+    program.methods["tools/list"] = result(COMPLETE | {"tools": [], "ttlMs": 0, "cacheScope": "private"})
     async with bounded():
         assert (await house.of_any_era(finder).call()).error is None
     assert finder.eras == (Era.LEGACY, Era.MODERN)
 
 
 async def test_a_server_of_an_older_revision_is_not_asked(new_house: Callable[..., House], finder: EraFinder) -> None:
-    program = ScriptedProgram("2024-11-05")
+    program = ScriptedChannels(revision="2024-11-05")
     async with bounded():
         assert (await new_house(program).of_any_era(finder).call()).error is None
     assert [line.methods()[0] for line in program.lines] == ["initialize"]
@@ -94,7 +94,7 @@ async def test_a_server_of_an_older_revision_is_not_asked(new_house: Callable[..
 async def test_a_server_that_refuses_to_be_greeted_and_answers_is_modern(
     new_house: Callable[..., House], finder: EraFinder
 ) -> None:
-    program = ScriptedProgram(MODERN_REVISION)
+    program = ScriptedChannels("modern")
     program.capabilities = {"tools": {}}
     async with bounded():
         assert (await new_house(program).of_any_era(finder).call()).error is None

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from helpers.scripted_lines import ScriptedProgram, note
+from helpers.server import note, sends
+from helpers.server.in_process import ScriptedChannels
 from helpers.waiting import bounded
 from taskgate.errors import UpstreamFailed
 from taskgate.upstream.duplex import peek
@@ -61,7 +62,7 @@ def test_who_could_not_read_something_says_so_with_an_error_of_its_own() -> None
 
 
 async def test_answers_to_several_calls_in_one_array_reach_each_of_them(
-    transport: ChannelTransport, program: ScriptedProgram
+    transport: ChannelTransport, program: ScriptedChannels
 ) -> None:
     session = await begun(transport)
     program.silent.add("tools/call")
@@ -79,30 +80,34 @@ async def test_answers_to_several_calls_in_one_array_reach_each_of_them(
         await read(await sending[2])
 
 
-async def test_a_welcome_may_come_in_an_array(house: House, program: ScriptedProgram) -> None:
-    program.methods["initialize"] = lambda asked: [{"jsonrpc": "2.0", "id": asked["id"], "result": program._welcome()}]
+async def test_a_welcome_may_come_in_an_array(house: House, program: ScriptedChannels) -> None:
+    program.methods["initialize"] = sends(
+        lambda asked: [{"jsonrpc": "2.0", "id": asked["id"], "result": program.handshake()}]
+    )
     async with bounded():
         assert (await house.guest().call()).error is None
 
 
-async def test_a_welcome_that_cannot_be_read_fails_whoever_waits_for_it(house: House, program: ScriptedProgram) -> None:
-    program.methods["initialize"] = lambda asked: b'{"id":%d,"id":%d,"result":{}}' % (asked["id"], asked["id"])
+async def test_a_welcome_that_cannot_be_read_fails_whoever_waits_for_it(
+    house: House, program: ScriptedChannels
+) -> None:
+    program.methods["initialize"] = sends(lambda asked: b'{"id":%d,"id":%d,"result":{}}' % (asked["id"], asked["id"]))
     async with bounded():
         with pytest.raises(UpstreamFailed, match="is not JSON-RPC"):
             await house.guest().call()
 
 
 async def test_a_server_that_cannot_read_its_greeting_fails_it(
-    transport: ChannelTransport, program: ScriptedProgram
+    transport: ChannelTransport, program: ScriptedChannels
 ) -> None:
-    program.methods["initialize"] = lambda _: UNREAD
+    program.methods["initialize"] = sends(lambda _: UNREAD)
     async with bounded():
         with pytest.raises(UpstreamFailed, match="could not read a message"):
             await greeted(transport)
 
 
 async def test_where_several_calls_run_none_fails_for_what_cannot_be_told(
-    transport: ChannelTransport, program: ScriptedProgram
+    transport: ChannelTransport, program: ScriptedChannels
 ) -> None:
     session = await begun(transport)
     program.silent.add("tools/call")
@@ -122,7 +127,7 @@ async def test_where_several_calls_run_none_fails_for_what_cannot_be_told(
 
 
 async def test_a_welcome_that_is_too_large_fails_who_waits_and_the_next_one_asks_again(
-    house: House, program: ScriptedProgram
+    house: House, program: ScriptedChannels
 ) -> None:
     program.silent.add("initialize")
     opening = asyncio.create_task(house.guest().session.open())
@@ -136,7 +141,7 @@ async def test_a_welcome_that_is_too_large_fails_who_waits_and_the_next_one_asks
 
 
 async def test_a_notification_or_junk_that_is_too_large_fails_nobody(
-    transport: ChannelTransport, program: ScriptedProgram
+    transport: ChannelTransport, program: ScriptedChannels
 ) -> None:
     session = await begun(transport)
     program.silent.add("tools/call")
@@ -154,7 +159,7 @@ async def test_a_notification_or_junk_that_is_too_large_fails_nobody(
 
 
 async def test_what_cannot_be_read_is_not_that_of_the_only_one_where_another_was_given_up(
-    house: House, program: ScriptedProgram
+    house: House, program: ScriptedChannels
 ) -> None:
     program.silent.add("tools/call")
     guest = house.guest()
@@ -183,7 +188,7 @@ LARGE = b"[" + b"[]," * 100_000 + b"0]"
     ],
 )
 async def test_a_large_answer_finds_who_waits_however_it_is_written(
-    transport: ChannelTransport, program: ScriptedProgram, around: bytes
+    transport: ChannelTransport, program: ScriptedChannels, around: bytes
 ) -> None:
     session = await begun(transport)
     program.silent.add("tools/call")
@@ -214,7 +219,7 @@ async def test_a_large_answer_finds_who_waits_however_it_is_written(
 )
 async def test_what_is_large_and_answers_nothing_fails_nobody(
     transport: ChannelTransport,
-    program: ScriptedProgram,
+    program: ScriptedChannels,
     monkeypatch: pytest.MonkeyPatch,
     message: bytes,
     is_one: bool,

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from helpers.scripted_lines import ScriptedProgram, note, progress
+from helpers.server import note, progress_note
+from helpers.server.in_process import ScriptedChannels
 from helpers.waiting import bounded, eventually
 from requirements import covers
 from taskgate.errors import UpstreamFailed, UpstreamReason
@@ -23,25 +24,13 @@ def tagged(method: str, id: Any, **params: Any) -> dict[str, Any]:
 
 
 @pytest.fixture
-def listening(modern: ScriptedProgram) -> ScriptedProgram:
-    """The server, which acknowledges streams and keeps them."""
-
-    def acknowledged(message: dict[str, Any]) -> dict[str, Any]:
-        granted = message["params"]["notifications"]
-        return tagged("notifications/subscriptions/acknowledged", message["id"], notifications=granted)
-
-    modern.methods["subscriptions/listen"] = acknowledged
-    return modern
-
-
-@pytest.fixture
-def quiet(modern: ScriptedProgram) -> ScriptedProgram:
+def quiet(modern: ScriptedChannels) -> ScriptedChannels:
     """The server, which tells of no changes."""
     modern.capabilities = {"tools": {}}
     return modern
 
 
-async def test_a_call_is_answered_over_the_line_of_its_context(modern_house: House, quiet: ScriptedProgram) -> None:
+async def test_a_call_is_answered_over_the_line_of_its_context(modern_house: House, quiet: ScriptedChannels) -> None:
     guest, other = modern_house.modern("alice"), modern_house.modern("bob")
     for each in (guest, guest, other):
         assert (await each.call()).error is None
@@ -51,7 +40,7 @@ async def test_a_call_is_answered_over_the_line_of_its_context(modern_house: Hou
 
 
 async def test_who_it_is_is_asked_first_on_a_line_of_its_own_and_later_on_any(
-    modern_house: House, quiet: ScriptedProgram
+    modern_house: House, quiet: ScriptedChannels
 ) -> None:
     await modern_house.modern("alice").call()
     await modern_house.modern("bob").call()
@@ -61,7 +50,7 @@ async def test_who_it_is_is_asked_first_on_a_line_of_its_own_and_later_on_any(
 
 
 async def test_a_server_that_ends_of_being_asked_who_it_is_says_so(
-    modern_house: House, modern: ScriptedProgram
+    modern_house: House, modern: ScriptedChannels
 ) -> None:
     modern.silent.add("server/discover")
     calling = modern_house.modern().calling()
@@ -74,13 +63,13 @@ async def test_a_server_that_ends_of_being_asked_who_it_is_says_so(
     assert line.was_dropped
 
 
-async def test_progress_reaches_its_call_alone(modern_house: House, quiet: ScriptedProgram) -> None:
+async def test_progress_reaches_its_call_alone(modern_house: House, quiet: ScriptedChannels) -> None:
     guest = modern_house.modern()
     quiet.silent.add("tools/call")
     calls = [guest.calling(progress=True), modern_house.modern().calling("other", progress=True)]
     line, first = await quiet.asked("tools/call")
     _, second = await quiet.asked("tools/call", 2)
-    line.say(progress(first["id"], 1), progress(second["id"], 2), progress(77, 3))
+    line.say(progress_note(first["id"], 1), progress_note(second["id"], 2), progress_note(77, 3))
     await eventually(lambda: guest.heard.call)
     for asked in (first, second):
         line.answer(asked, {"resultType": "complete", "content": []})
@@ -88,7 +77,7 @@ async def test_progress_reaches_its_call_alone(modern_house: House, quiet: Scrip
     assert [told.params["progress"].value for told in guest.heard.call] == [1]
 
 
-async def test_a_log_line_is_of_the_only_request_under_way(modern_house: House, quiet: ScriptedProgram) -> None:
+async def test_a_log_line_is_of_the_only_request_under_way(modern_house: House, quiet: ScriptedChannels) -> None:
     guest = modern_house.modern()
     await guest.call()
     quiet.silent.add("tools/call")
@@ -106,7 +95,7 @@ async def test_a_log_line_is_of_the_only_request_under_way(modern_house: House, 
 
 
 async def test_a_log_line_is_of_no_request_while_one_that_was_given_up_may_run(
-    modern_house: House, quiet: ScriptedProgram
+    modern_house: House, quiet: ScriptedChannels
 ) -> None:
     guest = modern_house.modern()
     quiet.silent.add("tools/call")
@@ -126,7 +115,7 @@ async def test_a_log_line_is_of_no_request_while_one_that_was_given_up_may_run(
 
 
 async def test_a_call_that_nobody_waits_for_is_cancelled_by_a_message(
-    modern_house: House, quiet: ScriptedProgram
+    modern_house: House, quiet: ScriptedChannels
 ) -> None:
     guest = modern_house.modern()
     quiet.silent.add("tools/call")
@@ -143,12 +132,12 @@ async def test_a_call_that_nobody_waits_for_is_cancelled_by_a_message(
     assert (await guest.call()).error is None
 
 
-async def test_a_call_that_was_answered_is_cancelled_by_nobody(modern_house: House, quiet: ScriptedProgram) -> None:
+async def test_a_call_that_was_answered_is_cancelled_by_nobody(modern_house: House, quiet: ScriptedChannels) -> None:
     await modern_house.modern().call()
     assert "notifications/cancelled" not in [method for line in quiet.lines for method in line.methods()]
 
 
-async def test_what_could_not_be_sent_is_cancelled_by_nobody(modern_house: House, quiet: ScriptedProgram) -> None:
+async def test_what_could_not_be_sent_is_cancelled_by_nobody(modern_house: House, quiet: ScriptedChannels) -> None:
     guest = modern_house.modern()
     await guest.call()
     line = quiet.lines[-1]
@@ -161,7 +150,7 @@ async def test_what_could_not_be_sent_is_cancelled_by_nobody(modern_house: House
 
 
 async def test_the_loss_of_the_line_fails_what_is_under_way_and_the_next_call_has_another(
-    modern_house: House, quiet: ScriptedProgram
+    modern_house: House, quiet: ScriptedChannels
 ) -> None:
     guest = modern_house.modern()
     quiet.silent.add("tools/call")
@@ -177,7 +166,7 @@ async def test_the_loss_of_the_line_fails_what_is_under_way_and_the_next_call_ha
     assert "notifications/cancelled" not in line.methods()
 
 
-async def test_a_request_has_its_time_for_a_line_too(quiet: ScriptedProgram, new_house: Callable[..., House]) -> None:
+async def test_a_request_has_its_time_for_a_line_too(quiet: ScriptedChannels, new_house: Callable[..., House]) -> None:
     guest = new_house(quiet, first_byte=seconds(0.05)).modern()
     quiet.taking = asyncio.Event()
     async with bounded():
@@ -189,7 +178,7 @@ async def test_a_request_has_its_time_for_a_line_too(quiet: ScriptedProgram, new
 # --- streams that listen
 
 
-async def opened(house: House, program: ScriptedProgram, context: str = "alice") -> Guest:
+async def opened(house: House, program: ScriptedChannels, context: str = "alice") -> Guest:
     """A session that listens."""
     guest = house.modern(context)
     await guest.call()
@@ -198,10 +187,10 @@ async def opened(house: House, program: ScriptedProgram, context: str = "alice")
 
 
 @covers("U-STDIO-5")
-async def test_streams_are_told_apart_by_what_is_said_of_them(modern_house: House, listening: ScriptedProgram) -> None:
-    guests = [await opened(modern_house, listening) for _ in range(2)]
-    line, first = await listening.asked("subscriptions/listen")
-    _, second = await listening.asked("subscriptions/listen", 2)
+async def test_streams_are_told_apart_by_what_is_said_of_them(modern_house: House, modern: ScriptedChannels) -> None:
+    guests = [await opened(modern_house, modern) for _ in range(2)]
+    line, first = await modern.asked("subscriptions/listen")
+    _, second = await modern.asked("subscriptions/listen", 2)
     line.say(tagged("notifications/tools/list_changed", second["id"]))
     await eventually(lambda: guests[1].heard.session)
     line.say(tagged("notifications/tools/list_changed", str(first["id"])))
@@ -210,58 +199,54 @@ async def test_streams_are_told_apart_by_what_is_said_of_them(modern_house: Hous
 
 
 async def test_what_does_not_say_where_it_belongs_is_for_the_only_stream_there_is(
-    modern_house: House, listening: ScriptedProgram
+    modern_house: House, modern: ScriptedChannels
 ) -> None:
-    guest = await opened(modern_house, listening)
-    line, _ = await listening.asked("subscriptions/listen")
+    guest = await opened(modern_house, modern)
+    line, _ = await modern.asked("subscriptions/listen")
     line.say(note("notifications/tools/list_changed"))
     await eventually(lambda: guest.heard.session)
-    await opened(modern_house, listening)
+    await opened(modern_house, modern)
     line.say(note("notifications/tools/list_changed"))
     assert len(guest.heard.session) == 1
 
 
-async def test_a_stream_that_nobody_hears_any_more_is_cancelled(
-    modern_house: House, listening: ScriptedProgram
-) -> None:
-    guest = await opened(modern_house, listening)
-    line, asked = await listening.asked("subscriptions/listen")
+async def test_a_stream_that_nobody_hears_any_more_is_cancelled(modern_house: House, modern: ScriptedChannels) -> None:
+    guest = await opened(modern_house, modern)
+    line, asked = await modern.asked("subscriptions/listen")
     assert line.ears is not None
     assert (line.holders, line.ears.in_flight) == (1, 0)
     await guest.session.close()
-    _, told = await listening.asked("notifications/cancelled")
+    _, told = await modern.asked("notifications/cancelled")
     assert told["params"]["requestId"] == asked["id"]
     assert line.holders == 0
 
 
-async def test_a_stream_that_the_server_ends_is_asked_for_again(
-    modern_house: House, listening: ScriptedProgram
-) -> None:
-    guest = await opened(modern_house, listening)
-    line, asked = await listening.asked("subscriptions/listen")
+async def test_a_stream_that_the_server_ends_is_asked_for_again(modern_house: House, modern: ScriptedChannels) -> None:
+    guest = await opened(modern_house, modern)
+    line, asked = await modern.asked("subscriptions/listen")
     line.say(note("notifications/cancelled", requestId=asked["id"]))
-    await listening.asked("subscriptions/listen", 2)
+    await modern.asked("subscriptions/listen", 2)
     assert "notifications/cancelled" not in line.methods()
     await eventually(lambda: guest.heard.streams.count("listen opened") == 2)
 
 
-async def test_listening_starts_no_line_after_the_loss_of_one(modern_house: House, listening: ScriptedProgram) -> None:
-    guest = await opened(modern_house, listening)
-    line, _ = await listening.asked("subscriptions/listen")
+async def test_listening_starts_no_line_after_the_loss_of_one(modern_house: House, modern: ScriptedChannels) -> None:
+    guest = await opened(modern_house, modern)
+    line, _ = await modern.asked("subscriptions/listen")
     line.exit()
-    count = len(listening.lines)
-    await eventually(lambda: [wish for wish in listening.wishes[-1:] if wish.outgoing.only_listens])
-    assert len(listening.lines) == count
+    count = len(modern.lines)
+    await eventually(lambda: [wish for wish in modern.wishes[-1:] if wish.outgoing.only_listens])
+    assert len(modern.lines) == count
     assert (await guest.call()).error is None
-    await listening.asked("subscriptions/listen", 2)
-    assert len(listening.lines) == count + 1
+    await modern.asked("subscriptions/listen", 2)
+    assert len(modern.lines) == count + 1
 
 
 @covers("U-STDIO-5")
-async def test_a_server_that_asks_gets_no_answer(modern_house: House, quiet: ScriptedProgram) -> None:
+async def test_a_server_that_asks_gets_no_answer(modern_house: House, quiet: ScriptedChannels) -> None:
     guest = modern_house.modern()
     await guest.call()
     line = quiet.lines[-1]
     line.say({"jsonrpc": "2.0", "id": "q", "method": "roots/list"})
-    assert (await guest.ask("prompts/list", Params("{}"))).error is None
+    assert (await guest.ask("tools/list", Params("{}"))).error is None
     assert not [each for each in line.heard if each.get("id") == "q"]

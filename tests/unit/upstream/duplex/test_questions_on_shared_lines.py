@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from helpers.scripted_lines import ScriptedLine, ScriptedProgram, asks, note
+from helpers.server import note, server_request
+from helpers.server.in_process import ScriptedChannel, ScriptedChannels
 from helpers.waiting import eventually
 from taskgate.errors import UpstreamFailed
 from taskgate.protocol.messages import Params
@@ -26,7 +27,7 @@ async def both(house: House, first: str = "alice", second: str = "alice") -> tup
     return guests
 
 
-def answers(line: ScriptedLine, id: str) -> list[object]:
+def answers(line: ScriptedChannel, id: str) -> list[object]:
     """The answers to what was asked under that id."""
     return [each for each in line.heard if each.get("id") == id and "method" not in each]
 
@@ -35,14 +36,14 @@ def answers(line: ScriptedLine, id: str) -> list[object]:
 
 
 async def test_a_question_is_for_the_session_whose_request_is_the_only_one(
-    house: House, program: ScriptedProgram
+    house: House, program: ScriptedChannels
 ) -> None:
     first, second = await both(house)
     program.silent.add("tools/call")
     for guest, other, id_ in ((first, second, "a"), (second, first, "b")):
         calling = guest.calling()
         line, asked = await program.asked("tools/call", 3 if guest is first else 4)
-        line.say(asks(id_))
+        line.say(server_request(id_))
         await eventually(lambda guest=guest: guest.heard.of_calls.questions)
         guest.heard.of_calls.questions[-1].answer(ACCEPTED)
         await eventually(lambda id_=id_: answers(program.lines[0], id_))
@@ -53,18 +54,18 @@ async def test_a_question_is_for_the_session_whose_request_is_the_only_one(
 
 
 async def test_a_question_that_may_be_of_several_sessions_of_a_caller_is_asked_in_the_newest_at_work(
-    house: House, program: ScriptedProgram
+    house: House, program: ScriptedChannels
 ) -> None:
     first, second, third = guests = [*await both(house), house.guest(host=EVERYTHING)]
     await third.call()
     (line,) = program.lines
-    line.say(asks("of none"))
+    line.say(server_request("of none"))
     await eventually(lambda: third.heard.of_session.questions)
     program.silent.add("tools/call")
     calls = [first.calling(), second.calling()]
     for turn in (4, 5):
         await program.asked("tools/call", turn)
-    line.say(asks("of either"), asks("another", "sampling/createMessage"))
+    line.say(server_request("of either"), server_request("another", "sampling/createMessage"))
     await eventually(lambda: len(second.heard.of_calls.questions) == 2)
     second.heard.of_calls.questions[0].answer(ACCEPTED)
     await eventually(lambda: answers(line, "of either"))
@@ -75,7 +76,7 @@ async def test_a_question_that_may_be_of_several_sessions_of_a_caller_is_asked_i
     assert sum(len(guest.heard.of_calls.questions + guest.heard.of_session.questions) for guest in guests) == 3
 
 
-async def given_up(program: ScriptedProgram, guest: Guest, turn: int) -> tuple[ScriptedLine, dict[str, Any]]:
+async def given_up(program: ScriptedChannels, guest: Guest, turn: int) -> tuple[ScriptedChannel, dict[str, Any]]:
     """Have a call given up that the server goes on with."""
     program.silent.add("tools/call")
     calling = guest.calling()
@@ -86,13 +87,13 @@ async def given_up(program: ScriptedProgram, guest: Guest, turn: int) -> tuple[S
 
 
 async def test_a_call_that_was_given_up_keeps_its_own_caller_from_being_asked_nothing(
-    house: House, program: ScriptedProgram
+    house: House, program: ScriptedChannels
 ) -> None:
     first, second = await both(house)
     line, _ = await given_up(program, first, 3)
     calling = second.calling()
     _, asked = await program.asked("tools/call", 4)
-    line.say(asks("q"))
+    line.say(server_request("q"))
     await eventually(lambda: second.heard.of_calls.questions)
     line.answer(asked, {})
     await calling
@@ -100,19 +101,19 @@ async def test_a_call_that_was_given_up_keeps_its_own_caller_from_being_asked_no
 
 
 async def test_a_call_that_was_given_up_counts_among_those_of_its_caller_for_a_while_only(
-    house: House, program: ScriptedProgram
+    house: House, program: ScriptedChannels
 ) -> None:
     first, second = await both(house)
     line, _ = await given_up(program, first, 3)
-    line.say(asks("q"))
+    line.say(server_request("q"))
     await eventually(lambda: first.heard.of_session.questions)
     await asyncio.sleep(STILL)
-    line.say(asks("r"))
+    line.say(server_request("r"))
     await eventually(lambda: second.heard.of_session.questions)
 
 
 async def test_the_only_session_is_asked_what_may_be_of_one_of_its_caller_that_is_over(
-    house: House, program: ScriptedProgram
+    house: House, program: ScriptedChannels
 ) -> None:
     first, second = await both(house)
     program.silent.add("tools/call")
@@ -123,21 +124,21 @@ async def test_the_only_session_is_asked_what_may_be_of_one_of_its_caller_that_i
         await left
     calling = second.calling()
     _, asked = await program.asked("tools/call", 4)
-    line.say(asks("q"))
+    line.say(server_request("q"))
     await eventually(lambda: second.heard.of_calls.questions)
     line.answer(asked, {})
     await calling
 
 
 async def test_a_question_about_a_task_of_the_server_is_for_who_waits_for_its_outcome(
-    house: House, program: ScriptedProgram
+    house: House, program: ScriptedChannels
 ) -> None:
     first, second = await both(house)
     program.silent |= {"tools/call", "tasks/result"}
     calls = [first.ask_later("tasks/result", '{"taskId":"t"}'), second.calling()]
     line, waiting = await program.asked("tasks/result")
     _, asked = await program.asked("tools/call", 3)
-    line.say(asks("q", _meta={"io.modelcontextprotocol/related-task": {"taskId": "t"}}))
+    line.say(server_request("q", _meta={"io.modelcontextprotocol/related-task": {"taskId": "t"}}))
     await eventually(lambda: first.heard.of_calls.questions)
     line.answer(waiting, {"content": []})
     line.answer(asked, {})
@@ -145,20 +146,20 @@ async def test_a_question_about_a_task_of_the_server_is_for_who_waits_for_its_ou
     assert not second.heard.of_calls.questions
 
 
-async def test_a_ping_of_the_server_is_answered_once(house: House, program: ScriptedProgram) -> None:
+async def test_a_ping_of_the_server_is_answered_once(house: House, program: ScriptedChannels) -> None:
     await both(house)
     (line,) = program.lines
-    line.say(asks("p", "ping"))
+    line.say(server_request("p", "ping"))
     await eventually(lambda: answers(line, "p"))
     assert answers(line, "p") == [{"jsonrpc": "2.0", "id": "p", "result": {}}]
 
 
-async def test_a_withdrawn_question_is_withdrawn_where_it_was_asked(house: House, program: ScriptedProgram) -> None:
+async def test_a_withdrawn_question_is_withdrawn_where_it_was_asked(house: House, program: ScriptedChannels) -> None:
     first, _ = await both(house)
     program.silent.add("tools/call")
     calling = first.calling()
     line, asked = await program.asked("tools/call", 3)
-    line.say(asks("q"))
+    line.say(server_request("q"))
     await eventually(lambda: first.heard.of_calls.questions)
     line.say(note("notifications/cancelled", requestId="q"))
     await eventually(lambda: not first.heard.of_calls.questions[0].is_open)
@@ -170,24 +171,24 @@ async def test_a_withdrawn_question_is_withdrawn_where_it_was_asked(house: House
 
 
 @pytest.fixture
-def pool(new_house: Callable[..., House], program: ScriptedProgram) -> House:
+def pool(new_house: Callable[..., House], program: ScriptedChannels) -> House:
     """Everybody who speaks to a server that keeps nothing of anybody, on one line."""
     program.pool = True
     return new_house(program)
 
 
 async def test_a_line_for_several_callers_asks_nobody_what_may_be_for_another(
-    pool: House, program: ScriptedProgram
+    pool: House, program: ScriptedChannels
 ) -> None:
     alice, bob = await both(pool, "alice", "bob")
     program.silent.add("tools/call")
     calls = [alice.calling(), bob.calling()]
     line, _ = await program.asked("tools/call", 3)
     await program.asked("tools/call", 4)
-    line.say(asks("q"))
+    line.say(server_request("q"))
     await eventually(lambda: answers(line, "q"))
     assert "error" in answers(line, "q")[0]  # type: ignore[operator]
-    line.say(asks("p", "ping"))
+    line.say(server_request("p", "ping"))
     await eventually(lambda: answers(line, "p"))
     assert answers(line, "p") == [{"jsonrpc": "2.0", "id": "p", "result": {}}]
     line.say(note("notifications/message", level="info", data="of one of them"))
@@ -202,7 +203,7 @@ async def test_a_line_for_several_callers_asks_nobody_what_may_be_for_another(
 
 
 async def test_a_line_asks_and_tells_nobody_what_may_be_for_a_caller_who_gave_up(
-    pool: House, program: ScriptedProgram
+    pool: House, program: ScriptedChannels
 ) -> None:
     alice, bob = await both(pool, "alice", "bob")
     line, left = await given_up(program, bob, 3)
@@ -212,12 +213,12 @@ async def test_a_line_asks_and_tells_nobody_what_may_be_for_a_caller_who_gave_up
     calling = alice.calling()
     _, asked = await program.asked("tools/call", 4)
     said = [note("notifications/message", level="info", data="bob's"), note("notifications/tools/list_changed")]
-    line.say(asks("q"), *said, note("notifications/elicitation/complete", elicitationId="bob's"))
+    line.say(server_request("q"), *said, note("notifications/elicitation/complete", elicitationId="bob's"))
     await eventually(lambda: answers(line, "q"))
     await eventually(lambda: alice.heard.session)
     assert "error" in answers(line, "q")[0]  # type: ignore[operator]
     line.answer(left, {})
-    line.say(asks("r"))
+    line.say(server_request("r"))
     await eventually(lambda: alice.heard.of_calls.questions)
     line.answer(asked, {})
     await calling
@@ -226,13 +227,13 @@ async def test_a_line_asks_and_tells_nobody_what_may_be_for_a_caller_who_gave_up
 
 
 async def test_one_call_among_several_callers_is_not_asked_what_names_none(
-    pool: House, program: ScriptedProgram
+    pool: House, program: ScriptedChannels
 ) -> None:
     alice, bob = await both(pool, "alice", "bob")
     program.silent.add("tools/call")
     calling = alice.calling()
     line, asked = await program.asked("tools/call", 3)
-    line.say(asks("q"))
+    line.say(server_request("q"))
     await eventually(lambda: answers(line, "q"))
     line.answer(asked, {})
     await calling
@@ -240,7 +241,7 @@ async def test_one_call_among_several_callers_is_not_asked_what_names_none(
 
 
 async def test_a_line_for_several_callers_tells_of_a_resource_whoever_wants_to_hear_of_it(
-    pool: House, program: ScriptedProgram
+    pool: House, program: ScriptedChannels
 ) -> None:
     alice, bob = await both(pool, "alice", "bob")
     await bob.ask("resources/subscribe", Params('{"uri":"file:///b"}'))
@@ -252,7 +253,7 @@ async def test_a_line_for_several_callers_tells_of_a_resource_whoever_wants_to_h
 
 
 async def test_callers_have_lines_of_their_own_unless_the_operator_says_otherwise(
-    house: House, program: ScriptedProgram
+    house: House, program: ScriptedChannels
 ) -> None:
     await both(house, "alice", "bob")
     assert [wish.context for wish in program.wishes] == ["alice", "bob"]

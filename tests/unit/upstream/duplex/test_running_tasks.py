@@ -3,7 +3,8 @@
 import json
 from typing import Any
 
-from helpers.scripted_lines import ScriptedProgram, asks
+from helpers.server import result, server_request
+from helpers.server.in_process import ScriptedChannels
 from helpers.waiting import eventually
 from taskgate.upstream.duplex.outstanding import LEAST, RunningTasks
 from unit.upstream.conftest import EVERYTHING
@@ -51,38 +52,26 @@ def test_a_large_answer_is_not_looked_at() -> None:
 
 
 async def test_a_line_whose_server_is_at_work_is_not_idle_though_nobody_waits(
-    house: House, program: ScriptedProgram
+    house: House, program: ScriptedChannels
 ) -> None:
-    program.methods["tools/call"] = lambda asked: {
-        "jsonrpc": "2.0",
-        "id": asked["id"],
-        "result": {"task": {"taskId": "t", "status": "working"}},
-    }
+    program.methods["tools/call"] = result({"task": {"taskId": "t", "status": "working"}})
     guest = house.guest()
     await guest.call()
     ears = program.lines[0].ears
     assert ears is not None
     assert ears.in_flight == 1
-    program.methods["tasks/get"] = lambda asked: {
-        "jsonrpc": "2.0",
-        "id": asked["id"],
-        "result": {"taskId": "t", "status": "completed"},
-    }
+    program.methods["tasks/get"] = result({"taskId": "t", "status": "completed"})
     await guest.ask("tasks/get", None)
     assert ears.in_flight == 0
 
 
-async def test_a_question_about_a_task_is_for_who_looked_at_it(house: House, program: ScriptedProgram) -> None:
+async def test_a_question_about_a_task_is_for_who_looked_at_it(house: House, program: ScriptedChannels) -> None:
     guests = [house.guest(host=EVERYTHING) for _ in range(3)]
     for guest in guests:
         await guest.call()
         await eventually(lambda guest=guest: "get opened" in guest.heard.streams)
-    program.methods["tasks/get"] = lambda asked: {
-        "jsonrpc": "2.0",
-        "id": asked["id"],
-        "result": {"taskId": "t", "status": "working"},
-    }
+    program.methods["tasks/get"] = result({"taskId": "t", "status": "working"})
     await guests[1].ask("tasks/get", None)
-    program.lines[0].say(asks("q", _meta={"io.modelcontextprotocol/related-task": {"taskId": "t"}}))
+    program.lines[0].say(server_request("q", _meta={"io.modelcontextprotocol/related-task": {"taskId": "t"}}))
     await eventually(lambda: any(guest.heard.of_session.questions for guest in guests))
     assert [len(guest.heard.of_session.questions) for guest in guests] == [0, 1, 0]

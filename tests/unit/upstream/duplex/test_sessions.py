@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from helpers.scripted_lines import ScriptedLine, ScriptedProgram, asks, note, progress
+from helpers.server import Turn, note, progress_note, server_request
+from helpers.server.in_process import ScriptedChannel, ScriptedChannels
 from helpers.waiting import bounded, eventually
 from taskgate.errors import UpstreamFailed
 from unit.upstream.conftest import EVERYTHING
@@ -15,7 +16,7 @@ from unit.upstream.houses import House
 ACCEPTED = '{"result":{"action":"accept","content":{}}}'
 
 
-async def test_a_call_is_answered_over_a_line_after_one_handshake(house: House, program: ScriptedProgram) -> None:
+async def test_a_call_is_answered_over_a_line_after_one_handshake(house: House, program: ScriptedChannels) -> None:
     guest = house.guest()
     for _ in range(2):
         assert (await guest.call()).error is None
@@ -25,13 +26,18 @@ async def test_a_call_is_answered_over_a_line_after_one_handshake(house: House, 
     assert b'"capabilities":{}' in (program.wishes[0].declared or b"")
 
 
-async def test_progress_reaches_its_call_and_no_other(house: House, program: ScriptedProgram) -> None:
+async def test_progress_reaches_its_call_and_no_other(house: House, program: ScriptedChannels) -> None:
     program.silent.add("tools/call")
     guest, other = house.guest(), house.guest()
     calls = [guest.calling(progress=True), other.calling("other", progress=True)]
     line, first = await program.asked("tools/call")
     _, second = await program.asked("tools/call", 2)
-    line.say(progress(first["id"], 1), progress(second["id"], 7), progress(first["id"], 2), progress(999, 5))
+    line.say(
+        progress_note(first["id"], 1),
+        progress_note(second["id"], 7),
+        progress_note(first["id"], 2),
+        progress_note(999, 5),
+    )
     await eventually(lambda: len(guest.heard.call) == 2)
     line.answer(second, {"content": []})
     line.answer(first, {"content": []})
@@ -42,13 +48,13 @@ async def test_progress_reaches_its_call_and_no_other(house: House, program: Scr
 
 
 async def test_a_question_is_for_the_only_call_under_way_and_its_answer_goes_back(
-    house: House, program: ScriptedProgram
+    house: House, program: ScriptedChannels
 ) -> None:
     program.silent.add("tools/call")
     guest = house.guest(host=EVERYTHING)
     calling = guest.calling()
     line, asked = await program.asked("tools/call")
-    line.say(asks("q1", message="Sure?", requestedSchema={"type": "object", "properties": {}}))
+    line.say(server_request("q1", message="Sure?", requestedSchema={"type": "object", "properties": {}}))
     await eventually(lambda: guest.heard.of_calls.questions)
     guest.heard.of_calls.questions[0].answer(ACCEPTED)
     await eventually(lambda: [each for each in line.heard if each.get("id") == "q1"])
@@ -58,7 +64,7 @@ async def test_a_question_is_for_the_only_call_under_way_and_its_answer_goes_bac
     assert line.heard[-1] == {"jsonrpc": "2.0", "id": "q1", "result": {"action": "accept", "content": {}}}
 
 
-async def test_a_call_that_nobody_waits_for_is_cancelled_at_the_server(house: House, program: ScriptedProgram) -> None:
+async def test_a_call_that_nobody_waits_for_is_cancelled_at_the_server(house: House, program: ScriptedChannels) -> None:
     program.silent.add("tools/call")
     guest = house.guest()
     calling = guest.calling()
@@ -71,7 +77,7 @@ async def test_a_call_that_nobody_waits_for_is_cancelled_at_the_server(house: Ho
 
 
 async def test_tools_are_read_again_after_the_server_said_that_they_changed(
-    house: House, program: ScriptedProgram
+    house: House, program: ScriptedChannels
 ) -> None:
     guest = house.guest()
     assert set(await guest.session.tools()) == {"echo"}
@@ -82,7 +88,7 @@ async def test_tools_are_read_again_after_the_server_said_that_they_changed(
 
 
 async def test_the_loss_of_the_line_fails_the_call_in_words_of_its_own_and_the_next_has_another(
-    house: House, program: ScriptedProgram
+    house: House, program: ScriptedChannels
 ) -> None:
     program.silent.add("tool:dies")
     guest = house.guest()
@@ -100,13 +106,13 @@ async def test_the_loss_of_the_line_fails_the_call_in_words_of_its_own_and_the_n
 
 
 async def test_the_loss_is_told_in_the_same_words_where_progress_came_before(
-    house: House, program: ScriptedProgram
+    house: House, program: ScriptedChannels
 ) -> None:
     program.silent.add("tool:dies")
     guest = house.guest()
     calling = guest.calling("dies", progress=True)
     line, asked = await program.asked("tools/call")
-    line.say(progress(asked["id"], 1))
+    line.say(progress_note(asked["id"], 1))
     await eventually(lambda: guest.heard.call)
     line.exit("The server's process was ended by signal 9")
     async with bounded():
@@ -115,7 +121,7 @@ async def test_the_loss_is_told_in_the_same_words_where_progress_came_before(
 
 
 async def test_a_session_whose_line_was_lost_while_nothing_was_under_way_fails_no_call(
-    house: House, program: ScriptedProgram
+    house: House, program: ScriptedChannels
 ) -> None:
     guest = house.guest()
     await guest.call()
@@ -127,7 +133,7 @@ async def test_a_session_whose_line_was_lost_while_nothing_was_under_way_fails_n
 
 
 async def test_a_call_that_meets_the_end_of_a_line_before_anything_of_it_was_written_is_made_on_another(
-    house: House, program: ScriptedProgram
+    house: House, program: ScriptedChannels
 ) -> None:
     guest = house.guest()
     await guest.call()
@@ -139,16 +145,16 @@ async def test_a_call_that_meets_the_end_of_a_line_before_anything_of_it_was_wri
 
 
 async def test_a_call_is_made_again_once_and_says_then_how_the_line_ended(
-    house: House, program: ScriptedProgram, monkeypatch: pytest.MonkeyPatch
+    house: House, program: ScriptedChannels, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    usual = program.answer
+    usual = program.handle
 
-    def answer(line: ScriptedLine, message: dict[str, Any]) -> None:
+    async def handle(line: ScriptedChannel, message: dict[str, Any]) -> None:
         if message.get("method") == "notifications/initialized":
             line.exit("The server's process exited with status 4")
-        usual(line, message)
+        await usual(line, message)
 
-    monkeypatch.setattr(program, "answer", answer)
+    monkeypatch.setattr(program, "handle", handle)
     async with bounded():
         with pytest.raises(UpstreamFailed, match="The server's process exited with status 4") as failed:
             await house.guest().call()
@@ -158,15 +164,14 @@ async def test_a_call_is_made_again_once_and_says_then_how_the_line_ended(
 
 @pytest.mark.parametrize("times", [1, 2])
 async def test_tools_are_read_once_more_where_the_line_ends_meanwhile(
-    house: House, program: ScriptedProgram, times: int
+    house: House, program: ScriptedChannels, times: int
 ) -> None:
-    usual = program._usual
 
-    def answer(message: dict[str, Any]) -> dict[str, Any] | None:
+    async def answer(turn: Turn) -> None:
         if len(program.lines) > times:
-            return usual(message)
-        program.lines[-1].exit("The server's process exited with status 4")
-        return None
+            await program.usual(turn)
+        else:
+            program.lines[-1].exit("The server's process exited with status 4")
 
     program.methods["tools/list"] = answer
     guest = house.guest()
@@ -181,7 +186,7 @@ async def test_tools_are_read_once_more_where_the_line_ends_meanwhile(
 
 
 async def test_a_server_that_never_answers_the_handshake_fails_the_call_and_its_line_is_dropped(new_house) -> None:
-    program = ScriptedProgram()
+    program = ScriptedChannels()
     program.silent.add("initialize")
     guest = new_house(program, first_byte=seconds(0.3)).guest()
     async with bounded():
@@ -196,7 +201,7 @@ async def test_a_server_that_never_answers_the_handshake_fails_the_call_and_its_
 
 
 async def test_a_server_that_exits_during_the_handshake_says_so_and_nothing_has_left(
-    house: House, program: ScriptedProgram
+    house: House, program: ScriptedChannels
 ) -> None:
     program.silent.add("initialize")
     guest = house.guest()
@@ -209,7 +214,7 @@ async def test_a_server_that_exits_during_the_handshake_says_so_and_nothing_has_
     assert not failed.value.dispatched
 
 
-async def test_the_end_of_a_session_gives_its_line_back(house: House, program: ScriptedProgram) -> None:
+async def test_the_end_of_a_session_gives_its_line_back(house: House, program: ScriptedChannels) -> None:
     guest, other = house.guest(), house.guest()
     await guest.call()
     await other.call()
@@ -220,7 +225,7 @@ async def test_the_end_of_a_session_gives_its_line_back(house: House, program: S
     assert not line.is_lost
 
 
-async def test_an_answer_too_large_to_keep_fails_what_is_under_way(house: House, program: ScriptedProgram) -> None:
+async def test_an_answer_too_large_to_keep_fails_what_is_under_way(house: House, program: ScriptedChannels) -> None:
     program.silent.add("tools/call")
     guest = house.guest()
     calling = guest.calling()
@@ -232,7 +237,7 @@ async def test_an_answer_too_large_to_keep_fails_what_is_under_way(house: House,
     assert (failed.value.reason, failed.value.dispatched) == ("too_large", True)
 
 
-async def test_an_answer_that_is_no_json_fails_its_call_at_once(house: House, program: ScriptedProgram) -> None:
+async def test_an_answer_that_is_no_json_fails_its_call_at_once(house: House, program: ScriptedChannels) -> None:
     program.silent.add("tool:broken")
     guest = house.guest()
     calling = guest.calling("broken")

@@ -4,7 +4,8 @@ import asyncio
 
 import pytest
 
-from helpers.scripted_lines import ScriptedLine, ScriptedProgram, asks, note
+from helpers.server import note, server_request
+from helpers.server.in_process import ScriptedChannel, ScriptedChannels
 from helpers.waiting import bounded, eventually
 from taskgate.errors import UpstreamFailed
 from taskgate.protocol.messages import Params
@@ -21,12 +22,12 @@ async def both(house: House, first: str = "alice", second: str = "alice") -> tup
     return guests
 
 
-def answers(line: ScriptedLine, id: str) -> list[object]:
+def answers(line: ScriptedChannel, id: str) -> list[object]:
     """The answers to what was asked under that id."""
     return [each for each in line.heard if each.get("id") == id and "method" not in each]
 
 
-async def test_a_second_session_is_welcomed_in_the_words_of_the_first(house: House, program: ScriptedProgram) -> None:
+async def test_a_second_session_is_welcomed_in_the_words_of_the_first(house: House, program: ScriptedChannels) -> None:
     first, second = await both(house)
     assert await first.session.open() == await second.session.open()
     (line,) = program.lines
@@ -34,12 +35,12 @@ async def test_a_second_session_is_welcomed_in_the_words_of_the_first(house: Hou
     assert line.holders == 2
 
 
-async def test_sessions_that_begin_at_once_greet_the_server_once(house: House, program: ScriptedProgram) -> None:
+async def test_sessions_that_begin_at_once_greet_the_server_once(house: House, program: ScriptedChannels) -> None:
     program.silent.add("initialize")
     opening = [asyncio.create_task(house.guest().session.open()) for _ in range(3)]
     line, asked = await program.asked("initialize")
     await eventually(lambda: line.holders == 3)
-    line.answer(asked, program._welcome())
+    line.answer(asked, program.handshake())
     async with bounded():
         servers = await asyncio.gather(*opening)
     assert line.methods() == ["initialize", "notifications/initialized"]
@@ -47,7 +48,7 @@ async def test_sessions_that_begin_at_once_greet_the_server_once(house: House, p
 
 
 async def test_a_refusal_of_the_handshake_is_everybodys_and_the_next_session_asks_again(
-    house: House, program: ScriptedProgram
+    house: House, program: ScriptedChannels
 ) -> None:
     program.silent.add("initialize")
     opening = [asyncio.create_task(house.guest().session.open()) for _ in range(2)]
@@ -64,7 +65,7 @@ async def test_a_refusal_of_the_handshake_is_everybodys_and_the_next_session_ask
     assert line.methods().count("initialize") == 2
 
 
-async def test_a_line_whose_server_welcomes_with_nonsense_is_dropped(house: House, program: ScriptedProgram) -> None:
+async def test_a_line_whose_server_welcomes_with_nonsense_is_dropped(house: House, program: ScriptedChannels) -> None:
     program.silent.add("initialize")
     opening = asyncio.create_task(house.guest().session.open())
     line, asked = await program.asked("initialize")
@@ -79,7 +80,7 @@ async def test_a_line_whose_server_welcomes_with_nonsense_is_dropped(house: Hous
     assert (await house.guest().call()).error is None
 
 
-async def test_who_leaves_during_the_handshake_takes_nobody_along(house: House, program: ScriptedProgram) -> None:
+async def test_who_leaves_during_the_handshake_takes_nobody_along(house: House, program: ScriptedChannels) -> None:
     program.silent.add("initialize")
     leaving = asyncio.create_task(house.guest().session.open())
     line, asked = await program.asked("initialize")
@@ -87,7 +88,7 @@ async def test_who_leaves_during_the_handshake_takes_nobody_along(house: House, 
     await eventually(lambda: line.holders == 2)
     await house.guests[0].session.close()
     await eventually(lambda: line.holders == 1)
-    line.answer(asked, program._welcome())
+    line.answer(asked, program.handshake())
     async with bounded():
         assert (await staying).error is None
         with pytest.raises(UpstreamFailed):
@@ -95,20 +96,20 @@ async def test_who_leaves_during_the_handshake_takes_nobody_along(house: House, 
     assert not line.was_dropped
 
 
-async def test_a_welcome_that_nobody_waited_for_is_remembered(house: House, program: ScriptedProgram) -> None:
+async def test_a_welcome_that_nobody_waited_for_is_remembered(house: House, program: ScriptedChannels) -> None:
     program.silent.add("initialize")
     opening = asyncio.create_task(house.guest().session.open())
     line, asked = await program.asked("initialize")
     await house.guests[0].session.close()
     with pytest.raises(UpstreamFailed):
         await opening
-    line.answer(asked, program._welcome())
+    line.answer(asked, program.handshake())
     async with bounded():
         assert (await house.guest().call()).error is None
     assert line.methods() == ["initialize", "notifications/initialized", "tools/call"]
 
 
-async def test_the_loss_of_the_line_is_everybodys(house: House, program: ScriptedProgram) -> None:
+async def test_the_loss_of_the_line_is_everybodys(house: House, program: ScriptedChannels) -> None:
     guests = await both(house)
     program.silent.add("tools/call")
     calls = [guest.calling() for guest in guests]
@@ -126,14 +127,14 @@ async def test_the_loss_of_the_line_is_everybodys(house: House, program: Scripte
 # --- what is said to everybody
 
 
-async def test_everybody_hears_that_the_tools_changed(house: House, program: ScriptedProgram) -> None:
+async def test_everybody_hears_that_the_tools_changed(house: House, program: ScriptedChannels) -> None:
     guests = await both(house)
     program.lines[0].say(note("notifications/tools/list_changed"))
     await eventually(lambda: all(guest.heard.session for guest in guests))
 
 
 async def test_a_log_line_is_for_the_only_session_at_work_and_else_for_everybody(
-    house: House, program: ScriptedProgram
+    house: House, program: ScriptedChannels
 ) -> None:
     first, second = await both(house)
     (line,) = program.lines
@@ -156,13 +157,13 @@ async def test_a_log_line_is_for_the_only_session_at_work_and_else_for_everybody
 
 
 async def test_a_session_that_ends_leaves_nothing_running_and_no_question_open(
-    house: House, program: ScriptedProgram
+    house: House, program: ScriptedChannels
 ) -> None:
     first, _ = await both(house)
     program.silent.add("tools/call")
     calling = first.calling()
     line, asked = await program.asked("tools/call", 3)
-    line.say(asks("q"))
+    line.say(server_request("q"))
     await eventually(lambda: first.heard.of_calls.questions)
     await first.session.close()
     with pytest.raises(UpstreamFailed):
@@ -173,7 +174,7 @@ async def test_a_session_that_ends_leaves_nothing_running_and_no_question_open(
     assert line.holders == 1
 
 
-async def test_what_one_session_wants_no_more_another_still_hears(house: House, program: ScriptedProgram) -> None:
+async def test_what_one_session_wants_no_more_another_still_hears(house: House, program: ScriptedChannels) -> None:
     first, second = await both(house)
     wanted = Params('{"uri":"file:///a"}')
     for guest in (first, second):

@@ -5,7 +5,8 @@ import asyncio
 import pytest
 
 from helpers.departing import Departing
-from helpers.scripted_lines import ScriptedProgram, note, progress
+from helpers.server import error, note, progress_note
+from helpers.server.in_process import ScriptedChannels
 from helpers.waiting import bounded, eventually
 from taskgate.errors import UpstreamFailed, UpstreamReason
 from taskgate.upstream.duplex.base import ChannelUnavailable
@@ -17,7 +18,7 @@ from unit.upstream.duplex.sent import CALL, HELLO, begun, greeted, post, read
 
 
 async def test_an_answer_comes_as_a_document_and_after_progress_as_a_stream(
-    transport: ChannelTransport, program: ScriptedProgram
+    transport: ChannelTransport, program: ScriptedChannels
 ) -> None:
     session = await begun(transport)
     incoming = await session.ask(post(CALL % 2))
@@ -25,14 +26,14 @@ async def test_an_answer_comes_as_a_document_and_after_progress_as_a_stream(
     program.silent.add("tools/call")
     sending = asyncio.create_task(session.ask(post(CALL % 3)))
     line, asked = await program.asked("tools/call", 2)
-    line.say(progress(3, 1))
+    line.say(progress_note(3, 1))
     incoming = await sending
     line.answer(asked, {})
     assert (incoming.streams, len(await read(incoming))) == (True, 2)
     assert (incoming.last_event, incoming.retry) == (None, None)
 
 
-async def test_a_session_that_was_ended_sends_nothing(transport: ChannelTransport, program: ScriptedProgram) -> None:
+async def test_a_session_that_was_ended_sends_nothing(transport: ChannelTransport, program: ScriptedChannels) -> None:
     session = await begun(transport)
     listening = session.listen()
     session.end()
@@ -45,7 +46,7 @@ async def test_a_session_that_was_ended_sends_nothing(transport: ChannelTranspor
 
 
 async def test_the_end_of_a_session_is_the_end_of_what_is_under_way_in_it(
-    transport: ChannelTransport, program: ScriptedProgram
+    transport: ChannelTransport, program: ScriptedChannels
 ) -> None:
     session = await begun(transport)
     program.silent.add("tools/call")
@@ -67,7 +68,7 @@ async def test_the_end_of_a_session_is_the_end_of_what_is_under_way_in_it(
 
 
 async def test_whoever_speaks_in_a_session_whose_line_is_lost_is_told_why_and_so_is_its_stream(
-    transport: ChannelTransport, program: ScriptedProgram
+    transport: ChannelTransport, program: ScriptedChannels
 ) -> None:
     session = await begun(transport)
     listening = session.listen()
@@ -84,7 +85,7 @@ async def test_whoever_speaks_in_a_session_whose_line_is_lost_is_told_why_and_so
         assert (failed.value.reason, failed.value.dispatched) == ("session_lost", False)
 
 
-async def test_messages_without_an_answer_are_taken(transport: ChannelTransport, program: ScriptedProgram) -> None:
+async def test_messages_without_an_answer_are_taken(transport: ChannelTransport, program: ScriptedChannels) -> None:
     session = await begun(transport)
     confirmed = post(b'{"jsonrpc":"2.0","method":"notifications/initialized"}')
     for outgoing in (confirmed, confirmed, post(b'{"jsonrpc":"2.0","id":"q","result":{}}')):
@@ -96,7 +97,7 @@ async def test_messages_without_an_answer_are_taken(transport: ChannelTransport,
     "how", [503, UpstreamFailed(UpstreamReason.CLOSED, "The line broke", dispatched=True)], ids=str
 )
 async def test_a_handshake_that_is_not_taken_fails_everybody_who_waits_for_the_welcome(
-    transport: ChannelTransport, program: ScriptedProgram, how: int | UpstreamFailed
+    transport: ChannelTransport, program: ScriptedChannels, how: int | UpstreamFailed
 ) -> None:
     taking = program.holds = asyncio.Event()
     program.silent.add("initialize")
@@ -121,23 +122,22 @@ async def test_a_handshake_that_is_not_taken_fails_everybody_who_waits_for_the_w
 
 
 async def test_progress_of_what_was_answered_already_is_heard_beside_answers(
-    transport: ChannelTransport, program: ScriptedProgram
+    transport: ChannelTransport, program: ScriptedChannels
 ) -> None:
     # As of a task that the server made of the call.
     session = await begun(transport)
     await read(await session.ask(post(CALL % 2)))
     listening = session.listen()
-    program.lines[0].say(progress(2, 1))
+    program.lines[0].say(progress_note(2, 1))
     async with bounded():
         assert b"progressToken" in await anext(listening)
     listening.release()
 
 
 async def test_a_refusal_of_the_handshake_gives_no_session(
-    transport: ChannelTransport, program: ScriptedProgram
+    transport: ChannelTransport, program: ScriptedChannels
 ) -> None:
-    error = {"code": -32602, "message": "no"}
-    program.methods["initialize"] = lambda asked: {"jsonrpc": "2.0", "id": asked["id"], "error": error}
+    program.methods["initialize"] = error(-32602, "no")
     incoming, sessions = await greeted(transport)
     assert (incoming.status, sessions) == (200, [])
     assert b"-32602" in (await read(incoming))[0]
@@ -145,7 +145,7 @@ async def test_a_refusal_of_the_handshake_gives_no_session(
 
 
 async def test_a_line_that_is_refused_with_a_status_is_answered_with_it(
-    transport: ChannelTransport, program: ScriptedProgram
+    transport: ChannelTransport, program: ScriptedChannels
 ) -> None:
     program.refuses = ChannelUnavailable(401)
     sessions: list[ChannelSession] = []
@@ -155,7 +155,7 @@ async def test_a_line_that_is_refused_with_a_status_is_answered_with_it(
 
 @pytest.mark.parametrize("status", [400, 404])
 async def test_a_server_that_does_not_know_the_line_any_more_loses_it(
-    transport: ChannelTransport, program: ScriptedProgram, status: int
+    transport: ChannelTransport, program: ScriptedChannels, status: int
 ) -> None:
     session = await begun(transport)
     program.lines[0].status = status
@@ -166,7 +166,7 @@ async def test_a_server_that_does_not_know_the_line_any_more_loses_it(
 
 
 async def test_a_message_that_is_refused_otherwise_loses_nothing(
-    transport: ChannelTransport, program: ScriptedProgram
+    transport: ChannelTransport, program: ScriptedChannels
 ) -> None:
     session = await begun(transport)
     program.lines[0].status = 503
@@ -178,7 +178,7 @@ async def test_a_message_that_is_refused_otherwise_loses_nothing(
 
 
 async def test_a_line_that_cannot_be_written_to_fails_the_request_alone(
-    transport: ChannelTransport, program: ScriptedProgram
+    transport: ChannelTransport, program: ScriptedChannels
 ) -> None:
     session = await begun(transport)
     failure = UpstreamFailed(UpstreamReason.CLOSED, "The line broke", dispatched=False)
@@ -198,7 +198,7 @@ async def test_the_first_byte_tells_that_a_request_has_left(transport: ChannelTr
 
 @pytest.mark.parametrize("acknowledges", [False, True])
 async def test_silence_is_borne_as_long_as_the_request_says(*, acknowledges: bool) -> None:
-    program = ScriptedProgram(acknowledges=acknowledges)
+    program = ScriptedChannels(acknowledges=acknowledges)
     transport = ChannelTransport(program)
     session = await begun(transport)
     program.silent.add("tools/call")
@@ -208,7 +208,7 @@ async def test_silence_is_borne_as_long_as_the_request_says(*, acknowledges: boo
         assert (failed.value.reason, failed.value.dispatched) == ("timeout", True)
         sending = asyncio.create_task(session.ask(post(CALL % 3, idle=seconds(0.02))))
         line, _ = await program.asked("tools/call", 2)
-        line.say(progress(3, 1))
+        line.say(progress_note(3, 1))
         incoming = await sending
         with pytest.raises(UpstreamFailed) as failed:
             await read(incoming)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from helpers.event_server import EventServer
+from helpers.server.sse import SseServer
 from taskgate.upstream.duplex.transport import ChannelTransport
 from taskgate.upstream.settings import TransportKind
 from taskgate.upstream.sse.channel import SseChannelProvider
@@ -14,9 +14,9 @@ from unit.upstream.houses import Guest, House
 
 
 @pytest.fixture
-async def events() -> AsyncIterator[EventServer]:
+async def events() -> AsyncIterator[SseServer]:
     """A server that keeps its promises until it is told otherwise."""
-    async with EventServer() as server:
+    async with SseServer() as server:
         yield server
 
 
@@ -36,7 +36,7 @@ async def new_house() -> AsyncIterator[Callable[..., House]]:
 
 
 @pytest.fixture
-def house(events: EventServer, new_house: Callable[..., House]) -> House:
+def house(events: SseServer, new_house: Callable[..., House]) -> House:
     """Everybody who speaks to the server."""
     return new_house(events.url)
 

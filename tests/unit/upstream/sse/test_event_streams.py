@@ -5,7 +5,8 @@ from collections.abc import Callable
 
 import pytest
 
-from helpers.event_server import EventServer
+from helpers.server import result
+from helpers.server.sse import SseServer
 from helpers.waiting import bounded, eventually
 from requirements import covers
 from taskgate.errors import UpstreamFailed
@@ -47,7 +48,7 @@ ENDPOINTS = {
 
 @pytest.mark.parametrize("endpoint", ENDPOINTS.values(), ids=ENDPOINTS)
 async def test_messages_go_where_the_server_says_within_its_origin(
-    events: EventServer, guest: Guest, endpoint: str
+    events: SseServer, guest: Guest, endpoint: str
 ) -> None:
     authority = events.origin.removeprefix("http://")
     events.endpoint = endpoint.replace("{origin}", events.origin).replace("{authority}", authority)
@@ -67,7 +68,7 @@ ELSEWHERE = {
 
 @pytest.mark.parametrize("endpoint", ELSEWHERE.values(), ids=ELSEWHERE)
 async def test_an_endpoint_elsewhere_is_refused_and_never_contacted(
-    events: EventServer, guest: Guest, endpoint: str
+    events: SseServer, guest: Guest, endpoint: str
 ) -> None:
     async with RawServer() as other:
         named = endpoint.replace("{port}", str(other.port)).replace(
@@ -84,13 +85,13 @@ async def test_an_endpoint_elsewhere_is_refused_and_never_contacted(
 
 
 @pytest.mark.parametrize("endpoint", ["", "/" + "x" * 5000])
-async def test_an_endpoint_that_is_none_is_a_breach(events: EventServer, guest: Guest, endpoint: str) -> None:
+async def test_an_endpoint_that_is_none_is_a_breach(events: SseServer, guest: Guest, endpoint: str) -> None:
     events.endpoint = endpoint
     text = "The server broke the protocol: its message endpoint is invalid"
     assert await failure_of(guest) == ("malformed", False, text)
 
 
-async def test_a_second_endpoint_moves_nothing(events: EventServer, guest: Guest) -> None:
+async def test_a_second_endpoint_moves_nothing(events: SseServer, guest: Guest) -> None:
     assert await works(guest)
     events.last().say(b"event: endpoint\ndata: /elsewhere\n\n")
     assert await works(guest)
@@ -98,7 +99,7 @@ async def test_a_second_endpoint_moves_nothing(events: EventServer, guest: Guest
 
 
 async def test_a_stream_that_never_says_where_messages_go_is_given_up_in_time(
-    events: EventServer, new_house: NewHouse
+    events: SseServer, new_house: NewHouse
 ) -> None:
     events.endpoint = None
     guest = new_house(events.url, connect=seconds(0.5)).guest()
@@ -109,7 +110,7 @@ async def test_a_stream_that_never_says_where_messages_go_is_given_up_in_time(
     assert await works(guest)
 
 
-async def test_a_stream_that_ends_before_it_says_so_fails_the_call(events: EventServer, guest: Guest) -> None:
+async def test_a_stream_that_ends_before_it_says_so_fails_the_call(events: SseServer, guest: Guest) -> None:
     events.endpoint, events.ends_early = None, True
     text = "The server's event stream ended before it sent its message endpoint"
     assert await failure_of(guest) == ("unreachable", False, text)
@@ -117,7 +118,7 @@ async def test_a_stream_that_ends_before_it_says_so_fails_the_call(events: Event
     assert await works(guest)
 
 
-async def test_a_stream_that_ends_right_after_it_said_so_fails_the_call(events: EventServer, guest: Guest) -> None:
+async def test_a_stream_that_ends_right_after_it_said_so_fails_the_call(events: SseServer, guest: Guest) -> None:
     events.ends_early = True
     reason, dispatched, _ = await failure_of(guest)
     # Whether the message or the end of the stream is first is the server's luck.
@@ -126,7 +127,7 @@ async def test_a_stream_that_ends_right_after_it_said_so_fails_the_call(events: 
     assert await works(guest)
 
 
-async def test_no_event_stream_is_a_breach(events: EventServer, guest: Guest) -> None:
+async def test_no_event_stream_is_a_breach(events: SseServer, guest: Guest) -> None:
     events.content_type = "application/json"
     text = "The server broke the protocol: it did not answer with an event stream"
     assert await failure_of(guest) == ("malformed", False, text)
@@ -134,7 +135,7 @@ async def test_no_event_stream_is_a_breach(events: EventServer, guest: Guest) ->
 
 @pytest.mark.parametrize("status", [404, 405, 500, 503])
 async def test_a_stream_that_is_refused_fails_the_call_with_the_status(
-    events: EventServer, guest: Guest, status: int
+    events: SseServer, guest: Guest, status: int
 ) -> None:
     events.get = status
     text = f"The server refused the request with HTTP status {status}"
@@ -153,14 +154,14 @@ async def test_nobody_there_fails_the_call_after_the_tries_that_it_may_have(new_
 
 
 async def test_an_event_too_large_to_keep_fails_what_is_under_way_and_the_next_call_works(
-    events: EventServer, new_house: NewHouse
+    events: SseServer, new_house: NewHouse
 ) -> None:
     guest = new_house(events.url, max_result=1024).guest()
     assert await works(guest)
-    events.program.silent.add("tool:large")
+    events.silent.add("tool:large")
     calling = guest.calling("large")
     async with bounded():
-        line, asked = await events.program.asked("tools/call", 2)
+        line, asked = await events.asked("tools/call", 2)
         line.answer(asked, {"content": [{"type": "text", "text": "x" * 2048}]})
         with pytest.raises(UpstreamFailed) as failed:
             await calling
@@ -170,7 +171,7 @@ async def test_an_event_too_large_to_keep_fails_what_is_under_way_and_the_next_c
 
 
 async def test_what_is_no_message_is_passed_over_and_told_once(
-    events: EventServer, guest: Guest, caplog: pytest.LogCaptureFixture
+    events: SseServer, guest: Guest, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert await works(guest)
     events.last().say(b"data: hello\n\n", b"data: {}\n\n", b"data: \xff\xfe\n\n", b"event: ping\ndata: 1\n\n")
@@ -180,14 +181,14 @@ async def test_what_is_no_message_is_passed_over_and_told_once(
 
 @covers("T43")
 async def test_a_server_that_says_too_much_beside_its_answers_loses_its_stream(
-    events: EventServer, new_house: NewHouse
+    events: SseServer, new_house: NewHouse
 ) -> None:
     guest = new_house(events.url, max_result=SAID_A_SECOND).guest()
     assert await works(guest)
-    events.program.silent.add("tool:flood")
+    events.silent.add("tool:flood")
     calling = guest.calling("flood")
     async with bounded():
-        line, _ = await events.program.asked("tools/call", 2)
+        line, _ = await events.asked("tools/call", 2)
         note = {"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": "x" * 2000}}
         line.say(*[note] * (3 * SAID_A_SECOND // 2000))
         with pytest.raises(UpstreamFailed, match="sent too much data") as failed:
@@ -197,22 +198,22 @@ async def test_a_server_that_says_too_much_beside_its_answers_loses_its_stream(
     assert len(events.gets) == 2
 
 
-async def test_answers_are_not_counted_as_said_beside_them(events: EventServer, new_house: NewHouse) -> None:
+async def test_answers_are_not_counted_as_said_beside_them(events: SseServer, new_house: NewHouse) -> None:
     guest = new_house(events.url, max_result=SAID_A_SECOND).guest()
     large = {"content": [{"type": "text", "text": "x" * (SAID_A_SECOND // 4)}]}
-    events.program.methods["tools/call"] = lambda asked: {"jsonrpc": "2.0", "id": asked["id"], "result": large}
+    events.methods["tools/call"] = result(large)
     async with bounded():
         answers = await asyncio.gather(*(guest.call() for _ in range(20)))
     assert {answer.error for answer in answers} == {None}
     assert len(events.gets) == 1
 
 
-async def test_an_answer_that_is_no_json_fails_its_call_alone(events: EventServer, guest: Guest) -> None:
+async def test_an_answer_that_is_no_json_fails_its_call_alone(events: SseServer, guest: Guest) -> None:
     assert await works(guest)
-    events.program.silent.add("tool:broken")
+    events.silent.add("tool:broken")
     calling = guest.calling("broken")
     async with bounded():
-        line, asked = await events.program.asked("tools/call", 2)
+        line, asked = await events.asked("tools/call", 2)
         line.say(b'data: {"jsonrpc":"2.0","id":%d,"result":{"content":"\xff"}}\n\n' % asked["id"])
         with pytest.raises(UpstreamFailed) as failed:
             await calling
@@ -222,14 +223,14 @@ async def test_an_answer_that_is_no_json_fails_its_call_alone(events: EventServe
 
 
 async def test_a_server_that_never_answers_the_handshake_is_given_up_in_time(
-    events: EventServer, new_house: NewHouse
+    events: SseServer, new_house: NewHouse
 ) -> None:
     guest = new_house(events.url, first_byte=seconds(1)).guest()
-    events.program.silent.add("initialize")
+    events.silent.add("initialize")
     reason, dispatched, _ = await failure_of(guest)
     assert (reason, dispatched) == ("timeout", False)
     await events.last().left.wait()
-    events.program.silent.clear()
+    events.silent.clear()
     assert await works(guest)
 
 
@@ -237,21 +238,21 @@ async def test_a_server_that_never_answers_the_handshake_is_given_up_in_time(
 
 
 async def test_the_end_of_everything_ends_every_stream_and_whoever_waits(
-    events: EventServer, new_house: NewHouse
+    events: SseServer, new_house: NewHouse
 ) -> None:
     house = new_house(events.url)
     guest = house.guest()
-    events.program.silent.add("tools/call")
+    events.silent.add("tools/call")
     calling = guest.calling()
     async with bounded():
-        await events.program.asked("tools/call")
+        await events.asked("tools/call")
         await house.transport.close()
         with pytest.raises(UpstreamFailed):
             await calling
         await events.last().left.wait()
 
 
-async def test_whoever_stops_waiting_for_a_stream_leaves_none(events: EventServer, guest: Guest) -> None:
+async def test_whoever_stops_waiting_for_a_stream_leaves_none(events: SseServer, guest: Guest) -> None:
     events.endpoint = None
     calling = guest.calling()
     async with bounded():

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from helpers.certificates import Authority
-from helpers.event_server import EventServer
 from helpers.exchange_server import ExchangeServer
+from helpers.server.sse import SseServer
 from helpers.waiting import bounded
 from taskgate.errors import UpstreamFailed
 from taskgate.upstream.settings import FixedHeader, IdentityHeaders, UpstreamTls
@@ -36,7 +36,7 @@ async def works(guest: Guest) -> bool:
 
 
 async def test_a_stream_is_looked_for_where_the_server_sends_us_within_its_origin(
-    events: EventServer, new_house: NewHouse
+    events: SseServer, new_house: NewHouse
 ) -> None:
     events.moved = {"/old/sse": "/new/sse"}
     events.endpoint = "messages?session_id={session}"
@@ -44,7 +44,7 @@ async def test_a_stream_is_looked_for_where_the_server_sends_us_within_its_origi
     assert events.paths[:3] == ["/old/sse", "/new/sse", "/new/messages?session_id=s0"]
 
 
-async def test_no_redirect_is_followed_out_of_the_origin(events: EventServer, guest: Guest) -> None:
+async def test_no_redirect_is_followed_out_of_the_origin(events: SseServer, guest: Guest) -> None:
     async with RawServer() as other:
         events.moved = {"/sse": other.url()}
         reason, dispatched, _ = await failure_of(guest)
@@ -59,7 +59,7 @@ async def test_no_redirect_is_followed_out_of_the_origin(events: EventServer, gu
 
 
 async def test_credentials_and_names_go_with_the_stream_and_with_every_post(
-    events: EventServer, new_house: NewHouse
+    events: SseServer, new_house: NewHouse
 ) -> None:
     events.token = "the-token"
     house = new_house(
@@ -75,7 +75,7 @@ async def test_credentials_and_names_go_with_the_stream_and_with_every_post(
 
 
 async def test_a_token_that_the_stream_is_refused_for_is_renewed_for_the_next_call(
-    events: EventServer, new_house: NewHouse
+    events: SseServer, new_house: NewHouse
 ) -> None:
     async with ExchangeServer() as endpoint:
         endpoint.subjects = {"token-1-of-alice": "alice"}
@@ -97,7 +97,7 @@ async def test_a_token_that_the_stream_is_refused_for_is_renewed_for_the_next_ca
 
 async def test_the_server_is_recognised_as_over_http(new_house: NewHouse, tmp_path: Path) -> None:
     authority = Authority(tmp_path)
-    async with EventServer(tls=authority.server_context("127.0.0.1")) as server:
+    async with SseServer(tls=authority.server_context("127.0.0.1")) as server:
         assert await works(new_house(server.url, tls=UpstreamTls(ca_file=authority.file)).guest())
         stranger = new_house(server.url).guest()
         assert await failure_of(stranger) == ("unreachable", False, "The server could not be reached")

@@ -4,15 +4,15 @@ import asyncio
 
 import pytest
 
-from helpers.event_server import EventServer
-from helpers.scripted_lines import asks, note, progress
+from helpers.server import note, progress_note, server_request
+from helpers.server.sse import SseServer
 from helpers.waiting import bounded, eventually
 from taskgate.errors import UpstreamFailed
 from unit.upstream.conftest import EVERYTHING
 from unit.upstream.houses import Guest, House
 
 
-async def test_a_call_is_answered_over_one_stream_and_posts(events: EventServer, guest: Guest) -> None:
+async def test_a_call_is_answered_over_one_stream_and_posts(events: SseServer, guest: Guest) -> None:
     async with bounded():
         for _ in range(2):
             assert (await guest.call()).error is None
@@ -28,33 +28,33 @@ async def test_a_call_is_answered_over_one_stream_and_posts(events: EventServer,
 
 
 @pytest.mark.parametrize("status", [200, 202, 204])
-async def test_any_success_of_a_post_will_do(events: EventServer, guest: Guest, status: int) -> None:
+async def test_any_success_of_a_post_will_do(events: SseServer, guest: Guest, status: int) -> None:
     events.post = status
     async with bounded():
         assert (await guest.call()).error is None
 
 
-async def test_sessions_have_a_stream_each(events: EventServer, house: House) -> None:
+async def test_sessions_have_a_stream_each(events: SseServer, house: House) -> None:
     callers = [house.guest(), house.guest()]
     async with bounded():
         await asyncio.gather(*(caller.call() for caller in callers))
     assert len(events.gets) == 2
 
 
-async def test_the_end_of_a_session_ends_its_stream(events: EventServer, guest: Guest) -> None:
+async def test_the_end_of_a_session_ends_its_stream(events: SseServer, guest: Guest) -> None:
     async with bounded():
         await guest.call()
         await guest.session.close()
         await events.last().left.wait()
 
 
-async def test_what_a_server_says_beside_answers_is_heard(events: EventServer, house: House) -> None:
+async def test_what_a_server_says_beside_answers_is_heard(events: SseServer, house: House) -> None:
     caller = house.guest(host=EVERYTHING)
-    events.program.silent.add("tools/call")
+    events.silent.add("tools/call")
     calling = asyncio.create_task(caller.call(progress=True))
     async with bounded():
-        line, asked = await events.program.asked("tools/call")
-        line.say(progress(asked["id"], 1), asks("q"), note("notifications/tools/list_changed"))
+        line, asked = await events.asked("tools/call")
+        line.say(progress_note(asked["id"], 1), server_request("q"), note("notifications/tools/list_changed"))
         await eventually(lambda: caller.heard.of_calls.questions and caller.heard.session)
         caller.heard.of_calls.questions[0].answer('{"result":{"action":"decline"}}')
         await eventually(lambda: any(each.get("id") == "q" for each in line.heard))
@@ -63,13 +63,11 @@ async def test_what_a_server_says_beside_answers_is_heard(events: EventServer, h
     assert [each.params["progress"].value for each in caller.heard.call] == [1]
 
 
-async def test_the_loss_of_the_stream_fails_the_call_and_the_next_has_another(
-    events: EventServer, guest: Guest
-) -> None:
-    events.program.silent.add("tool:hangs")
+async def test_the_loss_of_the_stream_fails_the_call_and_the_next_has_another(events: SseServer, guest: Guest) -> None:
+    events.silent.add("tool:hangs")
     calling = asyncio.create_task(guest.call("hangs"))
     async with bounded():
-        await events.program.asked("tools/call")
+        await events.asked("tools/call")
         events.last().end()
         with pytest.raises(UpstreamFailed, match="The server's event stream ended") as failed:
             await calling
@@ -79,7 +77,7 @@ async def test_the_loss_of_the_stream_fails_the_call_and_the_next_has_another(
     assert events.last().methods()[0] == "initialize"
 
 
-async def test_a_stream_that_ends_between_calls_fails_none(events: EventServer, guest: Guest) -> None:
+async def test_a_stream_that_ends_between_calls_fails_none(events: SseServer, guest: Guest) -> None:
     async with bounded():
         await guest.call()
         events.last().end()
@@ -88,21 +86,21 @@ async def test_a_stream_that_ends_between_calls_fails_none(events: EventServer, 
     assert len(events.gets) == 2
 
 
-async def test_a_post_may_be_taken_after_it_was_answered(events: EventServer, guest: Guest) -> None:
+async def test_a_post_may_be_taken_after_it_was_answered(events: SseServer, guest: Guest) -> None:
     events.takes_late = True
     async with bounded():
         assert (await guest.call(progress=True)).error is None
         events.take_now()
 
 
-async def test_progress_is_heard_while_the_post_is_not_taken_yet(events: EventServer, guest: Guest) -> None:
+async def test_progress_is_heard_while_the_post_is_not_taken_yet(events: SseServer, guest: Guest) -> None:
     async with bounded():
         await guest.call()
         events.takes_late = True
-        events.program.silent.add("tools/call")
+        events.silent.add("tools/call")
         calling = asyncio.create_task(guest.call(progress=True))
-        line, asked = await events.program.asked("tools/call", 2)
-        line.say(progress(asked["id"], 1))
+        line, asked = await events.asked("tools/call", 2)
+        line.say(progress_note(asked["id"], 1))
         await eventually(lambda: guest.heard.call)
         line.answer(asked, {"content": []})
         assert (await calling).error is None
@@ -110,7 +108,7 @@ async def test_progress_is_heard_while_the_post_is_not_taken_yet(events: EventSe
 
 
 async def test_a_server_that_forgot_the_session_is_told_so_and_the_next_call_opens_another(
-    events: EventServer, guest: Guest
+    events: SseServer, guest: Guest
 ) -> None:
     async with bounded():
         await guest.call()
@@ -123,7 +121,7 @@ async def test_a_server_that_forgot_the_session_is_told_so_and_the_next_call_ope
     assert len(events.gets) == 2
 
 
-async def test_a_post_that_is_refused_fails_its_call_alone(events: EventServer, guest: Guest) -> None:
+async def test_a_post_that_is_refused_fails_its_call_alone(events: SseServer, guest: Guest) -> None:
     async with bounded():
         await guest.call()
         events.post = 503

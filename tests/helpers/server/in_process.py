@@ -1,32 +1,30 @@
-"""A scripted MCP server behind lines instead of a socket, for unit tests of the seam that lines are.
+"""A scripted server over message channels of this process, for unit tests of the transport over them.
 
-    program = ScriptedProgram()
+    program = ScriptedChannels()
     transport = ChannelTransport(program)
-    ...                                            # somebody calls the tool `slow`
+    ...                                            # a session calls the tool `slow`
     line, asked = await program.asked("tools/call")
     line.answer(asked, {"content": []})
 
-What it answers is in `scripted_answers`. Lines are shared as the seam wants it: by context and what was declared, and a
-probe has its own.
+Channels are shared by context and by what was declared, as the seam wants it; a probe has its own.
 """
 
 import asyncio
 import json
 from typing import Any
 
-from helpers.scripted_answers import MODERN_REVISION, ScriptedAnswers, asks, note, progress
+from helpers.server.channels import ChannelScript
+from helpers.server.script import Era
 from taskgate.errors import UpstreamFailed, UpstreamReason
 from taskgate.upstream import failures
 from taskgate.upstream.base import Outgoing
 from taskgate.upstream.duplex.base import ChannelListener, ChannelRequest
 
-__all__ = ["MODERN_REVISION", "ScriptedLine", "ScriptedProgram", "asks", "note", "progress"]
 
+class ScriptedChannel:
+    """One channel; `heard` is what was sent on it, `outgoing` how."""
 
-class ScriptedLine:
-    """One line; `heard` is what was said on it, `outgoing` how it was sent."""
-
-    def __init__(self, program: "ScriptedProgram", *, acknowledges: bool = False) -> None:
+    def __init__(self, program: "ScriptedChannels", *, acknowledges: bool = False) -> None:
         self.acknowledges = acknowledges
         self.heard: list[dict[str, Any]] = []
         self.outgoing: list[Outgoing] = []
@@ -47,7 +45,7 @@ class ScriptedLine:
         self._unheard: list[bytes] = []
         self._ending: UpstreamFailed | None = None
 
-    # As the transport knows it; see Line.
+    # As the transport knows it; see MessageChannel.
 
     def listen(self, ears: ChannelListener) -> None:
         assert self.ears is None, "a line is listened to once"
@@ -63,7 +61,7 @@ class ScriptedLine:
         if self.status == 202:
             message = json.loads(outgoing.body or b"null")
             self.heard.append(message)
-            asyncio.get_running_loop().call_soon(self._program.answer, self, message)
+            self._program.receive(self, message)
         if self.taking is not None:
             try:
                 await self.taking.wait()
@@ -131,14 +129,14 @@ class ScriptedLine:
         return [message["method"] for message in self.heard if "method" in message]
 
 
-class ScriptedProgram(ScriptedAnswers):
-    """The server; see Lines. `lines` are all it ever had, `wishes` for what they were taken."""
+class ScriptedChannels(ChannelScript):
+    """The server, a ChannelProvider; `lines` are all it ever had, `wishes` for what they were acquired."""
 
-    def __init__(self, revision: str = "2025-11-25", *, shares: bool = True, acknowledges: bool = False) -> None:
-        super().__init__(revision)
+    def __init__(self, era: Era = "legacy", *, shares: bool = True, acknowledges: bool = False, **script: Any) -> None:
+        super().__init__(era, **script)
         self.shares = shares
         self.acknowledges = acknowledges
-        self.lines: list[ScriptedLine] = []
+        self.lines: list[ScriptedChannel] = []
         self.wishes: list[ChannelRequest] = []
         self.taking: asyncio.Event | None = None
         """What it takes to have a line."""
@@ -149,12 +147,12 @@ class ScriptedProgram(ScriptedAnswers):
         self.limit: int | None = None
         """Bytes of the largest message that can be heard."""
         self.pool = False
-        """Whether everybody shares one line."""
-        self._shared: dict[Any, ScriptedLine] = {}
+        """Whether all share one channel."""
+        self._shared: dict[Any, ScriptedChannel] = {}
 
-    # As the transport knows it; see Lines.
+    # As the transport knows it; see ChannelProvider.
 
-    async def acquire(self, wish: ChannelRequest) -> ScriptedLine:
+    async def acquire(self, wish: ChannelRequest) -> ScriptedChannel:
         self.wishes.append(wish)
         if self.taking is not None:
             await self.taking.wait()
@@ -165,13 +163,13 @@ class ScriptedProgram(ScriptedAnswers):
         if line is None:
             if wish.outgoing.only_listens:
                 raise failures.unreachable()
-            line = ScriptedLine(self, acknowledges=self.acknowledges)
+            line = ScriptedChannel(self, acknowledges=self.acknowledges)
             self.lines.append(line)
             self._shared.setdefault(key, line)
         line.holders += 1
         return line
 
-    def release(self, line: ScriptedLine) -> None:
+    def release(self, line: ScriptedChannel) -> None:
         line.holders -= 1
         assert line.holders >= 0, "a line is given back once for each time it was taken"
         if not self.shares and not line.holders:
@@ -182,6 +180,7 @@ class ScriptedProgram(ScriptedAnswers):
         for line in self.lines:
             line.is_paused = False
             line.exit("The lines were closed")
+        await self.stop_replies()
 
-    def forget(self, line: ScriptedLine) -> None:
+    def forget(self, line: ScriptedChannel) -> None:
         self._shared = {key: each for key, each in self._shared.items() if each is not line}

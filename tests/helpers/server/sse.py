@@ -1,14 +1,8 @@
-"""A scripted server of HTTP+SSE (2024-11-05) on a real socket: its streams are the lines of a `ScriptedAnswers`.
+"""A scripted server over HTTP+SSE (2024-11-05), on a real socket: each event stream is a message channel.
 
-    async with EventServer() as server:
-        server.program.silent.add("tools/call")
-        ...                                              # somebody calls a tool at server.url
-        line, asked = await server.program.asked("tools/call")
-        line.answer(asked, {"content": []})
-
-It can be made to name another endpoint (`endpoint`, with `{session}` for the id; None names none), to answer GET or
-POST with another status, to take a POST only after it was answered (`takes_late`), to end streams, and to want to be
-shown a token. `gets` and `posts` are the headers of all requests, in small letters.
+It can name another endpoint (`endpoint`, with `{session}` for the id; None names none), answer GET or POST with another
+status, answer a POST only after `take_now` (`takes_late`), end streams, and require a token. `gets` and `posts` are the
+headers of all requests, in small letters.
 """
 
 import asyncio
@@ -19,12 +13,13 @@ from typing import Any, Self
 
 from aiohttp import web
 
-from helpers.scripted_answers import ScriptedAnswers
+from helpers.server.channels import ChannelScript
+from helpers.server.replies import event
 from helpers.waiting import bounded
 
 
-class EventStream:
-    """One stream, as the test sees a line; `heard` is what was posted for it."""
+class SseStream:
+    """One stream; `heard` is what was posted for it."""
 
     def __init__(self, response: web.StreamResponse, session: str) -> None:
         self.session = session
@@ -38,10 +33,7 @@ class EventStream:
     def say(self, *messages: Any) -> None:
         """Say objects as `message` events, or bytes as they are."""
         for message in messages:
-            text = (
-                message if isinstance(message, bytes) else f"event: message\ndata: {json.dumps(message)}\n\n".encode()
-            )
-            self._unsaid.put_nowait(text)
+            self._unsaid.put_nowait(event(message))
 
     def answer(self, asked: dict[str, Any], result: Any) -> None:
         """Answer a request."""
@@ -63,18 +55,20 @@ class EventStream:
         """The methods of all that was posted for it."""
         return [message["method"] for message in self.heard if "method" in message]
 
-    async def tell(self) -> None:
+    async def write(self) -> None:
         """Write what is to be said, to the end."""
         while (text := await self._unsaid.get()) is not None:
             await self._response.write(text)
 
 
-class EventServer:
+class SseServer(ChannelScript):
     """The server; everything but its address may be changed while it runs."""
 
-    def __init__(self, revision: str = "2024-11-05", tls: ssl.SSLContext | None = None) -> None:
+    lines: list[SseStream]
+
+    def __init__(self, *, revision: str = "2024-11-05", tls: ssl.SSLContext | None = None) -> None:
+        super().__init__(revision=revision)
         self._tls = tls
-        self.program = ScriptedAnswers(revision)
         self.endpoint: str | None = "/messages?session_id={session}"
         self.before: bytes = b": hello\n\n"
         """What comes first on a stream."""
@@ -95,14 +89,14 @@ class EventServer:
         self.origin = ""
         self._answered: dict[Any, asyncio.Event] = {}
         self._runner: web.ServerRunner | None = None
-        self._streams: dict[str, EventStream] = {}
+        self._streams: dict[str, SseStream] = {}
 
     @property
     def url(self) -> str:
         """Where its streams are."""
         return f"{self.origin}/sse"
 
-    def last(self) -> EventStream:
+    def last(self) -> SseStream:
         """The stream that was opened last."""
         return list(self._streams.values())[-1]
 
@@ -122,6 +116,7 @@ class EventServer:
         for stream in self._streams.values():
             stream.end()
         async with bounded():
+            await self.stop_replies()
             await self._runner.cleanup()
 
     async def _serve(self, request: web.BaseRequest) -> web.StreamResponse:
@@ -145,14 +140,14 @@ class EventServer:
         await response.prepare(request)
         await response.write(self.before)
         session = f"s{len(self._streams)}"
-        stream = self._streams[session] = EventStream(response, session)
+        stream = self._streams[session] = SseStream(response, session)
         if self.endpoint is not None:
             named = self.endpoint.format(session=session)
             await response.write(f"event: endpoint\ndata: {named}\n\n".encode())
         if not self.ends_early:
-            self.program.lines.append(stream)
+            self.lines.append(stream)
             try:
-                await stream.tell()
+                await stream.write()
             except (ConnectionError, asyncio.CancelledError):
                 stream.left.set()
                 raise
@@ -167,7 +162,7 @@ class EventServer:
         if stream is None or stream.over.is_set() or self.post >= 300:
             return web.Response(status=404 if self.post < 300 else self.post, text="Could not find session")
         stream.heard.append(message)
-        self.program.answer(stream, message)
+        self.receive(stream, message)
         if self.takes_late and "id" in message and "method" in message:
             self._answered.setdefault(message["id"], asyncio.Event())
             with suppress(TimeoutError):
@@ -178,5 +173,5 @@ class EventServer:
     def take_now(self) -> None:
         """Say of all that is posted that it is taken."""
         self.takes_late = False
-        for event in self._answered.values():
-            event.set()
+        for taken in self._answered.values():
+            taken.set()
