@@ -11,9 +11,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
+from helpers.server import PROGRAM
 from helpers.server.in_process import ScriptedChannels
 from helpers.server.sse import SseServer
 from helpers.waiting import eventually
@@ -28,7 +28,6 @@ from taskgate.upstream.stdio.supervisor_client import Supervisor
 
 LIMIT = 2**18
 """Bytes of the largest message that is kept."""
-SAYING = str(Path(__file__).parent.parent / "helpers" / "saying_program.py")
 
 
 @dataclass
@@ -114,7 +113,7 @@ async def taken(lines: ChannelProvider) -> Spoken:
 async def to_program() -> AsyncIterator[ChannelProvider]:
     """Lines that are programs."""
     nurse = Supervisor()
-    settings = StdioSettings(command=(sys.executable, SAYING))
+    settings = StdioSettings(command=(sys.executable, "-IS", PROGRAM))
     lines = StdioChannels(Program(name="reports", settings=settings, limit=LIMIT, connect=timedelta(seconds=10)), nurse)
     try:
         yield lines

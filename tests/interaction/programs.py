@@ -1,19 +1,16 @@
 """What tests of servers that are programs share: how one is configured, and what it says of itself."""
 
 import sys
-from pathlib import Path
 from typing import Any
 
-import helpers
+from helpers.server import PROGRAM
 from helpers.whole_gateway import GatewayConfig, configuration
-
-TALKING = str(Path(helpers.__file__).parent / "talking_program.py")
 
 
 def program(*arguments: str, **keys: Any) -> dict[str, Any]:
-    """The talking program as an upstream of a file."""
+    """The program as an upstream of a file."""
     # Without its site packages Python starts in a third of the time.
-    command = [sys.executable, "-IS", TALKING, *arguments]
+    command = [sys.executable, "-IS", PROGRAM, *arguments]
     return {"path": "/reports/mcp", "transport": "stdio", "command": command, **keys}
 
 

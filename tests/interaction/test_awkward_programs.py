@@ -9,15 +9,13 @@ from typing import Any
 
 import pytest
 
-import helpers
 from helpers.left_behind import can_be_found, left_behind, marked
 from helpers.mcp_host import McpHost
+from helpers.server import AWKWARD_PROGRAM
 from helpers.waiting import eventually
 from helpers.whole_gateway import WholeGateway, configuration, running
 from interaction.questioning import status
 from requirements import covers
-
-AWKWARD = str(Path(helpers.__file__).parent / "awkward_program.py")
 
 WELL = {
     "echo": "well",
@@ -57,7 +55,7 @@ FAILED = {
 
 def awkward(folder: Path, *ways: str, **keys: Any) -> Any:
     """A gateway before the program, in that folder."""
-    command = [sys.executable, "-IS", AWKWARD, *ways]
+    command = [sys.executable, "-IS", AWKWARD_PROGRAM, *ways]
     written = {"path": "/reports/mcp", "transport": "stdio", "command": command, "cwd": str(folder), **keys}
     written["env"] = {**written.get("env", {}), **marked(folder)}
     # One that ended soon is to be started again at once: how that is held back is tested elsewhere.

@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 
-import helpers
 from helpers.exchange_server import ExchangeServer
 from helpers.modern_schema import SERVER
-from helpers.server import Hold, Reply, ScriptedServer, breaks_off, error, status
+from helpers.server import PROGRAM, Hold, Reply, ScriptedServer, breaks_off, error, status
 from helpers.server.sse import SseServer
 from helpers.token_issuer import TokenIssuer, guarded
 from helpers.waiting import bounded
@@ -23,7 +22,6 @@ both_hosts = pytest.mark.parametrize("host", ERAS)
 both_servers = pytest.mark.parametrize("upstream", ERAS)
 FRESH, STALE = {"version": __version__}, {"version": __version__, "stale": True}
 FORMS = {"elicitation": {"form": {}}}
-PROGRAM = str(Path(helpers.__file__).parent / "gated_program.py")
 ASKS = {"legacy": "initialize", "modern": "server/discover"}
 
 
@@ -239,7 +237,7 @@ async def test_a_program_that_does_not_start_any_more_is_down(upstream: str, tmp
     gate = tmp_path / "gate"
     named = {"serverInfo": INFO} if upstream == "legacy" else {"_meta": {SERVER: INFO}}
     gate.write_text(json.dumps({**named, "instructions": "Ask nicely."}))
-    command = [sys.executable, "-IS", PROGRAM, upstream, str(gate)]
+    command = [sys.executable, "-IS", PROGRAM, "--gate", upstream, str(gate)]
     keys = {"transport": "stdio", "command": command, "protocol_version": "auto", "restart": {"backoff": "1ms"}}
     async with running(configuration({}, upstreams={"reports": {"path": "/reports/mcp", **keys}})) as gateway:
         first = await welcome(gateway, host)

@@ -12,8 +12,9 @@ import pytest
 
 from helpers.gateway_process import GatewayProcess, gateway_process
 from helpers.mcp_host import McpHost
+from helpers.server import PROGRAM
 from helpers.waiting import eventually
-from interaction.programs import TALKING, who
+from interaction.programs import who
 from requirements import covers
 
 FREE = ["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"]
@@ -21,7 +22,7 @@ FREE = ["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"]
 
 @pytest.fixture
 async def gateway(tmp_path: Path) -> AsyncIterator[GatewayProcess]:
-    command = f"{sys.executable} -IS '{TALKING}' --words 'a b' $HOME"
+    command = f"{sys.executable} -IS '{PROGRAM}' --words 'a b' $HOME"
     async with gateway_process(["--upstream-command", command, *FREE], log=tmp_path / "log") as gateway:
         yield gateway
 

@@ -12,10 +12,10 @@ import pytest
 
 from helpers.left_behind import can_be_found, left_behind, marked
 from helpers.package_objects import counted, grown
+from helpers.server import AWKWARD_PROGRAM
 from helpers.token_issuer import TokenIssuer, guarded
 from helpers.waiting import eventually
 from helpers.whole_gateway import WholeGateway, running
-from interaction.test_awkward_programs import AWKWARD
 from requirements import covers
 
 CALLERS = 5
@@ -52,7 +52,7 @@ async def test_a_hundred_programs_leave_nothing_behind(tmp_path: Path, caplog: p
     program = {
         "path": "/reports/mcp",
         "transport": "stdio",
-        "command": [sys.executable, "-IS", AWKWARD],
+        "command": [sys.executable, "-IS", AWKWARD_PROGRAM],
         "env": marked(tmp_path),
         "pool": {"idle_timeout": "1ms"},
         "restart": {"backoff": "1ms", "max_backoff": "1ms"},

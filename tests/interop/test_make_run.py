@@ -16,6 +16,7 @@ from example.addresses import free_addresses
 
 from helpers import told
 from helpers.prometheus_server import require_prometheus
+from helpers.server import PROGRAM
 from helpers.waiting import bounded, eventually
 from interop.peers import require_peers
 from interop.released import RELEASED
@@ -26,7 +27,6 @@ pytestmark = [pytest.mark.alone, pytest.mark.interop]
 ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "example" / "run.py"
 EVERYTHING = "@modelcontextprotocol/server-everything"
-PROGRAM = ROOT / "tests" / "helpers" / "talking_program.py"
 LINES = (
     "Starting a server, taskgate in front of it, and a host.",
     "An unmodified server listens at http://127.0.0.1:",

@@ -18,12 +18,11 @@ import aiohttp
 from aiohttp import web
 from example.processes import bound_to_us, end
 
-import helpers
 from helpers.gateway_process import START_WITHIN, TASKGATE
 from helpers.identity_provider import IdentityProvider
 from helpers.key_server import KeyServer
 from helpers.secrets import noted
-from helpers.server import Hold, ScriptedServer, Turn, error, result
+from helpers.server import AWKWARD_PROGRAM, Hold, ScriptedServer, Turn, error, result
 from helpers.waiting import bounded
 
 AUDIENCE = "https://gateway.example"
@@ -32,7 +31,6 @@ NO_SECRET = noted("no secret that the provider knows of")
 DONE: dict[str, Any] = {"content": [{"type": "text", "text": "done"}]}
 KEYS = "/keys"
 NOWHERE = "http://127.0.0.1:1/mcp"
-PROGRAM = Path(helpers.__file__).with_name("awkward_program.py")
 OF_PROGRAM = noted("what the program alone is told")
 OF_SERVERS = ("echo", "faulty", "slow", "stuck", "sleepy", "joined", "early", "late")
 OF_RULES = ("quick", "shadowed", "forbidden", "watched", "again")
@@ -81,7 +79,7 @@ def upstreams(servers: Servers, provider: IdentityProvider) -> dict[str, Any]:
         "gone": {"url": NOWHERE, "health": _OFTEN, "circuit_breaker": None},
         "local": {
             "transport": "stdio",
-            "command": [sys.executable, "-I", "-S", str(PROGRAM)],
+            "command": [sys.executable, "-I", "-S", AWKWARD_PROGRAM],
             "env": {"API_KEY": OF_PROGRAM},
             "restart": {"backoff": "50ms", "max_backoff": "100ms"},
             "pool": {"idle_timeout": "500ms"},

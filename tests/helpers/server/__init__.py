@@ -8,8 +8,11 @@
 
 `http` serves it over Streamable HTTP, `sse` over HTTP+SSE, and `in_process` over message channels without a socket.
 `replies` has what it may answer, `tools` has tools whose calls stay open, and `legacy_tasks` and `modern_tasks` make
-tasks of its calls.
+tasks of its calls. `program` and `awkward_program` are servers over standard input and output, started by their paths.
 """
+
+from pathlib import Path
+from typing import Final
 
 from helpers.server.http import Recorded, ScriptedServer
 from helpers.server.replies import (
@@ -40,8 +43,13 @@ from helpers.server.replies import (
 )
 from helpers.server.tools import FORM, LastingCall, LastingTool, TalkingTool
 
+PROGRAM: Final = str(Path(__file__).with_name("program.py"))
+AWKWARD_PROGRAM: Final = str(Path(__file__).with_name("awkward_program.py"))
+
 __all__ = [
+    "AWKWARD_PROGRAM",
     "FORM",
+    "PROGRAM",
     "Chapters",
     "Hold",
     "LastingCall",

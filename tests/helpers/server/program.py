@@ -1,10 +1,13 @@
-"""A small MCP server over standard input and output, of 2025-11-25, as `python talking_program.py`.
+"""A small MCP server over standard input and output, as `python program.py`, or `program.py --gate ERA FILE`.
 
-Its tools: `echo` gives its arguments back, `who` tells of the process, `ask` asks its user which, `steps` tells how far
-it is, `hold` waits until `release` is called in the same process or until it is cancelled, `crash` ends the process in
-the middle of its call with status 3. `linger` waits for `stir`, heeding no cancel, and asks its user then. `big`
-answers with so many bytes, in one of the ways of BIG. What it writes to standard error begins with `said: `. Only the
-standard library is used here, and nothing of taskgate: it is a program like any other.
+Its tools: `echo` gives its arguments back, `who` says what the process is, `ask` asks its user which, `steps` sends
+progress, `hold` waits until `release` is called in the same process or until it is cancelled, `crash` ends the process
+in the middle of its call with status 3. `linger` waits for `stir`, heeding no cancel, and asks its user then. `big`
+answers with so many bytes, in one of the ways of BIG. What it writes to standard error begins with `said: `.
+
+It also takes three orders: `say` with lines, each written as it is, `heard`, after which it sends all that it received,
+and `exit` with a status. With a gate it speaks that era, runs while the file is there, and says of itself what the
+object in the file says. Only the standard library is used here, and nothing of taskgate.
 """
 
 import json
@@ -12,8 +15,10 @@ import os
 import sys
 from collections.abc import Callable
 from os import _exit
+from pathlib import Path
 from typing import Any
 
+ERA, GATE = (sys.argv[2], Path(sys.argv[3])) if sys.argv[1:2] == ["--gate"] else ("legacy", None)
 FORM = {"message": "Which?", "requestedSchema": {"type": "object", "properties": {"it": {"type": "string"}}}}
 TOOLS = ("echo", "who", "ask", "steps", "hold", "release", "crash", "linger", "stir", "big")
 BIG = {
@@ -31,6 +36,7 @@ asking: dict[str, Any] = {}
 declared: dict[str, Any] = {}
 lingering: list[Any] = []
 told: list[Any] = []
+received: list[Any] = []
 
 
 def say(message: dict[str, Any]) -> None:
@@ -41,7 +47,7 @@ def say(message: dict[str, Any]) -> None:
 
 def answer(id: Any, result: Any) -> None:
     """The answer to a request."""
-    say({"id": id, "result": result})
+    say({"id": id, "result": {"resultType": "complete", **result} if ERA == "modern" else result})
 
 
 def content(said: Any) -> dict[str, Any]:
@@ -108,33 +114,60 @@ def call(id: Any, params: dict[str, Any]) -> None:
 MORE: dict[str, Callable[..., None]] = {"big": big, "linger": lingering.append, "stir": stir}
 
 
+def of_itself() -> dict[str, Any]:
+    """What it says of itself, whoever asks."""
+    said: dict[str, Any] = {} if GATE is None else json.loads(GATE.read_text())
+    return {"capabilities": {"tools": {}}, **said}
+
+
+def obey(order: str, params: dict[str, Any]) -> None:
+    """Do what an order says."""
+    match order:
+        case "say":
+            sys.stdout.write("".join(f"{each}\n" for each in params["lines"]))
+            sys.stdout.flush()
+        case "heard":
+            say({"method": "notifications/heard", "params": {"all": received}})
+        case "exit":
+            sys.exit(params["status"])
+
+
 def hear(message: dict[str, Any]) -> None:
     """Act on one message."""
     id, method, params = message.get("id"), message.get("method"), message.get("params") or {}
+    received.append(message)
+    if GATE is not None and id is not None and not GATE.exists():
+        _exit(3)
+    cached = {"ttlMs": 0, "cacheScope": "private"} if ERA == "modern" else {}
     match method:
         case None:
             told.append(message.get("result", message.get("error")))
             if id in asking:
                 answer(asking.pop(id), content({"answered": message.get("result")}))
-        case "initialize":
+        case "say" | "heard" | "exit":
+            obey(method, params)
+        case "initialize" if ERA == "legacy":
             declared.update(params["capabilities"])
-            capabilities: dict[str, Any] = {"tools": {}}
-            server = {"name": "talking", "version": "1"}
-            answer(id, {"protocolVersion": "2025-11-25", "capabilities": capabilities, "serverInfo": server})
+            named = {"serverInfo": {"name": "talking", "version": "1"}}
+            answer(id, {"protocolVersion": "2025-11-25", **named, **of_itself()})
+        case "server/discover" if ERA == "modern":
+            answer(id, {"supportedVersions": ["2026-07-28"], **cached, **of_itself()})
         case "tools/list":
-            answer(id, {"tools": [{"name": name, "inputSchema": {"type": "object"}} for name in TOOLS]})
+            answer(id, {"tools": [{"name": name, "inputSchema": {"type": "object"}} for name in TOOLS], **cached})
         case "tools/call":
             call(id, params)
         case "notifications/cancelled":
             cancelled.append(params["requestId"])
             if params["requestId"] in held:
                 held.remove(params["requestId"])
-        case "ping":
+        case "ping" if ERA == "legacy":
             answer(id, {})
         case _ if id is not None:
             say({"id": id, "error": {"code": -32601, "message": "Method not found"}})
 
 
 if __name__ == "__main__":
-    for line in sys.stdin:
+    if GATE is not None and not GATE.exists():
+        sys.exit(3)
+    for line in sys.stdin.buffer:
         hear(json.loads(line))
