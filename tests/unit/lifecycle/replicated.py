@@ -4,54 +4,22 @@ from datetime import timedelta
 from typing import Any
 
 from helpers.manual_clock import ManualClock, SeededEntropy
+from helpers.recording_upstream import RecordingUpstream
 from taskgate.admission.mounts import Mount
 from taskgate.auth.context import ANONYMOUS
 from taskgate.domain.versions import Peer, Revision
-from taskgate.errors import SessionNotFound, UpstreamFailed, UpstreamReason
+from taskgate.errors import SessionNotFound
 from taskgate.gateway.session_messages import SessionMessageHandler
 from taskgate.protocol.host_requests import OpenSession
 from taskgate.protocol.legacy.downstream import LegacyDownstream
 from taskgate.sessions.host_session import HostSession, SessionServices
 from taskgate.sessions.registry import HostSessions
 from taskgate.streams.event_log import EventBudget
-from taskgate.upstream.calls import UpstreamCall
 from unit.admission.live_rules import live
 from unit.cluster.recording_bus import A, RecordingBus
 
 IDLE = timedelta(hours=1)
 PEER = Peer(revision=Revision.R2025_06_18, capabilities={}, info={})
-
-
-class Upstream:
-    """One session at the server; notes what is asked and told in it."""
-
-    def __init__(self) -> None:
-        self.told: list[Any] = []
-        self.asked: list[tuple[str, str]] = []
-        self.is_away = False
-        self.is_closed = False
-
-    async def welcome(self) -> str:
-        return "welcome"
-
-    async def call(self, call: UpstreamCall, _: Any) -> None:
-        assert call.params is not None
-        self.asked.append((call.method, call.params.head))
-        if self.is_away:
-            raise UpstreamFailed(UpstreamReason.UNREACHABLE, "The server is away", dispatched=False)
-
-    def tell(self, notification: Any) -> None:
-        self.told.append(notification)
-
-    async def close(self) -> None:
-        self.is_closed = True
-
-
-class Server:
-    """Gives out sessions."""
-
-    def session(self, *_: Any) -> Upstream:
-        return Upstream()
 
 
 class Replica:
@@ -61,7 +29,7 @@ class Replica:
         self.said = RecordingBus(holder)
         self.cancelled: list[tuple[str, Any]] = []
         self.question: Any = None
-        upstream: Any = Server()
+        upstream: Any = RecordingUpstream()
         bulkhead: Any = None
         self.mount = Mount(
             name="reports",

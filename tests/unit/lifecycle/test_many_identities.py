@@ -12,6 +12,7 @@ from typing import Any, cast
 import pytest
 
 from helpers.manual_clock import ManualClock
+from helpers.recording_upstream import RecordingUpstream
 from helpers.waiting import bounded, eventually
 from requirements import covers
 from taskgate.admission.concurrency import OpenStreams
@@ -32,7 +33,7 @@ from taskgate.upstream.credentials.grants import Granted
 from taskgate.upstream.credentials.tokens import Tokens
 from unit.admission.live_rules import live
 from unit.auth.identities import identity
-from unit.gateway.modern.test_lines import Server, mount, peer
+from unit.gateway.modern.test_lines import mount, peer
 from unit.lifecycle.asked import Asked
 from unit.lifecycle.recorded_events import RecordedEvents
 
@@ -190,15 +191,14 @@ async def test_tokens_of_callers_are_kept_of_those_who_came_last() -> None:
 
 @covers("T45")
 async def test_lines_of_callers_are_kept_of_those_who_came_last_and_of_those_who_use_them() -> None:
-    server = Server()
-    server.gate.set()
+    server = RecordingUpstream()
     there, all_lines = (
         mount(server),
         SessionPool(clock=ManualClock(), idle=timedelta(minutes=10), denied=DeniedExtensions(RecordedEvents())),
     )
 
     def still_open() -> int:
-        return sum(not session.closed for session in server.sessions)
+        return sum(not session.closes for session in server.sessions)
 
     busy = all_lines.take(there, AuthContext(key="busy"), peer())
     with busy:

@@ -51,7 +51,7 @@ async def test_a_session_is_unloaded_where_it_is_idle_and_lives_on_where_it_is_u
         for replica in (here, there):
             await replica.sessions.sweep()
     assert here.sessions.get(mine.id) is None
-    await eventually(lambda: upstream.is_closed)
+    await eventually(lambda: upstream.closes)
     assert await here.knows(mine.id), "it is loaded again"
 
 

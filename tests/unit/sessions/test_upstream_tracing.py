@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from helpers.noted_spans import NotedSpan, NotedTracing
-from helpers.noted_upstream import Server, response
+from helpers.recording_upstream import RecordingUpstream, response
 from helpers.records import new_record
 from helpers.upstream_calls import task_call
 from helpers.waiting import bounded
@@ -31,8 +31,8 @@ HOST_TRACEPARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 
 
 @pytest.fixture
-def server() -> Server:
-    return Server()
+def server() -> RecordingUpstream:
+    return RecordingUpstream()
 
 
 @pytest.fixture
@@ -41,11 +41,11 @@ def tracing() -> NotedTracing:
 
 
 @pytest.fixture
-def session(server: Server, tracing: NotedTracing) -> UpstreamSession:
+def session(server: RecordingUpstream, tracing: NotedTracing) -> UpstreamSession:
     return traced(server, tracing, "https://reports.internal/mcp").session(NOBODY, lambda: PRINCIPAL)
 
 
-def traced(server: Server, tracing: NotedTracing, url: str | None) -> CountedUpstream:
+def traced(server: RecordingUpstream, tracing: NotedTracing, url: str | None) -> CountedUpstream:
     return CountedUpstream(server, tracer=call_spans(tracing, server.name, url))
 
 
@@ -56,7 +56,7 @@ def host_request() -> tuple[RequestContext, NotedSpan]:
 
 
 async def test_the_span_of_a_call_is_a_child_of_the_hosts_request(
-    session: UpstreamSession, server: Server, tracing: NotedTracing
+    session: UpstreamSession, server: RecordingUpstream, tracing: NotedTracing
 ) -> None:
     request_context, serving = host_request()
     call = UpstreamCall(
@@ -75,23 +75,23 @@ async def test_the_span_of_a_call_is_a_child_of_the_hosts_request(
         "server.port": 443,
     }
     sent = Params(f'{{"name":"add","_meta":{{"traceparent":"{span.traceparent}"}}}}')
-    assert server.inner.asked == [("call", replace(call, params=sent), NOBODY)]
+    assert server.sessions[0].asked == [("call", replace(call, params=sent), NOBODY)]
     assert answered == response()
 
 
 async def test_the_trace_context_of_the_host_is_replaced_and_its_baggage_dropped(
-    session: UpstreamSession, server: Server, tracing: NotedTracing
+    session: UpstreamSession, server: RecordingUpstream, tracing: NotedTracing
 ) -> None:
     head = f'{{"_meta":{{"traceparent":"{HOST_TRACEPARENT}","tracestate":"a=1","baggage":"b=2","progressToken":'
     await session.call(UpstreamCall("tools/list", Params(head, "}}")), NOBODY)
     (span,) = tracing.spans
-    assert server.inner.asked[0][1].params == Params(
+    assert server.sessions[0].asked[0][1].params == Params(
         f'{{"_meta":{{"traceparent":"{span.traceparent}","progressToken":', "}}"
     )
 
 
 async def test_the_tracestate_is_sent_with_the_traceparent(
-    session: UpstreamSession, server: Server, tracing: NotedTracing
+    session: UpstreamSession, server: RecordingUpstream, tracing: NotedTracing
 ) -> None:
     begin = tracing.begin
 
@@ -104,11 +104,13 @@ async def test_the_tracestate_is_sent_with_the_traceparent(
     tracing.begin = begun  # type: ignore[method-assign]
     await session.call(UpstreamCall("ping", None), NOBODY)
     place = tracing.spans[0].traceparent
-    assert server.inner.asked[0][1].params == Params(f'{{"_meta":{{"traceparent":"{place}","tracestate":"a=1"}}}}')
+    assert server.sessions[0].asked[0][1].params == Params(
+        f'{{"_meta":{{"traceparent":"{place}","tracestate":"a=1"}}}}'
+    )
 
 
 async def test_the_span_of_a_tasks_call_links_to_the_request_that_created_the_task(
-    session: UpstreamSession, server: Server, tracing: NotedTracing
+    session: UpstreamSession, server: RecordingUpstream, tracing: NotedTracing
 ) -> None:
     request_context, serving = host_request()
     background = request_context.for_background()
@@ -123,7 +125,7 @@ async def test_the_span_of_a_tasks_call_links_to_the_request_that_created_the_ta
     assert (span.parent, span.links, span.tasks) == (None, [serving.traceparent], ["task-1"])
     assert span.said["taskgate.queue_wait_s"] == 1.5
     sent = Params(f'{{"name":"add","_meta":{{"traceparent":"{span.traceparent}"}}}}')
-    assert server.inner.asked == [("call", replace(call, params=sent), NOBODY)]
+    assert server.sessions[0].asked == [("call", replace(call, params=sent), NOBODY)]
 
 
 async def test_the_span_of_a_task_whose_request_is_unknown_has_no_parent_and_no_link(
@@ -160,12 +162,12 @@ async def test_a_span_names_only_tools_that_the_server_lists(session: UpstreamSe
     ],
 )
 async def test_a_span_ends_with_the_error_of_the_response(
-    session: UpstreamSession, server: Server, tracing: NotedTracing, text: str, error: str | None
+    session: UpstreamSession, server: RecordingUpstream, tracing: NotedTracing, text: str, error: str | None
 ) -> None:
     async def answer() -> Response:
         return response(text)
 
-    server.inner.answer = answer
+    server.sessions[0].answer = answer
     await session.call(UpstreamCall("tools/call", None), NOBODY)
     assert tracing.spans[0].ends == [error]
 
@@ -175,18 +177,20 @@ async def test_a_span_ends_with_the_error_of_the_response(
     [(UpstreamFailed(UpstreamReason.TIMEOUT, "late", dispatched=True), "timeout"), (ValueError("x"), "_OTHER")],
 )
 async def test_a_span_ends_with_the_reason_of_a_failure(
-    session: UpstreamSession, server: Server, tracing: NotedTracing, failure: Exception, error: str
+    session: UpstreamSession, server: RecordingUpstream, tracing: NotedTracing, failure: Exception, error: str
 ) -> None:
     async def answer() -> Response:
         raise failure
 
-    server.inner.answer = answer
+    server.sessions[0].answer = answer
     with pytest.raises(type(failure)):
         await session.call(task_call("add", "{}", timedelta(seconds=9)), NOBODY)
     assert tracing.spans[0].ends == [error]
 
 
-async def test_a_cancelled_call_ends_its_span(session: UpstreamSession, server: Server, tracing: NotedTracing) -> None:
+async def test_a_cancelled_call_ends_its_span(
+    session: UpstreamSession, server: RecordingUpstream, tracing: NotedTracing
+) -> None:
     begun = asyncio.Event()
 
     async def answer() -> Response:
@@ -194,7 +198,7 @@ async def test_a_cancelled_call_ends_its_span(session: UpstreamSession, server: 
         await asyncio.Event().wait()
         raise AssertionError("the call was not cancelled")
 
-    server.inner.answer = answer
+    server.sessions[0].answer = answer
     calling = asyncio.ensure_future(session.call(UpstreamCall("tools/call", None), NOBODY))
     async with bounded():
         await begun.wait()
@@ -205,13 +209,13 @@ async def test_a_cancelled_call_ends_its_span(session: UpstreamSession, server: 
 
 
 async def test_a_call_without_a_span_is_sent_unchanged(
-    session: UpstreamSession, server: Server, tracing: NotedTracing
+    session: UpstreamSession, server: RecordingUpstream, tracing: NotedTracing
 ) -> None:
     tracing.is_off = True
     params = Params(f'{{"_meta":{{"traceparent":"{HOST_TRACEPARENT}","baggage":"a=1"}}}}')
     assert await session.call(UpstreamCall("tools/list", params), NOBODY) == response()
     await session.call(task_call("add", params, timedelta(seconds=9)), NOBODY)
-    assert [asked[1].params for asked in server.inner.asked] == [params, params]
+    assert [asked[1].params for asked in server.sessions[0].asked] == [params, params]
 
 
 def test_without_tracing_nothing_starts_spans() -> None:
@@ -221,7 +225,9 @@ def test_without_tracing_nothing_starts_spans() -> None:
 # --- delegation -------------------------------------------------------------------------------------------------------
 
 
-async def test_everything_but_calls_is_delegated_to_the_server(server: Server, tracing: NotedTracing) -> None:
+async def test_everything_but_calls_is_delegated_to_the_server(
+    server: RecordingUpstream, tracing: NotedTracing
+) -> None:
     upstream = traced(server, tracing, "http://127.0.0.1/mcp")
     upstream.open()
     host = cast("Any", "host")
@@ -235,8 +241,9 @@ async def test_everything_but_calls_is_delegated_to_the_server(server: Server, t
     await session.call(UpstreamCall("ping", None), NOBODY)
     await session.close()
     await upstream.close()
-    assert server.told == ["open", (NOBODY, host), "close"]
-    assert [asked[:2] for asked in server.inner.asked] == [
+    assert server.asked == ["open", "close"]
+    assert (server.sessions[0].listener, server.sessions[0].host) == (NOBODY, host)
+    assert [asked[:2] for asked in server.sessions[0].asked] == [
         ("tell", "note"),
         ("outcome", "response"),
         ("call", UpstreamCall("ping", Params(f'{{"_meta":{{"traceparent":"{tracing.spans[0].traceparent}"}}}}'))),
@@ -245,7 +252,9 @@ async def test_everything_but_calls_is_delegated_to_the_server(server: Server, t
     assert (tracing.spans[0].said["server.address"], tracing.spans[0].said["server.port"]) == ("127.0.0.1", 80)
 
 
-async def test_a_program_has_the_transport_pipe_and_no_address(server: Server, tracing: NotedTracing) -> None:
+async def test_a_program_has_the_transport_pipe_and_no_address(
+    server: RecordingUpstream, tracing: NotedTracing
+) -> None:
     session = traced(server, tracing, None).session(NOBODY, lambda: PRINCIPAL)
     await session.call(UpstreamCall("ping", None), NOBODY)
     assert tracing.spans[0].said == {"mount": "reports", "tool": None, "network.transport": "pipe"}

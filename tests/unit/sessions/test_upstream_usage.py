@@ -5,80 +5,16 @@ from typing import Any, cast
 
 import pytest
 
-from helpers.counted_sessions import counted
+from helpers.recording_upstream import RecordingSession, RecordingUpstream, response
 from helpers.waiting import bounded
 from taskgate.domain.versions import Era
 from taskgate.lifecycle.task_listener import NOBODY
 from taskgate.sessions.upstream_usage import CountedUpstream
 from taskgate.upstream.base import Upstream, UpstreamSession, Vitals
 from taskgate.upstream.calls import Principal, UpstreamCall
-from taskgate.upstream.session import RequestCounter, SessionUsage
+from taskgate.upstream.session import RequestCounter
 
 PRINCIPAL = Principal(context="c")
-
-
-class Session:
-    """Records its calls; `fault` is what `close` raises."""
-
-    era = Era.MODERN
-
-    def __init__(self, fault: Exception | None = None) -> None:
-        self.asked: list[tuple[Any, ...]] = []
-        self.fault = fault
-
-    async def call(self, call: UpstreamCall, listener: Any) -> Any:
-        self.asked.append(("call", call, listener))
-        return "called"
-
-    async def open(self) -> Any:
-        return "opened"
-
-    async def tools(self) -> Any:
-        return "tools"
-
-    def __getattr__(self, name: str) -> Any:
-        def note(*arguments: Any, **more: Any) -> Any:
-            self.asked.append((name, *arguments, more))
-            return name
-
-        return note
-
-    async def close(self) -> None:
-        self.asked.append(("close",))
-        if self.fault is not None:
-            raise self.fault
-
-
-class Server:
-    """Makes sessions, and records that it was opened and closed."""
-
-    name = "reports"
-
-    def __init__(self, fault: Exception | None = None) -> None:
-        self.sessions: list[Session] = []
-        self.told: list[str] = []
-        self.fault = fault
-
-    def open(self) -> None:
-        self.told.append("open")
-
-    def vitals(self) -> Vitals:
-        return Vitals(up=True, circuit="closed")
-
-    def session(self, listener: Any, principal_source: Any, host: Any = None) -> UpstreamSession:
-        return self.counted_session(SessionUsage(self.name), listener, principal_source, host)
-
-    def counted_session(
-        self, usage: SessionUsage, listener: Any, principal_source: Any, host: Any = None
-    ) -> UpstreamSession:
-        self.sessions.append(self.new_session())
-        return counted(self.sessions[-1], usage)
-
-    def new_session(self) -> Session:
-        return Session(self.fault)
-
-    async def close(self) -> None:
-        self.told.append("close")
 
 
 def session_of(upstream: Upstream) -> UpstreamSession:
@@ -86,7 +22,7 @@ def session_of(upstream: Upstream) -> UpstreamSession:
 
 
 async def test_an_upstream_is_idle_when_every_session_is_closed() -> None:
-    upstream = CountedUpstream(Server())
+    upstream = CountedUpstream(RecordingUpstream())
     async with bounded():
         await upstream.wait_idle()
     sessions = [session_of(upstream) for _ in range(2)]
@@ -101,8 +37,10 @@ async def test_an_upstream_is_idle_when_every_session_is_closed() -> None:
 
 
 async def test_a_session_whose_close_fails_counts_as_closed() -> None:
-    upstream = CountedUpstream(Server(fault=OSError("no")))
+    server = RecordingUpstream()
+    upstream = CountedUpstream(server)
     session = session_of(upstream)
+    server.sessions[0].fault = OSError("no")
     with pytest.raises(OSError, match="no"):
         await session.close()
     async with bounded():
@@ -110,7 +48,7 @@ async def test_a_session_whose_close_fails_counts_as_closed() -> None:
 
 
 def test_new_sessions_are_redirected_to_the_last_successor() -> None:
-    first, second, third = Server(), Server(), Server()
+    first, second, third = RecordingUpstream(), RecordingUpstream(), RecordingUpstream()
     before, between, now = (CountedUpstream(server) for server in (first, second, third))
     before.redirect_to(lambda: between)
     between.redirect_to(lambda: now)
@@ -119,7 +57,7 @@ def test_new_sessions_are_redirected_to_the_last_successor() -> None:
 
 
 def test_without_a_present_successor_a_session_is_its_own() -> None:
-    server = Server()
+    server = RecordingUpstream()
     upstream = CountedUpstream(server)
     upstream.redirect_to(lambda: None)
     session_of(upstream)
@@ -127,7 +65,7 @@ def test_without_a_present_successor_a_session_is_its_own() -> None:
 
 
 async def test_a_close_runs_once_and_goes_on_when_its_caller_is_cancelled() -> None:
-    class Slow(Server):
+    class Slow(RecordingUpstream):
         ends = asyncio.Event()
 
         async def close(self) -> None:
@@ -144,52 +82,50 @@ async def test_a_close_runs_once_and_goes_on_when_its_caller_is_cancelled() -> N
     server.ends.set()
     async with bounded():
         await second
-    assert server.told == ["close"]
+    assert server.asked == ["close"]
 
 
 async def test_everything_is_asked_of_the_session_of_the_era_unchanged() -> None:
-    server = Server()
+    server = RecordingUpstream()
     upstream = CountedUpstream(server)
     upstream.open()
     await upstream.close()
-    assert (upstream.name, upstream.vitals(), server.told) == ("reports", Vitals(True, "closed"), ["open", "close"])
+    assert (upstream.name, upstream.vitals(), server.asked) == ("reports", Vitals(True, "closed"), ["open", "close"])
     session = cast("Any", session_of(upstream))
     call = UpstreamCall("ping")
     assert session.era is Era.MODERN
     assert await session.open() == "opened"
-    assert await session.call(call, NOBODY) == "called"
+    assert await session.call(call, NOBODY) == response()
     assert session.outcome("response") == "outcome"
-    assert await session.tools() == "tools"
-    assert session.listed("t") == "listed"
+    assert await session.tools() == {"add": "add"}
+    assert session.listed("add") == "add"
     session.tell("note")
     assert server.sessions[0].asked == [
         ("call", call, NOBODY),
-        ("outcome", "response", {}),
-        ("listed", "t", {}),
-        ("tell", "note", {}),
+        ("outcome", "response"),
+        ("tell", "note"),
     ]
 
 
 # --- requests in flight -----------------------------------------------------------------------------------------------
 
 
-class Pending(Server):
+class Pending(RecordingUpstream):
     """Its calls end when `answers` is set, with the fault if there is one."""
 
     def __init__(self, fault: Exception | None = None) -> None:
-        super().__init__(fault)
-        self.answers = asyncio.Event()
+        super().__init__(self._make_session)
+        self.answers, self._fault = asyncio.Event(), fault
 
-    def new_session(self) -> Session:
-        server = self
+    def _make_session(self, *of: Any) -> RecordingSession:
+        session = RecordingSession(*of)
+        session.answer = self._answer
+        return session
 
-        class Slow(Session):
-            async def call(self, call: UpstreamCall, listener: Any) -> Any:
-                await server.answers.wait()
-                if self.fault is not None:
-                    raise self.fault
-
-        return Slow(self.fault)
+    async def _answer(self) -> None:
+        await self.answers.wait()
+        if self._fault is not None:
+            raise self._fault
 
 
 def calls(session: UpstreamSession) -> list[asyncio.Task[Any]]:

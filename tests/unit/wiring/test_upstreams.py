@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from helpers.manual_clock import ManualClock
+from helpers.recording_upstream import RecordingUpstream
 from helpers.waiting import bounded, eventually
 from helpers.whole_gateway import configuration
 from taskgate import __version__
@@ -26,12 +27,11 @@ from taskgate.upstream.settings import UpstreamObserver, UpstreamSettings
 from taskgate.upstream.wire.trust import TlsFileRefused
 from taskgate.wiring.upstreams import UpstreamRegistry
 from unit.lifecycle.recorded_events import RecordedEvents
-from unit.sessions.test_upstream_usage import Server
 
 SPEAKER = Principal(context="c")
 
 
-class Made(Server):
+class Made(RecordingUpstream):
     """A server that remembers what it was made with."""
 
     def __init__(self, settings: UpstreamSettings, observer: UpstreamObserver) -> None:
@@ -97,7 +97,7 @@ async def yard() -> AsyncIterator[Yard]:
     yield yard
     async with bounded():
         await yard.upstreams.close()
-    assert [made.told[-1:] for made in yard.made] == [["close"]] * len(yard.made), "every server is let go in the end"
+    assert [made.asked[-1:] for made in yard.made] == [["close"]] * len(yard.made), "every server is let go in the end"
 
 
 async def test_what_is_prepared_is_in_use_only_once_it_is_mounted(yard: Yard) -> None:
@@ -105,16 +105,16 @@ async def test_what_is_prepared_is_in_use_only_once_it_is_mounted(yard: Yard) ->
     config = configured(a="http://other/mcp", b="http://b/mcp")
     prepared = await yard.upstreams.prepare(config, admission_rules(config))
     assert (prepared.is_new, yard.upstreams.mounts.by_name) == (True, before)
-    assert [made.told for made in yard.made] == [["open"], [], []]
+    assert [made.asked for made in yard.made] == [["open"], [], []]
     yard.upstreams.switch(prepared)
     assert sorted(yard.upstreams.mounts.by_name) == ["a", "b"]
-    assert [made.told[:1] for made in yard.made] == [["open"]] * 3
+    assert [made.asked[:1] for made in yard.made] == [["open"]] * 3
 
 
 async def test_what_will_not_be_mounted_is_let_go_and_nothing_else(yard: Yard) -> None:
     config = configured(a="http://a/mcp", b="http://b/mcp")
     await yard.upstreams.discard(await yard.upstreams.prepare(config, admission_rules(config)))
-    assert [made.told for made in yard.made] == [["open"], ["close"]]
+    assert [made.asked for made in yard.made] == [["open"], ["close"]]
 
 
 async def test_where_one_cannot_be_made_the_others_are_let_go(yard: Yard) -> None:
@@ -123,7 +123,7 @@ async def test_where_one_cannot_be_made_the_others_are_let_go(yard: Yard) -> Non
         await yard.upstreams.prepare(config, admission_rules(config))
     with pytest.raises(RuntimeError):
         await yard.upstreams.prepare(config := configured(b="http://b/mcp", c=yard.broken), admission_rules(config))
-    assert [made.told for made in yard.made] == [["open"], ["close"], ["close"]]
+    assert [made.asked for made in yard.made] == [["open"], ["close"], ["close"]]
     assert list(yard.upstreams.mounts.by_name) == ["a"]
 
 
@@ -156,7 +156,7 @@ async def test_a_request_that_came_before_gets_a_session_with_the_server_of_now(
     """It holds the mount of before, which may be let go by the time that it needs a session."""
     mount = yard.upstreams.mounts.by_name["a"]
     await yard.mount(configured(a="http://b/mcp"))
-    await eventually(lambda: yard.of("http://a/mcp").told == ["open", "close"])
+    await eventually(lambda: yard.of("http://a/mcp").asked == ["open", "close"])
     mount.upstream.session(NOBODY, lambda: SPEAKER)
     assert (len(yard.of("http://a/mcp").sessions), len(yard.of("http://b/mcp").sessions)) == (0, 1)
 
@@ -166,9 +166,9 @@ async def test_a_server_is_let_go_when_its_last_session_ends(yard: Yard) -> None
     await yard.mount(configured(b="http://b/mcp"))
     for _ in range(5):
         await asyncio.sleep(0)
-    assert yard.of("http://a/mcp").told == ["open"]
+    assert yard.of("http://a/mcp").asked == ["open"]
     await session.close()
-    await eventually(lambda: yard.of("http://a/mcp").told == ["open", "close"])
+    await eventually(lambda: yard.of("http://a/mcp").asked == ["open", "close"])
 
 
 async def test_turns_stay_with_an_address_and_another_has_its_own(yard: Yard) -> None:

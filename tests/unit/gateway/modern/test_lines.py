@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any, cast
 from unittest.mock import Mock
@@ -10,6 +10,7 @@ from unittest.mock import Mock
 import pytest
 
 from helpers.manual_clock import ManualClock
+from helpers.recording_upstream import RecordingSession, RecordingUpstream
 from helpers.waiting import bounded, eventually
 from taskgate.admission.mounts import Mount
 from taskgate.auth.context import ANONYMOUS, AuthContext
@@ -20,7 +21,6 @@ from taskgate.gateway.modern.session_pool import MAX_IDLE, MOST_KEPT, SessionPoo
 from taskgate.protocol.jsonrpc import parse
 from taskgate.protocol.messages import MAX_CAPABILITIES, Notification
 from taskgate.upstream.base import Upstream
-from taskgate.upstream.calls import PrincipalSource
 from unit.admission.test_callers import MOUNT
 from unit.auth.identities import identity
 from unit.lifecycle.recorded_events import RecordedEvents
@@ -29,34 +29,7 @@ IDLE = timedelta(minutes=10)
 CHANGED = cast(Notification, parse(b'{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}', max_depth=8))
 
 
-@dataclass
-class Session:
-    """A session with a server, as far as a line has to do with it."""
-
-    principal_source: PrincipalSource
-    host: Peer | None
-    gate: asyncio.Event
-    closed: int = 0
-
-    async def close(self) -> None:
-        await self.gate.wait()
-        self.closed += 1
-
-
-@dataclass
-class Server:
-    """A server that sessions are opened with; they close once `gate` is set."""
-
-    name: str = "reports"
-    sessions: list[Session] = field(default_factory=list)
-    gate: asyncio.Event = field(default_factory=asyncio.Event)
-
-    def session(self, listener: Any, principal_source: PrincipalSource, host: Peer | None = None) -> Session:
-        self.sessions.append(Session(principal_source, host, self.gate))
-        return self.sessions[-1]
-
-
-def mount(server: Server, name: str = "reports") -> Mount:
+def mount(server: RecordingUpstream, name: str = "reports") -> Mount:
     return replace(MOUNT, name=name, upstream=cast(Upstream, server))
 
 
@@ -75,22 +48,33 @@ def lines(clock: ManualClock) -> SessionPool:
 
 
 @pytest.fixture
-def server() -> Server:
-    server = Server()
-    server.gate.set()
-    return server
+def may_close() -> asyncio.Event:
+    """What the closes of sessions wait for."""
+    event = asyncio.Event()
+    event.set()
+    return event
 
 
 @pytest.fixture
-def at(server: Server) -> Mount:
+def server(may_close: asyncio.Event) -> RecordingUpstream:
+    def make_session(*of: Any) -> RecordingSession:
+        session = RecordingSession(*of)
+        session.may_close = may_close
+        return session
+
+    return RecordingUpstream(make_session)
+
+
+@pytest.fixture
+def at(server: RecordingUpstream) -> Mount:
     return mount(server)
 
 
-async def closed(server: Server) -> list[int]:
+async def closed(server: RecordingUpstream) -> list[int]:
     """Which of the sessions are closed, once whatever began to has."""
     for _ in range(5):
         await asyncio.sleep(0)
-    return [number for number, session in enumerate(server.sessions) if session.closed]
+    return [number for number, session in enumerate(server.sessions) if session.closes]
 
 
 # --- who shares one ------------------------------------------------------------------------------------------------
@@ -132,7 +116,9 @@ def test_without_authentication_what_hosts_declare_tells_them_apart(lines: Sessi
     assert lines.take(at, ANONYMOUS, peer()) is mute
 
 
-def test_capabilities_out_of_all_proportion_are_refused(lines: SessionPool, at: Mount, server: Server) -> None:
+def test_capabilities_out_of_all_proportion_are_refused(
+    lines: SessionPool, at: Mount, server: RecordingUpstream
+) -> None:
     most = {"a": "x" * (MAX_CAPABILITIES - len('{"a":""}'))}
     lines.take(at, ALICE, peer(**most))
     with pytest.raises(InvalidParams):
@@ -142,14 +128,14 @@ def test_capabilities_out_of_all_proportion_are_refused(lines: SessionPool, at: 
 
 def test_each_mount_has_lines_of_its_own(lines: SessionPool, at: Mount) -> None:
     # I-ISO-6.
-    other = mount(Server(), "other")
+    other = mount(RecordingUpstream(), "other")
     first, second = lines.take(at, ALICE, peer()), lines.take(other, ALICE, peer())
     assert first is not second
     assert (first.owner, second.owner) == (ALICE.owner("reports"), ALICE.owner("other"))
 
 
 def test_a_server_is_told_what_the_host_declared_and_not_who_it_is(
-    lines: SessionPool, at: Mount, server: Server
+    lines: SessionPool, at: Mount, server: RecordingUpstream
 ) -> None:
     # V-META-4: the next request over the line may be of another host.
     line = lines.take(at, ALICE, peer("mine", roots={}))
@@ -157,7 +143,9 @@ def test_a_server_is_told_what_the_host_declared_and_not_who_it_is(
     assert [session.host for session in server.sessions] == [line.peer]
 
 
-def test_a_line_speaks_with_the_newest_token_of_its_caller(lines: SessionPool, at: Mount, server: Server) -> None:
+def test_a_line_speaks_with_the_newest_token_of_its_caller(
+    lines: SessionPool, at: Mount, server: RecordingUpstream
+) -> None:
     lines.take(at, replace(ALICE, identity=identity(), token="old"), peer())
     lines.take(at, replace(ALICE, identity=identity(), token="new"), peer())
     assert [session.principal_source().token for session in server.sessions] == ["new"]
@@ -167,7 +155,7 @@ def test_a_line_speaks_with_the_newest_token_of_its_caller(lines: SessionPool, a
 
 
 async def test_a_line_is_let_go_when_nothing_went_over_it_for_long(
-    lines: SessionPool, at: Mount, server: Server, clock: ManualClock
+    lines: SessionPool, at: Mount, server: RecordingUpstream, clock: ManualClock
 ) -> None:
     with lines.take(at, ALICE, peer()) as first:
         clock.advance(IDLE)
@@ -188,7 +176,7 @@ async def test_a_line_is_let_go_when_nothing_went_over_it_for_long(
 async def test_a_line_in_use_is_kept_and_its_idleness_begins_with_the_end_of_that(
     lines: SessionPool,
     at: Mount,
-    server: Server,
+    server: RecordingUpstream,
     clock: ManualClock,
     begin: Callable[[SharedSession], Any],
     end: Callable[[SharedSession], None],
@@ -209,7 +197,7 @@ async def test_a_line_in_use_is_kept_and_its_idleness_begins_with_the_end_of_tha
 
 
 async def test_of_too_many_idle_lines_of_a_caller_the_one_goes_that_was_not_asked_for_the_longest(
-    lines: SessionPool, at: Mount, server: Server
+    lines: SessionPool, at: Mount, server: RecordingUpstream
 ) -> None:
     kept = lines.take(at, BOB, peer())
     for number in range(MAX_IDLE):
@@ -222,13 +210,15 @@ async def test_of_too_many_idle_lines_of_a_caller_the_one_goes_that_was_not_aske
     assert lines.take(at, ALICE, peer(roots={"n": 0})).upstream is cast(Any, server.sessions[1])
 
 
-async def test_no_line_in_use_goes_for_another(lines: SessionPool, at: Mount, server: Server) -> None:
+async def test_no_line_in_use_goes_for_another(lines: SessionPool, at: Mount, server: RecordingUpstream) -> None:
     for number in range(2 * MAX_IDLE):
         lines.take(at, ALICE, peer(roots={"n": number})).acquire()
     assert await closed(server) == []
 
 
-async def test_what_was_in_use_counts_among_the_idle_afterwards(lines: SessionPool, at: Mount, server: Server) -> None:
+async def test_what_was_in_use_counts_among_the_idle_afterwards(
+    lines: SessionPool, at: Mount, server: RecordingUpstream
+) -> None:
     used = [lines.take(at, ALICE, peer(roots={"n": number})) for number in range(MAX_IDLE)]
     for line in used:
         line.acquire()
@@ -240,33 +230,33 @@ async def test_what_was_in_use_counts_among_the_idle_afterwards(lines: SessionPo
 
 
 async def test_at_the_end_every_line_is_closed_whatever_goes_over_it(
-    lines: SessionPool, at: Mount, server: Server
+    lines: SessionPool, at: Mount, server: RecordingUpstream, may_close: asyncio.Event
 ) -> None:
-    server.gate.clear()
+    may_close.clear()
     for caller in (ALICE, BOB):
         lines.take(at, caller, peer()).acquire()
     closing = asyncio.create_task(lines.close())
     await closed(server)
     assert not closing.done()
-    server.gate.set()
+    may_close.set()
     async with bounded():
         await closing
-    assert [session.closed for session in server.sessions] == [1, 1]
+    assert [session.closes for session in server.sessions] == [1, 1]
 
 
 async def test_a_line_that_was_let_go_is_waited_for_at_the_end(
-    lines: SessionPool, at: Mount, server: Server, clock: ManualClock
+    lines: SessionPool, at: Mount, server: RecordingUpstream, may_close: asyncio.Event, clock: ManualClock
 ) -> None:
-    server.gate.clear()
+    may_close.clear()
     lines.take(at, ALICE, peer())
     clock.advance(IDLE)
     lines.sweep()
     closing = asyncio.create_task(lines.close())
     await closed(server)
     assert not closing.done()
-    server.gate.set()
+    may_close.set()
     await eventually(closing.done)
-    assert [session.closed for session in server.sessions] == [1]
+    assert [session.closes for session in server.sessions] == [1]
 
 
 # --- what is heard over it -----------------------------------------------------------------------------------------

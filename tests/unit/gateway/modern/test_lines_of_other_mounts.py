@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from helpers.manual_clock import ManualClock
+from helpers.recording_upstream import RecordingUpstream
 from helpers.records import new_peer
 from helpers.waiting import bounded, eventually
 from taskgate.auth.context import ANONYMOUS
@@ -18,21 +19,6 @@ from taskgate.gateway.modern.session_pool import LONGEST_INFO, SessionPool
 from taskgate.protocol.discovery import ServerDescription
 from taskgate.protocol.extensions import ExtensionPolicy
 from unit.lifecycle.recorded_events import RecordedEvents
-
-
-class Session:
-    """A session with a server."""
-
-    def __init__(self) -> None:
-        self.closed = False
-
-    async def close(self) -> None:
-        self.closed = True
-
-
-def server() -> Any:
-    """A server that gives sessions."""
-    return SimpleNamespace(session=lambda *_: Session())
 
 
 def mounted(server: Any, info: str | None = None) -> Any:
@@ -48,7 +34,7 @@ async def lines() -> AsyncIterator[SessionPool]:
 
 
 async def test_a_line_to_the_same_server_goes_on_at_the_new_mount(lines: SessionPool) -> None:
-    one = server()
+    one = RecordingUpstream()
     old, new = mounted(one), mounted(one)
     line = lines.take(old, ANONYMOUS, new_peer())
     assert lines.take(new, ANONYMOUS, new_peer()) is line
@@ -56,33 +42,33 @@ async def test_a_line_to_the_same_server_goes_on_at_the_new_mount(lines: Session
 
 
 async def test_an_idle_line_to_a_server_that_is_spoken_to_in_another_way_ends_at_once(lines: SessionPool) -> None:
-    line: Any = lines.take(mounted(server()), ANONYMOUS, new_peer())
-    assert lines.take(mounted(server()), ANONYMOUS, new_peer()) is not line
-    await eventually(lambda: line.upstream.closed)
+    line: Any = lines.take(mounted(RecordingUpstream()), ANONYMOUS, new_peer())
+    assert lines.take(mounted(RecordingUpstream()), ANONYMOUS, new_peer()) is not line
+    await eventually(lambda: line.upstream.closes)
 
 
 async def test_a_busy_one_is_not_cut_and_ends_when_nothing_goes_over_it(lines: SessionPool) -> None:
-    line: Any = lines.take(mounted(server()), ANONYMOUS, new_peer())
+    line: Any = lines.take(mounted(RecordingUpstream()), ANONYMOUS, new_peer())
     with line:
-        other = lines.take(mounted(server()), ANONYMOUS, new_peer())
+        other = lines.take(mounted(RecordingUpstream()), ANONYMOUS, new_peer())
         assert other is not line
         lines.sweep()
         # Whatever is closed is so in the background.
         await asyncio.sleep(0)
         await asyncio.sleep(0)
-        assert not line.upstream.closed
+        assert not line.upstream.closes
     lines.sweep()
-    await eventually(lambda: line.upstream.closed)
-    assert not other.upstream.closed  # type: ignore[attr-defined]
+    await eventually(lambda: line.upstream.closes)
+    assert not other.upstream.closes  # type: ignore[attr-defined]
 
 
 async def test_at_the_end_what_is_still_busy_is_closed_too(lines: SessionPool) -> None:
-    line: Any = lines.take(mounted(server()), ANONYMOUS, new_peer())
+    line: Any = lines.take(mounted(RecordingUpstream()), ANONYMOUS, new_peer())
     line.acquire()
-    lines.take(mounted(server()), ANONYMOUS, new_peer())
+    lines.take(mounted(RecordingUpstream()), ANONYMOUS, new_peer())
     async with bounded():
         await lines.close()
-    assert line.upstream.closed
+    assert line.upstream.closes
 
 
 # --- who its server is
@@ -95,7 +81,7 @@ def who(revision: Revision, info: str | None) -> ServerDescription:
 
 
 async def test_a_line_tells_who_a_server_of_sessions_is_once_that_is_known(lines: SessionPool) -> None:
-    line = lines.take(mounted(server()), ANONYMOUS, new_peer())
+    line = lines.take(mounted(RecordingUpstream()), ANONYMOUS, new_peer())
     assert line.info is None
     line.met(who(Revision.R2025_06_18, "{1}"))
     assert line.info == "{1}"
@@ -109,7 +95,7 @@ async def test_a_line_tells_who_a_server_of_sessions_is_once_that_is_known(lines
 async def test_a_line_tells_nothing_of_a_server_that_says_so_itself_or_says_much(
     lines: SessionPool, said: tuple[Revision, str]
 ) -> None:
-    line = lines.take(mounted(server()), ANONYMOUS, new_peer())
+    line = lines.take(mounted(RecordingUpstream()), ANONYMOUS, new_peer())
     line.met(who(Revision.R2025_11_25, "x" * LONGEST_INFO))
     assert line.info == "x" * LONGEST_INFO
     line.met(who(*said))
@@ -117,7 +103,7 @@ async def test_a_line_tells_nothing_of_a_server_that_says_so_itself_or_says_much
 
 
 async def test_a_line_tells_what_its_mount_tells_first(lines: SessionPool) -> None:
-    one = server()
+    one = RecordingUpstream()
     line = lines.take(mounted(one, "ours"), ANONYMOUS, new_peer())
     line.met(who(Revision.R2025_11_25, "theirs"))
     assert line.info == "ours"
