@@ -7,13 +7,14 @@ from typing import Any
 
 import pytest
 
+from helpers.recording_listener import RecordingListener
 from helpers.server import LastingCall, LastingTool, ScriptedServer
 from helpers.upstream_calls import task_call
 from helpers.waiting import bounded, eventually
 from taskgate.errors import UpstreamFailed
 from taskgate.protocol.server_messages import Question
 from taskgate.upstream.calls import Resumed, ResumePoint
-from unit.upstream.conftest import EVERYTHING, Caller, Ear, new_caller
+from unit.upstream.conftest import EVERYTHING, Caller, new_caller
 
 DONE = {"content": ["right"]}
 FORM = Question("elicitation/create", None)
@@ -30,22 +31,22 @@ def tool(server: ScriptedServer) -> LastingTool:
 class Before:
     """A process that made a call, heard of it, and was gone without a word; it is left as it is."""
 
-    def __init__(self, caller: Caller, call: LastingCall, ear: Ear, calling: asyncio.Task[Any]) -> None:
+    def __init__(self, caller: Caller, call: LastingCall, ear: RecordingListener, calling: asyncio.Task[Any]) -> None:
         self.caller, self.call, self.ear, self.calling = caller, call, ear, calling
 
     @property
     def resume_point(self) -> ResumePoint:
         """Where it was."""
-        return self.ear.footholds[-1]
+        return self.ear.resume_points[-1]
 
     async def placed(self, count: int) -> None:
         """Wait until it was told so many times where the call is."""
-        await eventually(lambda: len(self.ear.footholds) >= count)
+        await eventually(lambda: len(self.ear.resume_points) >= count)
 
 
 @pytest.fixture
 async def before(server: ScriptedServer, tool: LastingTool) -> AsyncIterator[Before]:
-    caller, ear = new_caller(server.url, EVERYTHING), Ear()
+    caller, ear = new_caller(server.url, EVERYTHING), RecordingListener()
     calling = asyncio.create_task(caller.run("long", ear=ear))
     before = Before(caller, await tool.called(), ear, calling)
     await before.placed(1)
@@ -64,7 +65,7 @@ async def after(server: ScriptedServer, before: Before) -> AsyncIterator[Caller]
     await caller.close()
 
 
-def going_on(caller: Caller, resumed: Resumed, ear: Ear | None = None) -> asyncio.Task[Any]:
+def going_on(caller: Caller, resumed: Resumed, ear: RecordingListener | None = None) -> asyncio.Task[Any]:
     """The call, as the process that took it over goes on with it."""
     listener = ear or caller.heard.of_calls
     run = caller.session.call(

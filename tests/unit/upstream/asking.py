@@ -3,11 +3,12 @@
 import asyncio
 from typing import Any, Self
 
+from helpers.recording_listener import RecordingListener
 from helpers.server import ScriptedServer, Turn, event, open_stream
 from helpers.waiting import eventually
 from taskgate.protocol.jsonrpc import parse
 from taskgate.protocol.messages import Notification
-from unit.upstream.conftest import Caller, Ear
+from unit.upstream.conftest import Caller
 
 ACCEPTED = '{"result":{"action":"accept"}}'
 CANCELLED = {"action": "cancel"}
@@ -28,7 +29,7 @@ class Asking:
 
     def __init__(self, server: ScriptedServer, caller: Caller, *questions: Any, within: float = 60) -> None:
         self.goes_on: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self.ear = Ear()
+        self.ear = RecordingListener()
         self._caller, self._questions = caller, questions or (question(),)
         self._within = within
         server.script["asks"] = self._reply

@@ -1,6 +1,6 @@
 """A scripted server, and a session with it that hears everything."""
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
@@ -8,66 +8,28 @@ from typing import Any
 import pytest
 
 from helpers.exchange_server import ExchangeServer
+from helpers.recording_listener import RecordingListener
 from helpers.server import ScriptedServer
 from helpers.server.legacy_tasks import LegacyTasks
 from helpers.upstream_calls import task_call
 from taskgate.clock import Clock, SystemClock, SystemEntropy
 from taskgate.domain.versions import Peer, Revision
-from taskgate.protocol.discovery import ServerDescription
 from taskgate.protocol.extensions import ExtensionPolicy
 from taskgate.protocol.legacy.upstream import LegacyUpstream
 from taskgate.protocol.messages import Notification, Params, Response
 from taskgate.protocol.modern.upstream import ModernUpstream
 from taskgate.upstream.base import UpstreamSession
-from taskgate.upstream.calls import Principal, ResumePoint, ServerQuestion, UpstreamCall
+from taskgate.upstream.calls import Principal, UpstreamCall
 from taskgate.upstream.client import HttpTransport, UpstreamClient, UpstreamObserver, UpstreamSettings
 from unit.upstream.offices import Office
-
-
-@dataclass
-class Ear:
-    """Hears and remembers; see Hearer."""
-
-    notices: list[Notification] = field(default_factory=list)
-    questions: list[ServerQuestion] = field(default_factory=list)
-    lacks: list[Mapping[str, Any]] = field(default_factory=list)
-    servers: list[ServerDescription] = field(default_factory=list)
-    footholds: list[ResumePoint] = field(default_factory=list)
-    passes_rounds: bool = False
-    leaves: bool = False
-    can_be_asked: bool = True
-
-    def met(self, server: ServerDescription) -> None:
-        self.servers.append(server)
-
-    def more_follows(self) -> None:
-        pass
-
-    def on_notification(self, notification: Notification) -> None:
-        self.notices.append(notification)
-
-    def clog(self) -> None:
-        return None
-
-    def keep(self, _: object) -> None:
-        pass
-
-    def on_checkpoint(self, resume_point: ResumePoint) -> None:
-        self.footholds.append(resume_point)
-
-    def asked(self, question: ServerQuestion) -> None:
-        self.questions.append(question)
-
-    def refused(self, required: Mapping[str, Any]) -> None:
-        self.lacks.append(required)
 
 
 @dataclass
 class Heard:
     """All that a session tells its users and its observer."""
 
-    of_session: Ear = field(default_factory=Ear)
-    of_calls: Ear = field(default_factory=Ear)
+    of_session: RecordingListener = field(default_factory=RecordingListener)
+    of_calls: RecordingListener = field(default_factory=RecordingListener)
     answered: list[tuple[str, str | None]] = field(default_factory=list)
     lost: int = 0
     streams: list[str] = field(default_factory=list)
@@ -83,12 +45,12 @@ class Heard:
     @property
     def session(self) -> list[Notification]:
         """The notifications that belong to no call."""
-        return self.of_session.notices
+        return self.of_session.notifications
 
     @property
     def call(self) -> list[Notification]:
         """The notifications that belong to a call."""
-        return self.of_calls.notices
+        return self.of_calls.notifications
 
     def observer(self) -> UpstreamObserver:
         def lose() -> None:
@@ -125,12 +87,14 @@ class Caller:
     session: UpstreamSession
     heard: Heard
 
-    async def call(self, tool: str = "echo", *, progress: bool = False, ear: Ear | None = None) -> Response:
+    async def call(
+        self, tool: str = "echo", *, progress: bool = False, ear: RecordingListener | None = None
+    ) -> Response:
         """Relay a `tools/call`; `progress` asks to hear of it, and `ear` hears instead of the one of all calls."""
         params, listener = call_params(tool, progress=progress), ear or self.heard.of_calls
         return await self.session.call(UpstreamCall("tools/call", params, tool=tool), listener)
 
-    async def run(self, tool: str = "echo", *, within: float = 60, ear: Ear | None = None) -> Any:
+    async def run(self, tool: str = "echo", *, within: float = 60, ear: RecordingListener | None = None) -> Any:
         """Run a `tools/call` as a task does, for what it means."""
         params, listener = call_params(tool).head, ear or self.heard.of_calls
         response = await self.session.call(task_call(tool, params, timedelta(seconds=within)), listener)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
+from helpers.recording_listener import RecordingListener
 from helpers.welcomes import unheard_welcome
 from taskgate.clock import SystemClock
 from taskgate.domain.versions import Peer
@@ -25,7 +26,7 @@ from taskgate.upstream.legacy.session import LegacySession
 from taskgate.upstream.modern.session import ModernSession
 from taskgate.upstream.session import Makers, ServerSession, SessionTransport, SessionUsage
 from taskgate.upstream.settings import UpstreamSettings
-from unit.upstream.conftest import Ear, Heard, call_params
+from unit.upstream.conftest import Heard, call_params
 
 
 @dataclass
@@ -35,7 +36,9 @@ class Guest:
     session: UpstreamSession
     heard: Heard
 
-    async def call(self, tool: str = "echo", *, progress: bool = False, ear: Ear | None = None) -> Response:
+    async def call(
+        self, tool: str = "echo", *, progress: bool = False, ear: RecordingListener | None = None
+    ) -> Response:
         """Relay a `tools/call`."""
         params, listener = call_params(tool, progress=progress), ear or self.heard.of_calls
         return await self.session.call(UpstreamCall("tools/call", params, tool=tool), listener)

@@ -5,11 +5,12 @@ from typing import Any
 
 import pytest
 
+from helpers.recording_listener import RecordingListener
 from helpers.waiting import PATIENCE, bounded
 from taskgate.errors import UpstreamFailed
 from taskgate.protocol.messages import Response
 from taskgate.protocol.server_messages import read_progress
-from unit.upstream.conftest import Caller, Ear
+from unit.upstream.conftest import Caller
 
 DONE: dict[str, Any] = {"content": [{"type": "text", "text": "done"}]}
 
@@ -38,7 +39,7 @@ async def failure_of(call: "asyncio.Task[Any]", within: float = PATIENCE) -> Ups
     return failure.value
 
 
-def words_of(ear: Ear) -> list[str]:
+def words_of(ear: RecordingListener) -> list[str]:
     """What was said of how far the call is."""
-    told = [read_progress(on_notification) for on_notification in ear.notices]
+    told = [read_progress(on_notification) for on_notification in ear.notifications]
     return [progress.status_message for progress in told if progress is not None]

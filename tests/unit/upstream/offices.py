@@ -7,6 +7,7 @@ import pytest
 
 from helpers.exchange_server import ExchangeServer
 from helpers.manual_clock import ManualClock
+from helpers.recording_listener import RecordingListener
 from helpers.server import ScriptedServer
 from helpers.waiting import bounded
 from taskgate.clock import SystemEntropy
@@ -21,38 +22,6 @@ from taskgate.upstream.client import UpstreamClient, UpstreamObserver, UpstreamS
 from taskgate.upstream.settings import GrantKind, GrantSettings
 
 CALL = Params('{"name":"echo","arguments":{}}')
-
-
-class Deaf:
-    """Hears nothing; see Hearer."""
-
-    passes_rounds = False
-    leaves = False
-    can_be_asked = True
-
-    def met(self, _: object) -> None:
-        pass
-
-    def more_follows(self) -> None:
-        pass
-
-    def on_notification(self, _: object) -> None:
-        pass
-
-    def clog(self) -> None:
-        return None
-
-    def keep(self, _: object) -> None:
-        pass
-
-    def on_checkpoint(self, _: object) -> None:
-        pass
-
-    def asked(self, _: object) -> None:
-        pass
-
-    def refused(self, _: object) -> None:
-        pass
 
 
 class Office:
@@ -76,7 +45,7 @@ class Office:
 
     def session(self, principal: Principal | Callable[[], Principal]) -> UpstreamSession:
         principal_source = principal if callable(principal) else lambda: principal
-        self.sessions.append(self.upstream.session(Deaf(), principal_source))
+        self.sessions.append(self.upstream.session(RecordingListener(), principal_source))
         return self.sessions[-1]
 
     async def call(self, principal: Principal) -> None:
@@ -92,7 +61,7 @@ class Office:
 async def relay(session: UpstreamSession) -> Any:
     """One call in that session."""
     async with bounded():
-        return await session.call(UpstreamCall("tools/call", CALL), Deaf())
+        return await session.call(UpstreamCall("tools/call", CALL), RecordingListener())
 
 
 async def failure(session: UpstreamSession) -> UpstreamFailed:

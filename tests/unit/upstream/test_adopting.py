@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from helpers.recording_listener import RecordingListener
 from helpers.server import LastingTool, ScriptedServer, progress_note
 from helpers.waiting import bounded, eventually
 from taskgate.upstream.calls import Resumed, ResumePoint
@@ -14,7 +15,7 @@ from taskgate.upstream.client import UpstreamClient
 from taskgate.upstream.legacy import background_posts
 from unit.upstream.adopting import DONE, FORM, Before, after, before, going_on, tool
 from unit.upstream.asking import ACCEPTED, question
-from unit.upstream.conftest import Caller, Ear, new_caller
+from unit.upstream.conftest import Caller, new_caller
 
 __all__ = ["after", "before", "tool"]
 
@@ -31,7 +32,7 @@ async def test_events_that_come_together_are_one_place_which_is_told_once_all_we
 ) -> None:
     before.call.say(progress_note(before.call.token, 1), progress_note(before.call.token, 2))
     await eventually(lambda: before.resume_point.event == "0.2")
-    assert len(before.ear.notices) == 2
+    assert len(before.ear.notifications) == 2
 
 
 async def test_a_place_is_told_only_once_the_server_has_what_was_answered_before(
@@ -50,10 +51,10 @@ async def test_a_place_is_told_only_once_the_server_has_what_was_answered_before
     await before.placed(2)
     before.ear.questions[0].answer(ACCEPTED)
     before.call.say(progress_note(before.call.token, 1), progress_note(before.call.token, 2))
-    await eventually(lambda: len(before.ear.notices) == 2)
+    await eventually(lambda: len(before.ear.notifications) == 2)
     before.call.say(progress_note(before.call.token, 3))
-    await eventually(lambda: len(before.ear.notices) == 3)
-    assert len(before.ear.footholds) == 2
+    await eventually(lambda: len(before.ear.notifications) == 3)
+    assert len(before.ear.resume_points) == 2
     arrives.set()
     async with bounded():
         await asking
@@ -73,7 +74,7 @@ async def test_no_call_is_held_whose_server_goes_with_this_process(server: Scrip
     call.answer(DONE)
     async with bounded():
         await calling
-    assert caller.heard.of_calls.footholds == []
+    assert caller.heard.of_calls.resume_points == []
     await caller.close()
 
 
@@ -82,19 +83,19 @@ async def test_a_call_goes_on_in_its_session_and_is_not_made_again(
 ) -> None:
     before.call.say(progress_note(before.call.token, 1))
     await before.placed(2)
-    heard = Ear()
+    heard = RecordingListener()
     outcome = going_on(after, Resumed(before.resume_point, {}), heard)
     await before.call.listened_to(2)
     before.call.say(progress_note(before.call.token, 2))
-    await eventually(lambda: heard.notices)
+    await eventually(lambda: heard.notifications)
     before.call.answer(DONE)
     async with bounded():
         response = await outcome
     assert response.result.value == DONE
     assert tool.asked == ["0.1"]
     # What was heard before is not heard again, and what comes is held as before.
-    assert len(heard.notices) == 1
-    assert heard.footholds[-1] == before.resume_point._replace(event="0.2")
+    assert len(heard.notifications) == 1
+    assert heard.resume_points[-1] == before.resume_point._replace(event="0.2")
     assert (len(server.heard("initialize")), len(server.heard("tools/call"))) == (1, 1)
     get = server.verbs("GET")[-1]
     assert (get.headers["mcp-session-id"], get.headers["mcp-protocol-version"]) == ("session-1", "2025-11-25")
@@ -116,7 +117,7 @@ async def test_a_question_that_was_asked_before_is_asked_under_its_name_and_its_
     await before.placed(2)
     key = before.ear.questions[0].key
     assert key == "7"
-    heard = Ear()
+    heard = RecordingListener()
     outcome = going_on(after, Resumed(before.resume_point, {key: FORM, "[]": FORM, "{": FORM}), heard)
     await eventually(lambda: heard.questions)
     assert [(each.key, each.question) for each in heard.questions] == [("7", FORM)]
@@ -132,11 +133,11 @@ async def test_a_question_that_was_asked_before_is_asked_under_its_name_and_its_
 async def test_a_question_that_is_replayed_and_known_is_asked_once(before: Before, after: Caller) -> None:
     asking = asyncio.create_task(before.call.ask(question("q")))
     await before.placed(2)
-    heard = Ear()
-    outcome = going_on(after, Resumed(before.ear.footholds[0], {'"q"': FORM}), heard)
+    heard = RecordingListener()
+    outcome = going_on(after, Resumed(before.ear.resume_points[0], {'"q"': FORM}), heard)
     await before.call.listened_to(2)
     before.call.say(progress_note(before.call.token, 1))
-    await eventually(lambda: heard.notices)
+    await eventually(lambda: heard.notifications)
     assert len(heard.questions) == 1
     heard.questions[0].refuse()
     before.call.answer(DONE)

@@ -9,6 +9,7 @@ import pytest
 from aiohttp import web
 
 from helpers.manual_clock import SeededEntropy
+from helpers.recording_listener import RecordingListener
 from helpers.server import LastingTool, ScriptedServer
 from helpers.upstream_calls import task_call
 from helpers.waiting import bounded, eventually
@@ -21,7 +22,7 @@ from taskgate.upstream.legacy import event_streams
 from taskgate.upstream.settings import TransportKind
 from unit.upstream.adopting import DONE, LONG, Before, after, before, going_on, gone, tool
 from unit.upstream.asking import question
-from unit.upstream.conftest import EVERYTHING, Caller, Ear, new_caller
+from unit.upstream.conftest import EVERYTHING, Caller, new_caller
 from unit.upstream.eras import arrived
 
 __all__ = ["after", "before", "tool"]
@@ -57,11 +58,11 @@ async def test_a_call_that_is_left_before_its_server_has_made_a_task_of_it_is_le
     """Who goes on with it hears of the task."""
     server.capabilities = {"tools": {}, "tasks": {"requests": {"tools": {"call": {}}}}}
     server.tools = [{"name": "long", "inputSchema": {"type": "object"}, "execution": {"taskSupport": "required"}}]
-    caller, ear = new_caller(server.url, EVERYTHING), Ear()
+    caller, ear = new_caller(server.url, EVERYTHING), RecordingListener()
     calling = asyncio.create_task(caller.run("long", ear=ear))
     call = await tool.called()
     assert "task" in call.turn.message["params"]
-    await eventually(lambda: ear.footholds)
+    await eventually(lambda: ear.resume_points)
     ear.leaves = True
     calling.cancel()
     await asyncio.wait((calling,))
@@ -83,7 +84,7 @@ async def test_the_last_of_those_who_go_on_in_a_session_ends_it_where_nobody_els
     resumed = Resumed(before.resume_point, {}, is_last, "anybody")
     calls = [going_on(after, resumed)]
     await before.call.listened_to(2)
-    within, ear = timedelta(seconds=60), Ear()
+    within, ear = timedelta(seconds=60), RecordingListener()
     second = resumed._replace(resume_point=before.resume_point._replace(request=-1))
     waiting = asyncio.create_task(other.call(task_call("long", "{}", within, resumes=second), ear))
     await before.call.listened_to(3)
@@ -181,7 +182,7 @@ def test_ids_of_a_process_begin_at_random_and_can_be_read_exactly_by_every_serve
 async def test_a_call_is_gone_on_with_in_the_era_that_it_was_made_in_and_nothing_is_found_out_before(
     plain: ScriptedServer, anew, revision: str
 ) -> None:
-    session, ear = anew().session, Ear()
+    session, ear = anew().session, RecordingListener()
     resumed = Resumed(ResumePoint(revision=revision), {})
     with pytest.raises(UpstreamFailed) as failed:
         await session.call(

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from helpers.recording_listener import RecordingListener
 from helpers.server import ScriptedServer, note
 from helpers.server.legacy_tasks import RELATED, LegacyTasks
 from helpers.waiting import bounded, eventually
@@ -15,7 +16,7 @@ from requirements import covers
 from taskgate.upstream.legacy import server_tasks
 from taskgate.upstream.legacy.questions import MAX_OPEN, PATIENCE
 from unit.upstream.asking import question
-from unit.upstream.conftest import Caller, Ear
+from unit.upstream.conftest import Caller
 from unit.upstream.natively import DONE, running
 
 PING = {"jsonrpc": "2.0", "id": "ping", "method": "ping"}
@@ -35,13 +36,13 @@ async def says(server: ScriptedServer, *messages: Any) -> None:
 
 
 @asynccontextmanager
-async def making(caller: Caller, tasks: LegacyTasks, count: int = 2) -> AsyncIterator[list[Ear]]:
+async def making(caller: Caller, tasks: LegacyTasks, count: int = 2) -> AsyncIterator[list[RecordingListener]]:
     """So many calls in a block whose tasks are made, and not known to us; whose ears they have, in that order."""
     tasks.handles.clear()
-    ears: list[Ear] = []
+    ears: list[RecordingListener] = []
     calls = []
     for number in range(1, count + 1):
-        ears.append(Ear())
+        ears.append(RecordingListener())
         calls.append(running(caller, ear=ears[-1]))
         await tasks.made(number)
     try:
@@ -93,10 +94,10 @@ async def test_the_only_call_there_is_has_it_at_once(server: ScriptedServer, ask
 async def test_the_only_call_does_not_have_what_names_another_task(
     server: ScriptedServer, asked: Caller, tasks: LegacyTasks
 ) -> None:
-    ear = Ear()
+    ear = RecordingListener()
     call = running(asked, ear=ear)
     task = await tasks.made()
-    await eventually(lambda: ear.footholds)
+    await eventually(lambda: ear.resume_points)
     await says(server, about("another"), about(task.id, "mine"))
     assert [each.key for each in ear.questions] == ['"mine"']
     assert len(asked.heard.of_session.questions) == 1
@@ -111,7 +112,7 @@ async def test_one_that_is_withdrawn_while_it_is_kept_is_not_asked(
     async with making(asked, tasks) as ears:
         await says(server, about("theirs-0001"), note("notifications/cancelled", requestId="q"))
         tasks.handles.set()
-        await eventually(lambda: all(ear.footholds for ear in ears))
+        await eventually(lambda: all(ear.resume_points for ear in ears))
         assert [ear.questions for ear in (*ears, asked.heard.of_session)] == [[], [], []]
 
 

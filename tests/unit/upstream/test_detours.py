@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 
 from helpers.loop_pace import LoopClock
+from helpers.recording_listener import RecordingListener
 from helpers.server import Reply, ScriptedServer, result, status
 from helpers.waiting import bounded, eventually
 from taskgate.domain.versions import Peer, Revision
 from taskgate.errors import UpstreamFailed
 from taskgate.upstream.calls import ServerQuestion, UpstreamCall
 from taskgate.upstream.legacy.url_elicitation import MAX_ROUNDS
-from unit.upstream.conftest import EVERYTHING, Caller, Ear, new_caller
+from unit.upstream.conftest import EVERYTHING, Caller, new_caller
 from unit.upstream.eras import in_turn, refuses
 
 MODERN = Peer(revision=Revision.R2026_07_28, capabilities={"elicitation": {"url": {}}}, info={})
@@ -33,7 +34,7 @@ def wants(*request_contexts: Any) -> Reply:
 
 
 @dataclass
-class Answering(Ear):
+class Answering(RecordingListener):
     """Answers at once, with one answer after the other; None refuses."""
 
     answers: list[str | None] = field(default_factory=list)
@@ -60,7 +61,7 @@ async def test_a_call_is_sent_again_when_its_host_went_there(server: ScriptedSer
     server.script["pay"] = in_turn(
         wants(request_context(1), request_context(2)), result({"content": [], "structuredContent": {"n": 1}})
     )
-    ear = Ear()
+    ear = RecordingListener()
     calling = asyncio.create_task(modern.call("pay", ear=ear))
     await eventually(lambda: len(ear.questions) == 2)
     assert [question.question.method for question in ear.questions] == ["elicitation/create"] * 2
@@ -110,7 +111,7 @@ async def test_one_visit_that_is_not_agreed_to_makes_the_refusal_the_answer(
 
 async def test_what_is_still_open_when_one_is_declined_is_withdrawn(server: ScriptedServer, modern: Caller) -> None:
     server.script["pay"] = wants(request_context(1), request_context(2))
-    ear, withdrawn = Ear(), []
+    ear, withdrawn = RecordingListener(), []
     calling = asyncio.create_task(modern.call("pay", ear=ear))
     await eventually(lambda: len(ear.questions) == 2)
     for number, question in enumerate(ear.questions):
@@ -167,7 +168,7 @@ async def test_a_call_that_fails_when_it_is_sent_again_fails(server: ScriptedSer
 
 async def test_who_stops_waiting_for_the_call_withdraws_the_question(server: ScriptedServer, modern: Caller) -> None:
     server.script["pay"] = wants(request_context())
-    ear = Ear()
+    ear = RecordingListener()
     calling = asyncio.create_task(modern.call("pay", ear=ear))
     await eventually(lambda: ear.questions)
     calling.cancel()
@@ -179,7 +180,7 @@ async def test_who_stops_waiting_for_the_call_withdraws_the_question(server: Scr
 
 async def test_a_call_waits_for_its_host_no_longer_than_it_may_run(server: ScriptedServer, modern: Caller) -> None:
     server.script["pay"] = wants(request_context())
-    ear = Ear()
+    ear = RecordingListener()
     async with bounded():
         with pytest.raises(UpstreamFailed) as failed:
             await modern.run("pay", within=0.1, ear=ear)
@@ -210,7 +211,7 @@ async def test_the_second_try_has_what_is_left_of_the_calls_time(
 
 async def test_closing_the_session_gives_the_question_up(server: ScriptedServer, modern: Caller) -> None:
     server.script["pay"] = wants(request_context())
-    ear = Ear()
+    ear = RecordingListener()
     calling = asyncio.create_task(modern.call("pay", ear=ear))
     await eventually(lambda: ear.questions)
     await modern.session.close()
@@ -221,7 +222,7 @@ async def test_closing_the_session_gives_the_question_up(server: ScriptedServer,
 
 async def test_nobody_tells_a_server_how_far_a_visit_is(server: ScriptedServer, modern: Caller) -> None:
     server.script["pay"] = wants(request_context())
-    ear = Ear()
+    ear = RecordingListener()
     calling = asyncio.create_task(modern.call("pay", ear=ear))
     await eventually(lambda: ear.questions)
     sent = len(server.requests)

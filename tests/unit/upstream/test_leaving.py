@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from helpers.exchange_server import ExchangeServer
+from helpers.recording_listener import RecordingListener
 from helpers.server import Hold, ScriptedServer
 from helpers.upstream_calls import task_call
 from helpers.waiting import bounded, eventually
@@ -15,7 +16,7 @@ from taskgate.errors import UpstreamFailed
 from taskgate.upstream.base import UpstreamSession
 from taskgate.upstream.wire.connection import Connection
 from taskgate.upstream.wire.transport import Pool
-from unit.upstream.offices import CALL, Deaf, Office, exchange, relay, somebody
+from unit.upstream.offices import CALL, Office, exchange, relay, somebody
 
 SHORT = timedelta(milliseconds=200)
 LONG = timedelta(seconds=20)
@@ -28,7 +29,7 @@ class Way:
         self.session, self.begun, self.gate = session, begun, gate
 
     def run(self, within: timedelta = LONG) -> "asyncio.Task[Any]":
-        return asyncio.create_task(self.session.call(task_call("echo", CALL, within), Deaf()))
+        return asyncio.create_task(self.session.call(task_call("echo", CALL, within), RecordingListener()))
 
 
 async def wait_for_a_token(office: Callable[..., Office], endpoint: ExchangeServer, _: pytest.MonkeyPatch) -> Way:

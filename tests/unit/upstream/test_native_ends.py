@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from helpers.recording_listener import RecordingListener
 from helpers.server import Hold, ScriptedServer, Turn, error, event, note, open_stream, raw, resets, result, status
 from helpers.server.legacy_tasks import LegacyTasks
 from helpers.waiting import bounded, eventually
@@ -14,7 +15,7 @@ from taskgate.domain.events import CallSucceeded
 from taskgate.upstream.legacy.background_posts import PAUSES
 from taskgate.upstream.pauses import DEAF_FOR, POLL_PAUSE_MOST
 from unit.upstream.asking import ACCEPTED, question
-from unit.upstream.conftest import EVERYTHING, Caller, Ear
+from unit.upstream.conftest import EVERYTHING, Caller
 from unit.upstream.natively import DONE, end_of, failure_of, running
 
 BIG = b'{"jsonrpc":"2.0","id":1,"result":{"content":"' + b"x" * 70_000 + b'"}}'
@@ -47,7 +48,7 @@ async def test_a_cancel_that_its_server_does_not_take_for_now_is_sent_again(call
 async def test_a_call_that_is_given_up_while_it_is_asked_for_is_cancelled_once_there_is_a_task(
     server: ScriptedServer, asked: Caller, tasks: LegacyTasks
 ) -> None:
-    was_given_up, begun, ear = asyncio.Event(), asyncio.Event(), Ear()
+    was_given_up, begun, ear = asyncio.Event(), asyncio.Event(), RecordingListener()
 
     async def late(turn: Turn) -> Any:
         response = await open_stream(turn.request)
@@ -69,7 +70,7 @@ async def test_a_call_that_is_given_up_while_it_is_asked_for_is_cancelled_once_t
     await asyncio.wait((call,))
     was_given_up.set()
     await eventually(lambda: tasks.looks("tasks/cancel") == 1)
-    assert (ear.footholds, ear.notices) == ([], [])
+    assert (ear.resume_points, ear.notifications) == ([], [])
     assert (await server.reply_to("q"))["result"] == {"action": "cancel"}
 
 
@@ -92,7 +93,7 @@ async def test_a_session_that_ends_leaves_a_task_that_is_not_known_yet_to_whoeve
     caller: Caller, tasks: LegacyTasks
 ) -> None:
     tasks.handles.clear()
-    call = running(caller, ear=Ear(leaves=True))
+    call = running(caller, ear=RecordingListener(leaves=True))
     await tasks.made()
     closing = asyncio.create_task(caller.close())
     tasks.handles.set()
@@ -158,7 +159,7 @@ async def test_a_task_that_takes_too_long_is_cancelled(
 async def test_a_task_that_moves_or_waits_for_its_host_has_more_time(
     new_caller_of: Any, server: ScriptedServer, tasks: LegacyTasks
 ) -> None:
-    caller, ear = new_caller_of(server.url, host=EVERYTHING, call=timedelta(seconds=0.6)), Ear()
+    caller, ear = new_caller_of(server.url, host=EVERYTHING, call=timedelta(seconds=0.6)), RecordingListener()
     loop = asyncio.get_running_loop()
     began, call = loop.time(), running(caller, ear=ear)
     task = await tasks.made()
@@ -179,7 +180,7 @@ async def test_a_task_that_moves_or_waits_for_its_host_has_more_time(
 async def test_a_task_that_is_left_for_somebody_else_is_neither_cancelled_nor_is_its_session_ended(
     server: ScriptedServer, caller: Caller, tasks: LegacyTasks
 ) -> None:
-    ear = Ear(leaves=True)
+    ear = RecordingListener(leaves=True)
     call = running(caller, ear=ear)
     task = await tasks.made()
     task.moves("input_required")

@@ -4,12 +4,13 @@ import json
 
 import pytest
 
+from helpers.recording_listener import RecordingListener
 from helpers.server import Hold, ScriptedServer
 from helpers.server.legacy_tasks import LegacyTasks
 from helpers.waiting import bounded, eventually
 from requirements import covers
 from taskgate.domain.events import CallSucceeded
-from unit.upstream.conftest import Caller, Ear
+from unit.upstream.conftest import Caller
 from unit.upstream.natively import DONE, end_of, relayed, running, words_of
 
 
@@ -47,13 +48,13 @@ async def test_what_a_server_tells_of_a_task_is_not_waited_for(
 async def test_what_is_told_of_other_tasks_and_after_the_end_means_nothing(
     server: ScriptedServer, caller: Caller, far: LegacyTasks
 ) -> None:
-    hold, ears = Hold(), [Ear(), Ear()]
+    hold, ears = Hold(), [RecordingListener(), RecordingListener()]
     far.instead["tasks/result"] = [hold]
     calls = [running(caller, ear=ear) for ear in ears]
     tasks = [await far.made(), await far.made(2)]
     await server.streaming()
-    await eventually(lambda: all(ear.footholds for ear in ears))
-    first, second = (far.all[[task.id for task in tasks].index(ear.footholds[0].task or "")] for ear in ears)
+    await eventually(lambda: all(ear.resume_points for ear in ears))
+    first, second = (far.all[[task.id for task in tasks].index(ear.resume_points[0].task or "")] for ear in ears)
     await first.tells("completed")
     async with bounded():
         await hold.begun.wait()
@@ -73,20 +74,20 @@ async def test_what_is_told_of_other_tasks_and_after_the_end_means_nothing(
 async def test_what_a_task_says_of_itself_is_told_as_progress_and_comes_no_further_than_numbers(
     server: ScriptedServer, caller: Caller, far: LegacyTasks
 ) -> None:
-    ear = Ear()
+    ear = RecordingListener()
     call = running(caller, ear=ear)
     task = await far.made()
     await server.streaming()
-    await eventually(lambda: ear.footholds)
+    await eventually(lambda: ear.resume_points)
     for message in ("Gathering", "Gathering", "Reading"):
         await task.tells("working", message)
-    await eventually(lambda: len(ear.notices) == 2)
+    await eventually(lambda: len(ear.notifications) == 2)
     note = {"progressToken": task.call, "progress": 3, "total": 4, "message": "Page 3"}
     await server.push({"jsonrpc": "2.0", "method": "notifications/progress", "params": note})
     await task.tells("working", "Writing")
-    await eventually(lambda: len(ear.notices) == 4)
+    await eventually(lambda: len(ear.notifications) == 4)
     assert words_of(ear) == ["Gathering", "Reading", "3/4: Page 3", "3: Writing"]
-    done = [on_notification.params["progress"].value for on_notification in ear.notices]
+    done = [on_notification.params["progress"].value for on_notification in ear.notifications]
     assert done == sorted(set(done))
     task.outcome = {"result": DONE}
     await task.tells("completed")
@@ -97,7 +98,7 @@ async def test_what_a_task_says_of_itself_is_told_as_progress_and_comes_no_furth
 async def test_what_a_task_says_of_itself_is_told_to_hosts_that_want_to_know(
     caller: Caller, tasks: LegacyTasks, progress: bool
 ) -> None:
-    ear = Ear()
+    ear = RecordingListener()
     call = relayed(caller, progress=progress, ear=ear)
     task = await tasks.made()
     task.moves("working", "Gathering")

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from helpers.recording_listener import RecordingListener
 from helpers.server import Hold, ScriptedServer, Turn, breaks_off, error, note, result, status
 from helpers.server.legacy_tasks import RELATED, LegacyTask, LegacyTasks
 from helpers.waiting import bounded, eventually
@@ -15,7 +16,7 @@ from taskgate.domain.events import CallSucceeded
 from taskgate.errors import UpstreamFailed
 from taskgate.upstream.calls import ResumePoint
 from unit.upstream.asking import ACCEPTED, question
-from unit.upstream.conftest import EVERYTHING, Caller, Ear
+from unit.upstream.conftest import EVERYTHING, Caller
 from unit.upstream.natively import DONE, end_of, running
 
 
@@ -23,7 +24,7 @@ from unit.upstream.natively import DONE, end_of, running
 async def test_a_server_asks_on_the_stream_of_the_result_and_is_answered(
     server: ScriptedServer, asked: Caller, tasks: LegacyTasks
 ) -> None:
-    ear = Ear()
+    ear = RecordingListener()
     call = running(asked, ear=ear)
     task = await tasks.made()
     for number, id_ in enumerate(("q-1", 7), 1):
@@ -44,13 +45,13 @@ async def test_a_server_asks_on_the_stream_of_the_result_and_is_answered(
 async def test_a_question_beside_any_call_is_for_the_task_that_it_names(
     server: ScriptedServer, asked: Caller, far: LegacyTasks
 ) -> None:
-    ears = [Ear(), Ear()]
+    ears = [RecordingListener(), RecordingListener()]
     calls = [running(asked, ear=ears[0]), running(asked, ear=ears[1])]
     tasks = [await far.made(), await far.made(2)]
     mine = next(ear for ear, call in zip(ears, calls, strict=True) if call)
     await server.streaming()
-    await eventually(lambda: all(ear.footholds for ear in ears))
-    named = {ear.footholds[0].task: ear for ear in ears}
+    await eventually(lambda: all(ear.resume_points for ear in ears))
+    named = {ear.resume_points[0].task: ear for ear in ears}
     for task in tasks:
         await server.push(question(f"of {task.id}", _meta={RELATED: {"taskId": task.id}}))
         mine = named[task.id]
@@ -67,11 +68,11 @@ async def test_a_question_beside_any_call_is_for_the_task_that_it_names(
 async def test_a_question_that_names_nothing_is_for_the_only_call_that_is_followed(
     server: ScriptedServer, asked: Caller, far: LegacyTasks
 ) -> None:
-    ear = Ear()
+    ear = RecordingListener()
     call = running(asked, ear=ear)
     task = await far.made()
     await server.streaming()
-    await eventually(lambda: ear.footholds)
+    await eventually(lambda: ear.resume_points)
     await server.push(question("q"))
     await eventually(lambda: ear.questions)
     task.outcome = {"result": DONE}
@@ -116,18 +117,20 @@ async def test_a_task_that_fails_while_its_result_is_waited_for_is_looked_at_onc
 async def test_what_comes_on_the_stream_of_a_result_is_its_calls_whatever_else_is_followed(
     server: ScriptedServer, asked: Caller, tasks: LegacyTasks
 ) -> None:
-    ears = [Ear(), Ear()]
+    ears = [RecordingListener(), RecordingListener()]
     calls = [running(asked, ear=ear) for ear in ears]
     for task in (await tasks.made(), await tasks.made(2)):
         task.asks(question(f"of {task.id}"))
         task.questions.append(note("notifications/message", level="info", data=task.id))
-    await eventually(lambda: all(ear.questions and ear.notices for ear in ears))
+    await eventually(lambda: all(ear.questions and ear.notifications for ear in ears))
     assert asked.heard.of_session.questions == []
     for ear in ears:
-        (resume_point,) = ear.footholds
+        (resume_point,) = ear.resume_points
         assert ear.questions[0].key == f'"of {resume_point.task}"'
         assert [
-            on_notification.params["data"].value for on_notification in ear.notices if "data" in on_notification.params
+            on_notification.params["data"].value
+            for on_notification in ear.notifications
+            if "data" in on_notification.params
         ] == [resume_point.task]
     for task in tasks.all:
         task.completes(DONE)
@@ -155,7 +158,11 @@ async def test_a_server_may_be_silent_until_there_is_a_result(
 async def test_what_is_asked_before_there_is_a_handle_is_asked_for_the_task(
     new_caller_of: Any, server: ScriptedServer, tasks: LegacyTasks, names: bool
 ) -> None:
-    hold, ear, asked = Hold(), Ear(), new_caller_of(server.url, host=EVERYTHING, call=timedelta(seconds=0.5))
+    hold, ear, asked = (
+        Hold(),
+        RecordingListener(),
+        new_caller_of(server.url, host=EVERYTHING, call=timedelta(seconds=0.5)),
+    )
     tasks.instead["tools/call"] = [hold]
     tasks.all.append(task := LegacyTask(server, "theirs-0001", {}, None, 100))
     call = running(asked, ear=ear)
@@ -180,7 +187,7 @@ async def test_what_is_asked_before_there_is_a_handle_is_asked_for_the_task(
 async def test_what_was_asked_before_it_turned_out_that_there_is_no_task_ends_with_the_call(
     server: ScriptedServer, asked: Caller, tasks: LegacyTasks, reply: Any
 ) -> None:
-    hold, ear = Hold(), Ear()
+    hold, ear = Hold(), RecordingListener()
 
     async def late(turn: Turn) -> Any:
         await hold(turn)
@@ -205,7 +212,7 @@ async def test_whoever_goes_on_with_the_call_is_told_when_an_answer_has_arrived(
 ) -> None:
     arrived: list[int] = []
 
-    class Noting(Ear):
+    class Noting(RecordingListener):
         """Notes how many answers there were when it heard of a foothold."""
 
         def on_checkpoint(self, resume_point: ResumePoint) -> None:
@@ -219,7 +226,7 @@ async def test_whoever_goes_on_with_the_call_is_told_when_an_answer_has_arrived(
     await eventually(lambda: ear.questions)
     ear.questions[0].answer(ACCEPTED)
     await server.reply_to("q")
-    await eventually(lambda: len(ear.footholds) == 2)
-    assert (ear.footholds[0] == ear.footholds[1], arrived) == (True, [0, 1])
+    await eventually(lambda: len(ear.resume_points) == 2)
+    assert (ear.resume_points[0] == ear.resume_points[1], arrived) == (True, [0, 1])
     task.completes(DONE)
     await end_of(call)

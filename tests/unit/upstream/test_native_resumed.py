@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from helpers.recording_listener import RecordingListener
 from helpers.server import ScriptedServer, event, open_stream
 from helpers.server.legacy_tasks import LegacyTask, LegacyTasks
 from helpers.upstream_calls import task_call
@@ -15,18 +16,18 @@ from taskgate.protocol.messages import Params
 from taskgate.protocol.server_messages import Question
 from taskgate.upstream.calls import Resumed, ResumePoint
 from unit.upstream.asking import ACCEPTED, question
-from unit.upstream.conftest import EVERYTHING, Caller, Ear, call_params
+from unit.upstream.conftest import EVERYTHING, Caller, call_params
 from unit.upstream.natively import DONE, end_of, failure_of, running, words_of
 
 
 async def test_a_call_can_be_gone_on_with_from_the_moment_that_there_is_a_task(
     server: ScriptedServer, caller: Caller, tasks: LegacyTasks
 ) -> None:
-    ear = Ear()
+    ear = RecordingListener()
     call = running(caller, ear=ear)
     task = await tasks.made()
-    await eventually(lambda: ear.footholds)
-    assert ear.footholds[-1] == ResumePoint("session-1", "2025-11-25", task.id, task.call)
+    await eventually(lambda: ear.resume_points)
+    assert ear.resume_points[-1] == ResumePoint("session-1", "2025-11-25", task.id, task.call)
     task.completes(DONE)
     await end_of(call)
 
@@ -34,14 +35,14 @@ async def test_a_call_can_be_gone_on_with_from_the_moment_that_there_is_a_task(
 async def test_a_task_is_followed_in_the_next_session_after_its_server_ended_one(
     server: ScriptedServer, caller: Caller, far: LegacyTasks
 ) -> None:
-    ear = Ear()
+    ear = RecordingListener()
     call = running(caller, ear=ear)
     task = await far.made()
-    await eventually(lambda: ear.footholds)
+    await eventually(lambda: ear.resume_points)
     server.forget_sessions()
     # The server did answer, so there is nothing to be patient with.
-    await eventually(lambda: len(ear.footholds) == 2)
-    assert ear.footholds[-1] == ResumePoint("session-2", "2025-11-25", task.id, task.call)
+    await eventually(lambda: len(ear.resume_points) == 2)
+    assert ear.resume_points[-1] == ResumePoint("session-2", "2025-11-25", task.id, task.call)
     await server.streaming()
     await task.tells("working", "Still here")
     await eventually(lambda: words_of(ear) == ["Still here"])
@@ -56,7 +57,7 @@ def resume_point(task: str | None, **more: Any) -> ResumePoint:
     return ResumePoint(**{"session": "session-1", "revision": "2025-11-25", "task": task, "request": 5} | more)
 
 
-def goes_on(caller: Caller, ear: Ear, resumed: Resumed) -> "asyncio.Task[Any]":
+def goes_on(caller: Caller, ear: RecordingListener, resumed: Resumed) -> "asyncio.Task[Any]":
     """A call of another process, gone on with."""
 
     async def call() -> Any:
@@ -82,13 +83,13 @@ async def test_a_task_that_another_process_made_is_gone_on_with(
     server: ScriptedServer, asked: Caller, tasks: LegacyTasks, new_caller_of: Any
 ) -> None:
     first = new_caller_of(server.url, host=EVERYTHING)
-    ear = Ear(leaves=True)
+    ear = RecordingListener(leaves=True)
     call = running(first, ear=ear)
     task = await tasks.made()
     task.asks(question("q", message="Word?"))
     await eventually(lambda: ear.questions)
     await gone(first, call)
-    heard = Ear()
+    heard = RecordingListener()
     word = Question("elicitation/create", Params('{"message":"Word?"}'))
     call = goes_on(asked, heard, Resumed(resume_point(task.id), {'"q"': word}))
     await eventually(lambda: heard.questions)
@@ -100,21 +101,21 @@ async def test_a_task_that_another_process_made_is_gone_on_with(
     task.completes(DONE)
     assert isinstance(await end_of(call), CallSucceeded)
     assert (len(server.heard("tools/call")), len(server.heard("initialize"))) == (1, 1)
-    assert heard.footholds[-1] == ResumePoint("session-1", "2025-11-25", task.id, 5)
+    assert heard.resume_points[-1] == ResumePoint("session-1", "2025-11-25", task.id, 5)
 
 
 async def test_a_task_that_outlived_its_session_is_gone_on_with_in_another(
     server: ScriptedServer, caller: Caller, tasks: LegacyTasks, new_caller_of: Any
 ) -> None:
-    first, ear = new_caller_of(server.url), Ear(leaves=True)
+    first, ear = new_caller_of(server.url), RecordingListener(leaves=True)
     call = running(first, ear=ear)
     task = await tasks.made()
-    await eventually(lambda: ear.footholds)
+    await eventually(lambda: ear.resume_points)
     await gone(first, call)
     server.forget_sessions()
-    heard = Ear()
-    call = goes_on(caller, heard, Resumed(ear.footholds[-1], {}))
-    await eventually(lambda: heard.footholds and heard.footholds[-1].session == "session-2")
+    heard = RecordingListener()
+    call = goes_on(caller, heard, Resumed(ear.resume_points[-1], {}))
+    await eventually(lambda: heard.resume_points and heard.resume_points[-1].session == "session-2")
     task.completes(DONE)
     assert isinstance(await end_of(call), CallSucceeded)
     assert len(server.heard("tools/call")) == 1
@@ -126,7 +127,9 @@ async def test_a_task_that_its_server_does_not_know_any_more_cannot_be_gone_on_w
 ) -> None:
     server.live.add("session-1")
     server.sessions = session is not None
-    failure = await failure_of(goes_on(caller, Ear(), Resumed(resume_point("unknown", session=session), {})))
+    failure = await failure_of(
+        goes_on(caller, RecordingListener(), Resumed(resume_point("unknown", session=session), {}))
+    )
     assert (failure.reason, failure.dispatched) == ("call_lost", True)
     assert server.heard("tools/call") == []
 
@@ -146,10 +149,10 @@ async def test_a_call_that_was_left_before_there_was_a_task_is_followed_once_the
 
     server.resume = goes_on_from
     tasks.all.append(task := LegacyTask(server, "theirs-0001", {}, 5, 100))
-    ear = Ear()
+    ear = RecordingListener()
     call = goes_on(caller, ear, Resumed(resume_point(None, event="e-1"), {}))
-    await eventually(lambda: ear.footholds)
-    assert ear.footholds[-1] == resume_point("theirs-0001")
+    await eventually(lambda: ear.resume_points)
+    assert ear.resume_points[-1] == resume_point("theirs-0001")
     task.completes(DONE)
     assert isinstance(await end_of(call), CallSucceeded)
     assert server.heard("tools/call") == []

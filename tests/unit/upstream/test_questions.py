@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from helpers.recording_listener import RecordingListener
 from helpers.server import Hold, ScriptedServer, Turn, asks, event, note, open_stream, stream
 from helpers.waiting import bounded, eventually
 from requirements import covers
@@ -15,7 +16,7 @@ from taskgate.protocol.server_messages import Question, ReceivedQuestion
 from taskgate.upstream.calls import Principal
 from taskgate.upstream.legacy.questions import MAX_OPEN, Questions
 from unit.upstream.asking import ACCEPTED, CANCELLED, Asking, question, told
-from unit.upstream.conftest import Caller, Ear
+from unit.upstream.conftest import Caller
 
 # --- who hears it
 
@@ -24,7 +25,7 @@ async def test_a_question_on_a_calls_stream_is_the_calls_and_its_answer_reaches_
     server: ScriptedServer, asked: Caller
 ) -> None:
     server.script["asks"] = asks(question("a", message="Name?"), question(7))
-    ear = Ear()
+    ear = RecordingListener()
     calling = asyncio.create_task(asked.call("asks", ear=ear))
     await eventually(lambda: len(ear.questions) == 2)
     assert ear.questions[0].question.method == "elicitation/create"
@@ -91,7 +92,7 @@ async def test_what_its_host_did_not_declare_is_told_to_whoever_would_have_been_
     told_of, silent = caller.heard.of_session, caller.heard.of_calls
     if calls == 1:
         told_of, silent = silent, told_of
-    assert (told_of.lacks, silent.lacks) == ([{"elicitation": {}}], [])
+    assert (told_of.refusals, silent.refusals) == ([{"elicitation": {}}], [])
     assert (await server.reply_to("q"))["error"]["code"] == -32601
     hold.release({"content": []})
     await asyncio.gather(*calling)
@@ -102,7 +103,7 @@ async def test_a_question_of_no_call_is_of_the_newest_where_the_session_cannot_b
 ) -> None:
     holds = [Hold(), Hold()]
     server.script["first"], server.script["second"] = holds
-    ears = [Ear(), Ear()]
+    ears = [RecordingListener(), RecordingListener()]
     asked.heard.of_session.can_be_asked = False
     await asked.session.open()
     await server.streaming()

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from helpers.recording_listener import RecordingListener
 from helpers.server import (
     Hold,
     ScriptedServer,
@@ -20,13 +21,13 @@ from helpers.server import (
 from helpers.waiting import bounded, eventually
 from taskgate.errors import UpstreamFailed
 from unit.upstream.asking import ACCEPTED, CANCELLED, Asking, question
-from unit.upstream.conftest import Caller, Ear
+from unit.upstream.conftest import Caller
 
 
 class Withdrawal:
     """Counts how often it was told of, and remembers whether the question was closed by then."""
 
-    def __init__(self, ear: Ear) -> None:
+    def __init__(self, ear: RecordingListener) -> None:
         [self.question] = ear.questions
         self.told: list[bool] = []
         self.question.when_withdrawn(self.tell)

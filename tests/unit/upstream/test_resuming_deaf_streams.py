@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from helpers.recording_listener import RecordingListener
 from helpers.server import LastingCall, LastingTool, ScriptedServer, open_stream, progress_note
 from helpers.waiting import bounded, eventually
 from taskgate.errors import UpstreamFailed
@@ -18,7 +19,7 @@ from taskgate.upstream.base import Outgoing
 from taskgate.upstream.calls import Resumed
 from taskgate.upstream.legacy import event_streams
 from unit.upstream.adopting import DONE, LONG, Before, after, before, going_on
-from unit.upstream.conftest import Caller, Ear, new_caller
+from unit.upstream.conftest import Caller, new_caller
 
 __all__ = ["after", "before"]
 
@@ -78,18 +79,18 @@ async def asked(tool: DeafTool, count: int) -> None:
 async def test_what_a_server_keeps_and_does_not_say_is_heard_by_the_process_that_goes_on(
     server: ScriptedServer, tool: DeafTool, before: Before, after: Caller
 ) -> None:
-    ear = Ear()
+    ear = RecordingListener()
     outcome = going_on(after, Resumed(before.resume_point, {}), ear)
     await asked(tool, 1)
     before.call.say(progress_note(before.call.token, 1))
     await asked(tool, 2)
-    await eventually(lambda: ear.notices)
+    await eventually(lambda: ear.notifications)
     await asked(tool, 4)
     before.call.answer(DONE)
     async with bounded():
         assert (await outcome).result.value == DONE
     # Nothing twice, and from where it was heard to.
-    assert len(ear.notices) == 1
+    assert len(ear.notifications) == 1
     assert {*tool.asked} == {"0.0", "0.1"}
     assert tool.asked == sorted(tool.asked)
     assert (len(server.heard("initialize")), len(server.heard("tools/call"))) == (1, 1)
@@ -111,7 +112,7 @@ async def test_so_is_what_is_not_said_on_a_stream_that_broke_here(tool: DeafTool
     calling = asyncio.create_task(caller.run("long"))
     call = await tool.called()
     await call.listened_to()
-    await eventually(lambda: caller.heard.of_calls.footholds)
+    await eventually(lambda: caller.heard.of_calls.resume_points)
     call.cut()
     await asked(tool, 1)
     call.answer(DONE)
@@ -134,7 +135,7 @@ async def test_refusals_of_the_moment_are_met_with_the_patience_for_what_might_h
 ) -> None:
     calling = asyncio.create_task(caller.run("long"))
     call = await tool.called()
-    await eventually(lambda: caller.heard.of_calls.footholds)
+    await eventually(lambda: caller.heard.of_calls.resume_points)
     call.cut()
     await asked(tool, 1)
     tool.refusals = [503] * event_streams.MAX_FAILURES
@@ -150,7 +151,7 @@ async def test_silence_that_is_to_end_a_call_still_does(server: ScriptedServer, 
     caller = new_caller(server.url, idle=timedelta(seconds=idle), call=timedelta(seconds=2 * LONG))
     calling = asyncio.create_task(caller.run("long", within=2 * LONG))
     call: LastingCall = await tool.called()
-    await eventually(lambda: caller.heard.of_calls.footholds)
+    await eventually(lambda: caller.heard.of_calls.resume_points)
     call.cut()
     async with bounded(LONG):
         with pytest.raises(UpstreamFailed) as failed:

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from helpers.recording_listener import RecordingListener
 from helpers.server import Hold, ScriptedServer, Turn, elsewhere, event, note, open_stream, progress_note, stream
 from helpers.waiting import bounded, eventually
 from requirements import covers
 from taskgate.upstream.legacy import event_streams
 from taskgate.upstream.notification_limits import MESSAGES
-from unit.upstream.conftest import Ear
 
 QUESTIONS = {
     "ping": ({"jsonrpc": "2.0", "id": "q", "method": "ping"}, {"jsonrpc": "2.0", "id": "q", "result": {}}),
@@ -36,7 +36,7 @@ async def test_progress_on_the_get_stream_reaches_the_call_with_its_token(server
     server.script["slow"] = hold = Hold()
     other = Hold()
     server.script["other"] = other
-    ear = Ear()
+    ear = RecordingListener()
     calls = [
         asyncio.create_task(caller.call("slow", progress=True)),
         asyncio.create_task(caller.run("other", ear=ear)),
@@ -50,7 +50,7 @@ async def test_progress_on_the_get_stream_reaches_the_call_with_its_token(server
             one.release({"content": []})
         await asyncio.gather(*calls)
     assert [on_notification.params["progress"].value for on_notification in caller.heard.call] == [1]
-    assert [on_notification.params["progress"].value for on_notification in ear.notices] == [8]
+    assert [on_notification.params["progress"].value for on_notification in ear.notifications] == [8]
 
 
 async def says_first_on_the_get_stream(turn: Turn) -> web.StreamResponse:

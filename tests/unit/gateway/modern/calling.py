@@ -13,7 +13,7 @@ from taskgate.streams.bytes_in_flight import BytesInFlight
 from taskgate.streams.event_stream import EventStream
 from taskgate.streams.exchange import Admission, AdmitLarge, HttpMethod
 from taskgate.streams.resumable import StreamOpener
-from taskgate.upstream.calls import Principal, ResumePoint, ServerQuestion
+from taskgate.upstream.calls import Principal
 
 
 class Heard(EventStream):
@@ -124,41 +124,6 @@ class Wonder:
         self._is_withdrawn = True
         for forget in self._forgets:
             forget()
-
-
-class Ear:
-    """A hearer that remembers."""
-
-    passes_rounds = False
-    leaves = False
-
-    def __init__(self) -> None:
-        self.notices: list[Notification] = []
-        self.questions: list[ServerQuestion] = []
-        self.lacks: list[Any] = []
-        self.footholds: list[ResumePoint] = []
-        self.announced = 0
-
-    def more_follows(self) -> None:
-        self.announced += 1
-
-    def on_notification(self, notification: Notification) -> None:
-        self.notices.append(notification)
-
-    def asked(self, question: ServerQuestion) -> None:
-        self.questions.append(question)
-
-    def refused(self, required: Any) -> None:
-        self.lacks.append(required)
-
-    def on_checkpoint(self, resume_point: ResumePoint) -> None:
-        self.footholds.append(resume_point)
-
-    def keep(self, _: object) -> Any:
-        return "a leave"
-
-    def clog(self) -> Any:
-        return "a wait"
 
 
 class Words:

@@ -7,13 +7,14 @@ from typing import Any
 
 import pytest
 
+from helpers.recording_listener import RecordingListener
 from helpers.waiting import bounded, eventually
 from taskgate.admission.rules import MAX_QUESTION
 from taskgate.errors import QueueFull
 from taskgate.gateway.listeners import InflightCall
 from taskgate.system.background import Background
 from taskgate.upstream.calls import CallListener, Principal, ResumePoint
-from unit.gateway.modern.calling import Ear, Wonder, noted
+from unit.gateway.modern.calling import Wonder, noted
 
 SPEAKER = Principal(context="c")
 
@@ -71,7 +72,7 @@ async def test_a_call_keeps_its_place_open_until_it_is_over(outbound: Errand) ->
 
 
 async def test_what_the_server_says_is_for_the_host_that_waits_and_for_nobody_else(outbound: Errand) -> None:
-    flight, ear = outbound.begin(), Ear()
+    flight, ear = outbound.begin(), RecordingListener(clogs=["a wait"])
     flight.more_follows()
     flight.on_notification(noted("notifications/message"))
     assert flight.clog() is None
@@ -82,7 +83,7 @@ async def test_what_the_server_says_is_for_the_host_that_waits_and_for_nobody_el
     flight.set_listener(None)
     flight.on_notification(noted("notifications/message"))
     assert ear.announced == 1
-    assert [each.method for each in ear.notices] == ["notifications/progress"]
+    assert [each.method for each in ear.notifications] == ["notifications/progress"]
     flight.close()
 
 
@@ -145,7 +146,7 @@ async def test_how_many_questions_are_refused_is_told_once(outbound: Errand, cap
 
 
 async def test_a_task_that_takes_the_call_over_hears_it_and_first_what_is_still_open(outbound: Errand) -> None:
-    flight, ear = outbound.begin(), Ear()
+    flight, ear = outbound.begin(), RecordingListener()
     open_one, later = Wonder(), Wonder()
     flight.asked(open_one)
     assert flight.passes_rounds
@@ -153,20 +154,20 @@ async def test_a_task_that_takes_the_call_over_hears_it_and_first_what_is_still_
     flight.asked(later)
     flight.on_notification(noted("notifications/progress"))
     assert ear.questions == [open_one, later]
-    assert len(ear.notices) == 1
+    assert len(ear.notifications) == 1
     assert not flight.passes_rounds
     assert not flight.questions
     flight.close()
 
 
 async def test_to_close_a_call_gives_it_up_once_and_nothing_more_is_heard(outbound: Errand) -> None:
-    flight, ear = outbound.begin(), Ear()
+    flight, ear = outbound.begin(), RecordingListener()
     flight.set_listener(ear)
     await asyncio.sleep(0)
     flight.close()
     flight.close()
     flight.on_notification(noted("notifications/message"))
-    assert ear.notices == []
+    assert ear.notifications == []
     await eventually(lambda: outbound.was_cancelled)
     assert flight.is_over
     await eventually(lambda: outbound.spot.held == 0)
@@ -212,13 +213,13 @@ async def test_a_server_that_has_answered_rests_at_once(outbound: Errand) -> Non
 async def test_what_its_server_was_refused_for_want_of_is_known_of_a_call_as_long_as_it_is_no_task(
     outbound: Errand,
 ) -> None:
-    flight, heir = outbound.begin(), Ear()
+    flight, heir = outbound.begin(), RecordingListener()
     flight.refused({"roots": {}})
     flight.refused({"sampling": {}})
     flight.attach_listener(heir)
     flight.refused({"elicitation": {}})
     assert flight.missing == {"roots": {}, "sampling": {}}
-    assert heir.lacks == [{"elicitation": {}}]
+    assert heir.refusals == [{"elicitation": {}}]
     flight.close()
 
 
@@ -250,18 +251,18 @@ async def test_what_a_server_asks_of_one_that_goes_on_for_others_alone_is_refuse
 
 
 async def test_where_a_call_was_before_it_became_a_task_is_the_first_that_its_task_knows(outbound: Errand) -> None:
-    flight, heir = outbound.begin(), Ear()
+    flight, heir = outbound.begin(), RecordingListener()
     flight.on_checkpoint(ResumePoint(event="1"))
     flight.on_checkpoint(ResumePoint(event="2"))
     flight.attach_listener(heir)
     flight.on_checkpoint(ResumePoint(event="3"))
-    assert [each.event for each in heir.footholds] == ["2", "3"]
+    assert [each.event for each in heir.resume_points] == ["2", "3"]
     flight.close()
     await outbound.flying.close()
 
 
 async def test_a_call_whose_task_goes_on_elsewhere_is_left_also_when_its_end_comes_late(outbound: Errand) -> None:
-    flight, heir = outbound.begin(), Ear()
+    flight, heir = outbound.begin(), RecordingListener()
     assert not flight.leaves
     flight.attach_listener(heir)
     assert not flight.leaves

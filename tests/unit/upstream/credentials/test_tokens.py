@@ -8,6 +8,7 @@ import pytest
 
 from helpers.exchange_server import ExchangeServer
 from helpers.manual_clock import ManualClock
+from helpers.recording_listener import RecordingListener
 from helpers.server import ScriptedServer
 from helpers.upstream_calls import task_call
 from helpers.waiting import bounded, eventually
@@ -16,7 +17,7 @@ from taskgate.upstream.calls import Principal
 from taskgate.upstream.credentials.grants import Granted
 from taskgate.upstream.credentials.tokens import Tokens
 from taskgate.upstream.settings import IdentityHeaders
-from unit.upstream.offices import CALL, Deaf, Office, exchange, failure, relay, shown, somebody
+from unit.upstream.offices import CALL, Office, exchange, failure, relay, shown, somebody
 
 NewOffice = Callable[..., Office]
 
@@ -167,7 +168,7 @@ async def test_a_call_has_no_more_time_for_having_to_ask(
     session = office(exchange(endpoint)).session(somebody())
     with pytest.raises(UpstreamFailed) as failed:
         async with bounded():
-            await session.call(task_call("echo", CALL, timedelta(milliseconds=50)), Deaf())
+            await session.call(task_call("echo", CALL, timedelta(milliseconds=50)), RecordingListener())
     assert (failed.value.reason, failed.value.dispatched) == ("timeout", False)
 
 

@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 
+from helpers.recording_listener import RecordingListener
 from helpers.server import ScriptedServer, note
 from helpers.waiting import bounded, eventually
 from taskgate.errors import UpstreamFailed
 from taskgate.protocol.messages import Response
 from taskgate.upstream.calls import ServerQuestion
-from unit.upstream.modern.conftest import Ear, Guest
+from unit.upstream.modern.conftest import Guest
 
 ELICIT = {
     "method": "elicitation/create",
@@ -35,7 +36,7 @@ class Questioned:
     """A call that has come to so many questions, to be looked at in a block; it is cancelled in the end."""
 
     def __init__(self, guest: Guest, count: int, *, within: float = 60) -> None:
-        self.ear = Ear()
+        self.ear = RecordingListener()
         self._guest, self._count, self._within = guest, count, within
 
     async def __aenter__(self) -> "Questioned":

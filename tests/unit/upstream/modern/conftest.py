@@ -3,8 +3,7 @@
 Whatever the sessions say in a test is judged at its end, by the schema and against its headers.
 """
 
-from collections.abc import AsyncIterator, Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Callable
 from datetime import timedelta
 from itertools import count
 from typing import Any
@@ -13,16 +12,16 @@ import pytest
 
 from helpers import modern_schema
 from helpers.modern_requests import check_client_message
+from helpers.recording_listener import RecordingListener
 from helpers.server import ScriptedServer
 from helpers.upstream_calls import task_call
 from helpers.welcomes import unheard_welcome
 from taskgate.clock import SystemClock
 from taskgate.domain.versions import Peer, Revision
-from taskgate.protocol.discovery import ServerDescription
-from taskgate.protocol.messages import Notification, Params, Response
+from taskgate.protocol.messages import Params, Response
 from taskgate.protocol.modern.upstream import ModernUpstream
 from taskgate.system.timer_wheel import TimerWheel
-from taskgate.upstream.calls import Principal, ResumePoint, ServerQuestion, UpstreamCall
+from taskgate.upstream.calls import Principal, UpstreamCall
 from taskgate.upstream.client import HttpTransport
 from taskgate.upstream.context import Lasting, ModernUpstreamContext, Patience
 from taskgate.upstream.modern.session import ModernSession
@@ -36,48 +35,6 @@ LEGACY_HOST = Peer(
 """A host of the legacy era that can be asked whatever there is but for pages to visit."""
 
 
-@dataclass
-class Ear:
-    """Hears and remembers; see Hearer."""
-
-    passes_rounds: bool = False
-    leaves: bool = False
-    can_be_asked: bool = True
-    footholds: list[ResumePoint] = field(default_factory=list)
-    notices: list[Notification] = field(default_factory=list)
-    questions: list[ServerQuestion] = field(default_factory=list)
-    lacks: list[Mapping[str, Any]] = field(default_factory=list)
-    servers: list[ServerDescription] = field(default_factory=list)
-    clogs: list[Any] = field(default_factory=list)
-    kept: list[Any] = field(default_factory=list)
-    leave: Any = None
-
-    def met(self, server: ServerDescription) -> None:
-        self.servers.append(server)
-
-    def more_follows(self) -> None:
-        pass
-
-    def on_notification(self, notification: Notification) -> None:
-        self.notices.append(notification)
-
-    def clog(self) -> Any:
-        return self.clogs.pop(0) if self.clogs else None
-
-    def keep(self, between: Any) -> Any:
-        self.kept.append(between)
-        return self.leave
-
-    def on_checkpoint(self, resume_point: ResumePoint) -> None:
-        self.footholds.append(resume_point)
-
-    def asked(self, question: ServerQuestion) -> None:
-        self.questions.append(question)
-
-    def refused(self, required: Mapping[str, Any]) -> None:
-        self.lacks.append(required)
-
-
 class Guest:
     """Somebody with a session at the server, and all that it tells."""
 
@@ -88,7 +45,7 @@ class Guest:
         self.answered: list[tuple[str, str | None]] = []
         self.streams: list[str] = []
         self.eras_lost = 0
-        self.ear, self.aside = Ear(), Ear()
+        self.ear, self.aside = RecordingListener(), RecordingListener()
         self.alarms = TimerWheel(20.0)
         self.transport = HttpTransport(settings)
         self.upstream_context = self._upstream_context(settings)
@@ -123,12 +80,16 @@ class Guest:
             era_lost=lose,
         )
 
-    async def call(self, tool: str = "echo", arguments: str = "{}", *, ear: Ear | None = None, **more: Any) -> Response:
+    async def call(
+        self, tool: str = "echo", arguments: str = "{}", *, ear: RecordingListener | None = None, **more: Any
+    ) -> Response:
         """Relay a `tools/call` that wants no progress."""
         params = Params(f'{{"name":"{tool}","arguments":{arguments}}}')
         return await self.session.call(UpstreamCall("tools/call", params, tool=tool, **more), ear or self.ear)
 
-    async def run(self, tool: str = "echo", *, within: float = 60, ear: Ear | None = None, **more: Any) -> Response:
+    async def run(
+        self, tool: str = "echo", *, within: float = 60, ear: RecordingListener | None = None, **more: Any
+    ) -> Response:
         """Run a `tools/call` as a task does."""
         span = timedelta(seconds=within)
         params = f'{{"name":"{tool}","arguments":{{}}}}'

@@ -6,13 +6,14 @@ from typing import Any
 
 import pytest
 
+from helpers.recording_listener import RecordingListener
 from helpers.server import ScriptedServer
 from helpers.server.modern_tasks import ModernTask, ModernTasks, TaskTool
 from helpers.waiting import PATIENCE, bounded, eventually
 from taskgate.errors import UpstreamFailed
 from taskgate.protocol.messages import Response
 from taskgate.upstream.calls import ServerQuestion
-from unit.upstream.modern.conftest import Ear, Guest
+from unit.upstream.modern.conftest import Guest
 
 DONE = {"content": [{"type": "text", "text": "done"}]}
 
@@ -20,8 +21,8 @@ DONE = {"content": [{"type": "text", "text": "done"}]}
 class Following:
     """A call of `slow` that became a task, to be looked at in a block; it is cancelled in the end."""
 
-    def __init__(self, guest: Guest, tool: TaskTool, *, ear: Ear | None = None, **more: Any) -> None:
-        self.ear = ear or Ear()
+    def __init__(self, guest: Guest, tool: TaskTool, *, ear: RecordingListener | None = None, **more: Any) -> None:
+        self.ear = ear or RecordingListener()
         self._guest, self._tool, self._more = guest, tool, more
 
     async def __aenter__(self) -> "Following":
@@ -63,14 +64,14 @@ def slow(natives: ModernTasks) -> TaskTool:
     return natives.tool("slow")
 
 
-def words(ear: Ear) -> list[Any]:
+def words(ear: RecordingListener) -> list[Any]:
     """What was told of how far a call is."""
-    return [note.params["message"].value for note in ear.notices if "message" in note.params]
+    return [note.params["message"].value for note in ear.notifications if "message" in note.params]
 
 
 async def left(guest: Guest, tool: TaskTool, **questions: Any) -> Any:
     """A task that another process has made and left, waiting for answers."""
-    async with Following(guest, tool, ear=Ear(leaves=True)) as following:
+    async with Following(guest, tool, ear=RecordingListener(leaves=True)) as following:
         if questions:
             following.task.ask(**questions)
             await following.asked(len(questions))

@@ -50,7 +50,7 @@ async def test_a_session_tells_its_era(guest: Guest) -> None:
 async def test_a_task_hears_how_far_its_call_is(server: ScriptedServer, guest: Guest) -> None:
     server.script["slow"] = stream({"content": []}, progress=2)
     await guest.run("slow")
-    assert [each.params["progress"].value for each in guest.ear.notices] == [1, 2]
+    assert [each.params["progress"].value for each in guest.ear.notifications] == [1, 2]
     assert guest.streams == ["response opened", "response ended"]
 
 
@@ -59,7 +59,7 @@ async def test_progress_of_another_call_is_not_heard(server: ScriptedServer, gue
         {"content": []}, before=[progress_note(4711, 1), note("notifications/message", level="info", data=1)]
     )
     await guest.run("slow")
-    assert [each.method for each in guest.ear.notices] == ["notifications/message"]
+    assert [each.method for each in guest.ear.notifications] == ["notifications/message"]
 
 
 async def test_the_place_for_a_hosts_token_has_our_id(server: ScriptedServer, guest: Guest) -> None:

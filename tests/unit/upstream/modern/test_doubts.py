@@ -77,4 +77,4 @@ async def test_a_stream_that_stands_goes_on_when_its_server_was_doubted(
     await doubting.call()
     assert (len(server.heard("server/discover")), len(server.heard(LISTEN))) == (2, 1)
     await server.push(note("notifications/tools/list_changed"))
-    await eventually(lambda: doubting.aside.notices)
+    await eventually(lambda: doubting.aside.notifications)

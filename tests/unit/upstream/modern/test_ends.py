@@ -6,12 +6,13 @@ from datetime import timedelta
 import pytest
 from aiohttp import web
 
+from helpers.recording_listener import RecordingListener
 from helpers.server import Hold, ScriptedServer, Turn, event, open_stream, progress_note, stream
 from helpers.waiting import bounded, eventually
 from requirements import covers
 from taskgate.protocol.jsonrpc import notification_text, parse
 from unit.upstream.modern.asking import failure_of
-from unit.upstream.modern.conftest import LEGACY_HOST, Ear, Guest, NewGuest
+from unit.upstream.modern.conftest import LEGACY_HOST, Guest, NewGuest
 
 META = "io.modelcontextprotocol/"
 
@@ -100,16 +101,16 @@ async def test_a_session_closed_while_it_opens_has_sent_no_call(server: Scripted
 
 async def test_a_host_that_reads_slowly_makes_its_server_wait(server: ScriptedServer, guest: Guest) -> None:
     opens = asyncio.get_running_loop().create_future()
-    ear = Ear(clogs=[opens])
+    ear = RecordingListener(clogs=[opens])
     server.script["slow"] = stream({"content": []}, progress=2)
     calling = asyncio.create_task(guest.run("slow", ear=ear))
-    await eventually(lambda: ear.notices)
+    await eventually(lambda: ear.notifications)
     assert not calling.done()
-    assert len(ear.notices) == 1
+    assert len(ear.notifications) == 1
     opens.set_result(None)
     async with bounded():
         await calling
-    assert len(ear.notices) == 2
+    assert len(ear.notifications) == 2
 
 
 @covers("H-MOD-12")

@@ -9,6 +9,7 @@ import pytest
 from aiohttp import web
 
 from helpers.modern_schema import CAPABILITIES, TASKS
+from helpers.recording_listener import RecordingListener
 from helpers.server import (
     Rounds,
     ScriptedServer,
@@ -30,7 +31,7 @@ from taskgate.domain.versions import Peer, Revision
 from taskgate.protocol.server_messages import progress_done
 from taskgate.upstream.pauses import DEAF_FOR, POLL_PAUSE_MOST
 from unit.upstream.modern.asking import ACCEPTED, ELICIT, failure_of
-from unit.upstream.modern.conftest import Ear, Guest, NewGuest
+from unit.upstream.modern.conftest import Guest, NewGuest
 from unit.upstream.modern.natives import DONE, Following, natives, slow, words
 
 __all__ = ["natives", "slow"]
@@ -143,7 +144,7 @@ async def test_a_call_may_become_a_task_after_a_round_of_questions(
         return await (slow if "inputResponses" in turn.message["params"] else asks)(turn)
 
     server.script["slow"] = first_asks
-    ear = Ear()
+    ear = RecordingListener()
     calling = asyncio.create_task(guest.run("slow", ear=ear))
     await eventually(lambda: ear.questions)
     ear.questions[0].answer(ACCEPTED)
@@ -154,7 +155,7 @@ async def test_a_call_may_become_a_task_after_a_round_of_questions(
 
 @pytest.mark.parametrize("passes_rounds", [True, False])
 async def test_a_task_is_followed_whoever_passes_rounds_on(guest: Guest, slow: TaskTool, passes_rounds: bool) -> None:
-    async with Following(guest, slow, ear=Ear(passes_rounds=passes_rounds)) as following:
+    async with Following(guest, slow, ear=RecordingListener(passes_rounds=passes_rounds)) as following:
         following.task.complete(DONE)
         assert (await following.result())["content"] == DONE["content"]
 
@@ -196,7 +197,7 @@ async def test_what_a_task_says_of_itself_is_told_once_as_progress_that_grows(gu
         following.task.complete(DONE)
         await following.response()
     assert words(following.ear) == ["one", "two", "three"]
-    numbers = [progress_done(note) or 0 for note in following.ear.notices]
+    numbers = [progress_done(note) or 0 for note in following.ear.notifications]
     assert sorted(set(numbers)) == numbers
 
 
@@ -237,7 +238,7 @@ async def test_words_come_after_the_numbers_that_were_told_before(
     async with Following(guest, slow) as following:
         following.task.say("on")
         await eventually(lambda: words(following.ear))
-    numbers = [progress_done(note) for note in following.ear.notices]
+    numbers = [progress_done(note) for note in following.ear.notifications]
     assert numbers[0] == 3
     assert 3 < (numbers[1] or 0) < 3.001
 

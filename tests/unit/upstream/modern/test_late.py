@@ -5,13 +5,14 @@ from typing import Any
 
 import pytest
 
+from helpers.recording_listener import RecordingListener
 from helpers.server import Hold, ScriptedServer, raw, result
 from helpers.server.modern_tasks import ModernTasks, TaskTool
 from helpers.waiting import bounded
 from requirements import covers
 from taskgate.upstream.legacy.connection import SIGN_OF_LIFE
 from unit.upstream.modern.asking import failure_of
-from unit.upstream.modern.conftest import Ear, Guest
+from unit.upstream.modern.conftest import Guest
 from unit.upstream.modern.natives import Following, natives, slow
 
 __all__ = ["natives", "slow"]
@@ -28,7 +29,7 @@ async def test_the_task_of_a_call_that_was_cancelled_before_it_was_known_is_ende
         slow.handles.set()
         await following.task.cancelled()
     assert following.task.cancels == 1
-    assert following.ear.footholds == []
+    assert following.ear.resume_points == []
     assert server.faults == []
 
 
@@ -74,7 +75,7 @@ async def test_a_call_that_somebody_else_has_now_is_left_at_once(
     server: ScriptedServer, guest: Guest, natives: ModernTasks
 ) -> None:
     server.script["holds"] = hold = Hold()
-    call = asyncio.create_task(guest.run("holds", ear=Ear(leaves=True)))
+    call = asyncio.create_task(guest.run("holds", ear=RecordingListener(leaves=True)))
     async with bounded(SIGN_OF_LIFE.total_seconds()):
         await hold.begun.wait()
         call.cancel()

@@ -36,7 +36,7 @@ async def test_a_stream_that_ends_is_asked_for_again(server: ScriptedServer, gue
         del server.methods[LISTEN]
     await eventually(lambda: server.listens.filters and len(server.heard(LISTEN)) > 1)
     await server.push(CHANGED)
-    await eventually(lambda: guest.aside.notices)
+    await eventually(lambda: guest.aside.notifications)
 
 
 async def test_the_catalogue_is_read_again_after_a_stream_was_lost(server: ScriptedServer, guest: Guest) -> None:
@@ -110,7 +110,7 @@ async def test_a_subscription_stands_as_soon_as_its_stream_does(server: Scripted
     del server.methods[LISTEN]
     await server.listens.opened()
     await server.push(updated("a:b"))
-    await eventually(lambda: guest.aside.notices)
+    await eventually(lambda: guest.aside.notifications)
 
 
 async def test_what_cannot_be_read_on_the_stream_is_passed_over(server: ScriptedServer, guest: Guest) -> None:
@@ -131,8 +131,8 @@ async def test_what_cannot_be_read_on_the_stream_is_passed_over(server: Scripted
 
     server.methods[LISTEN] = speaks_oddly
     await guest.session.open()
-    await eventually(lambda: guest.aside.notices)
-    assert [each.method for each in guest.aside.notices] == ["notifications/tools/list_changed"]
+    await eventually(lambda: guest.aside.notifications)
+    assert [each.method for each in guest.aside.notifications] == ["notifications/tools/list_changed"]
 
 
 async def test_the_first_call_does_not_wait_for_a_stream_that_does_not_come(

@@ -98,8 +98,8 @@ async def test_news_of_an_extension_are_heard_beside_all_others(
     guest = new_guest(Peer(revision=revision, capabilities={}, info={}), extensions=BRIDGED)
     await guest.session.open()
     await server.push(note(CHANGED, widget="a"))
-    await eventually(lambda: guest.aside.notices)
-    (heard,) = guest.aside.notices
+    await eventually(lambda: guest.aside.notifications)
+    (heard,) = guest.aside.notifications
     assert heard.method == CHANGED
     assert heard.params["widget"].value == "a"
     assert ("subscriptionId" in heard.text) is names_stream
@@ -118,8 +118,8 @@ async def test_news_of_an_extension_in_an_answer_are_heard_by_who_asked(server: 
     async with bounded():
         response = await guest.ask("widgets/list")
     assert response.error is None
-    assert [heard.method for heard in guest.ear.notices] == [CHANGED]
-    assert guest.aside.notices == []
+    assert [heard.method for heard in guest.ear.notifications] == [CHANGED]
+    assert guest.aside.notifications == []
 
 
 async def test_what_is_granted_stays_so_while_one_stream_takes_the_place_of_another(

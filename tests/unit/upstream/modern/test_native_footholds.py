@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from helpers.recording_listener import RecordingListener
 from helpers.server import ScriptedServer, status
 from helpers.server.modern_tasks import ModernTasks, TaskTool
 from helpers.waiting import bounded, eventually
@@ -16,7 +17,7 @@ from taskgate.upstream import failures
 from taskgate.upstream.calls import Resumed, ResumePoint
 from taskgate.upstream.pauses import USUAL
 from unit.upstream.modern.asking import ACCEPTED, ELICIT, SAMPLE
-from unit.upstream.modern.conftest import Ear, Guest, NewGuest
+from unit.upstream.modern.conftest import Guest, NewGuest
 from unit.upstream.modern.natives import DONE, Following, left, natives, slow
 
 __all__ = ["natives", "slow"]
@@ -30,8 +31,8 @@ QUESTION = Question("elicitation/create", Params(json.dumps(ELICIT["params"])))
 
 async def test_whoever_hears_a_call_knows_its_task_as_soon_as_there_is_one(guest: Guest, slow: TaskTool) -> None:
     async with Following(guest, slow) as following:
-        await eventually(lambda: following.ear.footholds)
-        assert following.ear.footholds == [HERE]
+        await eventually(lambda: following.ear.resume_points)
+        assert following.ear.resume_points == [HERE]
 
 
 async def test_whoever_hears_a_call_knows_when_all_answers_have_arrived(guest: Guest, slow: TaskTool) -> None:
@@ -40,10 +41,10 @@ async def test_whoever_hears_a_call_knows_when_all_answers_have_arrived(guest: G
         a, b = await following.asked(2)
         a.answer(ACCEPTED)
         b.answer(ACCEPTED)
-        assert following.ear.footholds == [HERE]
+        assert following.ear.resume_points == [HERE]
         await following.task.brought()
-        await eventually(lambda: len(following.ear.footholds) == 2)
-        assert following.ear.footholds[-1] == HERE
+        await eventually(lambda: len(following.ear.resume_points) == 2)
+        assert following.ear.resume_points[-1] == HERE
 
 
 async def test_nothing_is_said_of_answers_while_some_have_not_arrived(
@@ -55,7 +56,7 @@ async def test_nothing_is_said_of_answers_while_some_have_not_arrived(
         server.methods["tasks/update"] = status(503)
         question.answer(ACCEPTED)
         await eventually(lambda: len(server.heard("tasks/update")) > 2)
-        assert following.ear.footholds == [HERE]
+        assert following.ear.resume_points == [HERE]
 
 
 async def test_an_answer_that_came_while_another_was_brought_has_not_arrived(
@@ -79,7 +80,7 @@ async def test_an_answer_that_came_while_another_was_brought_has_not_arrived(
         go_on.set()
         await eventually(lambda: len(server.heard("tasks/update")) > 2)
         assert following.task.updates == [{"a": {"action": "accept", "content": {"a": 1}}}]
-        assert following.ear.footholds == [HERE]
+        assert following.ear.resume_points == [HERE]
 
 
 async def test_nobody_can_go_on_with_a_task_of_a_server_that_ends_with_this_process(
@@ -88,7 +89,7 @@ async def test_nobody_can_go_on_with_a_task_of_a_server_that_ends_with_this_proc
     object.__setattr__(guest.upstream_context, "outlives", False)
     async with Following(guest, slow) as following:
         await following.task.looked(2)
-        assert following.ear.footholds == []
+        assert following.ear.resume_points == []
 
 
 # --- gone on with
@@ -98,27 +99,27 @@ async def test_a_call_goes_on_from_its_task_and_is_not_made_again(
     server: ScriptedServer, guest: Guest, new_guest: NewGuest, slow: TaskTool
 ) -> None:
     task = await left(guest, slow)
-    other, ear = new_guest(), Ear()
+    other, ear = new_guest(), RecordingListener()
     calling = asyncio.create_task(other.run("slow", ear=ear, resumes=Resumed(HERE, {})))
     await task.looked()
     task.complete(DONE)
     async with bounded():
         assert json.loads((await calling).text)["result"]["content"] == DONE["content"]
     assert len(server.heard("tools/call")) == 1
-    assert ear.footholds == [HERE]
+    assert ear.resume_points == [HERE]
 
 
 async def test_what_was_asked_before_is_told_anew_under_its_key_and_answered(
     guest: Guest, new_guest: NewGuest, slow: TaskTool
 ) -> None:
     task = await left(guest, slow, a=ELICIT)
-    ear = Ear()
+    ear = RecordingListener()
     calling = asyncio.create_task(new_guest().run("slow", ear=ear, resumes=Resumed(HERE, {"a": QUESTION})))
     await eventually(lambda: ear.questions)
     (question,) = ear.questions
     assert (question.key, question.question) == ("a", QUESTION)
     # There was no answer that would have had to be brought.
-    await eventually(lambda: ear.footholds == [HERE])
+    await eventually(lambda: ear.resume_points == [HERE])
     question.answer(ACCEPTED)
     assert await task.brought() == {"a": {"action": "accept", "content": {"a": 1}}}
     task.ask(b=SAMPLE)
@@ -134,7 +135,7 @@ async def test_what_was_asked_before_is_told_anew_whatever_is_left_of_it(
 ) -> None:
     task = await left(guest, slow, a=ELICIT)
     # Who takes a call over knows no more than the method: the host was found to be able before.
-    page, ear = Question("elicitation/create", None), Ear()
+    page, ear = Question("elicitation/create", None), RecordingListener()
     host = Peer(revision=Revision.R2025_11_25, capabilities={"elicitation": {"url": {}}}, info={})
     calling = asyncio.create_task(new_guest(host).run("slow", ear=ear, resumes=Resumed(HERE, {"a": page})))
     await eventually(lambda: ear.questions)
@@ -149,7 +150,7 @@ async def test_what_was_asked_before_is_told_anew_whatever_is_left_of_it(
 async def test_an_answer_that_is_there_is_brought_before_the_task_is_looked_at(
     guest: Guest, new_guest: NewGuest, slow: TaskTool
 ) -> None:
-    class Knows(Ear):
+    class Knows(RecordingListener):
         """Has the answer already."""
 
         def asked(self, question: Any) -> None:
@@ -160,11 +161,11 @@ async def test_an_answer_that_is_there_is_brought_before_the_task_is_looked_at(
     looks, ear = task.looks, Knows()
     calling = asyncio.create_task(new_guest().run("slow", ear=ear, resumes=Resumed(HERE, {"a": QUESTION})))
     await task.brought()
-    assert (task.looks, ear.footholds) == (looks, [])
+    assert (task.looks, ear.resume_points) == (looks, [])
     task.complete(DONE)
     async with bounded():
         await calling
-    assert ear.footholds == [HERE]
+    assert ear.resume_points == [HERE]
 
 
 async def test_what_a_task_does_not_wait_for_any_more_is_withdrawn_from_whoever_has_it(
@@ -172,7 +173,7 @@ async def test_what_a_task_does_not_wait_for_any_more_is_withdrawn_from_whoever_
 ) -> None:
     task = await left(guest, slow, a=ELICIT)
     task.work()
-    ear, gone = Ear(), asyncio.Event()
+    ear, gone = RecordingListener(), asyncio.Event()
     calling = asyncio.create_task(new_guest().run("slow", ear=ear, resumes=Resumed(HERE, {"a": QUESTION})))
     await eventually(lambda: ear.questions)
     ear.questions[0].when_withdrawn(gone.set)

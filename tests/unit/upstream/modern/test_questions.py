@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from helpers.recording_listener import RecordingListener
 from helpers.server import Hold, Rounds, ScriptedServer, Turn, result
 from helpers.waiting import bounded, eventually
 from requirements import covers
@@ -14,7 +15,7 @@ from taskgate.protocol.jsonrpc import parse
 from taskgate.protocol.messages import Notification
 from taskgate.upstream.calls import ServerQuestion
 from unit.upstream.modern.asking import ACCEPTED, DECLINED, ELICIT, ROOTS, SAMPLE, Questioned
-from unit.upstream.modern.conftest import Ear, Guest, NewGuest, somebody
+from unit.upstream.modern.conftest import Guest, NewGuest, somebody
 
 # --- what is no answer ---------------------------------------------------------------------------------------------
 
@@ -63,7 +64,7 @@ async def test_a_host_is_not_asked_what_it_did_not_declare(server: ScriptedServe
 
 async def test_a_call_whose_server_asks_in_vain_bothers_no_host(server: ScriptedServer, new_guest: NewGuest) -> None:
     server.script["asks"] = Rounds({"inputRequests": {"a": ROOTS, "b": ELICIT}})
-    ear = Ear()
+    ear = RecordingListener()
     assert (await new_guest(host=None).run("asks", ear=ear)).error.value["code"] == -32603
     assert ear.questions == []
 
@@ -125,7 +126,7 @@ async def test_a_host_that_tells_how_far_it_is_tells_no_server(server: ScriptedS
 
 
 async def test_who_hears_a_question_may_refuse_it_at_once(server: ScriptedServer, guest: Guest) -> None:
-    class Refuses(Ear):
+    class Refuses(RecordingListener):
         def asked(self, question: ServerQuestion) -> None:
             super().asked(question)
             question.refuse()

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from helpers.recording_listener import RecordingListener
 from helpers.server import Rounds, ScriptedServer, Turn, error, result, status, stream
 from helpers.waiting import bounded, eventually
 from requirements import covers
@@ -16,7 +17,7 @@ from taskgate.protocol.server_messages import Question
 from taskgate.upstream.calls import NextRound, UpstreamCall
 from taskgate.upstream.modern import rounds
 from unit.upstream.modern.asking import ACCEPTED, ELICIT, ROOTS, SAMPLE, SAMPLED, Questioned, told
-from unit.upstream.modern.conftest import Ear, Guest, NewGuest
+from unit.upstream.modern.conftest import Guest, NewGuest
 
 
 @covers("M-MRTR-3")
@@ -78,7 +79,7 @@ async def test_no_other_request_may_ask(server: ScriptedServer, guest: Guest) ->
 
 async def test_a_round_goes_on_as_it_is_to_who_passes_rounds(server: ScriptedServer, guest: Guest) -> None:
     server.script["asks"] = Rounds({"inputRequests": {"a": ELICIT}, "requestState": "s"})
-    ear = Ear(passes_rounds=True)
+    ear = RecordingListener(passes_rounds=True)
     response = await guest.call("asks", ear=ear)
     found = json.loads(response.text)["result"]
     assert found == {"resultType": "input_required", "inputRequests": {"a": ELICIT}, "requestState": "s"}
@@ -90,7 +91,7 @@ async def test_what_a_passed_round_left_is_replaced_by_the_next(server: Scripted
     server.script["asks"] = Rounds(
         {"inputRequests": {"a": ELICIT}, "requestState": "s"}, {"inputRequests": {"b": ELICIT}}
     )
-    ear = Ear(passes_rounds=True)
+    ear = RecordingListener(passes_rounds=True)
     await guest.call("asks", ear=ear)
     ear.passes_rounds = False
     given = '{"name":"asks","inputResponses":{"a":{"action":"decline"}},"requestState":"s"}'
@@ -225,7 +226,7 @@ async def test_a_call_may_take_as_many_rounds_as_there_may_be(server: ScriptedSe
 
 async def test_a_server_that_asks_for_ever_is_given_up(server: ScriptedServer, guest: Guest) -> None:
     server.script["asks"] = result({"resultType": "input_required", "inputRequests": {"a": ELICIT}})
-    ear = Ear()
+    ear = RecordingListener()
     calling = asyncio.create_task(guest.run("asks", ear=ear))
     for turn in range(1, rounds.MAX_ROUNDS + 1):
         await eventually(lambda turn=turn: len(ear.questions) == turn)
@@ -276,4 +277,4 @@ async def test_a_round_may_come_on_a_stream(server: ScriptedServer, guest: Guest
     async with Questioned(guest, 1) as questioned:
         questioned.ear.questions[0].answer(ACCEPTED)
         assert (await questioned.answer()).error is None
-        assert len(questioned.ear.notices) == 2
+        assert len(questioned.ear.notifications) == 2
