@@ -20,12 +20,11 @@ from helpers.server.modern_tasks import TaskTool
 from helpers.waiting import bounded, eventually
 from helpers.whole_gateway import WholeGateway, configuration, running
 from interaction.bridging import FORM, bridge, modern
-from interaction.native_modern import gateway as native_modern
-from interaction.native_modern import natives, report
-from interaction.native_tasks import tasks
 from interaction.programs import with_program
 from interaction.questioning import ACCEPTED
 from interaction.questioning import status as task_status
+from interaction.server_tasks import gateway as native_modern
+from interaction.server_tasks import natives, report, tasks
 
 __all__ = ["bridge", "modern", "native_modern", "natives", "report", "tasks"]
 

@@ -13,8 +13,8 @@ from helpers.server import Rounds, ScriptedServer, Turn
 from helpers.server.modern_tasks import ModernTasks, TaskTool
 from helpers.whole_gateway import WholeGateway
 from interaction.bridging import DONE, FORM, modern
-from interaction.native_modern import ASKABLE, gateway, natives, report
 from interaction.questioning import ACCEPTED, ELICIT, capable
+from interaction.server_tasks import ASKABLE, gateway, natives, report
 from requirements import covers
 
 __all__ = ["gateway", "modern", "natives", "report"]

@@ -17,8 +17,8 @@ from helpers.waiting import bounded, eventually
 from helpers.whole_gateway import WholeGateway
 from interaction.bridging import ALWAYS, DONE, FORM, before, modern
 from interaction.falls import LOST, returned
-from interaction.native_modern import ASKABLE, OFTEN, natives, report
 from interaction.questioning import ACCEPTED, capable
+from interaction.server_tasks import ASKABLE, OFTEN, natives, report
 from requirements import covers
 
 __all__ = ["modern", "natives", "report"]

@@ -13,8 +13,8 @@ from helpers.server.modern_tasks import ModernTasks, TaskTool
 from helpers.waiting import bounded, eventually
 from helpers.whole_gateway import WholeGateway
 from interaction.bridging import DONE, FORM, SAMPLE, before, modern
-from interaction.native_modern import ASKABLE, OFTEN, gateway, natives, promoting, report
 from interaction.questioning import ACCEPTED, ELICIT, capable, status
+from interaction.server_tasks import ASKABLE, OFTEN, gateway, natives, promoting, report
 from requirements import covers
 
 __all__ = ["gateway", "modern", "natives", "promoting", "report"]

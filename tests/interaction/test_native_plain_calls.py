@@ -9,8 +9,8 @@ from helpers.server import Hold, ScriptedServer, result
 from helpers.server.legacy_tasks import LegacyTasks
 from helpers.waiting import bounded, eventually
 from helpers.whole_gateway import WholeGateway, configuration, running
-from interaction.native_tasks import PROGRESS, tasks, told_last
 from interaction.questioning import DONE
+from interaction.server_tasks import PROGRESS, tasks, told_last
 from requirements import covers
 
 __all__ = ["tasks"]

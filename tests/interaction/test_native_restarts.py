@@ -15,8 +15,8 @@ from helpers.stored_tasks import copied, stored_task
 from helpers.waiting import bounded, eventually
 from helpers.whole_gateway import configuration, running
 from interaction.falls import LOST, returned
-from interaction.native_tasks import ASKED, tasks
 from interaction.questioning import ACCEPTED, DONE, ELICIT, RELATED, capable, status
+from interaction.server_tasks import ASKED, tasks
 from requirements import covers
 
 __all__ = ["tasks"]

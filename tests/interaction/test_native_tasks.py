@@ -12,8 +12,8 @@ from helpers.server import status as away
 from helpers.server.legacy_tasks import LegacyTasks
 from helpers.waiting import bounded, eventually
 from helpers.whole_gateway import WholeGateway, configuration, running
-from interaction.native_tasks import ASKED, FORM, said, tasks
 from interaction.questioning import ACCEPTED, DONE, ELICIT, RELATED, capable, status
+from interaction.server_tasks import ASKED, FORM, said, tasks
 from requirements import covers
 
 __all__ = ["tasks"]

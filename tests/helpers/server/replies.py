@@ -72,12 +72,13 @@ def result(value: Any, *, id: Any = None, status: int = 200) -> Reply:
     return reply
 
 
-def error(code: int, message: str, data: Any = None, *, status: int = 200) -> Reply:
-    """Answer with a JSON-RPC error under the right id."""
+def error(code: int, message: str, data: Any = None, *, status: int = 200, names_request: bool = True) -> Reply:
+    """Answer with a JSON-RPC error under the right id, or under none."""
     found = {"code": code, "message": message} | ({} if data is None else {"data": data})
 
     async def reply(turn: Turn) -> Any:
-        return await turn.respond({"jsonrpc": "2.0", "id": turn.id, "error": found}, status=status)
+        id = turn.id if names_request else None
+        return await turn.respond({"jsonrpc": "2.0", "id": id, "error": found}, status=status)
 
     return reply
 

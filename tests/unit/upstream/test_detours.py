@@ -11,14 +11,13 @@ import pytest
 
 from helpers.loop_pace import LoopClock
 from helpers.recording_listener import RecordingListener
-from helpers.server import Reply, ScriptedServer, result, status
+from helpers.server import Reply, ScriptedServer, error, in_turn, result, status
 from helpers.waiting import bounded, eventually
 from taskgate.domain.versions import Peer, Revision
 from taskgate.errors import UpstreamFailed
 from taskgate.upstream.calls import ServerQuestion, UpstreamCall
 from taskgate.upstream.legacy.url_elicitation import MAX_ROUNDS
 from unit.upstream.conftest import EVERYTHING, Caller, new_caller
-from unit.upstream.eras import in_turn, refuses
 
 MODERN = Peer(revision=Revision.R2026_07_28, capabilities={"elicitation": {"url": {}}}, info={})
 ACCEPTED, DECLINED = '{"result":{"action":"accept"}}', '{"result":{"action":"decline"}}'
@@ -30,7 +29,7 @@ def request_context(number: int = 1) -> dict[str, str]:
 
 def wants(*request_contexts: Any) -> Reply:
     """Refuse until somebody was there."""
-    return refuses(-32042, {"elicitations": list(request_contexts)}, code_of_http=200)
+    return error(-32042, "no", {"elicitations": list(request_contexts)}, status=200)
 
 
 @dataclass

@@ -3,12 +3,12 @@
 import pytest
 
 from helpers.modern_requests import check_client_message
-from helpers.server import Hold, Reply, ScriptedServer, error, raw, redirect, resets, result, status
+from helpers.server import Hold, Reply, ScriptedServer, error, in_turn, raw, redirect, resets, result, status
 from helpers.waiting import bounded
 from requirements import covers
 from taskgate.domain.versions import Era
 from taskgate.errors import UpstreamFailed
-from unit.upstream.eras import DISCOVERED, HANDSHAKE, MODERN_CALL, PROBED, arrived, in_turn, refuses, supports
+from unit.upstream.eras import DISCOVERED, HANDSHAKE, MODERN_CALL, PROBED, arrived, supports
 
 # --- after a handshake ---------------------------------------------------------------------------------------------
 
@@ -44,9 +44,9 @@ LEGACY_ANSWERS = {
     "invalid params": error(-32602, "no"),
     "unknown method with 404": error(-32601, "no", status=404),
     "an error with 400": error(-32000, "Session header required", status=400),
-    "an error that names no request": refuses(-32000, with_id=False),
+    "an error that names no request": error(-32000, "no", status=400, names_request=False),
     "another revision that is not ours": supports("2099-01-01"),
-    "a refusal of the revision that names none": refuses(-32022),
+    "a refusal of the revision that names none": error(-32022, "no", status=400),
     "400": status(400),
     "404": status(404),
     "405": status(405, b""),
@@ -97,11 +97,11 @@ async def test_a_server_that_does_not_answer_the_question_is_of_the_legacy_era(p
 
 MODERN_ANSWERS = {
     "a revision": result(DISCOVERED),
-    "a header mismatch": refuses(-32020),
-    "a header mismatch that names no request": refuses(-32020, with_id=False),
-    "a missing capability": refuses(-32021, {"requiredCapabilities": {}}),
+    "a header mismatch": error(-32020, "no", status=400),
+    "a header mismatch that names no request": error(-32020, "no", status=400, names_request=False),
+    "a missing capability": error(-32021, "no", {"requiredCapabilities": {}}, status=400),
     "another revision that is ours": supports("2026-07-28"),
-    "a header mismatch with 200": refuses(-32020, code_of_http=200),
+    "a header mismatch with 200": error(-32020, "no", status=200),
     "a revision on a stream": raw(
         b'data: {"jsonrpc":"2.0","method":"notifications/message","params":{}}\n\n'
         b'data: {"jsonrpc":"2.0","id":1,"result":{"supportedVersions":["2026-07-28"]}}\n\n',
@@ -172,8 +172,8 @@ async def test_an_answer_that_tells_nothing_leaves_the_session_that_stands_and_t
 REFUSED = {
     "unknown method": error(-32601, "no"),
     "an error with 400": error(-32600, "no", status=400),
-    "a header mismatch": refuses(-32020),
-    "a refusal that names no revision": refuses(-32022),
+    "a header mismatch": error(-32020, "no", status=400),
+    "a refusal that names no revision": error(-32022, "no", status=400),
     "400": status(400),
     "404": status(404),
     "405": status(405),
@@ -219,7 +219,7 @@ async def test_a_server_that_names_the_modern_era_for_a_handshake_is_asked_no_mo
 NO_EVIDENCE = SILENT | {
     "an unknown revision": result({"protocolVersion": "1999-01-01", "capabilities": {}}),
     "no JSON": raw(b"<html>"),
-    "401 with the other era": refuses(-32022, {"supported": ["2026-07-28"]}, code_of_http=401),
+    "401 with the other era": error(-32022, "no", {"supported": ["2026-07-28"]}, status=401),
     "503 with an error": error(-32601, "no", status=503),
     "406": status(406),
 }

@@ -4,12 +4,12 @@ import asyncio
 
 import pytest
 
-from helpers.server import Hold, Reply, ScriptedServer, error, resets, result, status
+from helpers.server import Hold, Reply, ScriptedServer, error, in_turn, resets, result, status
 from helpers.waiting import bounded, eventually
 from requirements import covers
 from taskgate.domain.versions import Era, Revision
 from taskgate.errors import UpstreamFailed
-from unit.upstream.eras import DISCOVERED, HANDSHAKE, MODERN_CALL, PROBED, arrived, in_turn, supports
+from unit.upstream.eras import DISCOVERED, HANDSHAKE, MODERN_CALL, PROBED, arrived, supports
 
 # --- by configuration ----------------------------------------------------------------------------------------------
 

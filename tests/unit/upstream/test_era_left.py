@@ -12,7 +12,7 @@ from requirements import covers
 from taskgate.domain.versions import Era
 from taskgate.errors import UpstreamFailed
 from unit.upstream.conftest import Caller
-from unit.upstream.eras import arrived, refuses
+from unit.upstream.eras import arrived
 
 
 @pytest.fixture
@@ -136,13 +136,13 @@ async def test_a_server_that_speaks_the_modern_era_alone_from_now_on_is_found_ou
 
 
 STRANGE: dict[str, Reply] = {
-    "headers, by status": refuses(-32020),
+    "headers, by status": error(-32020, "no", status=400),
     "headers": error(-32020, "no"),
     "a capability": error(-32021, "no"),
-    "a revision, and not which": refuses(-32022),
-    "parameters, by status": refuses(-32602),
-    "a method, by status": refuses(-32601, code_of_http=404),
-    "unread": refuses(-32020, with_id=False),
+    "a revision, and not which": error(-32022, "no", status=400),
+    "parameters, by status": error(-32602, "no", status=400),
+    "a method, by status": error(-32601, "no", status=404),
+    "unread": error(-32020, "no", status=400, names_request=False),
     "a status": status(400),
     "no such place": status(404),
     "no such way": status(405),

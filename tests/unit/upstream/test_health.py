@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from helpers.manual_clock import ManualClock
-from helpers.server import Hold, Reply, ScriptedServer, breaks_off, raw, resets, result, status
+from helpers.server import Hold, Reply, ScriptedServer, breaks_off, in_turn, raw, resets, result, status
 from helpers.server import error as refusal
 from helpers.waiting import bounded, eventually
 from taskgate.upstream.health import DEAF, Checks
@@ -17,7 +17,6 @@ from taskgate.upstream.settings import Breaker, HealthSettings
 from unit.upstream.asking import question
 from unit.upstream.checking import checks, soon
 from unit.upstream.conftest import Caller
-from unit.upstream.eras import in_turn
 
 OPEN_FOR = timedelta(seconds=30)
 BREAKER = Breaker(failures=100, window=timedelta(seconds=10), open_for=OPEN_FOR, half_open=1)

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from helpers.server import Hold, ScriptedServer, error, result, status
+from helpers.server import Hold, ScriptedServer, error, in_turn, result, status
 from helpers.upstream_calls import task_call
 from helpers.waiting import bounded, eventually
 from requirements import covers
@@ -15,7 +15,7 @@ from taskgate.errors import UpstreamFailed
 from taskgate.protocol.messages import Notification
 from taskgate.upstream.session import ServerSession
 from unit.upstream.conftest import EVERYTHING, Caller
-from unit.upstream.eras import DISCOVERED, HANDSHAKE, MODERN_CALL, PROBED, arrived, in_turn, supports
+from unit.upstream.eras import DISCOVERED, HANDSHAKE, MODERN_CALL, PROBED, arrived, supports
 
 ROOTS_CHANGED = Notification(
     method="notifications/roots/list_changed",
