@@ -4,6 +4,7 @@ import asyncio
 import gc
 import os
 import re
+import resource
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
@@ -22,7 +23,6 @@ from helpers.shared_store import redis_server, shared_options, shared_server, va
 from helpers.tally import pytest_runtest_logreport, pytest_runtest_protocol, pytest_terminal_summary
 from helpers.told import MARKER, told
 from helpers.virtual_time import VirtualTimePolicy, virtual_time
-from taskgate.system.descriptors import raise_limit
 from taskgate.wiring import reload
 
 __all__ = [
@@ -60,7 +60,7 @@ _STARTERS = frozenset({"nurse", "redis_server", "shared_server", "valkey_server"
 _UNIT = Path(__file__).parent / "unit"
 
 # As a gateway that is served does: many connections have both of their ends in one process here.
-raise_limit()
+resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
 
 # Secrets that tests write are nobody else's, as those of operators have to be.
 os.umask(0o027)

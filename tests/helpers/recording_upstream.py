@@ -109,7 +109,13 @@ class RecordingUpstream:
         nothing = cast("Any", None)
         makers = Makers(legacy=nothing, modern=lambda _: cast("Any", inner))
         return ServerSession(
-            Era.MODERN, nothing, host=None, upstream_context=nothing, makers=makers, welcome=unheard_welcome(), usage=usage
+            Era.MODERN,
+            nothing,
+            host=None,
+            upstream_context=nothing,
+            makers=makers,
+            welcome=unheard_welcome(),
+            usage=usage,
         )
 
     async def close(self) -> None:
