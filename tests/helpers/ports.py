@@ -23,3 +23,10 @@ def free_port() -> int:
         with socket.socket() as one, contextlib.suppress(OSError):
             one.bind(("127.0.0.1", port))
             return port
+
+
+def listening_socket() -> socket.socket:
+    """A socket that listens at such a port: while it does not, nobody else does in its place."""
+    while True:
+        with contextlib.suppress(OSError):
+            return socket.create_server(("127.0.0.1", next(_ports)))

@@ -10,6 +10,7 @@ from typing import Any, Self
 
 from aiohttp import ClientConnectionError, web
 
+from helpers.ports import listening_socket
 from helpers.server.headers import refusal_of
 from helpers.server.replies import Turn, event, open_stream, transport_of
 from helpers.server.script import Era, Script
@@ -96,11 +97,10 @@ class ScriptedServer(Script):
         return f"{self.origin}{self.path}"
 
     async def __aenter__(self) -> Self:
-        await self._listen_at(0)
+        await self._serve_at(listening_socket())
         return self
 
-    async def _listen_at(self, port: int) -> None:
-        listening = socket.create_server(("127.0.0.1", port))
+    async def _serve_at(self, listening: socket.socket) -> None:
         self.origin = f"http://127.0.0.1:{listening.getsockname()[1]}"
         server = web.Server(self.serve, handler_cancellation=True, access_log=None)
         self._runner = web.ServerRunner(server, shutdown_timeout=0.01)
@@ -120,7 +120,7 @@ class ScriptedServer(Script):
     async def come_back(self) -> None:
         """Be where it was before it went away, and know no session."""
         self.live.clear()
-        await self._listen_at(int(self.origin.rpartition(":")[2]))
+        await self._serve_at(socket.create_server(("127.0.0.1", int(self.origin.rpartition(":")[2]))))
 
     # --- what it received
 
