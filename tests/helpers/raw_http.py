@@ -45,6 +45,10 @@ class RawHost:
             async with bounded():
                 await self._writer.drain()
 
+    def send_at_once(self, piece: bytes) -> None:
+        """Give a piece to the system; what the other side makes of it is not waited for."""
+        self._writer.write(piece)
+
     async def ask(self, *pieces: str | bytes) -> RawAnswer:
         """Send, and read one whole answer."""
         await self.send(*pieces)

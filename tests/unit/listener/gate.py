@@ -1,8 +1,11 @@
 """The public listener on a free port, in front of an engine that says what the test wants."""
 
 import asyncio
+import fcntl
 import gc
 import socket
+import struct
+import termios
 from collections.abc import AsyncIterator, Awaitable, Callable, Container, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -13,7 +16,7 @@ import pytest
 
 from helpers.manual_clock import ManualClock, SeededEntropy
 from helpers.raw_http import RawHost
-from helpers.waiting import bounded
+from helpers.waiting import bounded, eventually
 from taskgate.auth.context import ANONYMOUS, AuthContext
 from taskgate.listener.body import ArrivingBody
 from taskgate.listener.listener import ListenerSettings, PublicListener
@@ -63,6 +66,45 @@ def never_too_slow(monkeypatch: pytest.MonkeyPatch) -> list[HostConnection]:
 
     monkeypatch.setattr(HostConnection, "connection_made", connection_made)
     return connections
+
+
+class HostSocket(socket.socket):
+    """The listener's socket of one host; it has no descriptor any more once it is closed."""
+
+    def __init__(self, accepted: socket.socket) -> None:
+        super().__init__(accepted.family, accepted.type, accepted.proto, accepted.detach())
+        self.is_full = False
+        """Whether the system has last not taken all that it was to send."""
+
+    def send(self, data: Any, *flags: int) -> int:
+        try:
+            taken = super().send(data, *flags)
+        except BlockingIOError:
+            self.is_full = True
+            raise
+        self.is_full = taken < len(data)
+        return taken
+
+
+class ListeningSocket(socket.socket):
+    """The socket of the listener; `accepted` are those of hosts."""
+
+    def __init__(self) -> None:
+        bound = socket.create_server(("127.0.0.1", 0))
+        super().__init__(bound.family, bound.type, bound.proto, bound.detach())
+        self.accepted: list[HostSocket] = []
+
+    def accept(self) -> tuple[socket.socket, Any]:
+        accepted, address = super().accept()
+        host = HostSocket(accepted)
+        self.accepted.append(host)
+        return host, address
+
+
+async def turns(count: int = 100) -> None:
+    """Let the listener, which is on this event loop, do what it can: with virtual time that takes no moment."""
+    for _ in range(count):
+        await asyncio.sleep(0)
 
 
 async def admit_all(exchange: Exchange, caller: AuthContext, size: int) -> None:
@@ -123,9 +165,40 @@ class Gate:
     """A listener that is open, and what stands behind it."""
 
     listener: PublicListener
+    bound: ListeningSocket
     address: tuple[str, int]
     engine: ScriptedEngine
     emitted: RecordedEvents
+
+    @property
+    def connections(self) -> int:
+        """How many connections of hosts are open."""
+        return sum(each.fileno() >= 0 for each in self.bound.accepted)
+
+    @property
+    def is_closing(self) -> bool:
+        """Whether the listener has begun to close: it listens no more."""
+        return self.bound.fileno() < 0
+
+    @property
+    def is_full(self) -> bool:
+        """Whether a host reads so little that the system does not take all that is sent to it."""
+        return any(each.is_full for each in self.bound.accepted)
+
+    @property
+    def unread(self) -> int:
+        """How many bytes of hosts are with the system, because the listener has not read them."""
+        waiting = [fcntl.ioctl(each, termios.FIONREAD, bytes(4)) for each in self.bound.accepted if each.fileno() >= 0]
+        return sum(struct.unpack("i", each)[0] for each in waiting)
+
+    async def all_gone(self) -> None:
+        """Wait until there were connections, and none is open."""
+        await eventually(lambda: self.bound.accepted and not self.connections)
+
+    async def has_read(self) -> None:
+        """Wait until the listener has read all that its hosts have sent."""
+        await eventually(lambda: self.bound.accepted and not self.unread)
+        await turns(2)
 
     @asynccontextmanager
     async def host(self) -> AsyncIterator[RawHost]:
@@ -180,7 +253,8 @@ async def opened(
     """A listener for the length of a block, with settings as `new_listener` takes them."""
     engine, emitted = ScriptedEngine(script), RecordedEvents()
     listener = new_listener(engine, emitted, **changes)
-    gate = Gate(listener, await listener.start(socket.create_server(("127.0.0.1", 0))), engine, emitted)
+    bound = ListeningSocket()
+    gate = Gate(listener, bound, await listener.start(bound), engine, emitted)
     try:
         yield gate
     finally:

@@ -42,6 +42,7 @@ class Operated:
     replicas: int | None = None
     elapsed: float = 0.0
     api_closed: int = 0
+    can_end: bool = True
 
     def __post_init__(self) -> None:
         self.metrics = EmittingMetrics(CONFIGURED)
@@ -54,7 +55,7 @@ class Operated:
             servers=lambda: self.servers,
             reload=self._reload,
             event_sink=self,
-            end=self._end,
+            end=self._end if self.can_end else None,
             replicas=lambda: self.replicas,
         )
         self.address = ("", 0)
@@ -92,9 +93,9 @@ class Operated:
 
 
 @asynccontextmanager
-async def operating(**limits: timedelta) -> AsyncIterator[Operated]:
+async def operating(operated: Operated | None = None, **limits: timedelta) -> AsyncIterator[Operated]:
     """One that knows the token, with these limits of `BOUNDS`."""
-    operated = Operated()
+    operated = operated or Operated()
     operated.access.replace({TOKEN.encode(): Operator("token_file", Role.OPERATOR)})
     operated.address = await operated.listener.start("127.0.0.1", 0, replace(BOUNDS, **limits))
     try:

@@ -17,11 +17,10 @@ from requirements import covers
 from taskgate.auth.context import AuthContext
 from taskgate.listener.body import ArrivingBody, Source
 from taskgate.listener.door import TOO_SLOW
-from taskgate.listener.protocol import HostConnection
 from taskgate.streams.bytes_in_flight import SPARES, ByteBounds, BytesInFlight
 from taskgate.streams.exchange import Exchange, HttpReply
 from taskgate.system.offload import LARGE
-from unit.listener.gate import LONG_BODY, MOMENT, Gate, bodies_kept, opened
+from unit.listener.gate import LONG_BODY, MOMENT, Gate, bodies_kept, opened, turns
 
 CHUNKED = {"Content_Length": "", "Transfer_Encoding": "chunked"}
 CHUNKED_POST = post("", **CHUNKED)
@@ -109,7 +108,8 @@ async def test_a_refused_host_whose_body_was_not_read_for_a_while_still_gets_its
         await host.send(post())
         sending = asyncio.create_task(host.send(post(Content_Length=str(2**25)), b"x" * 2**24))
         # Behind a request at work the body is read no further than to a mark.
-        await eventually(lambda: not all(each.transport.is_reading() for each in _connections(gate)))
+        await turns()
+        assert gate.unread
         go_on.set()
         assert [(await host.answer()).status for _ in range(2)] == [200, 413]
         await sending
@@ -176,8 +176,7 @@ async def test_chunks_that_are_none_are_a_bad_request(gate: Gate, chunks: bytes,
             answer = await host.ask(CHUNKED_POST + chunks)
         else:
             await host.send(CHUNKED_POST)
-            # Whether the head has been read alone shows nowhere but here.
-            await eventually(lambda: _reading(gate))
+            await gate.has_read()
             answer = await host.ask(chunks + post())
         assert refused(answer, 400)
         assert await host.at_end()
@@ -188,7 +187,7 @@ async def test_chunks_that_are_none_are_a_bad_request(gate: Gate, chunks: bytes,
 async def test_a_body_that_is_cut_off_reaches_nobody(gate: Gate) -> None:
     async with gate.host() as host:
         await host.send(post(Content_Length="100"))
-        await eventually(lambda: _reading(gate))
+        await gate.has_read()
         host.abort()
         await eventually(gate.emitted.answered)
     assert gate.engine.seen == []
@@ -277,7 +276,7 @@ async def test_nothing_of_a_body_that_is_cut_off_is_kept() -> None:
     try:
         async with opened() as gate, gate.host() as host:
             await host.send(post(Content_Length="4000") + b"x" * 1000)
-            await eventually(lambda: _reading(gate))
+            await gate.has_read()
             host.abort()
             await eventually(gate.emitted.answered)
             await eventually(lambda: bodies_kept() == 0)
@@ -323,7 +322,7 @@ async def test_http_1_0_knows_no_question_before_the_body(gate: Gate) -> None:
     request_bytes = post("", Content_Length="2", Expect="100-continue", Connection="keep-alive")
     async with gate.host() as host:
         await host.send(request_bytes.replace(b"HTTP/1.1", b"HTTP/1.0"))
-        await eventually(lambda: _reading(gate))
+        await gate.has_read()
         answer = await host.ask("{}")
         assert (answer.status, answer.headers["connection"]) == (200, "keep-alive")
 
@@ -332,16 +331,6 @@ async def test_a_host_that_asks_before_it_sends_what_is_refused_is_told_so_at_on
     async with gate.host() as host:
         assert refused(await host.ask(post("", Content_Length=str(LONG_BODY + 1), Expect="100-continue")), 413)
         assert await host.at_end()
-
-
-def _reading(gate: Gate) -> bool:
-    """Whether a request's head has been read, and its body not."""
-    return any(connection.request is not None for connection in _connections(gate))
-
-
-def _connections(gate: Gate) -> list[HostConnection]:
-    assert gate.listener._connections is not None
-    return list(gate.listener._connections._open)
 
 
 # --- large ones, which are admitted by their bytes --------------------------------------------------------------------
@@ -406,18 +395,17 @@ async def test_no_more_is_read_of_a_large_body_that_waits_for_its_turn_the_large
         admitted.open.clear()
         await host.send(post("", Content_Length=str(size)))
         await eventually(lambda: admitted.sizes == [size])
-        [connection] = _connections(gate)
         sending = asyncio.create_task(host.send(b"x" * size))
         # Others are served meanwhile, so that it would have been read.
         for _ in range(20):
             async with gate.host() as other:
                 assert (await other.ask(post())).status == 200
-        assert not connection.transport.is_reading()
+        assert gate.unread
         assert gate.engine.in_flight.total == size
         admitted.open.set()
         await sending
         assert (await host.answer()).status == 200
-        assert connection.transport.is_reading()
+        assert not gate.unread
 
 
 async def test_a_large_body_that_came_before_it_was_asked_for_is_admitted_too() -> None:
@@ -430,8 +418,7 @@ async def test_a_large_body_that_came_before_it_was_asked_for_is_admitted_too() 
 
         gate.engine.turn_away = identify
         await host.send(post("x" * (LARGE + 1)))
-        [connection] = _connections(gate)
-        await eventually(lambda: connection.request is not None and connection.request.body)
+        await gate.has_read()
         identified.set()
         assert (await host.answer()).status == 200
         assert admitted.sizes == [LARGE + 1]

@@ -8,7 +8,6 @@ import pytest
 
 from helpers.raw_http import RawHost, get, post
 from helpers.waiting import bounded, eventually
-from taskgate.listener.protocol import HostConnection
 from taskgate.streams.exchange import Exchange, HttpReply
 from unit.listener.gate import PLANTED, Gate, new_listener, opened
 
@@ -88,7 +87,7 @@ async def test_an_answer_under_way_is_finished_and_is_the_last(gate: Gate) -> No
         await host.send(post())
         await eventually(lambda: gate.engine.seen)
         closing = asyncio.create_task(gate.close(LONG))
-        await eventually(lambda: _closing(gate))
+        await eventually(lambda: gate.is_closing)
         work.go_on.set()
         answer = await host.answer()
         assert (answer.status, answer.headers["connection"]) == (200, "close")
@@ -103,7 +102,7 @@ async def test_a_stream_of_a_post_is_finished_too(gate: Gate) -> None:
         await host.send(post())
         await host.head()
         closing = asyncio.create_task(gate.close(LONG))
-        await eventually(lambda: _closing(gate))
+        await eventually(lambda: gate.is_closing)
         work.go_on.set()
         assert [chunk async for chunk in host.chunks()] == [b"event: message\ndata: {}\n\n"]
         assert await host.at_end()
@@ -117,8 +116,7 @@ async def test_a_request_that_came_just_before_the_close_gets_the_last_answer(
 ) -> None:
     async with gate.host() as host:
         assert (await host.ask(post())).status == 200
-        (connection,) = _connections(gate)
-        connection.data_received(post(path=path))
+        host.send_at_once(post(path=path))
         await gate.close(LONG)
         answer = await host.answer()
         assert (answer.status, answer.headers["connection"]) == (status, "close")
@@ -131,7 +129,7 @@ async def test_requests_that_wait_behind_the_last_answer_get_none(gate: Gate) ->
         await host.send(post() + post())
         await eventually(lambda: gate.engine.seen)
         closing = asyncio.create_task(gate.close(LONG))
-        await eventually(lambda: _closing(gate))
+        await eventually(lambda: gate.is_closing)
         work.go_on.set()
         assert (await host.answer()).headers["connection"] == "close"
         assert await host.at_end()
@@ -145,7 +143,7 @@ async def test_a_request_whose_body_comes_during_the_close_is_answered_and_is_th
         await host.send(post("", Content_Length="2", Expect="100-continue"))
         assert (await host.head()).status == 100
         closing = asyncio.create_task(gate.close(LONG))
-        await eventually(lambda: _closing(gate))
+        await eventually(lambda: gate.is_closing)
         assert (await host.ask("{}")).headers["connection"] == "close"
         async with bounded():
             await closing
@@ -157,7 +155,7 @@ async def test_a_get_stream_that_begins_during_the_close_ends_at_once(gate: Gate
         await host.send(get(Accept="*/*", Content_Length="2", Expect="100-continue"))
         assert (await host.head()).status == 100
         closing = asyncio.create_task(gate.close(LONG))
-        await eventually(lambda: _closing(gate))
+        await eventually(lambda: gate.is_closing)
         await host.send("{}")
         async with bounded():
             await closing
@@ -210,11 +208,9 @@ async def test_work_whose_host_has_left_gets_the_grace_as_well(gate: Gate) -> No
         await host.send(post())
         await eventually(lambda: gate.engine.seen)
         host.abort()
-        await eventually(lambda: not _connections(gate))
+        await gate.all_gone()
         closing = asyncio.create_task(gate.close(LONG))
-        await eventually(
-            lambda: gate.listener._connections is not None and gate.listener._connections._terms.is_closing
-        )
+        await eventually(lambda: gate.is_closing)
         assert not closing.done()
         work.go_on.set()
         async with bounded():
@@ -233,7 +229,7 @@ STUCK = {
 async def test_a_host_that_stays_cannot_hold_the_close(gate: Gate, start: str | bytes) -> None:
     async with gate.host() as host:
         await host.send(start)
-        await eventually(lambda: any(each._head.size or each.request or each._deaf for each in _connections(gate)))
+        await gate.has_read()
         await gate.close(timedelta(seconds=0.01))
         await host.rest()
     assert gate.engine.seen == []
@@ -247,12 +243,3 @@ async def test_a_listener_that_was_closed_can_start_again() -> None:
         gate.address = bound.getsockname()
         async with gate.host() as host:
             assert (await host.ask(post())).status == 200
-
-
-def _connections(gate: Gate) -> list[HostConnection]:
-    assert gate.listener._connections is not None
-    return list(gate.listener._connections._open)
-
-
-def _closing(gate: Gate) -> bool:
-    return any(connection.closing for connection in _connections(gate))

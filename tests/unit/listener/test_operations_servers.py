@@ -6,7 +6,7 @@ from helpers.waiting import bounded
 from taskgate.operators.access import Operator, Role
 from taskgate.operators.routes import Answer, ApiCall, Route
 from taskgate.telemetry.events import OperatorRequestAnswered
-from unit.listener.operating import SERVERS, TOKEN, Operated, told
+from unit.listener.operating import SERVERS, TOKEN, Operated, operating, told
 
 
 async def answered(_: ApiCall) -> Answer:
@@ -139,9 +139,9 @@ async def test_whoever_has_the_token_has_the_gateway_drain(operated: Operated) -
     assert operated.noted == [OperatorRequestAnswered("POST", "/-/drain", 202, "127.0.0.1", "token_file")] * 2
 
 
-async def test_a_gateway_that_cannot_end_itself_says_so(operated: Operated) -> None:
-    operated.listener._end = None
-    answer = await operated.ask("/-/drain", "POST", Authorization=BEARER)
+async def test_a_gateway_that_cannot_end_itself_says_so() -> None:
+    async with operating(Operated(can_end=False)) as operated:
+        answer = await operated.ask("/-/drain", "POST", Authorization=BEARER)
     assert (answer.status, told(answer)) == (
         409,
         {"error": "cannot drain here: stop the process that started the gateway"},

@@ -152,7 +152,7 @@ async def test_a_request_that_came_as_its_connection_was_to_end_gets_the_last_an
         assert (await used.ask(post())).status == 200
         await _some_turns()
         for host in (used, fresh):
-            host._writer.write(post())
+            host.send_at_once(post())
         gate.listener.wind_down()
         for host in (used, fresh):
             answer = await host.answer()

@@ -276,7 +276,7 @@ async def test_a_host_that_leaves_after_its_answer_is_not_reported(gate: Gate) -
     gate.engine.script = answer
     async with gate.host() as host:
         assert (await host.ask(post())).status == 200
-    await eventually(lambda: not gate.listener._connections or not gate.listener._connections._open)
+    await gate.all_gone()
     assert left == []
 
 

@@ -15,6 +15,8 @@ from taskgate.listener.tls import Certificates, TlsSettings
 from unit.listener.gate import Gate
 from unit.listener.secure import Papers, papers
 
+SELDOM = timedelta(minutes=1)
+
 NOT_USED = ("WARNING", "the new certificate was rejected; the old one stays in use")
 USED = ("INFO", "the new certificate is in use")
 
@@ -29,11 +31,11 @@ def told(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
     return [(each.levelname, each.getMessage()) for each in caplog.records if each.name == "taskgate.listener"]
 
 
-def looks(certificates: Certificates, times: int = 1) -> None:
-    """Let the files be looked at, now."""
-    for _ in range(times):
-        certificates._look()
-        certificates.close()
+async def looks(certificates: Certificates, times: int = 1) -> None:
+    """Let the time pass in which the files are looked at so often."""
+    certificates.watch()
+    await asyncio.sleep((times + 0.5) * SELDOM.total_seconds())
+    certificates.close()
 
 
 async def shown(made: Papers, gate: Gate) -> int:
@@ -100,15 +102,15 @@ async def test_a_pair_that_does_not_belong_together_leaves_the_old_one_and_is_to
 async def test_a_certificate_that_is_there_before_its_key_is_no_matter(
     made: Papers, caplog: pytest.LogCaptureFixture
 ) -> None:
-    certificates = Certificates(made.settings())
+    certificates = Certificates(made.settings(look_interval=SELDOM))
     certificates.load()
     old = certificates.context
     certificate, key = made.authority.pair()
     put(made.cert_file, certificate)
-    looks(certificates)
+    await looks(certificates)
     assert certificates.context is old
     put(made.key_file, key)
-    looks(certificates)
+    await looks(certificates)
     assert certificates.context is not old
     assert told(caplog) == [USED]
 
@@ -116,7 +118,7 @@ async def test_a_certificate_that_is_there_before_its_key_is_no_matter(
 async def test_each_broken_change_is_told_once_and_nothing_more_when_it_is_taken_back(
     made: Papers, caplog: pytest.LogCaptureFixture
 ) -> None:
-    certificates = Certificates(made.settings())
+    certificates = Certificates(made.settings(look_interval=SELDOM))
     certificates.load()
     old = certificates.context
     kept = made.folder / "kept"
@@ -124,11 +126,11 @@ async def test_each_broken_change_is_told_once_and_nothing_more_when_it_is_taken
     for change in (b"one", b"another"):
         caplog.clear()
         put(made.key_file, change)
-        looks(certificates, 5)
+        await looks(certificates, 5)
         assert told(caplog) == [NOT_USED]
     caplog.clear()
     made.key_file.unlink()
-    looks(certificates, 3)
+    await looks(certificates, 3)
     assert told(caplog) == [NOT_USED]
     assert certificates.context is old
 
@@ -136,7 +138,7 @@ async def test_each_broken_change_is_told_once_and_nothing_more_when_it_is_taken
 async def test_what_could_not_be_read_is_tried_again_although_nothing_changed(
     made: Papers, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    certificates = Certificates(made.settings())
+    certificates = Certificates(made.settings(look_interval=SELDOM))
     certificates.load()
     made.renew()
     with monkeypatch.context() as patched:
@@ -145,17 +147,17 @@ async def test_what_could_not_be_read_is_tried_again_although_nothing_changed(
             raise OSError(24, "")
 
         patched.setattr(Path, "open", no_more_files)
-        looks(certificates, 3)
+        await looks(certificates, 3)
     assert told(caplog) == [NOT_USED]
-    looks(certificates)
+    await looks(certificates)
     assert told(caplog) == [NOT_USED, USED]
 
 
 async def test_files_that_stay_are_not_read_again(made: Papers, caplog: pytest.LogCaptureFixture) -> None:
-    certificates = Certificates(made.settings())
+    certificates = Certificates(made.settings(look_interval=SELDOM))
     certificates.load()
     old = certificates.context
-    looks(certificates, 3)
+    await looks(certificates, 3)
     assert certificates.context is old
     assert told(caplog) == []
 
@@ -163,11 +165,11 @@ async def test_files_that_stay_are_not_read_again(made: Papers, caplog: pytest.L
 async def test_a_change_of_the_authority_of_hosts_counts_too(made: Papers, tmp_path: Path) -> None:
     authority = made.folder / "hosts.pem"
     put(authority, made.authority.file.read_bytes())
-    certificates = Certificates(made.settings(client_auth="require", client_ca_file=authority))
+    certificates = Certificates(made.settings(client_auth="require", client_ca_file=authority, look_interval=SELDOM))
     certificates.load()
     old = certificates.context
     put(authority, Authority(tmp_path, "stranger").file.read_bytes())
-    looks(certificates)
+    await looks(certificates)
     assert certificates.context is not old
 
 
@@ -184,29 +186,33 @@ async def test_files_behind_a_link_that_moves_are_new(made: Papers) -> None:
     for name in ("tls.crt", "tls.key"):
         (made.folder / f"linked-{name}").symlink_to(link / name)
     certificates = Certificates(
-        TlsSettings(cert_file=made.folder / "linked-tls.crt", key_file=made.folder / "linked-tls.key")
+        TlsSettings(
+            cert_file=made.folder / "linked-tls.crt", key_file=made.folder / "linked-tls.key", look_interval=SELDOM
+        )
     )
     certificates.load()
     old = certificates.context
     beside = made.folder / "beside"
     beside.symlink_to(folders[1])
     os.replace(beside, link)
-    looks(certificates)
+    await looks(certificates)
     assert certificates.context is not old
 
 
-async def test_nothing_is_looked_at_after_the_close(made: Papers) -> None:
+async def test_nothing_is_looked_at_after_the_close(made: Papers, caplog: pytest.LogCaptureFixture) -> None:
     async with made.opened() as gate:
-        assert gate.listener._certificates is not None
         await gate.close()
-        assert gate.listener._certificates._timer is None
+        made.renew()
+        await asyncio.sleep(1)
+    assert told(caplog) == []
 
 
 async def test_a_look_that_was_due_is_not_taken_after_the_close(made: Papers) -> None:
-    certificates = Certificates(made.settings(look_interval=timedelta(minutes=1)))
+    certificates = Certificates(made.settings(look_interval=SELDOM))
     certificates.load()
+    old = certificates.context
     certificates.watch()
-    timer = certificates._timer
-    assert timer is not None
+    made.renew()
     certificates.close()
-    assert timer.cancelled()
+    await asyncio.sleep(3 * SELDOM.total_seconds())
+    assert certificates.context is old

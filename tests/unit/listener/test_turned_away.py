@@ -10,9 +10,8 @@ import pytest
 from helpers.raw_http import RawAnswer, RawHost, get, post, request_head
 from helpers.waiting import eventually
 from requirements import covers
-from taskgate.listener.protocol import HostConnection
 from taskgate.streams.exchange import Exchange, HttpReply
-from unit.listener.gate import MOMENT, Gate, bodies_kept, opened
+from unit.listener.gate import MOMENT, Gate, bodies_kept, opened, turns
 
 CHUNKED = {"Content_Length": "", "Transfer_Encoding": "chunked"}
 DENIED = HttpReply(status=401, body='{"error":{}}', headers=(("WWW-Authenticate", "Bearer"),))
@@ -89,7 +88,7 @@ async def test_whoever_leaves_before_the_refusal_is_no_fault_of_ours(caplog: pyt
         gate.engine.turn_away = deny_who_is_gone
         host.sendall(post("", Content_Length="2"))
         await eventually(lambda: gate.emitted.answered() == [("mcp", "POST", 401)])
-        await eventually(lambda: not _connections(gate))
+        await gate.all_gone()
     assert [record for record in caplog.records if record.levelname == "ERROR"] == []
 
 
@@ -110,7 +109,8 @@ async def test_whoever_is_not_let_in_with_a_body_that_has_come_may_ask_again(siz
     async def deny_later(exchange: Exchange) -> HttpReply | None:
         if exchange.head.authorization:
             return None
-        await eventually(lambda: not _reading_body(gate) or _paused(gate))
+        # The rest of a body is not read before it is asked for.
+        await turns()
         return DENIED
 
     async with opened(max_body=2**20) as gate, gate.host() as host:
@@ -183,16 +183,3 @@ async def test_an_answer_that_needs_no_body_is_the_last_where_one_was_to_come(
         await asyncio.sleep(2)
     await gate.close()
     assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == []
-
-
-def _reading_body(gate: Gate) -> bool:
-    return any(each._reading is not None for each in _connections(gate))
-
-
-def _paused(gate: Gate) -> bool:
-    return any(each._reading_paused for each in _connections(gate))
-
-
-def _connections(gate: Gate) -> list[HostConnection]:
-    assert gate.listener._connections is not None
-    return list(gate.listener._connections._open)

@@ -15,7 +15,7 @@ from taskgate.listener.protocol import HostConnection, HostRequest
 from taskgate.streams.exchange import Exchange, HttpReply
 from taskgate.telemetry.events import HttpRefused, StreamEnded, StreamOpened
 from taskgate.telemetry.request_context import RequestContext, current
-from unit.listener.gate import Gate, opened
+from unit.listener.gate import Gate, opened, turns
 
 DOCUMENT = "/.well-known/oauth-protected-resource"
 
@@ -190,7 +190,8 @@ async def test_what_is_read_after_a_pause_is_not_of_the_request_that_paused(monk
         received(connection, data)
 
     async def wait_for_the_pause(_: Exchange) -> None:
-        await eventually(lambda: read_in[0][0]._reading_paused)
+        await turns()
+        assert gate.unread
 
     monkeypatch.setattr(HostConnection, "data_received", data_received)
     async with opened(max_body=2**22) as gate, gate.host() as host:
