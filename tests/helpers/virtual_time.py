@@ -40,6 +40,12 @@ def keep_busy(seconds: float) -> None:
     loop.keep_busy(seconds)
 
 
+async def turns(count: int = 100) -> None:
+    """Let what is on the running loop do all that it can without a wait: next to no time goes by meanwhile."""
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
 class _Selector(selectors.DefaultSelector):
     """What a loop waits with. `jobs` is what executors work at."""
 

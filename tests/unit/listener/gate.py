@@ -16,6 +16,7 @@ import pytest
 
 from helpers.manual_clock import ManualClock, SeededEntropy
 from helpers.raw_http import RawHost
+from helpers.virtual_time import turns
 from helpers.waiting import bounded, eventually
 from taskgate.auth.context import ANONYMOUS, AuthContext
 from taskgate.listener.body import ArrivingBody
@@ -99,12 +100,6 @@ class ListeningSocket(socket.socket):
         host = HostSocket(accepted)
         self.accepted.append(host)
         return host, address
-
-
-async def turns(count: int = 100) -> None:
-    """Let the listener, which is on this event loop, do what it can: with virtual time that takes no moment."""
-    for _ in range(count):
-        await asyncio.sleep(0)
 
 
 async def admit_all(exchange: Exchange, caller: AuthContext, size: int) -> None:

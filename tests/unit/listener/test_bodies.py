@@ -12,6 +12,7 @@ from typing import cast
 import pytest
 
 from helpers.raw_http import RawAnswer, post
+from helpers.virtual_time import turns
 from helpers.waiting import eventually
 from requirements import covers
 from taskgate.auth.context import AuthContext
@@ -20,7 +21,7 @@ from taskgate.listener.door import TOO_SLOW
 from taskgate.streams.bytes_in_flight import SPARES, ByteBounds, BytesInFlight
 from taskgate.streams.exchange import Exchange, HttpReply
 from taskgate.system.offload import LARGE
-from unit.listener.gate import LONG_BODY, MOMENT, Gate, bodies_kept, opened, turns
+from unit.listener.gate import LONG_BODY, MOMENT, Gate, bodies_kept, opened
 
 CHUNKED = {"Content_Length": "", "Transfer_Encoding": "chunked"}
 CHUNKED_POST = post("", **CHUNKED)

@@ -6,11 +6,11 @@ from datetime import timedelta
 import pytest
 
 from helpers.raw_http import RawHost, get, post
-from helpers.virtual_time import keep_busy
+from helpers.virtual_time import keep_busy, turns
 from helpers.waiting import bounded, eventually
 from taskgate.streams.exchange import Exchange, HttpReply
 from taskgate.telemetry.events import StreamEnded
-from unit.listener.gate import MOMENT, PLANTED, Gate, bodies_kept, never_too_slow, opened, turns
+from unit.listener.gate import MOMENT, PLANTED, Gate, bodies_kept, never_too_slow, opened
 
 LARGE = '{"result":"' + "x" * 2**24 + '"}'
 """More than the kernel takes for a host that does not read."""

@@ -8,10 +8,11 @@ from contextlib import asynccontextmanager
 import pytest
 
 from helpers.raw_http import RawAnswer, RawHost, get, post, request_head
+from helpers.virtual_time import turns
 from helpers.waiting import eventually
 from requirements import covers
 from taskgate.streams.exchange import Exchange, HttpReply
-from unit.listener.gate import MOMENT, Gate, bodies_kept, opened, turns
+from unit.listener.gate import MOMENT, Gate, bodies_kept, opened
 
 CHUNKED = {"Content_Length": "", "Transfer_Encoding": "chunked"}
 DENIED = HttpReply(status=401, body='{"error":{}}', headers=(("WWW-Authenticate", "Bearer"),))

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from helpers.raw_http import RawHost, get, post, request_head
+from helpers.virtual_time import turns
 from helpers.waiting import bounded, eventually
 from taskgate.listener.door import Fields
 from taskgate.listener.endpoint import RequestContexts
@@ -15,7 +16,7 @@ from taskgate.listener.protocol import HostConnection, HostRequest
 from taskgate.streams.exchange import Exchange, HttpReply
 from taskgate.telemetry.events import HttpRefused, StreamEnded, StreamOpened
 from taskgate.telemetry.request_context import RequestContext, current
-from unit.listener.gate import Gate, opened, turns
+from unit.listener.gate import Gate, opened
 
 DOCUMENT = "/.well-known/oauth-protected-resource"
 

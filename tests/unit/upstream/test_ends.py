@@ -11,7 +11,8 @@ from shutil import which
 
 import pytest
 
-from helpers.waiting import bounded, eventually
+from helpers.virtual_time import turns
+from helpers.waiting import bounded
 from taskgate.upstream.base import Outgoing
 from taskgate.upstream.client import HttpTransport
 from unit.upstream.exchanges import (
@@ -84,14 +85,13 @@ async def test_a_closed_transport_leaves_no_connection(server: RawServer, transp
     await line.request()
     if when != "before the head":
         await line.say(JSON + b"Content-Length: 2\r\n\r\n{")
-        await eventually(lambda: any(connection.received for connection in transport._pool._standing))
+        await turns()
     if when == "after it":
         await line.say(b"}")
         async with bounded():
             assert await asking == (200, [b"{}"])
     async with bounded():
         await transport.close()
-    assert not transport._pool._standing
     assert await line.at_end()
     if when != "after it":
         assert await failure_of(asking) == ("closed", True)
@@ -159,5 +159,4 @@ async def test_a_server_is_spoken_to_over_tls_where_its_certificate_is_trusted(
         assert (status, messages) == (200, [b"{}"])
         await answer_again(line, transport)
         line.writer.close()
-        await eventually(lambda: not transport._pool._standing)
         await transport.close()

@@ -14,6 +14,7 @@ from typing import Any
 import orjson
 import pytest
 
+from helpers.virtual_time import turns
 from helpers.waiting import PATIENCE, bounded, eventually
 from taskgate.errors import UpstreamFailed
 from taskgate.upstream.base import Outgoing
@@ -114,7 +115,7 @@ class Yard:
             ),
             nurse,
         )
-        self._taken: dict[MessageChannel, Taken] = {}
+        self.channels: dict[MessageChannel, Taken] = {}
 
     async def take(self, context: str = "alice", declared: bytes | None = b"{}", **wish: Any) -> Taken:
         """A line for a caller."""
@@ -122,14 +123,19 @@ class Yard:
         async with bounded():
             line = await self.lines.acquire(ChannelRequest(context, declared, outgoing(b"{}", **more), **wish))
         assert isinstance(line, ProgramChannel)
-        if line not in self._taken:
-            self._taken[line] = Taken(line, Recorder())
-            line.listen(self._taken[line].ears)
-        return self._taken[line]
+        if line not in self.channels:
+            self.channels[line] = Taken(line, Recorder())
+            line.listen(self.channels[line].ears)
+        return self.channels[line]
 
     def taking(self, *args: Any, **wish: Any) -> "asyncio.Task[Taken]":
         """The same, in the background."""
         return asyncio.create_task(self.take(*args, **wish))
+
+    async def kept_waiting(self, *waiting: "asyncio.Task[Taken]") -> None:
+        """Let each of them come to where it waits for room."""
+        await turns(20)
+        assert not any(each.done() for each in waiting)
 
     def give_back(self, taken: Taken) -> None:
         """It is not needed any more."""
@@ -193,7 +199,7 @@ async def new_yard(nurse: Supervisor) -> AsyncIterator[Callable[..., Yard]]:
     for yard in yards:
         async with bounded():
             await yard.lines.close()
-        assert all(not runs(taken.line.pid) for taken in yard._taken.values())
+        assert all(not runs(taken.line.pid) for taken in yard.channels.values())
         assert yard.counts[-1:] in ([], [0])
     # Of the nursery there is the socket.
     assert len(descriptors() - open_before) <= (1 if nurse.pid else 0)

@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 
 from helpers.loop_pace import paced
-from helpers.waiting import bounded, eventually
+from helpers.waiting import bounded
 from taskgate.errors import UpstreamFailed
 from taskgate.upstream.calls import Principal
-from taskgate.upstream.stdio import channel
 from taskgate.upstream.stdio.slots import QUIET, SETTLING, STARVING
 from unit.upstream.stdio.conftest import Taken, Yard
 from unit.upstream.stdio.programs import runs
@@ -91,8 +90,8 @@ async def test_where_all_are_busy_one_waits_until_one_is_not(new_yard: NewYard) 
     yard = new_yard(processes=1)
     alice = await busy(yard, "alice")
     waiting = yard.taking("bob")
-    await eventually(lambda: yard.lines._waiting)
-    assert (waiting.done(), yard.counts) == (False, [1])
+    await yard.kept_waiting(waiting)
+    assert yard.counts == [1]
     await done(alice)
     assert (await waiting).line.is_usable
     assert "closed" in str(await alice.end())
@@ -102,7 +101,7 @@ async def test_or_until_it_is_given_back(new_yard: NewYard) -> None:
     yard = new_yard(processes=1)
     alice = await busy(yard, "alice")
     waiting = yard.taking("bob")
-    await eventually(lambda: yard.lines._waiting)
+    await yard.kept_waiting(waiting)
     alice.ears.in_flight = 0
     yard.give_back(alice)
     assert (await waiting).line.is_usable
@@ -112,7 +111,7 @@ async def test_or_until_it_ends_by_itself(new_yard: NewYard) -> None:
     yard = new_yard(processes=1)
     alice = await busy(yard, "alice")
     waiting = yard.taking("bob")
-    await eventually(lambda: yard.lines._waiting)
+    await yard.kept_waiting(waiting)
     await alice.do("sys.exit(1)")
     assert (await waiting).line.is_usable
 
@@ -121,7 +120,7 @@ async def test_between_two_requests_a_program_that_is_held_is_left_alone(new_yar
     yard = new_yard(processes=1)
     alice = await busy(yard, "alice")
     waiting = yard.taking("bob")
-    await eventually(lambda: yard.lines._waiting)
+    await yard.kept_waiting(waiting)
     await done(alice)
     await waiting
     assert alice.ears.closed_at - alice.line.used >= QUIET
@@ -152,10 +151,10 @@ async def test_who_waited_longest_is_first(new_yard: NewYard) -> None:
         order.append(name)
         yard.give_back(taken)
 
-    waiting = []
-    for count, name in enumerate("bcde", start=1):
-        waiting.append(asyncio.create_task(wait(name)))
-        await eventually(lambda count=count: len(yard.lines._waiting) == count)
+    # They ask in this order.
+    waiting = [asyncio.create_task(wait(name)) for name in "bcde"]
+    await yard.kept_waiting()
+    assert order == []
     await done(alice)
     async with bounded():
         await asyncio.gather(*waiting)
@@ -165,10 +164,8 @@ async def test_who_waited_longest_is_first(new_yard: NewYard) -> None:
 async def test_all_that_wait_for_the_same_have_it_at_once(new_yard: NewYard) -> None:
     yard = new_yard(processes=1)
     alice = await busy(yard, "alice")
-    waiting = []
-    for count, name in enumerate(["bob", "carol", "bob"], start=1):
-        waiting.append(yard.taking(name))
-        await eventually(lambda count=count: len(yard.lines._waiting) == count)
+    waiting = [yard.taking(name) for name in ("bob", "carol", "bob")]
+    await yard.kept_waiting(*waiting)
     await done(alice)
     first, last = await waiting[0], await waiting[2]
     assert first.line is last.line
@@ -182,11 +179,10 @@ async def test_who_stops_waiting_is_not_waited_for(new_yard: NewYard) -> None:
     yard = new_yard(processes=1)
     alice = await busy(yard, "alice")
     first, second = yard.taking("bob"), yard.taking("carol")
-    await eventually(lambda: len(yard.lines._waiting) == 2)
+    await yard.kept_waiting(first, second)
     first.cancel()
     await done(alice)
     assert (await second).line.is_usable
-    assert yard.lines._waiting == {}
 
 
 async def test_who_waits_for_too_long_is_told_why(new_yard: NewYard, caplog: pytest.LogCaptureFixture) -> None:
@@ -199,12 +195,7 @@ async def test_who_waits_for_too_long_is_told_why(new_yard: NewYard, caplog: pyt
     assert "all programs of a server are in use; a request is refused" in caplog.text
 
 
-async def test_a_program_that_does_not_want_to_end_makes_room_all_the_same(
-    new_yard: NewYard, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # The nursery waits for it, by the machine's clock.
-    monkeypatch.setattr(channel, "SOFT", 0.2)
-    monkeypatch.setattr(channel, "HARD", 0.2)
+async def test_a_program_that_does_not_want_to_end_makes_room_all_the_same(new_yard: NewYard) -> None:
     yard = new_yard(processes=1)
     alice = await yard.take("alice")
     await alice.do("signal.signal(15, signal.SIG_IGN); say({})\nwhile 1: signal.pause()")
@@ -251,7 +242,7 @@ async def test_one_caller_has_not_all_of_many_however_busy_they_are(new_yard: Ne
     with pytest.raises(UpstreamFailed, match="in use"):
         await yard.take("alice", b"{7}", first_byte=timedelta(milliseconds=300))
     waiting = yard.taking("alice", b"{8}")
-    await eventually(lambda: yard.lines._waiting)
+    await yard.kept_waiting(waiting)
     assert (await yard.take("bob")).line.is_usable
     assert not waiting.done()
     waiting.cancel()

@@ -6,7 +6,6 @@ from datetime import timedelta
 import pytest
 
 from helpers.loop_pace import paced
-from helpers.waiting import eventually
 from unit.upstream.stdio.conftest import Yard
 
 NewYard = Callable[..., Yard]
@@ -45,8 +44,7 @@ async def test_where_there_is_one_place_who_declares_something_else_waits_for_it
     first.ears.on_heard = lambda _: setattr(first.ears, "in_flight", 0)
     assert (await yard.take("bob", b"{1}")).line is first.line
     waiting = yard.taking("alice", b"{2}")
-    await eventually(lambda: yard.lines._waiting)
-    assert not waiting.done()
+    await yard.kept_waiting(waiting)
     await first.tell(id=1)
     assert (await waiting).line is not first.line
 

@@ -1,5 +1,7 @@
 """Lines out of bytes as they come: whole, bounded, and the same however the bytes are cut."""
 
+import tracemalloc
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as some
@@ -72,9 +74,19 @@ def test_of_a_long_line_no_more_than_its_ends_is_kept_however_it_comes(first: in
     pieces = [line[:first], *(line[at : at + size] for at in range(first, len(line), size))]
     for piece in pieces:
         assert framing.feed(piece) == []
-        assert sum(map(len, framing._pieces)) <= 2 * ENDS
     assert framing.unfinished() == Cut(line[:ENDS] + b"\0", len(line))
     assert framing.feed(b"\n{}\n") == [Cut(line[:ENDS] + b"\0" + line[-ENDS:], len(line)), b"{}"]
+
+
+def test_of_a_long_line_not_much_is_in_memory() -> None:
+    framing = LineFraming(2**16)
+    tracemalloc.start()
+    try:
+        for _ in range(10):
+            framing.feed(b"x" * 2**16)
+        assert tracemalloc.get_traced_memory()[0] < 2**16
+    finally:
+        tracemalloc.stop()
 
 
 def test_a_line_that_goes_on_for_too_long_has_no_end() -> None:

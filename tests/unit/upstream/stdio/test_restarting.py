@@ -7,6 +7,7 @@ import signal
 from collections.abc import Callable
 from datetime import timedelta
 from itertools import count
+from math import ceil
 from pathlib import Path
 from typing import Any
 
@@ -61,14 +62,16 @@ async def test_one_that_was_ended_is_not_started_again_but_anew(yard: Yard) -> N
 
 
 async def test_programs_that_fail_at_once_are_held_back_longer_each_time(new_yard: NewYard) -> None:
-    yard = new_yard(command=program("sys.exit(3)"), backoff=timedelta(milliseconds=100), max_backoff=HOUR)
+    yard = new_yard(command=program("sys.exit(3)"), backoff=timedelta(minutes=1), max_backoff=HOUR)
     waits = []
     for _ in range(4):
         taken = await yard.take()
         assert str(await taken.end()) == "The server's program exited with status 3 before it answered"
-        waits.append(yard.lines._restarts.wait(("alice", b"{}"), asyncio.get_running_loop().time()))
-    # A part of each wait is over when it is looked at.
-    assert all(0.05 * 2**number < wait <= 0.1 * 2**number for number, wait in enumerate(waits)), waits
+        pause = (await refusal(yard)).retry_after
+        assert pause is not None
+        waits.append(ceil(pause / timedelta(minutes=1)))
+        await pass_time(pause.total_seconds())
+    assert waits == [1, 2, 4, 8]
     assert yard.restarts == [Cause.EXIT] * 3
 
 
@@ -112,20 +115,24 @@ async def test_one_that_is_ended_for_a_message_without_end_is_started_again_at_o
 
 
 async def test_good_service_has_what_failed_before_it_forgotten(new_yard: NewYard) -> None:
-    yard = new_yard(backoff=timedelta(), max_backoff=HOUR)
-    for seconds, failures in ((1.0, 1), (LIVES, 0)):
-        taken = await yard.take()
+    yard = new_yard(backoff=HOUR, max_backoff=HOUR)
+
+    async def fail(name: str) -> None:
+        taken = await yard.take(name)
         await taken.do("sys.exit(1)")
         await taken.end()
-        assert yard.lines._restarts.failures(("alice", b"{}")) == 1
-        taken = await yard.take()
+
+    for name, seconds, failures in (("alice", 1.0, "2 times in a row"), ("bob", LIVES, "once")):
+        await fail(name)
+        await pass_time(HOUR.total_seconds())
+        taken = await yard.take(name)
         await taken.tell(id=1)
         await taken.told()
         await pass_time(seconds)
         taken.line.drop()
         await taken.end()
-        assert yard.lines._restarts.failures(("alice", b"{}")) == failures
-        yard.lines._restarts.served(("alice", b"{}"))
+        await fail(name)
+        assert f", {failures};" in str(await refusal(yard, name))
 
 
 async def test_the_same_without_a_word_was_of_no_use(new_yard: NewYard) -> None:

@@ -98,17 +98,18 @@ async def test_an_address_that_does_not_answer_is_soon_overtaken(server: RawServ
 
 def reach_both(monkeypatch: pytest.MonkeyPatch, *, together: bool) -> None:
     """Have the ways to both addresses begin at the same turn of the loop, or end at the same one if `together`."""
-    both, reach = asyncio.Barrier(2), dialer.Dialer._reach
+    both, loop = asyncio.Barrier(2), asyncio.get_running_loop()
+    create = loop.create_connection
 
-    async def reach_together(self: dialer.Dialer, address: str, new: Any) -> Any:
+    async def create_connection(*args: Any, **wish: Any) -> Any:
         if not together:
             await both.wait()
-        connection = await reach(self, address, new)
+        connection = await create(*args, **wish)
         if together:
             await both.wait()
         return connection
 
-    monkeypatch.setattr(dialer.Dialer, "_reach", reach_together)
+    monkeypatch.setattr(loop, "create_connection", create_connection)
 
 
 @pytest.mark.parametrize("together", [True, False], ids=["at the same turn", "one after the other"])
@@ -135,14 +136,18 @@ async def test_of_two_connections_at_once_one_is_used_and_one_dropped(
 async def test_a_race_that_is_given_up_while_its_loser_ends_leaves_nothing(
     server: RawServer, transport: HttpTransport, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ending, end = asyncio.Event(), dialer._end
+    loop, ending, go_on = asyncio.get_running_loop(), asyncio.Event(), asyncio.Event()
+    create = loop.create_connection
 
-    async def end_for_ever(attempts: "set[asyncio.Task[Any]]") -> None:
-        await end(attempts)
-        ending.set()
-        await asyncio.get_running_loop().create_future()
+    async def create_connection(make: Any, address: str, *args: Any, **wish: Any) -> Any:
+        try:
+            return await create(make, address, *args, **wish)
+        except asyncio.CancelledError:
+            ending.set()
+            await go_on.wait()
+            raise
 
-    monkeypatch.setattr(dialer, "_end", end_for_ever)
+    monkeypatch.setattr(loop, "create_connection", create_connection)
     asking = start(transport)
     async with bounded():
         await ending.wait()
@@ -150,7 +155,7 @@ async def test_a_race_that_is_given_up_while_its_loser_ends_leaves_nothing(
     async with bounded():
         await asyncio.wait([asking])
     assert await (await server.next()).at_end()
-    await eventually(lambda: not transport._pool._standing)
+    go_on.set()
 
 
 async def test_a_name_of_which_no_address_is_reached_was_sent_nothing(

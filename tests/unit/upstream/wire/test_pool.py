@@ -6,7 +6,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from helpers.waiting import bounded, eventually
+from helpers.virtual_time import turns
+from helpers.waiting import bounded
 from taskgate.upstream.client import HttpTransport
 from taskgate.upstream.wire.connection import LINGER
 from taskgate.upstream.wire.transport import REUSE_WITHIN, Pool
@@ -104,8 +105,7 @@ async def test_an_idle_connection_that_hears_anything_is_dropped_at_once(
         option = socket.SO_LINGER, b"\1\0\0\0\0\0\0\0"
         line.writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, *option)
         line.writer.transport.abort()
-        await eventually(lambda: not transport._pool._standing)
-        assert not transport._pool._idle
+        await turns()
     else:
         await line.say(b"HTTP/1.1 408 Too late\r\n\r\n") if way.startswith("bytes") else line.writer.write_eof()
         async with bounded(REUSE_WITHIN / 2):
@@ -203,5 +203,5 @@ async def test_a_stream_that_ends_soon_after_its_answer_gives_its_connection_bac
     if end.endswith(b"."):
         assert await line.at_end()
         return
-    await eventually(lambda: transport._pool._idle)
+    await turns()
     await answer_again(line, transport)

@@ -9,8 +9,8 @@ from itertools import pairwise
 
 import pytest
 
+from helpers.virtual_time import turns
 from helpers.waiting import bounded, eventually
-from taskgate.upstream.client import HttpTransport
 from taskgate.upstream.settings import Retries
 from taskgate.upstream.wire.transport import Retrying
 from unit.upstream.exchanges import DOCUMENT, NewTransport, failure_of, outgoing, start
@@ -67,16 +67,17 @@ def nobody() -> Iterator[str]:
         yield f"http://127.0.0.1:{bound.getsockname()[1]}/mcp"
 
 
-def count_ways(transport: HttpTransport, monkeypatch: pytest.MonkeyPatch) -> list[None]:
-    """One for every connection that is tried from now on."""
-    ways: list[None] = []
-    dial = transport._pool.dial
+@pytest.fixture
+def ways(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """The address of every connection that is tried."""
+    ways: list[object] = []
+    connect = socket.socket.connect
 
-    async def counting(until: float | None) -> object:
-        ways.append(None)
-        return await dial(until)
+    def counting(tried: socket.socket, address: object) -> None:
+        ways.append(address)
+        connect(tried, address)
 
-    monkeypatch.setattr(transport._pool, "dial", counting)
+    monkeypatch.setattr(socket.socket, "connect", counting)
     return ways
 
 
@@ -100,11 +101,10 @@ async def test_a_server_that_refuses_and_then_accepts_is_asked_once(
 
 @pytest.mark.parametrize("attempts", [1, 2, 4])
 async def test_so_many_tries_are_made_in_all(
-    nobody: str, transport_to: NewTransport, monkeypatch: pytest.MonkeyPatch, attempts: int
+    nobody: str, transport_to: NewTransport, ways: list[object], attempts: int
 ) -> None:
     told: list[str] = []
     transport = transport_to(nobody, retries=retries(attempts), retried=told.append)
-    ways = count_ways(transport, monkeypatch)
     assert await failure_of(start(transport)) == ("unreachable", False)
     assert (len(ways), told) == (attempts, ["connect"] * (attempts - 1))
 
@@ -119,11 +119,8 @@ async def test_a_request_with_a_control_character_in_a_header_is_not_tried_again
     assert told == []
 
 
-async def test_without_retries_there_is_one_try(
-    nobody: str, transport_to: NewTransport, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_without_retries_there_is_one_try(nobody: str, transport_to: NewTransport, ways: list[object]) -> None:
     transport = transport_to(nobody)
-    ways = count_ways(transport, monkeypatch)
     assert await failure_of(start(transport)) == ("unreachable", False)
     assert len(ways) == 1
 
@@ -167,40 +164,31 @@ async def test_a_request_that_may_have_left_is_never_made_again(
         await line.request()
     else:
         # Its bytes may be anywhere by then.
-        await eventually(lambda: line.reader._buffer)  # type: ignore[attr-defined]
+        await turns()
     line.writer.transport.abort()
     assert await failure_of(asking) == ("closed", True)
     assert (told, len(server.accepted)) == ([], 1)
 
 
 async def test_nobody_waits_longer_for_another_try_than_for_an_answer(
-    nobody: str, transport_to: NewTransport, monkeypatch: pytest.MonkeyPatch
+    nobody: str, transport_to: NewTransport, ways: list[object]
 ) -> None:
     told: list[str] = []
     transport = transport_to(nobody, retries=retries(3, backoff=60, most=60), retried=told.append)
-    ways = count_ways(transport, monkeypatch)
     assert await failure_of(start(transport, first_byte=10)) == ("unreachable", False)
     assert (len(ways), told) == (1, [])
 
 
 @pytest.mark.parametrize("end", ["the transport is closed", "who asks goes away"])
 async def test_a_pause_ends_with_whoever_waits_in_it(
-    nobody: str, transport_to: NewTransport, monkeypatch: pytest.MonkeyPatch, end: str
+    nobody: str, transport_to: NewTransport, ways: list[object], end: str
 ) -> None:
     told: list[str] = []
     transport = transport_to(nobody, retries=retries(3, backoff=600, most=600), retried=told.append)
-    ways = count_ways(transport, monkeypatch)
-    pausing = asyncio.Event()
-    wait = transport._retrying.wait
-
-    async def seen(pause: float, until: float | None) -> bool:
-        pausing.set()
-        return await wait(pause, until)
-
-    monkeypatch.setattr(transport._retrying, "wait", seen)
     asking = start(transport)
+    await eventually(lambda: ways)
+    await turns()
     async with bounded():
-        await pausing.wait()
         if end == "who asks goes away":
             asking.cancel()
             await asyncio.wait((asking,))
@@ -211,10 +199,9 @@ async def test_a_pause_ends_with_whoever_waits_in_it(
 
 
 async def test_a_stream_is_not_tried_again_here_for_it_comes_back_by_itself(
-    nobody: str, transport_to: NewTransport, monkeypatch: pytest.MonkeyPatch
+    nobody: str, transport_to: NewTransport, ways: list[object]
 ) -> None:
     transport = transport_to(nobody, retries=retries(5))
-    ways = count_ways(transport, monkeypatch)
     listening = asyncio.ensure_future(transport.send(replace(outgoing(None), verb="GET", only_listens=True)))
     assert await failure_of(listening) == ("unreachable", False)
     assert len(ways) == 1
