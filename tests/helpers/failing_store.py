@@ -1,6 +1,7 @@
 """Stores that fail or dawdle on demand: for the faults that no real store shows when a test wants them."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -13,7 +14,7 @@ class FailingStore:
     """Hands everything to `inner`, but raises StoreUnavailable for each operation that `failing` names."""
 
     def __init__(self, inner: Store) -> None:
-        self._inner = inner
+        self.inner = inner
         self._fails_once: set[str] = set()
         self.failing: set[str] = set()
         self.fails_after: dict[str, str] = {}
@@ -27,7 +28,7 @@ class FailingStore:
         """Nothing, so that each look-up is a `load`."""
 
     def __getattr__(self, name: str) -> Any:
-        operation = getattr(self._inner, name)
+        operation = getattr(self.inner, name)
 
         async def perform(*args: Any, **kwargs: Any) -> Any:
             if name in self.failing or name in self._fails_once:
@@ -46,9 +47,11 @@ class HoldingStore:
     """Hands everything to `inner`; an operation can be held up for the length of a block, before or once it is done."""
 
     def __init__(self, inner: Store) -> None:
-        self._inner = inner
+        self.inner = inner
         self._held: dict[str, Callable[[], Awaitable[None]]] = {}
         self._held_when_done: dict[str, Callable[[], Awaitable[None]]] = {}
+        self.running: Counter[str] = Counter()
+        """How many of each operation are under way."""
 
     @contextmanager
     def holding(self, name: str, *, when_done: bool = False) -> Iterator[asyncio.Event]:
@@ -71,14 +74,18 @@ class HoldingStore:
         """Nothing, so that each look-up is a `load`."""
 
     def __getattr__(self, name: str) -> Any:
-        operation = getattr(self._inner, name)
+        operation = getattr(self.inner, name)
 
         async def perform(*args: Any, **kwargs: Any) -> Any:
-            if name in self._held:
-                await self._held[name]()
-            value = await operation(*args, **kwargs)
-            if name in self._held_when_done:
-                await self._held_when_done[name]()
-            return value
+            self.running[name] += 1
+            try:
+                if name in self._held:
+                    await self._held[name]()
+                value = await operation(*args, **kwargs)
+                if name in self._held_when_done:
+                    await self._held_when_done[name]()
+                return value
+            finally:
+                self.running[name] -= 1
 
         return perform

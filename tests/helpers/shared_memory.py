@@ -72,6 +72,11 @@ class ForgetfulStore(MemoryStore):
         super().__init__()
         self.saved: dict[TaskId, Any] = {}
 
+    @property
+    def stored(self) -> dict[TaskId, Any]:
+        """All that there is, also of what has expired."""
+        return self._tasks
+
     def save(self) -> None:
         """Remember what there is now."""
         self.saved = {id: copy(stored) for id, stored in self._tasks.items()}

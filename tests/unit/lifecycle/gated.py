@@ -107,12 +107,15 @@ class Server:
         self._world = world
         self.sent: Counter[str] = Counter()
         self.open: list[asyncio.Future[str]] = []
+        self.listeners: list[Any] = []
+        """Those of its calls, the newest last."""
 
-    async def call(self, call: UpstreamCall, _: Any) -> str:
+    async def call(self, call: UpstreamCall, listener: Any) -> str:
         # A moment passes between the last line of the gateway and the first byte.
         await self._world.gates.pass_()
         assert call.params is not None
         self.sent[call.params.head] += 1
+        self.listeners.append(listener)
         answer = asyncio.get_running_loop().create_future()
         self.open.append(answer)
         try:
@@ -164,13 +167,3 @@ class Replica:
     def kill(self) -> None:
         """End it without a word."""
         self.stopped = self.dead = True
-
-    async def close(self) -> None:
-        """Leave nothing of it behind."""
-        runs = [run.task for run in self.runner._runs.values() if run.task is not None]
-        watcher = [] if self.runner._watcher is None else [self.runner._watcher]
-        for task in (*self.tasks, *runs, *watcher):
-            task.cancel()
-        await asyncio.gather(*self.tasks, *runs, *watcher, return_exceptions=True)
-        await self.leasing._background.close()
-        await self.runner._ending.close()

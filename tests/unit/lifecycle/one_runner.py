@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any
@@ -129,13 +130,20 @@ class House:
         return await self.now(record)
 
 
-@pytest.fixture
-async def house() -> AsyncIterator[House]:
-    house = House(await open_store("memory", None))
+@asynccontextmanager
+async def housed(store: Any) -> AsyncIterator[House]:
+    """A house with that store, for the length of a block."""
+    house = House(store)
     house.runner.open()
     yield house
     await house.runner.stop()
     await eventually(lambda: (house.bulkhead.in_use, house.bulkhead.queued, house.server.held) == (0, 0, 0))
+
+
+@pytest.fixture
+async def house() -> AsyncIterator[House]:
+    async with housed(await open_store("memory", None)) as house:
+        yield house
 
 
 @pytest.fixture

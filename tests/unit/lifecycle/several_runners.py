@@ -5,6 +5,7 @@ of it waits twice, before it is made and before its replica hears of it, so a re
 between, as SIGSTOP does, or for ever. Nothing here takes time: pauses end when the schedule says so.
 """
 
+import asyncio
 from datetime import timedelta
 from random import Random
 from types import SimpleNamespace
@@ -226,8 +227,10 @@ class World:
 
     async def close(self) -> None:
         """Leave nothing behind."""
-        for replica in self.replicas:
-            await replica.close()
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        for each in others:
+            each.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
         await _turns()
 
     # --- what is so -------------------------------------------------------------------------------------------------
@@ -242,7 +245,7 @@ class World:
         return self._head_of(record.id)
 
     def _head_of(self, task: TaskId) -> TaskRecord:
-        return self.store._tasks[task].head
+        return self.store.stored[task].head
 
     def note(self, found: Any) -> None:
         """Remember of what a replica reads at which revisions it had the lease."""
@@ -261,7 +264,7 @@ class World:
 
     def _look(self) -> None:
         """What must be so at any moment: an end stays as it is."""
-        for id, kept in self.store._tasks.items():
+        for id, kept in self.store.stored.items():
             if kept.head.status.is_terminal:
                 before = self.ended.setdefault(id, kept.head)
                 assert (before.status, before.revision) == (kept.head.status, kept.head.revision)
@@ -269,7 +272,7 @@ class World:
                 assert id not in self.ended, "an end is no end any more"
 
     def _is_ended(self, task: TaskId) -> bool:
-        kept = self.store._tasks.get(task)
+        kept = self.store.stored.get(task)
         return kept is not None and kept.head.status.is_terminal
 
     def _unfinished(self) -> list[TaskRecord]:

@@ -11,7 +11,7 @@ from taskgate.domain.machine import MAX_CHECKPOINT_ANSWERS, advance
 from taskgate.domain.record import FaultReason, TaskRecord
 from taskgate.lifecycle.checkpoints import KEEP_EVERY, MAX_SEALED, UNSEALED, AskedQuestion, CallCheckpoint
 from taskgate.lifecycle.inputs import MAX_NAME
-from unit.lifecycle.checkpointed_calls import FIRST, SECOND, THIRD, Seeing, call_checkpoint, kept, named
+from unit.lifecycle.checkpointed_calls import FIRST, SECOND, THIRD, call_checkpoint, kept, named, note_written
 from unit.lifecycle.test_inputs import ANSWER, World, idle, world
 
 __all__ = ["world"]
@@ -54,8 +54,7 @@ async def test_no_place_is_kept_before_what_was_asked_up_to_it_is_in_the_record(
     # Now the question gets there, and with it what knows of it at the place that is sure.
     seen: list[TaskRecord] = []
     world.store.failing = set()
-    store = world.changes._store
-    world.changes._store = Seeing(store, seen)  # type: ignore[assignment]
+    note_written(world.store, seen)
     await idle(inputs)
     asked = (AskedQuestion('"q"', "elicitation/create", "input-1"),)
     assert [UNSEALED.open(each) for each in seen] == [CallCheckpoint(FIRST, asked), CallCheckpoint(SECOND, asked)]
@@ -94,7 +93,7 @@ async def test_until_the_newest_place_is_written_the_one_before_knows_what_was_a
     inputs.on_checkpoint(SECOND, UNSEALED)
     await eventually(lambda: "swap" in world.store.refused)
     seen: list[TaskRecord] = []
-    world.changes._store = Seeing(world.store, seen)  # type: ignore[assignment]
+    note_written(world.store, seen)
     world.store.failing = set()
     await idle(inputs)
     names = [
@@ -140,7 +139,7 @@ async def test_what_is_not_to_be_kept_any_more_before_it_could_be_written_never_
     inputs.on_checkpoint(FIRST, UNSEALED)
     await eventually(lambda: "swap" in world.store.refused)
     inputs.ask(named(None))
-    world.changes._store = Seeing(world.store, seen)  # type: ignore[assignment]
+    note_written(world.store, seen)
     world.store.failing = set()
     await idle(inputs)
     assert len((await world.now()).inputs) == 2

@@ -74,7 +74,7 @@ async def test_what_nobody_waits_for_any_more_is_not_asked_anew_and_is_refused_i
     inputs.ask(asked)
     await eventually(lambda: asked.replies)
     await idle(inputs)
-    assert (asked.replies, len(inputs._slots)) == (["refused"], 0)
+    assert asked.replies == ["refused"]
     again = world.inputs()
     assert set(again.resume_at(await world.now(), found, UNSEALED)) == {'"2"'}
     again.close()

@@ -13,6 +13,7 @@ from taskgate.admission.concurrency import Permit
 from taskgate.domain.events import CallSucceeded, InputRequested
 from taskgate.domain.record import TaskRecord, TaskStatus
 from taskgate.errors import UpstreamFailed, UpstreamReason
+from taskgate.stores.open import open_store
 from taskgate.telemetry.events import (
     InputSettled,
     InputWaited,
@@ -21,7 +22,7 @@ from taskgate.telemetry.events import (
     TaskRecovered,
     TaskTransitioned,
 )
-from unit.lifecycle.one_runner import House, house, slot
+from unit.lifecycle.one_runner import House, house, housed, slot
 
 __all__ = ["house", "slot"]
 
@@ -101,19 +102,18 @@ async def test_what_an_earlier_run_asked_needs_no_answer_when_its_call_is_made_a
     await house.ended(asked)
 
 
-async def test_the_end_of_the_gateway_waits_until_it_is_kept_who_was_given_what(house: House) -> None:
+async def test_the_end_of_the_gateway_waits_until_it_is_kept_who_was_given_what() -> None:
     record = after(new_record(), CallSucceeded(result="{}", tool_error=False))
-    await keep(house.store, record)
-    store = HoldingStore(house.store)
-    retrievals = house.retrievals
-    house.transitions._store = store  # type: ignore[assignment]
-    with store.holding("swap") as begun:
-        retrievals.note(record)
+    store = HoldingStore(await open_store("memory", None))
+    async with housed(store) as house:
+        await keep(house.store, record)
+        with store.holding("swap") as begun:
+            house.retrievals.note(record)
+            async with bounded():
+                await begun.wait()
+            stopping = asyncio.create_task(house.runner.stop())
+            await asyncio.sleep(0)
+            assert not stopping.done()
         async with bounded():
-            await begun.wait()
-        stopping = asyncio.create_task(house.runner.stop())
-        await asyncio.sleep(0)
-        assert not stopping.done()
-    async with bounded():
-        await stopping
-    assert (await house.now(record)).retrieved
+            await stopping
+        assert (await house.now(record)).retrieved

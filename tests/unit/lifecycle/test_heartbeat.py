@@ -12,7 +12,7 @@ from helpers.manual_clock import EPOCH, ManualClock
 from helpers.shared_memory import LeasesInMemory
 from helpers.waiting import PATIENCE, bounded, eventually
 from taskgate.errors import StoreUnavailable
-from taskgate.lifecycle.leases import Heartbeat
+from taskgate.lifecycle.leases import Heartbeat, LeaseRules
 from taskgate.stores.shared import HeartbeatReply, LeaseStore
 from unit.lifecycle.alone import Alone
 from unit.lifecycle.several_runners import RULES
@@ -21,20 +21,24 @@ SECOND = timedelta(seconds=1)
 
 
 async def test_a_loop_that_shows_no_life_is_vouched_for_until_a_lease_has_passed_and_not_longer() -> None:
-    one = Alone()
-    one.leasing._show_life()
-    leases = []
+    rules = LeaseRules(timedelta(milliseconds=15), timedelta(milliseconds=5))
+    one = Alone(rules=rules)
+    leases, beat, beaten = list[timedelta](), one.leases.beat, threading.Semaphore(0)
 
-    class Noting(LeasesInMemory):
-        async def beat(self, holder: str, held: Any, *, lease: timedelta) -> Any:
-            leases.append(lease)
-            return await super().beat(holder, held, lease=lease)
+    async def noted(holder: str, held: Any, *, lease: timedelta) -> HeartbeatReply:
+        leases.append(lease)
+        one.clock.advance(rules.heartbeat)
+        beaten.release()
+        return await beat(holder, held, lease=lease)
 
-    noting = Noting(one.store, one.clock)
-    for _ in range(5):
-        assert await one.leasing._beat_apart(noting)
-        one.clock.advance(RULES.heartbeat)
-    assert leases == [15 * SECOND, 15 * SECOND, 10 * SECOND]
+    await one.leasing.open()
+    one.leases.beat = noted  # type: ignore[method-assign]
+    # The loop stands still.
+    for _ in range(3):
+        assert beaten.acquire(timeout=5)
+    assert not beaten.acquire(timeout=0.1)
+    assert leases[-3:] == [rules.length, rules.length, rules.length - rules.heartbeat]
+    await one.leasing.close()
 
 
 async def test_signs_of_life_go_on_while_the_loop_of_the_calls_stands_still() -> None:
@@ -74,12 +78,11 @@ async def test_signs_of_life_go_on_whatever_goes_wrong_with_one(caplog: pytest.L
 
 
 async def test_an_open_lease_keeps_the_stores_time_and_is_given_back_at_the_end() -> None:
-    one = Alone()
     moment = EPOCH + timedelta(hours=3)
-    one.leases._clock = ManualClock(moment)
+    one = Alone(ManualClock(moment))
     await one.leasing.open()
     try:
-        assert one.leasing._clock.now() == moment
+        assert one.shared_clock.now() == moment
         assert list(one.leases.lives) == ["process-1"]
     finally:
         await one.leasing.close()

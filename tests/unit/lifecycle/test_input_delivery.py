@@ -9,6 +9,8 @@ import pytest
 from helpers.failing_store import FailingStore
 from helpers.manual_clock import ManualClock
 from helpers.records import OWNER, after, keep, new_input, new_peer, new_record
+from helpers.unread_connection import UnreadConnection
+from helpers.virtual_time import turns
 from helpers.waiting import bounded, eventually
 from taskgate.domain.events import Dispatched, InputDeferred, InputRequested
 from taskgate.domain.record import TaskRecord
@@ -18,7 +20,6 @@ from taskgate.lifecycle.transitions import Transitions
 from taskgate.protocol.legacy.downstream import LegacyDownstream
 from taskgate.stores.open import open_store
 from taskgate.streams.event_stream import EventStream
-from taskgate.streams.sse_connection import SseConnection
 from unit.lifecycle.recorded_events import RecordedEvents
 
 KEY = "input-1"
@@ -79,7 +80,7 @@ class World:
 
     async def idle(self) -> None:
         """Wait until nothing is done in the background."""
-        await eventually(lambda: not self.offers._background._running)
+        await turns(50)
 
     async def offer(self, feed: EventStream) -> None:
         await self.offers.offer(await self.now(), feed, new_peer())
@@ -95,25 +96,25 @@ async def world() -> World:
 
 
 @pytest.fixture
-def line() -> SseConnection:
-    return SseConnection()
+def line() -> UnreadConnection:
+    return UnreadConnection()
 
 
-def waits(line: SseConnection) -> list[str]:
+def waits(line: UnreadConnection) -> list[str]:
     """The methods of the messages that wait for the connection of a stream."""
-    found = (re.search(rb'"method":"([^"]+)"', text) for text, _ in line._waiting)
+    found = (re.search(rb'"method":"([^"]+)"', text) for text in line.pieces)
     return [each[1].decode() for each in found if each is not None]
 
 
 @pytest.fixture
-def feed(line: SseConnection) -> EventStream:
+def feed(line: UnreadConnection) -> EventStream:
     return EventStream(line)
 
 
 async def test_a_question_goes_out_on_the_first_stream_alone_until_that_gives_it_back(
-    world: World, feed: EventStream, line: SseConnection
+    world: World, feed: EventStream, line: UnreadConnection
 ) -> None:
-    other = SseConnection()
+    other = UnreadConnection()
     await world.offer(feed)
     await world.offer(EventStream(other))
     assert (waits(line), waits(other)) == (["elicitation/create"], [])
@@ -156,7 +157,7 @@ async def test_a_claim_for_a_stream_that_closed_meanwhile_is_given_back(world: W
 
 
 async def test_an_answer_that_is_kept_ends_the_matter_of_its_stream(
-    world: World, feed: EventStream, line: SseConnection
+    world: World, feed: EventStream, line: UnreadConnection
 ) -> None:
     await world.offer(feed)
     with world.offers.answering(world.record.id, KEY):
@@ -166,7 +167,7 @@ async def test_an_answer_that_is_kept_ends_the_matter_of_its_stream(
 
 
 async def test_an_answer_that_is_not_kept_leaves_the_question_with_its_stream(
-    world: World, feed: EventStream, line: SseConnection
+    world: World, feed: EventStream, line: UnreadConnection
 ) -> None:
     await world.offer(feed)
     with pytest.raises(StoreUnavailable), world.offers.answering(world.record.id, KEY):
@@ -197,11 +198,10 @@ async def test_an_answer_that_is_not_kept_frees_the_question_whose_stream_closed
 async def test_an_answer_to_what_no_stream_carries_may_fail_too(world: World) -> None:
     with pytest.raises(StoreUnavailable), world.offers.answering(world.record.id, KEY):
         raise StoreUnavailable("as the test wants")
-    assert world.offers._offers == {}
 
 
 async def test_a_host_is_told_once_that_its_answer_is_not_needed_any_more(
-    world: World, feed: EventStream, line: SseConnection
+    world: World, feed: EventStream, line: UnreadConnection
 ) -> None:
     await world.offer(feed)
     world.offers.settle(world.record.id, await world.now())
@@ -212,7 +212,7 @@ async def test_a_host_is_told_once_that_its_answer_is_not_needed_any_more(
 
 
 async def test_a_question_that_the_host_keeps_a_task_for_is_asked_no_more_though_its_stream_gave_it_back(
-    world: World, feed: EventStream, line: SseConnection
+    world: World, feed: EventStream, line: UnreadConnection
 ) -> None:
     await world.offer(feed)
     with pytest.raises(StoreUnavailable), world.offers.answering(world.record.id, KEY):
@@ -228,7 +228,7 @@ async def test_a_question_that_the_host_keeps_a_task_for_is_asked_no_more_though
 
 
 async def test_a_question_is_withdrawn_on_a_stream_that_gives_it_back_before_its_answer(
-    world: World, feed: EventStream, line: SseConnection
+    world: World, feed: EventStream, line: UnreadConnection
 ) -> None:
     await world.offer(feed)
     world.offers.give_back(feed)
@@ -245,4 +245,3 @@ async def test_to_close_waits_for_what_is_given_back(world: World, feed: EventSt
         await world.offers.close()
     world.store.goes_on.set()
     await asyncio.gather(*world.store.swapping)
-    assert world.offers._background._running == set()

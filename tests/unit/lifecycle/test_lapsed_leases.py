@@ -13,7 +13,6 @@ from helpers.manual_clock import EPOCH
 from helpers.records import after, new_lease, new_record
 from taskgate.domain.events import Progressed
 from taskgate.domain.record import TaskRecord, TaskStatus
-from taskgate.lifecycle.leases import _SentHeartbeat
 from taskgate.lifecycle.task_run import TaskRun
 from taskgate.stores.shared import HeartbeatReply
 from taskgate.telemetry.events import LeaseLost
@@ -234,16 +233,25 @@ async def test_who_finds_that_the_store_forgot_takes_nothing_over_for_a_while(wo
     assert not first.leasing.may_take_over
 
 
-@pytest.mark.parametrize(("asked", "is_lost"), [(0.0, False), (2.0, True)])
-def test_a_task_that_was_taken_again_since_is_not_the_one_that_was_lost(asked: float, is_lost: bool) -> None:
+@pytest.mark.parametrize("is_meanwhile", [True, False], ids=["taken again since", "had before"])
+async def test_a_task_that_was_taken_again_since_is_not_the_one_that_was_lost(is_meanwhile: bool) -> None:
     one = Alone()
     record = new_record(lease=new_lease())
-    one.clock.advance(RULES.heartbeat / 5)
     listener: Any = SimpleNamespace(leave=lambda: False)
     services: Any = None
     run = TaskRun(record, listener, services)
-    one.leasing.begin(run, record)
     nothing: frozenset[str] = frozenset()
     said = HeartbeatReply(EPOCH, ended=nothing, lost=frozenset({record.id}), behind=nothing, alive=nothing, before=None)
-    one.leasing._handle_reply(said, _SentHeartbeat({record.id: 0}, asked, RULES.length, None), asked)
-    assert run.is_lost is is_lost
+
+    async def beat(*_: Any, **__: Any) -> HeartbeatReply:
+        one.clock.advance(RULES.heartbeat / 5)
+        if is_meanwhile:
+            one.leasing.begin(run, record)
+        return said
+
+    one.leases.beat = beat  # type: ignore[method-assign]
+    if not is_meanwhile:
+        one.leasing.begin(run, record)
+        one.clock.advance(RULES.heartbeat / 5)
+    await one.leasing.beat()
+    assert run.is_lost is not is_meanwhile

@@ -66,7 +66,7 @@ async def test_a_call_goes_on_for_longer_than_its_lease_while_its_process_shows_
 async def test_a_call_whose_process_is_gone_ends_within_two_leases_as_one_of_unknown_outcome(world: World) -> None:
     record = await running(world)
     assert await left_alone(world, world.replicas[0]) <= 2 * RULES.length
-    head, outcome = world.head(record), world.store._tasks[record.id].outcome
+    head, outcome = world.head(record), world.store.stored[record.id].outcome
     assert (head.status, head.status_message) == (TaskStatus.FAILED, OUTCOME_UNKNOWN)
     assert isinstance(outcome, Faulted)
     assert outcome.reason is FaultReason.CALL_LOST

@@ -25,9 +25,6 @@ from taskgate.domain.rates import Demand, RateLimit, RatePolicies, RatePolicy, R
 from taskgate.gateway.extensions import DeniedExtensions
 from taskgate.gateway.modern.session_pool import MAX_OWNERS, SessionPool
 from taskgate.stores.rates import MemoryRateStore
-from taskgate.telemetry.metrics import admission
-from taskgate.telemetry.metrics.admission import ActiveCallers
-from taskgate.telemetry.ring import EventRing
 from taskgate.upstream.calls import Principal
 from taskgate.upstream.credentials.grants import Granted
 from taskgate.upstream.credentials.tokens import Tokens
@@ -44,13 +41,13 @@ SLACK = 48 * 1024
 Visit = Callable[[int], None]
 
 
-def rates(_: pytest.MonkeyPatch) -> Visit:
+def rates() -> Visit:
     store, limit = MemoryRateStore(KEPT), RateLimit(every=0.1, burst=3)
     policy = RatePolicy(name="calls", scope=RateScope.CONTEXT, limit=limit)
     return lambda n: cast("None", store.take((Demand(f"calls\ncaller {n}", limit, 1, policy),), now=n / 100))
 
 
-def checks(_: pytest.MonkeyPatch) -> Visit:
+def checks() -> Visit:
     limit = RateLimit(every=0.1, burst=3)
     calls = RatePolicy(name="calls", scope=RateScope.CONTEXT, limit=limit)
     arrivals = RatePolicy(name="ip", scope=RateScope.IP, limit=limit, before_auth=True)
@@ -74,7 +71,7 @@ def checks(_: pytest.MonkeyPatch) -> Visit:
     return visited
 
 
-def penalties(_: pytest.MonkeyPatch) -> Visit:
+def penalties() -> Visit:
     box = PenaltyBox(threshold=2, size=KEPT)
 
     def visited(n: int) -> None:
@@ -84,23 +81,17 @@ def penalties(_: pytest.MonkeyPatch) -> Visit:
     return visited
 
 
-def suspicions(_: pytest.MonkeyPatch) -> Visit:
+def suspicions() -> Visit:
     told = SecurityAlerts(cast("Any", Nobody()), ManualClock(), size=KEPT)
     return lambda n: told.raise_once("enumeration", f"caller {n}", "reports")
 
 
-def standings(_: pytest.MonkeyPatch) -> Visit:
+def standings() -> Visit:
     known = QuotaSubjects(live(), size=KEPT)
     return lambda n: cast("None", known.of(AuthContext(key="one", identity=replace(identity(), tenant=f"tenant {n}"))))
 
 
-def saturated(patch: pytest.MonkeyPatch) -> Visit:
-    patch.setattr(admission, "MAX_CALLERS", KEPT)
-    counted = ActiveCallers(ManualClock(), EventRing())
-    return lambda n: counted.add(f"caller {n}")
-
-
-def permits(_: pytest.MonkeyPatch) -> Visit:
+def permits() -> Visit:
     shared: FairQueue[str] = FairQueue(8, 64, share=2, reserved=1)
 
     def visited(n: int) -> None:
@@ -113,7 +104,7 @@ def permits(_: pytest.MonkeyPatch) -> Visit:
     return visited
 
 
-def streams(_: pytest.MonkeyPatch) -> Visit:
+def streams() -> Visit:
     open_ones = OpenStreams(live=live(), event_sink=RecordedEvents())
 
     def visited(n: int) -> None:
@@ -149,11 +140,9 @@ def traced_bytes() -> int:
 @pytest.mark.thorough
 @covers("T45")
 @pytest.mark.usefixtures("traced")
-@pytest.mark.parametrize("place", [rates, checks, penalties, suspicions, standings, saturated, permits, streams])
-def test_callers_are_remembered_in_no_more_memory_for_ten_times_as_many(
-    place: Callable[[pytest.MonkeyPatch], Visit], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    visited, number = place(monkeypatch), count()
+@pytest.mark.parametrize("place", [rates, checks, penalties, suspicions, standings, permits, streams])
+def test_callers_are_remembered_in_no_more_memory_for_ten_times_as_many(place: Callable[[], Visit]) -> None:
+    visited, number = place(), count()
     for _ in range(FEW):
         visited(next(number))
     before = traced_bytes()

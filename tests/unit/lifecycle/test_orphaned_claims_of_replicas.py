@@ -53,7 +53,7 @@ async def asked_on(world: World, carrier: Replica) -> TaskRecord:
     first.open()
     record = world.create(first)
     await world.rest()
-    first.leasing._runs[record.id].listener.asked(Asked())
+    world.server.listeners[-1].asked(Asked())
     await world.rest()
     head = world.head(record)
     claimed = after(head, InputClaimed(key="input-1", stream=f"{carrier.name}/1"))
@@ -87,7 +87,7 @@ async def test_a_process_that_was_not_heard_of_for_a_moment_keeps_the_questions_
     record = await asked_on(world, second)
     await world.tick()
     second.stopped = True
-    while second.name in world.replicas[0].leasing._others:
+    while world.replicas[0].leasing.processes == 3:
         await world.tick()
     second.stopped = False
     for _ in range(8):

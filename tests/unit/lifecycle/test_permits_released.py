@@ -11,7 +11,7 @@ from taskgate.admission.concurrency import POSITIONS_EVERY, Permit
 from taskgate.domain.events import CancelRequested
 from taskgate.domain.record import TaskRecord, TaskStatus
 from taskgate.stores.open import open_store
-from unit.lifecycle.one_runner import House, house, slot
+from unit.lifecycle.one_runner import House, house, housed, slot
 
 __all__ = ["house", "slot"]
 
@@ -89,19 +89,19 @@ class Racing:
         return await self._inner.swap(record, expected=expected)  # type: ignore[no-any-return]
 
 
-async def test_one_that_is_cancelled_in_the_moment_in_which_its_place_is_told_leaves_the_queue(
-    house: House, slot: Permit
-) -> None:
+async def test_one_that_is_cancelled_in_the_moment_in_which_its_place_is_told_leaves_the_queue() -> None:
     """The cancel has the revision that the place was to have, so its news could be taken for our own."""
-    race = Racing(house.store)
-    house.transitions._store = race  # type: ignore[assignment]
-    first, second = await house.start(), await house.start()
-    race.armed = True
-    assert await house.store.swap(after(first, CancelRequested()), expected=first.revision)
-    await asyncio.sleep(2 * POSITIONS_EVERY)
-    assert not race.armed
-    async with bounded():
-        await house.runner.idle()
-    assert (await house.now(second)).status is TaskStatus.CANCELLED
-    assert house.bulkhead.queued == 0
-    assert house.server.called == []
+    race = Racing(await open_store("memory", None))
+    async with housed(race) as house:
+        slot = house.bulkhead.acquire("b")
+        first, second = await house.start(), await house.start()
+        race.armed = True
+        assert await house.store.swap(after(first, CancelRequested()), expected=first.revision)
+        await asyncio.sleep(2 * POSITIONS_EVERY)
+        assert not race.armed
+        async with bounded():
+            await house.runner.idle()
+        assert (await house.now(second)).status is TaskStatus.CANCELLED
+        assert house.bulkhead.queued == 0
+        assert house.server.called == []
+        slot.release()

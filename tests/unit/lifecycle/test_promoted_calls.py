@@ -25,6 +25,7 @@ from taskgate.upstream import failures
 from taskgate.upstream.calls import CallListener
 from unit.admission.live_rules import live
 from unit.lifecycle.recorded_events import RecordedEvents
+from unit.lifecycle.test_inputs import Asked
 
 
 class Call:
@@ -130,7 +131,9 @@ async def test_it_is_heard_until_it_is_over(house: House, call: Call) -> None:
     listener: Any = call.listener
     call.answer.set_result("{}")
     await house.ended(record)
-    assert listener._closed
+    question: Any = Asked()
+    listener.asked(question)
+    assert question.replies == ["refused"]
 
 
 @pytest.mark.parametrize(("failure", "expected"), [(failures.closed, "closed"), (RuntimeError, "internal")])

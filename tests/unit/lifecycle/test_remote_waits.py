@@ -9,6 +9,7 @@ import pytest
 from helpers.manual_clock import ManualClock
 from helpers.memory_stream_log import MemoryStreamLog
 from helpers.records import new_record
+from helpers.virtual_time import turns
 from helpers.waiting import bounded, eventually
 from taskgate.domain.record import Lease, TaskRecord, evolve
 from taskgate.lifecycle.task_streams import (
@@ -54,7 +55,9 @@ class Street:
 
     async def known(self) -> None:
         """Wait until a knows of the wait."""
-        await eventually(lambda: self.at_a._waits.get(self.task))
+        count = len(self.listenings)
+        await eventually(lambda: self.said(AwaitsNotes) >= count)
+        await turns(20)
 
     def said(self, kind: type) -> int:
         """How often something was said."""
@@ -106,7 +109,7 @@ async def test_the_newest_wait_hears_a_note_and_no_other(street: Street) -> None
     await street.known()
     two, second = street.wait()
     second.follow(street.record())
-    await eventually(lambda: len(street.at_a._waits[street.task]) == 2)
+    await street.known()
     street.at_a.send(street.task, "1")
     await eventually(lambda: heard_on(two))
     assert (heard_on(one), heard_on(two)) == ([], ["1"])
@@ -122,7 +125,10 @@ async def test_a_wait_that_moved_hears_what_was_not_heard_before(street: Street)
     await listening.close()
     street.at_a.send(street.task, "3")
     street.at_a.send(street.task, "4")
-    moved, goes_on = street.wait(WaitPosition(feed.name, listening._place, ahead=1))
+    log = await street.log.read(SESSION, f"{feed.name}/notes", after=0)
+    assert log is not None
+    place, _ = log.events[1]
+    moved, goes_on = street.wait(WaitPosition(feed.name, place, ahead=1))
     goes_on.follow(street.record())
     await eventually(lambda: heard_on(moved))
     assert heard_on(moved) == ["4"]

@@ -50,9 +50,9 @@ async def test_a_task_that_the_store_forgot_is_put_back_whole(world: World) -> N
     record = await running(world)
     before = world.head(record)
     world.go_back()
-    assert record.id not in world.store._tasks
+    assert record.id not in world.store.stored
     await world.tick()
-    kept = world.store._tasks[record.id]
+    kept = world.store.stored[record.id]
     assert (kept.head.revision, kept.head.dispatched, kept.params) == (before.revision, True, record.call.params)
     world.answer()
     await world.rest()
@@ -83,7 +83,7 @@ async def test_an_end_is_put_back_that_was_forgotten_until_it_was_stored_for_two
     await signs(world, first, 5)
     world.go_back()
     await signs(world, first, 1)
-    kept = world.store._tasks[record.id]
+    kept = world.store.stored[record.id]
     assert (kept.head.status is TaskStatus.COMPLETED) is (beats < 2)
     assert (kept.outcome == Succeeded(result='{"content":[]}', tool_error=False)) is (beats < 2)
 
@@ -127,7 +127,7 @@ async def test_of_ends_no_more_bytes_are_kept_than_may_be(world: World) -> None:
     await world.rest()
     world.go_back()
     await world.tick()
-    assert record.id not in world.store._tasks
+    assert record.id not in world.store.stored
 
 
 async def test_nothing_is_put_back_that_has_expired(world: World) -> None:
@@ -135,7 +135,7 @@ async def test_nothing_is_put_back_that_has_expired(world: World) -> None:
     world.go_back()
     world.clock.advance(record.ttl)
     await world.tick()
-    assert record.id not in world.store._tasks
+    assert record.id not in world.store.stored
 
 
 async def test_what_is_not_to_be_put_back_is_anothers(world: World) -> None:
@@ -148,7 +148,7 @@ async def test_what_is_not_to_be_put_back_is_anothers(world: World) -> None:
     assert await world.store.swap(after(head, Progressed(message="1/2")), expected=head.revision)
     first.leasing.on_stored(world.head(record))
     world.go_back()
-    kept = world.store._tasks[record.id]
+    kept = world.store.stored[record.id]
     kept.head = after(kept.head)
     object.__setattr__(kept.head, "lease", new_lease(holder=second.name, until=world.clock.now() + RULES.length * 9))
     for _ in range(2):

@@ -108,13 +108,13 @@ async def test_the_outcome_is_not_written_again(desk: Desk) -> None:
     """It may be large, and what is kept of an owner is counted when it is written."""
     record = await desk.ended()
     swapped: list[TaskRecord] = []
-    swap = desk.failing._inner.swap
+    swap = desk.failing.swap
 
     async def watched(record: TaskRecord, *, expected: int) -> bool:
         swapped.append(record)
         return await swap(record, expected=expected)
 
-    desk.failing._inner.swap = watched  # type: ignore[method-assign]
+    desk.failing.swap = watched  # type: ignore[method-assign]
     desk.retrievals.note(record)
     await desk.written()
     (marked,) = swapped
@@ -165,13 +165,13 @@ async def test_it_is_told_in_the_visit_of_who_was_given_it_and_written_in_none(d
     record = await desk.ended()
     told_in: list[RequestContext | None] = []
     written_in: list[RequestContext | None] = []
-    swap = desk.failing._inner.swap
+    swap = desk.failing.swap
 
     async def watched(record: TaskRecord, *, expected: int) -> bool:
         written_in.append(current())
         return await swap(record, expected=expected)
 
-    desk.failing._inner.swap = watched  # type: ignore[method-assign]
+    desk.failing.swap = watched  # type: ignore[method-assign]
     desk.emitted.emit = lambda _: told_in.append(current())  # type: ignore[method-assign]
     request_context = RequestContext("v", "address", "POST", "/mcp")
     with in_request(request_context):

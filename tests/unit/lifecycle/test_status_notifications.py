@@ -10,7 +10,9 @@ import pytest
 
 from helpers.manual_clock import ManualClock
 from helpers.records import OWNER, after, keep, new_call, new_input, new_peer, new_record
-from helpers.waiting import bounded, eventually
+from helpers.unread_connection import UnreadConnection
+from helpers.virtual_time import turns
+from helpers.waiting import eventually
 from taskgate.domain.events import Dispatched, InputRequested
 from taskgate.domain.record import TaskRecord
 from taskgate.domain.versions import Peer
@@ -23,7 +25,6 @@ from taskgate.protocol.legacy.downstream import LegacyDownstream
 from taskgate.stores.base import ChangeBatch, RecordChange, Store, Watch
 from taskgate.stores.open import open_store
 from taskgate.streams.event_stream import EventStream
-from taskgate.streams.sse_connection import SseConnection
 from taskgate.telemetry.request_context import RequestContext, current, in_request
 from unit.lifecycle.guarding import Guard
 from unit.lifecycle.recorded_events import RecordedEvents
@@ -88,7 +89,7 @@ class World:
     """A session that listens on one stream for the tasks in a store."""
 
     def __init__(self, store: ToldStore) -> None:
-        self.store, self.clock, self.session, self.line = store, ManualClock(), Session(), SseConnection()
+        self.store, self.clock, self.session, self.line = store, ManualClock(), Session(), UnreadConnection()
         dialect = LegacyDownstream("1")
         changes = Transitions(store=store, event_sink=RecordedEvents(), clock=self.clock)
         guard = Guard(store, self.clock, RecordedEvents())
@@ -121,7 +122,7 @@ class World:
     def asked(self, *records: TaskRecord) -> list[int]:
         """How often the host was asked for each of these tasks."""
         return [
-            sum(b'"elicitation/create"' in piece and record.id.encode() in piece for piece, _ in self.line._waiting)
+            sum(b'"elicitation/create"' in piece and record.id.encode() in piece for piece in self.line.pieces)
             for record in records
         ]
 
@@ -141,7 +142,8 @@ async def test_what_waits_is_asked_when_the_store_has_forgotten_what_changed(wor
     world.store.news.put_nowait(ChangeBatch(place=1, complete=False))
     await eventually(lambda: world.asked(mine) == [1])
     world.store.news.put_nowait(ChangeBatch(place=2, complete=False))
-    await eventually(lambda: len(world.store.patience) == 3 and not world.news._background._running)
+    await eventually(lambda: len(world.store.patience) == 3)
+    await turns(20)
     assert world.asked(mine, foreign) == [1, 0]
 
 
@@ -169,17 +171,12 @@ async def test_catching_up_goes_through_all_pages_and_comes_back_for_what_could_
     assert world.asked(damaged, *others) == [1] + [1] * len(others)
 
 
-async def test_a_record_that_is_never_readable_is_given_up_some_time(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # A wait takes a moment of the machine even where time jumps.
-    monkeypatch.setattr(module, "TRIES", 3)
+async def test_a_record_that_is_never_readable_is_given_up_some_time(world: World) -> None:
     record, loop = await world.asking(), asyncio.get_running_loop()
     world.store.unreadable = {record.id}
     began = loop.time()
-    async with bounded():
-        await world.news.catch_up((OWNER,), world.session)  # type: ignore[arg-type]
-    assert round((loop.time() - began) / module.RETRY) == 3
+    await world.news.catch_up((OWNER,), world.session)  # type: ignore[arg-type]
+    assert round((loop.time() - began) / module.RETRY) == module.TRIES
     assert world.asked(record) == [0]
 
 
@@ -187,7 +184,7 @@ async def test_news_of_a_task_advise_how_soon_to_ask_for_it(world: World) -> Non
     # Two seconds, whatever the record was made with.
     record = await world.asking()
     world.store.news.put_nowait(ChangeBatch(place=1, changes=(RecordChange(id=record.id, revision=record.revision),)))
-    await eventually(lambda: any(b'"pollInterval":2000' in piece for piece, _ in world.line._waiting))
+    await eventually(lambda: any(b'"pollInterval":2000' in piece for piece in world.line.pieces))
 
 
 async def test_the_watch_of_an_owner_belongs_to_none_of_those_who_listen() -> None:

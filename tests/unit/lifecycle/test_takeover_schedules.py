@@ -79,7 +79,7 @@ def _judge(world: World, most: int = 1) -> None:
     for task, record in world.acknowledged.items():
         assert record.call.params is not None
         assert world.server.sent[record.call.params] <= most
-        head = world.store._tasks[task].head
+        head = world.store.stored[task].head
         assert head.status.is_terminal
         if task in world.cancelled:
             assert head.status is TaskStatus.CANCELLED
@@ -126,7 +126,7 @@ def _judge_living(world: World) -> None:
     for replica in world.replicas:
         assert not [event for event in replica.emitted.all if isinstance(event, LeaseLost | TaskRecovered)]
     for task, record in world.acknowledged.items():
-        head, sent = world.store._tasks[task].head, world.server.sent[record.call.params or ""]
+        head, sent = world.store.stored[task].head, world.server.sent[record.call.params or ""]
         # A call whose mark could not be written was not sent, and says so.
         assert head.status is not TaskStatus.FAILED or sent == 0
 

@@ -52,7 +52,7 @@ async def test_who_was_slower_than_the_earlier_holder_takes_over_what_that_has_d
         store=one.store, transitions=transitions, event_sink=one.emitted, clock=one.clock, hold=one.leasing
     )
     assert await takeovers_.taken(lapsed, is_served=True) is None
-    assert one.store._tasks[held.id].head.status is TaskStatus.FAILED
+    assert one.store.stored[held.id].head.status is TaskStatus.FAILED
 
 
 async def test_what_became_anothers_meanwhile_is_left_to_it() -> None:
@@ -67,7 +67,7 @@ async def test_what_became_anothers_meanwhile_is_left_to_it() -> None:
         store=one.store, transitions=transitions, event_sink=one.emitted, clock=one.clock, hold=one.leasing
     )
     assert await takeovers_.taken(lapsed, is_served=True) is None
-    assert not one.store._tasks[held.id].head.status.is_terminal
+    assert not one.store.stored[held.id].head.status.is_terminal
 
 
 async def test_what_another_process_holds_is_not_changed_as_if_it_ran_here() -> None:
@@ -101,7 +101,7 @@ async def test_results_that_wait_for_a_store_take_no_more_room_than_there_is(mon
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         is_down = False
-    first, second = (one.store._tasks[record.id] for record in records)
+    first, second = (one.store.stored[record.id] for record in records)
     assert first.head.status is TaskStatus.COMPLETED
     assert second.head.status_message == NOT_KEPT
     assert second.outcome == Faulted(

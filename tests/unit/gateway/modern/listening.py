@@ -10,6 +10,7 @@ from typing import Any
 
 from helpers.manual_clock import ManualClock
 from helpers.records import OWNER, keep, new_peer
+from helpers.unread_connection import UnreadConnection
 from helpers.waiting import bounded, eventually
 from taskgate.admission.concurrency import Bulkhead, BulkheadSettings
 from taskgate.auth.authorization import AccessRule
@@ -30,7 +31,6 @@ from taskgate.protocol.messages import Notification, Response
 from taskgate.protocol.modern.downstream import ModernDownstream
 from taskgate.streams.event_stream import EventStream
 from taskgate.streams.exchange import HttpReply
-from taskgate.streams.sse_connection import SseConnection as Wire
 from taskgate.upstream.calls import UpstreamCall
 from unit.lifecycle.asked import Asked
 from unit.lifecycle.guarding import Guard
@@ -51,7 +51,7 @@ DONE = CallSucceeded(result=RESULT, tool_error=False, message=None)
 class Listener(Asked):
     """A host that asked to listen; `wire` is its connection."""
 
-    wire: Wire | None = None
+    wire: UnreadConnection | None = None
     feed: EventStream | None = None
     serving: "asyncio.Task[HttpReply] | None" = None
     has_left: bool = False
@@ -59,7 +59,7 @@ class Listener(Asked):
 
     def stream(self) -> EventStream:
         if self.feed is None:
-            self.wire = Wire()
+            self.wire = UnreadConnection()
             self.feed = EventStream(self.wire)
             if self.has_left:
                 self.feed.close()
@@ -88,7 +88,7 @@ class Listener(Asked):
         """What is on its way to the host, all of it."""
         if self.wire is None:
             return []
-        return [json.loads(piece.decode().partition("data: ")[2]) for piece, _ in self.wire._waiting]
+        return [json.loads(piece.decode().partition("data: ")[2]) for piece in self.wire.pieces]
 
     @property
     def told(self) -> list[tuple[str, str]]:
@@ -238,7 +238,7 @@ def only_json() -> Listener:
 
 def waiters(world: World) -> int:
     """How many wait for news of the store."""
-    count: int = world.store._inner._changes.waiters
+    count: int = world.store.running["changed"]
     return count
 
 

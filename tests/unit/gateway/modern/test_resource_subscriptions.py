@@ -1,11 +1,14 @@
 """Subscriptions at servers: one for all who want it, and none for nobody, whatever happens meanwhile."""
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator
+from weakref import ref
 
 import pytest
 
 from helpers.manual_clock import EPOCH, ManualClock
+from helpers.virtual_time import turns
 from helpers.waiting import eventually
 from taskgate.auth.context import ANONYMOUS, AuthContext
 from taskgate.errors import QueueFull, UpstreamFailed, UpstreamReason
@@ -34,8 +37,16 @@ class World:
 
     async def settle(self) -> list[tuple[str, str]]:
         """What the server was asked, once nothing more is on its way to it."""
-        await eventually(lambda: not self.resources._background._running)
+        await turns(20)
         return self.server.asked
+
+
+def expect_nothing_kept(world: World) -> None:
+    """Expect that nothing is known of the line any more."""
+    line = ref(world.line)
+    del world.line
+    gc.collect()
+    assert line() is None
 
 
 @pytest.fixture
@@ -86,14 +97,16 @@ async def test_what_may_have_arrived_of_who_left_meanwhile_is_taken_back(world: 
     await asyncio.wait([joining])
     world.server.gate.set()
     assert await world.settle() == [SUBSCRIBE, UNSUBSCRIBE]
-    assert not world.resources._interests
+    # What it raised knows the line.
+    del joining
+    expect_nothing_kept(world)
 
 
 async def test_what_a_server_refused_is_not_taken_back(world: World) -> None:
     world.server.refused = {"a://1"}
     assert not await world.joining()
     assert await world.settle() == [SUBSCRIBE]
-    assert not world.resources._interests
+    expect_nothing_kept(world)
 
 
 async def test_a_failure_is_told_and_may_have_arrived(world: World) -> None:

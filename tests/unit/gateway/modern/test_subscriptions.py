@@ -1,5 +1,6 @@
 """Streams of `subscriptions/listen`: what is told there of servers, and how each ends."""
 
+import gc
 import json
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -20,6 +21,7 @@ from taskgate.errors import (
     UpstreamFailed,
     UpstreamReason,
 )
+from taskgate.gateway.modern.subscriptions import ListenStream
 from taskgate.stores.open import open_store
 from taskgate.system.cancel_scope import ScopeCancelled
 from unit.auth.identities import identity
@@ -119,9 +121,15 @@ async def test_nothing_is_left_of_a_host_that_leaves(world: World) -> None:
     await listener.end()
     await eventually(lambda: not world.line.busy)
     assert waiters(world) == 0
-    assert world.line._listeners == []
-    assert not world.subscriptions._streams
-    assert not world.subscriptions._resources._interests
+    heard = listener.heard
+    world.line.on_notification(NOTICES["tools"])
+    assert listener.heard == heard
+    await eventually(lambda: world.server.asked[1:] == [("resources/unsubscribe", "a://1")])
+    # The host's side of it knows the stream as well.
+    world.listeners.clear()
+    del listener
+    gc.collect()
+    assert not [each for each in gc.get_objects() if isinstance(each, ListenStream)]
 
 
 async def test_nothing_is_left_of_a_host_that_is_too_slow(world: World) -> None:

@@ -122,15 +122,15 @@ async def test_a_task_that_ends_while_another_is_told_of_at_first_is_not_forgott
     world.server.gate.clear()
     listener = world.listen(tasks=(first.id, second.id), tools=True)
     await eventually(lambda: listener.is_streaming)
-    load = world.store._inner.load
+    load = world.store.load
 
     async def ends_meanwhile(owner: Any, id: str, **more: Any) -> Any:
         if id == second.id and listener.told == [(first.id, "working")]:
-            world.store._inner.load = load
+            world.store.load = load
             await world.change(first, DONE)
         return await load(owner, id, **more)
 
-    world.store._inner.load = ends_meanwhile
+    world.store.load = ends_meanwhile
     world.server.gate.set()
     await eventually(lambda: len(listener.told) == 3)
     assert listener.told == [(first.id, "working"), (second.id, "working"), (first.id, "completed")]
@@ -187,7 +187,7 @@ async def test_large_news_of_a_server_do_not_pile_up_before_a_host_that_does_not
     for _ in range(4):
         world.line.on_notification(huge)
     assert listener.wire is not None
-    assert sum(len(piece) for piece, _ in listener.wire._waiting) < 5 * 2**21
+    assert sum(map(len, listener.wire.pieces)) < 5 * 2**21
     assert (await listener.end()).body is not None
     assert listener.wire.is_closed
 

@@ -89,12 +89,12 @@ async def test_a_task_under_an_earlier_key_of_the_caller_is_read_and_answered(wo
 
 async def test_a_task_that_is_gone_before_its_bodies_are_read_is_not_found(world: World) -> None:
     record = await world.keep(after(new_record(), DONE))
-    load = world.store._inner.load
+    load = world.store.load
 
-    async def expires(*args: Any, bodies: bool, **kwargs: Any) -> Any:
+    async def expires(*args: Any, bodies: bool = False, **kwargs: Any) -> Any:
         return None if bodies else await load(*args, **kwargs)
 
-    world.store._inner.load = expires
+    world.store.load = expires
     with pytest.raises(TaskNotFound):
         await world.get(record.id)
 
@@ -109,7 +109,7 @@ async def test_what_is_not_the_callers_is_not_found_and_stays_as_it_is(world: Wo
     more: dict[str, Any] = {"input_1": ACCEPT} if method == "update" else {}
     with pytest.raises(TaskNotFound):
         await getattr(world, method)(task, mount="other" if which == "other mount" else AT, **more)
-    kept = world.store._inner._tasks[record.id].head
+    kept = await world.store.load(record.owner, record.id, now=record.created_at)
     assert kept.revision == record.revision
     assert world.desk.heard == []
 
@@ -181,7 +181,7 @@ async def test_without_the_extension_every_other_task_is_the_same_refusal(
         await world.of_legacy(request_of(id=7, task="unknown" if which == "unknown" else record.id))
     assert refusal.value.required == {"extensions": {"io.modelcontextprotocol/tasks": {}}}
     assert world.store.loads == {False: 1}
-    assert (await world.store._inner.load(owner, record.id, now=world.clock.now())).status is TaskStatus.WORKING
+    assert (await world.store.load(owner, record.id, now=world.clock.now())).status is TaskStatus.WORKING
 
 
 async def test_a_task_of_the_legacy_era_is_read_without_the_extension(world: World) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from helpers.records import OWNER, after, new_call, new_peer
+from helpers.unread_connection import UnreadConnection
 from helpers.waiting import bounded, eventually
 from taskgate.auth.context import ANONYMOUS
 from taskgate.domain.events import InputClaimed, InputDeferred
@@ -17,7 +18,6 @@ from taskgate.lifecycle.status_notifications import StatusNotifier
 from taskgate.protocol.legacy.downstream import LegacyDownstream
 from taskgate.stores.open import open_store
 from taskgate.streams.event_stream import EventStream
-from taskgate.streams.sse_connection import SseConnection
 from unit.gateway.modern.task_desk import (
     ACCEPT,
     DECLINE,
@@ -52,7 +52,8 @@ async def test_a_task_with_some_of_its_answers_waits_for_the_others(world: World
 async def test_the_server_hears_an_answer_from_who_gave_it(world: World) -> None:
     record = await world.asking()
     before: list[dict[str, str]] = []
-    world.desk.look = lambda: before.append(world.store._inner._tasks[record.id].head.answers)
+    now = world.clock.now()
+    world.desk.look = lambda: before.append(world.store.inner.recall(OWNER, record.id, now=now).answers)
     await world.update(record.id, input_1=ACCEPT)
     assert world.desk.heard == [((OWNER,), record.id, ANONYMOUS)]
     assert before == [{}]
@@ -110,14 +111,14 @@ async def test_an_answer_while_the_call_ends_leaves_the_end_as_it_is(world: Worl
         updating = asyncio.create_task(world.update(record.id, input_1=ACCEPT))
         async with bounded():
             await swapping.wait()
-        assert await world.store._inner.swap(after(record, DONE), expected=record.revision)
+        assert await world.store.inner.swap(after(record, DONE), expected=record.revision)
     assert is_acknowledgement(await updating)
     assert (await world.get(record.id))["status"] == "completed"
 
 
 async def test_a_question_on_a_stream_of_the_other_era_is_answered_and_taken_back_there(world: World) -> None:
     record = await world.asking(call=new_call(host_session="session-1"))
-    line = SseConnection()
+    line = UnreadConnection()
     dialect = LegacyDownstream("1")
     offers = InputDelivery(
         holder="here",
@@ -140,10 +141,10 @@ async def test_a_question_on_a_stream_of_the_other_era_is_answered_and_taken_bac
     await offers.offer(await world.now(record), EventStream(line), new_peer())
     assert (await world.now(record)).inputs[0].claimed_by is not None
     news.attend(OWNER, session)
-    await eventually(lambda: world.store._inner._changes.waiters)
+    await eventually(lambda: world.store.running["changed"])
     await world.update(record.id, input_1=ACCEPT)
-    await eventually(lambda: len(line._waiting) == 2)
-    assert b'"notifications/cancelled"' in line._waiting[1][0]
+    await eventually(lambda: len(line.pieces) == 2)
+    assert b'"notifications/cancelled"' in line.pieces[1]
     assert (await world.now(record)).answers == {"input-1": ACCEPT}
     await news.close()
     await offers.close()
