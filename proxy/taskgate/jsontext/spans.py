@@ -102,7 +102,7 @@ class LargeMember(Member):
             return orjson.loads(text[start:end])
         except ValueError:
             # A lone surrogate: orjson refuses it, the standard parser accepts it.
-            return SCAN(text, start)[0]
+            return scan_value(text, start)[0]
 
     @property
     def is_object(self) -> bool:
@@ -398,7 +398,7 @@ def walk(text: str, at: int, shape: Shape, limit: int = MAX_MEMBERS) -> tuple[Me
         elif value_at < no_longer_large:
             found[key], end = _read_value(text, key_at, value_at)
         else:
-            value, end = SCAN(text, value_at)
+            value, end = scan_value(text, value_at)
             found[key] = _MEMBER(Member, (value, key_at, value_at, end, None))
         after = text[end]
         if after not in ",}":
@@ -415,7 +415,7 @@ def _read_key(text: str, at: int) -> tuple[str, int]:
     """Any key, escaped or not, and the start of its value."""
     if text[at] != '"':
         raise ValueError
-    key, key_end = SCAN(text, at)
+    key, key_end = scan_value(text, at)
     colon = skip_space(text, key_end)
     if text[colon] != ":":
         raise ValueError
@@ -452,7 +452,7 @@ def _read_value(text: str, key_at: int, at: int) -> tuple[Member, int]:
     if is_large and text[at] in _OPENING:
         # A value that is longer, or no JSON, fails here and is read again below.
         with suppress(*PARSE_ERRORS):
-            value, length = SCAN(text[at : at + SHORT], 0)
+            value, length = scan_value(text[at : at + SHORT], 0)
             return _MEMBER(Member, (value, key_at, at, at + length, None)), at + length
         try:
             end = find_end(text, at)
@@ -460,7 +460,7 @@ def _read_value(text: str, key_at: int, at: int) -> tuple[Member, int]:
         except NumberTooLarge:
             if len(text) > _MAX_SLOW:
                 raise
-    value, end = SCAN(text, at)
+    value, end = scan_value(text, at)
     return _MEMBER(Member, (value, key_at, at, end, None)), end
 
 
@@ -474,7 +474,7 @@ def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(name)
 
 
-SCAN: Callable[[str, int], tuple[Any, int]] = make_scanner(
+scan_value: Callable[[str, int], tuple[Any, int]] = make_scanner(
     json.JSONDecoder(parse_constant=_refuse_constant)  # type: ignore[arg-type]  # typeshed names the wrong class
 )
 """The scanner of the standard library: the value at a position of a text, and its end.

@@ -15,13 +15,10 @@ from taskgate.jsontext.depth import ALWAYS_ALLOWED, BYTES_EACH, WINDOW, brackets
 
 
 def is_deeper(body: bytes, limit: int) -> bool:
-    """The one answer for a body as it is, for a long one with the same brackets, and for one of several windows."""
-    long = body + b" " * 8192
-    answers = {depth.is_deeper(body, limit), depth.is_deeper(long, limit)}
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(depth, "WINDOW", 5 if len(body) < 200 else 500)
-        answers.add(depth.is_deeper(long, limit))
-    (answer,) = answers
+    """The one answer for a body as it is, and for long ones with the same brackets, some across the end of a window."""
+    before = [0, *range(WINDOW - len(body), WINDOW, 5 if len(body) < 200 else len(body) // 10)]
+    answers = {depth.is_deeper(b" " * spaces + body + b" " * 8192, limit) for spaces in before}
+    (answer,) = answers | {depth.is_deeper(body, limit)}
     return answer
 
 

@@ -148,13 +148,14 @@ VALUES = st.recursive(
 )
 
 
-@given(st.dictionaries(st.sampled_from(["_meta", "a", 'b"', "é"]), VALUES, max_size=4), st.booleans(), st.booleans())
-def test_members_are_found_however_windows_fall(value: dict[str, Any], is_ascii: bool, is_spaced: bool) -> None:
-    text = json.dumps(value, ensure_ascii=is_ascii, indent=1 if is_spaced else None)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(large, "FIRST_WINDOW", 1)
-        patch.setattr(large, "WINDOW", 3)
-        found = read_members(text.encode(), META)
+@given(
+    st.dictionaries(st.sampled_from(["_meta", "a", 'b"', "é"]), VALUES, max_size=4),
+    st.booleans(),
+    st.sampled_from([None, 1, large.FIRST_WINDOW // 3, large.WINDOW // 3]) | st.integers(0, large.FIRST_WINDOW),
+)
+def test_members_are_found_however_windows_fall(value: dict[str, Any], is_ascii: bool, spaces: int | None) -> None:
+    text = json.dumps(value, ensure_ascii=is_ascii, indent=spaces)
+    found = read_members(text.encode(), META)
     assert found_in(found, "") == found_in(members(text, META), text)
     assert {name: each.value for name, each in found.items()} == value
 

@@ -2,8 +2,8 @@
 
 import json
 import sys
-from collections.abc import Iterator
 from contextlib import suppress
+from itertools import product
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,21 +14,18 @@ from hypothesis import strategies as st
 
 from helpers.json_texts import texts
 from taskgate.jsontext import long_values
-from taskgate.jsontext.long_values import NumberTooLarge, end_of_long_string, find_end
+from taskgate.jsontext.long_values import FIRST_PIECE, WINDOW, NumberTooLarge, end_of_long_string, find_end
 
 
-@pytest.fixture(
-    autouse=True,
-    scope="module",
-    params=[(4, long_values.WINDOW), (2, 2), (long_values.FIRST_PIECE, long_values.WINDOW)],
-    ids=["short pieces", "short windows", "pieces"],
-)
-def pieces(request: pytest.FixtureRequest) -> Iterator[None]:
-    """How long the first piece is that is looked at, and the longest."""
-    before = long_values.FIRST_PIECE, long_values.WINDOW
-    long_values.FIRST_PIECE, long_values.WINDOW = request.param
-    yield
-    long_values.FIRST_PIECE, long_values.WINDOW = before
+def longer(text: str, within: int) -> str:
+    """That value with so much filled in that its first piece ends so many letters behind its beginning."""
+    filler = "x" if text.startswith('"') else " "
+    return text[:1] + filler * (FIRST_PIECE - within) + text[1:]
+
+
+def within_windows(text: str, within: int) -> str:
+    """A value of many windows. The first ends so many letters behind the beginning of `text`, or at the next comma."""
+    return f"[{' ' * (WINDOW - within)}{text},{' ' * 4 * WINDOW}0]"
 
 
 def refuse(name: str) -> None:
@@ -56,24 +53,29 @@ def ended(text: str, at: int) -> int | None:
 @given(
     texts.filter(lambda text: text[:1] in '{["'),
     st.sampled_from(["", "}", "]", ",", "  ", " }", ' ,"x":[]}', "\n}", "é", '"']),
+    st.integers(0, 60),
 )
-@example('["\\ud800"]', "}")
-@example('"\\\\ud800"', "}")
-@example('["\\uD83D","\\uDE00","x"]', ',"\\ud800":1}')
-@example('["é😀"]', "}é")
-@example("[11]", "}")
-@example("[1e999]", "}")
-@example("[" * 300 + "]" * 300, "}")
-def test_a_value_ends_where_the_standard_parser_ends(text: str, tail: str) -> None:
-    for lead in ("", "é:"):
-        whole = lead + text + tail
-        assert ended(whole, len(lead)) == standard(whole, len(lead)) == len(lead) + len(text)
+@example('["\\ud800"]', "}", 9)
+@example('"\\\\ud800"', "}", 9)
+@example('["\\uD83D","\\uDE00","x"]', ',"\\ud800":1}', 9)
+@example('["é😀"]', "}é", 9)
+@example("[11]", "}", 9)
+@example("[1e999]", "}", 9)
+@example("[" * 300 + "]" * 300, "}", 9)
+def test_a_value_ends_where_the_standard_parser_ends(text: str, tail: str, within: int) -> None:
+    for lead, value in (
+        *product(("", "é:"), (text, longer(text, within))),
+        ("é:", within_windows(text, within)),
+    ):
+        whole = lead + value + tail
+        assert ended(whole, len(lead)) == standard(whole, len(lead)) == len(lead) + len(value)
 
 
-@given(st.text(alphabet='[]{}"\\a,: u0d8e19.-', min_size=1, max_size=40))
-def test_what_the_standard_parser_refuses_has_no_end(text: str) -> None:
-    if text[0] in '{["':
-        assert ended(text, 0) == standard(text, 0)
+@given(st.text(alphabet='[]{}"\\a,: u0d8e19.-', min_size=1, max_size=40), st.integers(0, 40))
+def test_what_the_standard_parser_refuses_has_no_end(text: str, within: int) -> None:
+    for value in (text, longer(text, within), within_windows(text, within)):
+        if value[0] in '{["':
+            assert ended(value, 0) == standard(value, 0)
 
 
 @pytest.mark.parametrize(
@@ -120,15 +122,15 @@ def test_what_stands_behind_a_value_costs_nothing(monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_value_that_fills_its_text_is_looked_at_little_more_than_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    for size in (100_000, 200_000, 1_000_000) if long_values.WINDOW > 100 else (2_000, 4_000, 20_000):
+    for size in (100_000, 200_000, 1_000_000):
         text = "[" + "1," * (size // 2) + "1]}"
-        assert letters_looked_at(text, monkeypatch) <= (1.6 if long_values.WINDOW > 100 else 3) * len(text) + 100
+        assert letters_looked_at(text, monkeypatch) <= 1.6 * len(text) + 100
 
 
 def test_what_is_no_json_is_looked_at_no_more_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    for size in (100_000, 200_000, 1_000_000) if long_values.WINDOW > 100 else (2_000, 4_000, 20_000):
+    for size in (100_000, 200_000, 1_000_000):
         text = "[" + "1," * (size // 2) + "1}"
-        assert letters_looked_at(text, monkeypatch) <= (1.6 if long_values.WINDOW > 100 else 3) * len(text) + 100
+        assert letters_looked_at(text, monkeypatch) <= 1.6 * len(text) + 100
 
 
 SHAPES = {
@@ -145,41 +147,39 @@ SHAPES = {
 
 @pytest.mark.parametrize("one", SHAPES.values(), ids=SHAPES)
 def test_no_piece_is_longer_than_four_windows(one: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(long_values, "WINDOW", 4096)
-    for size in (100_000, 200_000):
+    for size in (6 * WINDOW, 12 * WINDOW):
         looked = looks(f"[{one * (size // len(one))}0],", monkeypatch)
-        assert max(looked) <= 4 * 4096, "a thread that looks at them lets others run in between"
+        assert max(looked) <= 4 * WINDOW, "a thread that looks at them lets others run in between"
 
 
 @pytest.mark.parametrize("one", [one for name, one in SHAPES.items() if name != "not JSON"])
-def test_a_value_of_many_windows_ends_before_what_follows(one: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(long_values, "WINDOW", 4096)
-    for size in (20_000, 20_100, 20_200):
+def test_a_value_of_many_windows_ends_before_what_follows(one: str) -> None:
+    for size in (6 * WINDOW, 6 * WINDOW + 100, 6 * WINDOW + 200):
         value = f"[{one * (size // len(one))}0]"
-        assert find_end(f'{value} ,"x":[{"0," * 4000}0]', 0) == len(value)
+        assert find_end(f'{value} ,"x":[{"0," * WINDOW}0]', 0) == len(value)
 
 
 def test_behind_a_long_string_pieces_are_short_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(long_values, "WINDOW", 4096)
-    text = f'["a","{"a," * 50_000}","b",{"0," * 400_000}0]'
+    text = f'["a","{"a," * 3 * WINDOW}","b",{"0," * 6 * WINDOW}0]'
     assert find_end(text + ",1]", 0) == len(text)
     looked = looks(text + ",1]", monkeypatch)
-    assert sum(size > 4 * 4096 for size in looked) == 1
-    assert len(looked) > 100
+    assert sum(size > 4 * WINDOW for size in looked) == 1
+    assert len(looked) > 10
     assert sum(looked) <= 1.6 * len(text)
 
 
-@pytest.mark.parametrize("behind", ['"a"' * 20_000, '"a"' * 20_000 + ",1]", "0," * 20_000, '"' + "a" * 50_000])
-def test_what_breaks_off_behind_many_windows_is_refused(behind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(long_values, "WINDOW", 4096)
+@pytest.mark.parametrize(
+    "behind",
+    ['"a"' * WINDOW, '"a"' * WINDOW + ",1]", "0," * WINDOW, '"' + "a" * 3 * WINDOW],
+    ids=["strings", "strings and an end", "numbers", "a string"],
+)
+def test_what_breaks_off_behind_many_windows_is_refused(behind: str) -> None:
     with pytest.raises(ValueError):
-        find_end("[" + "0," * 20_000 + behind, 0)
+        find_end("[" + "0," * 2 * WINDOW + behind, 0)
 
 
 @pytest.mark.parametrize("one", SHAPES.values(), ids=SHAPES)
-def test_twice_the_text_takes_twice_the_work(one: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(long_values, "WINDOW", 4096)
-
+def test_twice_the_text_takes_twice_the_work(one: str) -> None:
     def steps(size: int) -> int:
         taken = 0
 
@@ -195,16 +195,15 @@ def test_twice_the_text_takes_twice_the_work(one: str, monkeypatch: pytest.Monke
             sys.setprofile(None)
         return taken
 
-    small, large = steps(50_000), steps(100_000)
-    assert large <= 2.2 * small + 100
+    small, large = steps(5 * WINDOW), steps(10 * WINDOW)
+    assert large <= 2.5 * small
 
 
 @pytest.mark.parametrize("behind", ["", ',"b":[1,{"c":2.5}]', ',"b":"' + "é" * 300_000 + '"'])
 def test_a_value_of_few_long_strings_is_parsed_once(behind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(long_values, "FIRST_PIECE", 2048)
     text = f'{{"a\\"":1,"text":"{"x" * 400_000}"{behind}}}'
     assert find_end(text + "}}", 0) == len(text)
-    assert letters_looked_at(text, monkeypatch) <= len(text) + 5 * long_values.FIRST_PIECE
+    assert letters_looked_at(text, monkeypatch) <= len(text) + 5 * FIRST_PIECE
 
 
 @pytest.mark.parametrize("wrong", ["\n", "\\x", '"', '",', "\\"])
@@ -217,7 +216,7 @@ def test_a_long_string_that_is_no_json_is_refused(wrong: str) -> None:
 
 def test_a_value_of_many_long_strings_ends_where_the_standard_parser_ends_it() -> None:
     # Each is longer than all behind it, so that it pays to leave it out.
-    strings = ",".join(f'"{"x" * (2 * long_values.FIRST_PIECE << halved)}"' for halved in range(10, 0, -1))
+    strings = ",".join(f'"{"x" * (2 * FIRST_PIECE << halved)}"' for halved in range(10, 0, -1))
     text = f"[{strings},1]"
     assert find_end(text + "}}", 0) == len(text)
 
@@ -228,15 +227,15 @@ NO_LETTERS = ["\n", "\x00", "\x1f", "\\n", "\\", "\ud800", "\udfff"]
 
 @pytest.mark.parametrize("letter", LETTERS)
 def test_the_quote_ends_a_long_string(letter: str) -> None:
-    for size in (long_values.FIRST_PIECE, long_values.WINDOW - 1, long_values.WINDOW, 2 * long_values.WINDOW + 1):
+    for size in (FIRST_PIECE, WINDOW - 1, WINDOW, 2 * WINDOW + 1):
         text = f'["{letter * size}","{"x" * size}"]'
         assert end_of_long_string(text, 1) == size + 3
-    assert end_of_long_string(f'["{letter * (long_values.FIRST_PIECE - 2)}"]', 1) is None
-    assert end_of_long_string(f'["{letter * long_values.WINDOW}', 1) is None
+    assert end_of_long_string(f'["{letter * (FIRST_PIECE - 2)}"]', 1) is None
+    assert end_of_long_string(f'["{letter * WINDOW}', 1) is None
 
 
 @pytest.mark.parametrize("wrong", NO_LETTERS)
 def test_a_long_string_with_escapes_or_without_json_has_its_end_told_by_a_parser(wrong: str) -> None:
-    size = 2 * long_values.WINDOW
-    for at in (0, 1, long_values.WINDOW - 1, long_values.WINDOW, size - 1, size):
+    size = 2 * WINDOW
+    for at in (0, 1, WINDOW - 1, WINDOW, size - 1, size):
         assert end_of_long_string(f'"{"é" * at}{wrong}{"é" * (size - at)}"', 0) is None

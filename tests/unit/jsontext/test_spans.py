@@ -83,9 +83,9 @@ def test_no_letter_is_scanned_twice(text: str) -> None:
         scanned.append((at, end))
         return value, end
 
-    scan = spans.SCAN
+    scan = spans.scan_value
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(spans, "SCAN", counted)
+        patch.setattr(spans, "scan_value", counted)
         read_object(text, SHAPE)
     assert all(end <= start for (_, end), (start, _) in pairwise(scanned))
 
