@@ -24,10 +24,10 @@ def written(board: Board) -> str:
     return json.dumps(dashboard, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
 
 
-def main() -> None:
+def main(folder: Path = FOLDER) -> None:
     """Write them all."""
     for board in BOARDS:
-        (FOLDER / f"{board.uid}.json").write_text(written(board), encoding="utf-8")
+        (folder / f"{board.uid}.json").write_text(written(board), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -44,9 +44,8 @@ def test_there_is_a_file_for_each_dashboard_and_no_other() -> None:
     assert {file.stem for file in FOLDER.glob("*.json")} == {board.uid for board in BOARDS}
 
 
-def test_generating_writes_every_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("grafana.src.__main__.FOLDER", tmp_path)
-    main()
+def test_generating_writes_every_file(tmp_path: Path) -> None:
+    main(tmp_path)
     assert {file.name: file.read_text() for file in tmp_path.iterdir()} == {
         file.name: file.read_text() for file in FOLDER.glob("*.json")
     }

@@ -18,7 +18,7 @@ from helpers.wandering_clock import WanderingClock
 from interaction.questioning import DONE
 from replicas.conftest import AT_ONCE
 from replicas.wrong_clocks import Pair, clocks, hours
-from taskgate.admission import lookups
+from taskgate.admission.lookups import PAGE
 
 __all__ = ["clocks", "hours"]
 
@@ -54,13 +54,12 @@ def lasting(issuer: TokenIssuer) -> str:
 
 
 async def test_tasks_are_listed_in_the_order_they_were_made_wherever_that_was(
-    guarded: Pair, issuer: TokenIssuer, monkeypatch: pytest.MonkeyPatch
+    guarded: Pair, issuer: TokenIssuer
 ) -> None:
     """And the cursor of one leads on at the other."""
-    monkeypatch.setattr(lookups, "PAGE", 2)
     host = await guarded.one.greeted(token=lasting(issuer))
     both, made = [host, at(host, guarded.other)], []
-    for number in range(6):
+    for number in range(PAGE + 4):
         task = (await both[number % 2].start("echo"))["taskId"]
         await both[number % 2].ask("tasks/result", {"taskId": task})
         made.append(task)
@@ -68,7 +67,7 @@ async def test_tasks_are_listed_in_the_order_they_were_made_wherever_that_was(
             guarded.later()
     listed: list[str] = []
     params: dict[str, str] = {}
-    for number in range(3):
+    for number in range(2):
         page = (await both[number % 2].ask("tasks/list", params)).result
         listed += [task["taskId"] for task in page["tasks"]]
         params = {"cursor": page.get("nextCursor", "")}

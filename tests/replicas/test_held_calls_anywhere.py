@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from helpers.loop_pace import paced
 from helpers.mcp_host import Answer
 from helpers.modern_host import ModernHost
 from helpers.server import ScriptedServer, TalkingTool, progress_note
@@ -137,9 +138,7 @@ async def test_a_host_that_leaves_the_other_replica_has_cancelled_the_call(
     host: ModernHost,
     tool: TalkingTool,
     server: ScriptedServer,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(remote_retries, "SILENCE", 3600.0)
     await tool.ask("q-1")
     result = await sent_for(host)
     there = modern_at(host, three[1])
@@ -147,19 +146,19 @@ async def test_a_host_that_leaves_the_other_replica_has_cancelled_the_call(
     async with there.asking("tools/call", {"name": "report", "arguments": {}, **params}) as asked:
         await tool.told("q-1")
         await asked.leave()
-        await eventually(lambda: server.cancelled)
+        # Not only once nothing was heard of it for long enough.
+        await eventually(lambda: server.cancelled, within=remote_retries.SILENCE / 2)
 
 
 async def test_a_call_whose_holder_is_gone_is_not_known_any_more(
-    three: list[WholeGateway], host: ModernHost, tool: TalkingTool, monkeypatch: pytest.MonkeyPatch
+    three: list[WholeGateway], host: ModernHost, tool: TalkingTool
 ) -> None:
-    monkeypatch.setattr(remote_retries, "LIFE", 0.05)
-    monkeypatch.setattr(remote_retries, "FIRST", 0.1)
     await tool.ask("q-1")
     result = await sent_for(host)
     async with bounded():
         await three[0].close()
-    assert is_refused(await back(modern_at(host, three[1]), result, everything(result)))
+    with paced(10):
+        assert is_refused(await back(modern_at(host, three[1]), result, everything(result)))
 
 
 async def test_a_call_whose_holder_goes_meanwhile_is_cut_off(
@@ -175,10 +174,8 @@ async def test_a_call_whose_holder_goes_meanwhile_is_cut_off(
 
 
 async def test_one_whose_holder_dies_meanwhile_is_lost(
-    three: list[WholeGateway], host: ModernHost, tool: TalkingTool, monkeypatch: pytest.MonkeyPatch
+    three: list[WholeGateway], host: ModernHost, tool: TalkingTool
 ) -> None:
-    for name, seconds in (("LIFE", 0.05), ("FIRST", 0.1), ("SILENCE", 0.2)):
-        monkeypatch.setattr(remote_retries, name, seconds)
     await tool.ask("q-1")
     result = await sent_for(host)
     coming = asyncio.create_task(back(modern_at(host, three[1]), result, everything(result)))
@@ -186,8 +183,9 @@ async def test_one_whose_holder_dies_meanwhile_is_lost(
     # It says nothing any more, as one that was killed.
     house: Any = three[0].service._runtime
     house.cluster.bus._log = _Mute()
-    async with bounded():
-        assert (await coming).error["data"] == {"origin": "gateway", "reason": "call_lost", "dispatched": True}
+    with paced(10):
+        async with bounded():
+            assert (await coming).error["data"] == {"origin": "gateway", "reason": "call_lost", "dispatched": True}
 
 
 async def test_a_call_whose_host_is_at_a_replica_that_dies_is_given_up(
@@ -195,17 +193,15 @@ async def test_a_call_whose_host_is_at_a_replica_that_dies_is_given_up(
     host: ModernHost,
     tool: TalkingTool,
     server: ScriptedServer,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    for name, seconds in (("LIFE", 0.05), ("FIRST", 5.0), ("SILENCE", 0.2)):
-        monkeypatch.setattr(remote_retries, name, seconds)
     await tool.ask("q-1")
     result = await sent_for(host)
     coming = asyncio.create_task(back(modern_at(host, three[1]), result, everything(result)))
     await tool.told("q-1")
     house: Any = three[1].service._runtime
     house.cluster.bus._log = _Mute()
-    await eventually(lambda: server.cancelled)
+    with paced(10):
+        await eventually(lambda: server.cancelled)
     coming.cancel()
     await asyncio.wait([coming])
 

@@ -143,10 +143,8 @@ async def test_what_takes_no_more_words_makes_room_for_what_does(
     other: SharedBackend,
     shared_server: SharedServer,
     shared_options: RedisOptions,
-    monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr("taskgate.stores.redis.bus._LONGEST_WAIT", SHORT)
     await one.bus.send(b"before")
     assert await heard(other, 1) == [b"before"]
     command, *rest = placed

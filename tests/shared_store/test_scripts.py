@@ -312,9 +312,8 @@ async def test_a_task_that_is_put_back_leaves_its_name_to_one_that_has_it(
 
 
 async def test_a_task_that_nobody_was_told_of_is_removed_wholly_and_others_hear_that(
-    other: RedisStore, shared_options: RedisOptions, whole: Whole, monkeypatch: pytest.MonkeyPatch
+    other: RedisStore, shared_options: RedisOptions, whole: Whole
 ) -> None:
-    monkeypatch.setattr("taskgate.stores.redis.records.store._PAUSE", 0)
     connection, record = connect(shared_options), new_record(params="x" * 50, lease=new_lease())
     store = await store_over(connection, shared_options)
     place = (await other.changed(OwnerWatch(owner=OWNER), timeout=timedelta(seconds=0.1))).place

@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from helpers.loop_pace import paced
 from helpers.manual_clock import EPOCH
 from helpers.records import OWNER, after, keep, new_lease, new_record
 from helpers.redis_stores import LosingConnection, connect, store_over
@@ -43,42 +44,41 @@ async def test_a_swap_whose_answer_was_lost_has_won(store: RedisStore, connectio
 
 
 async def test_an_insert_that_nobody_was_told_of_is_removed_again(
-    store: RedisStore, connection: LosingConnection, monkeypatch: pytest.MonkeyPatch
+    store: RedisStore, connection: LosingConnection
 ) -> None:
-    monkeypatch.setattr("taskgate.stores.redis.records.store._PAUSE", 0)
     record = new_record()
     connection.lost = 2
     with pytest.raises(StoreUnavailable):
         await store.insert(record, caps=())
     async with bounded():
         while (await store.census()).tasks[TaskStatus.WORKING]:
-            await asyncio.sleep(0)
+            await asyncio.sleep(0.05)
     assert await store.lapsed(holder="next", until=LATER, now=LATER, limit=1) == ()
 
 
 async def test_an_insert_that_has_a_name_stays_for_who_comes_again(
-    store: RedisStore, connection: LosingConnection, monkeypatch: pytest.MonkeyPatch
+    store: RedisStore, connection: LosingConnection
 ) -> None:
-    monkeypatch.setattr("taskgate.stores.redis.records.store._PAUSE", 0)
     record = new_record(idempotency_digest="key")
     connection.lost = 2
     with pytest.raises(StoreUnavailable):
         await store.insert(record, caps=())
     for _ in range(5):
+        await asyncio.sleep(0.2)
         assert (await store.census()).tasks[TaskStatus.WORKING] == 1
     assert await store.insert(new_record(idempotency_digest="key"), caps=()) == record.id
 
 
 async def test_an_insert_that_never_came_is_looked_for_no_longer_than_for_a_while(
-    store: RedisStore, connection: LosingConnection, monkeypatch: pytest.MonkeyPatch
+    store: RedisStore, connection: LosingConnection
 ) -> None:
-    monkeypatch.setattr("taskgate.stores.redis.records.store._PAUSE", 0)
     connection.lost, connection.unsent = 3, True
     with pytest.raises(StoreUnavailable):
         await store.insert(new_record(), caps=())
-    async with bounded():
-        while any(task.get_name() == "taskgate-store-withdrawals" for task in asyncio.all_tasks()):
-            await asyncio.sleep(0)
+    with paced(20):
+        async with bounded():
+            while any(task.get_name() == "taskgate-store-withdrawals" for task in asyncio.all_tasks()):
+                await asyncio.sleep(0.05)
 
 
 @pytest.mark.parametrize("unsent", [False, True])

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from helpers.loop_pace import paced
 from helpers.waiting import bounded
 from taskgate.telemetry.auditlog import chain_writer, sinks
-from taskgate.telemetry.auditlog import log as logs
 from taskgate.telemetry.auditlog.chain import ChainHead
 from taskgate.telemetry.auditlog.chain_writer import ChainWriter
 from taskgate.telemetry.auditlog.events import internal_event
@@ -200,10 +200,7 @@ async def test_only_what_finds_no_room_is_lost_to_a_full_disk(
     assert found_in(tmp_path / "audit.jsonl") == []
 
 
-async def test_a_sink_that_is_stuck_holds_no_other_up(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(logs, "CLOSE_TIMEOUT", 0.05)
+async def test_a_sink_that_is_stuck_holds_no_other_up(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     reading, writing = os.pipe()
     heard = Heard()
     try:
@@ -214,7 +211,7 @@ async def test_a_sink_that_is_stuck_holds_no_other_up(
         fill_pipe(writing)
         for event in many(5):
             log.emit(event)
-        async with bounded():
+        with paced(50):
             await log.close()
         # For its thread, which waits for the reader still.
         os.read(reading, 2**16)
@@ -237,15 +234,14 @@ def fill_pipe(fd: int) -> None:
     os.set_blocking(fd, True)
 
 
-async def test_the_end_waits_for_a_disk_that_is_full_for_a_while(
-    tmp_path: Path, system: ScriptedOs, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(logs, "CLOSE_TIMEOUT", 0.3)
+async def test_the_end_waits_for_a_disk_that_is_full_for_a_while(tmp_path: Path, system: ScriptedOs) -> None:
     heard = Heard()
     async with opened(settings(to_file(tmp_path)), heard) as log:
         system.room = 0
         for event in many(3):
             log.emit(event)
+        with paced(20):
+            await log.close()
     assert heard.of(AuditLinesDropped) == [AuditLinesDropped("file", "closed", 3)]
     system.room = None
     # The end does not wait for the thread of a sink that it gives up, and that thread holds the file until it is done.

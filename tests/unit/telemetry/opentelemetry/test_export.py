@@ -21,10 +21,10 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
+from helpers.loop_pace import paced
 from helpers.manual_clock import ManualClock, SeededEntropy
 from helpers.otlp_collector import CLIENT, Collected, OtlpCollector, read
 from helpers.waiting import PATIENCE, bounded
-from taskgate.telemetry.opentelemetry import sdk
 from taskgate.telemetry.opentelemetry.sdk import EntropyIdGenerator, FailureLogger, build_tracing
 from taskgate.telemetry.opentelemetry.settings import Exporter, TracingSettings, TracingUnavailable
 from taskgate.telemetry.tracing import Tracing
@@ -151,13 +151,12 @@ async def test_the_end_waits_no_longer_than_it_may(
     is_there: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Neither for one that does not answer nor for one that is not there, and the loop goes on meanwhile."""
-    monkeypatch.setattr(sdk, "SHUTDOWN_TIMEOUT", 0.2)
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "1")
     with deaf() as silent:
         tracing = build(endpoint=silent if is_there else nowhere())
         one_call(tracing)
         begun = time.monotonic()
-        async with bounded(5):
+        with paced(10):
             await tracing.close()
         assert time.monotonic() - begun < 1
     await left_to_itself()
@@ -165,11 +164,11 @@ async def test_the_end_waits_no_longer_than_it_may(
 
 
 def test_what_is_left_to_itself_may_outlive_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sdk, "SHUTDOWN_TIMEOUT", 0.1)
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "1")
 
     async def close(tracing: Tracing) -> None:
-        await tracing.close()
+        with paced(10):
+            await tracing.close()
 
     with deaf() as silent:
         tracing = build(endpoint=silent)
@@ -180,7 +179,6 @@ def test_what_is_left_to_itself_may_outlive_the_loop(monkeypatch: pytest.MonkeyP
 
 
 async def test_to_end_a_span_waits_for_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sdk, "SHUTDOWN_TIMEOUT", 0.2)
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "1")
     with deaf() as silent:
         tracing = build(endpoint=silent)
@@ -189,7 +187,8 @@ async def test_to_end_a_span_waits_for_nobody(monkeypatch: pytest.MonkeyPatch) -
             # More than are kept for an export, and more than are kept at all.
             one_call(tracing)
         assert time.monotonic() - begun < 5
-        await tracing.close()
+        with paced(10):
+            await tracing.close()
     await left_to_itself()
 
 
