@@ -32,6 +32,7 @@ class Heard:
     of_calls: RecordingListener = field(default_factory=RecordingListener)
     answered: list[tuple[str, str | None]] = field(default_factory=list)
     lost: int = 0
+    eras_lost: int = 0
     streams: list[str] = field(default_factory=list)
     begun: int = 0
     retried: list[str] = field(default_factory=list)
@@ -51,6 +52,10 @@ class Heard:
     def call(self) -> list[Notification]:
         """The notifications that belong to a call."""
         return self.of_calls.notifications
+
+    def lose_era(self) -> None:
+        """Count that the server is no longer known to speak its era."""
+        self.eras_lost += 1
 
     def observer(self) -> UpstreamObserver:
         def lose() -> None:
@@ -105,11 +110,11 @@ class Caller:
         await self.upstream.close()
 
 
-def call_params(tool: str, *, progress: bool = False) -> Params:
+def call_params(tool: str, arguments: str = "{}", *, progress: bool = False) -> Params:
     """Parameters of a call, with a place for a token where progress is wanted."""
     if progress:
-        return Params(f'{{"name":"{tool}","arguments":{{}},"_meta":{{"progressToken":', "}}")
-    return Params(f'{{"name":"{tool}","arguments":{{}}}}')
+        return Params(f'{{"name":"{tool}","arguments":{arguments},"_meta":{{"progressToken":', "}}")
+    return Params(f'{{"name":"{tool}","arguments":{arguments}}}')
 
 
 def speaks_for_anybody() -> Principal:

@@ -11,7 +11,6 @@ from helpers.server.in_process import ScriptedChannels
 from helpers.waiting import bounded, eventually
 from requirements import covers
 from taskgate.errors import UpstreamFailed, UpstreamReason
-from taskgate.protocol.messages import Params
 from unit.upstream.duplex.conftest import seconds
 from unit.upstream.houses import Guest, House
 
@@ -248,5 +247,5 @@ async def test_a_server_that_asks_gets_no_answer(modern_house: House, quiet: Scr
     await guest.call()
     line = quiet.lines[-1]
     line.say({"jsonrpc": "2.0", "id": "q", "method": "roots/list"})
-    assert (await guest.ask("tools/list", Params("{}"))).error is None
+    assert (await guest.ask("tools/list", "{}")).error is None
     assert not [each for each in line.heard if each.get("id") == "q"]

@@ -10,7 +10,6 @@ from helpers.server import note, server_request
 from helpers.server.in_process import ScriptedChannel, ScriptedChannels
 from helpers.waiting import eventually
 from taskgate.errors import UpstreamFailed
-from taskgate.protocol.messages import Params
 from taskgate.upstream.duplex.outstanding import STILL
 from unit.upstream.conftest import EVERYTHING
 from unit.upstream.houses import Guest, House
@@ -244,7 +243,7 @@ async def test_a_line_for_several_callers_tells_of_a_resource_whoever_wants_to_h
     pool: House, program: ScriptedChannels
 ) -> None:
     alice, bob = await both(pool, "alice", "bob")
-    await bob.ask("resources/subscribe", Params('{"uri":"file:///b"}'))
+    await bob.ask("resources/subscribe", '{"uri":"file:///b"}')
     (line,) = program.lines
     line.say(note("notifications/resources/updated", uri="file:///b"))
     line.say(note("notifications/tools/list_changed"))

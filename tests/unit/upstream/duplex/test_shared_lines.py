@@ -8,7 +8,6 @@ from helpers.server import note, server_request
 from helpers.server.in_process import ScriptedChannel, ScriptedChannels
 from helpers.waiting import bounded, eventually
 from taskgate.errors import UpstreamFailed
-from taskgate.protocol.messages import Params
 from unit.upstream.conftest import EVERYTHING
 from unit.upstream.houses import Guest, House
 
@@ -176,7 +175,7 @@ async def test_a_session_that_ends_leaves_nothing_running_and_no_question_open(
 
 async def test_what_one_session_wants_no_more_another_still_hears(house: House, program: ScriptedChannels) -> None:
     first, second = await both(house)
-    wanted = Params('{"uri":"file:///a"}')
+    wanted = '{"uri":"file:///a"}'
     for guest in (first, second):
         await guest.ask("resources/subscribe", wanted)
     await first.ask("resources/unsubscribe", wanted)

@@ -12,7 +12,7 @@ from helpers.waiting import bounded, eventually
 from taskgate.errors import UpstreamFailed
 from taskgate.protocol.messages import Response
 from taskgate.upstream.calls import ServerQuestion
-from unit.upstream.modern.conftest import Guest
+from unit.upstream.houses import Guest
 
 ELICIT = {
     "method": "elicitation/create",

@@ -13,7 +13,7 @@ from helpers.waiting import PATIENCE, bounded, eventually
 from taskgate.errors import UpstreamFailed
 from taskgate.protocol.messages import Response
 from taskgate.upstream.calls import ServerQuestion
-from unit.upstream.modern.conftest import Guest
+from unit.upstream.houses import Guest
 
 DONE = {"content": [{"type": "text", "text": "done"}]}
 

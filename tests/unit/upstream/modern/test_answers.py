@@ -23,15 +23,15 @@ from helpers.waiting import bounded, eventually
 from requirements import covers
 from taskgate.domain.events import CallSucceeded
 from taskgate.upstream.legacy.connection import SIGN_OF_LIFE
+from unit.upstream.houses import Guest
 from unit.upstream.modern.asking import failure_of, value_of
-from unit.upstream.modern.conftest import Guest
 
 
 @pytest.mark.parametrize("code", [200, 400, 404])
 async def test_an_error_is_the_answer_under_whatever_status(server: ScriptedServer, guest: Guest, code: int) -> None:
     server.script["echo"] = error(-32602, "no such tool", status=code)
     assert (await guest.call()).error.value["code"] == -32602
-    assert (guest.answered[-1], guest.eras_lost) == (("tools/call", "-32602"), 0)
+    assert (guest.heard.answered[-1], guest.heard.eras_lost) == (("tools/call", "-32602"), 0)
 
 
 @pytest.mark.parametrize("code", [200, 400])
@@ -44,7 +44,7 @@ async def test_an_error_that_names_no_request_answers_the_one_it_came_for(
     response = await guest.call()
     assert response.error is not None
     assert response.text[response.error.start : response.error.end] == text[text.index('{"code') : -1]
-    assert guest.eras_lost == 0
+    assert guest.heard.eras_lost == 0
 
 
 @covers("H-MOD-7")
@@ -84,7 +84,7 @@ async def test_a_status_that_means_another_era_is_reported(server: ScriptedServe
     await guest.call()
     server.methods |= {"tools/call": status(code), "server/discover": status(code)}
     assert await failure_of(guest.call()) == ("refused", False)
-    assert guest.eras_lost == 1
+    assert guest.heard.eras_lost == 1
 
 
 @covers("V-ERA-8")
@@ -97,19 +97,19 @@ async def test_a_server_that_refuses_without_a_word_and_still_says_who_it_is_sta
     server.methods[method] = status(code)
     asked = guest.call() if method == "tools/call" else guest.session.tools()
     assert await failure_of(asked) == ("refused", False)
-    assert (guest.eras_lost, len(server.heard("server/discover"))) == (0, 2)
+    assert (guest.heard.eras_lost, len(server.heard("server/discover"))) == (0, 2)
 
 
 async def test_calls_that_are_refused_together_have_the_server_asked_once(server: ScriptedServer, guest: Guest) -> None:
     await guest.call()
     server.methods |= {"tools/call": status(400), "server/discover": (hold := Hold())}
     calls = [asyncio.create_task(failure_of(guest.call())) for _ in range(5)]
-    await eventually(lambda: guest.answered.count(("tools/call", "refused")) == 5)
+    await eventually(lambda: guest.heard.answered.count(("tools/call", "refused")) == 5)
     async with bounded():
         await hold.begun.wait()
     hold.release({"supportedVersions": ["2026-07-28"], "capabilities": {}})
     assert await asyncio.gather(*calls) == [("refused", False)] * 5
-    assert (guest.eras_lost, len(server.heard("server/discover"))) == (0, 2)
+    assert (guest.heard.eras_lost, len(server.heard("server/discover"))) == (0, 2)
 
 
 async def test_a_server_that_is_silent_when_it_is_doubted_keeps_no_host_waiting(
@@ -127,7 +127,7 @@ async def test_a_status_that_means_nothing_of_eras_is_only_a_refusal(
 ) -> None:
     server.script["echo"] = status(code)
     assert await failure_of(guest.call()) == ("refused", acted)
-    assert guest.eras_lost == 0
+    assert guest.heard.eras_lost == 0
 
 
 async def test_a_server_that_takes_the_revision_no_more_is_asked_anew_who_it_is(
@@ -136,7 +136,7 @@ async def test_a_server_that_takes_the_revision_no_more_is_asked_anew_who_it_is(
     await guest.call()
     server.versions = ["2031-01-01"]
     assert await failure_of(guest.call()) == ("refused", False)
-    assert guest.eras_lost == 1
+    assert guest.heard.eras_lost == 1
     server.versions = ["2026-07-28"]
     await guest.call()
     assert len(server.heard("server/discover")) == 2
@@ -148,7 +148,7 @@ async def test_a_server_that_names_no_revision_we_know_is_no_server_of_this_era(
 ) -> None:
     server.methods["server/discover"] = result({"supportedVersions": ["2025-11-25"], "capabilities": {}})
     assert await failure_of(guest.call()) == ("refused", False)
-    assert guest.eras_lost == 1
+    assert guest.heard.eras_lost == 1
     assert server.heard("tools/call") == []
 
 
@@ -183,7 +183,7 @@ async def test_a_call_that_fails_is_not_made_again(server: ScriptedServer, guest
     assert await failure_of(guest.call()) == found
     assert len(server.heard("tools/call")) == 1
     assert {request.verb for request in server.requests} == {"POST"}
-    assert guest.answered[-1] == ("tools/call", found[0])
+    assert guest.heard.answered[-1] == ("tools/call", found[0])
 
 
 async def test_what_goes_before_a_call_and_fails_has_not_run_it(server: ScriptedServer, guest: Guest) -> None:

@@ -11,8 +11,8 @@ from taskgate.domain.versions import Era, Revision
 from taskgate.protocol.messages import Params
 from taskgate.upstream.calls import UpstreamCall
 from taskgate.upstream.modern.discovery import MOST_NAMED
+from unit.upstream.houses import Guest
 from unit.upstream.modern.asking import failure_of, value_of
-from unit.upstream.modern.conftest import Guest
 
 META = "io.modelcontextprotocol/"
 
@@ -50,8 +50,8 @@ async def test_a_session_tells_its_era(guest: Guest) -> None:
 async def test_a_task_hears_how_far_its_call_is(server: ScriptedServer, guest: Guest) -> None:
     server.script["slow"] = stream({"content": []}, progress=2)
     await guest.run("slow")
-    assert [each.params["progress"].value for each in guest.ear.notifications] == [1, 2]
-    assert guest.streams == ["response opened", "response ended"]
+    assert [each.params["progress"].value for each in guest.heard.of_calls.notifications] == [1, 2]
+    assert guest.heard.streams == ["response opened", "response ended"]
 
 
 async def test_progress_of_another_call_is_not_heard(server: ScriptedServer, guest: Guest) -> None:
@@ -59,12 +59,12 @@ async def test_progress_of_another_call_is_not_heard(server: ScriptedServer, gue
         {"content": []}, before=[progress_note(4711, 1), note("notifications/message", level="info", data=1)]
     )
     await guest.run("slow")
-    assert [each.method for each in guest.ear.notifications] == ["notifications/message"]
+    assert [each.method for each in guest.heard.of_calls.notifications] == ["notifications/message"]
 
 
 async def test_the_place_for_a_hosts_token_has_our_id(server: ScriptedServer, guest: Guest) -> None:
     params = Params('{"name":"echo","_meta":{"progressToken":', ',"traceparent":"00-1"}}')
-    response = await guest.session.call(UpstreamCall("tools/call", params, tool="echo"), guest.ear)
+    response = await guest.session.call(UpstreamCall("tools/call", params, tool="echo"), guest.heard.of_calls)
     (sent,) = server.heard("tools/call")
     assert sent["params"]["_meta"]["progressToken"] == sent["id"] == response.id
     assert sent["params"]["_meta"]["traceparent"] == "00-1"
@@ -89,7 +89,7 @@ async def test_what_a_host_repeated_goes_on_unless_the_tool_wants_it(
     server.tools = [{"name": "echo", "inputSchema": {"type": "object", "properties": {"region": region}}}]
     params = Params('{"name":"echo","arguments":{"region":"south"}}')
     call = UpstreamCall("tools/call", params, "echo", repeated={"region": "north", "zone": "b"}, as_task=as_task)
-    await guest.session.call(call, guest.ear)
+    await guest.session.call(call, guest.heard.of_calls)
     sent = [each.headers for each in server.requests if each.headers["mcp-method"] == "tools/call"]
     # The catalogue was out of date: the server refused the first.
     assert [each["mcp-param-region"] for each in sent] == ["north", "south"]

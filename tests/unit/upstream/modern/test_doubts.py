@@ -9,8 +9,9 @@ from helpers.server import ScriptedServer, error, note
 from helpers.waiting import eventually
 from requirements import covers
 from taskgate.upstream.modern.discovery import SURE_FOR
+from unit.upstream.houses import Guest
 from unit.upstream.modern.asking import ALL_KINDS, LISTEN, failure_of
-from unit.upstream.modern.conftest import Guest, NewGuest
+from unit.upstream.modern.conftest import NewGuest
 
 LATER = timedelta(seconds=SURE_FOR)
 
@@ -35,9 +36,9 @@ async def test_a_server_whose_answers_may_be_of_the_other_era_is_found_out_in_ti
     server.methods |= {"tools/call": error(code, "no"), "server/discover": error(-32601, "no")}
     clock.advance(LATER)
     assert (await doubting.call()).error.value["code"] == code
-    assert doubting.eras_lost == 0
+    assert doubting.heard.eras_lost == 0
     assert await failure_of(doubting.call()) == ("refused", False)
-    assert doubting.eras_lost == 1
+    assert doubting.heard.eras_lost == 1
 
 
 async def test_a_server_that_says_again_who_it_is_is_believed_for_a_while(
@@ -51,7 +52,7 @@ async def test_a_server_that_says_again_who_it_is_is_believed_for_a_while(
     for _ in range(3):
         await doubting.call()
     assert len(server.heard("server/discover")) == 2
-    assert doubting.eras_lost == 0
+    assert doubting.heard.eras_lost == 0
 
 
 @pytest.mark.parametrize("code", [-32020, -32021])
@@ -77,4 +78,4 @@ async def test_a_stream_that_stands_goes_on_when_its_server_was_doubted(
     await doubting.call()
     assert (len(server.heard("server/discover")), len(server.heard(LISTEN))) == (2, 1)
     await server.push(note("notifications/tools/list_changed"))
-    await eventually(lambda: doubting.aside.notifications)
+    await eventually(lambda: doubting.heard.of_session.notifications)

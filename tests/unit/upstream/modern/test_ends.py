@@ -11,8 +11,9 @@ from helpers.server import Hold, ScriptedServer, Turn, event, open_stream, progr
 from helpers.waiting import bounded, eventually
 from requirements import covers
 from taskgate.protocol.jsonrpc import notification_text, parse
+from unit.upstream.houses import Guest
 from unit.upstream.modern.asking import failure_of
-from unit.upstream.modern.conftest import LEGACY_HOST, Guest, NewGuest
+from unit.upstream.modern.conftest import LEGACY_HOST, NewGuest
 
 META = "io.modelcontextprotocol/"
 
@@ -31,7 +32,7 @@ async def test_a_cancelled_call_closes_its_stream_and_says_nothing(
             await calling
         await hold.left.wait()
     assert server.cancelled == []
-    assert guest.answered[-1] == ("tools/call", "cancelled")
+    assert guest.heard.answered[-1] == ("tools/call", "cancelled")
 
 
 async def test_a_call_is_over_when_its_time_is(server: ScriptedServer, guest: Guest) -> None:

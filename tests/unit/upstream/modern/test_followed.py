@@ -30,8 +30,9 @@ from requirements import covers
 from taskgate.domain.versions import Peer, Revision
 from taskgate.protocol.server_messages import progress_done
 from taskgate.upstream.pauses import DEAF_FOR, POLL_PAUSE_MOST
+from unit.upstream.houses import Guest
 from unit.upstream.modern.asking import ACCEPTED, ELICIT, failure_of
-from unit.upstream.modern.conftest import Guest, NewGuest
+from unit.upstream.modern.conftest import NewGuest
 from unit.upstream.modern.natives import DONE, Following, natives, slow, words
 
 __all__ = ["natives", "slow"]
@@ -46,8 +47,8 @@ async def test_a_call_that_became_a_task_is_answered_with_what_that_comes_to(
         assert await following.result() == {"resultType": "complete", **DONE}
     assert len(server.heard("tools/call")) == 1
     assert server.faults == []
-    assert ("tools/call", None) in guest.answered
-    assert ("tasks/get", None) in guest.answered
+    assert ("tools/call", None) in guest.heard.answered
+    assert ("tasks/get", None) in guest.heard.answered
 
 
 async def test_who_relays_a_call_gets_the_same(guest: Guest, slow: TaskTool) -> None:
@@ -117,7 +118,7 @@ async def test_an_error_of_a_task_says_nothing_of_the_servers_era(guest: Guest, 
     async with Following(guest, slow) as following:
         following.task.fail(-32022, "another version", data={"supported": [], "requested": "x"})
         assert (await following.response()).error is not None
-    assert guest.eras_lost == 0
+    assert guest.heard.eras_lost == 0
 
 
 @covers("M-NEG-8")
@@ -310,7 +311,7 @@ async def test_a_task_that_its_server_lost_is_a_call_of_which_nobody_knows(
         failure = await following.failure()
     assert (failure.reason, failure.dispatched) == ("call_lost", True)
     assert "may or may not have completed" in str(failure)
-    assert guest.answered[-2:] == [("tasks/get", "-32602"), ("tools/call", "call_lost")]
+    assert guest.heard.answered[-2:] == [("tasks/get", "-32602"), ("tools/call", "call_lost")]
 
 
 async def test_a_task_that_its_server_cancelled_is_a_call_that_failed(guest: Guest, slow: TaskTool) -> None:

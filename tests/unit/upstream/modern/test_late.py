@@ -11,8 +11,8 @@ from helpers.server.modern_tasks import ModernTasks, TaskTool
 from helpers.waiting import bounded
 from requirements import covers
 from taskgate.upstream.legacy.connection import SIGN_OF_LIFE
+from unit.upstream.houses import Guest
 from unit.upstream.modern.asking import failure_of
-from unit.upstream.modern.conftest import Guest
 from unit.upstream.modern.natives import Following, natives, slow
 
 __all__ = ["natives", "slow"]

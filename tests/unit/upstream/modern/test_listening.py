@@ -5,8 +5,8 @@ import asyncio
 from helpers.server import Hold, ScriptedServer, note
 from helpers.waiting import bounded, eventually
 from requirements import covers
+from unit.upstream.houses import Guest
 from unit.upstream.modern.asking import ALL_KINDS, CHANGED, LISTEN, subscribe, updated
-from unit.upstream.modern.conftest import Guest
 
 
 @covers("M-SUB-2")
@@ -17,11 +17,11 @@ async def test_a_session_listens_from_its_first_request_on_to_what_the_server_de
     await guest.session.open()
     assert server.listens.filters == [{"toolsListChanged": True}]
     await server.push(CHANGED)
-    await eventually(lambda: guest.aside.notifications)
-    (heard,) = guest.aside.notifications
+    await eventually(lambda: guest.heard.of_session.notifications)
+    (heard,) = guest.heard.of_session.notifications
     assert heard.method == "notifications/tools/list_changed"
     assert "subscriptionId" not in heard.text
-    assert guest.streams[0] == "listen opened"
+    assert guest.heard.streams[0] == "listen opened"
 
 
 async def test_all_kinds_are_listened_to_on_one_stream(server: ScriptedServer, guest: Guest) -> None:
@@ -42,10 +42,10 @@ async def test_a_change_of_tools_forgets_the_catalogue(server: ScriptedServer, g
     assert set(await guest.session.tools()) == {"echo"}
     server.tools = [{"name": "other", "inputSchema": {"type": "object"}}]
     await server.push(note("notifications/prompts/list_changed"))
-    await eventually(lambda: len(guest.aside.notifications) == 1)
+    await eventually(lambda: len(guest.heard.of_session.notifications) == 1)
     assert guest.session.listed("echo")
     await server.push(CHANGED)
-    await eventually(lambda: len(guest.aside.notifications) == 2)
+    await eventually(lambda: len(guest.heard.of_session.notifications) == 2)
     assert set(await guest.session.tools()) == {"other"}
 
 
@@ -55,7 +55,7 @@ async def test_a_resource_is_heard_of_until_nobody_wants_it(server: ScriptedServ
     await subscribe(guest, "a:b")
     await subscribe(guest, "a:b", "unsubscribe")
     await server.push(updated("a:b"))
-    await eventually(lambda: guest.aside.notifications)
+    await eventually(lambda: guest.heard.of_session.notifications)
     await subscribe(guest, "a:b", "unsubscribe")
     await eventually(lambda: [each.get("resourceSubscriptions") for each in server.listens.filters] == [None])
     await subscribe(guest, "never", "unsubscribe")
@@ -72,7 +72,7 @@ async def test_nothing_is_missed_while_one_stream_takes_the_place_of_another(
     async with bounded():
         await hold.begun.wait()
     await server.push(CHANGED)
-    await eventually(lambda: guest.aside.notifications)
+    await eventually(lambda: guest.heard.of_session.notifications)
     subscribing.cancel()
 
 
@@ -81,4 +81,4 @@ async def test_there_is_one_stream_after_many_changes(server: ScriptedServer, gu
     for turn in range(4):
         await subscribe(guest, f"a:{turn}")
     await eventually(lambda: len(server.listens.filters) == 1)
-    assert guest.streams.count("listen opened") - guest.streams.count("listen ended") == 1
+    assert guest.heard.streams.count("listen opened") - guest.heard.streams.count("listen ended") == 1

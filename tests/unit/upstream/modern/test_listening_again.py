@@ -13,8 +13,9 @@ from taskgate.clock import SystemClock
 from taskgate.upstream.context import Lasting
 from taskgate.upstream.modern import subscriptions
 from taskgate.upstream.pauses import PAUSE_MOST
+from unit.upstream.houses import Guest
 from unit.upstream.modern.asking import ALL_KINDS, CHANGED, LISTEN, subscribe, updated
-from unit.upstream.modern.conftest import Guest, NewGuest
+from unit.upstream.modern.conftest import NewGuest
 
 
 @covers("M-SUB-2")
@@ -36,7 +37,7 @@ async def test_a_stream_that_ends_is_asked_for_again(server: ScriptedServer, gue
         del server.methods[LISTEN]
     await eventually(lambda: server.listens.filters and len(server.heard(LISTEN)) > 1)
     await server.push(CHANGED)
-    await eventually(lambda: guest.aside.notifications)
+    await eventually(lambda: guest.heard.of_session.notifications)
 
 
 async def test_the_catalogue_is_read_again_after_a_stream_was_lost(server: ScriptedServer, guest: Guest) -> None:
@@ -110,7 +111,7 @@ async def test_a_subscription_stands_as_soon_as_its_stream_does(server: Scripted
     del server.methods[LISTEN]
     await server.listens.opened()
     await server.push(updated("a:b"))
-    await eventually(lambda: guest.aside.notifications)
+    await eventually(lambda: guest.heard.of_session.notifications)
 
 
 async def test_what_cannot_be_read_on_the_stream_is_passed_over(server: ScriptedServer, guest: Guest) -> None:
@@ -131,8 +132,8 @@ async def test_what_cannot_be_read_on_the_stream_is_passed_over(server: Scripted
 
     server.methods[LISTEN] = speaks_oddly
     await guest.session.open()
-    await eventually(lambda: guest.aside.notifications)
-    assert [each.method for each in guest.aside.notifications] == ["notifications/tools/list_changed"]
+    await eventually(lambda: guest.heard.of_session.notifications)
+    assert [each.method for each in guest.heard.of_session.notifications] == ["notifications/tools/list_changed"]
 
 
 async def test_the_first_call_does_not_wait_for_a_stream_that_does_not_come(
@@ -195,7 +196,7 @@ async def test_a_subscription_that_is_waited_for_ends_with_the_session(server: S
         await guest.session.close()
         await subscribing
         await hold.left.wait()
-    assert guest.streams == []
+    assert guest.heard.streams == []
     assert len(server.heard(LISTEN)) == 1
 
 
@@ -214,7 +215,7 @@ async def test_what_is_wanted_after_the_end_is_not_asked_for(server: ScriptedSer
     closed = subscriptions.SubscriptionListener(
         guest.upstream_context,
         None,
-        hear=guest.aside.on_notification,
+        hear=guest.heard.of_session.on_notification,
         resumed=lambda: None,
         lasting=Lasting(),
         clock=SystemClock(),

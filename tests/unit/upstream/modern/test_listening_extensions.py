@@ -11,8 +11,9 @@ from helpers.server import Hold, ScriptedServer, Turn, event, note, open_stream
 from helpers.waiting import bounded, eventually
 from taskgate.domain.versions import Era, Peer, Revision
 from taskgate.protocol.extensions import Extension, ExtensionPolicy
+from unit.upstream.houses import Guest
 from unit.upstream.modern.asking import LISTEN, subscribe
-from unit.upstream.modern.conftest import Guest, NewGuest
+from unit.upstream.modern.conftest import NewGuest
 
 WIDGETS = "com.example/widgets"
 CHANGED = "notifications/widgets/changed"
@@ -98,8 +99,8 @@ async def test_news_of_an_extension_are_heard_beside_all_others(
     guest = new_guest(Peer(revision=revision, capabilities={}, info={}), extensions=BRIDGED)
     await guest.session.open()
     await server.push(note(CHANGED, widget="a"))
-    await eventually(lambda: guest.aside.notifications)
-    (heard,) = guest.aside.notifications
+    await eventually(lambda: guest.heard.of_session.notifications)
+    (heard,) = guest.heard.of_session.notifications
     assert heard.method == CHANGED
     assert heard.params["widget"].value == "a"
     assert ("subscriptionId" in heard.text) is names_stream
@@ -118,8 +119,8 @@ async def test_news_of_an_extension_in_an_answer_are_heard_by_who_asked(server: 
     async with bounded():
         response = await guest.ask("widgets/list")
     assert response.error is None
-    assert [heard.method for heard in guest.ear.notifications] == [CHANGED]
-    assert guest.aside.notifications == []
+    assert [heard.method for heard in guest.heard.of_calls.notifications] == [CHANGED]
+    assert guest.heard.of_session.notifications == []
 
 
 async def test_what_is_granted_stays_so_while_one_stream_takes_the_place_of_another(

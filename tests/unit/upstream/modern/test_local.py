@@ -9,7 +9,7 @@ from helpers.server import ScriptedServer, result
 from helpers.waiting import bounded
 from taskgate.errors import UpstreamFailed
 from taskgate.upstream.context import MAX_URIS
-from unit.upstream.modern.conftest import Guest
+from unit.upstream.houses import Guest
 
 LEVEL = "io.modelcontextprotocol/logLevel"
 

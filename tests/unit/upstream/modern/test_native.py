@@ -11,8 +11,8 @@ from helpers.waiting import bounded, eventually
 from requirements import covers
 from taskgate.upstream.legacy.connection import SIGN_OF_LIFE
 from taskgate.upstream.modern.server_tasks import PAUSES
+from unit.upstream.houses import Guest
 from unit.upstream.modern.asking import failure_of
-from unit.upstream.modern.conftest import Guest
 from unit.upstream.modern.natives import DONE, Following, left, natives, slow
 
 __all__ = ["natives", "slow"]
@@ -26,14 +26,14 @@ async def test_a_call_that_is_cancelled_cancels_its_task(server: ScriptedServer,
         await following.task.cancelled()
     assert server.faults == []
     assert following.task.cancels == 1
-    await eventually(lambda: ("tasks/cancel", None) in guest.answered)
+    await eventually(lambda: ("tasks/cancel", None) in guest.heard.answered)
 
 
 async def test_a_call_that_somebody_else_goes_on_with_cancels_nothing(
     server: ScriptedServer, guest: Guest, slow: TaskTool
 ) -> None:
     await left(guest, slow)
-    await guest.close()
+    await guest.session.close()
     assert server.heard("tasks/cancel") == []
 
 
@@ -51,7 +51,7 @@ async def test_a_task_that_is_over_is_not_cancelled(
             natives.forget()
         async with bounded():
             await asyncio.wait((following.call,))
-    await guest.close()
+    await guest.session.close()
     assert server.heard("tasks/cancel") == []
 
 

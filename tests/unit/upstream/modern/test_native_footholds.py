@@ -16,8 +16,9 @@ from taskgate.protocol.server_messages import Question
 from taskgate.upstream import failures
 from taskgate.upstream.calls import Resumed, ResumePoint
 from taskgate.upstream.pauses import USUAL
+from unit.upstream.houses import Guest
 from unit.upstream.modern.asking import ACCEPTED, ELICIT, SAMPLE
-from unit.upstream.modern.conftest import Guest, NewGuest
+from unit.upstream.modern.conftest import NewGuest
 from unit.upstream.modern.natives import DONE, Following, left, natives, slow
 
 __all__ = ["natives", "slow"]

@@ -2,8 +2,8 @@
 
 from helpers.server import ScriptedServer, result
 from requirements import covers
+from unit.upstream.houses import Guest
 from unit.upstream.modern.asking import value_of
-from unit.upstream.modern.conftest import Guest
 
 ODD = {"name": "odd", "inputSchema": {"properties": {"n": {"type": "number", "x-mcp-header": "N"}}}}
 

@@ -14,8 +14,9 @@ from taskgate.errors import UpstreamFailed
 from taskgate.protocol.jsonrpc import parse
 from taskgate.protocol.messages import Notification
 from taskgate.upstream.calls import ServerQuestion
+from unit.upstream.houses import Guest
 from unit.upstream.modern.asking import ACCEPTED, DECLINED, ELICIT, ROOTS, SAMPLE, Questioned
-from unit.upstream.modern.conftest import Guest, NewGuest, somebody
+from unit.upstream.modern.conftest import NewGuest, somebody
 
 # --- what is no answer ---------------------------------------------------------------------------------------------
 
@@ -48,7 +49,7 @@ async def test_an_answer_without_a_form_ends_the_call_and_its_other_questions(
     assert withdrawn == ["a"]
     assert not questioned.ear.questions[0].is_open
     assert len(server.heard("tools/call")) == 1
-    assert guest.answered[-1] == ("tools/call", "-32603")
+    assert guest.heard.answered[-1] == ("tools/call", "-32603")
 
 
 @covers("M-MRTR-2")
@@ -184,11 +185,11 @@ async def test_the_next_round_is_for_who_answered(server: ScriptedServer, guest:
     monkeypatch.setattr(guest.transport, "send", send)
     server.script["asks"] = Rounds({"inputRequests": {"a": ELICIT, "b": ELICIT}}, {"inputRequests": {"c": ELICIT}})
     calling = asyncio.create_task(guest.call("asks", principal=somebody("early")))
-    await eventually(lambda: guest.ear.questions)
-    guest.ear.questions[0].answer(ACCEPTED, somebody("late"))
-    guest.ear.questions[1].answer(ACCEPTED)
-    await eventually(lambda: len(guest.ear.questions) == 3)
-    guest.ear.questions[2].answer(ACCEPTED)
+    await eventually(lambda: guest.heard.of_calls.questions)
+    guest.heard.of_calls.questions[0].answer(ACCEPTED, somebody("late"))
+    guest.heard.of_calls.questions[1].answer(ACCEPTED)
+    await eventually(lambda: len(guest.heard.of_calls.questions) == 3)
+    guest.heard.of_calls.questions[2].answer(ACCEPTED)
     async with bounded():
         await calling
     assert [each and each.context for each in sent[-3:]] == ["early", "late", "late"]

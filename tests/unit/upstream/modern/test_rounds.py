@@ -16,8 +16,9 @@ from taskgate.protocol.messages import Params
 from taskgate.protocol.server_messages import Question
 from taskgate.upstream.calls import NextRound, UpstreamCall
 from taskgate.upstream.modern import rounds
+from unit.upstream.houses import Guest
 from unit.upstream.modern.asking import ACCEPTED, ELICIT, ROOTS, SAMPLE, SAMPLED, Questioned, told
-from unit.upstream.modern.conftest import Guest, NewGuest
+from unit.upstream.modern.conftest import NewGuest
 
 
 @covers("M-MRTR-3")
@@ -52,8 +53,8 @@ async def test_each_round_brings_its_own_answers_and_its_own_state(server: Scrip
         assert (await questioned.answer()).error is None
     answered = [(None if each is None else list(each), state) for each, state in told(server)]
     assert answered == [(None, None), (["a"], "one"), (["b"], None)]
-    assert guest.answered[-1] == ("tools/call", None)
-    assert len([each for each in guest.answered if each[0] == "tools/call"]) == 1
+    assert guest.heard.answered[-1] == ("tools/call", None)
+    assert len([each for each in guest.heard.answered if each[0] == "tools/call"]) == 1
 
 
 @pytest.mark.parametrize("method", ["prompts/get", "resources/read"])
@@ -64,8 +65,8 @@ async def test_prompts_and_resources_may_ask_too(server: ScriptedServer, guest: 
     )
     params = {"prompts/get": '{"name":"p"}', "resources/read": '{"uri":"a:b"}'}[method]
     calling = asyncio.create_task(guest.ask(method, params))
-    await eventually(lambda: guest.ear.questions)
-    guest.ear.questions[0].answer(ACCEPTED)
+    await eventually(lambda: guest.heard.of_calls.questions)
+    guest.heard.of_calls.questions[0].answer(ACCEPTED)
     async with bounded():
         assert (await calling).error is None
 
@@ -117,14 +118,14 @@ async def test_who_keeps_a_round_has_all_that_the_next_takes_and_is_asked_before
         await may_leave.wait()
         return True
 
-    guest.ear.leave = leave
+    guest.heard.of_calls.leave = leave
     calling = asyncio.create_task(guest.call("asks"))
-    await eventually(lambda: guest.ear.kept)
-    (between,) = guest.ear.kept
+    await eventually(lambda: guest.heard.of_calls.kept)
+    (between,) = guest.heard.of_calls.kept
     assert between.state == '"s"'
-    assert [question for _, question in between.asked.values()] == guest.ear.questions
+    assert [question for _, question in between.asked.values()] == guest.heard.of_calls.questions
     assert (list(between.asked), between.given) == (["a", "b"], {})
-    for question in guest.ear.questions:
+    for question in guest.heard.of_calls.questions:
         question.answer(ACCEPTED)
     await eventually(lambda: len(between.given) == 2)
     assert len(asks.turns) == 1
@@ -144,10 +145,10 @@ async def yes() -> bool:
 
 async def test_a_round_that_is_another_ones_by_now_does_not_leave(server: ScriptedServer, guest: Guest) -> None:
     server.script["asks"] = asks = Rounds({"inputRequests": {"a": ELICIT}, "requestState": "s"})
-    guest.ear.leave = no
+    guest.heard.of_calls.leave = no
     calling = asyncio.create_task(guest.call("asks"))
-    await eventually(lambda: guest.ear.questions)
-    guest.ear.questions[0].answer(ACCEPTED)
+    await eventually(lambda: guest.heard.of_calls.questions)
+    guest.heard.of_calls.questions[0].answer(ACCEPTED)
     with pytest.raises(UpstreamFailed, match="closed"):
         async with bounded():
             await calling

@@ -7,9 +7,8 @@ import pytest
 from helpers.server import ScriptedServer
 from helpers.waiting import eventually
 from taskgate.upstream.base import Incoming, Outgoing
-from taskgate.upstream.client import HttpTransport
+from unit.upstream.houses import Guest
 from unit.upstream.modern.asking import ALL_KINDS, subscribe
-from unit.upstream.modern.conftest import Guest
 
 REQUEST: ContextVar[str] = ContextVar("request", default="nobody's")
 """Stands for whatever goes along with a request."""
@@ -20,14 +19,14 @@ async def test_the_stream_that_tells_of_resources(
 ) -> None:
     server.capabilities = ALL_KINDS
     await guest.session.open()
-    listening, send = list[str](), HttpTransport.send
+    listening, send = list[str](), guest.transport.send
 
-    async def sending(transport: HttpTransport, outgoing: Outgoing) -> Incoming:
+    async def sending(outgoing: Outgoing) -> Incoming:
         if outgoing.only_listens:
             listening.append(REQUEST.get())
-        return await send(transport, outgoing)
+        return await send(outgoing)
 
-    monkeypatch.setattr(HttpTransport, "send", sending)
+    monkeypatch.setattr(guest.transport, "send", sending)
     REQUEST.set("Alice's")
     await subscribe(guest, "a:b")
     await eventually(lambda: listening)

@@ -14,8 +14,8 @@ from requirements import covers
 from taskgate.clock import SystemClock
 from taskgate.upstream.modern.server_tasks import ServerTaskStreams
 from taskgate.upstream.pauses import LEAST
+from unit.upstream.houses import Guest
 from unit.upstream.modern.asking import LISTEN
-from unit.upstream.modern.conftest import Guest
 from unit.upstream.modern.natives import DONE, Following, natives
 
 __all__ = ["natives"]

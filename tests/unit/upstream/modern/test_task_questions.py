@@ -12,8 +12,9 @@ from helpers.server.modern_tasks import ModernTasks, TaskTool
 from helpers.waiting import bounded, eventually
 from requirements import covers
 from taskgate.upstream.modern.questions import TRIES
+from unit.upstream.houses import Guest
 from unit.upstream.modern.asking import ACCEPTED, DECLINED, ELICIT, ROOTS, SAMPLE, SAMPLED
-from unit.upstream.modern.conftest import Guest, NewGuest, somebody
+from unit.upstream.modern.conftest import NewGuest, somebody
 from unit.upstream.modern.natives import DONE, Following, natives, slow
 
 __all__ = ["natives", "slow"]
