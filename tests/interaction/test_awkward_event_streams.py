@@ -37,12 +37,12 @@ def lines(text: bytes) -> bytes:
 
 
 def ends(stream: SseStream, _: int) -> None:
-    stream.end()
+    stream.exit()
 
 
 def ends_within(stream: SseStream, id: int) -> None:
     stream.say(event(PROPER % (id, b"well"))[:40])
-    stream.end()
+    stream.exit()
 
 
 WELL: dict[str, Says] = {

@@ -76,7 +76,7 @@ async def test_a_stream_that_ends_fails_the_calls_on_it_and_the_next_call_has_an
     events.silent.add("tools/call")
     task = (await host.start("echo"))["taskId"]
     await events.asked("tools/call")
-    events.last().end()
+    events.last().exit()
     found = await status(host, task, "failed")
     assert found["statusMessage"] == ENDED
     error = (await host.ask("tasks/result", {"taskId": task})).error

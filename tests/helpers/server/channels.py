@@ -5,6 +5,7 @@ line.answer(asked, {"content": []})
 """
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,12 +14,39 @@ from helpers.server.script import Era, Script
 from helpers.waiting import eventually
 
 
+class Channel(ABC):
+    """One channel; `heard` is what was received on it."""
+
+    def __init__(self) -> None:
+        self.heard: list[dict[str, Any]] = []
+
+    @abstractmethod
+    def say(self, *messages: Any) -> None:
+        """Send objects, or bytes as they are."""
+
+    @abstractmethod
+    def exit(self) -> None:
+        """End the channel, once all that was said is sent."""
+
+    def written(self, text: str) -> bytes:
+        """A text as it stands on the channel."""
+        return text.encode()
+
+    def answer(self, asked: dict[str, Any], result: Any) -> None:
+        """Answer a request."""
+        self.say({"jsonrpc": "2.0", "id": asked["id"], "result": result})
+
+    def methods(self) -> list[str]:
+        """The methods of all that was received on it."""
+        return [message["method"] for message in self.heard if "method" in message]
+
+
 class ChannelTurn(Turn):
     """A request that waits for its reply on a channel; statuses and headers are for other carriers."""
 
     request = None
 
-    def __init__(self, server: Script, line: Any, message: dict[str, Any]) -> None:
+    def __init__(self, server: Script, line: Channel, message: dict[str, Any]) -> None:
         super().__init__(server, message)
         self.line = line
 
@@ -33,7 +61,7 @@ class ChannelTurn(Turn):
 
 
 class ChannelScript(Script):
-    """The server. Each of `lines` has what was `heard` on it, and can `say`, `answer` and `exit`.
+    """The server; `lines` are its channels.
 
     `silent` are the methods (and `tool:<name>`) that it leaves to the test.
     """
@@ -60,13 +88,13 @@ class ChannelScript(Script):
         await eventually(lambda: len(found()) >= times)
         return found()[times - 1]
 
-    def receive(self, line: Any, message: dict[str, Any]) -> None:
+    def receive(self, line: Channel, message: dict[str, Any]) -> None:
         """Reply to a message at the next turn of the loop."""
         replying = asyncio.ensure_future(self.handle(line, message))
         self._replying[replying] = (line, message.get("id"))
         replying.add_done_callback(self._replying.pop)
 
-    async def handle(self, line: Any, message: dict[str, Any]) -> None:
+    async def handle(self, line: Channel, message: dict[str, Any]) -> None:
         """Reply to a message."""
         method = message.get("method")
         if self.obeys:
@@ -89,7 +117,7 @@ class ChannelScript(Script):
             replying.cancel()
         await asyncio.gather(*self._replying, return_exceptions=True)
 
-    def _obey(self, line: Any, message: dict[str, Any]) -> None:
+    def _obey(self, line: Channel, message: dict[str, Any]) -> None:
         match message["method"]:
             case "say":
                 for each in message["params"]["lines"]:

@@ -13,7 +13,7 @@ import asyncio
 import json
 from typing import Any
 
-from helpers.server.channels import ChannelScript
+from helpers.server.channels import Channel, ChannelScript
 from helpers.server.script import Era
 from taskgate.errors import UpstreamFailed, UpstreamReason
 from taskgate.upstream import failures
@@ -21,12 +21,12 @@ from taskgate.upstream.base import Outgoing
 from taskgate.upstream.duplex.base import ChannelListener, ChannelRequest
 
 
-class ScriptedChannel:
+class ScriptedChannel(Channel):
     """One channel; `heard` is what was sent on it, `outgoing` how."""
 
     def __init__(self, program: "ScriptedChannels", *, acknowledges: bool = False) -> None:
+        super().__init__()
         self.acknowledges = acknowledges
-        self.heard: list[dict[str, Any]] = []
         self.outgoing: list[Outgoing] = []
         self.holders = 0
         self.is_paused = False
@@ -91,21 +91,12 @@ class ScriptedChannel:
     # As the test does.
 
     def say(self, *messages: Any) -> None:
-        """Say objects, or anything that is bytes."""
         for message in messages:
             written = message if isinstance(message, bytes) else json.dumps(message).encode()
             if self._program.limit is not None and len(written) > self._program.limit:
                 self.exit("The server's answer is too large", "too_large")
             self._unheard.append(written)
         self._let_hear()
-
-    def written(self, text: str) -> bytes:
-        """A text as it is said on the line."""
-        return text.encode()
-
-    def answer(self, asked: dict[str, Any], result: Any) -> None:
-        """Answer a request."""
-        self.say({"jsonrpc": "2.0", "id": asked["id"], "result": result})
 
     def exit(self, text: str = "The server's process exited with status 3", reason: str = "closed") -> None:
         """Be no more, once everything was heard."""
@@ -123,10 +114,6 @@ class ScriptedChannel:
                 self.ears.on_closed(self._ending)
             else:
                 break
-
-    def methods(self) -> list[str]:
-        """The methods of all that was said on it."""
-        return [message["method"] for message in self.heard if "method" in message]
 
 
 class ScriptedChannels(ChannelScript):

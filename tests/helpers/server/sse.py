@@ -13,17 +13,17 @@ from typing import Any, Self
 
 from aiohttp import web
 
-from helpers.server.channels import ChannelScript
+from helpers.server.channels import Channel, ChannelScript
 from helpers.server.replies import event
 from helpers.waiting import bounded
 
 
-class SseStream:
+class SseStream(Channel):
     """One stream; `heard` is what was posted for it."""
 
     def __init__(self, response: web.StreamResponse, session: str) -> None:
+        super().__init__()
         self.session = session
-        self.heard: list[dict[str, Any]] = []
         self.over = asyncio.Event()
         self.left = asyncio.Event()
         """Set when the gateway closed it."""
@@ -31,29 +31,14 @@ class SseStream:
         self._unsaid: asyncio.Queue[bytes | None] = asyncio.Queue()
 
     def say(self, *messages: Any) -> None:
-        """Say objects as `message` events, or bytes as they are."""
         for message in messages:
             self._unsaid.put_nowait(event(message))
 
-    def answer(self, asked: dict[str, Any], result: Any) -> None:
-        """Answer a request."""
-        self.say({"jsonrpc": "2.0", "id": asked["id"], "result": result})
-
     def written(self, text: str) -> bytes:
-        """A text as an event."""
         return f"data: {text}\n\n".encode()
 
     def exit(self) -> None:
-        """As `end`."""
-        self.end()
-
-    def end(self) -> None:
-        """Say what is to be said, and no more."""
         self._unsaid.put_nowait(None)
-
-    def methods(self) -> list[str]:
-        """The methods of all that was posted for it."""
-        return [message["method"] for message in self.heard if "method" in message]
 
     async def write(self) -> None:
         """Write what is to be said, to the end."""
@@ -114,7 +99,7 @@ class SseServer(ChannelScript):
     async def __aexit__(self, *_: object) -> None:
         assert self._runner is not None
         for stream in self._streams.values():
-            stream.end()
+            stream.exit()
         async with bounded():
             await self.stop_replies()
             await self._runner.cleanup()

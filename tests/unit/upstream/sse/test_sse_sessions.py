@@ -68,7 +68,7 @@ async def test_the_loss_of_the_stream_fails_the_call_and_the_next_has_another(ev
     calling = asyncio.create_task(guest.call("hangs"))
     async with bounded():
         await events.asked("tools/call")
-        events.last().end()
+        events.last().exit()
         with pytest.raises(UpstreamFailed, match="The server's event stream ended") as failed:
             await calling
         assert (failed.value.reason, failed.value.dispatched) == ("closed", True)
@@ -80,7 +80,7 @@ async def test_the_loss_of_the_stream_fails_the_call_and_the_next_has_another(ev
 async def test_a_stream_that_ends_between_calls_fails_none(events: SseServer, guest: Guest) -> None:
     async with bounded():
         await guest.call()
-        events.last().end()
+        events.last().exit()
         await eventually(lambda: guest.heard.lost)
         assert (await guest.call()).error is None
     assert len(events.gets) == 2
