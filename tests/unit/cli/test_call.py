@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import pytest_asyncio
 from example.processes import UVICORN_LISTENS, Child, running
 
+from helpers import told
 from helpers.command_line import run
-from helpers.gateway_process import TASKGATE, gateway_process, write_configuration
+from helpers.gateway_process import TASKGATE, GatewayProcess, gateway_process, write_configuration
 from helpers.scripted_listener import Answered, Asked, scripted_listener
 from helpers.secrets import noted
 from helpers.waiting import bounded, eventually
@@ -234,19 +236,43 @@ def test_a_task_that_does_not_end_in_time_is_cancelled_and_ends_it_with_124() ->
 # --- through a real gateway -----------------------------------------------------------------------------------------
 
 
-@asynccontextmanager
-async def calling(folder: Path, *arguments: str) -> AsyncIterator[tuple[Child, Path]]:
-    """The command before a real gateway and the example's server, and the ledger of its tools."""
-    ledger = folder / "ledger"
-    server = [sys.executable, CHECKOUT / "example" / "server.py", "--port", "0", "--ledger", ledger]
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def gateway(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[GatewayProcess]:
+    """A real gateway before the example's server, whose ledger is beside its log. It keeps nothing of a call."""
+    folder = tmp_path_factory.mktemp("gateway")
+    server = [sys.executable, CHECKOUT / "example" / "server.py", "--port", "0", "--ledger", folder / "ledger"]
     async with running(server, log=folder / "server.log") as upstream:
         async with bounded():
             url = (await upstream.said(UVICORN_LISTENS))[1].decode()
         file = write_configuration(folder, f"{url}/mcp")
         async with gateway_process(["--config", file], log=folder / "gateway.log") as gateway:
-            command = [TASKGATE, "call", "/reports/mcp", "generate_report", "--url", f"http://{gateway.listen}"]
-            async with running([*command, *arguments], log=folder / "call.log") as child:
-                yield child, ledger
+            yield gateway
+
+
+class Ledger:
+    """The lines of a ledger from now on."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._before = len(self._text())
+
+    def has(self, words: str) -> bool:
+        return words in self._text()[self._before :]
+
+    def _text(self) -> str:
+        return self._file.read_text() if self._file.exists() else ""
+
+
+@asynccontextmanager
+async def calling(gateway: GatewayProcess, folder: Path, *arguments: str) -> AsyncIterator[tuple[Child, Ledger]]:
+    """The command before that gateway, and what the ledger has of its call."""
+    ledger = Ledger(gateway.log.with_name("ledger"))
+    command = [TASKGATE, "call", "/reports/mcp", "generate_report", "--url", f"http://{gateway.listen}"]
+    try:
+        async with running([*command, *arguments], log=folder / "call.log") as child:
+            yield child, ledger
+    finally:
+        told.now().hear(gateway.log.read_text())
 
 
 async def ended(child: Child) -> int:
@@ -255,9 +281,10 @@ async def ended(child: Child) -> int:
 
 
 @pytest.mark.parametrize("option", [["--task"], []], ids=["as a task", "plain"])
+@pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.program
-async def test_a_tool_behind_a_gateway_is_called(tmp_path: Path, option: list[str]) -> None:
-    async with calling(tmp_path, "--arg", "quarter=Q3", "--arg", "seconds=0.1", *option) as (child, _):
+async def test_a_tool_behind_a_gateway_is_called(gateway: GatewayProcess, tmp_path: Path, option: list[str]) -> None:
+    async with calling(gateway, tmp_path, "--arg", "quarter=Q3", "--arg", "seconds=0.1", *option) as (child, _):
         assert await ended(child) == 0
         async with bounded():
             await child.said(rb"^Report for Q3: revenue, costs, staff, forecast, summary.\n$")
@@ -265,12 +292,13 @@ async def test_a_tool_behind_a_gateway_is_called(tmp_path: Path, option: list[st
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 @pytest.mark.parametrize("option", [["--task"], []], ids=["as a task", "plain"])
+@pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.program
 async def test_a_signal_cancels_the_call_at_its_server(
-    tmp_path: Path, option: list[str], number: signal.Signals, status: int
+    gateway: GatewayProcess, tmp_path: Path, option: list[str], number: signal.Signals, status: int
 ) -> None:
-    async with calling(tmp_path, "--arg", "quarter=Q3", "--arg", "seconds=600", *option) as (child, ledger):
-        await eventually(lambda: ledger.exists() and "started" in ledger.read_text())
+    async with calling(gateway, tmp_path, "--arg", "quarter=Q3", "--arg", "seconds=600", *option) as (child, ledger):
+        await eventually(lambda: ledger.has("started"))
         child.process.send_signal(number)
         assert await ended(child) == status
-        await eventually(lambda: "cancelled generate_report" in ledger.read_text())
+        await eventually(lambda: ledger.has("cancelled generate_report"))
