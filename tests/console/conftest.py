@@ -14,14 +14,14 @@ from interaction.operating import tokens
 from taskgate.explain.running import explain_call
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def browser() -> AsyncIterator[Browser]:
     """A Chromium of the machine."""
     async with chromium() as browser:
         yield browser
 
 
-@pytest_asyncio.fixture(loop_scope="module")
+@pytest_asyncio.fixture(loop_scope="session")
 async def server() -> AsyncIterator[ScriptedServer]:
     """A server with the tools `echo` and `report`."""
     async with ScriptedServer() as server:
@@ -29,7 +29,7 @@ async def server() -> AsyncIterator[ScriptedServer]:
         yield server
 
 
-@pytest_asyncio.fixture(loop_scope="module")
+@pytest_asyncio.fixture(loop_scope="session")
 async def other() -> AsyncIterator[ScriptedServer]:
     """Another one."""
     async with ScriptedServer() as other:
@@ -37,7 +37,7 @@ async def other() -> AsyncIterator[ScriptedServer]:
         yield other
 
 
-@pytest_asyncio.fixture(loop_scope="module")
+@pytest_asyncio.fixture(loop_scope="session")
 async def gateway(server: ScriptedServer, other: ScriptedServer, tmp_path: Path) -> AsyncIterator[WholeGateway]:
     """A gateway before two servers, with a token of each role."""
     config = configuration({"reports": server.url, "books": other.url}, admin=tokens(tmp_path))
@@ -45,7 +45,7 @@ async def gateway(server: ScriptedServer, other: ScriptedServer, tmp_path: Path)
         yield gateway
 
 
-@pytest_asyncio.fixture(loop_scope="module")
+@pytest_asyncio.fixture(loop_scope="session")
 async def visitor(browser: Browser, gateway: WholeGateway) -> AsyncIterator[Visitor]:
     """An operator's browser, not signed in. What the page has thrown or logged as an error fails the test."""
     async with Visitor.of(browser, gateway, WIDE) as visitor:

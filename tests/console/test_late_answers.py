@@ -12,7 +12,7 @@ from helpers.server import Hold, ScriptedServer
 from helpers.waiting import bounded
 from helpers.whole_gateway import WholeGateway
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
 class LateAnswer:

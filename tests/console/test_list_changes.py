@@ -11,7 +11,7 @@ from console.visitor import Visitor
 from helpers.server import Hold, ScriptedServer
 from helpers.whole_gateway import WholeGateway
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
 def page_of(*items: dict[str, Any], following: str | None = None) -> dict[str, Any]:
@@ -24,7 +24,7 @@ def at(minute: int, part: str = "") -> str:
     return f"2026-11-28T07:{minute:02d}:00{part}Z"
 
 
-@pytest_asyncio.fixture(loop_scope="module")
+@pytest_asyncio.fixture(loop_scope="session")
 async def stream(visitor: Visitor) -> EventStream:
     """The stream of a page that is not signed in yet."""
     return await EventStream.of(visitor.page)

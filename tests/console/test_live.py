@@ -13,13 +13,13 @@ from helpers.whole_gateway import WholeGateway
 from requirements import covers
 from taskgate.cli.printing import clean
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 MARKUP = "<b onclick=1>bold</b><img src=x onerror=alert(1)>"
 MOST_ROWS = 100
 
 
-@pytest_asyncio.fixture(loop_scope="module")
+@pytest_asyncio.fixture(loop_scope="session")
 async def stream(visitor: Visitor) -> EventStream:
     """The stream of a page that is signed in and connected."""
     await answer(visitor.page, "callers?*", CALLERS)

@@ -13,7 +13,7 @@ from console.visitor import NARROW, WIDE, Visitor
 from helpers.server import Hold, ScriptedServer
 from helpers.whole_gateway import WholeGateway
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 VIEWS = ("Tasks", "Servers", "Callers", "Refusals", "Configuration")
 GRAVE = {"serious", "critical"}
@@ -21,7 +21,7 @@ FILLED = "main section:not([hidden]) tbody tr, #yaml:not(:empty)"
 LONG = "a_tool_with_a_very_long_name_that_has_no_place_to_break_it_" * 2
 
 
-@pytest_asyncio.fixture(loop_scope="module")
+@pytest_asyncio.fixture(loop_scope="session")
 async def full(gateway: WholeGateway, server: ScriptedServer) -> WholeGateway:
     """A gateway with a running task, whose tool has a long name, and one that has ended."""
     server.tools = [{"name": name, "inputSchema": {"type": "object"}} for name in (LONG, "echo")]

@@ -18,13 +18,13 @@ from interaction.auditing import audited, lines, of
 from interaction.operating import act, tokens
 from requirements import covers
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 MARKUP = '<img src=x onerror="document.title=1"><script>document.title=2</script>\u202eevil'
 SHOWN = 20_000
 
 
-@pytest_asyncio.fixture(loop_scope="module")
+@pytest_asyncio.fixture(loop_scope="session")
 async def gateway(server: ScriptedServer, tmp_path: Path) -> AsyncIterator[WholeGateway]:
     """A gateway that shows payloads until it is told to reload."""
 

@@ -14,7 +14,7 @@ from helpers.chromium import pictures
 from helpers.server import Hold, ScriptedServer, result
 from helpers.whole_gateway import WholeGateway
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 LARGEST = 200_000
 """Bytes of a picture."""
@@ -22,7 +22,7 @@ DESK = (1200, 640)
 TOOLS = ("export_ledger", "quarterly_report", "reconcile", "import_orders")
 
 
-@pytest_asyncio.fixture(loop_scope="module")
+@pytest_asyncio.fixture(loop_scope="session")
 async def day(gateway: WholeGateway, server: ScriptedServer, other: ScriptedServer) -> WholeGateway:
     """A gateway with running tasks at one server, ended ones at the other, and a server on hold."""
     for scripted in (server, other):

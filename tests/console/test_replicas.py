@@ -16,10 +16,10 @@ from helpers.waiting import bounded, eventually
 from helpers.whole_gateway import WholeGateway
 from interaction.operating import look, tokens
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
-@pytest_asyncio.fixture(loop_scope="module")
+@pytest_asyncio.fixture(loop_scope="session")
 async def three(
     server: ScriptedServer, valkey_server: SharedServer, tmp_path: Path
 ) -> AsyncIterator[list[WholeGateway]]:

@@ -13,7 +13,7 @@ from helpers.whole_gateway import WholeGateway
 from interaction.operating import OPS, ROLES, VIEWER
 from requirements import covers
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 TOKEN = OPS.removeprefix("Bearer ")
 

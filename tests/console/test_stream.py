@@ -9,7 +9,7 @@ from helpers.whole_gateway import WholeGateway
 from interaction.operating import act
 from interaction.reloading import DONE
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
 async def test_tasks_load_and_refusals_are_shown_as_they_happen(

@@ -11,7 +11,7 @@ from helpers.waiting import eventually
 from helpers.whole_gateway import WholeGateway
 from requirements import covers
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 MARKUP = '<img src=x onerror="document.title=1"><script>document.title=2</script>'
 
