@@ -10,7 +10,7 @@ DEMO = $(if $(filter-out 0 1,$(REPLICAS)),demo-replicas,demo)
 DEMO_STAMP = $(if $(or $(wildcard $(STAMP)),$(filter-out 0,$(LOCKED))),$(STAMP),.venv/made-for-$(DEMO))
 DEBIAN = On Debian 12 or newer: apt-get install python3 python3-venv
 
-.PHONY: help setup run system test test-all long soak unit unit-pure unit-serving unit-upstream unit-transports unit-rest environments provider peers pictures attacks chaos kills storms handoff differential fuzz mutants check bench instructions dashboards pages docs wheel image image-test locks sbom advisories fmt clean
+.PHONY: help setup run system test test-all long soak unit unit-pure unit-serving unit-upstream unit-transports unit-rest environments provider peers pictures attacks chaos kills storms handoff differential fuzz mutants check bench instructions dashboards pages cases docs wheel image image-test locks sbom advisories fmt clean
 
 help:
 	@echo 'make setup   .venv with taskgate, and with all packages for the commands below; `make run` installs fewer'
@@ -43,6 +43,7 @@ help:
 	@echo 'make instructions  counts the instructions of requests (Debian: apt-get install valgrind); TREES=checkout counts there too'
 	@echo 'make dashboards  writes grafana/dashboards'
 	@echo 'make pages  writes docs/requirements.md and the index of decisions'
+	@echo 'make cases   writes what comes out of tests/cases as the expected output; read the diff'
 	@echo 'make docs    the documents as a site in build/site; a broken link is an error'
 	@echo 'make pictures  makes the pictures of the console and of the Inspector in docs/images (Debian: apt-get install chromium)'
 	@echo 'make wheel   the sdist and the wheel in dist/; the wheel has the same bytes for the same commit'
@@ -111,7 +112,7 @@ WORKERS ?= 3
 # examples of each property; `make test-all` runs all of it. Several runs side by side, since to hand each test to a worker
 # takes longer than many a test; more than there are cores, since much is waited for.
 QUICK = $(PY) -m pytest --quiet --hypothesis-profile=quick -m 'not alone and not program and not thorough'
-PURE = $(addprefix tests/unit/,admission auth config domain jsontext protocol)
+PURE = $(addprefix tests/unit/,admission auth config domain jsontext protocol) tests/cases
 SERVING = $(addprefix tests/unit/,gateway listener telemetry)
 TRANSPORTS = $(addprefix tests/unit/upstream/,credentials duplex modern sse stdio wire)
 unit: export PYTHONDONTWRITEBYTECODE =
@@ -202,6 +203,10 @@ dashboards: $(STAMP)
 
 pages: $(STAMP)
 	$(PY) tests/house/pages.py
+
+# Read the diff before you commit it.
+cases: $(STAMP)
+	@$(PY) -m pytest --quiet --rewrite tests/cases
 
 docs: $(STAMP)
 	@NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build --strict --quiet

@@ -1,8 +1,8 @@
 """Which lines and branches of a pure module the tests of its folder leave out.
 
-The tests are the files in the folder of `tests/unit` with the name of the module's top folder; where that folder is not
-pure as a whole, those that begin with the module's name. Each folder is measured in a process of its own, on few
-examples that are the same in every run: neither luck nor tests of other folders count.
+The tests are the files in the folders of `tests/unit` and `tests/cases` with the name of the module's top folder; where
+that folder is not pure as a whole, those of `tests/unit` that begin with the module's name. Each folder is measured in
+a process of its own, on few examples that are the same in every run: neither luck nor tests of other folders count.
 """
 
 import ast
@@ -19,6 +19,7 @@ import coverage
 CHECKOUT = Path(__file__).parents[2]
 PACKAGES = CHECKOUT / "proxy"
 UNIT = CHECKOUT / "tests" / "unit"
+CASES = CHECKOUT / "tests" / "cases"
 PATIENCE = 540
 """Seconds."""
 _WHOLE = {"auth", "domain", "jsontext", "protocol"}
@@ -52,7 +53,7 @@ def own_tests(module: Path) -> list[Path]:
     place = module.relative_to(PACKAGES / "taskgate")
     folder = UNIT / place.parts[0]
     if place.parts[0] in _WHOLE:
-        return sorted(folder.rglob("test_*.py"))
+        return sorted(file for each in (folder, CASES / folder.name) for file in each.rglob("test_*.py"))
     return sorted((UNIT / place.parent).glob(f"test_{place.stem}*.py"))
 
 

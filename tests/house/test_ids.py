@@ -27,7 +27,7 @@ DECISION = re.compile(r"\bdecisions? (\d+)\b|decisions/(\d{4})-")
 def texts() -> dict[str, str]:
     """What is looked through, by its name in the checkout."""
     found = [CHECKOUT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")]
-    for folder, suffixes in (("proxy", ".py .lua .sql"), ("tests", ".py"), ("docs", ".md"), ("config", ".yaml")):
+    for folder, suffixes in (("proxy", ".py .lua .sql"), ("tests", ".py .txt"), ("docs", ".md"), ("config", ".yaml")):
         found += [file for file in (CHECKOUT / folder).rglob("*") if file.suffix in suffixes.split()]
     here = {file for file in found if file != Path(__file__) and "node_modules" not in file.parts}
     return {str(file.relative_to(CHECKOUT)): file.read_text() for file in sorted(here)}

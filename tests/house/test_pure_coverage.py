@@ -37,7 +37,8 @@ def test_the_pure_floors_are_found() -> None:
 def test_tests_of_a_folder_and_of_those_in_it_are_its_own() -> None:
     tests = own_tests(PACKAGES / "taskgate" / "protocol" / "modern" / "params.py")
     folders = {str(file.parent.relative_to(PACKAGES.parent)) for file in tests}
-    assert folders == {"tests/unit/protocol", "tests/unit/protocol/legacy", "tests/unit/protocol/modern"}
+    unit = {"tests/unit/protocol", "tests/unit/protocol/legacy", "tests/unit/protocol/modern"}
+    assert folders == unit | {"tests/cases/protocol"}
 
 
 PROFILE = """

@@ -4,6 +4,7 @@ import ast
 from functools import cache
 from pathlib import Path
 
+from helpers.case_files import all_sections
 from requirements import REQUIREMENTS
 
 TESTS = Path(__file__).resolve().parent.parent
@@ -11,7 +12,7 @@ TESTS = Path(__file__).resolve().parent.parent
 
 @cache
 def covering() -> dict[str, frozenset[str]]:
-    """From an id to the tests that say that they cover it, as FILE::NAME."""
+    """From an id to the tests and cases that say that they cover it, as FILE::NAME or FILE::SENTENCE."""
     found: dict[str, set[str]] = {}
     for file in TESTS.rglob("test_*.py"):
         text = file.read_text()
@@ -20,6 +21,9 @@ def covering() -> dict[str, frozenset[str]]:
             if isinstance(test, (ast.FunctionDef, ast.AsyncFunctionDef)):
                 for id in ids_of(test):
                     found.setdefault(id, set()).add(f"{file.relative_to(TESTS.parent)}::{test.name}")
+    for section in all_sections():
+        for id in section.requirements:
+            found.setdefault(id, set()).add(section.place)
     return {id: frozenset(tests) for id, tests in found.items()}
 
 

@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from helpers.case_files import read_file
 from house.test_requirements import covering
 from threats import THREATS
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PAGE = (ROOT / "docs" / "security.md").read_text(encoding="utf-8")
-NAMED = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
+NAMED = re.compile(r"`(tests/[\w/]+\.(?:py|txt))::([\w ]+)`")
 ROW = re.compile(r"^\| (?P<ids>[^|]*) ?\| (?P<threat>[^|]+) \| (?P<answer>[^|]+) \| (?P<tests>[^|]+) \|$")
 
 COUNTS = {"I-ISO": 7, "R-RES": 8, "O-AUD": 6, "A-AUTH": 17, "S-SEC": 10}
@@ -26,7 +27,9 @@ def ids_in(text: str) -> set[str]:
 
 @cache
 def names_of(file: Path) -> frozenset[str]:
-    """The names of a file's tests."""
+    """The names of a file's tests, or the sentences of a file of cases."""
+    if file.suffix == ".txt":
+        return frozenset(section.sentence for section in read_file(file).sections)
     kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
     found = (node.name for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, kinds))
     return frozenset(name for name in found if name.startswith("test_"))

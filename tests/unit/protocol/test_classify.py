@@ -18,12 +18,10 @@ from taskgate.errors import (
     MissingCapability,
     UnknownMethod,
     UnsupportedVersion,
-    VerbNotServed,
 )
 from taskgate.protocol.classify import (
     MAX_CACHED_META,
     IgnoredNotification,
-    check_verb,
     classify,
     declares_tasks,
     era_of_discovery,
@@ -193,18 +191,6 @@ def test_nobody_in_the_modern_era_waits_for_a_response(body: Message, version: s
     with pytest.raises(MalformedMessage, match=r"none has anything to answer$") as refused:
         classified(body, said(version=version))
     assert refused.value.id is None
-
-
-@covers("V-ERA-4")
-def test_a_get_or_delete_that_names_the_modern_era_is_told_what_that_has() -> None:
-    with pytest.raises(VerbNotServed) as refused:
-        check_verb(MODERN)
-    assert refused.value.served == ("POST",)
-
-
-@pytest.mark.parametrize("version", [None, *LEGACY, "2031-01-01", ""])
-def test_any_other_get_or_delete_is_for_the_legacy_era_to_judge(version: str | None) -> None:
-    check_verb(version)
 
 
 versions = st.sampled_from([..., None, 3, MODERN, "2025-11-25", "2031-01-01"])
@@ -611,10 +597,6 @@ BOTH = ["2025-11-25", "2026-07-28"]
 UNSUPPORTED = {"code": -32022, "message": "no", "data": {"supported": BOTH, "requested": "2025-11-25"}}
 
 
-def unsupported(supported: Any) -> dict[str, Any]:
-    return UNSUPPORTED | {"data": {"supported": supported, "requested": "2026-07-28"}}
-
-
 def discovered(**result: Any) -> bytes:
     return json.dumps({"jsonrpc": "2.0", "id": 1, "result": result}).encode()
 
@@ -668,30 +650,6 @@ def test_anything_else_that_answers_tells_of_the_other_era(message: bytes) -> No
     assert era_of_discovery(message) is Era.LEGACY
 
 
-@pytest.mark.parametrize(
-    "message",
-    [b"[]", b"7", b"null", b"{}", b'{"method":"notifications/message","params":{}}', b'{"id":1,"method":"ping"}'],
-)
-def test_what_is_no_answer_tells_nothing(message: bytes) -> None:
-    assert era_of_discovery(message) is None
-
-
 @covers("V-ERA-7")
 def test_a_handshake_that_is_refused_for_another_revision_that_we_speak_tells_of_its_era() -> None:
     assert era_of_refusal(UNSUPPORTED) is Era.MODERN
-
-
-@pytest.mark.parametrize(
-    "error",
-    [
-        {},
-        {"code": -32601, "message": "no", "data": {"supported": BOTH}},
-        {"code": -32022, "message": "no"},
-        {"code": -32020, "message": "no"},
-        unsupported(["2025-06-18"]),
-        unsupported([["2026-07-28"]]),
-        unsupported(None),
-    ],
-)
-def test_no_other_refusal_of_a_handshake_tells_anything(error: dict[str, Any]) -> None:
-    assert era_of_refusal(error) is None

@@ -9,11 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from taskgate.domain.versions import Era
-from taskgate.errors import InvalidParams
 from taskgate.jsontext.spans import RawJson
 from taskgate.protocol.extensions import (
     ALLOWED_BY_DEFAULT,
-    AUTHORIZATION,
     BUILT_IN,
     EVENTS,
     KNOWN_METHODS,
@@ -21,9 +19,7 @@ from taskgate.protocol.extensions import (
     UI,
     Extension,
     ExtensionPolicy,
-    dump_capabilities,
     is_declared,
-    merge_capabilities,
 )
 from taskgate.protocol.vocabulary import ERA_NOTICES, MODERN_METHODS, TASKS_EXTENSION
 from taskgate.protocol.vocabulary import KNOWN_METHODS as CORE_METHODS
@@ -126,18 +122,6 @@ def test_no_name_of_an_extension_is_one_of_the_core_or_of_another() -> None:
 
 
 @pytest.mark.parametrize(
-    ("eras", "pairs"),
-    [(None, SAME), (frozenset(Era), ALL), (frozenset({M}), {(M, M)}), (frozenset({L}), {(L, L)}), (frozenset(), set())],
-    ids=["none named", "both", "the stateless one", "the initialize one", "no era"],
-)
-def test_an_extension_crosses_between_the_eras_that_it_is_defined_in(
-    eras: frozenset[Era] | None, pairs: set[tuple[Era, Era]]
-) -> None:
-    # X-EXT-7.
-    assert pairs_of(Extension(eras=eras).crosses) == pairs
-
-
-@pytest.mark.parametrize(
     ("kind", "is_known"),
     [
         ("complete", True),
@@ -160,13 +144,6 @@ def test_results_are_complete_or_of_a_kind_that_the_extension_has(kind: object, 
 # --- methods and notifications ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("method", ["tools/call", "tasks/get", "events/list", "", "thing/do/more"])
-def test_a_method_of_no_carried_extension_has_none(method: str) -> None:
-    for policy in (USUAL, NAMED, ExtensionPolicy(others=True)):
-        assert policy.by_method.get(method) is None
-        assert not any(policy.allows_method(method, host, server) for host in Era for server in (*Era, None))
-
-
 def test_a_method_is_that_of_its_extension() -> None:
     assert NAMED.by_method["thing/do"] is NAMED.allowed[THING]
     assert USUAL.by_method["skills/get"] is BUILT_IN[SKILLS]
@@ -184,23 +161,6 @@ def test_a_request_crosses_where_its_extension_does(method: str, pairs: set[tupl
     assert {host for host in Era if NAMED.allows_method(method, host)} == hosts
 
 
-@pytest.mark.parametrize(
-    ("notification", "pairs"),
-    [
-        ("notifications/thing/changed", SAME),
-        ("notifications/bridged/changed", ALL),
-        ("notifications/newest/changed", {(M, M)}),
-        ("notifications/other/changed", set()),
-        ("notifications/message", set()),
-        ("thing/do", set()),
-    ],
-)
-def test_a_notification_crosses_where_its_extension_does(notification: str, pairs: set[tuple[Era, Era]]) -> None:
-    # X-EXT-23.
-    assert pairs_of(lambda host, server: NAMED.allows_notification(notification, host, server)) == pairs
-    assert not pairs_of(lambda host, server: OTHERS.allows_notification(notification, host, server))
-
-
 def test_what_lasts_and_what_is_listened_to_are_those_of_all_that_crosses() -> None:
     assert (USUAL.streams, USUAL.all_filters) == (frozenset(), frozenset())
     assert (EVENTS_CROSS.streams, EVENTS_CROSS.all_filters) == ({"events/stream"}, {"eventsListChanged"})
@@ -215,41 +175,6 @@ def test_two_policies_are_one_where_they_let_the_same_cross() -> None:
 
 
 # --- declarations ----------------------------------------------------------------------------------------------------
-
-CARRIED: dict[str, tuple[ExtensionPolicy, str, set[tuple[Era, Era]]]] = {
-    "apps by default": (USUAL, UI, ALL),
-    "skills by default": (USUAL, SKILLS, ALL),
-    "events by default": (USUAL, EVENTS, set()),
-    "events where they are allowed": (EVENTS_CROSS, EVENTS, SAME),
-    "apps where they are not": (EVENTS_CROSS, UI, set()),
-    "one of its own": (NAMED, THING, SAME),
-    "one of both eras": (NAMED, BRIDGED, ALL),
-    "one of one era": (NAMED, NEWEST, {(M, M)}),
-    "one that nobody names": (USUAL, OTHER, set()),
-    "one that nobody names, where others cross": (OTHERS, OTHER, SAME),
-    "one that is denied, where others cross": (OTHERS, THING, set()),
-    "events where others cross": (OTHERS, EVENTS, set()),
-    "apps that are denied, where others cross": (ExtensionPolicy(allowed={}, others=True), UI, set()),
-    "tasks": (USUAL, TASKS_EXTENSION, set()),
-    "tasks where others cross": (OTHERS, TASKS_EXTENSION, set()),
-}
-
-
-@pytest.mark.parametrize(("policy", "identifier", "pairs"), CARRIED.values(), ids=CARRIED)
-def test_a_declaration_crosses_by_its_identifier(
-    policy: ExtensionPolicy, identifier: str, pairs: set[tuple[Era, Era]]
-) -> None:
-    # X-EXT-50, X-EXT-55.
-    assert pairs_of(lambda host, server: policy.allows(identifier, host, server)) == pairs
-
-
-@pytest.mark.parametrize("identifier", sorted(AUTHORIZATION))
-def test_how_a_hop_is_authorized_is_told_on_no_other(identifier: str) -> None:
-    # X-EXT-48.
-    for policy, (host, server) in product((USUAL, OTHERS), PAIRS):
-        assert not policy.allows(identifier, host, server)
-        assert policy.host_capabilities({"extensions": {identifier: {}}}, host, server) == {}
-        assert policy.server_capabilities(f'{{"extensions":{{"{identifier}":{{}}}}}}', host, server, {}) == "{}"
 
 
 @pytest.mark.parametrize(
@@ -272,104 +197,6 @@ def test_an_extension_is_declared_by_an_object_in_either_spelling(
     identifier: str, capabilities: dict[str, Any], declared: bool
 ) -> None:
     assert is_declared(identifier, BUILT_IN.get(identifier, Extension()), capabilities) is declared
-
-
-# --- what is listened to ---------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("declared", "host", "server", "filters"),
-    [
-        (
-            {THING: {}, BRIDGED: {}, NEWEST: {}},
-            M,
-            M,
-            {"thingChanged", "bridgedChanged", "bridgedGone", "newestChanged"},
-        ),
-        ({THING: {}, BRIDGED: {}, NEWEST: {}}, M, L, {"bridgedChanged", "bridgedGone"}),
-        ({THING: {}, BRIDGED: {}, NEWEST: {}}, L, M, {"bridgedChanged", "bridgedGone"}),
-        ({THING: {}, BRIDGED: {}, NEWEST: {}}, L, L, {"thingChanged", "bridgedChanged", "bridgedGone"}),
-        ({THING: {}, OTHER: {}}, M, M, {"thingChanged"}),
-        ({THING: True}, M, M, set()),
-        ({}, M, M, set()),
-    ],
-)
-def test_what_a_server_declares_can_be_listened_to_where_it_crosses(
-    declared: dict[str, Any], host: Era, server: Era, filters: set[str]
-) -> None:
-    # X-EXT-24.
-    assert NAMED.filters({"tools": {}, "extensions": declared}, host, server) == filters
-    assert USUAL.filters({"extensions": declared}, host, server) == set()
-
-
-def test_events_can_be_listened_to_however_they_are_declared() -> None:
-    for declared in ({"events": {}}, {"extensions": {EVENTS: {}}}):
-        assert EVENTS_CROSS.filters(declared, M, M) == {"eventsListChanged"}
-        assert EVENTS_CROSS.filters(declared, M, L) == set()
-
-
-@pytest.mark.parametrize(
-    ("granted", "told"),
-    [
-        (("thingChanged",), {"notifications/thing/changed"}),
-        (("bridgedGone",), {"notifications/bridged/changed", "notifications/bridged/gone"}),
-        (("thingChanged", "newestChanged"), {"notifications/thing/changed", "notifications/newest/changed"}),
-        (("toolsListChanged", "eventsListChanged"), set()),
-        ((), set()),
-    ],
-)
-def test_what_is_granted_has_the_notifications_of_its_extension_told(granted: tuple[str, ...], told: set[str]) -> None:
-    # X-EXT-24.
-    assert NAMED.notifications_of(granted) == told
-
-
-# --- what a server is told of a host ---------------------------------------------------------------------------------
-
-APPS = {"mimeTypes": ["text/html;profile=mcp-app"]}
-SAID: dict[str, tuple[ExtensionPolicy, dict[str, Any], set[tuple[Era, Era]], dict[str, Any]]] = {
-    "nothing": (USUAL, {}, ALL, {}),
-    "what is of the core": (OTHERS, {"roots": {}, "sampling": {}, "elicitation": {}, "tasks": {"list": {}}}, ALL, {}),
-    "an extension with its settings": (USUAL, {"extensions": {UI: APPS}}, ALL, {"extensions": {UI: APPS}}),
-    "one among others": (
-        USUAL,
-        {"extensions": {OTHER: {}, UI: APPS, EVENTS: {}, TASKS_EXTENSION: {}}},
-        ALL,
-        {"extensions": {UI: APPS}},
-    ),
-    "one of one era": (NAMED, {"extensions": {NEWEST: {}}}, {(M, M)}, {"extensions": {NEWEST: {}}}),
-    "others where others cross": (
-        OTHERS,
-        {"extensions": {OTHER: {"a": 1}, THING: {}}},
-        SAME,
-        {"extensions": {OTHER: {"a": 1}}},
-    ),
-    "tasks alone": (OTHERS, {"extensions": {TASKS_EXTENSION: {}}}, set(), {}),
-    "no settings, but another value": (USUAL, {"extensions": {UI: True, SKILLS: []}}, set(), {}),
-    "no extension": (USUAL, {"extensions": {}}, ALL, {"extensions": {}}),
-    "extensions that are no object": (OTHERS, {"extensions": [UI]}, set(), {}),
-    "experiments": (USUAL, {"experimental": {"a": {}}}, set(), {}),
-    "experiments where others cross": (OTHERS, {"experimental": {"a": {}}}, SAME, {"experimental": {"a": {}}}),
-    "no experiment": (USUAL, {"experimental": {}}, ALL, {"experimental": {}}),
-    "a key of no revision": (USUAL, {"acme": {"a": 1}}, set(), {}),
-    "a key of no revision where others cross": (OTHERS, {"acme": {"a": 1}}, SAME, {"acme": {"a": 1}}),
-    "events at the top": (EVENTS_CROSS, {"events": {"a": 1}}, SAME, {"events": {"a": 1}}),
-    "events at the top, denied": (OTHERS, {"events": {}}, set(), {}),
-}
-
-
-@pytest.mark.parametrize(("policy", "said", "pairs", "told"), SAID.values(), ids=SAID)
-def test_a_server_is_told_what_crosses_of_a_host(
-    policy: ExtensionPolicy, said: dict[str, Any], pairs: set[tuple[Era, Era]], told: dict[str, Any]
-) -> None:
-    # X-EXT-6.
-    for pair in PAIRS:
-        assert policy.host_capabilities(said, *pair) == (told if pair in pairs else {}), pair
-
-
-def test_what_a_host_said_is_not_changed() -> None:
-    said = {"extensions": {UI: APPS, OTHER: {}}, "experimental": {"a": {}}}
-    USUAL.host_capabilities(said, M, M)
-    assert said == {"extensions": {UI: APPS, OTHER: {}}, "experimental": {"a": {}}}
 
 
 # --- what a host is told of a server ---------------------------------------------------------------------------------
@@ -565,76 +392,3 @@ def test_of_what_a_server_declares_a_reader_finds_what_crosses_and_what_is_ours(
     if own:
         wanted["extensions"] = {**wanted.get("extensions", {}), TASKS_EXTENSION: {}}
     assert found == wanted
-
-
-# --- what does not cross ---------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("policy", "said", "pair", "denied"),
-    [
-        (USUAL, {"extensions": {OTHER: {}, UI: {}, EVENTS: {}}}, (M, M), [OTHER, EVENTS]),
-        (USUAL, {"events": {}}, (M, M), [EVENTS]),
-        (USUAL, {"events": {}, "extensions": {EVENTS: {}}}, (L, L), [EVENTS]),
-        (EVENTS_CROSS, {"events": {}}, (L, L), []),
-        (EVENTS_CROSS, {"events": {}}, (M, L), [EVENTS]),
-        (OTHERS, {"extensions": {OTHER: {}, THING: {}}}, (M, M), [THING]),
-        (OTHERS, {"extensions": {OTHER: {}}}, (L, M), [OTHER]),
-        (NOTHING, {"extensions": {TASKS_EXTENSION: {}, UI: {}}}, (M, M), [UI]),
-        (USUAL, {"extensions": {"io.modelcontextprotocol/dpop": {}}}, (M, M), ["io.modelcontextprotocol/dpop"]),
-        (USUAL, {"extensions": [OTHER], "acme": {}, "experimental": {"a": {}}}, (M, M), []),
-        (USUAL, {}, (L, L), []),
-    ],
-)
-def test_it_can_be_told_which_declared_extensions_do_not_cross(
-    policy: ExtensionPolicy, said: dict[str, Any], pair: tuple[Era, Era], denied: list[str]
-) -> None:
-    # X-EXT-53.
-    assert policy.denials(said, *pair) == denied
-
-
-def test_settings_that_few_writers_take_are_written() -> None:
-    settings = {"\ud800": ["\udfff"], "a": 2**64, "b": 10**30}
-    assert json.loads(dump_capabilities({"extensions": {UI: settings}})) == {"extensions": {UI: settings}}
-
-
-def test_a_number_that_nothing_can_hold_is_refused() -> None:
-    with pytest.raises(InvalidParams):
-        dump_capabilities({"extensions": {UI: {"a": float("inf")}}})
-
-
-# --- merged capabilities ----------------------------------------------------------------------------------------------
-
-
-FORMS: dict[str, Any] = {"elicitation": {}}
-PAGES: dict[str, Any] = {"elicitation": {"url": {}}}
-TOOLS: dict[str, Any] = {"sampling": {"tools": {}}}
-
-
-@pytest.mark.parametrize(
-    ("one", "other", "both"),
-    [
-        ({}, FORMS, FORMS),
-        (PAGES, {}, PAGES),
-        (FORMS, FORMS, FORMS),
-        (PAGES, PAGES, PAGES),
-        ({"elicitation": {"form": {}}}, PAGES, {"elicitation": {"form": {}, "url": {}}}),
-        ({"sampling": {}}, TOOLS, TOOLS),
-        (TOOLS, {"roots": {}}, {"sampling": {"tools": {}}, "roots": {}}),
-    ],
-)
-def test_what_either_lacks_is_lacked(one: dict[str, Any], other: dict[str, Any], both: dict[str, Any]) -> None:
-    assert merge_capabilities(one, other) == both
-    assert merge_capabilities(other, one) == both
-
-
-def test_forms_are_named_where_pages_are_asked_for_too() -> None:
-    assert (
-        merge_capabilities(FORMS, PAGES) == merge_capabilities(PAGES, FORMS) == {"elicitation": {"form": {}, "url": {}}}
-    )
-
-
-def test_neither_is_changed() -> None:
-    one: dict[str, Any] = {"elicitation": {}}
-    merge_capabilities(one, PAGES)["elicitation"]["form"] = 1
-    assert (one, PAGES) == ({"elicitation": {}}, {"elicitation": {"url": {}}})

@@ -11,7 +11,6 @@ from jsonschema import Draft202012Validator
 
 from helpers.published import absent, published
 from helpers.schema import check_server_message
-from requirements import covers
 from taskgate import errors
 from taskgate.domain.record import FaultReason
 from taskgate.domain.versions import Era
@@ -20,18 +19,9 @@ from taskgate.protocol.faults import (
     CUT_OFF,
     TASKS_NEEDED,
     Fault,
-    as_internal,
-    call_ended,
     call_failed,
-    error_object,
     fault,
-    modern_status,
-    no_result,
-    protocol_violation,
-    request_refused,
-    with_code,
 )
-from unit.protocol.modern.judge import check, read
 
 # --- legacy hosts -----------------------------------------------------------------------------------------------------
 
@@ -302,11 +292,6 @@ def test_every_refusal_has_data_of_its_own() -> None:
     assert fault(errors.Draining(timedelta(seconds=9))).data != first.data
 
 
-def test_an_error_without_data_has_no_data_member() -> None:
-    assert error_object(1, "no") == '{"code":1,"message":"no"}'
-    assert error_object(1, "no", {}) == '{"code":1,"message":"no","data":{}}'
-
-
 # --- modern hosts -----------------------------------------------------------------------------------------------------
 
 
@@ -378,14 +363,6 @@ def test_a_host_of_the_other_era_is_told_only_of_its_own_revisions() -> None:
     assert seen.data == {"supported": ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"]}
 
 
-@pytest.mark.parametrize(
-    ("code", "status"),
-    [(-32601, 404), (-32020, 400), (-32021, 400), (-32022, 400), (-32602, 200), (-32603, 200), (-1, 200), (429, 200)],
-)
-def test_an_error_of_a_server_has_a_status_where_its_code_has_one(code: int, status: int) -> None:
-    assert modern_status(code) == status
-
-
 @pytest.mark.skipif(SCHEMA is None, reason=absent("2026-07-28"))
 @pytest.mark.parametrize("name", MODERN_TABLE)
 def test_an_error_of_this_era_is_one_by_its_schema(name: str) -> None:
@@ -431,83 +408,6 @@ def test_a_task_whose_call_may_have_run_before_says_so_though_it_was_not_sent_ag
     assert not ended.unsent
 
 
-@pytest.mark.parametrize("reason", [FaultReason.CALL_LOST, FaultReason.SHUTDOWN, FaultReason.INTERNAL])
-@pytest.mark.parametrize("dispatched", [True, False])
-def test_a_task_that_the_gateway_gives_up_says_so(reason: FaultReason, dispatched: bool) -> None:
-    ended = call_ended(reason, "Gone", dispatched=dispatched)
-    data = {"origin": "gateway", "reason": reason.value, "dispatched": dispatched}
-    assert json.loads(ended.error) == {"code": -32603, "message": "Gone", "data": data}
-    assert (ended.reason, ended.message, ended.unsent) == (reason, "Gone", not dispatched)
-
-
-@pytest.mark.parametrize(("wait", "more"), [(None, {}), (timedelta(seconds=7), {"retryAfterMs": 7000})])
-def test_a_task_that_waited_for_its_turn_for_too_long_is_over_a_limit(
-    wait: timedelta | None, more: dict[str, Any]
-) -> None:
-    ended = call_ended(FaultReason.QUEUE, "No turn", dispatched=False, retry_after=wait)
-    data = {"origin": "gateway", "reason": "queue", "dispatched": False, **more}
-    assert json.loads(ended.error) == {"code": 429, "message": "No turn", "data": data}
-    assert (ended.reason, ended.message) == (FaultReason.QUEUE, "No turn")
-
-
 def test_a_cancelled_task_has_an_error_outside_the_reserved_codes() -> None:
     # AMB-1.
     assert json.loads(CANCELLED) == {"code": -32800, "message": "Task was cancelled"}
-
-
-# --- errors of servers under another code -----------------------------------------------------------------------------
-
-
-ERRORS: dict[str, tuple[str, str]] = {
-    "no data": ('{"code":-32021,"message":"m"}', '{"data":{"upstreamCode":-32021},"code":-32603,"message":"m"}'),
-    "an object": ('{"code":-32050,"data":{ "a":1e999}}', '{"code":-32603,"data":{"upstreamCode":-32050, "a":1e999}}'),
-    "an object of nothing": ('{"code":-32050,"data":{}}', '{"code":-32603,"data":{"upstreamCode":-32050}}'),
-    "an object that repeats a key": (
-        '{"code":-32050,"data":{"a":1,"a":2}}',
-        '{"code":-32603,"data":{"upstreamCode":-32050,"a":1,"a":2}}',
-    ),
-    "no object": (
-        '{"code":-32022,"data":[1.50]}',
-        '{"code":-32603,"data":{"upstreamCode":-32022,"upstreamData":[1.50]}}',
-    ),
-    "null": ('{"code":-32022,"data":null}', '{"code":-32603,"data":{"upstreamCode":-32022,"upstreamData":null}}'),
-    "a code of a server behind": (
-        '{"code":-32099,"data":{"upstreamCode":1}}',
-        '{"code":-32603,"data":{"upstreamCode":1}}',
-    ),
-}
-
-
-@covers("B-CONV-8")
-@pytest.mark.parametrize(("error", "told"), ERRORS.values(), ids=ERRORS)
-def test_an_internal_error_tells_the_servers_own_code(error: str, told: str) -> None:
-    assert as_internal(error) == told
-
-
-@pytest.mark.parametrize("code", [-32602, -32002])
-def test_another_code_is_all_that_changes(code: int) -> None:
-    error = '{ "data":{"uri":"\\u0061"}, "code" : 7 ,"message":"" }'
-    assert with_code(error, code) == error.replace(" 7 ", f" {code} ")
-
-
-@pytest.mark.parametrize("id_", ["h", 7])
-def test_what_is_no_result_is_the_servers_fault(id_: str | int) -> None:
-    found = read(no_result(id_))
-    assert (found["id"], found["error"]["code"]) == (id_, -32603)
-    assert found["error"]["data"] == {"origin": "upstream", "reason": "malformed", "dispatched": True}
-    check(found, "JSONRPCErrorResponse")
-
-
-# --- failures of servers ----------------------------------------------------------------------------------------------
-
-
-def test_who_broke_the_protocol_may_have_acted() -> None:
-    failure = protocol_violation("it sang")
-    assert (failure.reason, failure.dispatched, str(failure)) == (
-        "malformed", True, "The server broke the protocol: it sang",
-    )  # fmt: skip
-
-
-def test_who_refused_did_not_act() -> None:
-    failure = request_refused("No")
-    assert (failure.reason, failure.dispatched, str(failure)) == ("refused", False, "No")

@@ -9,20 +9,18 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from helpers.json_texts import Written, messages, objects, texts, written
+from helpers.json_texts import messages, objects, texts, written
 from taskgate.domain.record import RequestId
 from taskgate.errors import MalformedMessage, UnparsableMessage
 from taskgate.jsontext.edits import dump
 from taskgate.protocol.jsonrpc import (
     ENVELOPE_NAMES,
-    MAX_BATCH,
     MAX_ID_BYTES,
     META_NAMES,
     PARAMS_NAMES,
     TASK_NAMES,
     error_text,
     fold,
-    is_batch,
     is_id,
     notification_text,
     parse,
@@ -404,11 +402,6 @@ def test_a_key_that_stands_twice_elsewhere_is_the_servers_to_judge(params: str) 
 # --- another id ----------------------------------------------------------------------------------------------------
 
 
-def test_a_response_under_another_id_keeps_every_other_byte() -> None:
-    text = ' {"result" : {"id":1, "x":1.50},\n "id": 1 ,"jsonrpc":"2.0"}\n'
-    assert with_id(response(text), "a\n") == text.replace('"id": 1 ', '"id": "a\\n" ')
-
-
 @given(messages().filter(lambda text: '"method"' not in text), ids)
 def test_any_response_under_another_id_keeps_every_other_byte(text: str, id: RequestId) -> None:
     before = response(text)
@@ -422,16 +415,6 @@ def test_any_response_under_another_id_keeps_every_other_byte(text: str, id: Req
 
 
 # --- writing -------------------------------------------------------------------------------------------------------
-
-
-def test_the_parts_of_a_message_stand_in_one_order() -> None:
-    assert result_text(1, "{}") == '{"jsonrpc":"2.0","id":1,"result":{}}'
-    assert error_text("a", '{"code":1}') == '{"jsonrpc":"2.0","id":"a","error":{"code":1}}'
-    assert error_text(None, '{"code":1}') == '{"jsonrpc":"2.0","error":{"code":1}}'
-    assert request_text(1, "m", "{}") == '{"jsonrpc":"2.0","id":1,"method":"m","params":{}}'
-    assert request_text("", "m", None) == '{"jsonrpc":"2.0","id":"","method":"m"}'
-    assert notification_text("m", "{}") == '{"jsonrpc":"2.0","method":"m","params":{}}'
-    assert notification_text("m") == '{"jsonrpc":"2.0","method":"m"}'
 
 
 @given(ids, results)
@@ -466,10 +449,6 @@ def test_a_notification_reads_back(method: str, params: str | None) -> None:
     assert message.params.keys() == {key for key, _ in written(params)} if params else message.params == {}
 
 
-def test_an_error_without_an_id_is_no_message_to_read() -> None:
-    assert written(error_text(None, "{}")) == Written([("jsonrpc", "2.0"), ("error", Written())])
-
-
 # --- batches ----------------------------------------------------------------------------------------------------------
 
 
@@ -481,58 +460,11 @@ VALUES = st.recursive(
 )
 
 
-@pytest.mark.parametrize("body", [b"[]", b" [1]", b"\r\n\t[", b"[{"])
-def test_an_array_is_seen_by_its_first_letter(body: bytes) -> None:
-    assert is_batch(body)
-
-
-@pytest.mark.parametrize("body", [b"", b"{}", b" {}", b"1", b"\xef\xbb\xbf[]", b"   "])
-def test_what_else_there_is_is_none(body: bytes) -> None:
-    assert not is_batch(body)
-
-
 @given(st.lists(VALUES, min_size=1, max_size=8), SPACES)
 def test_every_element_is_cut_out_as_it_was_written(values: list[object], space: str) -> None:
     written = [json.dumps(value) for value in values]
     body = f"{space}[{space}{f'{space},{space}'.join(written)}{space}]{space}"
     assert split_batch(body.encode(), max_depth=64) == [each.encode() for each in written]
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
-        b"[",
-        b"[1",
-        b"[1,",
-        b"[1,]",
-        b"[,1]",
-        b"[1 2]",
-        b"[1]]",
-        b"[1] 2",
-        b"[NaN]",
-        b"[]x",
-        b"{}",
-        b"",
-        b"[\xff]",
-        b"[01]",
-    ],
-)
-def test_what_is_no_array_is_refused(body: bytes) -> None:
-    with pytest.raises(UnparsableMessage):
-        split_batch(body, max_depth=64)
-
-
-def test_nesting_is_bounded() -> None:
-    assert split_batch(b"[[[1]]]", max_depth=3) == [b"[[1]]"]
-    with pytest.raises(UnparsableMessage):
-        split_batch(b"[[[1]]]", max_depth=2)
-
-
-@pytest.mark.parametrize("count", [0, MAX_BATCH + 1])
-def test_an_array_of_none_or_of_too_many_is_refused(count: int) -> None:
-    with pytest.raises(MalformedMessage):
-        split_batch(f"[{','.join('1' * count)}]".encode(), max_depth=64)
-    assert len(split_batch(f"[{','.join('1' * MAX_BATCH)}]".encode(), max_depth=64)) == MAX_BATCH
 
 
 # --- lookalike keys ---------------------------------------------------------------------------------------------------

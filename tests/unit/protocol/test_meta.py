@@ -7,18 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taskgate.errors import MalformedMessage
 from taskgate.jsontext.spans import Member
-from taskgate.protocol.jsonrpc import parse
-from taskgate.protocol.messages import Params, Request
+from taskgate.protocol.messages import Params
 from taskgate.protocol.meta import (
     HOP_KEYS,
     ObjectEdit,
     TraceKeys,
     edit_object,
     edits_for,
-    legacy_hop_keys,
-    read_trace_keys,
     with_trace_keys,
 )
 
@@ -27,100 +23,6 @@ from taskgate.protocol.meta import (
 
 Y = "io.modelcontextprotocol/related-task"
 Z = "io.modelcontextprotocol/serverInfo"
-
-CHANGES: dict[str, tuple[str, ObjectEdit, str]] = {
-    "nothing": ('{ "a" : 1 }', ObjectEdit(), '{ "a" : 1 }'),
-    "a new member comes first": ('{"a": 1}', ObjectEdit(put={"b": "2"}), '{"b":2,"a": 1}'),
-    "in the order they are given": ("{}", ObjectEdit(put={"b": "2", "c": "3"}), '{"b":2,"c":3}'),
-    "into an object of white space": ("{ }", ObjectEdit(put={"b": "2"}), '{"b":2 }'),
-    "one that is there is replaced in its place": ('{"a":1, "b" : 0}', ObjectEdit(put={"b": "2"}), '{"a":1, "b" : 2}'),
-    "one goes": ('{"a":1,"b":0}', ObjectEdit(drop=("b",)), '{"a":1}'),
-    "the only one goes": ('{"b":0}', ObjectEdit(drop=("b",)), "{}"),
-    "one goes as another comes": ('{"b":0}', ObjectEdit(put={"c": "1"}, drop=("b",)), '{"c":1}'),
-    "all go as one comes": ('{ "a":1,"b":0}', ObjectEdit(put={"c": "1"}, drop=("b", "a")), '{"c":1 }'),
-    "the first goes as one comes": ('{"b":0,"a":1}', ObjectEdit(put={"c": "1"}, drop=("b",)), '{"c":1,"a":1}'),
-    "what is put is not dropped": ('{"b":0}', ObjectEdit(put={"b": "1"}, drop=("b",)), '{"b":1}'),
-    "put and new together": ('{"b":0}', ObjectEdit(put={"b": "1", "c": "2"}, drop=("b",)), '{"c":2,"b":1}'),
-    "a key of this hop goes": (f'{{"_meta":{{"x":1,"{Y}":2}}}}', ObjectEdit(), '{"_meta":{"x":1}}'),
-    "any other key of the protocol stays": (
-        '{"_meta":{"io.modelcontextprotocol/other":1,"io.modelcontextprotocol.skills/x":2}}',
-        ObjectEdit(),
-        '{"_meta":{"io.modelcontextprotocol/other":1,"io.modelcontextprotocol.skills/x":2}}',
-    ),
-    "whatever begins as our keys do goes": (
-        '{"_meta":{"io.taskgate/x":{},"io.taskgatex/a":1}}',
-        ObjectEdit(),
-        '{"_meta":{"io.taskgatex/a":1}}',
-    ),
-    "and where both are of one era": (
-        f'{{"_meta":{{"io.taskgate/x":{{}},"{Y}":1}}}}',
-        ObjectEdit(keeps_hop=True),
-        f'{{"_meta":{{"{Y}":1}}}}',
-    ),
-    "but for what is to stay": (
-        f'{{"_meta":{{"{Z}":{{}},"{Y}":1,"io.taskgate/x":1}}}}',
-        ObjectEdit(meta_keep=(Z,)),
-        f'{{"_meta":{{"{Z}":{{}}}}}}',
-    ),
-    "but for what is put": (
-        '{"_meta":{"io.taskgate/gateway":{},"io.taskgate/x":1}}',
-        ObjectEdit(meta_put={"io.taskgate/gateway": '{"a":1}'}),
-        '{"_meta":{"io.taskgate/gateway":{"a":1}}}',
-    ),
-    "a key of ours goes": (
-        '{"_meta":{"io.taskgate/gateway":{},"io.taskgate/idempotency-key":"k"}}',
-        ObjectEdit(),
-        "{}",
-    ),
-    "and with it a meta that has no other": (f'{{"a":1,"_meta":{{"{Y}":2}}}}', ObjectEdit(), '{"a":1}'),
-    "however it is written": ('{"_meta":{"io.modelcontextprotocol\\/related-task":{}}}', ObjectEdit(), "{}"),
-    "an empty meta stays": ('{"_meta":{}}', ObjectEdit(), '{"_meta":{}}'),
-    "a meta that is no object goes": ('{"_meta":[],"a":1}', ObjectEdit(), '{"a":1}'),
-    "a meta of our own": ('{"a":1}', ObjectEdit(meta_put={Z: "3"}), f'{{"_meta":{{"{Z}":3}},"a":1}}'),
-    "one of several keys": (
-        "{}",
-        ObjectEdit(meta_put={Z: "3", "x": "1"}),
-        f'{{"_meta":{{"{Z}":3,"x":1}}}}',
-    ),
-    "instead of one that is no object": ('{"_meta":1}', ObjectEdit(meta_put={Z: "3"}), f'{{"_meta":{{"{Z}":3}}}}'),
-    "in one that is there": (
-        f'{{"_meta":{{"{Y}":2, "x": 1}}}}',
-        ObjectEdit(meta_put={Z: "3"}),
-        f'{{"_meta":{{"{Z}":3,"x": 1}}}}',
-    ),
-    "in one that loses all": (
-        f'{{"_meta":{{"{Y}":2}}}}',
-        ObjectEdit(meta_put={Z: "3"}),
-        f'{{"_meta":{{"{Z}":3}}}}',
-    ),
-    "over a server's": (
-        f'{{"_meta":{{"{Z}":2,"x":1}}}}',
-        ObjectEdit(meta_put={Z: "3"}),
-        f'{{"_meta":{{"{Z}":3,"x":1}}}}',
-    ),
-    "a named key of meta goes": ('{"_meta":{"x":1,"t":2}}', ObjectEdit(meta_drop=("t",)), '{"_meta":{"x":1}}'),
-    "a whole meta goes": ('{"_meta":{"x":1},"a":1}', ObjectEdit(drop=("_meta",)), '{"a":1}'),
-    "whatever is in it": (f'{{"_meta":{{"x":1,"{Y}":2}},"a":1}}', ObjectEdit(drop=("_meta",)), '{"a":1}'),
-    "a meta put by hand": ('{"_meta":{"x":1}}', ObjectEdit(put={"_meta": "{}"}, drop=("_meta",)), '{"_meta":{}}'),
-    "below meta nothing": (f'{{"_meta":{{"x":{{"{Y}":1}}}}}}', ObjectEdit(), f'{{"_meta":{{"x":{{"{Y}":1}}}}}}'),
-    "a key of a hop where both are of one era": (
-        f'{{"_meta":{{"x":1,"{Y}":2,"t":3}}}}',
-        ObjectEdit(meta_put={Z: "3"}, meta_drop=("t",), keeps_hop=True),
-        f'{{"_meta":{{"{Z}":3,"x":1,"{Y}":2}}}}',
-    ),
-    "space before": ('  {"a":1}', ObjectEdit(put={"b": "2"}), '  {"b":2,"a":1}'),
-}
-
-
-@pytest.mark.parametrize(("text", "change", "expected"), CHANGES.values(), ids=CHANGES)
-def test_an_object_is_changed_as_it_is_told(text: str, change: ObjectEdit, expected: str) -> None:
-    assert edit_object(text, change) == expected
-
-
-@pytest.mark.parametrize("text", ['{"a":1,"a":1}', '{"_meta":{"a":1,"a":1}}'])
-def test_a_repeated_key_is_refused(text: str) -> None:
-    with pytest.raises(MalformedMessage):
-        edit_object(text, ObjectEdit())
 
 
 HOP = {
@@ -140,19 +42,6 @@ HOP = {
 def test_the_keys_that_concern_one_hop_are_named_one_by_one() -> None:
     # X-EXT-27.
     assert HOP == HOP_KEYS
-
-
-@pytest.mark.parametrize("name", sorted(HOP))
-def test_such_a_key_goes(name: str) -> None:
-    assert edit_object(f'{{"_meta":{{"a":1,"{name}":2}}}}', ObjectEdit()) == '{"_meta":{"a":1}}'
-
-
-def test_between_two_sides_of_the_legacy_era_few_keys_do_not_cross() -> None:
-    others = {"a", "io.taskgatex/a", "io.modelcontextprotocol/other", *HOP}
-    related, stream = "io.modelcontextprotocol/related-task", "io.modelcontextprotocol/subscriptionId"
-    gone = {related, stream, "io.taskgate/x", "io.taskgate/gateway", "io.taskgate/idempotency-key"}
-    assert legacy_hop_keys({*others, "io.taskgate/x"}) == gone
-    assert legacy_hop_keys({"a"}) == set()
 
 
 @pytest.mark.parametrize("put", [{}, {"x": "1"}], ids=["nothing put", "something put"])
@@ -194,82 +83,8 @@ def test_what_comes_out_is_what_a_reader_would_make(value: dict[str, Any], put: 
 # --- trace keys -------------------------------------------------------------------------------------------------------
 
 
-PLACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 OURS = TraceKeys("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")
 STATED = TraceKeys(OURS.traceparent, "vendor=a")
-WRITTEN = f'"traceparent":"{OURS.traceparent}"'
-
-
-def request(params: str) -> Request:
-    message = parse(f'{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{params}}}'.encode(), max_depth=64)
-    assert isinstance(message, Request)
-    return message
-
-
-@pytest.mark.parametrize(
-    ("params", "keys"),
-    {
-        "no meta": ("{}", None),
-        "none in it": ('{"_meta":{"progressToken":1}}', None),
-        "a place": (f'{{"_meta":{{"traceparent":"{PLACE}"}}}}', TraceKeys(PLACE)),
-        "with its state": (f'{{"_meta":{{"traceparent":"{PLACE}","tracestate":"a=b"}}}}', TraceKeys(PLACE, "a=b")),
-        "a state that is no text": (f'{{"_meta":{{"traceparent":"{PLACE}","tracestate":[1]}}}}', TraceKeys(PLACE)),
-        "a state alone": ('{"_meta":{"tracestate":"a=b"}}', None),
-        "a place that is no text": ('{"_meta":{"traceparent":7}}', None),
-        "a text that is no place": ('{"_meta":{"traceparent":"x"}}', TraceKeys("x")),
-        "elsewhere than in meta": (f'{{"traceparent":"{PLACE}","_meta":{{}}}}', None),
-        "a meta that is no object": ('{"_meta":[1]}', None),
-    }.values(),
-)
-def test_the_keys_of_a_request_are_read_as_they_are_written(params: str, keys: TraceKeys | None) -> None:
-    assert read_trace_keys(request(params).params) == keys
-
-
-TEXTS = {
-    "nothing but the keys": ("{}", f'{{"_meta":{{{WRITTEN}}}}}'),
-    "behind all else": ('{"name": "a"}', f'{{"name": "a","_meta":{{{WRITTEN}}}}}'),
-    "into white space": ("{ }", f'{{ "_meta":{{{WRITTEN}}}}}'),
-    "before other keys of meta": ('{"_meta":{"x": 1},"a":2}', f'{{"_meta":{{{WRITTEN},"x": 1}},"a":2}}'),
-    "instead of the sender's": (f'{{"_meta":{{"traceparent":"{PLACE}"}}}}', f'{{"_meta":{{{WRITTEN}}}}}'),
-    "where the sender had them": (
-        f'{{"_meta":{{"x": 1, "traceparent" : "{PLACE}"}}}}',
-        f'{{"_meta":{{"x": 1, "traceparent" : "{OURS.traceparent}"}}}}',
-    ),
-    "and nothing of what went with them": (
-        f'{{"_meta":{{"baggage":"a=1","traceparent":"{PLACE}","tracestate":"b=2","x":1}}}}',
-        f'{{"_meta":{{{WRITTEN},"x":1}}}}',
-    ),
-    "baggage alone": ('{"_meta":{"baggage":"a=1"}}', f'{{"_meta":{{{WRITTEN}}}}}'),
-    "keys of the protocol stay": (
-        '{"_meta":{"io.modelcontextprotocol/related-task":{}}}',
-        f'{{"_meta":{{{WRITTEN},"io.modelcontextprotocol/related-task":{{}}}}}}',
-    ),
-    "however meta is written": (
-        f'{{"\\u005fmeta":{{"traceparent":"{PLACE}"}}}}',
-        f'{{"\\u005fmeta":{{{WRITTEN}}}}}',
-    ),
-    "an argument of that name is none": (
-        '{"arguments":{"_meta":{"traceparent":"x"}}}',
-        f'{{"_meta":{{{WRITTEN}}},"arguments":{{"_meta":{{"traceparent":"x"}}}}}}',
-    ),
-    "a text with escapes": ('{"a":"\\u00e9"}', f'{{"_meta":{{{WRITTEN}}},"a":"\\u00e9"}}'),
-    "what is no object": ("[1]", "[1]"),
-    "what repeats a key": ('{"_meta":{"a":1,"a":2}}', '{"_meta":{"a":1,"a":2}}'),
-}
-
-
-@pytest.mark.parametrize(("before", "after"), TEXTS.values(), ids=TEXTS)
-def test_the_keys_are_put_in_and_the_rest_stays_to_the_byte(before: str, after: str) -> None:
-    assert with_trace_keys(Params(before), OURS) == Params(after)
-
-
-def test_a_request_without_parameters_gets_some() -> None:
-    assert with_trace_keys(None, OURS) == Params(f'{{"_meta":{{{WRITTEN}}}}}')
-
-
-def test_a_state_goes_with_its_place() -> None:
-    told = with_trace_keys(Params('{"_meta":{"tracestate":"theirs=1"}}'), STATED).head
-    assert json.loads(told) == {"_meta": {"traceparent": STATED.traceparent, "tracestate": "vendor=a"}}
 
 
 @pytest.mark.parametrize("last", [True, False])

@@ -1,7 +1,5 @@
 """What is kept of polled tasks: few texts, and nothing large."""
 
-from weakref import ref
-
 from helpers.records import new_record
 from taskgate.protocol.polled_tasks import LONGEST, MOST, PolledTasks
 
@@ -28,11 +26,3 @@ def test_no_long_text_is_kept() -> None:
     polled, long = PolledTasks(), TEXT.ljust(LONGEST + 1)
     assert polled.add(new_record(), long, KEY)[2] == long.partition("0")[2]
     assert polled == {}
-
-
-def test_no_record_is_kept() -> None:
-    polled, record = PolledTasks(), new_record()
-    seen = ref(record)
-    polled.add(record, TEXT, KEY)
-    del record
-    assert seen() is None

@@ -6,17 +6,15 @@ from typing import Any
 import pytest
 
 from requirements import covers
-from taskgate.domain.events import CallFaulted, CallSucceeded
-from taskgate.errors import UpstreamFailed
+from taskgate.domain.events import CallSucceeded
 from taskgate.protocol import server_messages
 from taskgate.protocol.discovery import CataloguePage, ToolPage
-from taskgate.protocol.jsonrpc import parse, usual_progress
+from taskgate.protocol.jsonrpc import parse
 from taskgate.protocol.messages import Notification, Response
 from taskgate.protocol.server_messages import (
     MAX_PROGRESS_TEXT,
     MAX_SUMMARY,
     TEXT_STEP,
-    Progress,
     RequestDraft,
     ServerSubscription,
     SubscriptionGrant,
@@ -26,30 +24,15 @@ from taskgate.protocol.server_messages import (
     text_of_progress,
     text_progress,
 )
-from taskgate.protocol.vocabulary import ELICITATION_CREATE, ROOTS_LIST, SAMPLING_CREATE
+from taskgate.protocol.vocabulary import ELICITATION_CREATE
 
 # --- answers ----------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("method", [ELICITATION_CREATE, SAMPLING_CREATE, ROOTS_LIST])
-def test_an_error_is_a_refusal_whatever_was_asked(method: str) -> None:
-    assert is_declined(method, '{"error":{"code":-1,"message":"User rejected the request"}}')
 
 
 @pytest.mark.parametrize(("action", "declined"), [("accept", False), ("decline", True), ("cancel", True), (7, False)])
 def test_an_elicitation_is_refused_by_its_action(action: object, declined: bool) -> None:
     written = f'"{action}"' if isinstance(action, str) else action
     assert is_declined(ELICITATION_CREATE, f'{{"result":{{ "action" : {written}}}}}') is declined
-
-
-@pytest.mark.parametrize("answer", ['{"result":{}}', '{"result":[]}', '{"result":{"content":{"action":"decline"}}}'])
-def test_an_elicitation_without_an_action_is_no_refusal(answer: str) -> None:
-    assert not is_declined(ELICITATION_CREATE, answer)
-
-
-@pytest.mark.parametrize("method", [SAMPLING_CREATE, ROOTS_LIST])
-def test_of_other_answers_nothing_is_read(method: str) -> None:
-    assert not is_declined(method, '{"result":{"action":"decline"}}')
 
 
 # --- requests to modern servers ---------------------------------------------------------------------------------------
@@ -101,38 +84,6 @@ def told(**params: Any) -> Notification:
 
 
 @pytest.mark.parametrize(
-    ("params", "message"),
-    [
-        ({"progress": 3, "total": 10, "message": "fetching"}, "3/10: fetching"),
-        ({"progress": 3, "total": 10}, "3/10"),
-        ({"progress": 3}, "3"),
-        ({"progress": 3.0, "message": ""}, "3"),
-        ({"progress": 0.25, "total": 1.0, "message": "on"}, "0.25/1: on"),
-        ({"progress": -1, "message": "back"}, "-1: back"),
-        ({"progress": 2**60}, "1.15292e+18"),
-        ({"progress": 1, "total": "10", "message": 7}, "1"),
-        ({"progress": 1, "total": True, "message": None}, "1"),
-        ({"progress": 1, "message": "a\ud800b"}, "1: a?b"),
-        ({"progress": TEXT_STEP / 2, "message": "on"}, "on"),
-        ({"progress": TEXT_STEP / 2}, "5e-07"),
-        ({"progress": TEXT_STEP / 2, "total": 1, "message": "on"}, "5e-07/1: on"),
-        ({"progress": TEXT_STEP, "message": "on"}, "1e-06: on"),
-        ({"progress": 0, "message": "on"}, "0: on"),
-    ],
-)
-def test_progress_is_told_to_people_in_a_few_words(params: dict[str, Any], message: str) -> None:
-    progress = read_progress(told(**params))
-    assert progress is not None
-    assert progress.status_message == message
-
-
-@pytest.mark.parametrize("value", ["3", None, True, [], {}, 10**400])
-def test_what_cannot_be_compared_is_no_progress(value: object) -> None:
-    assert read_progress(told(progress=value)) is None
-    assert read_progress(told(token=1)) is None
-
-
-@pytest.mark.parametrize(
     ("length", "kept"), [(MAX_PROGRESS_TEXT, MAX_PROGRESS_TEXT), (MAX_PROGRESS_TEXT + 1, MAX_PROGRESS_TEXT)]
 )
 def test_a_servers_words_are_bounded(length: int, kept: int) -> None:
@@ -141,10 +92,6 @@ def test_a_servers_words_are_bounded(length: int, kept: int) -> None:
     assert progress.message is not None
     assert len(progress.message) == kept
     assert progress.message.endswith("…") is (length > kept)
-
-
-def test_progress_is_a_plain_value() -> None:
-    assert Progress(1, None, None) == read_progress(told(progress=1))
 
 
 @covers("L-PROG-1")
@@ -175,21 +122,6 @@ def response(**members: Any) -> Response:
     found = parse(json.dumps({"jsonrpc": "2.0", "id": 1, **members}).encode(), max_depth=64)
     assert isinstance(found, Response)
     return found
-
-
-def test_an_error_is_a_fault_with_its_text_as_it_came() -> None:
-    found = server_messages.call_outcome(response(error={"code": -32602, "message": "no", "data": {"a": 1}}))
-    assert isinstance(found, CallFaulted)
-    assert (json.loads(found.error), found.message, found.reason.value) == (
-        {"code": -32602, "message": "no", "data": {"a": 1}}, "no", "jsonrpc_error",
-    )  # fmt: skip
-
-
-@pytest.mark.parametrize("kind", [{}, {"resultType": "complete"}])
-def test_a_result_is_kept_as_it_came(kind: dict[str, Any]) -> None:
-    result = {**kind, "content": [], "isError": False}
-    found = server_messages.call_outcome(response(result=result))
-    assert found == CallSucceeded(result=json.dumps(result), tool_error=False, message=None)
 
 
 @pytest.mark.parametrize(
@@ -224,13 +156,6 @@ def test_a_tools_error_of_very_many_parts_has_its_text_too(content: list[Any], m
     assert found.message == message
 
 
-@pytest.mark.parametrize("result", [[], "text", {"task": {}}])
-def test_what_is_no_tool_result_breaks_the_protocol(result: Any) -> None:
-    with pytest.raises(UpstreamFailed) as failed:
-        server_messages.call_outcome(response(result=result))
-    assert (failed.value.reason, failed.value.dispatched) == ("malformed", True)
-
-
 @pytest.mark.parametrize(
     ("text", "told"),
     [
@@ -244,12 +169,3 @@ def test_what_is_no_tool_result_breaks_the_protocol(result: Any) -> None:
 )
 def test_a_summary_is_bounded_and_can_be_written(text: str, told: str) -> None:
     assert server_messages.status_text(text) == told
-
-
-@pytest.mark.parametrize("number", ["2", "2.5"])
-def test_usual_progress_has_its_number_at_hand(number: str) -> None:
-    note = f'{{"jsonrpc":"2.0","method":"notifications/progress","params":{{"progressToken":1,"progress":{number}}}}}'
-    usual, parsed = usual_progress(note.encode()), parse(note.encode(), max_depth=9)
-    assert usual is not None
-    assert isinstance(parsed, Notification)
-    assert progress_done(usual) == progress_done(parsed) == float(number)

@@ -2,18 +2,17 @@
 
 import json
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import pytest
 
 from helpers.schema import RELATED_TASK, check_definition
 from taskgate.domain.listing import listed_task
-from taskgate.domain.record import Faulted, FaultReason, Succeeded, TaskRecord, TaskStatus
+from taskgate.domain.record import Succeeded, TaskRecord, TaskStatus
 from taskgate.domain.versions import Revision
 from taskgate.jsontext.large import LargeJson, to_string
 from taskgate.protocol.legacy.tasks import (
-    create_result,
     list_result,
     plain_result,
     presented_status,
@@ -21,7 +20,6 @@ from taskgate.protocol.legacy.tasks import (
     task_object,
     with_related_task,
 )
-from taskgate.protocol.vocabulary import IMMEDIATE_RESPONSE
 
 RecordMaker = Callable[..., TaskRecord]
 
@@ -34,18 +32,6 @@ TASK: dict[str, Any] = {
     "ttl": 3_600_000,
     "pollInterval": 2_000,
 }
-
-
-def test_a_task_has_the_members_of_the_revision_and_no_others(make_record: RecordMaker) -> None:
-    assert json.loads(task_object(make_record())) == TASK
-    check_definition(TASK, "Task")
-
-
-@pytest.mark.parametrize("message", ["3/10: fetching", "", 'é "quoted" \\ \n \u2028 😀'])
-def test_a_status_message_is_there_where_there_is_one(make_record: RecordMaker, message: str) -> None:
-    task = json.loads(task_object(make_record(status_message=message)))
-    assert task == {**TASK, "statusMessage": message}
-    check_definition(task, "Task")
 
 
 @pytest.mark.parametrize("status", TaskStatus)
@@ -65,64 +51,6 @@ def test_an_error_of_the_tool_is_a_failed_task(make_record: RecordMaker) -> None
     assert json.loads(task_object(record)) == {**TASK, "status": "failed", "statusMessage": "no"}
 
 
-def test_nothing_of_the_outcome_is_in_the_task(make_record: RecordMaker) -> None:
-    outcome = Faulted(error='{"code":1,"message":"secret"}', reason=FaultReason.JSONRPC_ERROR)
-    assert "secret" not in task_object(make_record(status=TaskStatus.FAILED, outcome=outcome))
-
-
-DURATIONS = [
-    (timedelta(), 0),
-    (timedelta(milliseconds=1), 1),
-    (timedelta(milliseconds=1, microseconds=999), 1),
-    (timedelta(days=36_500), 3_153_600_000_000),
-]
-
-
-@pytest.mark.parametrize(("length", "milliseconds"), DURATIONS)
-def test_lengths_of_time_are_whole_milliseconds(make_record: RecordMaker, length: timedelta, milliseconds: int) -> None:
-    task = json.loads(task_object(make_record(ttl=length, poll_interval=length)))
-    for name in ("ttl", "pollInterval"):
-        assert task[name] == milliseconds
-        assert isinstance(task[name], int)
-
-
-MOMENTS = [
-    (datetime(2026, 8, 1, 9, tzinfo=UTC), "2026-08-01T09:00:00.000Z"),
-    (datetime(2026, 8, 1, 9, 0, 0, 999_999, tzinfo=UTC), "2026-08-01T09:00:00.999Z"),
-    (datetime(2026, 8, 1, 0, 30, tzinfo=timezone(timedelta(hours=2))), "2026-07-31T22:30:00.000Z"),
-    (datetime(987, 1, 1, tzinfo=UTC), "0987-01-01T00:00:00.000Z"),
-]
-
-
-@pytest.mark.parametrize(("moment", "text"), MOMENTS)
-def test_moments_are_utc_with_three_digits_of_a_second(make_record: RecordMaker, moment: datetime, text: str) -> None:
-    task = json.loads(task_object(make_record(created_at=moment, updated_at=moment)))
-    assert (task["createdAt"], task["lastUpdatedAt"]) == (text, text)
-
-
-def test_a_handle_nests_the_task_and_relates_to_it(make_record: RecordMaker) -> None:
-    # L-CREATE-1, T-2, AMB-3.
-    handle = json.loads(create_result(make_record()))
-    assert handle == {"task": TASK, "_meta": {RELATED_TASK: {"taskId": ID}}}
-    check_definition(handle, "CreateTaskResult")
-
-
-@pytest.mark.parametrize("response", ["It runs.", 'é "quoted" \n'])
-def test_a_handle_may_hold_words_for_the_model_meanwhile(make_record: RecordMaker, response: str) -> None:
-    # L-CREATE-4.
-    handle = json.loads(create_result(make_record(), response))
-    assert handle["_meta"] == {RELATED_TASK: {"taskId": ID}, IMMEDIATE_RESPONSE: response}
-    check_definition(handle, "CreateTaskResult")
-
-
-def test_a_list_holds_tasks_in_the_order_given_and_relates_to_none(make_record: RecordMaker) -> None:
-    # L-LIST-5.
-    records = [make_record(), make_record(id=ID[::-1], status_message="x")]
-    found = json.loads(list_result([listed_task(record) for record in records], None))
-    assert found == {"tasks": [TASK, {**TASK, "taskId": ID[::-1], "statusMessage": "x"}]}
-    check_definition(found, "ListTasksResult")
-
-
 @pytest.mark.parametrize("id", [ID, 'é"\\'])
 @pytest.mark.parametrize("message", [None, "", 'é "quoted" \\ \n \u2028 😀'])
 @pytest.mark.parametrize("status", TaskStatus)
@@ -134,18 +62,6 @@ def test_a_list_writes_a_task_as_a_look_at_it_does(
     made = datetime(2026, 8, 1, 0, 30, 0, 999_999, tzinfo=timezone(timedelta(hours=2)))
     record = make_record(id=id, status_message=message, status=status, tool_error=tool_error, created_at=made)
     assert list_result([listed_task(record)], None) == f'{{"tasks":[{task_object(record)}]}}'
-
-
-@pytest.mark.parametrize("cursor", ["c", "", "é"])
-def test_a_list_that_goes_on_has_a_cursor_even_where_it_is_empty(cursor: str) -> None:
-    # L-LIST-1.
-    found = json.loads(list_result([], cursor))
-    assert found == {"tasks": [], "nextCursor": cursor}
-    check_definition(found, "ListTasksResult")
-
-
-def test_a_list_that_ends_has_no_cursor() -> None:
-    assert list_result([], None) == '{"tasks":[]}'
 
 
 # --- the outcome ---------------------------------------------------------------------------------------------------
@@ -195,10 +111,6 @@ def test_a_large_outcome_of_the_other_era_is_made_to_fit_as_a_small_one() -> Non
         small, large = related_result(1, result, ID), related_result(1, LargeJson(result.encode()), ID)
         assert to_string(small) == to_string(large)
         assert "serverInfo" not in to_string(large)
-
-
-def test_a_poll_interval_that_is_advised_stands_in_place_of_the_recorded_one(make_record: RecordMaker) -> None:
-    assert json.loads(task_object(make_record(), 250)) == {**TASK, "pollInterval": 250}
 
 
 # --- hosts that know no tasks -----------------------------------------------------------------------------------------

@@ -8,9 +8,7 @@ import pytest
 from helpers.schema import check_definition
 from requirements import covers
 from taskgate.domain.policy import SupportOf, TaskSupport
-from taskgate.domain.versions import Revision
 from taskgate.protocol.legacy.results import MAX_CACHED, convert_tools, with_task_support
-from unit.protocol.legacy.judge import EVERY_HOST, check
 
 
 def always(word: TaskSupport) -> SupportOf:
@@ -81,11 +79,6 @@ AMENDED: dict[str, tuple[str, str, str]] = {
 @pytest.mark.parametrize(("listed", "seen", "_"), AMENDED.values(), ids=AMENDED)
 def test_a_host_with_tasks_reads_of_every_tool_whether_it_can_be_one(listed: str, seen: str, _: str) -> None:
     assert with_task_support(page_of(listed), OPTIONAL) == page_of(seen)
-
-
-@pytest.mark.parametrize(("listed", "_", "seen"), AMENDED.values(), ids=AMENDED)
-def test_a_host_without_tasks_reads_nothing_of_them(listed: str, _: str, seen: str) -> None:
-    assert with_task_support(page_of(listed), None) == page_of(seen)
 
 
 def test_every_tool_of_a_page_is_amended_at_its_own_place() -> None:
@@ -204,70 +197,7 @@ def test_a_page_beyond_the_bound_is_not_remembered(beyond: int, times: int) -> N
 
 # --- pages of servers of the modern era -------------------------------------------------------------------------
 
-SCHEMA = '"inputSchema":{"type":"object"}'
 ARRAY, OBJECT = '{"type":"array","items":{}}', '{"type":"object"}'
-
-# The tool as its server lists it, and as a host of this era sees it.
-FOREIGN: dict[str, tuple[str, str]] = {
-    "nothing that is new": (f'{{"name":"t",{SCHEMA} }}', f'{{"name":"t",{SCHEMA} }}'),
-    "an output of objects": (
-        f'{{"name":"t",{SCHEMA},"outputSchema":{OBJECT}}}',
-        f'{{"name":"t",{SCHEMA},"outputSchema":{OBJECT}}}',
-    ),
-    "an output of a list": (f'{{"name":"t",{SCHEMA} , "outputSchema":{ARRAY} }}', f'{{"name":"t",{SCHEMA} }}'),
-    "an output of either": (
-        f'{{"outputSchema":{{"type":["object","null"]}},"name":"t",{SCHEMA}}}',
-        f'{{"name":"t",{SCHEMA}}}',
-    ),
-    "an output of anything": (f'{{"name":"t","outputSchema":{{}},{SCHEMA}}}', f'{{"name":"t",{SCHEMA}}}'),
-    "an output that is none": (f'{{"name":"t","outputSchema":true,{SCHEMA}}}', f'{{"name":"t",{SCHEMA}}}'),
-    "properties that may be anything or nothing": (
-        '{"name":"t","inputSchema":{"type":"object","properties":{"a": true ,"b":false,"c":{"type":"string"}}}}',
-        '{"name":"t","inputSchema":{"type":"object","properties":{"a": {} ,"b":{"not":{}},"c":{"type":"string"}}}}',
-    ),
-    "such properties of an output": (
-        f'{{"name":"t","outputSchema":{{"properties":{{"a":true}},"type":"object"}},{SCHEMA}}}',
-        f'{{"name":"t","outputSchema":{{"properties":{{"a":{{}}}},"type":"object"}},{SCHEMA}}}',
-    ),
-    "such properties of an output that goes": (
-        f'{{"name":"t","outputSchema":{{"properties":{{"a":true}},"type":"array"}},{SCHEMA}}}',
-        f'{{"name":"t",{SCHEMA}}}',
-    ),
-    "such properties further down": (
-        '{"name":"t","inputSchema":{"type":"object","properties":{"a":{"properties":{"b":true}}}}}',
-        '{"name":"t","inputSchema":{"type":"object","properties":{"a":{"properties":{"b":true}}}}}',
-    ),
-    "an argument that headers repeat": (
-        '{"name":"t","inputSchema":{"type":"object","properties":{"a":{"type":"string","x-mcp-header":"A"}}}}',
-        '{"name":"t","inputSchema":{"type":"object","properties":{"a":{"type":"string","x-mcp-header":"A"}}}}',
-    ),
-}
-
-
-@covers("B-CONV-1", "B-CONV-2", "T-29")
-@EVERY_HOST
-@pytest.mark.parametrize(("listed", "seen"), FOREIGN.values(), ids=FOREIGN)
-def test_a_tool_of_the_modern_era_is_one_of_this(listed: str, seen: str, host: Revision) -> None:
-    head = '"resultType":"complete","ttlMs":5000,"cacheScope":"public",'
-    meta = '"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"o"},"x":1},'
-    page = f'{{{head}{meta} "tools" : [{listed} , {listed}],"nextCursor":"\\u0063" }}'
-    told = convert_tools(page)
-    assert told == f'{{"_meta":{{"x":1}}, "tools" : [{seen} , {seen}],"nextCursor":"\\u0063" }}'
-    check(with_task_support(told, None), "ListToolsResult", host)
-
-
-@pytest.mark.parametrize(
-    "page",
-    [
-        "{}",
-        '{"tools":null}',
-        '{"tools":[null,7,{}]}',
-        '{"tools":[{"inputSchema":7},{"inputSchema":{"properties":[]}}]}',
-        f'{{"tools":[{{"name":"t","name":"u","outputSchema":{ARRAY}}}]}}',
-    ],
-)
-def test_a_page_that_has_nothing_to_mend_stays(page: str) -> None:
-    assert convert_tools(page) == page
 
 
 @pytest.mark.parametrize(("length", "is_kept"), [(MAX_CACHED, True), (MAX_CACHED + 1, False)])
