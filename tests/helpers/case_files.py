@@ -242,6 +242,8 @@ class Runner:
         named = [word for word in words if "=" not in word and (is_row or word != LABEL)]
         if "self" in named or any(word.startswith("self=") for word in words):
             hints["self"] = _owner(function)
+        if len(named) == 1 and not is_row:
+            columns = ["\n".join(columns)]
         if len(named) != len(columns):
             raise ValueError(f"there are {len(columns)} inputs for {named}")
         texts = dict(zip(named, columns, strict=True))

@@ -40,6 +40,12 @@ _UNSHOWN: Final = {"views", "body"}
 """Fields that repeat what another field says."""
 
 
+class Lines(str):
+    """A text that stands as it is, over as many lines as it has."""
+
+    __slots__ = ()
+
+
 # --- writing ----------------------------------------------------------------------------------------------------------
 
 
@@ -55,6 +61,8 @@ def quoted(text: str) -> str:
 
 def show(value: object) -> str:
     """What a function gave back, on one line if it is short."""
+    if isinstance(value, Lines):
+        return str(value)
     parts = _message_parts(value) if isinstance(value, Request | Notification | Response) else _parts(value)
     line = _whole(type(value).__name__, parts) if parts else _shown(value)
     if len(line) <= WIDTH or not parts:
@@ -292,6 +300,7 @@ def record(changes: Mapping[str, Any]) -> TaskRecord:
 
 _READERS: Final[dict[Any, Callable[[str], Any]]] = {
     str: unquoted,
+    Lines: lambda text: Lines(f"{text}\n"),
     bytes: lambda text: unquoted(text).encode("utf-8", "surrogateescape"),
     int: int,
     float: float,

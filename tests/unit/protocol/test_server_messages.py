@@ -9,7 +9,7 @@ from requirements import covers
 from taskgate.domain.events import CallSucceeded
 from taskgate.protocol import server_messages
 from taskgate.protocol.discovery import CataloguePage, ToolPage
-from taskgate.protocol.jsonrpc import parse
+from taskgate.protocol.jsonrpc import parse, usual_progress
 from taskgate.protocol.messages import Notification, Response
 from taskgate.protocol.server_messages import (
     MAX_PROGRESS_TEXT,
@@ -169,3 +169,12 @@ def test_a_tools_error_of_very_many_parts_has_its_text_too(content: list[Any], m
 )
 def test_a_summary_is_bounded_and_can_be_written(text: str, told: str) -> None:
     assert server_messages.status_text(text) == told
+
+
+@pytest.mark.parametrize("number", ["2", "2.5"])
+def test_usual_progress_has_its_number_at_hand(number: str) -> None:
+    note = f'{{"jsonrpc":"2.0","method":"notifications/progress","params":{{"progressToken":1,"progress":{number}}}}}'
+    usual, parsed = usual_progress(note.encode()), parse(note.encode(), max_depth=9)
+    assert usual is not None
+    assert isinstance(parsed, Notification)
+    assert progress_done(usual) == progress_done(parsed) == float(number)

@@ -159,3 +159,15 @@ def test_a_call_that_may_be_handed_off_can_be_stored() -> None:
         assert isinstance(intent, CallTool)
         assert (intent.stored_params is not None, intent.wants_task) == (hands_off, False)
         assert hands_off is ("progressToken" not in (intent.stored_params or "progressToken"))
+
+
+@pytest.mark.parametrize("message", [None, '"pollInterval":0', 'é"}'])
+def test_a_poll_shows_the_record_and_the_interval_of_this_poll(make_record: RecordMaker, message: str | None) -> None:
+    polled = make_record(status_message=message)
+    changed = replace(polled, status=TaskStatus.CANCELLED, status_message="over")
+    shown = []
+    for record, interval in ((polled, USUAL), (polled, 70), (polled, 5000), (changed, 70), (polled, 0)):
+        result = json.loads(DIALECT.task_state(1, record, interval))["result"]
+        shown.append((result["status"], result.get("statusMessage"), result["pollInterval"]))
+    here = [("working", message, each) for each in (USUAL, 70, 5000, 0)]
+    assert shown == [*here[:3], ("cancelled", "over", 70), here[3]]

@@ -1,6 +1,8 @@
 """Every answer is a whole message under the host's id, valid by the published schema."""
 
 from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -127,3 +129,20 @@ def test_a_page_of_tools_has_those_of_the_gateway_too() -> None:
     page = response('"result":{"tools":[]}')
     told = DIALECT.tools("h", page, Era.LEGACY, own=lambda found: found.replace("[]", '["own"]'))
     assert read(to_string(told))["result"]["tools"] == ["own"]
+
+
+@pytest.mark.parametrize("message", [None, '"pollIntervalMs":0'])
+def test_a_poll_shows_the_record_and_the_interval_of_this_poll(make_record: RecordMaker, message: str | None) -> None:
+    dialect = ModernDownstream("0.1.0")
+    polled = make_record(status_message=message)
+    changed, ended = (replace(polled, status=each) for each in (TaskStatus.INPUT_REQUIRED, TaskStatus.CANCELLED))
+    for record, interval in ((polled, 70), (polled, 5000), (changed, 70), (ended, 0), (polled, 0), (polled, None)):
+        shown, fresh = (each.task_state("h", record, interval) for each in (dialect, ModernDownstream("0.1.0")))
+        assert shown == fresh
+        usual = polled.poll_interval // timedelta(milliseconds=1)
+        found = result_of(shown)
+        assert (found["pollIntervalMs"], found.get("statusMessage")) == (
+            usual if interval is None else interval,
+            message,
+        )
+        assert found["status"] == record.status
