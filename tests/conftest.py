@@ -70,7 +70,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """Which event loop tests run on, and whether with all their parameters."""
     parser.addoption("--loop", choices=_LOOPS, default="asyncio", help="the event loop of the tests (default: asyncio)")
     parser.addoption("--first", action="store_true", help="each test with its first parameters alone")
-    parser.addoption("--rewrite", action="store_true", help="write what comes out of tests/cases as the expected output")
+    parser.addoption("--rewrite", action="store_true", help="write the outputs of tests/cases")
 
 
 class _Uvloop:

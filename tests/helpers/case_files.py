@@ -5,6 +5,7 @@
 
 import difflib
 import importlib
+import importlib.util
 import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -145,9 +146,9 @@ def sections_of(folder: Path) -> dict[str, list[Case]]:
     return found
 
 
-def all_sections() -> list[Section]:
+def all_sections(root: Path = CASES) -> list[Section]:
     """The sections of all files."""
-    return [section for path in sorted(CASES.rglob("*.txt")) for section in read_file(path).sections]
+    return [section for path in sorted(root.rglob("*.txt")) for section in read_file(path).sections]
 
 
 # --- running ----------------------------------------------------------------------------------------------------------
@@ -172,8 +173,10 @@ class Runner:
         own: Mapping[str, Callable[..., Any]] | None = None,
         values: Mapping[str, Any] | None = None,
         judges: Mapping[str, Judge] | None = None,
+        root: Path = CASES,
     ) -> None:
         self._folder = folder
+        self._root = root
         self._subjects = subjects or {}
         self._own = own or {}
         self._values = values or {}
@@ -182,7 +185,7 @@ class Runner:
     @cached_property
     def sections(self) -> dict[str, list[Case]]:
         """All cases of the folder, by file and sentence."""
-        return sections_of(CASES / self._folder)
+        return sections_of(self._root / self._folder)
 
     def check(self, cases: list[Case], *, rewrite: bool) -> None:
         """Fail the test if one of the cases has another output, or write the outputs into their file."""
@@ -225,8 +228,10 @@ class Runner:
         names = path.split(".")
         found: Any = importlib.import_module(f"taskgate.{self._folder}")
         for at, name in enumerate(names):
-            if inspect.ismodule(found) and not hasattr(found, name):
-                importlib.import_module(f"taskgate.{self._folder}.{'.'.join(names[: at + 1])}")
+            module = f"taskgate.{self._folder}.{'.'.join(names[: at + 1])}"
+            if inspect.ismodule(found) and at < len(names) - 1 and importlib.util.find_spec(module):
+                found = importlib.import_module(module)
+                continue
             owner = found if inspect.isclass(found) else None
             if owner is not None and owner.__name__ in self._subjects:
                 others = [f"{owner.__name__} {word[3:]}" for word in words if word.startswith("on=")]

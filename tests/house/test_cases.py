@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from helpers import case_files
-from helpers.case_files import Runner, all_sections, read_file
+from helpers.case_files import Judge, Runner, all_sections, read_file
 from helpers.case_values import quoted, read, show, unquoted
 from taskgate.domain.versions import Peer, Revision
 from taskgate.protocol.messages import Params
@@ -26,12 +25,11 @@ true
 
 
 @pytest.fixture
-def runner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Runner:
+def runner(tmp_path: Path) -> Runner:
     """Runs a file in which two of three outputs are wrong."""
-    monkeypatch.setattr(case_files, "CASES", tmp_path)
     (tmp_path / "protocol").mkdir()
     (tmp_path / "protocol" / "ids.txt").write_text(FILE)
-    return Runner("protocol")
+    return Runner("protocol", root=tmp_path)
 
 
 def test_another_output_fails_with_a_diff(runner: Runner) -> None:
@@ -56,14 +54,15 @@ def test_outputs_are_written_and_nothing_else_is(runner: Runner) -> None:
 def test_a_judge_gets_what_came_out(runner: Runner, tmp_path: Path) -> None:
     judged = []
     (tmp_path / "protocol" / "ids.txt").write_text(FILE.replace("true", "false"))
-    strict = Runner("protocol", judges={"messages.is_task_id": lambda found, given: judged.append((found, given))})
+    judges: dict[str, Judge] = {"messages.is_task_id": lambda found, given: judged.append((found, given))}
+    strict = Runner("protocol", judges=judges, root=tmp_path)
     for cases in strict.sections.values():
         strict.check(cases, rewrite=False)
     assert judged == [(False, {"value": each}) for each in "xyz"]
 
 
-def test_a_heading_names_ids(runner: Runner) -> None:
-    (section,) = all_sections()
+def test_a_heading_names_ids(runner: Runner, tmp_path: Path) -> None:
+    (section,) = all_sections(tmp_path)
     assert (section.sentence, section.ids, section.requirements) == (
         "An id has 32 letters",
         ("L-GET-2", "AMB-17"),

@@ -10,7 +10,7 @@ import pytest
 from taskgate.auth.authorization import AccessEffect, AccessPolicy, AccessRule
 from taskgate.auth.claims import IssuerSettings, KeySettings, TokenProfile
 from taskgate.auth.keyset import ALGORITHMS
-from taskgate.config import BindAddress, GatewayConfig
+from taskgate.config import GatewayConfig
 from taskgate.config.model import admission_rules
 from taskgate.config.sections.auth import Algorithm
 
@@ -21,7 +21,6 @@ ValueAt = Callable[[GatewayConfig, str], Any]
 
 _ISSUER = "auth.issuers.corp"
 _METADATA = "auth.protected_resource_metadata"
-_RULES = "authorization.rules"
 ALL = ["ES256", "ES384", "ES512", "EdDSA", "PS256", "PS384", "PS512", "RS256", "RS384", "RS512"]
 
 DEFAULTS: dict[str, Any] = {
@@ -117,34 +116,10 @@ GOOD: list[tuple[str, str, Any]] = [
     ("authorization.default", "deny", "deny"),
     ("authorization.scope_implies", "{admin: [read, run], run: []}", {"admin": ("read", "run"), "run": ()}),
 ]
-RULE: dict[str, Any] = {
-    "name": None,
-    "methods": None,
-    "upstream": None,
-    "tool": None,
-    "claims": {},
-    "require_scopes": (),
-    "effect": "allow",
-    "shadow": False,
-}
-RULES: list[tuple[str, dict[str, Any]]] = [
-    ("{}", {}),
-    ("{name: deleting}", {"name": "deleting"}),
-    ("{methods: ['tasks/*', tools/call]}", {"methods": ("tasks/*", "tools/call")}),
-    ("{upstream: reports, tool: 'delete_[ab]*'}", {"upstream": "reports", "tool": "delete_[ab]*"}),
-    ("{claims: {department: [finance, '1']}}", {"claims": {"department": ("finance", "1")}}),
-    ("{require_scopes: [a, b]}", {"require_scopes": ("a", "b")}),
-    ("{effect: deny, shadow: true}", {"effect": "deny", "shadow": True}),
-]
 
 
 def test_the_table_of_defaults_has_every_key_of_who_may_do_what(schema_keys: set[str]) -> None:
     assert set(DEFAULTS) == {key for key in schema_keys if key.startswith("auth")}
-
-
-def test_a_key_that_is_not_given_is_as_designed(loads: Loads, value_at: ValueAt, with_tokens: str) -> None:
-    config = loads(with_tokens)
-    assert {key: value_at(config, key) for key in DEFAULTS} == DEFAULTS
 
 
 @pytest.mark.parametrize(("key", "value", "meant"), GOOD, ids=lambda each: str(each)[:40])
@@ -152,14 +127,6 @@ def test_a_good_value_means_what_it_says(
     loads: Loads, with_key: Callable[[str, str], str], value_at: ValueAt, key: str, value: str, meant: Any
 ) -> None:
     assert value_at(loads(with_key(key, value)), key) == meant
-
-
-@pytest.mark.parametrize(("value", "meant"), RULES)
-def test_a_rule_means_what_it_says(
-    loads: Loads, with_key: Callable[[str, str], str], value: str, meant: dict[str, Any]
-) -> None:
-    [rule] = loads(with_key(_RULES, f"[{value}]")).authorization.rules
-    assert rule.model_dump() == RULE | meant
 
 
 def test_the_algorithms_are_those_that_tokens_are_verified_with() -> None:
@@ -182,25 +149,6 @@ def test_the_longest_time_to_live_that_is_granted_is_shorter_without_authenticat
     assert config.tasks.ttl.max == terms.ttl_max == timedelta(hours=24)
     assert terms.clamp_ttl(timedelta(days=9)) == granted
     assert terms.clamp_ttl(timedelta(minutes=1)) == terms.ttl_min == terms.ttl_default == timedelta(hours=1)
-
-
-def test_tasks_may_be_kept_for_a_week_with_authentication(loads: Loads, with_tokens: str) -> None:
-    ttl = loads(with_tokens + "tasks: {ttl: {max: 7d, default: 168h, min: 10080m}}\n").tasks.ttl
-    assert {ttl.min, ttl.default, ttl.max} == {timedelta(days=7)}
-
-
-@pytest.mark.parametrize("section", ["server", "admin"])
-@pytest.mark.parametrize("allowed", ["with tokens", "insecurely"])
-@pytest.mark.parametrize("address", ["0.0.0.0:1", "'[::]:1'", "mcp.example.com:1", "10.0.0.1:1"])
-def test_other_machines_may_reach_a_listener_if_that_is_allowed(
-    loads: Loads, minimal: str, with_tokens: str, section: str, allowed: str, address: str
-) -> None:
-    insecure = minimal.replace("mode: none", "mode: none, allow_insecure: true")
-    text = with_tokens if allowed == "with tokens" else insecure
-    known = ", public_url: 'https://mcp.example.com'" if section == "server" else ""
-    config = loads(f"{text}{section}: {{listen: {address}{known}}}\n")
-    listen: BindAddress = getattr(config, section).listen
-    assert not listen.is_loopback
 
 
 # --- settings of issuers and rules ------------------------------------------------------------------------------------

@@ -1,13 +1,9 @@
 """Every key as it is where nothing is written."""
 
-from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
-from taskgate.config import BindAddress, GatewayConfig
-
-Loads = Callable[..., GatewayConfig]
-ShortAt = Callable[[GatewayConfig, str], Any]
+from taskgate.config import BindAddress
 
 HANDSHAKE = ("initialize", "ping", "server/discover", "notifications/initialized")
 DEFAULTS: dict[str, Any] = {
@@ -227,8 +223,3 @@ DEFAULTS: dict[str, Any] = {
 
 def test_the_table_of_defaults_has_every_key_but_those_of_who_may_do_what(schema_keys: set[str]) -> None:
     assert set(DEFAULTS) == {key for key in schema_keys if not key.startswith("auth")}
-
-
-def test_a_key_that_is_not_given_is_as_designed(loads: Loads, short_at: ShortAt, minimal: str) -> None:
-    config = loads(minimal)
-    assert {key: short_at(config, key) for key in DEFAULTS} == DEFAULTS

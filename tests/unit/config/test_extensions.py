@@ -4,7 +4,6 @@ from collections.abc import Callable
 
 import pytest
 
-from requirements import covers
 from taskgate.config import GatewayConfig, effective
 from taskgate.config.model import DEFAULTS, conflicts, extension_methods, upstream_settings
 from taskgate.domain.versions import Era
@@ -40,16 +39,6 @@ FIXED = "url: 'https://a/mcp'\n    credentials: {mode: header, header: X-Key, va
 TOKENS = "{mode: required, issuers: {corp: {issuer: 'https://idp.example.com'}}}"
 NOBODY = "{mode: none}"
 
-IDENTIFIER = "must be default, or an identifier with a prefix, such as io.modelcontextprotocol/ui"
-METHOD = "must be the name of a method, such as widgets/list"
-NOTIFICATION = "must be the name of a notification, such as notifications/widgets/changed"
-WORD = "must be 1 to 128 letters, digits and _ . -"
-OF_THE_CORE = "must not be a method of the core, which crosses as it is"
-SUBSCRIBED = (
-    "must not carry events/subscribe unless credentials.mode is token_exchange: a server that takes all users for one "
-    "would let them end or redirect each other's subscriptions"
-)
-OF_A_PROGRAM = "must not carry events/subscribe to a program, which knows no caller: list the other methods"
 REQUESTS = "must match a request that hosts can send, such as tools/call, tasks/* or resources/read"
 
 
@@ -148,130 +137,15 @@ def test_the_effective_configuration_shows_what_is_said_of_each(loads: Loads) ->
 
 # --- what they refuse ------------------------------------------------------------------------------------------------
 
-NO_DECISION = "must be allow, deny or own, or a mapping such as {methods: [widgets/list]}"
-
-# The value of one identifier, below what place of it something is said, and what.
-VALUES = [
-    ("maybe", "", NO_DECISION),
-    ("null", "", NO_DECISION),
-    ("[widgets/list]", "", NO_DECISION),
-    ("{method: [a]}", ".method", "unknown key (did you mean methods?)"),
-    ("{methods: widgets/list}", ".methods", "must be a list"),
-    ("{methods: [a, a]}", ".methods", "must not hold the same twice"),
-    ("{methods: ['']}", ".methods[0]", "must not be empty"),
-    *((f"{{methods: ['{each}']}}", ".methods[0]", METHOD) for each in ("a b", "/a", "a/", "a//b", "a*", "ä")),
-    ("{notifications: [widgets/changed]}", ".notifications[0]", NOTIFICATION),
-    ("{notifications: [notifications/]}", ".notifications[0]", NOTIFICATION),
-    *((f"{{filters: ['{each}']}}", ".filters[0]", WORD) for each in ("", "a b", "a/b", "a" * 129)),
-    ("{methods: [a], result_types: ['a b']}", ".result_types[0]", WORD),
-    ("{eras: []}", ".eras", "must not be empty"),
-    ("{eras: [modern, modern]}", ".eras", "must not hold the same twice"),
-    ("{eras: [2026-07-28]}", ".eras[0]", "must be 'legacy' or 'modern'"),
-    # With others.
-    ("own", "", f"must not be own, which {TASKS_EXTENSION} alone is"),
-    *(
-        (f"{{methods: [{each}]}}", ".methods[0]", OF_THE_CORE)
-        for each in ("tools/call", "initialize", "tasks/get", "server/discover", "sampling/createMessage", "roots/list")
-    ),
-    *((f"{{methods: [{each}]}}", ".methods[0]", OF_THE_CORE) for each in ("Tools/call", "TASKS/get")),
-    ("{methods: [EVENTS/list]}", ".methods[0]", f"must not be a method that is reserved for {EVENTS}"),
-    (
-        "{notifications: [notifications/events/event]}",
-        ".notifications[0]",
-        f"must not be a notification that is reserved for {EVENTS}",
-    ),
-    ("{filters: [eventsListChanged]}", ".filters[0]", f"must not be a member that is reserved for {EVENTS}"),
-    ("{methods: [tasks/steal]}", ".methods[0]", f"must not be a method that is reserved for {TASKS_EXTENSION}"),
-    ("{methods: [events/list]}", ".methods[0]", f"must not be a method that is reserved for {EVENTS}"),
-    ("{methods: [a, skills/made-up]}", ".methods[1]", f"must not be a method that is reserved for {SKILLS}"),
-    ("{methods: [resources/directory/read]}", ".methods[0]", f"must not be a method that is reserved for {SKILLS}"),
-    *(
-        (
-            f"{{notifications: [{each}]}}",
-            ".notifications[0]",
-            "must not be a notification of the core, which crosses as it is",
-        )
-        for each in ("notifications/tools/list_changed", "notifications/progress", "notifications/tasks")
-    ),
-    *((f"{{filters: [{each}]}}", ".filters[0]", "must not be a word of the core") for each in ("taskIds",
-                                                                                              "toolsListChanged")),
-    *((f"{{methods: [a], result_types: [{each}]}}", ".result_types[0]", "must not be a word of the core")
-      for each in ("complete", "input_required", "task")),
-    ("{methods: [a], cacheable: [a, b]}", ".cacheable[1]", f'must be among upstreams.a.extensions."{OURS}".methods'),
-    ("{result_types: [partial]}", ".result_types", "must be empty without methods: results of the core have their own"),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("name", [EVENTS, TASKS_EXTENSION, SKILLS])
-def test_a_known_identifier_is_spelt_as_it_is_known(tells: Tells, name: str) -> None:
-    odd = name.upper()
-    assert tells(written(f"{odd}: allow")) == [f'f:8: upstreams.a.extensions."{odd}": must be spelt {name}']
-
-
-@pytest.mark.parametrize(("value", "place", "words"), VALUES)
-def test_a_bad_value_is_told_on_its_line_and_nothing_else_is(tells: Tells, value: str, place: str, words: str) -> None:
-    assert tells(written(f"{OURS}: {value}")) == [f'f:8: upstreams.a.extensions."{OURS}"{place}: {words}']
-
-
-@pytest.mark.parametrize(
-    "name",
-    ["ui", "defaults", "1", '"/ui"', '"com.example/"', '"com..example/ui"', '"1com.example/ui"', '"com.example-/ui"',
-     '"com.example/-ui"', '"com.example/u i"', '"com_example/ui"', '"a/b/c"', f'"a/{"b" * 255}"'],
-)  # fmt: skip
-def test_a_name_that_is_no_identifier_is_refused(tells: Tells, name: str) -> None:
-    [told] = tells(written(f"{name}: allow"))
-    assert told.startswith("f:8: upstreams.a.extensions.")
-    assert told.endswith(IDENTIFIER)
-
 
 @pytest.mark.parametrize("name", ["a/b", "A1-b.c/D_e.f-9", "com.example/1", f"a/{'b' * 254}"])
 def test_any_identifier_with_a_prefix_can_be_named(loads: Loads, name: str) -> None:
     assert policy(loads, f"{name}: allow").allowed[name] == Extension()
 
 
-@pytest.mark.parametrize("value", ["own", "maybe", "null"])
-def test_the_default_is_allow_or_deny(tells: Tells, value: str) -> None:
-    assert tells(written(f"default: {value}")) == ["f:8: upstreams.a.extensions.default: must be 'deny' or 'allow'"]
-
-
-@pytest.mark.parametrize("value", ["allow", "deny", "{}"])
-def test_tasks_are_nothing_but_own(tells: Tells, value: str) -> None:
-    where = f'upstreams.a.extensions."{TASKS_EXTENSION}"'
-    words = "must be own: tasks are the gateway's, and never those of a server (tasks.upgrade)"
-    assert tells(written(f"{TASKS_EXTENSION}: {value}")) == [f"f:8: {where}: {words}"]
-
-
-@pytest.mark.parametrize("value", ["allow", "{}"])
-@pytest.mark.parametrize("name", sorted(AUTHORIZATION))
-def test_what_is_about_authorization_is_never_carried(tells: Tells, name: str, value: str) -> None:
-    words = "must be deny: how one hop is authorized says nothing to the next"
-    assert tells(written(f"{name}: {value}")) == [f'f:8: upstreams.a.extensions."{name}": {words}']
-
-
-@pytest.mark.parametrize(
-    ("key", "value"), [("methods", "a/b"), ("notifications", "notifications/a"), ("filters", "aChanged")]
-)
-def test_a_name_stands_under_one_identifier_of_a_server(tells: Tells, loads: Loads, key: str, value: str) -> None:
-    one, two = (f"{name}: {{{key}: [{value}]}}" for name in (OURS, OTHER))
-    where = f'upstreams.a.extensions."{OTHER}".{key}[0]'
-    assert tells(written(one, two)) == [f'f:9: {where}: must not stand under upstreams.a.extensions."{OURS}" as well']
-    second = f"  b:\n    path: /b\n    {HTTP}\n    extensions: {{{two}}}\n"
-    assert loads(written(one, more=second)).upstreams.keys() == {"a", "b"}
-
-
 # --- what is unsafe --------------------------------------------------------------------------------------------------
 
 SUBSCRIBES = ["allow", "{methods: [events/list, events/subscribe]}"]
-
-
-@covers("X-EXT-40")
-@pytest.mark.parametrize("value", SUBSCRIBES)
-@pytest.mark.parametrize("server", [HTTP, FIXED])
-def test_subscriptions_do_not_cross_to_a_server_that_takes_all_users_for_one(
-    tells: Tells, value: str, server: str
-) -> None:
-    [told] = tells(written(f"{EVENTS}: {value}", server=server, auth=TOKENS))
-    assert told.partition(": ")[2] == f'upstreams.a.extensions."{EVENTS}": {SUBSCRIBED}'
 
 
 @pytest.mark.parametrize("value", SUBSCRIBES)
@@ -280,14 +154,6 @@ def test_they_cross_where_the_server_sees_each_user_or_there_is_one(
     loads: Loads, value: str, server: str, auth: str
 ) -> None:
     assert "events/subscribe" in policy(loads, f"{EVENTS}: {value}", server=server, auth=auth).allowed[EVENTS].methods
-
-
-@covers("X-UE-7")
-@pytest.mark.parametrize("value", SUBSCRIBES)
-@pytest.mark.parametrize("auth", [TOKENS, NOBODY])
-def test_subscriptions_never_cross_to_a_program(tells: Tells, value: str, auth: str) -> None:
-    [told] = tells(written(f"{EVENTS}: {value}", server=PROGRAM, auth=auth))
-    assert told.partition(": ")[2] == f'upstreams.a.extensions."{EVENTS}": {OF_A_PROGRAM}'
 
 
 @pytest.mark.parametrize(("server", "auth"), [(HTTP, TOKENS), (FIXED, TOKENS), (PROGRAM, NOBODY)])
@@ -333,35 +199,10 @@ def test_a_rule_can_name_a_method_that_crosses(loads: Loads, where: str, keys: l
     assert loads(written(*keys, more=ruled(glob, where=where))).version == 1
 
 
-@both_kinds
-@pytest.mark.parametrize(
-    ("keys", "glob"),
-    [
-        (["default: allow"], "widgets/list"),
-        (["default: deny"], "events/list"),
-        ([f"{SKILLS}: deny"], "skills/list"),
-        ([f"{SKILLS}: {{methods: [skills/list]}}"], "skills/get"),
-        ([f"{OURS}: allow"], "widgets/*"),
-        ([f"{EVENTS}: {POLLED}"], "events/subscribe"),
-        ([f"{OURS}: {LONG}"], "notifications/widgets/changed"),
-    ],
-)
-def test_a_rule_for_a_method_that_crosses_nowhere_is_refused(
-    tells: Tells, where: str, keys: list[str], glob: str
-) -> None:
-    key = {"authorization": "authorization.rules", "limits": "limits.rate"}[where]
-    assert tells(written(*keys, more=ruled(glob, where=where))) == [f"f:10: {key}[0].methods[0]: {REQUESTS}"]
-
-
 def test_a_rate_can_name_a_notification_that_is_counted_and_a_rule_cannot(loads: Loads, tells: Tells) -> None:
     assert loads(written("default: deny", more=ruled("notifications/progress", where="limits"))).version == 1
     [told] = tells(written("default: deny", more=ruled("notifications/progress")))
     assert told.endswith(REQUESTS)
-
-
-def test_one_server_that_carries_a_method_is_enough(loads: Loads) -> None:
-    second = f"  b:\n    path: /b\n    {HTTP}\n    extensions: {{{OURS}: {LONG}}}\n"
-    assert loads(written(f"{OURS}: deny", more=second + ruled("widgets/list"))).version == 1
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,6 @@ from taskgate.config import GatewayConfig
 from taskgate.config.model import DEFAULTS, bulkhead_settings, conflicts, upstream_settings
 from taskgate.upstream.settings import Breaker, HealthSettings, Retries
 
-Tells = Callable[..., list[str]]
 Loads = Callable[..., GatewayConfig]
 
 SECOND = timedelta(seconds=1)
@@ -62,34 +61,6 @@ def test_a_server_that_takes_tokens_of_callers_alone_is_not_asked_how_it_is(load
     config = loads(_with(with_tokens, EXCHANGE) + "  other: {path: /b, url: 'http://b'}\n")
     assert upstream_settings(config, "reports").health is None
     assert upstream_settings(config, "other").health == HealthSettings()
-
-
-def test_to_ask_it_all_the_same_is_refused(tells: Tells, with_tokens: str) -> None:
-    assert tells(_with(with_tokens, f"{EXCHANGE}, health: {{}}")) == [
-        "f:4: upstreams.reports.health: must be null with credentials.mode token_exchange: "
-        "without a caller there is no token to exchange"
-    ]
-
-
-@pytest.mark.parametrize(
-    ("retries", "told"),
-    [
-        ("backoff: 6s", "backoff: must be at most upstreams.reports.retries.max_backoff, which is 5s unless given"),
-        ("max_backoff: 1ms", "max_backoff: must be at least upstreams.reports.retries.backoff, "
-         "which is 200ms unless given"),
-        ("backoff: 2s, max_backoff: 1s", "backoff: must be at most upstreams.reports.retries.max_backoff"),
-    ],
-)  # fmt: skip
-def test_a_pause_is_no_longer_than_the_longest(tells: Tells, minimal: str, retries: str, told: str) -> None:
-    assert tells(_with(minimal, f"retries: {{{retries}}}")) == [f"f:4: upstreams.reports.retries.{told}"]
-
-
-def test_a_key_that_is_misspelt_in_a_section_that_may_be_null_is_told_with_what_it_may_be(
-    tells: Tells, minimal: str
-) -> None:
-    assert tells(_with(minimal, "health: {intervall: 1s}")) == [
-        "f:4: upstreams.reports.health.intervall: unknown key (did you mean interval?)"
-    ]
 
 
 @pytest.mark.parametrize(

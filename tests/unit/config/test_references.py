@@ -17,55 +17,7 @@ Loads = Callable[..., GatewayConfig]
 Tells = Callable[..., list[str]]
 
 CONFIG = Path(__file__).resolve().parents[3] / "config"
-EXPECTED = (
-    "$ must begin ${NAME}, ${NAME:-default} or ${file:/path}, in quotes within [] or {}; "
-    "a dollar sign itself is written $$"
-)
 ENVIRON = {"NAME": "value", "EMPTY": "", "_a1": "x", "DOLLAR": "${NAME}"}
-
-
-@pytest.mark.parametrize(
-    ("text", "meant"),
-    [
-        ("plain", "plain"),
-        ("${NAME}", "value"),
-        ("a ${NAME}${_a1} b", "a valuex b"),
-        ("${EMPTY}", ""),
-        ("${EMPTY:-default}", "default"),
-        ("${NAME:-default}", "value"),
-        ("${NONE:-default}", "default"),
-        ("${NONE:-}", ""),
-        ("${NONE:-a:-b}", "a:-b"),
-        ("${NONE:-http://a:80/$$}", "http://a:80/$$"),
-        ("$$", "$"),
-        ("$..password", "$..password"),
-        ("$.a[?@.b == '$$']", "$.a[?@.b == '$']"),
-        ("$['a']", "$['a']"),
-        ("$${NAME}", "${NAME}"),
-        ("$$$$", "$$"),
-        ("${DOLLAR}", "${NAME}"),
-        ("${file:/none:-default}", "default"),
-    ],
-)
-def test_a_reference_stands_for_what_it_names(text: str, meant: str) -> None:
-    found = expand(text, ENVIRON)
-    assert (found.text, found.problems) == (meant, ())
-
-
-@pytest.mark.parametrize(
-    ("text", "complaints"),
-    [
-        ("${NONE}", ["the environment variable NONE is not set"]),
-        ("${NONE}${NADA}", ["the environment variable NONE is not set", "the environment variable NADA is not set"]),
-        *((text, [EXPECTED]) for text in ("$", "a$b", "${", "${}", "${1a}", "${a-b}", "$(NAME)", "${NAME:default}")),
-        *((text, [EXPECTED]) for text in ("${file:relative}", "${file:}", "${ NAME }", "${NAME")),
-        ("${file:/none}", ["the file /none cannot be read: No such file or directory"]),
-        ("${file:/}", ["the file / cannot be read: Is a directory"]),
-        ("${file:/a\0b}", ["the file /a\0b cannot be read: no file can have this name"]),
-    ],
-)
-def test_a_reference_to_nothing_is_a_complaint(text: str, complaints: list[str]) -> None:
-    assert list(expand(text, ENVIRON).problems) == complaints
 
 
 @pytest.mark.parametrize(
@@ -97,29 +49,7 @@ def test_a_file_that_is_no_secret_is_a_complaint(tmp_path: Path, content: bytes,
     assert (found.text, found.problems) == ("", (f"the file {path} {complaint}",))
 
 
-def test_what_a_reference_gives_is_read_as_if_it_were_written_there(loads: Loads, file: Path, minimal: str) -> None:
-    text = minimal + "server:\n  max_json_depth: ${DEPTH}\nstore:\n  sqlite:\n    path: '${PLACE}'\n"
-    config = loads(text, {"DEPTH": "12", "PLACE": "7"})
-    assert (config.server.max_json_depth, config.store.sqlite.path) == (12, file.parent / "7")
-
-
 # --- what is shown of it ---------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("text", "shown"),
-    [
-        ("${NAME}", MASK),
-        ("https://h/s/${NAME}/mcp", f"https://h/s/{MASK}/mcp"),
-        ("${NAME}-${_a1}", f"{MASK}-{MASK}"),
-        ("${EMPTY}", MASK),
-        ("${NAME:-default}", MASK),
-        ("${NONE:-default}/${NAME}", f"default/{MASK}"),
-        ("$$ $.a", "$ $.a"),
-    ],
-)
-def test_a_text_is_shown_without_what_came_from_outside_of_the_file(text: str, shown: str) -> None:
-    assert expand(text, ENVIRON).shown == shown
 
 
 class Planted:
@@ -192,21 +122,6 @@ def test_what_is_said_of_a_file_hides_the_values_of_references(loads: Loads, min
     assert found.hide(said) == f"{MASK} and {MASK}/y of https://mcp.example.com"
     assert found.hide("plain") == "plain"
     assert "s3cret" not in repr(found)
-
-
-def test_what_a_reference_gives_is_never_yaml(tells: Tells, minimal: str) -> None:
-    told = tells(minimal + "server: '${ALL}'\n", {"ALL": "{max_body: 1MiB}"})
-    assert told == ["f:5: server: must be a mapping of keys to values"]
-
-
-def test_every_reference_to_nothing_is_told_and_hides_no_other_problem(tells: Tells, minimal: str) -> None:
-    more = "server:\n  max_body: ${ONE}\n  max_header: ${TWO}${THREE}\n  max_json_depth: x\n"
-    assert tells(minimal + more) == [
-        "f:6: server.max_body: the environment variable ONE is not set",
-        "f:7: server.max_header: the environment variable TWO is not set",
-        "f:7: server.max_header: the environment variable THREE is not set",
-        "f:8: server.max_json_depth: must be a whole number",
-    ]
 
 
 @pytest.mark.parametrize(

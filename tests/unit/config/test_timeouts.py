@@ -12,10 +12,8 @@ from taskgate.config.sections.upstreams import DEFAULT_CALL, TimeoutsSection
 from taskgate.upstream.settings import ToolTimeouts
 
 Loads = Callable[..., GatewayConfig]
-Tells = Callable[..., list[str]]
 
 MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
-HERE = "upstreams.reports.timeouts"
 
 
 def written(timeouts: str) -> str:
@@ -60,31 +58,6 @@ def test_what_a_rule_leaves_open_is_as_for_other_tools(
     tool, call, ceiling, idle = found
     [made] = upstream_settings(config, "reports").tools
     assert made == ToolTimeouts(tool=tool, call=call, ceiling=ceiling, idle=idle)
-
-
-@pytest.mark.parametrize(
-    ("timeouts", "said"),
-    [
-        ("{ceiling: 59m}", f"{HERE}.ceiling: must be at least {HERE}.call, which is 1h unless given"),
-        ("{call: 2m, ceiling: 119s}", f"{HERE}.ceiling: must be at least {HERE}.call"),
-        ("{tools: [{tool: a}, {tool: b, call: 2s, ceiling: 1s}]}",
-         f"{HERE}.tools[1].ceiling: must be at least {HERE}.tools[1].call"),
-        ("{tools: [{call: 2s}]}", f"{HERE}.tools[0].tool: is required"),
-        ("{tools: [{tool: '[a'}]}",
-         f"{HERE}.tools[0].tool: must have a ] for every [ (the character [ itself is written [[])"),
-        ("{tools: [{tool: a, connect: 2s}]}", None),
-        ("{tools: [{tool: a, call: 0s}]}", f"{HERE}.tools[0].call: must be at least 1ms"),
-    ],
-)  # fmt: skip
-def test_what_cannot_be_is_told(tells: Tells, timeouts: str, said: str | None) -> None:
-    [line] = tells(written(timeouts))
-    assert said is None or line == f"f:7: {said}"
-    assert line.startswith(f"f:7: {HERE}.")
-
-
-@pytest.mark.parametrize("timeouts", ["{call: soon, ceiling: 1s}", "{call: 1h, ceiling: 5}", "{tools: [1]}", "[]"])
-def test_what_is_malformed_contradicts_nothing(tells: Tells, timeouts: str) -> None:
-    assert len(tells(written(timeouts))) == 1
 
 
 def test_the_usual_call_is_the_one_of_the_model() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from taskgate.config.sections.telemetry import TracingSection, tracing_conflicts
+from taskgate.config.sections.telemetry import TracingSection
 from taskgate.telemetry.opentelemetry.settings import Exporter, TracingSettings
 
 
@@ -52,33 +52,3 @@ def test_the_defaults_are_told_as_they_are() -> None:
 def test_what_makes_no_sense_is_refused(key: str, value: Any, message: str) -> None:
     with pytest.raises(ValidationError, match=message):
         TracingSection.model_validate({key: value})
-
-
-@pytest.mark.parametrize(
-    ("tracing", "message"),
-    [
-        ({"exporter": "console", "endpoint": "http://localhost"}, "must be null with tracing.exporter console"),
-        ({"exporter": "otlp_grpc", "endpoint": "http://localhost:4317/v1"}, "must have no path with"),
-        ({"exporter": "otlp_grpc", "endpoint": "http://localhost:4317?a=1"}, "must have no path with"),
-    ],
-)
-def test_an_endpoint_fits_its_exporter(tracing: dict[str, Any], message: str) -> None:
-    ((where, told),) = tracing_conflicts({"tracing": tracing})
-    assert (where, told[: len(message)]) == (("tracing", "endpoint"), message)
-
-
-@pytest.mark.parametrize(
-    "written",
-    [
-        {"tracing": {"exporter": "otlp_grpc", "endpoint": "http://localhost:4317/"}},
-        {"tracing": {"exporter": "otlp_grpc", "endpoint": "http://[/v1"}},
-        {"tracing": {"exporter": "otlp_grpc", "endpoint": 7}},
-        {"tracing": {"exporter": "otlp_http", "endpoint": "http://localhost:4318/v1/traces"}},
-        {"tracing": {"endpoint": "http://localhost:4318/v1/traces"}},
-        {"tracing": {"exporter": "console", "endpoint": None}},
-        {"tracing": "on"},
-        {},
-    ],
-)
-def test_all_else_goes_together(written: object) -> None:
-    assert list(tracing_conflicts(written)) == []
