@@ -37,7 +37,8 @@ help:
 	@echo 'make fuzz    every property with twenty times the examples of `make test-all`; SEED=1 for others'
 	@echo 'make differential  compares the output of this package with an earlier commit, for many messages and heads; BASE=commit SEED=7'
 	@echo '             CHANGED=2000 for more messages, HEADS=20000 for more connections'
-	@echo 'make mutants removes or reverses each line of the scripts of the shared store, one at a time: a test must fail; ONLY=swap'
+	@echo 'make mutants removes or reverses each line of the scripts of the shared store, one at a time: a test must fail; ONLY=swap.'
+	@echo '             Then changes functions of the package at 200 places: tests must fail for a share of them; MUTANTS=50 SEED=1'
 	@echo 'make check   ruff, mypy, the import contracts, the prose lint, and a report on the shape of the package'
 	@echo 'make bench   the benchmarks'
 	@echo 'make instructions  counts the instructions of requests (Debian: apt-get install valgrind); TREES=checkout counts there too'
@@ -176,10 +177,14 @@ fuzz: $(STAMP)
 	$(PY) -m pytest -m 'hypothesis and not alone' --hypothesis-profile=many --hypothesis-seed=$(SEED) --timeout=1800 --numprocesses=$(WORKERS)
 	DOCUMENT_EXAMPLES=300 DOCUMENT_SEED=$(SEED) $(PY) -m pytest tests/interop/test_operators_document.py
 
-# The lines that fence are part of `make test-all`.
+# The lines that fence are part of `make test-all`. Of the package, a seed draws the mutants, and FLOOR is the share that
+# must be killed.
 ONLY ?=
+MUTANTS ?= 200
+FLOOR ?= 0.7
 mutants: $(STAMP)
 	$(PY) -m tests.mutants.trial --only '$(ONLY)'
+	$(if $(ONLY),,$(PY) -m tests.mutants.package_trial --seed=$(SEED) --mutants=$(MUTANTS) --floor=$(FLOOR))
 
 check: $(STAMP)
 	.venv/bin/ruff check .

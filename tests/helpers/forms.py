@@ -12,7 +12,7 @@ THOROUGH: Final[dict[str, set[str]]] = {
     "grafana": {"test_dashboards", "test_dashboards_rules", "test_dashboards_schema"},
     "interop": {"test_native_modern_tasks", "test_tasks_of_real_servers", "test_whole_sessions"},
     "kill": set(),
-    "mutants": set(),
+    "mutants": {"test_package_trial"},
     "observability": set(),
     "packages": {"test_setup", "test_wheel"},
     "replicas": {"test_tasks_anywhere"},

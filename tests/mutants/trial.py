@@ -109,7 +109,7 @@ def _preload() -> None:
 
     import taskgate.stores.redis.open  # noqa: F401, PLC0415
 
-    with _silence():
+    with silence():
         pytest.main(
             [
                 *BOTH,
@@ -134,7 +134,7 @@ def _try(mutant: Mutant) -> None:
         assert changed, "nothing runs that script"
         for script in changed:
             script.__init__(script.text.replace(before, mutant.text))  # type: ignore[misc]
-        with _silence():
+        with silence():
             for tests in _tests_of(mutant.script):
                 code = int(pytest.main([*BOTH, *(str(TESTS / name) for name in tests)]))
                 if code:
@@ -144,7 +144,7 @@ def _try(mutant: Mutant) -> None:
 
 
 @contextmanager
-def _silence() -> Iterator[None]:
+def silence() -> Iterator[None]:
     """Nothing that is written in the block is seen."""
     sys.stdout.flush()
     void, kept = os.open(os.devnull, os.O_WRONLY), [os.dup(1), os.dup(2)]
@@ -163,7 +163,8 @@ def _tests_of(script: str) -> Sequence[Sequence[str]]:
     return next(tests for prefix, tests in _TESTS.items() if script.startswith(prefix))
 
 
-def _say(line: str) -> None:
+def say(line: str) -> None:
+    """Write a line at once."""
     sys.stdout.write(line + "\n")
     sys.stdout.flush()
 
@@ -180,11 +181,11 @@ def main() -> int:
         if is_green:
             survived.add(mutant.name)
             if mutant.name not in known:
-                _say(f"survives: {mutant.name}")
+                say(f"survives: {mutant.name}")
     dead = {name for name in known if any(each in name for each in only)} - survived
     for name in sorted(dead):
-        _say(f"listed, but no test is green with it: {name}")
-    _say(f"{count} mutants, {len(survived)} survive, {len(survived & known.keys())} of them listed")
+        say(f"listed, but no test is green with it: {name}")
+    say(f"{count} mutants, {len(survived)} survive, {len(survived & known.keys())} of them listed")
     return 1 if dead or survived - known.keys() else 0
 
 
