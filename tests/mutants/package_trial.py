@@ -22,7 +22,7 @@ import sys
 import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from itertools import islice
 from os import _exit as exit_at_once
@@ -70,6 +70,8 @@ PROCESSOR: Final = 60
 """Seconds of the processor that the tests of one child may take."""
 _NUMBER: Final = struct.Struct("I")
 _IS_RED: Final = 0xFFFFFFFF
+_NO_TRIAL: Final = 70
+"""The status of a process that could not run its tests."""
 _MARK: Final = "MUTANT_ON_TRIAL"
 
 
@@ -156,6 +158,8 @@ class Trial:
         reach = recorded(session.items, self._folders, self._functions)
         reached, self._seconds = reach.tests_by_line(), reach.seconds
         for mutant in self._tried:
+            if not any((mutant.module, function) in self._functions for function in mutant.codes):
+                continue  # such as one that is deleted after use: nothing runs it
             tests = {test for line in mutant.change.lines for test in reached.get((mutant.module, line), ())}
             self._on_verdict(self._judge(mutant, sorted(tests)))
         return True
@@ -224,13 +228,15 @@ class Trial:
             os.killpg(child, signal.SIGKILL)
         _, status = os.waitpid(child, 0)
         _end_programs(child)
-        if end is None and os.waitstatus_to_exitcode(status) != 0:
+        if end is None and (code := os.waitstatus_to_exitcode(status)):
+            if code == _NO_TRIAL:
+                raise RuntimeError(f"the tests could not be run: {mutant.name}")
             end = " (died)"
         return place, end
 
     def _try(self, mutant: Mutant, tests: list[str], to_parent: int) -> NoReturn:
         """Run the tests with the mutant in its place, and end this process; each place is said before its test runs."""
-        status = 70
+        status = _NO_TRIAL
         try:
             os.setpgid(0, 0)
             os.environ[_MARK] = str(os.getpid())
@@ -244,7 +250,8 @@ class Trial:
             items[0].config.pluginmanager.register(seen)
             for place, (item, following) in enumerate(_pairs(items)):
                 os.write(to_parent, _NUMBER.pack(place))
-                item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+                with seen.of_interruptions():
+                    item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
                 if seen.is_red:
                     os.write(to_parent, _NUMBER.pack(_IS_RED))
                     break
@@ -261,6 +268,14 @@ class _Outcomes:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         self.is_red |= report.failed
+
+    @contextmanager
+    def of_interruptions(self) -> Iterator[None]:
+        """Take for red what would end the whole run."""
+        try:
+            yield
+        except (Exception, KeyboardInterrupt, SystemExit):
+            self.is_red = True
 
 
 def recorded(items: list[pytest.Item], folders: Sequence[str], live: LiveFunctions) -> Reach:
