@@ -70,6 +70,7 @@ PROCESSOR: Final = 60
 """Seconds of the processor that the tests of one child may take."""
 _NUMBER: Final = struct.Struct("I")
 _IS_RED: Final = 0xFFFFFFFF
+_HANGS: Final = " (hangs)"
 _NO_TRIAL: Final = 70
 """The status of a process that could not run its tests."""
 _MARK: Final = "MUTANT_ON_TRIAL"
@@ -110,6 +111,12 @@ class Verdict:
     def is_killed(self) -> bool:
         """Whether any test is red."""
         return self.killer is not None or bool(self.killers)
+
+    @property
+    def hangs(self) -> bool:
+        """Whether all that shows it is a test that does not end."""
+        red = [*self.killers.values(), *filter(None, (self.killer,))]
+        return bool(red) and all(test.endswith(_HANGS) for test in red)
 
 
 def modules(folder: str = "") -> Iterator[str]:
@@ -213,7 +220,7 @@ class Trial:
         place, end, bound = 0, None, HUNG
         while True:
             if not select.select([from_child], [], [], bound)[0]:
-                end = " (hung)"
+                end = _HANGS
                 break
             said = os.read(from_child, _NUMBER.size)
             if not said:
@@ -378,7 +385,8 @@ def main() -> int:
     for verdict in verdicts:
         if not verdict.is_killed:
             say(f"survives: {verdict.mutant}")
-    say(f"{len(verdicts)} mutants, {killed(verdicts)} killed")
+    hang = sum(verdict.hangs for verdict in verdicts)
+    say(f"{len(verdicts)} mutants, {killed(verdicts)} killed, {hang} of them by a test that hangs")
     return 0 if is_enough(verdicts, asked.floor) else 1
 
 
