@@ -163,12 +163,12 @@ class Trial:
         self._items = {item.nodeid: item for item in session.items}
         self._functions = live_functions()
         reach = recorded(session.items, self._folders, self._functions)
-        reached, self._seconds = reach.tests_by_line(), reach.seconds
+        tests_of, self._seconds = reach.tests_by_line(), reach.seconds
         for mutant in self._tried:
             if not any((mutant.module, function) in self._functions for function in mutant.codes):
                 continue  # such as one that is deleted after use: nothing runs it
-            tests = {test for line in mutant.change.lines for test in reached.get((mutant.module, line), ())}
-            self._on_verdict(self._judge(mutant, sorted(tests)))
+            tests = sorted(tests_of(mutant.module, mutant.change.lines))
+            self._on_verdict(self._judge(mutant, tests))
         return True
 
     def _judge(self, mutant: Mutant, tests: list[str]) -> Verdict:

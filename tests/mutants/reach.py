@@ -1,4 +1,4 @@
-"""Which statements of the package each test runs, and how long it takes: `Recorder` finds it, and `Reach` has it.
+"""Which statements of the package each test runs, and how long it takes: `Recorder` finds it, `Reach` has it.
 
 From it a trial of mutants knows which tests can tell that a line is another, and which of them is the quickest. Each
 function gets code in its place that marks a byte before every statement: that costs little, where a tracer would cost
@@ -11,7 +11,7 @@ import re
 import time
 from array import array
 from collections import defaultdict
-from collections.abc import Generator, Iterable
+from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FunctionType
@@ -30,13 +30,12 @@ _MARK: Final = re.compile(b"\x01")
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A statement of a module, or the way around one: where a condition fails, or a loop ends."""
+    """A statement of a module."""
 
     module: str
     first: int
     last: int
     """The line of its end, or that before its first block."""
-    is_around: bool = False
 
 
 @dataclass(slots=True)
@@ -45,22 +44,23 @@ class Reach:
 
     places: list[Place] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=dict)
-    """The time of each test on the machine's clock, its fixtures included."""
-    reached: dict[str, "array[int]"] = field(default_factory=dict)
-    """By test, which of `places`."""
+    """By test, the time on the machine's clock that it took with its fixtures."""
+    tests: list["array[int]"] = field(default_factory=list)
+    """For each of `places`, the tests that reach it, as places in `seconds`."""
 
-    def tests_by_line(self) -> dict[tuple[str, int], list[str]]:
-        """The tests that run each line."""
-        tests: defaultdict[int, list[str]] = defaultdict(list)
-        for test, reached in self.reached.items():
-            for number in reached:
-                tests[number].append(test)
-        found: defaultdict[tuple[str, int], list[str]] = defaultdict(list)
-        for number, names in tests.items():
-            place = self.places[number]
-            for line in () if place.is_around else range(place.first, place.last + 1):
-                found[place.module, line] += names
-        return dict(found)
+    def tests_by_line(self) -> Callable[[str, range], set[str]]:
+        """Finds the tests that run any of some lines of a module."""
+        names = [*self.seconds]
+        numbers: defaultdict[tuple[str, int], list[int]] = defaultdict(list)
+        for number, place in enumerate(self.places):
+            for line in range(place.first, place.last + 1):
+                numbers[place.module, line].append(number)
+
+        def found(module: str, lines: range) -> set[str]:
+            places = {number for line in lines for number in numbers.get((module, line), ())}
+            return {names[test] for number in places for test in self.tests[number]}
+
+        return found
 
     @classmethod
     def read(cls, file: Path) -> "Reach":
@@ -69,7 +69,7 @@ class Reach:
 
     def write(self, file: Path) -> None:
         """Leave it in a file."""
-        file.write_bytes(pickle.dumps((self.places, self.seconds, self.reached)))
+        file.write_bytes(pickle.dumps((self.places, self.seconds, self.tests)))
 
 
 class Recorder:
@@ -81,6 +81,7 @@ class Recorder:
         for module in modules:
             self._watch(module, live)
         self._marks = bytearray(len(self.reach.places))
+        self.reach.tests = [array("I") for _ in self.reach.places]
         for module in {module for module, _ in live}:
             for function in (each for (name, _), found in live.items() if name == module for each in found):
                 function.__globals__[_MARKS] = self._marks
@@ -102,8 +103,10 @@ class Recorder:
             return (yield)
         finally:
             if self._has_passed:
+                number = len(self.reach.seconds)
                 self.reach.seconds[item.nodeid] = time.monotonic() - began
-                self.reach.reached[item.nodeid] = array("I", (each.start() for each in _MARK.finditer(self._marks)))
+                for mark in _MARK.finditer(self._marks):
+                    self.reach.tests[mark.start()].append(number)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Leave out a test that did not pass."""
@@ -130,8 +133,6 @@ class _Marked(ast.NodeTransformer):
                 block = getattr(node, name, None)
                 if isinstance(block, list):
                     setattr(node, name, self._marked(block))
-            if isinstance(node, ast.If | ast.For | ast.AsyncFor | ast.While) and not node.orelse:
-                node.orelse = [self._mark(node, is_around=True)]
         return node
 
     def _function(self, node: F) -> F:
@@ -145,8 +146,8 @@ class _Marked(ast.NodeTransformer):
     def _marked(self, block: list[ast.stmt]) -> list[ast.stmt]:
         return [each for statement in block for each in (self._mark(statement), statement)]
 
-    def _mark(self, statement: ast.stmt, *, is_around: bool = False) -> ast.stmt:
-        self._places.append(Place(self._module, statement.lineno, _last(statement), is_around))
+    def _mark(self, statement: ast.stmt) -> ast.stmt:
+        self._places.append(Place(self._module, statement.lineno, _last(statement)))
         mark = ast.parse(f"{_MARKS}[{len(self._places) - 1}] = 1").body[0]
         for each in ast.walk(mark):
             ast.copy_location(each, statement)
