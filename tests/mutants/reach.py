@@ -82,9 +82,8 @@ class Recorder:
             self._watch(module, live)
         self._marks = bytearray(len(self.reach.places))
         self.reach.tests = [array("I") for _ in self.reach.places]
-        for module in {module for module, _ in live}:
-            for function in (each for (name, _), found in live.items() if name == module for each in found):
-                function.__globals__[_MARKS] = self._marks
+        for function in (each for found in live.values() for each in found):
+            function.__globals__[_MARKS] = self._marks
 
     def _watch(self, module: str, live: LiveFunctions) -> None:
         file = PACKAGE / module

@@ -1,5 +1,6 @@
 """Who asks: one token in one header, judged for the mount that is asked, or everybody."""
 
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
@@ -117,11 +118,12 @@ def told(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str, str]]:
 
 
 def test_servers_may_be_told_of_a_caller_what_its_token_says() -> None:
-    somebody = identity("read")
+    somebody = replace(identity("read"), client_id="desk")
     assert principal_of(AuthContext(key="k", identity=somebody, token="planted")) == Principal(
         context="k",
         subject="alice",
         issuer=somebody.issuer,
+        client="desk",
         token="planted",
         scopes=frozenset({"read"}),
         good_until=somebody.expires_at,
