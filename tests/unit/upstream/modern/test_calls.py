@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from helpers.server import ScriptedServer, error, note, progress_note, status, stream
+from helpers.server import ScriptedServer, error, note, progress_note, result, status, stream
 from requirements import covers
 from taskgate.domain.versions import Era, Revision
 from taskgate.protocol.messages import Params
@@ -106,6 +106,12 @@ async def test_a_tool_with_unsound_annotations_is_not_in_the_catalogue(
     assert set(await guest.session.tools()) == {"echo"}
     assert (bool(guest.session.listed("echo")), guest.session.listed("odd")) == (True, None)
     assert [(record.levelname, record.tool) for record in caplog.records] == [("WARNING", "odd")]
+
+
+async def test_only_pages_of_tools_are_looked_through(server: ScriptedServer, guest: Guest) -> None:
+    odd = {"name": "odd", "inputSchema": {"properties": {"n": {"type": "number", "x-mcp-header": "N"}}}}
+    server.script["echo"] = result({"content": [], "tools": [odd]})
+    assert value_of(await guest.call())["tools"] == [odd]
 
 
 async def test_a_log_is_not_filled_with_the_tools_of_a_mad_server(server: ScriptedServer, guest: Guest, caplog) -> None:
