@@ -229,7 +229,7 @@ class Runner:
         found: Any = importlib.import_module(f"taskgate.{self._folder}")
         for at, name in enumerate(names):
             module = f"taskgate.{self._folder}.{'.'.join(names[: at + 1])}"
-            if inspect.ismodule(found) and at < len(names) - 1 and importlib.util.find_spec(module):
+            if hasattr(found, "__path__") and at < len(names) - 1 and importlib.util.find_spec(module):
                 found = importlib.import_module(module)
                 continue
             owner = found if inspect.isclass(found) else None

@@ -222,6 +222,8 @@ def made(kind: Any, value: Any) -> Any:
     if isinstance(origin, type) and issubclass(origin, Mapping) and not hasattr(origin, "__required_keys__"):
         of = args[1] if len(args) > 1 else Any
         return {name: made(of, each) for name, each in value.items()}
+    if origin is tuple and len(args) > 1 and args[1] is not Ellipsis:
+        return tuple(made(of, each) for of, each in zip(args, value, strict=True))
     if origin in (tuple, list, set, frozenset) or origin is Sequence:
         of = args[0] if args else Any
         return (origin if origin is not Sequence else tuple)(made(of, each) for each in value)

@@ -8,12 +8,36 @@ import pytest
 
 from helpers.case_files import Case, Judge, Runner, rewrites
 from helpers.schema import check_client_message, check_definition, check_server_message
-from taskgate.protocol.extensions import ExtensionPolicy
+from taskgate.protocol.classify import Route, classify
+from taskgate.protocol.extensions import BUILT_IN, EVENTS, UI, ExtensionPolicy
+from taskgate.protocol.headers import RequestHeaders
 from taskgate.protocol.legacy.downstream import LegacyDownstream
 from taskgate.protocol.legacy.upstream import LegacyServerTasks, LegacyUpstream
+from taskgate.protocol.messages import Message
 from taskgate.protocol.modern.downstream import ModernDownstream
 from taskgate.protocol.modern.upstream import ModernUpstream
 from unit.protocol.modern.judge import CORE, check, check_task, read
+
+EVENTS_CROSS: Final = ExtensionPolicy(allowed={EVENTS: BUILT_IN[EVENTS], UI: BUILT_IN[UI]})
+
+
+def classified(
+    message: Message,
+    headers: RequestHeaders,
+    offers_tasks: bool = True,
+    strict_names: bool = False,
+    extensions: ExtensionPolicy = ExtensionPolicy(),  # noqa: B008 - a value
+) -> Route:
+    """The era of a message with these headers."""
+    return classify(
+        message,
+        headers.version,
+        lambda: headers,
+        offers_tasks=offers_tasks,
+        strict_names=strict_names,
+        extensions=extensions,
+    )
+
 
 SUBJECTS: Final[dict[str, object]] = {
     "LegacyDownstream": LegacyDownstream("0.1.0"),
@@ -22,6 +46,7 @@ SUBJECTS: Final[dict[str, object]] = {
     "LegacyUpstream": LegacyUpstream("0.1.0", ExtensionPolicy()),
     "ModernDownstream": ModernDownstream("0.1.0"),
     "ModernUpstream": ModernUpstream("0.1.0", ExtensionPolicy()),
+    "ModernUpstream events": ModernUpstream("0.1.0", EVENTS_CROSS),
 }
 _ANSWERS: Final = {
     "pong": "ping",
@@ -35,7 +60,11 @@ _ANSWERS: Final = {
     "withdrawal": None,
 }
 """What the messages of legacy hosts answer."""
-VALUES: Final[dict[str, Any]] = {"@usual": ExtensionPolicy(), "@others": ExtensionPolicy(others=True)}
+VALUES: Final[dict[str, Any]] = {
+    "@usual": ExtensionPolicy(),
+    "@others": ExtensionPolicy(others=True),
+    "@events": EVENTS_CROSS,
+}
 
 
 def _answers(method: str | None, *, as_task: bool = False) -> Judge:
@@ -88,7 +117,7 @@ JUDGES: Final[dict[str, Judge]] = {
 }
 """Functions whose results the published schemas define."""
 
-RUNNER: Final = Runner("protocol", subjects=SUBJECTS, values=VALUES, judges=JUDGES)
+RUNNER: Final = Runner("protocol", own={"classified": classified}, subjects=SUBJECTS, values=VALUES, judges=JUDGES)
 
 
 @pytest.mark.parametrize("cases", RUNNER.sections.values(), ids=RUNNER.sections)

@@ -19,7 +19,6 @@ from taskgate.protocol.extensions import (
     UI,
     Extension,
     ExtensionPolicy,
-    is_declared,
 )
 from taskgate.protocol.vocabulary import ERA_NOTICES, MODERN_METHODS, TASKS_EXTENSION
 from taskgate.protocol.vocabulary import KNOWN_METHODS as CORE_METHODS
@@ -65,13 +64,7 @@ NAMED = ExtensionPolicy(
 )
 
 
-def pairs_of(answers: Any) -> set[tuple[Era, Era]]:
-    """The pairs of a host and a server for which it answers yes."""
-    return {pair for pair in PAIRS if answers(*pair)}
-
-
 SAME = {(L, L), (M, M)}
-ALL = set(PAIRS)
 
 # --- what is known ---------------------------------------------------------------------------------------------------
 
@@ -150,17 +143,6 @@ def test_a_method_is_that_of_its_extension() -> None:
     assert "skills/get" not in EVENTS_CROSS.by_method
 
 
-@pytest.mark.parametrize(
-    ("method", "pairs", "hosts"),
-    [("thing/do", SAME, set(Era)), ("bridged/do", ALL, set(Era)), ("newest/do", {(M, M)}, {M})],
-)
-def test_a_request_crosses_where_its_extension_does(method: str, pairs: set[tuple[Era, Era]], hosts: set[Era]) -> None:
-    # X-EXT-20.
-    assert pairs_of(lambda host, server: NAMED.allows_method(method, host, server)) == pairs
-    # Before it is known of which era the server is.
-    assert {host for host in Era if NAMED.allows_method(method, host)} == hosts
-
-
 def test_what_lasts_and_what_is_listened_to_are_those_of_all_that_crosses() -> None:
     assert (USUAL.streams, USUAL.all_filters) == (frozenset(), frozenset())
     assert (EVENTS_CROSS.streams, EVENTS_CROSS.all_filters) == ({"events/stream"}, {"eventsListChanged"})
@@ -174,176 +156,7 @@ def test_two_policies_are_one_where_they_let_the_same_cross() -> None:
     assert ExtensionPolicy(allowed=EVENTS_CROSS.allowed, others=True) != EVENTS_CROSS
 
 
-# --- declarations ----------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("identifier", "capabilities", "declared"),
-    [
-        (THING, {"extensions": {THING: {}}}, True),
-        (THING, {"extensions": {THING: {"a": 1}, OTHER: {}}}, True),
-        (THING, {"extensions": {OTHER: {}}}, False),
-        (THING, {"extensions": {THING: True}}, False),
-        (THING, {"extensions": [THING]}, False),
-        (THING, {THING: {}, "events": {}}, False),
-        (THING, {}, False),
-        (EVENTS, {"extensions": {EVENTS: {}}}, True),
-        (EVENTS, {"events": {}}, True),
-        (EVENTS, {"events": True}, False),
-        (EVENTS, {"extensions": {}, "tools": {}}, False),
-    ],
-)
-def test_an_extension_is_declared_by_an_object_in_either_spelling(
-    identifier: str, capabilities: dict[str, Any], declared: bool
-) -> None:
-    assert is_declared(identifier, BUILT_IN.get(identifier, Extension()), capabilities) is declared
-
-
 # --- what a host is told of a server ---------------------------------------------------------------------------------
-
-ODD = r'{ "\u0061" : 1e999 ,"a":[1.0, {}]}'
-TOLD: dict[str, tuple[ExtensionPolicy, RawJson, dict[str, RawJson], RawJson, RawJson]] = {
-    # The policy, what the server says, what is ours, what a host of its own era is told, and one of the other.
-    "nothing": (USUAL, "{}", {}, "{}", "{}"),
-    "nothing in white space": (USUAL, " { } ", {}, " { } ", " { } "),
-    "nothing but what is ours": (USUAL, "{}", OWN, f'{{"extensions":{{"{TASKS_EXTENSION}":{{}}}}}}', "="),
-    "the core to the byte": (
-        USUAL,
-        f'{{ "tools" : {ODD} ,"prompts":{{}},"resources":{{}}, "logging":{{}},"completions":{{}} }}',
-        {},
-        f'{{ "tools" : {ODD} ,"prompts":{{}},"resources":{{}}, "logging":{{}},"completions":{{}} }}',
-        "=",
-    ),
-    "tasks of the other era": (OTHERS, '{"tools":{},"tasks":{"list":{}}}', {}, '{"tools":{}}', "="),
-    "one that crosses to the byte": (
-        USUAL,
-        f'{{"tools":{{}} , "extensions" : {{ "{OTHER}":{{}}, "{UI}" : {ODD} }} }}',
-        {},
-        f'{{"tools":{{}} , "extensions" : {{ "{UI}" : {ODD} }} }}',
-        "=",
-    ),
-    "however it is written": (
-        USUAL,
-        '{"extensions":{"io.modelcontextprotocol\\/ui":{}}}',
-        {},
-        '{"extensions":{"io.modelcontextprotocol\\/ui":{}}}',
-        "=",
-    ),
-    "beside ours": (
-        USUAL,
-        f'{{"extensions":{{"{UI}":{ODD},"{OTHER}":{{}}}}}}',
-        OWN,
-        f'{{"extensions":{{"{TASKS_EXTENSION}":{{}},"{UI}":{ODD}}}}}',
-        "=",
-    ),
-    "ours instead of the server's": (
-        USUAL,
-        f'{{"extensions":{{"{TASKS_EXTENSION}":{{"a":1}},"{UI}":{{}}}}}}',
-        OWN,
-        f'{{"extensions":{{"{TASKS_EXTENSION}":{{}},"{UI}":{{}}}}}}',
-        "=",
-    ),
-    "the server's alone": (
-        OTHERS,
-        f'{{"prompts":{{}},"extensions":{{"{TASKS_EXTENSION}":{{}}}}}}',
-        {},
-        '{"prompts":{}}',
-        "=",
-    ),
-    "an empty object stays": (
-        USUAL,
-        '{"extensions": { } ,"experimental":{ }}',
-        {},
-        '{"extensions": { } ,"experimental":{ }}',
-        "=",
-    ),
-    "an empty object gets ours": (
-        USUAL,
-        '{"extensions": { }}',
-        OWN,
-        f'{{"extensions": {{"{TASKS_EXTENSION}":{{}} }}}}',
-        "=",
-    ),
-    "one that is emptied goes": (USUAL, f'{{"extensions":{{"{OTHER}":{{}}}},"tools":{{}}}}', {}, '{"tools":{}}', "="),
-    "one that is emptied gets ours": (
-        USUAL,
-        f'{{"tools":{{}},"extensions":{{ "{OTHER}":{{}} }}}}',
-        OWN,
-        f'{{"tools":{{}},"extensions":{{"{TASKS_EXTENSION}":{{}}  }}}}',
-        "=",
-    ),
-    "what is no object": (USUAL, '{"extensions":[1],"experimental":true,"tools":{}}', {}, '{"tools":{}}', "="),
-    "what is no object, with ours": (
-        USUAL,
-        '{"extensions":null,"tools":{}}',
-        OWN,
-        f'{{"extensions":{{"{TASKS_EXTENSION}":{{}}}},"tools":{{}}}}',
-        "=",
-    ),
-    "an extension that is no object": (
-        USUAL,
-        f'{{"extensions":{{"{UI}":true,"{SKILLS}":{{}}}}}}',
-        {},
-        f'{{"extensions":{{"{SKILLS}":{{}}}}}}',
-        "=",
-    ),
-    "one of no bridge": (
-        NAMED,
-        f'{{"extensions":{{"{THING}":{{}}}}}}',
-        {},
-        f'{{"extensions":{{"{THING}":{{}}}}}}',
-        "{}",
-    ),
-    "one of a bridge": (
-        NAMED,
-        f'{{"extensions":{{"{BRIDGED}":{{}}}}}}',
-        {},
-        f'{{"extensions":{{"{BRIDGED}":{{}}}}}}',
-        "=",
-    ),
-    "experiments": (USUAL, '{"experimental":{"a":{}},"tools":{}}', {}, '{"tools":{}}', "="),
-    "experiments where others cross": (
-        OTHERS,
-        f'{{"experimental":{{ "a" : {ODD} }},"tools":{{}}}}',
-        {},
-        f'{{"experimental":{{ "a" : {ODD} }},"tools":{{}}}}',
-        '{"tools":{}}',
-    ),
-    "a key of no revision": (USUAL, f'{{"acme":{ODD},"tools":{{}}}}', {}, '{"tools":{}}', "="),
-    "a key of no revision where others cross": (
-        OTHERS,
-        f'{{"acme": {ODD} ,"tools":{{}}}}',
-        {},
-        f'{{"acme": {ODD} ,"tools":{{}}}}',
-        '{"tools":{}}',
-    ),
-    "others where others cross": (
-        OTHERS,
-        f'{{"extensions":{{"{OTHER}":{ODD},"{THING}":{{}},"{EVENTS}":{{}}}},"events":{{}}}}',
-        {},
-        f'{{"extensions":{{"{OTHER}":{ODD}}}}}',
-        "{}",
-    ),
-    "events in both spellings": (
-        EVENTS_CROSS,
-        f'{{"events":{ODD},"extensions":{{"{EVENTS}":{{"a":1}}}}}}',
-        {},
-        f'{{"events":{ODD},"extensions":{{"{EVENTS}":{{"a":1}}}}}}',
-        "{}",
-    ),
-    "events in both spellings, denied": (USUAL, f'{{"events":{{}},"extensions":{{"{EVENTS}":{{}}}}}}', {}, "{}", "="),
-    "capabilities of hosts": (USUAL, '{"roots":{},"sampling":{},"elicitation":{}}', {}, "{}", "="),
-}
-
-
-@pytest.mark.parametrize(("policy", "declared", "own", "told", "told_others"), TOLD.values(), ids=TOLD)
-def test_a_host_is_told_what_crosses_of_a_server_and_what_is_ours(
-    policy: ExtensionPolicy, declared: RawJson, own: dict[str, RawJson], told: RawJson, told_others: RawJson
-) -> None:
-    # X-EXT-5, X-EXT-6, X-EXT-52.
-    for host, server in PAIRS:
-        wanted = told if host is server or told_others == "=" else told_others
-        assert policy.server_capabilities(declared, host, server, own) == wanted, (host, server)
 
 
 _names = st.sampled_from([UI, SKILLS, EVENTS, TASKS_EXTENSION, THING, BRIDGED, OTHER])

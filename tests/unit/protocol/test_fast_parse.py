@@ -64,13 +64,6 @@ USUAL: dict[str, tuple[str, type[Message]]] = {
 }
 
 
-@pytest.mark.parametrize(("text", "kind"), USUAL.values(), ids=USUAL)
-def test_a_usual_message_is_read_as_the_walk_reads_it(text: str, kind: type[Message]) -> None:
-    read = fast_parse(text)
-    assert read == walked(text)
-    assert type(read) is kind
-
-
 def test_a_usual_poll_is_not_walked_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("taskgate.protocol.jsonrpc.walk", lambda *_: pytest.fail("walked"))
     for name in ("a poll", "a poll, with spaces", "a poll, the envelope behind"):

@@ -15,7 +15,6 @@ from taskgate.errors import MalformedMessage, UnparsableMessage
 from taskgate.jsontext.edits import dump
 from taskgate.protocol.jsonrpc import (
     ENVELOPE_NAMES,
-    MAX_ID_BYTES,
     META_NAMES,
     PARAMS_NAMES,
     TASK_NAMES,
@@ -33,7 +32,7 @@ from taskgate.protocol.jsonrpc import (
     with_id,
 )
 from taskgate.protocol.messages import Message, Notification, Request, Response
-from taskgate.protocol.vocabulary import CLIENT_CAPABILITIES, IDEMPOTENCY_KEY, PROTOCOL_VERSION
+from taskgate.protocol.vocabulary import PROTOCOL_VERSION
 
 DAY = timedelta(hours=23)
 
@@ -65,102 +64,7 @@ def read(text: str) -> Message:
     return parse(text.encode(), max_depth=DEPTH)
 
 
-def refusal(text: str) -> MalformedMessage:
-    with pytest.raises(MalformedMessage) as refused:
-        read(text)
-    return refused.value
-
-
-@pytest.mark.parametrize("params", ['"Name":"x"', '"_meta":{"PROGRESSTOKEN":1}', '"task":{"tTl":1}'])
-def test_a_key_that_some_readers_take_for_another_is_refused_with_the_id(params: str) -> None:
-    assert refusal(f'{{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{{{params}}}}}').id == 7
-
-
 # --- what passes ---------------------------------------------------------------------------------------------------
-
-
-def test_a_request_is_kept_as_its_text_with_the_places_of_its_parameters() -> None:
-    text = (
-        ' {"method": "tools/call", "params" : {"name": "x", "_meta": {"progressToken": 1}}, "id": 7, "jsonrpc": "2.0"} '
-    )
-    message = read(text)
-    assert isinstance(message, Request)
-    assert (message.id, message.method, message.text) == (7, "tools/call", text)
-    assert message.params_text == '{"name": "x", "_meta": {"progressToken": 1}}'
-    assert text[message.params_at :].startswith(message.params_text)
-    assert message.params["name"].value == "x"
-    assert message.params["_meta"].members is not None
-    assert message.params["_meta"].members["progressToken"].value == 1
-
-
-def test_a_request_without_parameters_has_none() -> None:
-    message = read('{"jsonrpc":"2.0","id":"a","method":"ping"}')
-    assert isinstance(message, Request)
-    assert (message.params, message.params_text, message.params_at) == ({}, "", 0)
-
-
-@pytest.mark.parametrize("params", ["[1]", "null", '"x"', "7", "false"])
-def test_parameters_that_are_no_object_are_left_to_the_caller(params: str) -> None:
-    request = read(f'{{"jsonrpc":"2.0","id":1,"method":"m","params":{params}}}')
-    assert isinstance(request, Request)
-    assert (request.params, request.params_text) == ({}, params)
-    assert request.text[request.params_at :] == params + "}"
-    notification = read(f'{{"jsonrpc":"2.0","method":"m","params":{params}}}')
-    assert isinstance(notification, Notification)
-    assert (notification.params, notification.params_text) == ({}, params)
-
-
-def test_a_call_without_an_id_is_a_notification() -> None:
-    text = '{"jsonrpc":"2.0","method":"notifications/progress","params":{"progress":0.5}}'
-    message = read(text)
-    assert isinstance(message, Notification)
-    assert (message.method, message.text, message.params_text) == (
-        "notifications/progress",
-        text,
-        '{"progress":0.5}',
-    )
-    assert message.params["progress"].value == 0.5
-
-
-def test_a_notification_without_parameters_has_none() -> None:
-    message = read('{"jsonrpc":"2.0","method":"m"}')
-    assert isinstance(message, Notification)
-    assert (message.params, message.params_text) == ({}, "")
-
-
-def test_a_response_has_a_result_or_an_error() -> None:
-    good = read('{"jsonrpc":"2.0","id":1,"result":{"_meta":{"k":1},"content":[]}}')
-    assert isinstance(good, Response)
-    assert good.result is not None
-    assert good.error is None
-    assert good.result.members is not None
-    assert good.result.members["_meta"].members is not None
-    bad = read('{"jsonrpc":"2.0","id":"b","error":{"code":-32000,"message":"no","data":[1]}}')
-    assert isinstance(bad, Response)
-    assert bad.result is None
-    assert bad.error is not None
-    assert bad.error.value == {"code": -32000, "message": "no", "data": [1]}
-
-
-@pytest.mark.parametrize("result", ["null", "[]", '"text"', "0", "true", "{}"])
-def test_a_result_may_be_any_value(result: str) -> None:
-    message = read(f'{{"jsonrpc":"2.0","id":1,"result":{result}}}')
-    assert isinstance(message, Response)
-    assert message.result is not None
-    assert message.text[message.result.start : message.result.end] == result
-
-
-def test_unknown_members_pass() -> None:
-    message = read('{"jsonrpc":"2.0","id":1,"method":"m","x":[1],"y":{}}')
-    assert isinstance(message, Request)
-
-
-def test_only_the_shape_that_is_asked_for_is_walked() -> None:
-    body = b'{"jsonrpc":"2.0","id":1,"method":"m","params":{"arguments":{"x":1},"_meta":{"x":1}}}'
-    message = parse(body, max_depth=DEPTH, shape={"params": {"arguments": {}}})
-    assert isinstance(message, Request)
-    assert message.params["arguments"].members is not None
-    assert message.params["_meta"].members is None
 
 
 @given(messages())
@@ -184,99 +88,6 @@ def test_every_message_is_read_as_the_standard_parser_reads_it(text: str) -> Non
 
 
 # --- what is no JSON-RPC -------------------------------------------------------------------------------------------
-
-# Each with the id that its refusal tells.
-MALFORMED: dict[str, tuple[str, str | int | None]] = {
-    "an array": ("[]", None),
-    "a batch": ('[{"jsonrpc":"2.0","id":1,"method":"m"}]', None),
-    "a string": ('"2.0"', None),
-    "a number": ("7", None),
-    "null": ("null", None),
-    "true": ("true", None),
-    "an empty object": ("{}", None),
-    "no version": ('{"id":1,"method":"m"}', 1),
-    "version 1.0": ('{"jsonrpc":"1.0","id":1,"method":"m"}', 1),
-    "a number for a version": ('{"jsonrpc":2.0,"id":"a","method":"m"}', "a"),
-    "a version in an array": ('{"jsonrpc":["2.0"],"id":1,"method":"m"}', 1),
-    "neither method nor result": ('{"jsonrpc":"2.0","id":1}', 1),
-    "a version alone": ('{"jsonrpc":"2.0"}', None),
-    "a number for a method": ('{"jsonrpc":"2.0","id":1,"method":7}', 1),
-    "null for a method": ('{"jsonrpc":"2.0","id":1,"method":null}', 1),
-    "a notification with a number for a method": ('{"jsonrpc":"2.0","method":7}', None),
-    "an object for a method": ('{"jsonrpc":"2.0","id":1,"method":{}}', 1),
-    "a lone surrogate in the method": (r'{"jsonrpc":"2.0","id":1,"method":"\ud800"}', 1),
-    "a call with a result": ('{"jsonrpc":"2.0","id":1,"method":"m","result":{}}', 1),
-    "a call with an error": ('{"jsonrpc":"2.0","id":1,"method":"m","error":{"code":1,"message":""}}', 1),
-    "a notification with a result": ('{"jsonrpc":"2.0","method":"m","result":{}}', None),
-    "a result and an error": ('{"jsonrpc":"2.0","id":1,"result":{},"error":{"code":1,"message":""}}', 1),
-    "a result without an id": ('{"jsonrpc":"2.0","result":{}}', None),
-    "an error without an id": ('{"jsonrpc":"2.0","error":{"code":1,"message":""}}', None),
-    "a string for an error": ('{"jsonrpc":"2.0","id":1,"error":"no"}', 1),
-    "null for an error": ('{"jsonrpc":"2.0","id":1,"error":null}', 1),
-    "an error in an array": ('{"jsonrpc":"2.0","id":1,"error":[{"code":1,"message":""}]}', 1),
-    "an error without a code": ('{"jsonrpc":"2.0","id":1,"error":{"message":""}}', 1),
-    "an error with a fraction for a code": ('{"jsonrpc":"2.0","id":1,"error":{"code":1.5,"message":""}}', 1),
-    "an error with true for a code": ('{"jsonrpc":"2.0","id":1,"error":{"code":true,"message":""}}', 1),
-    "an error with a string for a code": ('{"jsonrpc":"2.0","id":1,"error":{"code":"1","message":""}}', 1),
-    "an error without a message": ('{"jsonrpc":"2.0","id":1,"error":{"code":1}}', 1),
-    "an error with null for a message": ('{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":null}}', 1),
-}
-
-
-@pytest.mark.parametrize(("text", "id"), MALFORMED.values(), ids=MALFORMED)
-def test_json_that_is_not_one_message_is_malformed_and_tells_its_id(text: str, id: str | int | None) -> None:
-    refused = refusal(text)
-    assert refused.id == id
-    assert type(refused.id) is type(id)
-
-
-WRONG_IDS = {
-    "null": "null",
-    "true": "true",
-    "false": "false",
-    "a fraction": "1.5",
-    "a whole fraction": "1.0",
-    "an exponent": "1e2",
-    "beyond a float": "1e999",
-    "an array": "[1]",
-    "an object": '{"id":1}',
-    "2 ** 63": str(2**63),
-    "-(2 ** 63)": str(-(2**63)),
-    "a hundred digits": "9" * 100,
-    "a byte too long": json.dumps("x" * (MAX_ID_BYTES + 1)),
-    "a byte too long in UTF-8": json.dumps("x" + "é" * (MAX_ID_BYTES // 2), ensure_ascii=False),
-    "a lone surrogate": r'"\ud800"',
-    "a pair the wrong way round": r'"\ude00\ud83d"',
-}
-FRAMES = {
-    "request": '{"jsonrpc":"2.0","id":%s,"method":"m"}',
-    "result": '{"jsonrpc":"2.0","id":%s,"result":{}}',
-    "error": '{"jsonrpc":"2.0","id":%s,"error":{"code":1,"message":"m"}}',
-    "wrong version": '{"jsonrpc":"1.0","id":%s,"method":"m"}',
-}
-
-
-@pytest.mark.parametrize("frame", FRAMES.values(), ids=FRAMES)
-@pytest.mark.parametrize("id", WRONG_IDS.values(), ids=WRONG_IDS)
-def test_a_wrong_id_is_refused_and_never_repeated(id: str, frame: str) -> None:
-    assert refusal(frame % id).id is None
-
-
-@pytest.mark.parametrize(
-    "id",
-    ["0", "-1", '""', str(2**63 - 1), str(1 - 2**63), json.dumps("x" * MAX_ID_BYTES), r'"\ud83d\ude00"', '"1"'],
-    ids=["zero", "negative", "empty", "highest", "lowest", "longest", "escaped pair", "digits"],
-)
-def test_a_string_or_an_integer_of_bounded_size_is_an_id(id: str) -> None:
-    message = read(FRAMES["request"] % id)
-    assert isinstance(message, Request)
-    assert message.id == json.loads(id)
-    assert type(message.id) is type(json.loads(id))
-
-
-@pytest.mark.parametrize("value", [None, True, False, 1.0, [], {}, b"1", 2**63, -(2**63), "\ud800", "é" * 129])
-def test_other_values_are_no_ids(value: Any) -> None:
-    assert not is_id(value)
 
 
 @given(st.integers(1 - 2**63, 2**63 - 1) | st.text(st.characters(exclude_categories=["Cs"]), max_size=64))
@@ -312,13 +123,6 @@ def test_what_is_no_json_is_unparsable(body: bytes) -> None:
         parse(body, max_depth=DEPTH)
 
 
-def test_the_depth_is_that_of_the_whole_body() -> None:
-    body = b'{"jsonrpc":"2.0","id":1,"method":"m","params":{"a":[[]]}}'
-    parse(body, max_depth=4)
-    with pytest.raises(UnparsableMessage):
-        parse(body, max_depth=3)
-
-
 def test_what_counts_as_too_much_of_a_host_is_read_of_a_server() -> None:
     body = b'{"jsonrpc":"2.0","id":1,"result":{"content":[' + b"[]," * 100_000 + b"0]}}"
     assert isinstance(parse(body, max_depth=9), Response)
@@ -350,53 +154,6 @@ def response(text: str) -> Response:
     message = parse(text.encode(), max_depth=DEPTH)
     assert isinstance(message, Response)
     return message
-
-
-# --- repeated keys -------------------------------------------------------------------------------------------------
-
-# Each with the id that its refusal tells: the id where it stands once and is one, wherever the repeated key stands.
-REPEATED: dict[str, tuple[str, RequestId | None]] = {
-    "version": ('{"jsonrpc":"2.0","jsonrpc":"2.0","id":1,"method":"m"}', 1),
-    "method": ('{"jsonrpc":"2.0","method":"a","method":"b","id":"x"}', "x"),
-    "method, escaped": (r'{"jsonrpc":"2.0","id":1,"method":"a","\u006dethod":"b"}', 1),
-    "params": ('{"jsonrpc":"2.0","id":1,"method":"m","params":{},"params":{}}', 1),
-    "result": ('{"jsonrpc":"2.0","id":1,"result":{},"result":{}}', 1),
-    "error": ('{"jsonrpc":"2.0","id":1,"error":{},"error":{"code":1,"message":""}}', 1),
-    "an unknown member": ('{"jsonrpc":"2.0","id":1,"method":"m","x":1,"x":1}', 1),
-    "id": ('{"jsonrpc":"2.0","id":1,"id":2,"method":"m"}', None),
-    "id, the same": ('{"jsonrpc":"2.0","id":1,"id":1,"method":"m"}', None),
-    "id, escaped": (r'{"jsonrpc":"2.0","id":1,"\u0069d":1,"method":"m"}', None),
-    "id, behind another": ('{"jsonrpc":"2.0","x":1,"x":1,"id":1,"id":2,"method":"m"}', None),
-    "in params": ('{"jsonrpc":"2.0","id":1,"method":"m","params":{"name":"a","name":"b"}}', 1),
-    "in params, before the id": ('{"params":{"name":"a","name":"b"},"method":"m","id":-5,"jsonrpc":"2.0"}', -5),
-    "in _meta": ('{"jsonrpc":"2.0","id":1,"method":"m","params":{"_meta":{"k":1,"k":1}}}', 1),
-    "in task": ('{"jsonrpc":"2.0","id":1,"method":"m","params":{"task":{"ttl":1,"ttl":2}}}', 1),
-    "of task": ('{"jsonrpc":"2.0","id":1,"method":"m","params":{"task":{},"task":{}}}', 1),
-    "in a result": ('{"jsonrpc":"2.0","id":1,"result":{"a":1,"a":2}}', 1),
-    "in the _meta of a result": ('{"jsonrpc":"2.0","id":1,"result":{"_meta":{"a":1,"a":2}}}', 1),
-    "in an error": ('{"jsonrpc":"2.0","id":1,"error":{"code":1,"code":2,"message":""}}', 1),
-    "with an id that is none": ('{"jsonrpc":"2.0","id":true,"method":"m","method":"m"}', None),
-    "with a fraction for an id": ('{"jsonrpc":"2.0","id":1.5,"method":"m","method":"m"}', None),
-    "with an id in params": ('{"jsonrpc":"2.0","method":"m","params":{"id":1,"id":1}}', None),
-    "in a notification": ('{"jsonrpc":"2.0","method":"m","method":"m"}', None),
-}
-
-
-@pytest.mark.parametrize(("text", "id"), REPEATED.values(), ids=REPEATED)
-def test_a_key_that_stands_twice_where_it_matters_is_malformed(text: str, id: RequestId | None) -> None:
-    with pytest.raises(MalformedMessage) as refused:
-        parse(text.encode(), max_depth=DEPTH)
-    assert refused.value.id == id
-
-
-@pytest.mark.parametrize(
-    "params",
-    ['{"arguments":{"x":1,"x":2}}', '{"x":[{"y":1,"y":1}]}', '{"_meta":{"k":{"x":1,"x":1}}}', '[{"x":1,"x":1}]'],
-)
-def test_a_key_that_stands_twice_elsewhere_is_the_servers_to_judge(params: str) -> None:
-    message = parse(f'{{"jsonrpc":"2.0","id":1,"method":"m","params":{params}}}'.encode(), max_depth=DEPTH)
-    assert isinstance(message, Request)
-    assert message.params_text == params
 
 
 # --- another id ----------------------------------------------------------------------------------------------------
@@ -556,65 +313,6 @@ def test_a_parameter_that_folds_to_one_that_is_read_is_refused(
         assert refused.value.id == 7
 
 
-META = [
-    "ProgressToken",
-    IDEMPOTENCY_KEY.upper(),
-    f"{IDEMPOTENCY_KEY}\0",
-    PROTOCOL_VERSION.lower(),
-    CLIENT_CAPABILITIES.replace("s", "\u017f"),
-    "Traceparent",
-]
-
-
-@pytest.mark.parametrize("key", META)
-@pytest.mark.parametrize("lead", ["{", '{"io.modelcontextprotocol/protocolVersion":"2026-07-28",'])
-def test_a_key_of_meta_that_folds_to_one_of_the_protocol_or_ours_is_refused(key: str, lead: str) -> None:
-    for _ in range(3):
-        # An object that was met before is remembered.
-        with pytest.raises(MalformedMessage):
-            parse(envelope(f'{{"_meta":{lead}{json.dumps(key)}:1}}}}'), max_depth=LOOKALIKE_DEPTH)
-
-
-def test_a_member_of_a_wish_for_a_task_that_folds_to_one_that_is_read_is_refused() -> None:
-    with pytest.raises(MalformedMessage):
-        parse(envelope('{"task":{"ttl":1,"TTL":2}}'), max_depth=LOOKALIKE_DEPTH)
-
-
-@pytest.mark.parametrize("key", ["Method", "PARAMS", "Id", "jsonrpc\0", "Re\u017fult"])
-def test_a_member_of_a_message_that_folds_to_one_of_json_rpc_is_refused(key: str) -> None:
-    with pytest.raises(MalformedMessage) as refused:
-        parse(f'{{"jsonrpc":"2.0","id":7,"method":"ping",{json.dumps(key)}:1}}'.encode(), max_depth=LOOKALIKE_DEPTH)
-    assert refused.value.id == 7
-
-
-def test_a_notification_is_judged_as_a_request_is() -> None:
-    with pytest.raises(MalformedMessage) as refused:
-        parse(
-            b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"RequestId":1}}', max_depth=LOOKALIKE_DEPTH
-        )
-    assert refused.value.id is None
-
-
-@pytest.mark.parametrize(
-    "params",
-    [
-        '{"name":"echo","arguments":{"Name":1,"NAME":2,"name":3}}',
-        '{"name":"echo","names":1,"na me":2,"naïve":3,"":4,"\\u0000":5}',
-        '{"_meta":{"com.example/Name":1,"name":2,"Name":3},"task":{"Name":1}}',
-        '{"ref":{"Name":1,"name":2}}',
-    ],
-)
-def test_keys_that_fold_to_nothing_that_is_read_pass(params: str) -> None:
-    assert isinstance(parse(envelope(params), max_depth=LOOKALIKE_DEPTH), Request)
-
-
-def test_what_a_server_answers_is_left_to_its_reader() -> None:
-    parse(
-        b'{"jsonrpc":"2.0","id":1,"result":{"content":[],"Content":[],"_meta":{"ProgressToken":1}}}',
-        max_depth=LOOKALIKE_DEPTH,
-    )
-
-
 # --- what it costs --------------------------------------------------------------------------------------------------
 
 
@@ -631,3 +329,8 @@ def test_a_usual_message_is_folded_nowhere(monkeypatch: pytest.MonkeyPatch) -> N
 def test_no_name_is_like_another(names: frozenset[str]) -> None:
     refuse_lookalikes(names, names)
     assert len({fold(name) for name in names}) == len(names)
+
+
+@pytest.mark.parametrize("value", [None, True, False, 1.0, [], {}, b"1", 2**63, -(2**63), "\ud800", "é" * 129])
+def test_other_values_are_no_ids(value: Any) -> None:
+    assert not is_id(value)

@@ -1,12 +1,10 @@
 """Messages are values, and parameters are read with their types checked."""
 
-from typing import Any
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taskgate.errors import InvalidParams, MalformedMessage
+from taskgate.errors import InvalidParams
 from taskgate.jsontext.edits import splice, splice_range
 from taskgate.jsontext.spans import Member, Members
 from taskgate.protocol.jsonrpc import parse
@@ -20,10 +18,6 @@ from taskgate.protocol.messages import (
     Response,
     check_capabilities,
     is_task_id,
-    meta_of,
-    required_unicode,
-    tool_name,
-    value_of,
 )
 
 # --- messages ---------------------------------------------------------------------------------------------------------
@@ -96,35 +90,9 @@ def params_of(text: str) -> Members:
     return request_of(text).params
 
 
-@pytest.mark.parametrize(("text", "value"), [("{}", None), ('{"a":null}', None), ('{"a":[1]}', [1]), ("[]", None)])
-def test_a_value_is_none_where_there_is_none(text: str, value: Any) -> None:
-    assert value_of(params_of(text), "a") == value
-
-
-@pytest.mark.parametrize("name", [r"\ud800", r"a\udfffb", r"\ude00\ud83d"])
-def test_a_tools_name_that_cannot_be_written_out_is_no_message(name: str) -> None:
-    with pytest.raises(MalformedMessage, match=r"^The tool's name is not valid Unicode$"):
-        tool_name(request_of(f'{{"name":"{name}"}}'))
-
-
 @pytest.mark.parametrize(("value", "could_be"), [(ID, True), (ID[1:], False), (7, False), (None, False), ([ID], False)])
 def test_an_id_could_be_ours_or_not(value: object, could_be: bool) -> None:
     assert is_task_id(value) is could_be
-
-
-@pytest.mark.parametrize(
-    ("text", "keys"), [("{}", []), ('{"_meta":{}}', []), ('{"_meta":[1]}', []), ('{"_meta":{"a":1,"b":2}}', ["a", "b"])]
-)
-def test_a_meta_that_is_none_has_no_members(text: str, keys: list[str]) -> None:
-    assert list(meta_of(params_of(text))) == keys
-
-
-def test_a_string_that_will_be_written_elsewhere_is_valid_unicode() -> None:
-    assert required_unicode(params_of(r'{"a":"\ud83d\ude00"}'), "a", "The word") == "😀"
-    with pytest.raises(MalformedMessage, match=r"^The word is not valid Unicode$"):
-        required_unicode(params_of(r'{"a":"\udfff"}'), "a", "The word")
-    with pytest.raises(InvalidParams, match=r"^The word must be a string$"):
-        required_unicode(params_of("{}"), "a", "The word")
 
 
 @pytest.mark.parametrize(

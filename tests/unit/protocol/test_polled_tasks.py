@@ -7,14 +7,6 @@ TEXT = '{"before":1,"pollInterval":0,"behind":2}'
 KEY = '"pollInterval":'
 
 
-def test_a_text_is_kept_before_and_behind_its_interval() -> None:
-    polled, record = PolledTasks(), new_record()
-    kept = polled.add(record, TEXT, KEY)
-    assert kept[0]() is record
-    assert kept[1:] == ('{"before":1,"pollInterval":', ',"behind":2}')
-    assert polled == {record.id: kept}
-
-
 def test_few_are_kept() -> None:
     polled = PolledTasks()
     for _ in range(MOST + 1):

@@ -12,28 +12,16 @@ from taskgate.protocol.discovery import CataloguePage, ToolPage
 from taskgate.protocol.jsonrpc import parse, usual_progress
 from taskgate.protocol.messages import Notification, Response
 from taskgate.protocol.server_messages import (
-    MAX_PROGRESS_TEXT,
     MAX_SUMMARY,
     TEXT_STEP,
     RequestDraft,
     ServerSubscription,
     SubscriptionGrant,
-    is_declined,
     progress_done,
     read_progress,
     text_of_progress,
     text_progress,
 )
-from taskgate.protocol.vocabulary import ELICITATION_CREATE
-
-# --- answers ----------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("action", "declined"), [("accept", False), ("decline", True), ("cancel", True), (7, False)])
-def test_an_elicitation_is_refused_by_its_action(action: object, declined: bool) -> None:
-    written = f'"{action}"' if isinstance(action, str) else action
-    assert is_declined(ELICITATION_CREATE, f'{{"result":{{ "action" : {written}}}}}') is declined
-
 
 # --- requests to modern servers ---------------------------------------------------------------------------------------
 
@@ -81,17 +69,6 @@ def told(**params: Any) -> Notification:
     )
     assert isinstance(message, Notification)
     return message
-
-
-@pytest.mark.parametrize(
-    ("length", "kept"), [(MAX_PROGRESS_TEXT, MAX_PROGRESS_TEXT), (MAX_PROGRESS_TEXT + 1, MAX_PROGRESS_TEXT)]
-)
-def test_a_servers_words_are_bounded(length: int, kept: int) -> None:
-    progress = read_progress(told(progress=1, message="x" * length))
-    assert progress is not None
-    assert progress.message is not None
-    assert len(progress.message) == kept
-    assert progress.message.endswith("…") is (length > kept)
 
 
 @covers("L-PROG-1")

@@ -1,19 +1,16 @@
 """Messages of legacy hosts are decoded, and their welcome is encoded."""
 
 import json
-from typing import Any
 
 import pytest
 
 from helpers.memory_kept import memory_kept
-from taskgate.domain.listing import TaskFilter, TaskOrder
 from taskgate.domain.versions import NEWEST_LEGACY, Peer, Revision
-from taskgate.errors import InvalidParams, UnknownMethod
+from taskgate.errors import InvalidParams
 from taskgate.protocol.discovery import ServerDescription
 from taskgate.protocol.extensions import ExtensionPolicy
 from taskgate.protocol.host_requests import (
     LegacyIntent,
-    ListTasks,
     OpenSession,
 )
 from taskgate.protocol.jsonrpc import parse
@@ -24,7 +21,6 @@ from taskgate.protocol.messages import MAX_CAPABILITIES
 
 
 DIALECT = LegacyDownstream("0.1.0")
-LISTING = LegacyDownstream("0.1.0", lists=True)
 
 
 def decode(
@@ -68,53 +64,6 @@ def test_what_a_host_says_it_is_in_very_many_parts_is_not_read() -> None:
     intent = decode(request("initialize", f'{{"protocolVersion":"1","clientInfo":{info}}}'), None)
     assert isinstance(intent, OpenSession)
     assert intent.peer.info == {}
-
-
-# --- what needs no task --------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "method", ["nonsense", "", "tasks/list", "tasks/update", "server/discover", "Ping", "roots/list", "events/list"]
-)
-def test_an_unknown_method_is_never_relayed(method: str) -> None:
-    # tasks/list is not declared (L-CAP-2).
-    for extensions in (ExtensionPolicy(), ExtensionPolicy(others=True)):
-        with pytest.raises(UnknownMethod, match=r"^Method not found$"):
-            decode(request(method), extensions=extensions)
-
-
-# --- lists ---------------------------------------------------------------------------------------------------------
-
-
-def listing(params: str | None, revision: Revision = NEWEST_LEGACY, *, offers_tasks: bool = True) -> LegacyIntent:
-    peer = Peer(revision=revision, capabilities={}, info={})
-    message = parse(request("tasks/list", params, '"x"').encode(), max_depth=64)
-    return LISTING.decode(message, peer, offers_tasks=offers_tasks, extensions=ExtensionPolicy())
-
-
-def test_a_list_may_be_filtered_and_ordered() -> None:
-    # F-FILTER-2; which criteria there are is for test_filters.
-    intent = listing('{"filter":{"taskIds":["a"],"order":"asc"},"cursor":"c"}')
-    where, order = TaskFilter(ids=frozenset({"a"})), TaskOrder(descending=False)
-    assert intent == ListTasks(id="x", where=where, order=order, cursor="c")
-
-
-# --- what a host is told -------------------------------------------------------------------------------------------
-
-
-ASKABLE: dict[str, tuple[dict[str, Any], str, str, bool]] = {
-    "roots of a host with roots": ({"roots": {}}, "roots/list", "", True),
-    "roots of a host without": ({"sampling": {}}, "roots/list", "", False),
-    "a form": ({"elicitation": {}}, "elicitation/create", '{"message":"m"}', True),
-    "a url of a host with forms": ({"elicitation": {"form": {}}}, "elicitation/create", '{"mode":"url"}', False),
-    "a method of nobody": ({"roots": {}}, "nonsense", "{}", False),
-}
-
-
-@pytest.mark.parametrize(("declared", "method", "params", "taken"), ASKABLE.values(), ids=ASKABLE)
-def test_a_host_is_asked_only_what_it_declared(declared: dict[str, Any], method: str, params: str, taken: bool) -> None:
-    # L-INPUT-6; every case is with `capabilities`.
-    assert DIALECT.can_ask(Peer(revision=NEWEST_LEGACY, capabilities=declared, info={}), method, params) is taken
 
 
 # --- the welcome ------------------------------------------------------------------------------------------------------

@@ -6,14 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from helpers.schema import RELATED_TASK, check_server_message
+from helpers.schema import check_server_message
 from requirements import covers
 from taskgate.domain.policy import TaskSupport
 from taskgate.domain.record import Faulted, FaultReason, Succeeded, TaskRecord, TaskStatus
-from taskgate.domain.versions import Peer, Revision
+from taskgate.domain.versions import Revision
 from taskgate.jsontext.large import LargeJson, to_string
-from taskgate.protocol.extensions import ExtensionPolicy
-from taskgate.protocol.host_requests import CallTool
 from taskgate.protocol.jsonrpc import parse
 from taskgate.protocol.legacy.downstream import LegacyDownstream
 from taskgate.protocol.legacy.results import EraCrossing
@@ -29,7 +27,6 @@ RecordMaker = Callable[..., TaskRecord]
 DIALECT = LegacyDownstream("0.1.0")
 USUAL = 2000
 """The poll interval of a record, in milliseconds."""
-ODD = r'"content":[{"type":"text","text":"\u00e9\/ \ud83d\ude00"}],"structuredContent":{"a":1,"a":12345678901234567890}'
 
 
 def response(text: str) -> Response:
@@ -82,10 +79,6 @@ def test_a_refusal_to_list_tools_passes_under_the_hosts_id() -> None:
 
 # --- tasks ---------------------------------------------------------------------------------------------------------
 
-RESULT = f"{{ {ODD} }}"
-SUCCEEDED = Succeeded(result=RESULT, tool_error=False)
-FAILED_TOOL = Succeeded(result='{"content":[],"isError":true}', tool_error=True)
-
 
 def test_a_poll_shows_its_own_task_among_more_than_are_kept(make_record: RecordMaker) -> None:
     dialect = LegacyDownstream("1")
@@ -93,17 +86,6 @@ def test_a_poll_shows_its_own_task_among_more_than_are_kept(make_record: RecordM
     for _ in range(2):
         shown = [json.loads(dialect.task_state(1, record, USUAL))["result"]["taskId"] for record in records]
         assert shown == [record.id for record in records]
-
-
-@covers("L-RES-2", "L-RES-3", "T-1")
-@pytest.mark.parametrize("outcome", [SUCCEEDED, FAILED_TOOL], ids=["done", "error of the tool"])
-def test_an_outcome_is_the_result_of_the_call_related_to_its_task(make_record: RecordMaker, outcome: Succeeded) -> None:
-    # A tool's error is a success response.
-    record = make_record(status=TaskStatus.COMPLETED, outcome=outcome, tool_error=outcome.tool_error)
-    text = DIALECT.task_outcome(8, record)
-    related = f'"_meta":{{"{RELATED_TASK}":{{"taskId":"{record.id}"}}}},'
-    assert text == f'{{"jsonrpc":"2.0","id":8,"result":{{{related}{outcome.result[1:]}}}'
-    check_server_message(text, request_method="tasks/result")
 
 
 # --- modern servers ---------------------------------------------------------------------------------------------------
@@ -148,17 +130,6 @@ def test_a_page_of_tools_has_those_of_the_gateway_too() -> None:
     page = response('{"jsonrpc":"2.0","id":1,"result":{"tools":[]}}')
     told = DIALECT.tools(1, page, None, own=lambda found: found.replace("[]", '["own"]'))
     assert json.loads(to_string(told))["result"] == {"tools": ["own"]}
-
-
-def test_a_call_that_may_be_handed_off_can_be_stored() -> None:
-    text = '{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a","_meta":{"progressToken":"p"}}}'
-    message = parse(text.encode(), max_depth=64)
-    peer = Peer(revision=Revision.R2025_06_18, capabilities={}, info={})
-    for hands_off in (False, True):
-        intent = DIALECT.decode(message, peer, offers_tasks=True, extensions=ExtensionPolicy(), hands_off=hands_off)
-        assert isinstance(intent, CallTool)
-        assert (intent.stored_params is not None, intent.wants_task) == (hands_off, False)
-        assert hands_off is ("progressToken" not in (intent.stored_params or "progressToken"))
 
 
 @pytest.mark.parametrize("message", [None, '"pollInterval":0', 'é"}'])

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from helpers.schema import RELATED_TASK
-from taskgate.domain.versions import LEGACY, Peer, Revision
+from taskgate.domain.versions import Peer, Revision
 from taskgate.errors import MalformedMessage
 from taskgate.jsontext.edits import dump
 from taskgate.protocol.extensions import ExtensionPolicy
@@ -15,13 +15,11 @@ from taskgate.protocol.host_requests import AnswerInput
 from taskgate.protocol.jsonrpc import parse
 from taskgate.protocol.legacy.questions import (
     MAX_ERROR,
-    is_accepted,
     read_answer,
     url_questions,
 )
 from taskgate.protocol.legacy.upstream import LegacyUpstream
-from taskgate.protocol.messages import Params, Response
-from taskgate.protocol.server_messages import Question, ReceivedQuestion, WithdrawnQuestion
+from taskgate.protocol.messages import Response
 
 # --- answers of hosts -------------------------------------------------------------------------------------------------
 
@@ -54,49 +52,6 @@ def test_a_very_long_answer_is_whole() -> None:
     text = "é" * 100_000
     answer = read_answer(response(INPUT, f'"result":{{"content":{{"a":"{text}"}},"_meta":{{{OURS}}}}}'))
     assert answer == AnswerInput(task=TASK, key=KEY, answer=f'{{"result":{{"content":{{"a":"{text}"}},"_meta":{{}}}}}}')
-
-
-# --- from and to servers ----------------------------------------------------------------------------------------------
-
-
-DIALECT = LegacyUpstream("1.0", ExtensionPolicy())
-ABLE = Peer(
-    revision=Revision.R2025_11_25,
-    capabilities={
-        "roots": {},
-        "sampling": {},
-        "elicitation": {"form": {}},
-        "tasks": {"requests": {"elicitation": {"create": {}}}},
-    },
-    info={},
-)
-
-
-def hear(method: str, params: str | None = None, *, host: Peer | None = ABLE, id_: str = '"q"') -> Any:
-    tail = "" if params is None else f',"params":{params}'
-    return DIALECT.decode(f'{{"jsonrpc":"2.0","id":{id_},"method":"{method}"{tail}}}'.encode(), host)
-
-
-@pytest.mark.parametrize(("id_", "read"), [("1", 1), ('"1"', "1"), ('"a\\u0062"', "ab")])
-def test_a_question_that_the_host_can_be_asked_is_asked(id_: str, read: Any) -> None:
-    params = '{ "message": "Name?",  "requestedSchema": {"a":1,"a":2} }'
-    heard = hear("elicitation/create", params, id_=id_)
-    assert heard == ReceivedQuestion(read, Question("elicitation/create", Params(params)), None)
-    assert type(heard.id) is type(read)
-
-
-@pytest.mark.parametrize(("written", "id_"), [("7", 7), ('"7"', "7")])
-def test_a_withdrawal_names_the_question(written: str, id_: Any) -> None:
-    text = f'{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{written}}}}}'
-    heard = DIALECT.decode(text.encode(), ABLE)
-    assert heard == WithdrawnQuestion(id_)
-    assert isinstance(heard, WithdrawnQuestion)
-    assert type(heard.id) is type(id_)
-
-
-def test_a_handshake_declares_what_the_host_did() -> None:
-    told = json.loads(DIALECT.handshake(1, ABLE))["params"]["capabilities"]
-    assert told == dict(ABLE.capabilities)
 
 
 # --- URLs -------------------------------------------------------------------------------------------------------------
@@ -147,23 +102,21 @@ def test_an_error_that_is_not_all_visits_is_for_the_host_as_it_is(response: Resp
     assert url_questions(response, host()) == ()
 
 
-@pytest.mark.parametrize("peer", [None, *(host(revision=revision) for revision in LEGACY)])
-def test_a_host_that_knows_the_error_gets_it(peer: Peer | None) -> None:
-    # T-24 is about hosts of the other era alone.
-    assert url_questions(refused(VISIT), peer) == ()
+DIALECT = LegacyUpstream("1.0", ExtensionPolicy())
 
 
-@pytest.mark.parametrize(
-    ("answer", "agreed"),
-    [
-        ('{"result":{"action":"accept"}}', True),
-        ('{"result":{"action":"accept","content":{}}}', True),
-        ('{"result":{"action":"decline"}}', False),
-        ('{"result":{"action":"cancel"}}', False),
-        ('{"result":{}}', False),
-        ('{"result":["accept"]}', False),
-        ('{"error":{"code":-1,"message":"accept"}}', False),
-    ],
+ABLE = Peer(
+    revision=Revision.R2025_11_25,
+    capabilities={
+        "roots": {},
+        "sampling": {},
+        "elicitation": {"form": {}},
+        "tasks": {"requests": {"elicitation": {"create": {}}}},
+    },
+    info={},
 )
-def test_only_an_accepted_visit_is_agreed_to(answer: str, agreed: bool) -> None:
-    assert is_accepted(answer) is agreed
+
+
+def test_a_handshake_declares_what_the_host_did() -> None:
+    told = json.loads(DIALECT.handshake(1, ABLE))["params"]["capabilities"]
+    assert told == dict(ABLE.capabilities)

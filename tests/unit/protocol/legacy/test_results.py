@@ -26,7 +26,6 @@ from taskgate.protocol.legacy.results import (
     convert_large_error,
     convert_messages,
     convert_response,
-    is_complete,
     may_be_modern,
     outcome_edit,
 )
@@ -46,11 +45,6 @@ def response(tail: str) -> Response:
     message = parse(f'{{"jsonrpc":"2.0","id":42 ,{tail}}}'.encode(), max_depth=64)
     assert isinstance(message, Response)
     return message
-
-
-@pytest.mark.parametrize(("tail", "whole"), [('"result":{}', True), ('"error":{"code":1,"message":""}', False)])
-def test_an_error_is_no_result(tail: str, whole: bool) -> None:
-    assert is_complete(response(tail)) is whole
 
 
 # --- errors --------------------------------------------------------------------------------------------------------

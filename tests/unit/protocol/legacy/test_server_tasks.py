@@ -7,11 +7,10 @@ import pytest
 
 from requirements import covers
 from taskgate.domain.record import TaskStatus
-from taskgate.domain.versions import LEGACY, Revision
 from taskgate.errors import UpstreamFailed
 from taskgate.protocol.legacy.upstream import LegacyServerTasks
 from taskgate.protocol.server_messages import MAX_SERVER_TASK_ID, MAX_SUMMARY
-from unit.protocol.legacy.task_messages import ID, answer, peer, reason_of, refusal, seen, task
+from unit.protocol.legacy.task_messages import ID, answer, reason_of, refusal, seen, task
 
 # --- states -----------------------------------------------------------------------------------------------------------
 
@@ -20,27 +19,7 @@ NATIVE = LegacyServerTasks()
 WORKING, FAILED = TaskStatus.WORKING, TaskStatus.FAILED
 
 
-# --- what is asked -------------------------------------------------------------------------------------------------
-
-
-@covers("L-TOOL-6")
-@pytest.mark.parametrize("revision", LEGACY)
-def test_a_server_makes_tasks_where_it_declares_to_in_the_one_revision_that_has_them(revision: Revision) -> None:
-    declared: dict[str, Any] = {"requests": {"tools": {"call": {}}}}
-    assert NATIVE.is_supported(peer(revision, tasks=declared)) is (revision is Revision.R2025_11_25)
-
-
 # --- what is shown -------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("missing", ["ttl", "createdAt", "lastUpdatedAt"])
-def test_what_released_servers_leave_out_of_a_task_is_not_missed(missing: str) -> None:
-    # mcp 1.30 drops `ttl: null`.
-    said = task()
-    del said[missing]
-    made = NATIVE.read_created(answer(json.dumps({"task": said})))
-    assert made is not None
-    assert made.status is WORKING
 
 
 @pytest.mark.parametrize(

@@ -3,65 +3,23 @@
 import json
 from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
-from typing import Any
 
 import pytest
 
 from helpers.schema import RELATED_TASK, check_definition
 from taskgate.domain.listing import listed_task
-from taskgate.domain.record import Succeeded, TaskRecord, TaskStatus
+from taskgate.domain.record import TaskRecord, TaskStatus
 from taskgate.domain.versions import Revision
 from taskgate.jsontext.large import LargeJson, to_string
 from taskgate.protocol.legacy.tasks import (
     list_result,
     plain_result,
-    presented_status,
     related_result,
     task_object,
     with_related_task,
 )
 
-RecordMaker = Callable[..., TaskRecord]
-
 ID = "7Qm2vX0cJ9rYw4LkT1eZ8A-_7Qm2vX0c"
-TASK: dict[str, Any] = {
-    "taskId": ID,
-    "status": "working",
-    "createdAt": "2026-01-02T03:04:05.678Z",
-    "lastUpdatedAt": "2026-01-02T03:04:12.798Z",
-    "ttl": 3_600_000,
-    "pollInterval": 2_000,
-}
-
-
-@pytest.mark.parametrize("status", TaskStatus)
-def test_a_state_is_told_by_its_name(make_record: RecordMaker, status: TaskStatus) -> None:
-    record = make_record(status=status)
-    assert presented_status(record) is status
-    task = json.loads(task_object(record))
-    assert task["status"] == status.value
-    check_definition(task, "GetTaskResult")
-
-
-def test_an_error_of_the_tool_is_a_failed_task(make_record: RecordMaker) -> None:
-    # L-STAT-3, T-1: the record itself says completed.
-    outcome = Succeeded(result='{"content":[],"isError":true}', tool_error=True)
-    record = make_record(status=TaskStatus.COMPLETED, tool_error=True, outcome=outcome, status_message="no")
-    assert presented_status(record) is TaskStatus.FAILED
-    assert json.loads(task_object(record)) == {**TASK, "status": "failed", "statusMessage": "no"}
-
-
-@pytest.mark.parametrize("id", [ID, 'é"\\'])
-@pytest.mark.parametrize("message", [None, "", 'é "quoted" \\ \n \u2028 😀'])
-@pytest.mark.parametrize("status", TaskStatus)
-@pytest.mark.parametrize("tool_error", [False, True])
-def test_a_list_writes_a_task_as_a_look_at_it_does(
-    make_record: RecordMaker, id: str, message: str | None, status: TaskStatus, tool_error: bool
-) -> None:
-    # L-GET-1, L-LIST-3.
-    made = datetime(2026, 8, 1, 0, 30, 0, 999_999, tzinfo=timezone(timedelta(hours=2)))
-    record = make_record(id=id, status_message=message, status=status, tool_error=tool_error, created_at=made)
-    assert list_result([listed_task(record)], None) == f'{{"tasks":[{task_object(record)}]}}'
 
 
 # --- the outcome ---------------------------------------------------------------------------------------------------
@@ -130,3 +88,19 @@ def test_a_result_of_a_modern_server_is_converted_for_a_host_without_tasks(large
     given = LargeJson(result.encode()) if large else result
     told = json.loads(to_string(plain_result(1, given, Revision.R2025_06_18)))
     assert told["result"] == {"content": []}
+
+
+RecordMaker = Callable[..., TaskRecord]
+
+
+@pytest.mark.parametrize("id", [ID, 'é"\\'])
+@pytest.mark.parametrize("message", [None, "", 'é "quoted" \\ \n \u2028 😀'])
+@pytest.mark.parametrize("status", TaskStatus)
+@pytest.mark.parametrize("tool_error", [False, True])
+def test_a_list_writes_a_task_as_a_look_at_it_does(
+    make_record: RecordMaker, id: str, message: str | None, status: TaskStatus, tool_error: bool
+) -> None:
+    # L-GET-1, L-LIST-3.
+    made = datetime(2026, 8, 1, 0, 30, 0, 999_999, tzinfo=timezone(timedelta(hours=2)))
+    record = make_record(id=id, status_message=message, status=status, tool_error=tool_error, created_at=made)
+    assert list_result([listed_task(record)], None) == f'{{"tasks":[{task_object(record)}]}}'

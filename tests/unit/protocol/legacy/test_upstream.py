@@ -5,16 +5,14 @@ import json
 import pytest
 
 from helpers.schema import check_client_message
-from taskgate.domain.events import CallFaulted, CallSucceeded
-from taskgate.domain.versions import LEGACY, Era, Peer, Revision
+from taskgate.domain.versions import Era, Peer, Revision
 from taskgate.errors import UpstreamFailed
-from taskgate.protocol.discovery import MAX_WELCOME, ListedTool
+from taskgate.protocol.discovery import MAX_WELCOME
 from taskgate.protocol.extensions import Extension, ExtensionPolicy
 from taskgate.protocol.jsonrpc import parse
 from taskgate.protocol.legacy.upstream import LegacyUpstream
 from taskgate.protocol.messages import Response
 from taskgate.protocol.server_messages import (
-    MAX_SERVER_DEPTH,
     SessionNotification,
 )
 
@@ -60,34 +58,7 @@ def test_the_handshake_ends_with_a_notification() -> None:
     check_client_message(text)
 
 
-@pytest.mark.parametrize(
-    ("cursor", "params"), [(None, "{}"), (r'"\u0063 "', r'{"cursor":"\u0063 "}'), ('""', '{"cursor":""}')]
-)
-def test_a_cursor_goes_back_as_it_came(cursor: str | None, params: str) -> None:
-    # L-LIST-1: opaque, and the empty one is one too.
-    text = DIALECT.call(4, "tools/list", DIALECT.page_of_tools(cursor))
-    assert text == f'{{"jsonrpc":"2.0","id":4,"method":"tools/list","params":{params}}}'
-    check_client_message(text)
-
-
 # --- the welcome ---------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("revision", LEGACY)
-def test_a_server_may_speak_any_revision_we_know(revision: Revision) -> None:
-    capabilities = r'{ "tools" : {}, "x":{"a":1,"a":1e999} }'
-    info = '{"name":"s","version":"1"}'
-    server = DIALECT.read_welcome(
-        result(
-            f'{{"protocolVersion":"{revision}","capabilities":{capabilities},'
-            f'"instructions": "\\u00e9" ,"serverInfo":{info}}}'
-        )
-    )
-    assert server.peer.revision is revision
-    assert server.peer.info == {"name": "s", "version": "1"}
-    assert server.peer.capabilities["tools"] == {}
-    assert server.capabilities == capabilities
-    assert server.instructions == r'"\u00e9"'
 
 
 NO_REVISION, NO_CAPABILITIES = "it chose an unknown protocol revision", "it declared no capabilities"
@@ -115,26 +86,6 @@ BAD_WELCOMES: dict[str, tuple[str, str]] = {
 def test_a_welcome_that_cannot_be_read_is_a_failure(welcome: str, told: str) -> None:
     with pytest.raises(UpstreamFailed, match=f"^The server broke the protocol: {told}$") as failure:
         DIALECT.read_welcome(result(welcome))
-    assert reason_of(failure) == ("malformed", True)
-
-
-# --- the catalogue -------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("header", "mirrored"), [("Region", {"Region": ("region",)}), ("no header", {})])
-def test_a_page_tells_which_arguments_hosts_repeat_in_headers(header: str, mirrored: dict[str, tuple[str]]) -> None:
-    # What is not sound for a server of the other era is no annotation of one of this era.
-    schema = {"type": "object", "properties": {"region": {"type": "string", "x-mcp-header": header}}}
-    page = DIALECT.read_tools(result(json.dumps({"tools": [{"name": "t", "inputSchema": schema}]})))
-    assert page.tools == {"t": ListedTool(header_paths=mirrored)}
-
-
-@pytest.mark.parametrize("page", [*NO_OBJECTS, "{}", '{"tools":null}', '{"tools":{}}', '{"tools":"t"}'])
-def test_a_catalogue_that_is_no_list_is_a_failure(page: str) -> None:
-    with pytest.raises(
-        UpstreamFailed, match=r"^The server broke the protocol: its list of tools is not valid$"
-    ) as failure:
-        DIALECT.read_tools(result(page))
     assert reason_of(failure) == ("malformed", True)
 
 
@@ -171,49 +122,3 @@ def test_a_notification_of_an_extension_is_passed_on_where_it_crosses(
 def test_a_notification_of_an_extension_is_for_nobody_where_no_host_is_known() -> None:
     # X-EXT-42.
     assert CARRYING.decode(changed("thing").encode(), None) is None
-
-
-GARBAGE: dict[str, bytes] = {
-    "nothing": b"",
-    "no JSON": b"{",
-    "a page of HTML": b"<html></html>",
-    "no UTF-8": b'{"jsonrpc":"2.0","id":1,"result":"\xff"}',
-    "a mark before it": b'\xef\xbb\xbf{"jsonrpc":"2.0","id":1,"result":{}}',
-    "NaN": b'{"jsonrpc":"2.0","id":1,"result":{"a":NaN}}',
-    "a batch": b'[{"jsonrpc":"2.0","id":1,"result":{}}]',
-    "no version": b'{"id":1,"result":{}}',
-    "a null id": b'{"jsonrpc":"2.0","id":null,"result":{}}',
-    "no id": b'{"jsonrpc":"2.0","result":{}}',
-    "neither result nor error": b'{"jsonrpc":"2.0","id":1}',
-    "result and error": b'{"jsonrpc":"2.0","id":1,"result":{},"error":{"code":1,"message":""}}',
-    "an error that is a text": b'{"jsonrpc":"2.0","id":1,"error":"no"}',
-    "a repeated member": b'{"jsonrpc":"2.0","id":1,"id":2,"result":{}}',
-    "a repeated key of the result": b'{"jsonrpc":"2.0","id":1,"result":{"isError":true,"isError":false}}',
-    "a nest too deep": b'{"jsonrpc":"2.0","id":1,"result":' + b"[" * MAX_SERVER_DEPTH + b"]" * MAX_SERVER_DEPTH + b"}",
-}
-
-
-@pytest.mark.parametrize("message", GARBAGE.values(), ids=GARBAGE)
-def test_what_is_no_message_is_a_failure(message: bytes) -> None:
-    with pytest.raises(
-        UpstreamFailed, match=r"^The server broke the protocol: a message of it is not JSON-RPC$"
-    ) as failure:
-        DIALECT.decode(message, None)
-    assert (failure.value.reason, failure.value.dispatched) == ("malformed", True)
-    assert failure.value.__cause__ is None
-
-
-# --- outcome -------------------------------------------------------------------------------------------------------
-
-
-def outcome(member: str) -> CallSucceeded | CallFaulted:
-    return DIALECT.outcome(response(f'{{"id":1, {member} , "jsonrpc":"2.0"}}'))
-
-
-@pytest.mark.parametrize("text", ["null", "7", '"x"', "[]", "true", '{"task":{"taskId":"x"}}', '{"task":null}'])
-def test_what_no_tool_returns_is_a_failure(text: str) -> None:
-    with pytest.raises(
-        UpstreamFailed, match=r"^The server broke the protocol: its result is not a tool result$"
-    ) as failure:
-        outcome(f'"result":{text}')
-    assert (failure.value.reason, failure.value.dispatched) == ("malformed", True)

@@ -8,12 +8,9 @@ import pytest
 from helpers.memory_kept import memory_kept
 from requirements import covers
 from taskgate.domain.versions import Peer, Revision
-from taskgate.jsontext.edits import dump
 from taskgate.protocol.discovery import ServerDescription
 from taskgate.protocol.extensions import ExtensionPolicy
-from taskgate.protocol.messages import Params
-from taskgate.protocol.modern.capabilities import can_ask, discover_result, missing
-from taskgate.protocol.server_messages import Question
+from taskgate.protocol.modern.capabilities import discover_result, missing
 
 # --- of servers -------------------------------------------------------------------------------------------------------
 
@@ -34,40 +31,11 @@ def test_what_a_server_declared_is_not_kept() -> None:
     assert memory_kept(discover) < 2**18
 
 
-# --- of hosts ---------------------------------------------------------------------------------------------------------
-
-
 NEWEST_LEGACY, MODERN = Revision.R2025_11_25, Revision.R2026_07_28
 
 
 def host(revision: Revision, **capabilities: Any) -> Peer:
     return Peer(revision=revision, capabilities=capabilities, info={})
-
-
-@pytest.mark.parametrize(
-    ("capabilities", "method", "params", "can"),
-    [
-        ({"roots": {}}, "roots/list", None, True),
-        ({}, "roots/list", None, False),
-        ({"sampling": {}}, "sampling/createMessage", {"messages": []}, True),
-        ({"sampling": {}}, "sampling/createMessage", {"tools": None, "toolChoice": None}, True),
-        ({"sampling": {}}, "sampling/createMessage", {"tools": []}, False),
-        ({"sampling": {"tools": {}}}, "sampling/createMessage", {"toolChoice": {}}, True),
-        ({}, "sampling/createMessage", {}, False),
-        ({"elicitation": {}}, "elicitation/create", {"message": ""}, True),
-        ({"elicitation": {"form": {}}}, "elicitation/create", {"mode": "url"}, False),
-        ({"elicitation": {"url": {}}}, "elicitation/create", {"mode": "url"}, True),
-        ({"elicitation": {"url": {}}}, "elicitation/create", {}, False),
-        ({"elicitation": {}}, "elicitation/create", {"mode": []}, False),
-        ({}, "elicitation/create", {}, False),
-    ],
-)
-@covers("M-MRTR-2")
-def test_a_host_takes_what_it_declared(
-    capabilities: dict[str, Any], method: str, params: dict[str, Any] | None, can: bool
-) -> None:
-    question = Question(method, None if params is None else Params(dump(params)))
-    assert can_ask(host(MODERN, **capabilities), question) is can
 
 
 FORM_BY, PAGE_BY = {"form": {}}, {"url": {}}

@@ -1,104 +1,36 @@
 """Messages of modern hosts are decoded, and notifications for them encoded."""
 
 import json
-from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from helpers.json_texts import objects, scalars, texts, written
-from requirements import covers
-from taskgate.domain.versions import Era, Peer, Revision
-from taskgate.errors import DownstreamError, UnknownMethod
-from taskgate.protocol.classify import declares_tasks
+from taskgate.domain.versions import Era
+from taskgate.errors import DownstreamError
 from taskgate.protocol.extensions import ExtensionPolicy
 from taskgate.protocol.headers import NAME_PARAMS, RequestHeaders, encode_value
 from taskgate.protocol.host_requests import (
     CallTool,
-    ModernIntent,
     Relay,
     RequestMeta,
     Retry,
 )
 from taskgate.protocol.jsonrpc import parse, usual_progress
-from taskgate.protocol.messages import Notification, Params, Request, Response, meta_of, value_of
+from taskgate.protocol.messages import Notification, Request, Response, value_of
 from taskgate.protocol.modern.downstream import ModernDownstream
 from taskgate.protocol.vocabulary import MODERN_METHODS
-from unit.protocol.modern_messages import MODERN, changed, classified
+from unit.protocol.modern_messages import MODERN, classified
 
 # --- requests ---------------------------------------------------------------------------------------------------------
 
 
 DIALECT = ModernDownstream("0.1.0")
-ID = "7Qm2vX0cJ9rYw4LkT1eZ8A-_7Qm2vX0c"
-WITH_TASKS: dict[str, Any] = {"extensions": {"io.modelcontextprotocol/tasks": {}}}
-LEGACY: dict[str, Any] = {"tasks": {"cancel": {}}}
 META = '"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}'
 
 
 def request(method: str, members: str = "", meta: str = META) -> str:
     return f'{{"jsonrpc":"2.0","id":"h","method":"{method}","params":{{{members}{"," if members else ""}{meta}}}}}'
-
-
-def decode(
-    text: str,
-    capabilities: dict[str, Any] | None = None,
-    *,
-    offers_tasks: bool = True,
-    extensions: ExtensionPolicy = ExtensionPolicy(),  # noqa: B008 - a value
-) -> ModernIntent:
-    sent = parse(text.encode(), max_depth=64)
-    assert isinstance(sent, Request)
-    declared = WITH_TASKS if capabilities is None else capabilities
-    said = RequestMeta(
-        peer=Peer(revision=Revision.R2026_07_28, capabilities=declared, info={}),
-        log_level=None,
-        progress_token=value_of(meta_of(sent.params), "progressToken"),
-        declares_tasks=declares_tasks(declared),
-    )
-    return DIALECT.decode(sent, said, offers_tasks=offers_tasks, extensions=extensions)
-
-
-# --- which methods exist -------------------------------------------------------------------------------------------
-
-
-@covers("V-DISC-3")
-@pytest.mark.parametrize("method", ["ping", "tasks/result", "tools/delete", ""])
-def test_what_nobody_serves_is_unknown(method: str) -> None:
-    # Such a request is turned down before it comes here.
-    with pytest.raises(UnknownMethod):
-        decode(request(method, f'"taskId":"{ID}"'))
-
-
-# --- tools/call ----------------------------------------------------------------------------------------------------
-
-
-def call(**changes: Any) -> CallTool:
-    plain = CallTool(
-        id="h",
-        tool="t",
-        params=Params('{"name":"t"}'),
-        stored_params=None,
-        progress_token=None,
-        wants_task=False,
-        ttl=None,
-    )
-    return changed(plain, **changes)
-
-
-@covers("M-NEG-1", "M-NEG-2", "M-NEG-5", "M-NEG-7")
-@pytest.mark.parametrize(
-    ("capabilities", "offers_tasks", "may_be_task"),
-    [(WITH_TASKS, True, True), (WITH_TASKS, False, False), ({}, True, False), (LEGACY, True, False)],
-)
-def test_a_call_may_become_a_task_where_its_request_declares_that(
-    capabilities: dict[str, Any], offers_tasks: bool, may_be_task: bool
-) -> None:
-    # Nor is `task` an error or a wish.
-    for wish in ("", ',"task":{"ttl":1}', ',"task":7'):
-        found = decode(request("tools/call", f'"name":"t"{wish}'), capabilities, offers_tasks=offers_tasks)
-        assert found == call(stored_params='{"name":"t"}' if may_be_task else None)
 
 
 # --- any request ------------------------------------------------------------------------------------------------------

@@ -17,7 +17,6 @@ from taskgate.protocol.modern.results import (
     convert_large_error,
     convert_response,
     convert_tools,
-    is_complete,
     nested_large_result,
     nested_result,
 )
@@ -28,7 +27,6 @@ from unit.protocol.modern.judge import INFO, RELATED, check, read
 
 
 L, M = Era.LEGACY, Era.MODERN
-ROUND = '{"resultType":"input_required","requestState":"s"}'
 BLOCK = '{"type":"text","text":"\\u00e9\\ud800 done"}'
 RESULTS = {
     "tools/call": ("CallToolResult", f'{{ "content" : [{BLOCK}] ,"structuredContent":{{"a":1e999}}}}'),
@@ -46,10 +44,6 @@ def response(text: str) -> Response:
     message = parse(text.encode(), max_depth=64)
     assert isinstance(message, Response)
     return message
-
-
-def result(text: str) -> Response:
-    return response(f'{{"jsonrpc":"2.0","id":42,"result":{text}}}')
 
 
 def test_every_method_is_tried() -> None:
@@ -109,21 +103,6 @@ def test_any_other_code_stays(code: int) -> None:
     error = f'{{ "message":"m" , "code" : {code} }}'
     assert convert_error(error) == error
     assert to_string(convert_large_error(LargeJson(error.encode()))) == error
-
-
-# --- servers of this era -------------------------------------------------------------------------------------------
-
-
-@covers("V-META-7")
-@pytest.mark.parametrize(
-    "text", ["[]", "null", '{"resultType":"task","taskId":"t"}', '{"resultType":"other","content":[]}', ROUND]
-)
-def test_what_is_no_complete_result_of_this_era_is_the_servers_fault(text: str) -> None:
-    # A round goes another way, or it is one without sense.
-    assert not is_complete(result(text), "tools/call", M)
-    found = read(convert_response("h", "tools/call", result(text), M, INFO))
-    assert found["error"]["data"] == {"origin": "upstream", "reason": "malformed", "dispatched": True}
-    check(found, "JSONRPCErrorResponse")
 
 
 # --- servers of either era -------------------------------------------------------------------------------------------

@@ -14,14 +14,12 @@ from taskgate.domain.request_state import MAX_PASS_THROUGH
 from taskgate.domain.versions import Peer, Revision
 from taskgate.errors import InvalidParams, UpstreamFailed
 from taskgate.protocol.extensions import Extension
-from taskgate.protocol.host_requests import LONG, CallTool, Relay, Retry
+from taskgate.protocol.host_requests import LONG, CallTool, Relay
 from taskgate.protocol.jsonrpc import parse
 from taskgate.protocol.messages import Params, Request, Response
 from taskgate.protocol.modern import rounds
-from taskgate.protocol.modern.rounds import Round, digest, missing_capabilities, round_of, with_answers
+from taskgate.protocol.modern.rounds import Round, digest, missing_capabilities, round_of
 from taskgate.protocol.server_messages import ServerRound
-from unit.protocol.modern.judge import check, read
-from unit.protocol.modern_messages import changed
 
 # --- questions -----------------------------------------------------------------------------------------------------
 
@@ -62,30 +60,6 @@ def test_answers_with_very_many_members_together_are_refused() -> None:
     assert len(rounds.read_answers(request(f'{{"inputResponses":{{{",".join(given[:4])}}}}}'))) == 4
     with pytest.raises(InvalidParams):
         rounds.read_answers(request(f'{{"inputResponses":{{{",".join(given)}}}}}'))
-
-
-FITTING: list[tuple[str, str, bool]] = [
-    ("elicitation/create", '{"action":"accept","content":{}}', True),
-    ("elicitation/create", '{"action":"decline"}', True),
-    ("elicitation/create", '{"action":"cancel"}', True),
-    ("elicitation/create", '{"action":"perhaps"}', False),
-    ("elicitation/create", '{"action":["accept"]}', False),
-    ("elicitation/create", '{"roots":[]}', False),
-    ("sampling/createMessage", '{"model":"m","role":"assistant","content":{"type":"text","text":""}}', True),
-    ("sampling/createMessage", '{"model":"m","role":"assistant","content":[]}', True),
-    ("sampling/createMessage", '{"model":"m","role":"assistant","content":"x"}', False),
-    ("sampling/createMessage", '{"role":"assistant","content":[]}', False),
-    ("roots/list", '{"roots":[]}', True),
-    ("roots/list", '{"roots":{}}', False),
-    ("roots/list", "{}", False),
-]
-
-
-@pytest.mark.parametrize(("method", "given", "does"), FITTING)
-def test_an_answer_fits_its_question_or_not(method: str, given: str, does: bool) -> None:
-    assert rounds.is_valid_answer(method, f'{{"result":{given}}}') is does
-    if does:
-        check(f'{{"k":{given}}}', "InputResponses")
 
 
 # --- rounds that pass -------------------------------------------------------------------------------------------------
@@ -148,38 +122,7 @@ def test_any_other_answer_asks_for_nothing(tail: str) -> None:
 
 # --- as it is sent again -------------------------------------------------------------------------------------------
 
-GIVEN = '{ "k":{"roots":[]} }'
 CALL = CallTool(1, "t", Params('{"name":"t"}'), '{"name":"t"}', None, wants_task=False, ttl=None)
-AGAIN: dict[str, tuple[Params | None, str | None, str | None, Params]] = {
-    "both": (
-        Params('{ "name":"t"}'),
-        GIVEN,
-        'é"',
-        Params(f'{{"inputResponses":{GIVEN},"requestState":"é\\"", "name":"t"}}'),
-    ),
-    "answers alone": (Params("{}"), GIVEN, None, Params(f'{{"inputResponses":{GIVEN}}}')),
-    "a state alone": (Params("{ }"), None, "", Params('{"requestState":"" }')),
-    "neither": (Params('{"a":1}'), None, None, Params('{"a":1}')),
-    "a progress token": (
-        Params('{"_meta":{"progressToken":', "}}"),
-        GIVEN,
-        None,
-        Params(f'{{"inputResponses":{GIVEN},"_meta":{{"progressToken":', "}}"),
-    ),
-    "no parameters": (None, None, "s", Params('{"requestState":"s"}')),
-}
-
-
-@covers("M-MRTR-3")
-@pytest.mark.parametrize(("params", "responses", "state", "sent"), AGAIN.values(), ids=AGAIN)
-def test_a_request_is_sent_again_with_what_its_host_brought(
-    params: Params | None, responses: str | None, state: str | None, sent: Params
-) -> None:
-    # The state is the server's own, to the byte.
-    relay = Relay(1, "resources/read", params, 5)
-    brought = Retry(request=relay, answers={}, responses=responses, state="ours")
-    assert with_answers(brought, state) == changed(relay, params=sent)
-    read(sent.with_token(9))
 
 
 # --- what two sendings have in common ------------------------------------------------------------------------------

@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from taskgate.domain.versions import Peer, Revision
 from taskgate.errors import UpstreamFailed
 from taskgate.protocol.jsonrpc import parse
 from taskgate.protocol.messages import Response
@@ -26,45 +25,6 @@ def response(result: Any = None, *, text: str | None = None) -> Response:
 
 def created(result: Any, method: str = "tools/call") -> ServerTask | None:
     return upstream.read_created(method, response(result))
-
-
-# --- whether a server serves them
-
-
-@pytest.mark.parametrize(
-    ("capabilities", "serves"),
-    [
-        ({"extensions": {"io.modelcontextprotocol/tasks": {}}}, True),
-        ({"extensions": {"io.modelcontextprotocol/tasks": {"later": 1}}}, True),
-        ({"extensions": {"io.modelcontextprotocol/tasks": None}}, False),
-        ({"extensions": {"io.modelcontextprotocol/tasks": True}}, False),
-        ({"extensions": {}}, False),
-        ({"extensions": []}, False),
-        ({"tasks": {"requests": {"tools": {"call": {}}}}}, False),
-        ({}, False),
-    ],
-)
-def test_a_server_serves_tasks_where_it_names_the_extension(capabilities: Any, serves: bool) -> None:
-    peer = Peer(revision=Revision.R2026_07_28, capabilities=capabilities, info={})
-    assert upstream.declares_tasks(peer) is serves
-
-
-@pytest.mark.parametrize(
-    ("error", "needs"),
-    [
-        ('{"code":-32021,"message":"m","data":{"requiredCapabilities":{"extensions":{"%s":{}}}}}', True),
-        ('{"code":-32020,"message":"m","data":{"requiredCapabilities":{"extensions":{"%s":{}}}}}', False),
-        ('{"code":-32021,"message":"m","data":{"requiredCapabilities":{"sampling":{"%s":{}}}}}', False),
-        ('{"code":-32021,"message":"m","data":{"requiredCapabilities":["%s"]}}', False),
-        ('{"code":-32021,"message":"m","data":"%s"}', False),
-        ('{"code":-32021,"message":"%s"}', False),
-    ],
-)
-def test_a_refusal_for_want_of_the_extension_is_known(error: str, needs: bool) -> None:
-    text = '{"jsonrpc":"2.0","id":1,"error":' + error % "io.modelcontextprotocol/tasks" + "}"
-    response = parse(text.encode(), max_depth=64)
-    assert isinstance(response, Response)
-    assert upstream.needs_tasks(response) is needs
 
 
 # --- that it made one

@@ -6,35 +6,21 @@ from typing import Any
 
 import pytest
 
-from taskgate.domain.record import Faulted, FaultReason, InputRequest, Succeeded, TaskRecord, TaskStatus, outcome_text
+from taskgate.domain.record import Faulted, FaultReason, Succeeded, TaskRecord, TaskStatus, outcome_text
 from taskgate.jsontext.large import LargeJson, to_string
 from taskgate.protocol.modern.tasks import (
     get_result,
-    open_inputs,
-    presented_status,
     task_notification,
 )
 from unit.protocol.modern.judge import INFO, INFO_KEY, RELATED, read
 
 RecordMaker = Callable[..., TaskRecord]
 
-PARAMS = (
-    '{"message":"Go on?","requestedSchema":{"type":"object","properties":{}},"task":{},"_meta":{"progressToken":"t.i"}}'
-)
-FORM = InputRequest(key="input-1", method="elicitation/create", params=PARAMS, claimed_by="a stream")
-KEPT = InputRequest(key="input-2", method="elicitation/create", params=PARAMS, deferred_to="host-task")
-OF_A_HOSTS_TASK = InputRequest(key="input-4", method="tasks/result", params='{"taskId":"host-task"}')
 DONE = Succeeded(result='{"content":[]}', tool_error=False)
 TOOL_FAILED = Succeeded(
     result=f'{{"isError":true,"content":[],"_meta":{{"{RELATED}":{{"taskId":"u"}}}}}}', tool_error=True
 )
 BROKE = Faulted(error='{"code":-32002,"message":"no","data":[1e999]}', reason=FaultReason.JSONRPC_ERROR)
-
-
-def test_inputs_may_be_answered_that_are_shown(make_record: RecordMaker) -> None:
-    record = make_record(status=TaskStatus.INPUT_REQUIRED, inputs=(KEPT, FORM, OF_A_HOSTS_TASK))
-    assert open_inputs(record) == {"input-1": FORM}
-    assert presented_status(record) is TaskStatus.INPUT_REQUIRED
 
 
 @pytest.mark.parametrize("status", [TaskStatus.COMPLETED, TaskStatus.FAILED])

@@ -9,8 +9,7 @@ from requirements import covers
 from taskgate.domain.versions import Era, Peer, Revision
 from taskgate.errors import UpstreamFailed
 from taskgate.protocol.discovery import MAX_WELCOME
-from taskgate.protocol.extensions import BUILT_IN, EVENTS, Extension, ExtensionPolicy
-from taskgate.protocol.extensions import UI as UI_EXTENSION
+from taskgate.protocol.extensions import Extension, ExtensionPolicy
 from taskgate.protocol.jsonrpc import parse
 from taskgate.protocol.messages import Params, Response
 from taskgate.protocol.modern import requests
@@ -19,7 +18,6 @@ from taskgate.protocol.server_messages import (
     RequestDraft,
     ServerSubscription,
     SessionNotification,
-    SubscriptionGrant,
 )
 from unit.protocol.modern.judge import check, check_task, read
 
@@ -86,9 +84,6 @@ def test_a_request_about_a_task_names_it_in_its_header_and_declares_the_extensio
 
 
 TASKS = {f"{META}tasks": {}}
-EVENTS_CROSS = ModernUpstream(
-    "0.1.0", ExtensionPolicy(allowed={EVENTS: BUILT_IN[EVENTS], UI_EXTENSION: BUILT_IN[UI_EXTENSION]})
-)
 
 
 def told_of(host: Peer | None, *, follows_tasks: bool = False, dialect: ModernUpstream = DIALECT) -> Any:
@@ -126,57 +121,6 @@ def test_what_a_server_is_told_of_a_host_is_made_up_once(monkeypatch: pytest.Mon
 # --- what is heard
 
 
-@pytest.mark.parametrize(
-    ("told", "filters"),
-    [
-        ({"eventsListChanged": True, "toolsListChanged": True}, {"eventsListChanged"}),
-        ({"eventsListChanged": 1}, set()),
-        ({"thingChanged": True}, set()),
-        ([], set()),
-    ],
-)
-def test_the_first_message_of_a_listen_tells_which_members_of_extensions_are_granted(
-    told: Any, filters: set[str]
-) -> None:
-    # X-EXT-24.
-    message = json.dumps(
-        {"jsonrpc": "2.0", "method": "notifications/subscriptions/acknowledged", "params": {"notifications": told}}
-    ).encode()
-    assert EVENTS_CROSS.decode(message, HOST) == SubscriptionGrant(frozenset(), frozenset(), frozenset(filters))
-    assert DIALECT.decode(message, HOST) == SubscriptionGrant(frozenset())
-
-
-ACTIVE = "notifications/events/active"
-
-
-@pytest.mark.parametrize(("kept", "written"), [("4", "4"), ('"\\u0034"', '"\\u0034"')])
-def test_a_notification_of_an_extension_keeps_the_name_of_its_stream_and_nothing_else_of_its_hop(
-    kept: str, written: str
-) -> None:
-    # X-EXT-23.
-    key = f"{META}subscriptionId"
-    meta = f'{{"{META}serverInfo":{{}},"{key}": {kept} ,"a/b":1.0}}'
-    text = f'{{"jsonrpc":"2.0","method":"{ACTIVE}","params":{{"cursor":null,"_meta":{meta}}}}}'
-    found = EVENTS_CROSS.decode(text.encode(), HOST)
-    assert isinstance(found, SessionNotification)
-    assert found.notification.params_text == f'{{"cursor":null,"_meta":{{"{key}": {written} ,"a/b":1.0}}}}'
-
-
-@pytest.mark.parametrize("params", ["{}", '{"_meta":{}}', '{"_meta":{"a":1},"data":[1e999]}'])
-def test_a_notification_of_an_extension_that_names_no_stream_stays_to_the_byte(params: str) -> None:
-    text = f'{{"jsonrpc": "2.0", "method":"{ACTIVE}","params": {params}}}'
-    found = EVENTS_CROSS.decode(text.encode(), HOST)
-    assert isinstance(found, SessionNotification)
-    assert found.notification.text == text
-
-
-def test_a_notification_of_an_extension_that_names_no_stream_loses_what_it_says_of_its_hop() -> None:
-    text = f'{{"jsonrpc":"2.0","method":"{ACTIVE}","params":{{"_meta":{{"a":1,"{META}serverInfo":{{}}}}}}}}'
-    found = EVENTS_CROSS.decode(text.encode(), HOST)
-    assert isinstance(found, SessionNotification)
-    assert found.notification.params_text == '{"_meta":{"a":1}}'
-
-
 def test_a_notification_of_an_extension_names_no_stream_to_a_host_of_the_other_era() -> None:
     # X-EXT-23: there it would be a name of nothing.
     thing = Extension(notifications=frozenset({"notifications/thing/changed"}), eras=frozenset(Era))
@@ -189,26 +133,7 @@ def test_a_notification_of_an_extension_names_no_stream_to_a_host_of_the_other_e
         assert found.notification.params_text == told
 
 
-@pytest.mark.parametrize(
-    ("dialect", "host"),
-    [(EVENTS_CROSS, None), (DIALECT, HOST), (EVENTS_CROSS, HOST._replace(revision=Revision.R2025_11_25))],
-    ids=["nobody", "one whom it does not cross to", "one of the other era"],
-)
-def test_a_notification_of_an_extension_is_for_nobody_whom_it_does_not_cross_to(
-    dialect: ModernUpstream, host: Peer | None
-) -> None:
-    # X-EXT-42.
-    text = f'{{"jsonrpc":"2.0","method":"{ACTIVE}","params":{{}}}}'
-    assert dialect.decode(text.encode(), host) is None
-
-
 # --- what is read elsewhere
-
-
-def test_a_discovery_is_read() -> None:
-    server = DIALECT.read_discovery(response({"supportedVersions": ["2026-07-28"], "capabilities": {}}))
-    assert server is not None
-    assert server.peer.revision is Revision.R2026_07_28
 
 
 def test_an_answer_to_a_method_of_an_extension_may_be_of_a_kind_that_it_has() -> None:
@@ -233,7 +158,6 @@ def test_a_page_that_is_sound_stays_the_very_same() -> None:
 # --- descriptions and tools -------------------------------------------------------------------------------------------
 
 
-INFO = "io.modelcontextprotocol/serverInfo"
 SERVERS = ModernUpstream("1", ExtensionPolicy())
 DISCOVERED = {"resultType": "complete", "supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}}
 
@@ -247,15 +171,6 @@ def response_of(text: str) -> Response:
     found = parse(text.encode(), max_depth=64)
     assert isinstance(found, Response)
     return found
-
-
-def test_a_discovery_tells_who_the_server_is() -> None:
-    said = {**DISCOVERED, "instructions": "Do", "_meta": {INFO: {"name": "s"}}}
-    server = SERVERS.read_discovery(answer_of(said))
-    assert server is not None
-    assert server.peer.revision is Revision.R2026_07_28
-    assert (server.peer.capabilities, server.peer.info) == ({"tools": {}}, {"name": "s"})
-    assert (server.capabilities, server.instructions) == ('{"tools": {}}', '"Do"')
 
 
 def test_a_discovery_that_is_too_long_breaks_the_protocol() -> None:
