@@ -46,6 +46,12 @@ class Lines(str):
     __slots__ = ()
 
 
+class Line(str):
+    """A text of one line that stands as it is."""
+
+    __slots__ = ()
+
+
 # --- writing ----------------------------------------------------------------------------------------------------------
 
 
@@ -302,6 +308,7 @@ def record(changes: Mapping[str, Any]) -> TaskRecord:
 
 _READERS: Final[dict[Any, Callable[[str], Any]]] = {
     str: unquoted,
+    Line: Line,
     Lines: lambda text: Lines(f"{text}\n"),
     bytes: lambda text: unquoted(text).encode("utf-8", "surrogateescape"),
     int: int,

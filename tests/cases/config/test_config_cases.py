@@ -12,7 +12,7 @@ import pytest
 from pydantic import BaseModel
 
 from helpers.case_files import Case, Runner, rewrites
-from helpers.case_values import Lines, show
+from helpers.case_values import Line, Lines, show
 from taskgate.config import ConfigurationError, GatewayConfig, load
 
 MINIMAL: Final = (
@@ -45,7 +45,7 @@ def loaded(text: Lines, environ: Mapping[str, str] | None = None) -> Lines:
         return Lines(told.replace(str(file), "f").replace(folder, "/folder"))
 
 
-def with_key(key: str, value: str) -> Lines:
+def with_key(key: str, value: Line) -> Lines:
     """The same of the required keys and one more, by its dotted path, each on a line of its own."""
     tree: dict[str, Any] = {
         "version": "1",

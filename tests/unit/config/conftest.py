@@ -56,23 +56,6 @@ def tells(file: Path, loads: Loads) -> Tells:
 
 
 @pytest.fixture
-def mistold(tells: Tells) -> Callable[[list[tuple[str, str, str, str]]], list[tuple[str, list[str]]]]:
-    """Of rows of a key, a bad value, a path and words: the values, each with the complaints, where these differ."""
-
-    def found(rows: list[tuple[str, str, str, str]]) -> list[tuple[str, list[str]]]:
-        wrong: list[tuple[str, list[str]]] = []
-        for key, value, path, words in rows:
-            text, written = _with_key(key, value), f"{key.rpartition('.')[2]}: {value}"
-            [line] = [number for number, each in enumerate(text.splitlines(), 1) if each.lstrip() == written]
-            told = tells(text)
-            if told != [f"f:{line}: {path}: {words}"]:
-                wrong.append((value, told))
-        return wrong
-
-    return found
-
-
-@pytest.fixture
 def minimal() -> str:
     """A file of four lines with nothing in it that has a default."""
     return MINIMAL
@@ -97,12 +80,6 @@ def with_key() -> Callable[[str, str], str]:
 def value_at() -> Callable[[GatewayConfig, str], Any]:
     """The value at a dotted path, which may lead through the names of upstreams and issuers."""
     return _value_at
-
-
-@pytest.fixture
-def short_at() -> Callable[[GatewayConfig, str], Any]:
-    """As `value_at`, with rules for tasks, policies of rates and sinks as tuples of what tells them apart."""
-    return _short_at
 
 
 @pytest.fixture
