@@ -20,7 +20,7 @@ import signal
 import struct
 import sys
 import tempfile
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
@@ -348,6 +348,22 @@ def killed(verdicts: list[Verdict]) -> int:
     return sum(verdict.is_killed for verdict in verdicts)
 
 
+def table(verdicts: list[Verdict]) -> Iterator[str]:
+    """What killed the mutants of each folder, and how many each file of unit tests killed that nothing else did."""
+    yield f"{'folder':<12}{'mutants':>8}{'behaviour':>10}{'unit':>6}{'both':>6}{'none':>6}"
+    for folder in dict.fromkeys(verdict.folder for verdict in verdicts):
+        of_it = [verdict for verdict in verdicts if verdict.folder == folder]
+        by = Counter((verdict.killer is not None, bool(verdict.killers)) for verdict in of_it)
+        yield (
+            f"{folder:<12}{len(of_it):>8}{by[True, False]:>10}{by[False, True]:>6}"
+            f"{by[True, True]:>6}{by[False, False]:>6}"
+        )
+    alone = Counter(
+        file for verdict in verdicts if verdict.killer is None and len(verdict.killers) == 1 for file in verdict.killers
+    )
+    yield from (f"alone: {count} by {file}" for file, count in sorted(alone.items()))
+
+
 def is_enough(verdicts: list[Verdict], floor: float) -> bool:
     """Whether mutants were tried, and at least that share of them is killed."""
     return bool(verdicts) and killed(verdicts) >= floor * len(verdicts)
@@ -385,6 +401,8 @@ def main() -> int:
     for verdict in verdicts:
         if not verdict.is_killed:
             say(f"survives: {verdict.mutant}")
+    for line in table(verdicts):
+        say(line)
     hang = sum(verdict.hangs for verdict in verdicts)
     say(f"{len(verdicts)} mutants, {killed(verdicts)} killed, {hang} of them by a test that hangs")
     return 0 if is_enough(verdicts, asked.floor) else 1

@@ -9,7 +9,7 @@ from types import FunctionType
 from typing import cast
 
 from tests.mutants.package_changes import changes, codes
-from tests.mutants.package_trial import FOLDERS, Verdict, in_turn, is_enough, modules
+from tests.mutants.package_trial import FOLDERS, Verdict, in_turn, is_enough, modules, table
 from tests.mutants.trial import TESTS
 
 SOURCE = '''"""A module."""
@@ -110,8 +110,9 @@ def test_tests_are_red_with_a_mutant_that_they_reach(tmp_path: Path) -> None:
     command += [part for name in (*HELD, UNREACHED) for part in ("--only", name)]
     command += ["--floor", "0.8", "--tests", *(f"tests/unit/jsontext/test_{name}.py" for name in ("depth", "edits"))]
     done = subprocess.run(command, cwd=TESTS.parent, capture_output=True, text=True, check=False, timeout=170)
-    closing = "5 mutants, 4 killed, 0 of them by a test that hangs"
-    assert (done.returncode, done.stdout) == (0, f"survives: {UNREACHED}\n{closing}\n"), done.stderr
+    said = done.stdout.splitlines()
+    assert (done.returncode, said[:1]) == (0, [f"survives: {UNREACHED}"]), done.stderr
+    assert said[-1] == "5 mutants, 4 killed, 0 of them by a test that hangs"
     verdicts = {found["mutant"]: found for found in map(json.loads, written.read_text().splitlines())}
     for name in HELD:
         module = name.partition(".")[0].rpartition("/")[2]
@@ -119,11 +120,29 @@ def test_tests_are_red_with_a_mutant_that_they_reach(tmp_path: Path) -> None:
     assert (verdicts[UNREACHED]["unit"], verdicts[UNREACHED]["killers"]) == (0, {})
 
 
+def verdict(folder: str, killer: str | None = None, **killers: str) -> Verdict:
+    return Verdict(mutant="m", folder=folder, line=1, behaviour=1, unit=1, killer=killer, killers=killers)
+
+
 def test_a_share_of_the_mutants_has_to_be_killed() -> None:
-    one, other = (
-        Verdict(mutant=name, folder="jsontext", line=1, behaviour=1, unit=1, killer=killer)
-        for name, killer in (("one", "a test"), ("other", None))
-    )
-    assert is_enough([one, other], 0.5)
-    assert not is_enough([one, other], 0.6)
+    verdicts = [verdict("jsontext", "a test"), verdict("jsontext")]
+    assert is_enough(verdicts, 0.5)
+    assert not is_enough(verdicts, 0.6)
     assert not is_enough([], 0.0)
+
+
+def test_the_table_has_what_killed_the_mutants_of_each_folder() -> None:
+    by_two = verdict("cli", one="a test", other="a test")
+    verdicts = [verdict("auth", "a test", one="a test"), verdict("auth", one="a test"), by_two, verdict("cli")]
+    assert [line.split() for line in table(verdicts)] == [
+        ["folder", "mutants", "behaviour", "unit", "both", "none"],
+        ["auth", "2", "0", "1", "1", "0"],
+        ["cli", "2", "0", "1", "0", "1"],
+        ["alone:", "1", "by", "one"],
+    ]
+
+
+def test_a_mutant_that_only_tests_show_that_hang_is_told_apart() -> None:
+    assert verdict("cli", one="a test (hangs)").hangs
+    assert not verdict("cli", "a test", one="a test (hangs)").hangs
+    assert not verdict("cli").hangs
