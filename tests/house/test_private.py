@@ -19,15 +19,15 @@ STILL_SET = Path(__file__).with_name("set_constants.txt")
 """The same for constants."""
 CONSTANT = re.compile(r"_?[A-Z][A-Z0-9_]*")
 OWN = {"self", "cls"}
-OF_NAMED_TUPLES = {"_replace", "_asdict", "_fields", "_make"}
-"""What every `NamedTuple` promises; the underscore keeps it apart from fields."""
+PROMISED = {"_replace", "_asdict", "_fields", "_make", "_exit"}
+"""What the standard library promises: of every `NamedTuple`, where the underscore keeps it apart from fields, and of `os`."""
 
 
 def private_accesses(source: str) -> Iterator[str]:
     """The names of private attributes that are read or set of anything but `self`, `cls` and `super()`."""
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Attribute) and node.attr.startswith("_") and not node.attr.startswith("__"):
-            if node.attr in OF_NAMED_TUPLES:
+            if node.attr in PROMISED:
                 continue
             of = node.value
             if isinstance(of, ast.Name) and of.id in OWN:
@@ -76,4 +76,4 @@ def test_an_access_is_seen_and_what_is_ones_own_is_not() -> None:
     ]
     own = "class A:\n    def f(self):\n        self._x = super()._y\n        cls._z\n        self.__class__\n"
     assert [*private_accesses(own)] == []
-    assert [*private_accesses("point._replace(x=1)._asdict()\n")] == []
+    assert [*private_accesses("point._replace(x=1)._asdict()\nos._exit(1)\n")] == []

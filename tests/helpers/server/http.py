@@ -87,8 +87,8 @@ class ScriptedServer(Script):
         self.live: set[str] = set()
         """Ids of the sessions it knows."""
         self.origin = ""
-        self._streams: list[tuple[web.BaseRequest, web.StreamResponse]] = []
-        self._opened = 0
+        self.open_streams: list[tuple[web.BaseRequest, web.StreamResponse]] = []
+        self.sessions_opened = 0
         self._runner: web.ServerRunner | None = None
 
     @property
@@ -142,19 +142,19 @@ class ScriptedServer(Script):
     async def streaming(self, count: int = 1) -> None:
         """Wait until so many GET streams are open."""
         async with bounded():
-            while len(self._streams) < count:
+            while len(self.open_streams) < count:
                 await asyncio.sleep(0)
 
     async def push(self, *messages: Any, streams: int | None = None) -> None:
         """Send messages on every open GET stream, or on so many, the oldest first; and to each listener for them."""
-        for _, open_one in self._streams[:streams]:
+        for _, open_one in self.open_streams[:streams]:
             for message in messages:
                 await open_one.write(event(message))
         await self.listens.push(*messages)
 
     def cut_streams(self) -> None:
         """Break every open GET stream off."""
-        for request, _ in self._streams:
+        for request, _ in self.open_streams:
             transport_of(request).close()
 
     def forget_sessions(self) -> None:
@@ -220,17 +220,17 @@ class ScriptedServer(Script):
         if not self.streams:
             return web.Response(status=405)
         response = await open_stream(request)
-        self._streams.append((request, response))
+        self.open_streams.append((request, response))
         try:
             await asyncio.get_running_loop().create_future()
         finally:
-            self._streams.remove((request, response))
+            self.open_streams.remove((request, response))
         return response
 
     def new_session(self) -> dict[str, str]:
         if not self.sessions:
             return {}
-        self._opened += 1
-        session = f"session-{self._opened}"
+        self.sessions_opened += 1
+        session = f"session-{self.sessions_opened}"
         self.live.add(session)
         return {SESSION: session}

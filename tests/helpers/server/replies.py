@@ -116,13 +116,13 @@ class Hold:
         self.left = asyncio.Event()
         """Set when a caller closed its connection while it waited."""
         self.turns: list[Turn] = []
-        self._released: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self.released: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
     async def __call__(self, turn: Turn) -> Any:
         self.turns.append(turn)
         self.begun.set()
         try:
-            value = await asyncio.shield(self._released)
+            value = await asyncio.shield(self.released)
         except asyncio.CancelledError:
             self.left.set()
             raise
@@ -130,7 +130,7 @@ class Hold:
 
     def release(self, value: Any) -> None:
         """Let every call have this result."""
-        self._released.set_result(value)
+        self.released.set_result(value)
 
 
 class PacedProgress:

@@ -88,7 +88,7 @@ class LastingCall:
         self.turn = turn
         self.connections = 0
         self._number = number
-        self._events: list[bytes] = [b"data:\n\n"]
+        self.events: list[bytes] = [b"data:\n\n"]
         self._open: list[web.BaseRequest] = []
         self.is_over = False
         self._news = asyncio.Event()
@@ -105,7 +105,7 @@ class LastingCall:
 
     def say(self, *messages: Any) -> None:
         """Tell more; nobody need be there to hear it."""
-        self._events += [event(message) for message in messages]
+        self.events += [event(message) for message in messages]
         self._wake()
 
     async def ask(self, question: dict[str, Any]) -> dict[str, Any]:
@@ -140,8 +140,8 @@ class LastingCall:
         try:
             place = since
             while True:
-                while place < len(self._events):
-                    await response.write(f"id: {self._number}.{place}\n".encode() + self._events[place])
+                while place < len(self.events):
+                    await response.write(f"id: {self._number}.{place}\n".encode() + self.events[place])
                     place += 1
                 if self.is_over:
                     await response.write_eof()
@@ -190,10 +190,10 @@ class LastingTool:
         call = LastingCall(turn, len(self.calls))
         self.calls.append(call)
         self._came.set()
-        turn.server.resume = self._go_on
+        turn.server.resume = self.resume
         return await call.serve(turn.request, 0)
 
-    async def _go_on(self, request: web.Request) -> web.StreamResponse:
+    async def resume(self, request: web.Request) -> web.StreamResponse:
         last = request.headers["Last-Event-ID"]
         self.asked.append(last)
         number, _, place = last.partition(".")

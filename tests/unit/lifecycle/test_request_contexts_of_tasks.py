@@ -102,11 +102,12 @@ async def test_who_is_given_an_earlier_task_made_none(service: making.House) -> 
     assert (first.task, second.task) == (record.id, None)
 
 
-async def test_a_task_that_equal_calls_share_is_made_by_the_first_of_them(service: making.House) -> None:
+async def test_a_task_that_equal_calls_share_is_made_by_the_first_of_them() -> None:
     """Though the second waits for it as well, and the first may leave meanwhile."""
+    told = Overheard()
+    service = making.House(HoldingStore(await open_store("memory", None)), emitted=told)
     service.live.current = rules(policy=service.policy(join_retries=making.timedelta(seconds=30)))
-    told, first, second = Overheard(), visiting(trace=TRACE), visiting()
-    service.tasks._event_sink = told
+    first, second = visiting(trace=TRACE), visiting()
 
     async def create(request_context: RequestContext) -> TaskRecord:
         with in_request(request_context):
@@ -123,6 +124,7 @@ async def test_a_task_that_equal_calls_share_is_made_by_the_first_of_them(servic
     assert one.id == other.id
     assert told.of(TaskCreated) == [first]
     assert (first.task, second.task, one.trace) == (one.id, None, TRACE)
+    await service.joining.close()
 
 
 # --- running one -----------------------------------------------------------------------------------------------------

@@ -41,8 +41,8 @@ MINE, BEFORE = OwnerKey("me", "reports"), OwnerKey("me before", "reports")
 class House:
     """A service over a store in memory, a server with one slot and room for one more, and what its runner was told."""
 
-    def __init__(self, store: HoldingStore, lease: timedelta | None = None) -> None:
-        self.store, self.clock, self.emitted = store, ManualClock(), RecordedEvents()
+    def __init__(self, store: HoldingStore, lease: timedelta | None = None, emitted: Any = None) -> None:
+        self.store, self.clock, self.emitted = store, ManualClock(), emitted or RecordedEvents()
         self.live = live(policy=self.policy(), caps=Caps(tasks_per_context=2))
         settings = BulkheadSettings(concurrency=1, queue=1, max_wait=timedelta(seconds=60))
         self.bulkhead = Bulkhead("reports", settings, event_sink=RecordedEvents())

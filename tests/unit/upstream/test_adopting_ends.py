@@ -126,7 +126,7 @@ async def test_a_stream_that_another_connection_has_is_waited_for(
     server: ScriptedServer, tool: LastingTool, before: Before, after: Caller
 ) -> None:
     """A server notices only after a while that whoever had it is gone."""
-    goes_on, tries = tool._go_on, 0
+    goes_on, tries = tool.resume, 0
 
     async def taken(request: Any) -> Any:
         nonlocal tries

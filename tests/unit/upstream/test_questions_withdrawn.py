@@ -18,6 +18,7 @@ from helpers.server import (
     status,
     stream,
 )
+from helpers.virtual_time import turns
 from helpers.waiting import bounded, eventually
 from taskgate.errors import UpstreamFailed
 from unit.upstream.asking import ACCEPTED, CANCELLED, Asking, question
@@ -140,7 +141,7 @@ async def test_a_call_that_outlives_its_session_hears_no_question(server: Script
     async def asks_late(turn: Turn) -> Any:
         response = await open_stream(turn.request)
         reply.begun.set()
-        await asyncio.shield(reply._released)
+        await asyncio.shield(reply.released)
         await response.write(event(question()) + event(turn.answer({"content": []})))
         await response.write_eof()
         return response
@@ -152,7 +153,7 @@ async def test_a_call_that_outlives_its_session_hears_no_question(server: Script
     server.script["lost"] = status(404)
     with pytest.raises(UpstreamFailed):
         await asked.call("lost")
-    await eventually(lambda: not asked.session.era_session._dropping)
+    await turns()
     reply.release(None)
     async with bounded():
         assert (await calling).error is None

@@ -34,7 +34,7 @@ class DeafTool(LastingTool):
         self.keeps_alive = True
         self.refusals: list[int] = []
 
-    async def _go_on(self, request: web.Request) -> web.StreamResponse:
+    async def resume(self, request: web.Request) -> web.StreamResponse:
         last = request.headers["Last-Event-ID"]
         self.asked.append(last)
         if self.refusals:
@@ -43,7 +43,7 @@ class DeafTool(LastingTool):
         self.taken_up.set()
         number, _, place = last.partition(".")
         response = await open_stream(request)
-        for kept, told in enumerate(self.calls[int(number)]._events[int(place) + 1 :], start=int(place) + 1):
+        for kept, told in enumerate(self.calls[int(number)].events[int(place) + 1 :], start=int(place) + 1):
             await response.write(f"id: {number}.{kept}\n".encode() + told)
         while not is_over(request):
             if self.keeps_alive:

@@ -238,7 +238,7 @@ async def test_a_session_takes_the_same_pauses_every_time(
     server.get = ends_at_once
     seen: list[list[float]] = []
     for _ in range(2):
-        server._opened = 0
+        server.sessions_opened = 0
         caller = new_caller_of(server.url)
         pauses.clear()
         await caller.session.open()
@@ -300,7 +300,7 @@ async def test_the_get_stream_ends_with_the_session(server: ScriptedServer, call
     await server.streaming()
     await caller.session.close()
     assert caller.heard.streams == ["get opened", "get ended"]
-    await eventually(lambda: not server._streams)
+    await eventually(lambda: not server.open_streams)
 
 
 async def test_a_flood_of_questions_is_not_answered_without_end(server: ScriptedServer, caller) -> None:

@@ -1,17 +1,19 @@
 """The gatehouse of now is asked, and the one before ends once it has judged whoever came to it."""
 
 import asyncio
+import gc
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
 import aiohttp
+import pytest
 
 from helpers.waiting import bounded, eventually
 from taskgate.admission.callers import Callers
 from taskgate.auth.claims import IssuerSettings
 from taskgate.auth.context import ANONYMOUS, AuthContext
-from taskgate.auth.fetch import HttpFetcher
+from taskgate.auth.fetch import FetchFailed, HttpFetcher
 from taskgate.auth.jwks import IssuerKeys
 from taskgate.cluster.message_auth import SealKeys
 from taskgate.domain.cursors import CursorKeys
@@ -127,14 +129,15 @@ async def test_one_that_is_ending_when_all_do_ends_wholly() -> None:
     keys = SlowKeys()
     before = authenticator(SlowCallers(), keys=keys)
     fetched = before.issuers[0].fetch
-    fetched._sessions[False] = aiohttp.ClientSession()
+    with pytest.raises(FetchFailed):
+        await fetched.get("http://127.0.0.1:9/", timeout=timedelta(seconds=1), max_size=1)
     gate = ReloadableAuthenticator(before)
     gate.switch(authenticator(SlowCallers()))
     await eventually(lambda: keys.told == ["close"])
     keys.ends.set()
     async with bounded():
         await gate.close()
-    assert fetched._sessions == {}
+    assert not [each for each in gc.get_objects() if isinstance(each, aiohttp.ClientSession) and not each.closed]
 
 
 async def test_what_is_sealed_is_sealed_with_the_keys_of_now() -> None:

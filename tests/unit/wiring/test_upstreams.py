@@ -11,6 +11,7 @@ import pytest
 
 from helpers.manual_clock import ManualClock
 from helpers.recording_upstream import RecordingUpstream
+from helpers.virtual_time import turns
 from helpers.waiting import bounded, eventually
 from helpers.whole_gateway import configuration
 from taskgate import __version__
@@ -212,7 +213,7 @@ async def test_what_was_let_go_is_forgotten_however_often_that_happens(yard: Yar
         were.append(weakref.ref(yard.upstreams.mounts.by_name["a"].upstream))
     present = yard.upstreams.mounts.by_name["a"].upstream
     # The first one, in which the session is.
-    await eventually(lambda: len(yard.upstreams._leaving) == 1 and len(yard.upstreams._waiting.running) == 1)
+    await turns(300)
     gc.collect()
     assert [upstream() for upstream in were if upstream() is not None] == [present]
     assert len(yard.upstreams.mounts.by_path) <= 2 + MOST_REMEMBERED
@@ -242,7 +243,7 @@ async def test_turns_that_are_taken_are_found_again_by_a_server_that_comes_back(
     assert yard.upstreams.mounts.by_name["a"].bulkhead is bulkhead, "a session may take turns again"
     await yard.mount(other)
     await session.close()
-    await eventually(lambda: not yard.upstreams._leaving)
+    await turns()
     await yard.mount(configured(b="http://c/mcp"))
     await yard.mount(configured(a="http://a/mcp"))
     assert yard.upstreams.mounts.by_name["a"].bulkhead is not bulkhead, "nobody needs it any more"

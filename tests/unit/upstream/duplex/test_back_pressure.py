@@ -148,12 +148,14 @@ async def test_a_session_that_nobody_hears_any_more_ends_by_itself(
         await opened.ask(post(CALL % 2))
 
 
-async def test_a_session_that_is_heard_again_does_not_end(transport: ChannelTransport) -> None:
+async def test_a_session_that_is_heard_again_does_not_end(
+    transport: ChannelTransport, program: ScriptedChannels
+) -> None:
     opened = await begun(transport)
     opened.listen().release()
-    assert opened._unused_timer is not None
     listening = opened.listen()
-    assert opened._unused_timer is None
+    await asyncio.sleep(2 * UNUSED_TIMEOUT)
+    assert program.lines[0].holders == 1
     listening.release()
 
 

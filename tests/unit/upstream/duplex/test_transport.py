@@ -42,7 +42,6 @@ async def test_a_session_that_was_ended_sends_nothing(transport: ChannelTranspor
         await session.ask(post(CALL % 2))
     assert (failed.value.reason, failed.value.dispatched) == ("session_lost", False)
     assert program.lines[0].holders == 0
-    assert not transport._shared[program.lines[0]].sessions
 
 
 async def test_the_end_of_a_session_is_the_end_of_what_is_under_way_in_it(
