@@ -20,7 +20,7 @@ STILL_SET = Path(__file__).with_name("set_constants.txt")
 CONSTANT = re.compile(r"_?[A-Z][A-Z0-9_]*")
 OWN = {"self", "cls"}
 PROMISED = {"_replace", "_asdict", "_fields", "_make", "_exit"}
-"""What the standard library promises: of every `NamedTuple`, where the underscore keeps it apart from fields, and of `os`."""
+"""What the standard library promises: of every `NamedTuple`, where it keeps them apart from fields, and of `os`."""
 
 
 def private_accesses(source: str) -> Iterator[str]:
