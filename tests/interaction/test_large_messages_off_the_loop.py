@@ -194,7 +194,7 @@ async def test_nor_is_what_came_of_a_task_of_the_server(
 ) -> None:
     host = await gateway.greeted()
     created = await host.start("research")
-    (await tasks.made()).completes(TWICE)
+    (await tasks.made()).complete(TWICE)
     await task_status(host, created["taskId"], "completed")
     assert (await host.ask("tasks/result", {"taskId": created["taskId"]})).result["structuredContent"] == TWICE[
         "structuredContent"

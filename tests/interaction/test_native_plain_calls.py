@@ -52,7 +52,7 @@ async def test_a_tool_that_its_server_runs_only_as_a_task_is_called_plainly_by_a
     async with host.asking("tools/call", {"name": "research", "arguments": {"a": 1}}) as stream:
         task = await tasks.made()
         assert task.params["arguments"] == {"a": 1}
-        task.completes(DONE)
+        task.complete(DONE)
         answer = await stream.answered()
     assert answer == DONE
     assert tasks.cancelled == []
@@ -67,9 +67,9 @@ async def test_what_the_servers_task_says_of_itself_reaches_who_wants_progress(
     async with host.asking("tools/call", params) as stream:
         task = await tasks.made()
         for message in ("Gathering", "Reading"):
-            task.moves("working", message)
+            task.move("working", message)
             await eventually(lambda: told_last(stream) == message)  # noqa: B023  it is awaited at once
-        task.completes(DONE)
+        task.complete(DONE)
         await stream.answered()
     notes = [note["params"] for note in stream.of(PROGRESS)]
     assert [(note["progressToken"], note["message"]) for note in notes] == [("mine", "Gathering"), ("mine", "Reading")]
@@ -80,7 +80,7 @@ async def test_a_modern_host_without_tasks_waits_for_the_result(gateway: WholeGa
     host = gateway.modern(tasks=False)
     async with host.asking("tools/call", {"name": "research", "arguments": {}}) as asked:
         task = await tasks.made()
-        task.completes(DONE)
+        task.complete(DONE)
         answer = await asked.answer()
     assert (answer.result["resultType"], answer.result["content"]) == ("complete", DONE["content"])
 
@@ -93,7 +93,7 @@ async def test_a_tool_that_is_kept_from_being_a_task_here_is_still_run_as_one_th
         host = await gateway.greeted()
         assert (await host.call("research", task={})).code == -32601
         async with host.asking("tools/call", {"name": "research"}) as stream:
-            (await tasks.made()).completes(DONE)
+            (await tasks.made()).complete(DONE)
             assert await stream.answered() == DONE
 
 
@@ -140,7 +140,7 @@ async def test_a_task_that_failed_there_is_the_failure_of_the_call(
 ) -> None:
     host = await gateway.greeted()
     calling = asyncio.create_task(host.call("research"))
-    (await tasks.made()).fails("It broke", outcome)
+    (await tasks.made()).fail("It broke", outcome)
     answer = await calling
     if code is None:
         assert answer.result == {"content": [{"type": "text", "text": "It broke"}], "isError": True}

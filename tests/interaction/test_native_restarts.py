@@ -40,8 +40,8 @@ async def test_a_task_goes_on_where_it_is(server: ScriptedServer, tasks: LegacyT
     seen = len(task.looked)
     async with running(sections(tmp_path, server)) as gateway:
         await eventually(lambda: len(task.looked) > seen)
-        task.moves("working", "half of it")
-        task.completes(DONE)
+        task.move("working", "half of it")
+        task.complete(DONE)
         if era == "stateless":
             done = (await gateway.modern().until(made, "completed"))["result"]
         else:
@@ -61,7 +61,7 @@ async def test_what_was_asked_before_is_answered_after_and_asked_once(
         host = await capable(gateway)
         made = (await host.start("research"))["taskId"]
         task = await tasks.made()
-        task.asks(ASKED)
+        task.ask(ASKED)
         await status(host, made, "input_required")
     async with running(sections(tmp_path, server)) as gateway:
         again = returned(gateway, host)
@@ -70,12 +70,12 @@ async def test_what_was_asked_before_is_answered_after_and_asked_once(
             asked = await stream.until(ELICIT)
             await again.respond(asked["id"], ACCEPTED)
             assert (await server.reply_to("q-1"))["result"] == ACCEPTED
-            task.moves("working")
+            task.move("working")
             await status(again, made, "working")
-            task.asks(ASKED | {"id": "q-2"})
+            task.ask(ASKED | {"id": "q-2"})
             await again.respond((await stream.until(ELICIT, times=2))["id"], ACCEPTED)
             await server.reply_to("q-2")
-            task.completes(DONE)
+            task.complete(DONE)
             assert await stream.answered() == DONE | {"_meta": {RELATED: {"taskId": made}}}
     assert [reply["id"] for reply in server.replies if "result" in reply] == ["q-1", "q-2"]
     assert len(server.heard("tools/call")) == 1
@@ -110,7 +110,7 @@ async def test_a_task_that_outlived_its_servers_session_goes_on_in_another(
     async with running(sections(tmp_path, server)) as gateway:
         seen = len(task.looked)
         await eventually(lambda: len(task.looked) > seen)
-        task.completes(DONE)
+        task.complete(DONE)
         async with bounded():
             while (await returned(gateway, host).task(made))["status"] != "completed":
                 await asyncio.sleep(0.01)

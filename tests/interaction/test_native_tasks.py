@@ -39,9 +39,9 @@ async def test_a_task_of_a_host_is_run_as_one_of_the_server_whose_id_nobody_sees
     task = await tasks.made()
     # As long as the call may take: the server shall not end it sooner.
     assert 86_000_000 < task.params["task"]["ttl"] <= 86_400_000
-    task.moves("working", "Gathering")
+    task.move("working", "Gathering")
     await said(host, created["taskId"], "Gathering")
-    task.completes(DONE | {"_meta": {"x": 1}})
+    task.complete(DONE | {"_meta": {"x": 1}})
     await status(host, created["taskId"], "completed")
     came = (await host.ask("tasks/result", {"taskId": created["taskId"]})).result
     assert came == DONE | {"_meta": {"x": 1, RELATED: {"taskId": created["taskId"]}}}
@@ -56,9 +56,9 @@ async def test_a_call_of_a_modern_host_becomes_a_task_that_is_one_of_the_server(
     host = always.modern()
     created = await host.start("index")
     task = await tasks.made()
-    task.moves("working", "Gathering")
+    task.move("working", "Gathering")
     await eventually(lambda: len(task.looked) > 1)
-    task.completes(DONE)
+    task.complete(DONE)
     found = await host.until(created["taskId"], "completed")
     assert found["result"]["content"] == DONE["content"]
     assert "_meta" not in found["result"] or RELATED not in found["result"]["_meta"]
@@ -74,14 +74,14 @@ async def test_a_call_becomes_a_task_of_ours_when_its_grace_is_over_and_stays_th
         host = gateway.modern()
         created = await host.start(tool)
         task = await tasks.made()
-        task.moves("working", "Gathering")
-        task.asks(ASKED | {"method": "roots/list", "params": {}})
+        task.move("working", "Gathering")
+        task.ask(ASKED | {"method": "roots/list", "params": {}})
         async with bounded():
             while (await host.get(created["taskId"])).get("statusMessage") != "It has a question":
                 await asyncio.sleep(0.01)
         # A host that declared no roots is not asked for them, and the server hears so at once.
         assert (await server.reply_to("q-1"))["error"]["code"] == -32601
-        task.completes(DONE)
+        task.complete(DONE)
         assert (await host.until(created["taskId"], "completed"))["result"]["content"] == DONE["content"]
     assert len(server.heard("tools/call")) == 1
 
@@ -93,16 +93,16 @@ async def test_what_the_server_asks_for_its_task_is_asked_for_ours(
     host = await capable(gateway)
     created = (await host.start("research"))["taskId"]
     task = await tasks.made()
-    task.asks(ASKED | {"params": FORM | {"_meta": {RELATED: {"taskId": task.id}}}})
+    task.ask(ASKED | {"params": FORM | {"_meta": {RELATED: {"taskId": task.id}}}})
     await status(host, created, "input_required")
     async with host.asking("tasks/result", {"taskId": created}) as stream:
         asked = await stream.until(ELICIT)
         assert asked["params"] == FORM | {"_meta": {RELATED: {"taskId": created}}}
         await host.respond(asked["id"], ACCEPTED | {"_meta": {RELATED: {"taskId": created}}})
         assert (await server.reply_to("q-1"))["result"] == ACCEPTED | {"_meta": {}}
-        task.moves("working")
+        task.move("working")
         await status(host, created, "working")
-        task.completes(DONE)
+        task.complete(DONE)
         assert await stream.answered() == DONE | {"_meta": {RELATED: {"taskId": created}}}
 
 
@@ -113,12 +113,12 @@ async def test_what_the_server_asks_for_its_task_is_an_input_of_a_modern_hosts(
     host = always.modern(capabilities={"elicitation": {"form": {}}})
     created = (await host.start("research"))["taskId"]
     task = await tasks.made()
-    task.asks(ASKED)
+    task.ask(ASKED)
     (key,) = (await host.until(created, "input_required"))["inputRequests"]
     await host.update(created, {key: ACCEPTED})
     assert (await server.reply_to("q-1"))["result"] == ACCEPTED
-    task.moves("working")
-    task.completes(DONE)
+    task.move("working")
+    task.complete(DONE)
     assert (await host.until(created, "completed"))["result"]["content"] == DONE["content"]
 
 
@@ -150,12 +150,12 @@ async def test_what_the_server_asks_for_the_task_of_a_plain_call_is_asked_on_the
     host = await capable(gateway)
     async with host.asking("tools/call", {"name": "research"}) as stream:
         task = await tasks.made()
-        task.asks(ASKED)
+        task.ask(ASKED)
         asked = await stream.until(ELICIT)
         assert asked["params"] == FORM
         await host.respond(asked["id"], ACCEPTED)
         assert (await server.reply_to("q-1"))["result"] == ACCEPTED
-        task.completes(DONE)
+        task.complete(DONE)
         assert await stream.answered() == DONE
 
 
@@ -176,7 +176,7 @@ async def test_a_cancelled_task_is_cancelled_at_the_server_by_its_own_name(
 async def test_a_task_that_failed_there_failed_here_and_says_why(gateway: WholeGateway, tasks: LegacyTasks) -> None:
     host = await gateway.greeted()
     created = (await host.start("research"))["taskId"]
-    (await tasks.made()).fails("No paper left")
+    (await tasks.made()).fail("No paper left")
     assert (await status(host, created, "failed"))["statusMessage"] == "No paper left"
 
 
@@ -203,7 +203,7 @@ async def test_a_task_that_was_done_there_and_shows_no_result_failed_here_and_it
     tasks.instead["tasks/result"] = [reply]
     host = await gateway.greeted()
     created = (await host.start("research"))["taskId"]
-    (await tasks.made()).completes(DONE)
+    (await tasks.made()).complete(DONE)
     assert message in (await status(host, created, "failed"))["statusMessage"]
     told = (await host.ask("tasks/result", {"taskId": created})).error
     assert told["data"] == {"origin": origin, "reason": reason, "dispatched": True}
@@ -215,7 +215,7 @@ async def test_a_task_that_was_done_there_and_shows_no_result_failed_here_and_it
 async def test_a_task_that_its_server_cancelled_failed_here(gateway: WholeGateway, tasks: LegacyTasks) -> None:
     host = await gateway.greeted()
     created = (await host.start("research"))["taskId"]
-    (await tasks.made()).moves("cancelled")
+    (await tasks.made()).move("cancelled")
     assert (await status(host, created, "failed"))["statusMessage"] == "The server cancelled the call"
     told = (await host.ask("tasks/result", {"taskId": created})).error
     assert told["data"] == {"origin": "upstream", "reason": "closed", "dispatched": True}
@@ -226,7 +226,7 @@ async def test_a_server_may_name_its_tasks_as_it_likes(gateway: WholeGateway, ta
     tasks.names = [id_]
     host = await gateway.greeted()
     created = (await host.start("research"))["taskId"]
-    (await tasks.made()).completes(DONE)
+    (await tasks.made()).complete(DONE)
     await status(host, created, "completed")
 
 
@@ -244,7 +244,7 @@ async def test_a_task_in_a_state_that_there_is_not_failed_here_and_is_ended_ther
     tasks.handles.clear()
     host = await gateway.greeted()
     created = (await host.start("research"))["taskId"]
-    (await tasks.made()).moves("paused")
+    (await tasks.made()).move("paused")
     tasks.handles.set()
     assert "an unknown status" in (await status(host, created, "failed"))["statusMessage"]
     await eventually(lambda: tasks.cancelled == ["theirs-0001"])
@@ -268,6 +268,6 @@ async def test_a_task_outlives_that_something_else_answers_for_its_server_for_a_
         with paced(20):
             await eventually(lambda: len(server.requests) > asked + 3)
         server.methods = answers
-        task.completes(DONE)
+        task.complete(DONE)
         await status(host, created, "completed")
     assert len(server.heard("tools/call")) == 1

@@ -46,7 +46,7 @@ async def test_a_task_of_the_server_waits_for_its_caller_whose_token_is_over(
         await refused_for_long(endpoint)
         host.token = known(gateway, endpoint, issuer, jti="newer")
         await host.ask("tools/list")
-        task.completes({"content": []})
+        task.complete({"content": []})
         # The next look may be half a minute away.
         with paced(20):
             async with bounded():

@@ -3,9 +3,9 @@
     tasks = LegacyTasks(server, required=("research",), optional=("index",))
     ...                                         # a client calls the tool `research` at server.url
     task = await tasks.made()
-    task.moves("working", "half of it")         # `tasks/get` shows it; `tells` sends it on the GET streams, too
-    task.asks(question)                         # on the stream of `tasks/result`; it is input_required then
-    task.completes({"content": []})
+    task.move("working", "half of it")          # `tasks/get` shows it; `announce` sends it on the GET streams, too
+    task.ask(question)                          # on the stream of `tasks/result`; it is input_required then
+    task.complete({"content": []})
 
 A call that asks for no task gets -32601 where its tool requires one, and `{"content": []}` where that is optional.
 """
@@ -36,32 +36,32 @@ class LegacyTask:
         """When somebody looked, by the clock of the loop."""
         self._changed = asyncio.Event()
 
-    def moves(self, status: str, message: str | None = None) -> None:
+    def move(self, status: str, message: str | None = None) -> None:
         """It is so from now on."""
         self.status, self.message, self.turns = status, message, self.turns + 1
-        self.stirs()
+        self.wake()
 
-    async def tells(self, status: str, message: str | None = None) -> None:
-        """As `moves`, and say so on every open GET stream."""
-        self.moves(status, message)
+    async def announce(self, status: str, message: str | None = None) -> None:
+        """As `move`, and say so on every open GET stream."""
+        self.move(status, message)
         await self.server.push(note("notifications/tasks/status", **self.shown()))
 
-    def completes(self, value: dict[str, Any]) -> None:
+    def complete(self, value: dict[str, Any]) -> None:
         """It is done, with that result."""
         self.outcome = {"result": value}
-        self.moves("completed")
+        self.move("completed")
 
-    def fails(self, message: str | None, outcome: dict[str, Any] | None = None) -> None:
+    def fail(self, message: str | None, outcome: dict[str, Any] | None = None) -> None:
         """It failed; `outcome` is the member of the answer to `tasks/result`, an empty result without."""
         self.outcome = outcome or {"result": {}}
-        self.moves("failed", message)
+        self.move("failed", message)
 
-    def asks(self, question: dict[str, Any]) -> None:
+    def ask(self, question: dict[str, Any]) -> None:
         """Ask on the stream of whoever waits for the result, or the next to do so."""
         self.questions.append(question)
-        self.moves("input_required", "It has a question")
+        self.move("input_required", "It has a question")
 
-    def stirs(self) -> None:
+    def wake(self) -> None:
         """Have those look who wait for the result."""
         self._changed.set()
         self._changed = asyncio.Event()
@@ -162,7 +162,7 @@ class LegacyTasks:
             return await task.bring(turn)
         if method == "tasks/cancel":
             self.cancelled.append(id_)
-            task.moves("cancelled")
+            task.move("cancelled")
         else:
             task.looked.append(asyncio.get_running_loop().time())
         return await result(task.shown())(turn)

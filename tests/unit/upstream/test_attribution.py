@@ -101,7 +101,7 @@ async def test_the_only_call_does_not_have_what_names_another_task(
     await says(server, about("another"), about(task.id, "mine"))
     assert [each.key for each in ear.questions] == ['"mine"']
     assert len(asked.heard.of_session.questions) == 1
-    task.completes(DONE)
+    task.complete(DONE)
     async with bounded():
         await call
 

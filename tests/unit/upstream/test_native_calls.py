@@ -24,7 +24,7 @@ async def test_a_tool_that_has_tasks_is_called_with_the_wish_for_one(
     call = relayed(caller, tool) if relays else running(caller, tool)
     task = await tasks.made()
     assert (task.params["name"], task.params["task"]) == (tool, {"ttl": DAY if relays else 60_000})
-    task.completes(DONE)
+    task.complete(DONE)
     async with bounded():
         came = await call
     if relays:
@@ -77,7 +77,7 @@ async def test_the_tools_of_a_server_are_read_once_for_all_its_calls(
 ) -> None:
     for count in (1, 2):
         call = relayed(caller)
-        (await tasks.made(count)).completes(DONE)
+        (await tasks.made(count)).complete(DONE)
         await end_of(call)
     assert len(server.heard("tools/list")) == 1
 

@@ -165,15 +165,15 @@ async def test_a_task_that_moves_or_waits_for_its_host_has_more_time(
     task = await tasks.made()
     while loop.time() - began < 1:
         count = len(task.looked)
-        task.moves("working", f"step {count}")
+        task.move("working", f"step {count}")
         await eventually(lambda: len(task.looked) > count)  # noqa: B023  it is awaited at once
-    task.asks(question("q"))
+    task.ask(question("q"))
     await eventually(lambda: ear.questions)
     later = len(task.looked) + 8
     await eventually(lambda: len(task.looked) > later)
     assert not call.done()
     ear.questions[0].answer(ACCEPTED)
-    task.completes(DONE)
+    task.complete(DONE)
     assert isinstance(await end_of(call), CallSucceeded)
 
 
@@ -183,7 +183,7 @@ async def test_a_task_that_is_left_for_somebody_else_is_neither_cancelled_nor_is
     ear = RecordingListener(leaves=True)
     call = running(caller, ear=ear)
     task = await tasks.made()
-    task.moves("input_required")
+    task.move("input_required")
     await eventually(lambda: task.waiting)
     call.cancel()
     await asyncio.wait((call,))
@@ -195,7 +195,7 @@ async def test_a_task_that_is_left_for_somebody_else_is_neither_cancelled_nor_is
 async def test_the_end_of_a_session_ends_its_tasks(server: ScriptedServer, caller: Caller, tasks: LegacyTasks) -> None:
     call = running(caller)
     task = await tasks.made()
-    task.moves("input_required")
+    task.move("input_required")
     await eventually(lambda: task.waiting)
     await caller.close()
     failure = await failure_of(call)
@@ -216,7 +216,7 @@ async def test_a_task_that_its_server_forgot_has_an_unknown_end(caller: Caller, 
 
 async def test_a_task_that_its_server_cancelled_has_failed(caller: Caller, tasks: LegacyTasks) -> None:
     call = running(caller)
-    (await tasks.made()).moves("cancelled")
+    (await tasks.made()).move("cancelled")
     failure = await failure_of(call)
     assert (failure.reason, failure.dispatched) == ("closed", True)
     assert tasks.looks("tasks/cancel") == 0
@@ -227,7 +227,7 @@ async def test_a_look_that_fails_for_now_is_made_again(caller: Caller, tasks: Le
     tasks.instead["tasks/get"] = [reply]
     call = running(caller)
     await eventually(lambda: tasks.looks() == 2)
-    tasks.all[0].completes(DONE)
+    tasks.all[0].complete(DONE)
     assert isinstance(await end_of(call), CallSucceeded)
     assert tasks.looks("tools/call") == 1
 
@@ -235,7 +235,7 @@ async def test_a_look_that_fails_for_now_is_made_again(caller: Caller, tasks: Le
 async def test_a_result_that_is_not_told_for_now_is_asked_for_again(caller: Caller, tasks: LegacyTasks) -> None:
     tasks.instead["tasks/result"] = [error(-32603, "Busy")]
     call = running(caller)
-    (await tasks.made()).completes(DONE)
+    (await tasks.made()).complete(DONE)
     assert isinstance(await end_of(call), CallSucceeded)
     assert tasks.looks("tasks/result") == 2
 
@@ -252,7 +252,7 @@ async def test_what_would_fail_again_fails_at_once(
 ) -> None:
     tasks.instead[method] = [reply]
     call = running(caller)
-    (await tasks.made()).moves("input_required")
+    (await tasks.made()).move("input_required")
     failure = await failure_of(call)
     assert (failure.reason, failure.dispatched) == (reason, True)
     await eventually(lambda: tasks.cancelled == ["theirs-0001"])

@@ -28,15 +28,15 @@ async def test_a_server_asks_on_the_stream_of_the_result_and_is_answered(
     call = running(asked, ear=ear)
     task = await tasks.made()
     for number, id_ in enumerate(("q-1", 7), 1):
-        task.asks(question(id_, message=f"Word {number}?", _meta={RELATED: {"taskId": task.id}}))
+        task.ask(question(id_, message=f"Word {number}?", _meta={RELATED: {"taskId": task.id}}))
         await eventually(lambda: len(ear.questions) == number)  # noqa: B023  it is awaited at once
         assert ear.questions[-1].key == json.dumps(id_)
         assert ear.questions[-1].question.params is not None
         assert task.id not in ear.questions[-1].question.params.head
         ear.questions[-1].answer(ACCEPTED)
         assert (await server.reply_to(id_))["result"] == {"action": "accept"}
-        task.moves("working")
-    task.completes(DONE)
+        task.move("working")
+    task.complete(DONE)
     assert isinstance(await end_of(call), CallSucceeded)
     assert tasks.looks("tasks/result") == 1
 
@@ -60,7 +60,7 @@ async def test_a_question_beside_any_call_is_for_the_task_that_it_names(
     await eventually(lambda: len(asked.heard.of_session.questions) == 2)
     for task in tasks:
         task.outcome = {"result": DONE}
-        await task.tells("completed")
+        await task.announce("completed")
     await asyncio.gather(*map(end_of, calls))
     assert not any(ear.questions[0].is_open for ear in ears)
 
@@ -76,7 +76,7 @@ async def test_a_question_that_names_nothing_is_for_the_only_call_that_is_follow
     await server.push(question("q"))
     await eventually(lambda: ear.questions)
     task.outcome = {"result": DONE}
-    await task.tells("completed")
+    await task.announce("completed")
     await end_of(call)
 
 
@@ -86,9 +86,9 @@ async def test_a_server_that_lets_nobody_wait_for_a_result_is_asked_again_and_ag
     tasks.instead["tasks/result"] = [error(-32602, "It has not ended"), error(-32603, "Nor now")]
     call = running(caller)
     task = await tasks.made()
-    task.moves("input_required")
+    task.move("input_required")
     await eventually(lambda: tasks.looks("tasks/result") == 3)
-    task.completes(DONE)
+    task.complete(DONE)
     assert isinstance(await end_of(call), CallSucceeded)
 
 
@@ -96,7 +96,7 @@ async def test_a_result_whose_stream_breaks_off_is_waited_for_on_another(caller:
     tasks.instead["tasks/result"] = [breaks_off(), status(502)]
     call = running(caller)
     task = await tasks.made()
-    task.completes(DONE)
+    task.complete(DONE)
     assert isinstance(await end_of(call), CallSucceeded)
     assert tasks.looks("tasks/result") == 3
 
@@ -106,9 +106,9 @@ async def test_a_task_that_fails_while_its_result_is_waited_for_is_looked_at_onc
 ) -> None:
     call = running(caller)
     task = await far.made()
-    task.moves("input_required")
+    task.move("input_required")
     await eventually(lambda: task.waiting)
-    task.fails("boom")
+    task.fail("boom")
     failed = await end_of(call)
     assert (failed.tool_error, failed.message) == (True, "boom")
     assert far.looks("tasks/result") == 1
@@ -120,7 +120,7 @@ async def test_what_comes_on_the_stream_of_a_result_is_its_calls_whatever_else_i
     ears = [RecordingListener(), RecordingListener()]
     calls = [running(asked, ear=ear) for ear in ears]
     for task in (await tasks.made(), await tasks.made(2)):
-        task.asks(question(f"of {task.id}"))
+        task.ask(question(f"of {task.id}"))
         task.questions.append(note("notifications/message", level="info", data=task.id))
     await eventually(lambda: all(ear.questions and ear.notifications for ear in ears))
     assert asked.heard.of_session.questions == []
@@ -133,7 +133,7 @@ async def test_what_comes_on_the_stream_of_a_result_is_its_calls_whatever_else_i
             if "data" in on_notification.params
         ] == [resume_point.task]
     for task in tasks.all:
-        task.completes(DONE)
+        task.complete(DONE)
     await asyncio.gather(*map(end_of, calls))
 
 
@@ -144,7 +144,7 @@ async def test_a_server_may_be_silent_until_there_is_a_result(
     tasks.instead["tasks/result"] = [hold]
     call = running(caller)
     task = await tasks.made()
-    task.moves("input_required")
+    task.move("input_required")
     async with bounded():
         await hold.begun.wait()
     later = len(task.looked) + 6
@@ -178,7 +178,7 @@ async def test_what_is_asked_before_there_is_a_handle_is_asked_for_the_task(
     ear.questions[0].answer(ACCEPTED)
     assert (await server.reply_to("q"))["result"] == {"action": "accept"}
     task.outcome = {"result": DONE}
-    await task.tells("completed")
+    await task.announce("completed")
     assert isinstance(await end_of(call), CallSucceeded)
     assert len([reply for reply in server.replies if reply["id"] == "q"]) == 1
 
@@ -222,11 +222,11 @@ async def test_whoever_goes_on_with_the_call_is_told_when_an_answer_has_arrived(
     ear = Noting()
     call = running(asked, ear=ear)
     task = await tasks.made()
-    task.asks(question("q"))
+    task.ask(question("q"))
     await eventually(lambda: ear.questions)
     ear.questions[0].answer(ACCEPTED)
     await server.reply_to("q")
     await eventually(lambda: len(ear.resume_points) == 2)
     assert (ear.resume_points[0] == ear.resume_points[1], arrived) == (True, [0, 1])
-    task.completes(DONE)
+    task.complete(DONE)
     await end_of(call)

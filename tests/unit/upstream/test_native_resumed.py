@@ -28,7 +28,7 @@ async def test_a_call_can_be_gone_on_with_from_the_moment_that_there_is_a_task(
     task = await tasks.made()
     await eventually(lambda: ear.resume_points)
     assert ear.resume_points[-1] == ResumePoint("session-1", "2025-11-25", task.id, task.call)
-    task.completes(DONE)
+    task.complete(DONE)
     await end_of(call)
 
 
@@ -44,10 +44,10 @@ async def test_a_task_is_followed_in_the_next_session_after_its_server_ended_one
     await eventually(lambda: len(ear.resume_points) == 2)
     assert ear.resume_points[-1] == ResumePoint("session-2", "2025-11-25", task.id, task.call)
     await server.streaming()
-    await task.tells("working", "Still here")
+    await task.announce("working", "Still here")
     await eventually(lambda: words_of(ear) == ["Still here"])
-    task.completes(DONE)
-    await task.tells("completed")
+    task.complete(DONE)
+    await task.announce("completed")
     assert isinstance(await end_of(call), CallSucceeded)
     assert len(server.heard("tools/call")) == 1
 
@@ -86,7 +86,7 @@ async def test_a_task_that_another_process_made_is_gone_on_with(
     ear = RecordingListener(leaves=True)
     call = running(first, ear=ear)
     task = await tasks.made()
-    task.asks(question("q", message="Word?"))
+    task.ask(question("q", message="Word?"))
     await eventually(lambda: ear.questions)
     await gone(first, call)
     heard = RecordingListener()
@@ -96,9 +96,9 @@ async def test_a_task_that_another_process_made_is_gone_on_with(
     assert heard.questions[0].key == '"q"'
     heard.questions[0].answer(ACCEPTED)
     assert (await server.reply_to("q"))["result"] == {"action": "accept"}
-    task.moves("working", "Reading")
+    task.move("working", "Reading")
     await eventually(lambda: words_of(heard)[-1:] == ["Reading"])
-    task.completes(DONE)
+    task.complete(DONE)
     assert isinstance(await end_of(call), CallSucceeded)
     assert (len(server.heard("tools/call")), len(server.heard("initialize"))) == (1, 1)
     assert heard.resume_points[-1] == ResumePoint("session-1", "2025-11-25", task.id, 5)
@@ -116,7 +116,7 @@ async def test_a_task_that_outlived_its_session_is_gone_on_with_in_another(
     heard = RecordingListener()
     call = goes_on(caller, heard, Resumed(ear.resume_points[-1], {}))
     await eventually(lambda: heard.resume_points and heard.resume_points[-1].session == "session-2")
-    task.completes(DONE)
+    task.complete(DONE)
     assert isinstance(await end_of(call), CallSucceeded)
     assert len(server.heard("tools/call")) == 1
 
@@ -153,6 +153,6 @@ async def test_a_call_that_was_left_before_there_was_a_task_is_followed_once_the
     call = goes_on(caller, ear, Resumed(resume_point(None, event="e-1"), {}))
     await eventually(lambda: ear.resume_points)
     assert ear.resume_points[-1] == resume_point("theirs-0001")
-    task.completes(DONE)
+    task.complete(DONE)
     assert isinstance(await end_of(call), CallSucceeded)
     assert server.heard("tools/call") == []
