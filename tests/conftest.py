@@ -57,7 +57,8 @@ _PACED = frozenset({"paced", "pass_time"})
 # A test that asks for one of them is marked `program`.
 _STARTERS = frozenset({"nurse", "redis_server", "shared_server", "valkey_server"})
 
-_UNIT = Path(__file__).parent / "unit"
+# Where time is virtual.
+_VIRTUAL = frozenset({"unit", "interaction"})
 
 # As a gateway that is served does: many connections have both of their ends in one process here.
 resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
@@ -143,11 +144,12 @@ def tmp_path(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
 
 
 @pytest.fixture(autouse=True)
-def time_of_unit_tests(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Virtual time for the tests of one unit, but where programs or the machine's clock are what they are about."""
+def time_of_tests(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Virtual time for these folders, but where programs or the machine's clock are what the test is about."""
     node = request.node
     is_real = any(node.get_closest_marker(each) for each in ("program", "real_time"))
-    with nullcontext() if is_real or _UNIT not in node.path.parents else virtual_time():
+    folder = node.path.relative_to(Path(__file__).parent).parts[0]
+    with nullcontext() if is_real or folder not in _VIRTUAL else virtual_time():
         yield
 
 

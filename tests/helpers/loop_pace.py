@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from weakref import WeakKeyDictionary, WeakSet
 
 from helpers.manual_clock import EPOCH
@@ -75,6 +75,12 @@ class LoopClock:
     def __init__(self, start: datetime = EPOCH) -> None:
         self._loop = asyncio.get_running_loop()
         self._zero, self._start = self._loop.time(), start
+
+    @classmethod
+    def of_today(cls) -> "LoopClock":
+        """The time of day, ahead of the machine's by as much as the loop is."""
+        ahead = timedelta(seconds=asyncio.get_running_loop().time() - time.monotonic())
+        return cls(datetime.now(UTC) + ahead)
 
     def now(self) -> datetime:
         return self._start + timedelta(seconds=self.elapsed())

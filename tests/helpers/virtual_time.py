@@ -1,17 +1,20 @@
 """Virtual time: that of a loop stands still while something is ready to run, and then jumps to its next timer.
 
 So no test waits for a timer, none has to shorten one, and a slow machine changes nothing. Servers and hosts of a test
-run on the same loop: what one sends is there at the next look. While a thread works, time goes by the machine's clock.
+run on the same loop: what one sends is there at the next look. While a thread works, or a program that the test started
+runs, time goes by the machine's clock.
 """
 
 import asyncio
+import os
+import queue
 import selectors
 import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
 from contextlib import contextmanager
-from typing import ClassVar, TypeVar, TypeVarTuple
+from typing import Any, ClassVar, TypeVar, TypeVarTuple
 
 T = TypeVar("T")
 Arguments = TypeVarTuple("Arguments")
@@ -19,18 +22,31 @@ _GRACE = 0.001
 """Seconds in which the machine brings what one socket sent to another."""
 _TURN = 0.00002
 """Seconds that one turn of a loop takes, so that code which never waits reaches its deadline."""
-_IDLE = ("asyncio_", "ThreadPoolExecutor", "taskgate-reader")
-"""How the names of threads begin that work only at what `run_in_executor` was given."""
+_IDLE = ("asyncio_", "ThreadPoolExecutor", "taskgate-reader", "taskgate-store-", "taskgate-audit-")
+"""How the names of threads begin that work only at what `run_in_executor` or a queue gave them."""
 
 
 @contextmanager
 def virtual_time() -> Iterator[None]:
     """Have time be virtual in all loops for the length of a block."""
-    before, _Selector.jumps = _Selector.jumps, True
+    before = _Selector.jumps, queue.SimpleQueue
+    _Selector.jumps, queue.SimpleQueue = True, _JobQueue  # type: ignore[misc]
+    _JobQueue.unfinished, _JobQueue.ending = set(), set()
     try:
         yield
     finally:
-        _Selector.jumps = before
+        _Selector.jumps, queue.SimpleQueue = before  # type: ignore[misc]
+
+
+def is_virtual() -> bool:
+    """Whether the running loop has virtual time."""
+    return _Selector.jumps and isinstance(asyncio.get_running_loop(), VirtualTimeLoop)
+
+
+async def pass_time(seconds: float) -> None:
+    """Let so much virtual time go by."""
+    assert is_virtual()
+    await asyncio.sleep(seconds)
 
 
 def keep_busy(seconds: float) -> None:
@@ -44,6 +60,53 @@ async def turns(count: int = 100) -> None:
     """Let what is on the running loop do all that it can without a wait: next to no time goes by meanwhile."""
     for _ in range(count):
         await asyncio.sleep(0)
+
+
+class _Job:
+    """What a queue has, until the thread that took it asks for more."""
+
+    __slots__ = ("work",)
+
+    def __init__(self, work: Any) -> None:
+        self.work = work
+
+
+class _JobQueue(queue.SimpleQueue[Any]):
+    """A queue of which is known what is still worked at. None ends the threads that take from it."""
+
+    unfinished: ClassVar[set[_Job]] = set()
+    """Jobs of all queues. Threads change it, by methods that none of them interrupts."""
+    ending: ClassVar[set[threading.Thread]] = set()
+    """Threads that have got None, or soon will."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._taken: dict[threading.Thread, _Job | None] = {}
+
+    def put(self, item: Any, block: bool = True, timeout: float | None = None) -> None:
+        job = None if item is None else _Job(item)
+        if job is None:
+            self.ending.update(list(self._taken))
+        else:
+            self.unfinished.add(job)
+        super().put(job, block, timeout)
+
+    def get(self, block: bool = True, timeout: float | None = None) -> Any:
+        thread = threading.current_thread()
+        before = self._taken.get(thread)
+        self._taken[thread] = None
+        if before is not None:
+            self.unfinished.discard(before)
+        job: _Job | None = super().get(block, timeout)
+        if job is None:
+            self.ending.add(thread)
+            return None
+        self._taken[thread] = job
+        work, job.work = job.work, None
+        return work
+
+    def get_nowait(self) -> Any:
+        return self.get(block=False)
 
 
 class _Selector(selectors.DefaultSelector):
@@ -90,9 +153,22 @@ class _Selector(selectors.DefaultSelector):
         return found
 
     def _is_another_at_work(self) -> bool:
-        return self.jobs > 0 or any(
-            each is not threading.current_thread() and not each.name.startswith(_IDLE) for each in threading.enumerate()
-        )
+        is_busy = self.jobs > 0 or len(_JobQueue.unfinished) > 0 or any(map(_is_at_work, threading.enumerate()))
+        return is_busy or _has_child()
+
+
+def _is_at_work(thread: threading.Thread) -> bool:
+    is_idle = thread.name.startswith(_IDLE) and thread not in _JobQueue.ending
+    return not is_idle and thread is not threading.current_thread()
+
+
+def _has_child() -> bool:
+    """Whether a program runs, or has ended and is not waited for yet."""
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return False
+    return True
 
 
 class VirtualTimeLoop(asyncio.SelectorEventLoop):

@@ -5,12 +5,15 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from helpers.loop_pace import pace, timeout
+from helpers.virtual_time import is_virtual
 
 T = TypeVar("T")
 PATIENCE = 45.0
 """Seconds after which whatever a test waits for is taken not to happen."""
 
 _TURNS_BEFORE_YIELDING_THE_CPU = 200
+_LONGEST_PAUSE = 0.1
+"""Seconds of virtual time between two looks. The machine's are always as brief as the first."""
 
 
 def bounded(seconds: float = PATIENCE) -> asyncio.Timeout:
@@ -24,13 +27,14 @@ async def eventually(predicate: Callable[[], object], *, within: float = PATIENC
     For what has no event to await: a counter, a log line, the state of another process. What has one is awaited in
     `bounded`.
     """
-    turns = 0
+    turns, pause = 0, 0.002
     try:
         async with bounded(within):
             while not predicate():
                 turns += 1
                 # Other threads and processes may be what is waited for: leave them the core after a while.
-                await asyncio.sleep(0 if turns < _TURNS_BEFORE_YIELDING_THE_CPU else 0.002 * pace())
+                await asyncio.sleep(0 if turns < _TURNS_BEFORE_YIELDING_THE_CPU else pause * pace())
+                pause = min(1.05 * pause, _LONGEST_PAUSE) if is_virtual() else pause
     except TimeoutError:
         raise AssertionError(f"not true within {within} s: {predicate}") from None
 

@@ -26,9 +26,11 @@ from typing import Any
 import aiohttp
 
 from helpers import told
+from helpers.loop_pace import LoopClock
 from helpers.mcp_host import McpHost
 from helpers.modern_host import ModernHost
 from helpers.secrets import SHORTEST, noted
+from helpers.virtual_time import is_virtual
 from helpers.waiting import bounded, until
 from taskgate import __version__
 from taskgate.admission.memory_pressure import MemoryPressure
@@ -286,6 +288,9 @@ async def running(
     again: dict[str, Any] = {} if source is None else {"read_config": source}
     if explain is not None:
         again["explain"] = explain
+    environment = environment or Environment()
+    if is_virtual() and type(environment.clock) is SystemClock:
+        environment = replace(environment, clock=LoopClock.of_today())
     service = Service(config, data_directory=data_directory, environment=environment, **again)
     # Every test has an end of its own; this one is not to come first where the loop is paced.
     async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=600)) as http:

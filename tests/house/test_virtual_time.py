@@ -1,13 +1,17 @@
 """Virtual time of a loop: it jumps to the next timer only where nothing is ready to run, and nobody else works."""
 
 import asyncio
+import queue
+import subprocess
+import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from helpers.virtual_time import keep_busy, virtual_time
+from helpers.waiting import eventually
 
 HOUR = 3600.0
 
@@ -65,6 +69,65 @@ async def test_a_job_of_an_executor_is_waited_for() -> None:
     async with asyncio.timeout(HOUR):
         await job
     assert time.monotonic() - began > 0.04
+
+
+@pytest.mark.usefixtures("jumps")
+@pytest.mark.parametrize("name", ["taskgate-store-writer", "taskgate-audit-stdout"])
+async def test_a_thread_with_a_queue_is_waited_for_while_it_works(name: str) -> None:
+    loop, jobs = asyncio.get_running_loop(), queue.SimpleQueue[Callable[[], object] | None]()
+
+    def work() -> None:
+        while (job := jobs.get()) is not None:
+            job()
+        time.sleep(0.05)
+        loop.call_soon_threadsafe(over.set)
+
+    over = asyncio.Event()
+    thread = threading.Thread(target=work, name=name)
+    thread.start()
+    for _ in range(2):
+        began, ended = loop.time(), asyncio.Event()
+
+        def job(ended: asyncio.Event = ended) -> None:
+            time.sleep(0.05)
+            loop.call_soon_threadsafe(ended.set)
+
+        jobs.put(job)
+        async with asyncio.timeout(HOUR):
+            await ended.wait()
+        assert loop.time() - began < HOUR / 2
+        real = time.monotonic()
+        await asyncio.sleep(HOUR)
+        assert time.monotonic() - real < 60
+    jobs.put(None)
+    async with asyncio.timeout(HOUR):
+        await over.wait()
+    thread.join()
+
+
+@pytest.mark.usefixtures("jumps")
+async def test_while_a_program_runs_time_is_that_of_the_machine() -> None:
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as program:
+        real = time.monotonic()
+        await asyncio.sleep(0.05)
+        assert time.monotonic() - real > 0.04
+        program.communicate(b"\n")
+    real = time.monotonic()
+    await asyncio.sleep(HOUR)
+    assert time.monotonic() - real < 60
+
+
+@pytest.mark.usefixtures("jumps")
+async def test_a_long_wait_takes_few_looks() -> None:
+    looks, end = 0, asyncio.get_running_loop().time() + HOUR / 100
+
+    def is_over() -> bool:
+        nonlocal looks
+        looks += 1
+        return asyncio.get_running_loop().time() > end
+
+    await eventually(is_over, within=HOUR)
+    assert looks < 1000
 
 
 @pytest.mark.usefixtures("jumps")

@@ -139,6 +139,7 @@ REFUSED = {
 """By way of misbehaving from the start: what a host is told that comes then."""
 
 
+@pytest.mark.real_time
 @pytest.mark.parametrize("way", REFUSED)
 async def test_whoever_meets_a_program_that_does_not_get_going_is_told_and_the_next_one_is_served(
     tmp_path: Path, way: str

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from helpers.loop_pace import pass_time
 from helpers.server import Hold, ScriptedServer
 from helpers.token_issuer import TokenIssuer, guarded
+from helpers.virtual_time import pass_time
 from helpers.waiting import bounded, eventually
 from helpers.whole_gateway import configuration, running
 from interaction.handing_off import ERAS, MODES, YEAR, calls, cut, handle_of, handoff, kept, taskless, waited

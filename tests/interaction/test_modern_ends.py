@@ -158,6 +158,7 @@ async def test_a_call_whose_server_is_still_being_met_becomes_a_task_that_a_drai
     assert answer.result["resultType"] == "task"
 
 
+@pytest.mark.real_time
 async def test_a_call_that_its_store_refuses_after_the_end_of_the_drain_is_told_that_it_may_have_run(
     server: ScriptedServer,
 ) -> None:
@@ -181,6 +182,7 @@ async def test_a_call_that_its_store_refuses_after_the_end_of_the_drain_is_told_
     assert refused(answer, 200, -32603)["data"] == CUT_OFF
 
 
+@pytest.mark.real_time
 async def test_a_task_that_was_still_being_made_when_calls_were_ended_is_settled_with_the_drain(
     server: ScriptedServer,
 ) -> None:

@@ -41,21 +41,13 @@ async def heard(asked: Any, tool: TalkingTool, count: int) -> None:
 
 
 @pytest.fixture
-async def slow(host: ModernHost) -> AsyncIterator[None]:
-    """A moment without another question, after which the host is sent for answers, lasts half a second."""
-    with paced(0.1):
-        yield
-
-
-@pytest.fixture
 async def standing(host: ModernHost) -> AsyncIterator[None]:
-    """No such moment is ever over."""
+    """No moment without another question, after which the host is sent for answers, is ever over."""
     with paced(0.0001):
         yield
 
 
 @covers("M-MRTR-3")
-@pytest.mark.usefixtures("slow")
 async def test_what_is_asked_one_right_after_the_other_is_asked_in_one_round(
     host: ModernHost, tool: TalkingTool
 ) -> None:
@@ -69,7 +61,6 @@ async def test_what_is_asked_one_right_after_the_other_is_asked_in_one_round(
     assert {each["method"] for each in result["inputRequests"].values()} == {ELICIT, SAMPLE, ROOTS}
 
 
-@pytest.mark.usefixtures("slow")
 async def test_a_question_that_is_withdrawn_meanwhile_leaves_nothing_to_ask(
     host: ModernHost, tool: TalkingTool
 ) -> None:

@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from helpers.loop_pace import paced
 from helpers.server import Reply, ScriptedServer, error, result
 from helpers.server import status as away
 from helpers.server.legacy_tasks import LegacyTasks
@@ -265,8 +264,7 @@ async def test_a_task_outlives_that_something_else_answers_for_its_server_for_a_
         answers = dict(server.methods)
         server.methods |= dict.fromkeys(("initialize", "ping", "tasks/get", "tasks/result"), away(code))
         asked = len(server.requests)
-        with paced(20):
-            await eventually(lambda: len(server.requests) > asked + 3)
+        await eventually(lambda: len(server.requests) > asked + 3)
         server.methods = answers
         task.complete(DONE)
         await status(host, created, "completed")

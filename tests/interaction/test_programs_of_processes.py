@@ -56,6 +56,7 @@ async def test_a_program_is_at_mcp_with_its_arguments_as_they_were_given_and_its
     await eventually(lambda: not is_there(found["pid"]))
 
 
+@pytest.mark.real_time
 async def test_a_gateway_that_is_killed_leaves_no_program_behind(gateway: GatewayProcess, host: McpHost) -> None:
     pid = (await who(host))["pid"]
     gateway.kill()

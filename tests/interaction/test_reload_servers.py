@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from helpers.loop_pace import paced
 from helpers.mcp_host import McpHost
 from helpers.server import Hold, ScriptedServer
+from helpers.virtual_time import pass_time
 from helpers.waiting import bounded, eventually
 from helpers.whole_gateway import GatewayConfig, WholeGateway, configuration, running
 from interaction.reloading import DONE, SUCCESS, echoed, reloaded
@@ -46,8 +46,8 @@ async def test_calls_over_a_server_that_was_moved_end_there_and_then_it_is_let_g
     assert await old.leave() == 200
     assert await echoed(modern) == "the other"
     # What no host has any more is let go now and then.
-    with paced(60):
-        await eventually(lambda: len(server.verbs("DELETE")) == len(server.heard("initialize")) == 2)
+    await pass_time(60)
+    assert len(server.verbs("DELETE")) == len(server.heard("initialize")) == 2
 
 
 async def test_a_server_is_added_and_another_taken_away_whose_tasks_go_on(
@@ -130,6 +130,7 @@ async def modern_tasks(host: Any, over: asyncio.Event, ended: list[int]) -> None
         ended.append(number)
 
 
+@pytest.mark.real_time
 @pytest.mark.timeout(300)
 async def test_nothing_is_dropped_by_twenty_reloads_under_load(server: ScriptedServer) -> None:
     """The server moves to and fro between two addresses, rates and turns change; every answer is the right one."""

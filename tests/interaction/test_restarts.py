@@ -256,9 +256,10 @@ async def test_the_listener_stays_for_the_poll_that_fetches_what_ended_in_the_dr
 async def test_the_listener_stays_for_two_poll_intervals_where_nobody_fetches_it(server: ScriptedServer) -> None:
     async with draining(server, ends=False) as (_, _, _, hold, over):
         hold.release(DONE)
-        began = monotonic()
+        clock = asyncio.get_running_loop().time
+        began = clock()
         await over
-        assert 1.8 < monotonic() - began < 4
+        assert 1.8 < clock() - began < 4
 
 
 async def test_a_host_that_polls_for_ever_does_not_hold_the_drain_beyond_its_timeout(server: ScriptedServer) -> None:
@@ -266,6 +267,7 @@ async def test_a_host_that_polls_for_ever_does_not_hold_the_drain_beyond_its_tim
         while not over.done():
             with suppress(aiohttp.ClientError):
                 await host.ask("tasks/get", {"taskId": task})
+            await asyncio.sleep(0.02)
 
 
 async def test_a_plain_call_keeps_the_listener_open_for_the_answers_that_it_needs(server: ScriptedServer) -> None:

@@ -10,12 +10,11 @@ from pathlib import Path
 import pytest
 
 from helpers.event_streams import asked, gone, got, refused
-from helpers.loop_pace import pass_time
 from helpers.manual_clock import ManualClock
 from helpers.mcp_host import McpHost
 from helpers.server import Hold, ScriptedServer, TalkingTool, note
 from helpers.token_issuer import TokenIssuer, guarded
-from helpers.waiting import eventually
+from helpers.virtual_time import pass_time
 from helpers.whole_gateway import Environment, WholeGateway, configuration, running
 from interaction.questioning import DONE
 from interaction.resuming import SAID, UNKNOWN, call_stream, heard, ids_of, last_id, tell
@@ -252,13 +251,12 @@ async def test_a_get_stream_that_was_taken_up_outlives_the_token_that_it_began_w
     ) as gateway:
         host = await gateway.greeted(token=issuer.token(gateway.url()))
         await server.streaming()
-        newer, end = host.token, time.time() + 1.5
-        host.token = issuer.token(gateway.url(), exp=end)
+        newer, host.token = host.token, issuer.token(gateway.url(), exp=time.time() + 1.5)
         async with got(host) as wire:
             await wire.next()
             host.token = newer
             async with got(host, wire.seen[0].id) as again:
-                await eventually(lambda: time.time() > end + 0.3)
+                await pass_time(5)
                 await server.push(note(SAID, level="info", data="later"))
                 await again.until(SAID)
     assert [event.retry for event in again.seen] == [None]

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from helpers.loop_pace import pass_time
 from helpers.server import ScriptedServer, error, status
 from helpers.server.sse import SseServer
+from helpers.virtual_time import pass_time
 from helpers.whole_gateway import configuration, running
 from interaction.test_awkward_programs import GREETING, awkward
 
@@ -38,6 +38,7 @@ WARNED = {
 """By way of misbehaving: what the log has of it."""
 
 
+@pytest.mark.real_time
 @pytest.mark.parametrize("way", WARNED)
 @pytest.mark.parametrize("revision", ["auto", "2025-11-25"])
 async def test_a_program_that_takes_no_handshake_is_in_the_log(

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from helpers.failing_store import FailingStore
-from helpers.loop_pace import LoopClock, paced
+from helpers.loop_pace import LoopClock
 from helpers.mcp_host import McpHost
 from helpers.server import Hold, ScriptedServer
 from helpers.small_disk import small_disk
@@ -113,11 +113,10 @@ async def store() -> FailingStore:
 
 @pytest.fixture
 async def gateway(server: ScriptedServer, store: FailingStore) -> AsyncIterator[WholeGateway]:
-    """A gateway over that store, in a time that runs fast: a store is well once nothing has failed for a while."""
+    """A gateway over that store, by the clock of its loop: a store is well once nothing has failed for a while."""
     around = Environment(store=store, clock=LoopClock())  # type: ignore[arg-type]
     async with running(configuration({"reports": server.url}), around) as gateway:
-        with paced(20):
-            yield gateway
+        yield gateway
         store.failing = set()
 
 

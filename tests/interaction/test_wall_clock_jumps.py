@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from helpers.loop_pace import paced, pass_time
 from helpers.server import Hold, ScriptedServer
 from helpers.token_issuer import TokenIssuer, guarded
+from helpers.virtual_time import pass_time
 from helpers.waiting import bounded, eventually
 from helpers.wandering_clock import WanderingClock
 from helpers.whole_gateway import Environment, WholeGateway, configuration, running
@@ -112,8 +112,7 @@ async def test_the_log_tells_once_that_the_wall_clock_was_set(
             return [record.getMessage() for record in caplog.records if record.name == "taskgate.sweeper"]
 
         # It is compared now and then.
-        with paced(100):
-            await eventually(told)
+        await eventually(told)
         await pass_time(120)
         assert len(told()) == 1
         assert "restart" in told()[0]

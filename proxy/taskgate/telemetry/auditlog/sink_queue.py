@@ -7,12 +7,12 @@ long as the log is open. Events that find no room meanwhile are dropped and coun
 """
 
 import asyncio
+import queue
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from logging import getLogger
-from queue import SimpleQueue
 from threading import Thread
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -41,7 +41,7 @@ class SinkThread:
     """
 
     def __init__(self, name: str) -> None:
-        self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
+        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._thread = Thread(target=self._run, name=f"taskgate-audit-{name}", daemon=True)
         self._loop: asyncio.AbstractEventLoop | None = None
 
