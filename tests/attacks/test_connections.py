@@ -9,9 +9,10 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from attacks.gateway_under_attack import watching
-from helpers.gateway_process import TASKGATE, GatewayProcess, gateway_process, write_configuration
-from helpers.mcp_host import McpHost
+from attacks.watch import watching
+from helpers.gateway.configuration import write_configuration
+from helpers.gateway.process import TASKGATE, GatewayProcess, gateway_process
+from helpers.host.host import Host
 from helpers.server import Hold, ScriptedServer
 from helpers.waiting import bounded, eventually
 from requirements import covers
@@ -96,7 +97,7 @@ async def test_idle_connections_leave_descriptors_for_servers_and_operators_and_
         aiohttp.ClientSession() as http,
         watching(gateway, "idle connections at few descriptors"),
     ):
-        neighbour = McpHost(http, f"http://{gateway.listen}/reports/mcp")
+        neighbour = gateway.host(http)
         await neighbour.initialize()
         async with idle_connections(gateway, IDLE) as made:
             await eventually(lambda: sum(map(is_open, made)) <= FEW // 2, within=5)
@@ -131,11 +132,11 @@ async def test_every_call_that_is_taken_is_answered_at_few_descriptors(tmp_path:
         aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as http,
     ):
         server.script["slow"] = hold = Hold()
-        url = f"http://{gateway.listen}/reports/mcp"
+        url = gateway.url()
 
         async def call() -> str:
             try:
-                host = McpHost(http, url)
+                host = Host(http, url)
                 await host.initialize()
                 answer = await host.ask("tools/call", {"name": "slow", "arguments": {}})
             except (aiohttp.ClientError, ConnectionError):
@@ -163,7 +164,7 @@ async def test_one_address_has_its_bound_and_another_is_served(tmp_path: Path) -
     ):
         async with idle_connections(gateway, 3 * most) as made:
             await eventually(lambda: sum(map(is_open, made)) == most, within=5)
-            neighbour = McpHost(elsewhere, f"http://{gateway.listen}/reports/mcp")
+            neighbour = gateway.host(elsewhere)
             await neighbour.initialize()
             assert (await neighbour.ask("tools/call", {"name": "echo", "arguments": {}})).result is not None
         # Those connections are over: the address has room again once the gateway has noticed.

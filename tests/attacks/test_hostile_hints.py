@@ -5,9 +5,8 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from attacks.gateway_under_attack import under_attack
-from helpers.gateway_process import GatewayProcess
-from helpers.mcp_host import McpHost
+from helpers.gateway.process import GatewayProcess, serve_process
+from helpers.host.host import Host
 from helpers.server import Hold, Reply, ScriptedServer, breaks_off, resets, status
 from helpers.waiting import bounded, eventually
 from requirements import covers
@@ -31,8 +30,8 @@ def upstreams(server: ScriptedServer) -> str:
     return f'{{reports: {{path: /reports/mcp, url: "{server.url}", health: null, retries: {retries}}}}}'
 
 
-def host_of(gateway: GatewayProcess, http: aiohttp.ClientSession) -> McpHost:
-    return McpHost(http, f"http://{gateway.listen}/reports/mcp")
+def host_of(gateway: GatewayProcess, http: aiohttp.ClientSession) -> Host:
+    return gateway.host(http)
 
 
 @covers("T49")
@@ -43,7 +42,7 @@ async def test_a_call_that_a_fall_cut_off_runs_again_for_a_rule_of_the_operator_
     async with bounded(50), ScriptedServer() as server, aiohttp.ClientSession() as http:
         promising(server).script["pay"] = hold = Hold()
         sections = {"upstreams": upstreams(server), "tasks": tasks}
-        async with under_attack(tmp_path, server.url, **sections) as gateway:
+        async with serve_process(tmp_path, server.url, **sections) as gateway:
             host = host_of(gateway, http)
             await host.initialize()
             task = await host.start("pay")
@@ -51,7 +50,7 @@ async def test_a_call_that_a_fall_cut_off_runs_again_for_a_rule_of_the_operator_
             gateway.kill()
             await gateway.exit_status()
         hold.release({"content": []})
-        async with under_attack(tmp_path, server.url, **sections) as gateway:
+        async with serve_process(tmp_path, server.url, **sections) as gateway:
             again = host_of(gateway, http)
             again.session, again.revision = host.session, host.revision
             answer = await again.ask("tasks/result", {"taskId": task["taskId"]})
@@ -72,7 +71,7 @@ async def test_a_call_that_its_server_broke_off_is_not_retried_for_a_hint(
 ) -> None:
     async with bounded(50), ScriptedServer() as server, aiohttp.ClientSession() as http:
         promising(server).script["pay"] = reply
-        async with under_attack(tmp_path, server.url, upstreams=upstreams(server)) as gateway:
+        async with serve_process(tmp_path, server.url, upstreams=upstreams(server)) as gateway:
             host = host_of(gateway, http)
             await host.initialize()
             # The hint is known.

@@ -10,8 +10,8 @@ from typing import Any
 import aiohttp
 import pytest
 
-from attacks.gateway_under_attack import under_attack, watching
-from helpers.gateway_process import GatewayProcess
+from attacks.watch import watching
+from helpers.gateway.process import GatewayProcess, serve_process
 from helpers.server import ScriptedServer, raw
 from helpers.waiting import bounded
 from requirements import covers
@@ -27,7 +27,7 @@ class Host:
 
     def __init__(self, http: aiohttp.ClientSession, gateway: GatewayProcess) -> None:
         self._http = http
-        self._url = f"http://{gateway.listen}/reports/mcp"
+        self._url = gateway.url()
         self._head = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
 
     async def open(self) -> None:
@@ -49,7 +49,7 @@ async def opened(folder: Path) -> AsyncIterator[tuple[ScriptedServer, GatewayPro
     """A server, a gateway before it, and a host with an open session."""
     async with (
         ScriptedServer() as server,
-        under_attack(folder, server.url) as gateway,
+        serve_process(folder, server.url) as gateway,
         aiohttp.ClientSession() as http,
     ):
         host = Host(http, gateway)

@@ -10,9 +10,10 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from attacks.gateway_under_attack import under_attack, watching
-from helpers.mcp_host import McpHost
-from helpers.raw_http import post, raw_host
+from attacks.watch import watching
+from helpers.gateway.process import serve_process
+from helpers.host.host import Host
+from helpers.host.raw import post, raw_host
 from helpers.refused_bodies import posted, send
 from helpers.server import ScriptedServer, result
 from helpers.token_issuer import TokenIssuer
@@ -39,7 +40,7 @@ def answer_to_nothing() -> bytes:
     return json.dumps({"jsonrpc": "2.0", "id": "none", "result": {"text": "x" * BODY}}).encode()
 
 
-def call_of(tool: str, host: McpHost) -> bytes:
+def call_of(tool: str, host: Host) -> bytes:
     body, _ = posted(host, BODY)
     return body.replace(b'"name": "echo"', f'"name": "{tool}"'.encode(), 1)
 
@@ -47,7 +48,7 @@ def call_of(tool: str, host: McpHost) -> bytes:
 class Mallory:
     """Sends the same large body on several connections, as fast as it is answered; counts the answers."""
 
-    def __init__(self, host: McpHost, body: bytes) -> None:
+    def __init__(self, host: Host, body: bytes) -> None:
         self.host, self.body = host, body
         self.admitted = self.refused = 0
         self.over = False
@@ -69,7 +70,7 @@ class Mallory:
         await asyncio.gather(*(on_one() for _ in range(CONNECTIONS)))
 
 
-async def asked(host: McpHost, mallory: Mallory) -> tuple[list[float], list[int]]:
+async def asked(host: Host, mallory: Mallory) -> tuple[list[float], list[int]]:
     """How long each large call of a neighbour takes, and how many bodies of mallory are answered meanwhile."""
     took, meanwhile = [], []
     for _ in range(EACH):
@@ -87,11 +88,11 @@ async def test_beside_large_bodies_on_many_connections_a_neighbour_is_served(tmp
     async with (
         bounded(90),
         ScriptedServer() as server,
-        under_attack(tmp_path, server.url, auth=guarded(issuer), limits="{rate: []}") as gateway,
+        serve_process(tmp_path, server.url, auth=guarded(issuer), limits={"rate": []}) as gateway,
         aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as http,
     ):
-        url = f"http://{gateway.listen}/reports/mcp"
-        alice, host = (McpHost(http, url, issuer.token(AUDIENCE, subject=name)) for name in ("alice", "mallory"))
+        url = gateway.url()
+        alice, host = (Host(http, url, issuer.token(AUDIENCE, subject=name)) for name in ("alice", "mallory"))
         await alice.initialize()
         await host.initialize()
         server.script["quick"] = result({"content": []})
@@ -120,7 +121,7 @@ async def test_what_is_read_of_a_caller_over_its_rate_is_no_more_the_more_it_sen
         folder.mkdir()
         async with (
             ScriptedServer() as server,
-            under_attack(folder, server.url, limits=SCARCE) as gateway,
+            serve_process(folder, server.url, limits=SCARCE) as gateway,
             watching(gateway, f"{bodies} large bodies of one caller") as watch,
         ):
             address, port = gateway.listen.split(":")

@@ -15,12 +15,11 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from attacks.gateway_under_attack import under_attack, watching
-from helpers.mcp_host import McpHost
-from helpers.modern_host import ModernHost
+from attacks.watch import watching
+from helpers.gateway.process import serve_process
+from helpers.gateway.replicas import store_section
 from helpers.records import after, keep, new_record
 from helpers.server import Reply, ScriptedServer, Turn
-from helpers.several_gateways import store_section
 from helpers.store_server import SharedServer
 from helpers.waiting import bounded
 from taskgate.clock import SystemClock
@@ -121,10 +120,10 @@ async def test_a_result_that_is_fetched_with_tasks_result_takes_at_most_twice_it
     async with (
         bounded(60),
         ScriptedServer() as server,
-        under_attack(tmp_path, server.url) as gateway,
+        serve_process(tmp_path, server.url) as gateway,
         aiohttp.ClientSession(read_bufsize=4 * MIB) as http,
     ):
-        host = McpHost(http, f"http://{gateway.listen}/reports/mcp")
+        host = gateway.host(http)
         await host.initialize()
         await host.task(record.id)
         asked = {"jsonrpc": "2.0", "id": 7, "method": "tasks/result", "params": {"taskId": record.id}}
@@ -145,10 +144,10 @@ async def test_a_result_that_is_fetched_with_tasks_get_takes_at_most_twice_its_s
     async with (
         bounded(60),
         ScriptedServer() as server,
-        under_attack(tmp_path, server.url) as gateway,
+        serve_process(tmp_path, server.url) as gateway,
         aiohttp.ClientSession(read_bufsize=4 * MIB) as http,
     ):
-        host = ModernHost(http, f"http://{gateway.listen}/reports/mcp")
+        host = gateway.host(http, era="modern")
         await host.discover()
         asked = host.written("tasks/get", {"taskId": record.id})
         async with watching(gateway, f"tasks/get: {kind}") as watch:
@@ -190,14 +189,14 @@ async def test_a_result_that_is_fetched_from_a_shared_store_takes_at_most_three_
             "audit": "{enabled: false}",
         }
         server.script["echo"] = answers(result)
-        async with under_attack(tmp_path, server.url, **sections) as gateway:
-            host = McpHost(http, f"http://{gateway.listen}/reports/mcp")
+        async with serve_process(tmp_path, server.url, **sections) as gateway:
+            host = gateway.host(http)
             await host.initialize()
             task = (await host.start("echo"))["taskId"]
             while (await host.task(task))["status"] == "working":
                 await asyncio.sleep(0.05)
-        async with under_attack(tmp_path, server.url, **sections) as gateway:
-            host = McpHost(http, f"http://{gateway.listen}/reports/mcp")
+        async with serve_process(tmp_path, server.url, **sections) as gateway:
+            host = gateway.host(http)
             await host.initialize()
             asked = {"jsonrpc": "2.0", "id": 7, "method": "tasks/result", "params": {"taskId": task}}
             head = {"Mcp-Session-Id": host.session or "", "MCP-Protocol-Version": "2025-11-25"}

@@ -8,9 +8,9 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from attacks.gateway_under_attack import under_attack, watching
-from helpers.mcp_host import McpHost
-from helpers.modern_host import ModernHost
+from attacks.watch import watching
+from helpers.gateway.process import serve_process
+from helpers.host.host import Host
 from helpers.modern_schema import CLIENT
 from helpers.server import Hold, ScriptedServer, Turn, stream
 from helpers.token_issuer import TokenIssuer
@@ -23,11 +23,11 @@ AUDIENCE = "https://mcp.example.com/reports"
 
 
 async def test_streams_of_many_sessions_keep_no_more_than_their_caller_may(tmp_path: Path) -> None:
-    async with bounded(60), ScriptedServer() as server, under_attack(tmp_path, server.url) as gateway:
+    async with bounded(60), ScriptedServer() as server, serve_process(tmp_path, server.url) as gateway:
         server.script["large"] = stream({"content": [{"type": "text", "text": "x" * MIB}]})
 
         async def session(http: aiohttp.ClientSession) -> None:
-            host = McpHost(http, f"http://{gateway.listen}/reports/mcp")
+            host = gateway.host(http)
             await host.initialize()
             for _ in range(4):
                 async with host.asking("tools/call", {"name": "large", "arguments": {}}) as answer:
@@ -48,12 +48,12 @@ async def test_a_caller_with_many_large_calls_is_refused_and_a_neighbour_is_serv
     async with (
         bounded(60),
         ScriptedServer() as server,
-        under_attack(tmp_path, server.url, auth=auth) as gateway,
+        serve_process(tmp_path, server.url, auth=auth) as gateway,
         aiohttp.ClientSession() as http,
     ):
         server.script["large"] = hold
-        url = f"http://{gateway.listen}/reports/mcp"
-        caller, neighbour = (McpHost(http, url, issuer.token(AUDIENCE, subject=name)) for name in ("alice", "bob"))
+        url = gateway.url()
+        caller, neighbour = (Host(http, url, issuer.token(AUDIENCE, subject=name)) for name in ("alice", "bob"))
         await caller.initialize()
         await neighbour.initialize()
         text = "x" * (4 * MIB - 512)
@@ -91,11 +91,11 @@ def of_size(size: int) -> object:
 
 async def test_large_results_that_are_fetched_at_once_leave_one_after_the_other(tmp_path: Path) -> None:
     size = 15 * MIB
-    async with bounded(90), ScriptedServer() as server, under_attack(tmp_path, server.url) as gateway:
+    async with bounded(90), ScriptedServer() as server, serve_process(tmp_path, server.url) as gateway:
         server.tools.append({"name": "large", "inputSchema": {"type": "object"}})
         server.script["large"] = of_size(size)  # type: ignore[assignment]
         async with aiohttp.ClientSession(read_bufsize=4 * MIB) as http:
-            host = McpHost(http, f"http://{gateway.listen}/reports/mcp")
+            host = gateway.host(http)
             await host.initialize()
             task = (await host.start("large"))["taskId"]
             while (await host.task(task))["status"] == "working":
@@ -127,7 +127,7 @@ async def test_large_results_that_are_fetched_at_once_leave_one_after_the_other(
 
 
 async def test_bodies_that_never_end_hold_no_more_than_their_caller_may(tmp_path: Path) -> None:
-    async with bounded(60), ScriptedServer() as server, under_attack(tmp_path, server.url) as gateway:
+    async with bounded(60), ScriptedServer() as server, serve_process(tmp_path, server.url) as gateway:
         address, port = gateway.listen.split(":")
         head = (
             f"POST /reports/mcp HTTP/1.1\r\nHost: {gateway.listen}\r\nContent-Type: application/json\r\n"
@@ -152,16 +152,16 @@ async def test_bodies_that_never_end_hold_no_more_than_their_caller_may(tmp_path
 
 
 async def test_what_hosts_say_of_themselves_is_kept_in_part_alone(tmp_path: Path) -> None:
-    async with bounded(60), ScriptedServer() as server, under_attack(tmp_path, server.url) as gateway:
-        url, much = f"http://{gateway.listen}/reports/mcp", {"name": "host", "version": "1", "much": ["ab"] * 600_000}
+    async with bounded(60), ScriptedServer() as server, serve_process(tmp_path, server.url) as gateway:
+        url, much = gateway.url(), {"name": "host", "version": "1", "much": ["ab"] * 600_000}
         async with aiohttp.ClientSession() as http:
             declared = {"protocolVersion": "2025-11-25", "capabilities": {"experimental": much}}
-            assert (await McpHost(http, url).ask("initialize", declared)).code == -32602
-            modern = ModernHost(http, url)
+            assert (await Host(http, url).ask("initialize", declared)).code == -32602
+            modern = Host(http, url, era="modern")
             await modern.ask("tools/list", meta={CLIENT: much})
             async with watching(gateway, "hosts that say much of themselves") as watch:
                 for _ in range(15):
-                    await McpHost(http, url).initialize(clientInfo=much)
+                    await Host(http, url).initialize(clientInfo=much)
                     assert (await modern.ask("tools/list", meta={CLIENT: much})).result["tools"]
         # One such object takes 45 MiB while it is read.
         assert watch.memory_growth < 128 * MIB

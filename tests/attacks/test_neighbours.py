@@ -12,9 +12,9 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from attacks.gateway_under_attack import under_attack, watching
-from helpers.gateway_process import GatewayProcess
-from helpers.mcp_host import McpHost
+from attacks.watch import watching
+from helpers.gateway.process import GatewayProcess, serve_process
+from helpers.host.host import Host
 from helpers.server import ScriptedServer, Turn, result
 from helpers.token_issuer import TokenIssuer
 from helpers.waiting import bounded, eventually
@@ -43,10 +43,10 @@ class Stage:
         self._issuer, self._http = issuer, http
         server.script["slow"], server.script["quick"] = self._answer_late, self._answer
 
-    async def host(self, name: str) -> McpHost:
+    async def host(self, name: str) -> Host:
         """A host of one caller, greeted."""
         token = self._issuer.token(AUDIENCE, subject=name)
-        host = McpHost(self._http, f"http://{self.gateway.listen}/reports/mcp", token)
+        host = self.gateway.host(self._http, token)
         await host.initialize()
         return host
 
@@ -102,7 +102,7 @@ async def staged(folder: Path) -> AsyncIterator[Stage]:
     auth += f'audience: ["{AUDIENCE}"]}}}}}}'
     async with (
         ScriptedServer() as server,
-        under_attack(folder, server.url, auth=auth, limits="{}") as gateway,
+        serve_process(folder, server.url, auth=auth, limits={}) as gateway,
         aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as http,
     ):
         stage = Stage(gateway, server, issuer, http)

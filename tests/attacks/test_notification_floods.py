@@ -12,9 +12,9 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from attacks.gateway_under_attack import under_attack, watching
-from helpers.gateway_process import GatewayProcess
-from helpers.mcp_host import ACCEPT, McpHost
+from attacks.watch import watching
+from helpers.gateway.process import GatewayProcess, serve_process
+from helpers.host.host import ACCEPT, Host
 from helpers.server import ScriptedServer, Turn, open_stream
 from helpers.waiting import bounded
 from requirements import covers
@@ -53,7 +53,7 @@ def log_line(token: Any, number: int) -> bytes:
     return event("notifications/message", {"level": "info", "data": f"line {number}"})
 
 
-async def call(host: McpHost, tool: str) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+async def call(host: Host, tool: str) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """What comes beside the answer of a call, and its answer: nothing is judged, so this process keeps up."""
     head = {"Mcp-Session-Id": host.session or "", "MCP-Protocol-Version": host.revision or "", "Accept": ACCEPT}
     params = {"name": tool, "arguments": {}, "_meta": {"progressToken": "mine"}}
@@ -85,11 +85,11 @@ async def test_a_flood_of_small_notifications_costs_little_and_stalls_nobody(
     async with (
         bounded(50),
         ScriptedServer() as server,
-        under_attack(tmp_path, server.url) as gateway,
+        serve_process(tmp_path, server.url) as gateway,
         aiohttp.ClientSession() as http,
         watching(gateway, "a flood of small notifications") as watch,
     ):
-        host = McpHost(http, f"http://{gateway.listen}/reports/mcp")
+        host = gateway.host(http)
         await host.initialize()
         server.script["flood"] = flood
         before, began = processor(gateway), time.monotonic()

@@ -9,10 +9,9 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from attacks.gateway_under_attack import under_attack, watching
-from helpers.gateway_process import TASKGATE
-from helpers.mcp_host import McpHost
-from helpers.modern_host import ModernHost
+from attacks.watch import watching
+from helpers.gateway.process import TASKGATE, serve_process
+from helpers.host.host import Host, both_eras
 from helpers.refused_bodies import SPOILT, posted
 from helpers.server import ScriptedServer
 from helpers.token_issuer import TokenIssuer
@@ -30,18 +29,18 @@ BODY = 4 * MIB - 64 * 1024
 
 
 @covers("T57")
-@pytest.mark.parametrize("era", ["initialize", "stateless"])
+@both_eras
 async def test_refused_bodies_take_no_more_memory_the_more_there_are(tmp_path: Path, era: str) -> None:
     async with (
         bounded(120),
         ScriptedServer() as server,
-        under_attack(tmp_path, server.url) as gateway,
+        serve_process(tmp_path, server.url) as gateway,
         aiohttp.ClientSession() as http,
     ):
-        url = f"http://{gateway.listen}/reports/mcp"
-        host: McpHost | ModernHost = ModernHost(http, url)
-        if era == "initialize":
-            host = McpHost(http, url)
+        url = gateway.url()
+        host: Host = Host(http, url, era="modern")
+        if era == "legacy":
+            host = Host(http, url)
             await host.initialize()
         bodies = [posted(host, BODY, spoil) for spoil in SPOILT.values()]
 
@@ -65,13 +64,13 @@ async def test_after_refused_bodies_in_little_memory_a_neighbour_is_served_again
     async with (
         bounded(120),
         ScriptedServer() as server,
-        under_attack(
+        serve_process(
             tmp_path, server.url, auth=f"{{mode: required, issuers: {section}}}", program=LITTLE_MEMORY
         ) as gateway,
         aiohttp.ClientSession() as http,
     ):
-        url = f"http://{gateway.listen}/reports/mcp"
-        alice, mallory = (McpHost(http, url, issuer.token(AUDIENCE, subject=name)) for name in ("alice", "mallory"))
+        url = gateway.url()
+        alice, mallory = (Host(http, url, issuer.token(AUDIENCE, subject=name)) for name in ("alice", "mallory"))
         await alice.initialize()
         await mallory.initialize()
         bodies = [posted(mallory, BODY, spoil)[0] for spoil in SPOILT.values()]
@@ -96,7 +95,7 @@ async def test_after_refused_bodies_in_little_memory_a_neighbour_is_served_again
 
 @covers("T57")
 async def test_sessions_that_a_server_refuses_take_no_more_memory_the_more_there_are(tmp_path: Path) -> None:
-    async with bounded(120), ScriptedServer() as server, under_attack(tmp_path, server.url) as gateway:
+    async with bounded(120), ScriptedServer() as server, serve_process(tmp_path, server.url) as gateway:
         server.info = {"name": "scripted", "version": "1", "much": "x" * (6 * MIB)}
         asked = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "host", "version": "1"}}
         async with aiohttp.ClientSession() as http:
@@ -104,7 +103,7 @@ async def test_sessions_that_a_server_refuses_take_no_more_memory_the_more_there
             async def attempts(number: int) -> int:
                 async with watching(gateway, f"{number} sessions at a server that says too much") as watch:
                     for _ in range(number):
-                        answer = await McpHost(http, f"http://{gateway.listen}/reports/mcp").ask("initialize", asked)
+                        answer = await gateway.host(http).ask("initialize", asked)
                         assert answer.error
                 return watch.memory_peak
 

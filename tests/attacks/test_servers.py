@@ -13,9 +13,9 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from attacks.gateway_under_attack import under_attack, watching
-from helpers.gateway_process import GatewayProcess
-from helpers.mcp_host import ACCEPT, McpHost
+from attacks.watch import watching
+from helpers.gateway.process import GatewayProcess, serve_process
+from helpers.host.host import ACCEPT, Host
 from helpers.server import Reply, ScriptedServer, Turn, open_stream
 from helpers.waiting import bounded
 from requirements import covers
@@ -33,16 +33,16 @@ SILENCE = 4.0
 @asynccontextmanager
 async def attacked(
     folder: Path, server: ScriptedServer, **sections: str
-) -> AsyncIterator[tuple[GatewayProcess, McpHost, McpHost]]:
+) -> AsyncIterator[tuple[GatewayProcess, Host, Host]]:
     """A gateway before that server, a host that has a session there, and a neighbour that has one too."""
-    async with under_attack(folder, server.url, **sections) as gateway, aiohttp.ClientSession() as http:
-        hosts = [McpHost(http, f"http://{gateway.listen}/reports/mcp") for _ in range(2)]
+    async with serve_process(folder, server.url, **sections) as gateway, aiohttp.ClientSession() as http:
+        hosts = [gateway.host(http) for _ in range(2)]
         for host in hosts:
             await host.initialize()
         yield gateway, hosts[0], hosts[1]
 
 
-async def waits(neighbour: McpHost, ended: asyncio.Event) -> float:
+async def waits(neighbour: Host, ended: asyncio.Event) -> float:
     """The longest that a call of a neighbour waited until then, in seconds."""
     longest = 0.0
     while not ended.is_set():
@@ -53,7 +53,7 @@ async def waits(neighbour: McpHost, ended: asyncio.Event) -> float:
     return longest
 
 
-async def while_the_neighbour_calls(neighbour: McpHost, attack: Callable[[], Awaitable[None]]) -> float:
+async def while_the_neighbour_calls(neighbour: Host, attack: Callable[[], Awaitable[None]]) -> float:
     """Do that; the longest that a call of a neighbour waited meanwhile, in seconds."""
     ended = asyncio.Event()
     waiting = asyncio.create_task(waits(neighbour, ended))
@@ -80,7 +80,7 @@ def lists(text: bytes, cursor: str = "") -> Reply:
     return reply
 
 
-async def lists_tools(host: McpHost) -> bytes:
+async def lists_tools(host: Host) -> bytes:
     """What a host gets for `tools/list`, unread: it would keep this process busy."""
     head = {"Mcp-Session-Id": host.session or "", "MCP-Protocol-Version": host.revision or "", "Accept": ACCEPT}
     message = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}

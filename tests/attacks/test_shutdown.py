@@ -17,11 +17,11 @@ import aiohttp
 import pytest
 from example.processes import running
 
-from attacks.gateway_under_attack import under_attack
 from helpers.certificates import Authority, put
-from helpers.gateway_process import gateway_process, write_configuration
-from helpers.mcp_host import NEWEST, McpHost
-from helpers.raw_http import post
+from helpers.gateway.configuration import write_configuration
+from helpers.gateway.process import gateway_process, serve_process
+from helpers.host.host import NEWEST
+from helpers.host.raw import post
 from helpers.server import Hold, ScriptedServer
 from helpers.waiting import bounded, eventually
 
@@ -85,7 +85,7 @@ async def test_a_storm_of_new_connections_does_not_hold_a_shutdown_and_all_that_
         for number in range(SHUTDOWNS):
             tls = number % 2 == 1
             section = f"drain: {{delay: {DELAY_MS}ms, timeout: {TIMEOUT_MS}ms}}{papers if tls else ''}"
-            async with under_attack(tmp_path, server.url, server=f'{{listen: "127.0.0.1:0", {section}}}') as gateway:
+            async with serve_process(tmp_path, server.url, server=f'{{listen: "127.0.0.1:0", {section}}}') as gateway:
                 host, _, port = gateway.listen.rpartition(":")
                 if number % 4 < 2:
                     # Only then is there a delay, in which all is served.
@@ -127,8 +127,8 @@ async def test_a_store_that_takes_nothing_does_not_hold_a_shutdown_with_a_runnin
     store = f"{{sqlite: {{path: {tmp_path}/taskgate.db, busy_timeout: 100ms}}}}"
     async with ScriptedServer() as server, aiohttp.ClientSession() as http:
         server.script["echo"] = hold = Hold()
-        async with under_attack(tmp_path, server.url, server=server_section, store=store) as gateway:
-            host = McpHost(http, f"http://{gateway.listen}/reports/mcp")
+        async with serve_process(tmp_path, server.url, server=server_section, store=store) as gateway:
+            host = gateway.host(http)
             await host.initialize()
             await host.start("echo")
             async with bounded():

@@ -7,7 +7,8 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from attacks.gateway_under_attack import under_attack, watching
+from attacks.watch import watching
+from helpers.gateway.process import serve_process
 from helpers.waiting import bounded
 
 pytestmark = [pytest.mark.attack, pytest.mark.alone]
@@ -16,7 +17,7 @@ pytestmark = [pytest.mark.attack, pytest.mark.alone]
 async def test_a_gateway_that_nobody_attacks_answers_and_one_that_stands_still_is_silent(tmp_path: Path) -> None:
     async with (
         bounded(50),
-        under_attack(tmp_path, "http://127.0.0.1:9/mcp") as gateway,
+        serve_process(tmp_path, "http://127.0.0.1:9/mcp") as gateway,
         aiohttp.ClientSession(f"http://{gateway.admin}") as http,
     ):
         async with watching(gateway, "nothing") as calm:

@@ -11,7 +11,7 @@ from urllib.parse import urljoin
 
 import aiohttp
 
-from helpers.mcp_host import ACCEPT
+from helpers.host.host import ACCEPT
 from helpers.waiting import bounded
 from taskgate.protocol.sse import EventDecoder
 

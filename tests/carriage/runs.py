@@ -8,8 +8,9 @@ from itertools import count
 from pathlib import Path
 from typing import Any, Final
 
+from helpers.gateway.configuration import configuration
+from helpers.gateway.gateway import serve
 from helpers.waiting import bounded
-from helpers.whole_gateway import configuration, running
 
 from . import links, probe_sockets
 from .observations import Observations, of_server
@@ -85,7 +86,7 @@ async def _link(case: Case, url: str, file: Path, host: ProbeHost) -> AsyncItera
     if case.policy is not None:
         section = _upstream(case, url, file)
         async with (
-            running(configuration({}, upstreams={"probe": section})) as gateway,
+            serve(configuration({}, upstreams={"probe": section})) as gateway,
             links.over_http(gateway.url("probe"), host.hear) as link,
         ):
             yield link

@@ -12,9 +12,9 @@ from typing import Any, Final
 
 import pytest
 
+from helpers.gateway.gateway import Gateway, serve
 from helpers.token_issuer import TokenIssuer, guarded
 from helpers.waiting import bounded, eventually
-from helpers.whole_gateway import WholeGateway, running
 from requirements import covers
 
 from . import links, probe_sockets
@@ -102,9 +102,7 @@ class Host:
 
 
 @asynccontextmanager
-async def hosts(
-    gateway: WholeGateway, issuer: TokenIssuer, eras: tuple[str, ...], calls: int
-) -> AsyncIterator[list[Host]]:
+async def hosts(gateway: Gateway, issuer: TokenIssuer, eras: tuple[str, ...], calls: int) -> AsyncIterator[list[Host]]:
     """Two hosts of each caller, of these eras, which have begun."""
     async with AsyncExitStack() as stack:
         start = await stack.enter_async_context(links.background())
@@ -167,7 +165,7 @@ async def test_callers_hear_what_is_theirs_and_nothing_else(kind: Kind, tmp_path
     calls = 1 + LEAST // (2 * len(CALLERS) * kind.heard)
     async with (
         server(kind.era, kind.transport, kind.sessions) as upstream,
-        running(guarded({}, issuer, upstreams={"probe": upstream})) as gateway,
+        serve(guarded({}, issuer, upstreams={"probe": upstream})) as gateway,
         hosts(gateway, issuer, kind.eras, calls) as all_hosts,
     ):
         async with bounded(100), asyncio.TaskGroup() as tasks:

@@ -10,7 +10,7 @@ from random import Random
 
 import aiohttp
 
-from chaos.fleet import AUDIENCE, LEASE, MOUNT, PREFIX, Fleet, running_fleet
+from chaos.fleet import AUDIENCE, LEASE, PREFIX, Fleet, running_fleet
 from chaos.history import History, Kind, Seen
 from chaos.hosts import TOOLS, Caller, Scene
 from chaos.network import Stretch
@@ -54,7 +54,7 @@ async def run(seed: int, folder: Path, *, seconds: float) -> Run:
     async with ScriptedServer() as server, aiohttp.ClientSession() as http:
         server.tools = TOOLS
         async with running_fleet(folder, server.url, issuer, cap=CAP) as fleet:
-            scene = Scene(http, [replica.url for replica in fleet.replicas], chance)
+            scene = Scene(http, [replica.url() for replica in fleet.replicas], chance)
             scene.history.cap = CAP
             server.script["work"] = scene.work
             callers = [Caller(scene, name, issuer.token(AUDIENCE, subject=name)) for name in CALLERS]
@@ -63,9 +63,9 @@ async def run(seed: int, folder: Path, *, seconds: float) -> Run:
             faults = plan(seed, seconds=seconds, replicas=len(fleet.replicas), lease=LEASE)
             until = scene.now() + seconds
             lives = [caller.live(until) for caller in callers for _ in range(LIVES)]
-            async with Stretch(*(("127.0.0.1", replica.port) for replica in fleet.replicas)) as balancer:
+            async with Stretch(*(replica.address for replica in fleet.replicas)) as balancer:
                 # The first caller again, with tasks of its own beside.
-                url, token = f"http://127.0.0.1:{balancer.port}{MOUNT}", issuer.token(AUDIENCE, subject=CALLERS[0])
+                url, token = f"http://127.0.0.1:{balancer.port}/reports/mcp", issuer.token(AUDIENCE, subject=CALLERS[0])
                 lives += [OfficialCaller(scene, CALLERS[0], token, url).live(until) for _ in range(OFFICIAL)]
                 await asyncio.gather(_befall(fleet, faults), *lives)
             await _last_looks(scene, {caller.name: caller for caller in callers})

@@ -14,7 +14,8 @@ import aiohttp
 
 from chaos.checker import told
 from chaos.history import Execution, History, Kind, Operation, Seen
-from helpers.mcp_host import Answer, McpHost
+from helpers.host.answers import Answer
+from helpers.host.host import Host
 from helpers.server import Turn, result
 
 PATIENCE = 12.0
@@ -54,7 +55,7 @@ class Caller:
     def __init__(self, scene: Scene, name: str, token: str) -> None:
         self.name = name
         self._scene = scene
-        self._hosts = [McpHost(scene.http, url, token) for url in scene.urls]
+        self._hosts = [Host(scene.http, url, token) for url in scene.urls]
 
     async def open(self) -> None:
         """Open the session, at the first replica."""

@@ -8,9 +8,10 @@ from playwright.async_api import Browser
 
 from console.visitor import WIDE, Visitor
 from helpers.chromium import chromium
+from helpers.gateway.configuration import configuration
+from helpers.gateway.gateway import Gateway, serve
 from helpers.server import ScriptedServer
-from helpers.whole_gateway import WholeGateway, configuration, running
-from interaction.operating import tokens
+from interaction.operators import tokens
 from taskgate.explain.running import explain_call
 
 
@@ -38,15 +39,15 @@ async def other() -> AsyncIterator[ScriptedServer]:
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def gateway(server: ScriptedServer, other: ScriptedServer, tmp_path: Path) -> AsyncIterator[WholeGateway]:
+async def gateway(server: ScriptedServer, other: ScriptedServer, tmp_path: Path) -> AsyncIterator[Gateway]:
     """A gateway before two servers, with a token of each role."""
     config = configuration({"reports": server.url, "books": other.url}, admin=tokens(tmp_path))
-    async with running(config, source=lambda: config, explain=explain_call) as gateway:
+    async with serve(config, source=lambda: config, explain=explain_call) as gateway:
         yield gateway
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def visitor(browser: Browser, gateway: WholeGateway) -> AsyncIterator[Visitor]:
+async def visitor(browser: Browser, gateway: Gateway) -> AsyncIterator[Visitor]:
     """An operator's browser, not signed in. What the page has thrown or logged as an error fails the test."""
     async with Visitor.of(browser, gateway, WIDE) as visitor:
         yield visitor

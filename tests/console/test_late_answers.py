@@ -8,9 +8,9 @@ from playwright.async_api import Page, Route, expect
 
 from console.standins import CALLERS, REFUSALS, EventStream, answer, refusal, task
 from console.visitor import Visitor
+from helpers.gateway.gateway import Gateway
 from helpers.server import Hold, ScriptedServer
 from helpers.waiting import bounded
-from helpers.whole_gateway import WholeGateway
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -95,7 +95,7 @@ async def test_an_error_of_an_earlier_filter_is_not_shown_for_a_later_one(visito
 
 
 async def test_the_page_of_a_task_that_comes_late_does_not_replace_that_of_another(
-    gateway: WholeGateway, server: ScriptedServer, visitor: Visitor
+    gateway: Gateway, server: ScriptedServer, visitor: Visitor
 ) -> None:
     server.script["report"], server.script["echo"] = Hold(), Hold()
     host = await gateway.greeted()

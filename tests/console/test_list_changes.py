@@ -8,8 +8,8 @@ from playwright.async_api import Locator, expect
 
 from console.standins import EventStream, answer, task
 from console.visitor import Visitor
+from helpers.gateway.gateway import Gateway
 from helpers.server import Hold, ScriptedServer
-from helpers.whole_gateway import WholeGateway
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -121,7 +121,7 @@ async def test_a_page_that_tasks_have_left_gets_those_that_follow(visitor: Visit
 
 
 async def test_the_list_of_a_real_gateway_is_in_the_order_of_the_console(
-    gateway: WholeGateway, server: ScriptedServer, visitor: Visitor, stream: EventStream
+    gateway: Gateway, server: ScriptedServer, visitor: Visitor, stream: EventStream
 ) -> None:
     server.script["report"], server.script["echo"] = Hold(), Hold()
     host = await gateway.greeted()

@@ -8,8 +8,8 @@ from playwright.async_api import expect
 
 from console.standins import CALLERS, REFUSALS, EventStream, answer, refusal, task
 from console.visitor import Visitor
+from helpers.gateway.gateway import Gateway
 from helpers.server import Hold, ScriptedServer
-from helpers.whole_gateway import WholeGateway
 from requirements import covers
 from taskgate.cli.printing import clean
 
@@ -92,7 +92,7 @@ async def test_ten_thousand_tasks_leave_the_page_small_and_make_few_rows(visitor
 
 
 async def test_the_page_of_one_task_follows_its_events(
-    gateway: WholeGateway, server: ScriptedServer, visitor: Visitor, stream: EventStream
+    gateway: Gateway, server: ScriptedServer, visitor: Visitor, stream: EventStream
 ) -> None:
     server.script["report"] = hold = Hold()
     await (await gateway.greeted()).start("report")
@@ -131,7 +131,7 @@ async def test_callers_are_listed_with_the_use_of_their_limits(visitor: Visitor,
 
 
 async def test_an_event_of_a_server_has_its_row_read_again(
-    gateway: WholeGateway, visitor: Visitor, stream: EventStream
+    gateway: Gateway, visitor: Visitor, stream: EventStream
 ) -> None:
     await visitor.go("Servers")
     row = visitor.row("books")
@@ -145,7 +145,7 @@ async def test_an_event_of_a_server_has_its_row_read_again(
 
 
 async def test_after_a_break_the_page_connects_again_and_reads_its_view_anew(
-    gateway: WholeGateway, server: ScriptedServer, visitor: Visitor, stream: EventStream
+    gateway: Gateway, server: ScriptedServer, visitor: Visitor, stream: EventStream
 ) -> None:
     server.script["report"] = Hold()
     await stream.end()
@@ -159,7 +159,7 @@ async def test_after_a_break_the_page_connects_again_and_reads_its_view_anew(
 
 
 async def test_when_its_session_has_ended_the_page_asks_for_a_token(
-    gateway: WholeGateway, visitor: Visitor, stream: EventStream
+    gateway: Gateway, visitor: Visitor, stream: EventStream
 ) -> None:
     await stream.send("task", task(1))
     await expect(visitor.row("tool-1")).to_have_count(1)

@@ -10,8 +10,8 @@ from playwright.async_api import Browser, expect
 
 from console.standins import CALLERS, EXPLANATION, REFUSALS, EventStream, answer
 from console.visitor import NARROW, WIDE, Visitor
+from helpers.gateway.gateway import Gateway
 from helpers.server import Hold, ScriptedServer
-from helpers.whole_gateway import WholeGateway
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -22,7 +22,7 @@ LONG = "a_tool_with_a_very_long_name_that_has_no_place_to_break_it_" * 2
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def full(gateway: WholeGateway, server: ScriptedServer) -> WholeGateway:
+async def full(gateway: Gateway, server: ScriptedServer) -> Gateway:
     """A gateway with a running task, whose tool has a long name, and one that has ended."""
     server.tools = [{"name": name, "inputSchema": {"type": "object"}} for name in (LONG, "echo")]
     server.script[LONG] = Hold()
@@ -81,14 +81,14 @@ async def visited(visitor: Visitor) -> AsyncIterator[str]:
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("size", [NARROW, WIDE], ids=["narrow", "wide"])
 async def test_every_view_fits_the_window_and_axe_finds_nothing_serious(
-    browser: Browser, full: WholeGateway, size: tuple[int, int], scheme: Literal["light", "dark"]
+    browser: Browser, full: Gateway, size: tuple[int, int], scheme: Literal["light", "dark"]
 ) -> None:
     async with Visitor.of(browser, full, size, scheme) as visitor:
         found = [fault async for where in visited(visitor) for fault in await faults(visitor, where)]
     assert found == []
 
 
-async def test_the_console_is_used_by_keyboard_alone(full: WholeGateway, visitor: Visitor) -> None:
+async def test_the_console_is_used_by_keyboard_alone(full: Gateway, visitor: Visitor) -> None:
     await prepared(visitor)
     page = visitor.page
     keys, focused = page.keyboard, page.locator(":focus")
@@ -162,7 +162,7 @@ async def test_a_call_is_explained_by_the_gateway_itself(visitor: Visitor, name:
         await expect(row.locator("th, td")).to_have_text([key, value, where])
 
 
-async def test_pages_of_a_list_are_turned(gateway: WholeGateway, visitor: Visitor) -> None:
+async def test_pages_of_a_list_are_turned(gateway: Gateway, visitor: Visitor) -> None:
     host = await gateway.greeted()
     for _ in range(60):
         await host.start("echo")

@@ -12,10 +12,11 @@ from axe_playwright_python.async_playwright import Axe
 from playwright.async_api import Browser, Locator, expect
 
 from console.visitor import NARROW, WIDE, Visitor
+from helpers.gateway.configuration import GatewayConfig, configuration
+from helpers.gateway.gateway import Gateway, serve
 from helpers.server import Hold, ScriptedServer, result
-from helpers.whole_gateway import GatewayConfig, WholeGateway, configuration, running
-from interaction.auditing import audited, lines, of
-from interaction.operating import act, tokens
+from interaction.audit_logs import audited, lines, of
+from interaction.operators import act, tokens
 from requirements import covers
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -25,14 +26,14 @@ SHOWN = 20_000
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def gateway(server: ScriptedServer, tmp_path: Path) -> AsyncIterator[WholeGateway]:
+async def gateway(server: ScriptedServer, tmp_path: Path) -> AsyncIterator[Gateway]:
     """A gateway that shows payloads until it is told to reload."""
 
     def config(payloads: bool) -> GatewayConfig:
         admin = {**tokens(tmp_path), "payloads": payloads}
         return configuration({"reports": server.url}, admin=admin, audit=audited(tmp_path))
 
-    async with running(config(True), data_directory=tmp_path, source=lambda: config(False)) as gateway:
+    async with serve(config(True), data_directory=tmp_path, source=lambda: config(False)) as gateway:
         yield gateway
 
 
@@ -52,7 +53,7 @@ async def looks(tmp_path: Path) -> list[dict[str, Any]]:
 
 @covers("T36")
 async def test_a_payload_is_text_and_never_markup_with_its_own_numbers(
-    gateway: WholeGateway, server: ScriptedServer, visitor: Visitor
+    gateway: Gateway, server: ScriptedServer, visitor: Visitor
 ) -> None:
     server.script["report"] = result({"content": [{"type": "text", "text": MARKUP}]})
     await (await gateway.greeted()).start("report", {"big": 12345678901234567890, "text": MARKUP})
@@ -72,7 +73,7 @@ async def test_a_payload_is_text_and_never_markup_with_its_own_numbers(
 
 
 async def test_a_long_payload_is_cut_visibly_and_each_look_is_one_line(
-    gateway: WholeGateway, server: ScriptedServer, visitor: Visitor, tmp_path: Path
+    gateway: Gateway, server: ScriptedServer, visitor: Visitor, tmp_path: Path
 ) -> None:
     server.script["report"] = hold = Hold()
     await (await gateway.greeted()).start("report", {"text": "x" * 2 * SHOWN})
@@ -88,7 +89,7 @@ async def test_a_long_payload_is_cut_visibly_and_each_look_is_one_line(
 
 
 async def test_the_payload_of_a_task_fits_the_window_and_axe_finds_nothing_serious(
-    browser: Browser, gateway: WholeGateway, server: ScriptedServer
+    browser: Browser, gateway: Gateway, server: ScriptedServer
 ) -> None:
     await (await gateway.greeted()).start("report", {"text": "word" * 200})
     for size in (NARROW, WIDE):
@@ -101,14 +102,14 @@ async def test_the_payload_of_a_task_fits_the_window_and_axe_finds_nothing_serio
             assert await visitor.page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
 
 
-async def test_a_viewer_sees_no_button_for_payloads(gateway: WholeGateway, visitor: Visitor) -> None:
+async def test_a_viewer_sees_no_button_for_payloads(gateway: Gateway, visitor: Visitor) -> None:
     await (await gateway.greeted()).start("echo")
     dialog = await opened(visitor, "looks")
     await expect(dialog.get_by_role("button")).to_have_text(["Close"])
 
 
 async def test_without_admin_payloads_nobody_sees_a_button_and_a_look_is_refused(
-    gateway: WholeGateway, visitor: Visitor
+    gateway: Gateway, visitor: Visitor
 ) -> None:
     await (await gateway.greeted()).start("echo")
     dialog = await opened(visitor)

@@ -11,8 +11,8 @@ from playwright.async_api import Browser, expect
 from console.standins import EventStream
 from console.visitor import NARROW, Visitor
 from helpers.chromium import pictures
+from helpers.gateway.gateway import Gateway
 from helpers.server import Hold, ScriptedServer, result
-from helpers.whole_gateway import WholeGateway
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -23,7 +23,7 @@ TOOLS = ("export_ledger", "quarterly_report", "reconcile", "import_orders")
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def day(gateway: WholeGateway, server: ScriptedServer, other: ScriptedServer) -> WholeGateway:
+async def day(gateway: Gateway, server: ScriptedServer, other: ScriptedServer) -> Gateway:
     """A gateway with running tasks at one server, ended ones at the other, and a server on hold."""
     for scripted in (server, other):
         scripted.tools = [{"name": name, "inputSchema": {"type": "object"}} for name in TOOLS]
@@ -75,7 +75,7 @@ async def of_servers(visitor: Visitor) -> None:
 )
 async def test_a_picture_of_the_documents_is_made(
     browser: Browser,
-    day: WholeGateway,
+    day: Gateway,
     tmp_path: Path,
     name: str,
     prepare: Callable[[Visitor], Awaitable[None]],

@@ -9,28 +9,26 @@ import pytest_asyncio
 from playwright.async_api import Browser, expect
 
 from console.visitor import WIDE, Visitor
+from helpers.gateway.gateway import Gateway
+from helpers.gateway.replicas import serve_replicas
 from helpers.server import ScriptedServer, TalkingTool
-from helpers.several_gateways import several
 from helpers.shared_store import SharedServer
 from helpers.waiting import bounded, eventually
-from helpers.whole_gateway import WholeGateway
-from interaction.operating import look, tokens
+from interaction.operators import look, tokens
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def three(
-    server: ScriptedServer, valkey_server: SharedServer, tmp_path: Path
-) -> AsyncIterator[list[WholeGateway]]:
+async def three(server: ScriptedServer, valkey_server: SharedServer, tmp_path: Path) -> AsyncIterator[list[Gateway]]:
     """Three gateways over one store, which know the tokens of operators."""
     servers = {"reports": server.url}
-    async with several(3, servers, valkey_server.options(), tmp_path, admin=tokens(tmp_path)) as gateways:
+    async with serve_replicas(3, servers, valkey_server.options(), tmp_path, admin=tokens(tmp_path)) as gateways:
         yield gateways
 
 
 async def test_a_task_that_another_replica_runs_appears_moves_and_is_cancelled_there(
-    browser: Browser, three: list[WholeGateway], server: ScriptedServer
+    browser: Browser, three: list[Gateway], server: ScriptedServer
 ) -> None:
     server.script["report"] = tool = TalkingTool()
     async with Visitor.of(browser, three[2], WIDE) as visitor:
@@ -61,7 +59,7 @@ async def test_a_task_that_another_replica_runs_appears_moves_and_is_cancelled_t
 
 
 async def test_progress_and_a_cancel_at_another_replica_show_on_each_page(
-    browser: Browser, three: list[WholeGateway], server: ScriptedServer
+    browser: Browser, three: list[Gateway], server: ScriptedServer
 ) -> None:
     server.script["report"] = tool = TalkingTool()
     async with Visitor.of(browser, three[1], WIDE) as one, Visitor.of(browser, three[2], WIDE) as other:

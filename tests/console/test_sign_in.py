@@ -8,9 +8,9 @@ from aiohttp import web
 from playwright.async_api import expect
 
 from console.visitor import Visitor
+from helpers.gateway.gateway import Gateway
 from helpers.server import Hold, ScriptedServer
-from helpers.whole_gateway import WholeGateway
-from interaction.operating import OPS, ROLES, VIEWER
+from interaction.operators import OPS, ROLES, VIEWER
 from requirements import covers
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -72,7 +72,7 @@ async def test_a_link_does_not_replace_the_operator_of_a_page(visitor: Visitor) 
 
 
 async def test_a_viewer_sees_tasks_and_servers_and_no_button_that_acts(
-    gateway: WholeGateway, server: ScriptedServer, visitor: Visitor
+    gateway: Gateway, server: ScriptedServer, visitor: Visitor
 ) -> None:
     server.script["report"] = Hold()
     await (await gateway.greeted()).start("report")
@@ -110,7 +110,7 @@ async def test_another_tab_signs_in_on_its_own_and_the_first_one_stays_signed_in
 
 @covers("T31", "T53")
 async def test_a_web_server_at_another_port_of_the_host_gets_the_cookie_and_cannot_use_it(
-    visitor: Visitor, gateway: WholeGateway
+    visitor: Visitor, gateway: Gateway
 ) -> None:
     received: list[str] = []
 

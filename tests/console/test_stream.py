@@ -4,16 +4,16 @@ import pytest
 from playwright.async_api import expect
 
 from console.visitor import Visitor
+from helpers.gateway.gateway import Gateway
 from helpers.server import Hold, ScriptedServer
-from helpers.whole_gateway import WholeGateway
-from interaction.operating import act
-from interaction.reloading import DONE
+from interaction.operators import act
+from interaction.reloads import DONE
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
 async def test_tasks_load_and_refusals_are_shown_as_they_happen(
-    visitor: Visitor, gateway: WholeGateway, server: ScriptedServer
+    visitor: Visitor, gateway: Gateway, server: ScriptedServer
 ) -> None:
     server.script["report"] = hold = Hold()
     host = await gateway.greeted()

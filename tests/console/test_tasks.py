@@ -6,9 +6,9 @@ import pytest
 from playwright.async_api import expect
 
 from console.visitor import Visitor
+from helpers.gateway.gateway import Gateway
 from helpers.server import Hold, ScriptedServer
 from helpers.waiting import eventually
-from helpers.whole_gateway import WholeGateway
 from requirements import covers
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -17,7 +17,7 @@ MARKUP = '<img src=x onerror="document.title=1"><script>document.title=2</script
 
 
 async def test_tasks_are_listed_and_filters_choose_among_them(
-    gateway: WholeGateway, server: ScriptedServer, visitor: Visitor
+    gateway: Gateway, server: ScriptedServer, visitor: Visitor
 ) -> None:
     server.script["report"] = Hold()
     host = await gateway.greeted()
@@ -51,7 +51,7 @@ async def test_tasks_are_listed_and_filters_choose_among_them(
 
 
 async def test_an_operator_cancels_a_task_after_a_question(
-    gateway: WholeGateway, server: ScriptedServer, visitor: Visitor
+    gateway: Gateway, server: ScriptedServer, visitor: Visitor
 ) -> None:
     server.script["report"] = hold = Hold()
     await (await gateway.greeted()).start("report")
@@ -71,9 +71,7 @@ async def test_an_operator_cancels_a_task_after_a_question(
     await eventually(lambda: server.cancelled == [hold.turns[0].id])
 
 
-async def test_a_task_is_shown_with_its_timeline(
-    gateway: WholeGateway, server: ScriptedServer, visitor: Visitor
-) -> None:
+async def test_a_task_is_shown_with_its_timeline(gateway: Gateway, server: ScriptedServer, visitor: Visitor) -> None:
     await (await gateway.greeted()).start("echo")
     await visitor.sign_in()
     await visitor.page.get_by_label("Status").select_option("all")
@@ -89,7 +87,7 @@ async def test_a_task_is_shown_with_its_timeline(
 
 @covers("T36")
 async def test_names_and_progress_of_a_server_are_text_and_never_markup(
-    gateway: WholeGateway, server: ScriptedServer, visitor: Visitor
+    gateway: Gateway, server: ScriptedServer, visitor: Visitor
 ) -> None:
     server.tools = [{"name": MARKUP, "inputSchema": {"type": "object"}}]
     server.script[MARKUP] = Hold()

@@ -8,9 +8,9 @@ from typing import Any, Literal
 from playwright.async_api import Browser, ConsoleMessage, Error, Locator, Page, expect
 
 from helpers.chromium import PATIENCE_MS
+from helpers.gateway.gateway import Gateway
 from helpers.waiting import until
-from helpers.whole_gateway import WholeGateway
-from interaction.operating import OPS, ROLES, look
+from interaction.operators import OPS, ROLES, look
 
 WIDE, NARROW = (1600, 900), (375, 740)
 _EXPECTED = ("Failed to load resource",)
@@ -22,14 +22,14 @@ class Visitor:
     """One page, at the console of a gateway."""
 
     page: Page
-    gateway: WholeGateway
+    gateway: Gateway
     bearer = OPS
     faults: list[str] = field(default_factory=list)
 
     @classmethod
     @asynccontextmanager
     async def of(
-        cls, browser: Browser, gateway: WholeGateway, size: tuple[int, int], scheme: Literal["light", "dark"] = "light"
+        cls, browser: Browser, gateway: Gateway, size: tuple[int, int], scheme: Literal["light", "dark"] = "light"
     ) -> AsyncIterator["Visitor"]:
         """A new page that has cookies of its own."""
         view = {"width": size[0], "height": size[1]}

@@ -10,8 +10,7 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Any, Final
 
-from helpers.mcp_host import ACCEPT
-from helpers.modern_host import NAMED
+from helpers.host.host import ACCEPT, NAMED
 
 MODERN: Final = "2026-07-28"
 TASKS: Final = "io.modelcontextprotocol/tasks"

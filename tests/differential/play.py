@@ -17,10 +17,11 @@ sys.path[:0] = [str(TESTS), str(TESTS.parent)]
 import aiohttp  # noqa: E402
 
 from differential.corpus import MODERN, Said, changed, legacy, modern  # noqa: E402
+from helpers.gateway.configuration import configuration  # noqa: E402
+from helpers.gateway.gateway import Environment, Gateway, serve  # noqa: E402
 from helpers.manual_clock import ManualClock, SeededEntropy  # noqa: E402
 from helpers.server import ScriptedServer, error, raw, result, stream  # noqa: E402
 from helpers.waiting import bounded, until  # noqa: E402
-from helpers.whole_gateway import Environment, WholeGateway, configuration, running  # noqa: E402
 
 REVISIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", MODERN)
 KEPT = ("content-type", "mcp-session-id", "www-authenticate", "allow", "retry-after", "cache-control", "vary")
@@ -34,7 +35,7 @@ TASKS: dict[str, Any] = {"upgrade": [{"tool": "report", "mode": "always"}]}
 class Player:
     """A host of one revision at one mount, whose session and newest task are put into what it says."""
 
-    def __init__(self, gateway: WholeGateway, mount: str) -> None:
+    def __init__(self, gateway: Gateway, mount: str) -> None:
         self._gateway = gateway
         self._url = gateway.url(mount)
         self._session = ""
@@ -90,7 +91,7 @@ async def play(folder: Path, seed: int, count: int) -> None:
         audit = {"sinks": [{"name": "file", "type": "file", "path": str(folder / "audit.jsonl")}]}
         config = configuration({}, folder=folder, upstreams=servers, tasks=TASKS, limits={"rate": RATES}, audit=audit)
         environment = Environment(clock=ManualClock(), entropy=SeededEntropy(seed))
-        async with running(config, environment, data_directory=folder) as gateway:
+        async with serve(config, environment, data_directory=folder) as gateway:
             for revision in REVISIONS:
                 for mount in servers:
                     player = Player(gateway, mount)

@@ -16,10 +16,11 @@ TESTS = Path(__file__).parents[1]
 sys.path[:0] = [str(TESTS), str(TESTS.parent)]
 
 from differential.heads import connections, sentinel  # noqa: E402
+from helpers.gateway.configuration import configuration  # noqa: E402
+from helpers.gateway.gateway import Environment, Gateway, serve  # noqa: E402
 from helpers.manual_clock import ManualClock, SeededEntropy  # noqa: E402
 from helpers.server import ScriptedServer  # noqa: E402
 from helpers.waiting import bounded  # noqa: E402
-from helpers.whole_gateway import Environment, WholeGateway, configuration, running  # noqa: E402
 
 QUIET_TURNS = 60
 """Turns of the loop without a byte, after which nothing more comes: host, gateway and server share the loop."""
@@ -56,7 +57,7 @@ async def quiet(collector: Collector) -> None:
         came, turns = (came, turns + 1) if seen == came else (seen, 0)
 
 
-async def talk(gateway: WholeGateway, pieces: list[bytes], last: bytes) -> list[Any]:
+async def talk(gateway: Gateway, pieces: list[bytes], last: bytes) -> list[Any]:
     """Send the pieces of one connection, and a usual request if it is still open; return what came back."""
     loop = asyncio.get_running_loop()
     async with bounded():
@@ -85,7 +86,7 @@ async def play(folder: Path, seed: int, count: int) -> None:
             {}, folder=folder, upstreams=upstreams, limits={"rate": [ROOMY]}, audit=audit, server=SERVER
         )
         environment = Environment(clock=ManualClock(), entropy=SeededEntropy(seed))
-        async with running(config, environment, data_directory=folder) as gateway:
+        async with serve(config, environment, data_directory=folder) as gateway:
             host = await gateway.greeted("2025-06-18", "old")
             assert host.session is not None
             last = sentinel(NAME, host.session)

@@ -10,15 +10,15 @@ import aiohttp
 import pytest
 
 from helpers.alert_rules import Rule, write_changed
-from helpers.gateway_process import gateway_process, write_configuration
-from helpers.mcp_host import McpHost
-from helpers.modern_host import ModernHost
+from helpers.gateway.configuration import write_configuration
+from helpers.gateway.gateway import Gateway, serve
+from helpers.gateway.process import gateway_process
+from helpers.host.host import Host
 from helpers.ports import free_port
 from helpers.prometheus_server import PrometheusServer, require_prometheus
 from helpers.server import Hold, ScriptedServer
 from helpers.token_issuer import TokenIssuer, guarded
 from helpers.waiting import eventually
-from helpers.whole_gateway import WholeGateway, running
 
 CALLERS = [f"user-{number}" for number in range(14)]
 CHECKED = {"method": "tools/list", "interval": "100ms", "timeout": "1s", "unhealthy_after": 1, "healthy_after": 1}
@@ -84,12 +84,12 @@ async def server() -> AsyncIterator[ScriptedServer]:
 class Scene:
     """A gateway before that server and one that is not there, a Prometheus that saw it, and those who use it."""
 
-    def __init__(self, gateway: WholeGateway, issuer: TokenIssuer, prometheus: PrometheusServer) -> None:
+    def __init__(self, gateway: Gateway, issuer: TokenIssuer, prometheus: PrometheusServer) -> None:
         self.gateway = gateway
         self.prometheus = prometheus
         self._issuer = issuer
 
-    def host(self, user: str = "alice", mount: str = "reports") -> ModernHost:
+    def host(self, user: str = "alice", mount: str = "reports") -> Host:
         """A host of that user."""
         return self.gateway.modern(mount, self._issuer.token(self.gateway.url(mount), subject=user))
 
@@ -108,7 +108,7 @@ async def scene(server: ScriptedServer, tmp_path: Path, rules: list[Path]) -> As
             "gone": {"path": "/gone/mcp", "url": "http://127.0.0.1:1/mcp", "health": CHECKED},
         },
     )
-    async with running(config) as gateway:
+    async with serve(config) as gateway:
         host, port = gateway.service.admin_address
         async with PrometheusServer(tmp_path, f"{host}:{port}", rules=rules) as prometheus:
             await prometheus.has_seen_all()
@@ -131,7 +131,7 @@ async def look_for_what_is_not_theirs(scene: Scene) -> None:
         await scene.host("thief").ask("tasks/get", {"taskId": f"{NOBODYS}{number}"})
 
 
-async def misbehave(host: ModernHost) -> None:
+async def misbehave(host: Host) -> None:
     """Answers to nothing, headers that contradict the body, methods that are none, too many requests and polls."""
     task = (await host.start("slow"))["taskId"]
     await host.update(task, {"never-asked": {"action": "accept"}})
@@ -177,13 +177,13 @@ async def test_a_process_that_is_killed_and_what_it_leaves_behind_are_seen(
     Both processes have one data directory: an audit log that begins anew fires TaskgateAuditChainRewound, rightly.
     """
     admin = f"127.0.0.1:{free_port()}"
-    config = write_configuration(tmp_path, server.url, admin=f'{{listen: "{admin}"}}')
+    config = write_configuration(tmp_path, server.url, admin={"listen": admin})
     arguments: Sequence[str | Path] = ["--config", config]
     both = {"TASKGATE_DATA_DIR": str(tmp_path / "data")}
     async with aiohttp.ClientSession() as http, PrometheusServer(tmp_path, admin, rules=rules) as prometheus:
         async with gateway_process(arguments, log=tmp_path / "first.log", environment=both) as gateway:
             await prometheus.has_seen_all()
-            host = McpHost(http, f"http://{gateway.listen}/reports/mcp")
+            host = gateway.host(http)
             await host.initialize()
             await host.start("slow")
             await eventually(lambda: server.heard("tools/call"))

@@ -13,54 +13,34 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from random import Random
-from typing import Any, Literal
+from typing import Any
 
 import aiohttp
 
 from handoff.server import PLAIN, result_members
-from helpers.event_decoder import EventDecoder
-from helpers.mcp_host import McpHost
-from helpers.modern_host import ModernHost, called
-from helpers.modern_schema import CLIENT
-from helpers.raw_http import post
+from helpers.host.event_decoder import EventDecoder
+from helpers.host.host import Era, Host, called
+from helpers.host.raw import post
 
-Era = Literal["legacy", "modern"]
-ERAS: tuple[Era, ...] = ("legacy", "modern")
 WAIT = "taskgate_wait"
 PATH = "/reports/mcp"
 _HANDLE = re.compile(r'\{"handle": "([A-Za-z0-9_-]+)"\}')
 
 
-class Host:
-    """A host: what it sends with every request. `name` is what it says that it is called."""
+async def taskless(http: aiohttp.ClientSession, address: str, era: Era, name: str = "host") -> Host:
+    """A host of that name that knows no tasks, with a session where its era has any."""
+    host = Host(http, f"http://{address}{PATH}", era=era, name=name, tasks=False)
+    await host.open()
+    return host
 
-    def __init__(self, era: Era, name: str = "host") -> None:
-        self.era, self.name = era, name
-        self._session: McpHost | None = None
-        self._modern: ModernHost | None = None
 
-    async def open(self, http: aiohttp.ClientSession, address: str) -> None:
-        """Open its session, if hosts of its era have one."""
-        url = f"http://{address}{PATH}"
-        if self.era == "modern":
-            self._modern = ModernHost(http, url, tasks=False)
-        else:
-            self._session = McpHost(http, url)
-            await self._session.initialize(clientInfo={"name": self.name, "version": "1"})
-
-    def request(self, address: str, id: int, tool: str, arguments: Mapping[str, Any]) -> bytes:
-        """A `tools/call`, as it is sent."""
-        if self._modern is not None:
-            named = {CLIENT: {"name": self.name, "version": "1"}}
-            message = self._modern.written("tools/call", called(tool, arguments), id=id, meta=named)
-            headers = self._modern.routing(message)
-        else:
-            assert self._session is not None, "an open host"
-            message = {"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": called(tool, arguments)}
-            headers = self._session.head()
-        # A host asks for the end of the connection, so the end of its answer shows.
-        fields = {name.replace("-", "_"): value for name, value in headers.items()}
-        return post(json.dumps(message), path=PATH, host=address, Connection="close", **fields)
+def request_of(host: Host, address: str, id: int, tool: str, arguments: Mapping[str, Any]) -> bytes:
+    """A `tools/call` of a host, as it is sent."""
+    message = host.written("tools/call", called(tool, arguments), id=id)
+    # A host asks for the end of the connection, so the end of its answer shows.
+    headers = {**host.head(), **host.routing(message), "Connection": "close"}
+    fields = {name.replace("-", "_"): value for name, value in headers.items()}
+    return post(json.dumps(message), path=PATH, host=address, **fields)
 
 
 @dataclass(slots=True)
@@ -217,7 +197,7 @@ class Model:
         while call.end is None:
             self._ids += 1
             address, cut_after = self._address(), self._cut(call)
-            request = self._host.request(address, self._ids, *following)
+            request = request_of(self._host, address, self._ids, *following)
             began = asyncio.get_running_loop().time()
             may_reset = partial(self._may_reset, call, has_answered)
             try:

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from random import Random
 
-from handoff.hosts import Conversation, Host, Model
+from handoff.hosts import Conversation, Model
 from handoff.server import Books
+from helpers.host.host import Host
 
 AT_ONCE = 24
 """How many hosts call at a time."""

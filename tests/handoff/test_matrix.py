@@ -11,9 +11,10 @@ import aiohttp
 import pytest
 
 from handoff.gateways import replicas, single
-from handoff.hosts import ERAS, Conversation, Era, Host, Model
+from handoff.hosts import Conversation, Model, taskless
 from handoff.matrix import CEILINGS, FRACTION, MODES, SCALE, Cell, Event, cells
 from handoff.server import Books, counting_server
+from helpers.host.host import ERAS, Era
 from helpers.shared_store import SharedServer
 
 LONG = os.environ.get("HANDOFF_MATRIX") == "long"
@@ -60,9 +61,7 @@ async def play(
     ]
     longest = max(call.seconds for _, _, call in calls)
     async with aiohttp.ClientSession() as http, asyncio.timeout(PATIENCE), asyncio.TaskGroup() as group:
-        hosts = {(era, ceiling): Host(era, f"ceiling-{ceiling}") for era in ERAS for ceiling in CEILINGS}
-        for host in hosts.values():
-            await host.open(http, first)
+        hosts = {(era, each): await taskless(http, first, era, f"ceiling-{each}") for era in ERAS for each in CEILINGS}
         for cell, era, call in calls:
             chance = Random(call.number)
             model = Model(hosts[era, cell.ceiling], partial(address, chance), lambda _: None, chance)

@@ -10,11 +10,12 @@ from random import Random
 import aiohttp
 import pytest
 
-from handoff.gateways import Gateway, replicas, single
-from handoff.hosts import ERAS, Host
+from handoff.gateways import replicas, single
+from handoff.hosts import taskless
 from handoff.matrix import Mode
 from handoff.server import counting_server
 from handoff.storms import Storm
+from helpers.host.host import ERAS
 from helpers.shared_store import SharedServer
 
 CUTS = int(os.environ.get("HANDOFF_CUTS", "100"))
@@ -32,9 +33,7 @@ def sections(url: str, mode: Mode) -> dict[str, str]:
 async def rage(storm: Storm, address: str, meanwhile: Callable[[], Awaitable[None]] | None = None) -> None:
     """Have a storm, and judge it; what happens meanwhile is done again and again."""
     async with aiohttp.ClientSession() as http:
-        hosts = [Host(era) for era in ERAS]
-        for host in hosts:
-            await host.open(http, address)
+        hosts = [await taskless(http, address, era) for era in ERAS]
         raging = asyncio.create_task(storm.rage(hosts))
         try:
             while meanwhile is not None and not storm.is_over and not raging.done():
@@ -85,7 +84,7 @@ async def test_no_call_runs_twice_and_none_is_lost_while_three_replicas_are_rest
         turns = count()
 
         def any_up(chance: Random) -> str:
-            up: list[Gateway] = [each for each in three if each.is_up]
+            up = [each for each in three if each.is_up]
             return chance.choice(up).listen
 
         # Any replica gets the next request.

@@ -5,8 +5,9 @@ import warnings
 
 import pytest
 
+from helpers.gateway.configuration import configuration
+from helpers.gateway.gateway import serve
 from helpers.server import ScriptedServer
-from helpers.whole_gateway import configuration, running
 from taskgate.protocol.handoff import CANCEL, WAIT, HandoffTools
 
 with warnings.catch_warnings():
@@ -20,7 +21,7 @@ HANDED_OFF = {"upgrade": [{"tool": "*", "mode": "auto", "handoff": {"after": "45
 
 @pytest.mark.parametrize("vocabulary", ["cl100k_base", "o200k_base"])
 async def test_the_two_tools_cost_at_most_400_tokens_as_they_are_listed(vocabulary: str) -> None:
-    async with ScriptedServer() as server, running(configuration({"reports": server.url}, tasks=HANDED_OFF)) as gateway:
+    async with ScriptedServer() as server, serve(configuration({"reports": server.url}, tasks=HANDED_OFF)) as gateway:
         listed = (await (await gateway.greeted()).ask("tools/list")).result["tools"]
     own = [tool for tool in listed if tool["name"] in ("taskgate_wait", "taskgate_cancel")]
     assert len(own) == 2, listed

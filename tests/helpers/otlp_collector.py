@@ -1,7 +1,9 @@
-"""A collector of traces: takes spans by OTLP over HTTP, as the specification has it, and keeps them."""
+"""A collector of traces, which takes spans by OTLP over HTTP and keeps them; and a gateway that sends them."""
 
 import socket
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 from aiohttp import web
@@ -11,6 +13,9 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 )
 from opentelemetry.proto.common.v1.common_pb2 import KeyValue
 from opentelemetry.proto.trace.v1.trace_pb2 import Span as Exported
+
+from helpers.gateway.configuration import configuration
+from helpers.gateway.gateway import Gateway, serve
 
 SERVER, CLIENT = Exported.SPAN_KIND_SERVER, Exported.SPAN_KIND_CLIENT
 
@@ -104,3 +109,27 @@ class OtlpCollector:
 
 def _values(pairs: "Iterator[KeyValue] | Any") -> dict[str, Any]:
     return {pair.key: getattr(pair.value, pair.value.WhichOneof("value")) for pair in pairs}
+
+
+KEPT = {"enabled": True, "sample_ratio": 1}
+LOOKS = {"upgrade": [{"tool": "*", "mode": "sync", "hints": {"readOnlyHint": True}}, {"tool": "*", "mode": "auto"}]}
+"""A rule for which the server's catalogue is read: until then no tool is known to be listed."""
+
+
+@asynccontextmanager
+async def serve_traced(
+    collector: OtlpCollector,
+    servers: Mapping[str, str],
+    *,
+    tracing: Mapping[str, Any] | None = None,
+    folder: Path | None = None,
+    **sections: Any,
+) -> AsyncIterator[Gateway]:
+    """A gateway for the length of a block, after which the collector has all of its spans.
+
+    Unless `tasks` are given, tools are known from the first call on.
+    """
+    spans = {**KEPT, "endpoint": collector.url, **(tracing or {})}
+    config = configuration(servers, folder=folder, tracing=spans, **{"tasks": LOOKS, **sections})
+    async with serve(config, data_directory=folder) as gateway:
+        yield gateway

@@ -4,8 +4,8 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from helpers.mcp_host import Answer, McpHost
-from helpers.modern_host import ModernHost, called
+from helpers.host.answers import Answer
+from helpers.host.host import Host, called
 
 Spoil = Callable[[bytes], bytes]
 """Makes a good call into one that is refused."""
@@ -63,19 +63,14 @@ Posted = tuple[bytes, Mapping[str, Any]]
 """A body and the headers that go with it."""
 
 
-def posted(host: McpHost | ModernHost, size: int, spoil: Spoil | None = None) -> Posted:
+def posted(host: Host, size: int, spoil: Spoil | None = None) -> Posted:
     """A call of `echo` with so many bytes of arguments, which `spoil` makes into something else."""
-    params = called("echo", arguments(size))
-    if isinstance(host, ModernHost):
-        message = host.written("tools/call", params)
-        headers: Mapping[str, Any] = host.routing(message)
-    else:
-        message, headers = {"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": params}, {}
+    message = host.written("tools/call", called("echo", arguments(size)))
     body = json.dumps(message).encode()
-    return body if spoil is None else spoil(body), headers
+    return body if spoil is None else spoil(body), host.routing(message)
 
 
-async def send(host: McpHost | ModernHost, size: int, spoil: Spoil | None = None) -> Answer:
+async def send(host: Host, size: int, spoil: Spoil | None = None) -> Answer:
     """Send such a call."""
     body, headers = posted(host, size, spoil)
     return await host.post(body, headers=headers)

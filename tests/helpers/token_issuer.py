@@ -7,9 +7,9 @@ from typing import Any
 
 import jwt
 
+from helpers.gateway.configuration import GatewayConfig, configuration
 from helpers.key_server import signing_key
 from helpers.secrets import noted
-from helpers.whole_gateway import GatewayConfig, configuration
 
 
 class TokenIssuer:

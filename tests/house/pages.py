@@ -19,7 +19,8 @@ import click
 CHECKOUT: Final = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(CHECKOUT), str(CHECKOUT / "tests")]
 
-from helpers.whole_gateway import configuration, running  # noqa: E402
+from helpers.gateway.configuration import configuration  # noqa: E402
+from helpers.gateway.gateway import serve  # noqa: E402
 from house.test_requirements import covering  # noqa: E402
 from requirements import NOT_BUILT, REQUIREMENTS  # noqa: E402
 from taskgate.cli import main  # noqa: E402
@@ -179,7 +180,7 @@ def api_document() -> str:
     def written(admin: Path) -> str:
         async def served() -> str:
             section = {"listen": "127.0.0.1:0", "token_file": str(admin)}
-            async with running(configuration({"reports": "http://127.0.0.1:9/mcp"}, admin=section)) as gateway:
+            async with serve(configuration({"reports": "http://127.0.0.1:9/mcp"}, admin=section)) as gateway:
                 bearer = f"Bearer {admin.read_text()}"
                 return (await gateway.operators("/api/v1/openapi.json", Authorization=bearer))[1]
 

@@ -24,12 +24,13 @@ import pytest
 import taskgate
 from helpers import told
 from helpers.counted_calls import counted_calls
+from helpers.gateway.configuration import configuration
+from helpers.gateway.gateway import Environment, Gateway, serve
 from helpers.loop_objects import counted_loop_objects
 from helpers.made_functions import made_functions
 from helpers.manual_clock import ManualClock
 from helpers.server import Hold, PacedProgress, ScriptedServer, result
 from helpers.waiting import bounded, eventually
-from helpers.whole_gateway import Environment, WholeGateway, configuration, running
 from taskgate.telemetry import ring
 from taskgate.telemetry.events import TaskFinished
 
@@ -138,7 +139,7 @@ class Scene:
     """A host of one era and a server of one era, with a gateway between them."""
 
     clock: ManualClock
-    gateway: WholeGateway
+    gateway: Gateway
     host: Any
     server: ScriptedServer
     suits: Callable[[Way], object]
@@ -158,7 +159,7 @@ async def between(host_era: str, server_era: str, folder: Path, suits: Callable[
         with pytest.MonkeyPatch.context() as patched:
             # A task on a slow disk takes longer than that: its reports are read when the metrics are, between two.
             patched.setattr(ring, "FOLD_DELAY", 3600.0)
-            async with running(config, Environment(clock=clock), data_directory=folder) as gateway:
+            async with serve(config, Environment(clock=clock), data_directory=folder) as gateway:
                 host = gateway.modern() if host_era == "modern" else await gateway.greeted()
                 yield Scene(clock, gateway, host, server, suits)
 
@@ -259,7 +260,7 @@ async def progress(scene: Scene) -> Way:
 
         way = await shortest(scene, one)
         reply.end()
-        await stream.answered()
+        await stream.result()
         return way
 
 

@@ -20,11 +20,12 @@ from bench.stock import fill, ids_of
 import taskgate
 from helpers import told
 from helpers.counted_calls import counted_calls
-from helpers.mcp_host import McpHost
+from helpers.gateway.configuration import configuration
+from helpers.gateway.gateway import Gateway, serve
+from helpers.host.host import Host
 from helpers.server import PacedProgress, ScriptedServer, Turn, open_stream, progress_note, result
 from helpers.server import event as written
 from helpers.waiting import bounded, eventually
-from helpers.whole_gateway import WholeGateway, configuration, running
 from taskgate.telemetry import ring
 from taskgate.telemetry.events import TaskFinished
 
@@ -46,13 +47,13 @@ Growth = tuple[Act, Act]
 
 
 @asynccontextmanager
-async def session(gateway: WholeGateway, host: McpHost, server: ScriptedServer) -> AsyncIterator[Growth]:
+async def session(gateway: Gateway, host: Host, server: ScriptedServer) -> AsyncIterator[Growth]:
     """A session that is opened, and stays."""
     yield gateway.greeted, gateway.greeted
 
 
 @asynccontextmanager
-async def task(gateway: WholeGateway, host: McpHost, server: ScriptedServer) -> AsyncIterator[Growth]:
+async def task(gateway: Gateway, host: Host, server: ScriptedServer) -> AsyncIterator[Growth]:
     """A task that is created, runs and ends, and whose record stays."""
     server.script["report"] = result({"content": []})
 
@@ -68,7 +69,7 @@ async def task(gateway: WholeGateway, host: McpHost, server: ScriptedServer) -> 
 
 
 @asynccontextmanager
-async def stream(gateway: WholeGateway, host: McpHost, server: ScriptedServer) -> AsyncIterator[Growth]:
+async def stream(gateway: Gateway, host: Host, server: ScriptedServer) -> AsyncIterator[Growth]:
     """A call whose answer is an event stream, with progress, in one session."""
 
     async def reply(turn: Turn) -> web.StreamResponse:
@@ -82,13 +83,13 @@ async def stream(gateway: WholeGateway, host: McpHost, server: ScriptedServer) -
 
     async def run() -> None:
         async with host.asking("tools/call", params) as answer:
-            await answer.answered()
+            await answer.result()
 
     yield run, run
 
 
 @asynccontextmanager
-async def event(gateway: WholeGateway, host: McpHost, server: ScriptedServer) -> AsyncIterator[Growth]:
+async def event(gateway: Gateway, host: Host, server: ScriptedServer) -> AsyncIterator[Growth]:
     """An event of an open stream in a session that has had many streams."""
     reply = server.script["report"] = PacedProgress({"content": []})
     params = {"name": "report", "arguments": {}, "_meta": {"progressToken": "q"}}
@@ -106,7 +107,7 @@ async def event(gateway: WholeGateway, host: McpHost, server: ScriptedServer) ->
 
         yield another_stream, one
         reply.end()
-        await answer.answered()
+        await answer.result()
 
 
 ACTS = {each.__name__: each for each in (session, task, stream, event)}
@@ -144,7 +145,7 @@ async def test_one_more_costs_as_much_among_many_as_among_few(
         tasks = TASKS if act == "task" else {}
         config = configuration({}, folder=tmp_path, upstreams={"reports": reports}, tasks=tasks, limits=limits)
         async with (
-            running(config, data_directory=tmp_path) as gateway,
+            serve(config, data_directory=tmp_path) as gateway,
             bounded(BOUND),
             ACTS[act](gateway, await gateway.greeted(), server) as (more, one),
         ):
@@ -190,13 +191,13 @@ async def poll(folder: Path, stored: int) -> tuple[int, int]:
         patched.setattr(sqlite3, "connect", connecting)
         patched.setattr(ring, "FOLD_DELAY", 3600.0)
         config = configuration({"reports": "http://127.0.0.1:9/mcp"}, folder=folder)
-        async with running(config, data_directory=folder) as gateway, bounded(BOUND):
+        async with serve(config, data_directory=folder) as gateway, bounded(BOUND):
             host, entered, taken = gateway.modern(), [], []
             for id in list(ids_of(stored))[-ROUNDS:]:
                 steps = 0
                 commits.clear()
                 with counted_calls() as calls:
-                    found = await host.get(id)
+                    found = await host.task(id)
                     await eventually(lambda: commits != [])
                 assert found["status"] == "completed", found
                 entered.append(calls.within(PACKAGE))

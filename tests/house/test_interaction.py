@@ -33,7 +33,7 @@ DOOR = {
     "taskgate.wiring.app": "one gateway, from its start to its end",
     "taskgate.wiring.build": "what it is handed",
 }
-"""The modules that helpers of these suites may import, and for what; `helpers.whole_gateway` says more."""
+"""The modules that helpers of these suites may import, and for what; `helpers.gateway.gateway` says more."""
 
 
 def imported(source: str) -> Iterator[tuple[str, str]]:
@@ -136,4 +136,4 @@ def test_whatever_is_imported_is_seen_wherever_it_stands() -> None:
     assert parts_of_the_package("sys.modules.get('taskgate.clock')\n") == {"taskgate.clock"}
     assert parts_of_the_package("sys.modules['taskgate.clock']\n") == {"taskgate.clock"}
     assert parts_of_the_package("importlib.import_module('taskgate.clock')\n") == {"taskgate.clock"}
-    assert parts_of_the_package("from helpers.whole_gateway import running\nimport taskgateway\n") == set()
+    assert parts_of_the_package("from helpers.gateway.gateway import serve\nimport taskgateway\n") == set()

@@ -21,9 +21,10 @@ BEGINNING = '''
 import json, logging, sys
 import pytest
 from aiohttp import ClientSession, web
-from helpers import event_ears, gateway_process, secrets
+from helpers import event_ears, secrets
+from helpers.gateway import process
 from helpers.leaks import no_task_left_behind, nothing_left_behind
-from helpers.mcp_host import McpHost
+from helpers.host.host import Host
 from helpers.records import new_record
 from helpers.told import MARKER, now, told
 from taskgate.telemetry import events
@@ -51,7 +52,7 @@ async def asked(text, *, status=200, **headers):
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     try:
         async with ClientSession() as http:
-            await McpHost(http, f"http://127.0.0.1:{runner.addresses[0][1]}/").ask("ping")
+            await Host(http, f"http://127.0.0.1:{runner.addresses[0][1]}/").ask("ping")
     finally:
         await runner.cleanup()
 
@@ -80,8 +81,8 @@ async def a_gateway_runs(folder, monkeypatch, *, log="", label=""):
     program = folder / "gateway"
     program.write_text(f"#!{sys.executable}\\nLOG, LABEL = {log!r}, {label!r}\\n{PROGRAM}")
     program.chmod(0o755)
-    monkeypatch.setattr(gateway_process, "TASKGATE", program)
-    async with gateway_process.gateway_process([], log=folder / "log"):
+    monkeypatch.setattr(process, "TASKGATE", program)
+    async with process.gateway_process([], log=folder / "log"):
         pass
 '''
 

@@ -12,13 +12,14 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from helpers import told
+from helpers.gateway.configuration import configuration
+from helpers.gateway.gateway import Gateway, serve
+from helpers.host.host import ACCEPT, Host
 from helpers.identity_provider import IdentityProvider
 from helpers.manual_clock import ManualClock
-from helpers.mcp_host import ACCEPT, McpHost
 from helpers.secrets import noted
 from helpers.server import Hold, ScriptedServer
 from helpers.waiting import bounded
-from helpers.whole_gateway import WholeGateway, configuration, running
 from taskgate.config.model import GatewayConfig
 from taskgate.wiring.build import Environment
 
@@ -89,7 +90,7 @@ class Belongings:
     cursor: str | None
 
 
-async def acquire(owner: McpHost, *, cursor: bool = False, runs: bool = True) -> Belongings:
+async def acquire(owner: Host, *, cursor: bool = False, runs: bool = True) -> Belongings:
     """Make them; without `runs` what should run has ended, without `cursor` there is none."""
     ended = await end(owner, await begin(owner, "echo"))
     following = None
@@ -103,24 +104,24 @@ async def acquire(owner: McpHost, *, cursor: bool = False, runs: bool = True) ->
     return Belongings(session=owner.session, revision=owner.revision, running=running, ended=ended, cursor=following)
 
 
-async def begin(host: McpHost, tool: str = "slow") -> str:
+async def begin(host: Host, tool: str = "slow") -> str:
     """The id of a new task."""
     task: str = (await host.start(tool, {}, ttl=60_000))["taskId"]
     return task
 
 
-async def end(host: McpHost, task: str) -> str:
+async def end(host: Host, task: str) -> str:
     """Wait for a task's result."""
     assert "content" in (await host.ask("tasks/result", {"taskId": task})).result
     return task
 
 
-async def ended_task(host: McpHost) -> str:
+async def ended_task(host: Host) -> str:
     """The id of a new task that has ended."""
     return await end(host, await begin(host, "echo"))
 
 
-def inside(host: McpHost, owned: Belongings) -> McpHost:
+def inside(host: Host, owned: Belongings) -> Host:
     """The same host in the owner's session."""
     other = host.again()
     other.session, other.revision = owned.session, owned.revision
@@ -128,7 +129,7 @@ def inside(host: McpHost, owned: Belongings) -> McpHost:
 
 
 async def exactly(
-    gateway: WholeGateway,
+    gateway: Gateway,
     verb: str,
     token: str | None,
     *,
@@ -167,7 +168,7 @@ async def exactly(
 class Stage:
     """A gateway, and Alice and Bob, who have one session each at `reports`, and Alice one at `orders`."""
 
-    def __init__(self, gateway: WholeGateway, clock: ManualClock, tokens: Sequence[str]) -> None:
+    def __init__(self, gateway: Gateway, clock: ManualClock, tokens: Sequence[str]) -> None:
         self.gateway = gateway
         self.clock = clock
         self.alices, self.bobs, self.alices_at_orders = tokens
@@ -210,5 +211,5 @@ async def stage_of(provider: IdentityProvider, *, folder: Path | None = None) ->
     async with scripted() as server:
         tasks = {"ttl": dict.fromkeys(("default", "max", "keep"), "1m")}
         config = guarded(server, provider, auth=auth, tasks=tasks, folder=folder)
-        async with running(config, Environment(clock=clock)) as gateway:
+        async with serve(config, Environment(clock=clock)) as gateway:
             yield await Stage(gateway, clock, tokens).greet()

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from helpers.gateway.gateway import Gateway, serve
+from helpers.host.host import Host
 from helpers.identity_provider import IdentityProvider
-from helpers.mcp_host import McpHost
 from helpers.server import ScriptedServer
-from helpers.whole_gateway import WholeGateway, running
 from identity.gateways import Belongings, acquire, guarded, inside, key_file, resource, scripted
 
 Issuers = tuple[IdentityProvider, IdentityProvider]
@@ -42,11 +42,11 @@ class Scene:
 
     server: ScriptedServer
     owned: Belongings
-    asker: McpHost
-    alice: McpHost
+    asker: Host
+    alice: Host
 
     @property
-    def intruder(self) -> McpHost:
+    def intruder(self) -> Host:
         """The asker, with the id of Alice's session."""
         return inside(self.asker, self.owned)
 
@@ -59,19 +59,19 @@ async def scene_of(asker: Asker, issuers: Issuers, folder: Path, *, cursor: bool
     token = await issuers[0].token(subject="alice", resource=resource("reports"))
     async with scripted() as server:
         config = guarded(server, *issuers, auth=auth, folder=None if stays else folder)
-        async with running(config) as gateway:
+        async with serve(config) as gateway:
             owned = await acquire(await gateway.greeted(token=token), cursor=cursor, runs=stays)
             if stays:
                 yield await about_to_ask(gateway, server, asker, owned, issuers, token)
         if not stays:
             names = {"same key": ("first",), "rotated key": ("second", "first"), "replaced key": ("second",)}
             key_file(folder / "key", *names[asker.restarted])
-            async with running(config) as gateway:
+            async with serve(config) as gateway:
                 yield await about_to_ask(gateway, server, asker, owned, issuers, token)
 
 
 async def about_to_ask(
-    gateway: WholeGateway,
+    gateway: Gateway,
     server: ScriptedServer,
     asker: Asker,
     owned: Belongings,

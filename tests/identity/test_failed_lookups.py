@@ -9,12 +9,13 @@ from typing import Any, Final
 
 import pytest
 
+from helpers.gateway.gateway import Gateway, serve
+from helpers.host.answers import Answer
+from helpers.host.host import Host
 from helpers.identity_provider import IdentityProvider
 from helpers.manual_clock import ManualClock
-from helpers.mcp_host import Answer, McpHost
 from helpers.server import ScriptedServer
 from helpers.waiting import bounded, until
-from helpers.whole_gateway import WholeGateway, running
 from identity.gateways import Belongings, acquire, guarded, let_go, resource, scripted
 from requirements import covers
 from taskgate.wiring.build import Environment
@@ -31,10 +32,10 @@ class Scene:
     """Alice and Bob, and what each has."""
 
     server: ScriptedServer
-    gateway: WholeGateway
+    gateway: Gateway
     clock: ManualClock
-    alice: McpHost
-    bob: McpHost
+    alice: Host
+    bob: Host
     alices: Belongings
     bobs: Belongings
 
@@ -45,7 +46,7 @@ async def scene(provider: IdentityProvider, clock: ManualClock) -> AsyncIterator
     failures = {"threshold": THRESHOLD, "window": "20s", "penalty": "90s"}
     async with scripted() as server:
         config = guarded(server, provider, auth={"lookup_failures": failures})
-        async with running(config, Environment(clock=clock)) as gateway:
+        async with serve(config, Environment(clock=clock)) as gateway:
             alice = await gateway.greeted(token=await provider.token(subject="alice"))
             bob = await gateway.greeted(token=await provider.token(subject="bob"))
             yield Scene(
@@ -67,7 +68,7 @@ def unknown() -> str:
     return f"{next(NUMBERS):U>32}"
 
 
-async def look(host: McpHost, times: int, task: str | None = None, method: str = "tasks/get") -> list[int]:
+async def look(host: Host, times: int, task: str | None = None, method: str = "tasks/get") -> list[int]:
     """Look that often for a task, or for tasks that do not exist; the codes."""
     return [(await host.ask(method, {"taskId": task or unknown()})).code for _ in range(times)]
 
@@ -147,11 +148,11 @@ async def test_no_other_caller_is_penalized_and_everybody_else_may_fail_as_often
     assert (await scene.bob.task(scene.bobs.running))["status"] == "working"
 
 
-async def in_another_session(scene: Scene, provider: IdentityProvider) -> McpHost:
+async def in_another_session(scene: Scene, provider: IdentityProvider) -> Host:
     return await scene.gateway.greeted(token=scene.alice.token)
 
 
-async def with_a_new_token(scene: Scene, provider: IdentityProvider) -> McpHost:
+async def with_a_new_token(scene: Scene, provider: IdentityProvider) -> Host:
     host = scene.alice.again()
     host.token = await provider.token(subject="alice")
     return host
@@ -159,7 +160,7 @@ async def with_a_new_token(scene: Scene, provider: IdentityProvider) -> McpHost:
 
 @pytest.mark.parametrize("somewhere", [in_another_session, with_a_new_token])
 async def test_nobody_leaves_the_box(
-    scene: Scene, provider: IdentityProvider, somewhere: Callable[[Scene, IdentityProvider], Awaitable[McpHost]]
+    scene: Scene, provider: IdentityProvider, somewhere: Callable[[Scene, IdentityProvider], Awaitable[Host]]
 ) -> None:
     await look(scene.alice, THRESHOLD + 1)
     host = await somewhere(scene, provider)

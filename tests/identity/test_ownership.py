@@ -13,7 +13,8 @@ from typing import Final, Literal
 import orjson
 import pytest
 
-from helpers.mcp_host import Answer, McpHost
+from helpers.host.answers import Answer
+from helpers.host.host import Host
 from helpers.waiting import bounded
 from identity.gateways import begin, inside, let_go
 from identity.scenes import Asker, Issuers, Scene, scene_of
@@ -216,7 +217,7 @@ async def expect_untouched(scene: Scene) -> None:
     assert states[0] != "cancelled"
 
 
-async def begin_and_cancel(host: McpHost) -> str:
+async def begin_and_cancel(host: Host) -> str:
     """The id of a task that its host has heard of twice by then."""
     task = await begin(host)
     assert (await host.ask("tasks/cancel", {"taskId": task})).result["status"] == "cancelled"
@@ -231,7 +232,7 @@ def told(answer: Answer, tell: Callable[[Answer], str]) -> str:
     return f"{answer.status} {tell(answer)}"
 
 
-async def http_told(host: McpHost, verb: str) -> str:
+async def http_told(host: Host, verb: str) -> str:
     """How GET or DELETE is answered, as the table has it; a stream is left as soon as it is open."""
     headers = {"Accept": "text/event-stream", "Authorization": f"Bearer {host.token}"}
     headers |= {"Mcp-Session-Id": host.session or ""}

@@ -16,8 +16,9 @@ import pytest
 from click.testing import CliRunner
 from ruamel.yaml import YAML
 
+from helpers.gateway.configuration import configuration
+from helpers.gateway.gateway import serve
 from helpers.identity_provider import IdentityProvider
-from helpers.whole_gateway import configuration, running
 from house.documents import DOCS, fences
 from identity.gateways import exactly, scripted
 from taskgate.auth.metadata import metadata_urls
@@ -110,7 +111,7 @@ async def test_a_gateway_with_the_configuration_of_a_page_serves_its_token_and_n
             auth=written["auth"],
             server={**written["server"], "allowed_hosts": ["127.0.0.1"]},
         )
-        async with running(config) as gateway:
+        async with serve(config) as gateway:
             host = await gateway.greeted(token=good)
             assert (await host.ask("ping", {})).result == {}
             assert (await exactly(gateway, "POST", bad)).startswith(b"HTTP/1.1 401 ")

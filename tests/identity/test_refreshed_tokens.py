@@ -8,10 +8,10 @@ import aiohttp
 import jwt
 import pytest
 
+from helpers.gateway.gateway import Gateway, serve
 from helpers.identity_provider import IdentityProvider
 from helpers.server import ScriptedServer
 from helpers.waiting import bounded
-from helpers.whole_gateway import WholeGateway, running
 from identity.gateways import acquire, begin, guarded, key_file, let_go, scripted
 from requirements import covers
 
@@ -25,16 +25,14 @@ async def server() -> AsyncIterator[ScriptedServer]:
 
 
 @pytest.fixture
-async def gateway(server: ScriptedServer, provider: IdentityProvider) -> AsyncIterator[WholeGateway]:
+async def gateway(server: ScriptedServer, provider: IdentityProvider) -> AsyncIterator[Gateway]:
     # No leeway: a token ends when it says.
-    async with running(guarded(server, provider, leeway="0s")) as gateway:
+    async with serve(guarded(server, provider, leeway="0s")) as gateway:
         yield gateway
 
 
 @covers("A-AUTH-13", "I-ISO-1")
-async def test_session_task_and_list_are_there_with_the_new_token(
-    gateway: WholeGateway, provider: IdentityProvider
-) -> None:
+async def test_session_task_and_list_are_there_with_the_new_token(gateway: Gateway, provider: IdentityProvider) -> None:
     old, new = [await provider.token(subject="alice") for _ in range(2)]
     told_apart = [jwt.decode(token, options={"verify_signature": False})["jti"] for token in (old, new)]
     assert len(set(told_apart)) == 2
@@ -50,7 +48,7 @@ async def test_session_task_and_list_are_there_with_the_new_token(
 
 
 async def test_a_stream_of_the_old_token_tells_of_what_is_done_with_the_new_one(
-    gateway: WholeGateway, provider: IdentityProvider
+    gateway: Gateway, provider: IdentityProvider
 ) -> None:
     old, new = [await provider.token(subject="alice") for _ in range(2)]
     host = await gateway.greeted(token=old)
@@ -62,7 +60,7 @@ async def test_a_stream_of_the_old_token_tells_of_what_is_done_with_the_new_one(
 
 
 async def test_a_wait_of_the_old_token_brings_what_is_waited_for_with_the_new_one_too(
-    gateway: WholeGateway, provider: IdentityProvider, server: ScriptedServer
+    gateway: Gateway, provider: IdentityProvider, server: ScriptedServer
 ) -> None:
     old, new = [await provider.token(subject="alice") for _ in range(2)]
     host = await gateway.greeted(token=old)
@@ -80,7 +78,7 @@ async def test_a_wait_of_the_old_token_brings_what_is_waited_for_with_the_new_on
 
 @covers("A-AUTH-13")
 async def test_when_a_token_ends_its_own_streams_and_waits_end_and_all_else_goes_on(
-    gateway: WholeGateway, provider: IdentityProvider, server: ScriptedServer
+    gateway: Gateway, provider: IdentityProvider, server: ScriptedServer
 ) -> None:
     old = await provider.token(subject="alice", lifetime=2)
     new = await provider.token(subject="alice")
@@ -107,11 +105,11 @@ async def test_a_refresh_across_a_rotation_of_the_deployment_key_keeps_everythin
 ) -> None:
     keys = key_file(tmp_path / "key", "first")
     config = guarded(server, provider, auth={"context": {"key_file": str(keys)}}, folder=tmp_path)
-    async with running(config) as gateway:
+    async with serve(config) as gateway:
         host = await gateway.greeted(token=await provider.token(subject="alice"))
         owned = await acquire(host, runs=False)
     key_file(keys, "second", "first")
-    async with running(config) as gateway:
+    async with serve(config) as gateway:
         renewed = gateway.host(token=await provider.token(subject="alice"))
         renewed.session, renewed.revision = owned.session, owned.revision
         made_since = await begin(renewed, "echo")

@@ -11,8 +11,8 @@ from typing import Final
 
 import pytest
 
+from helpers.host.raw import RawHost, post, raw_host
 from helpers.identity_provider import IdentityProvider
-from helpers.raw_http import RawHost, post, raw_host
 from identity.gateways import Stage, ended_task, stage_of
 from requirements import covers
 

@@ -7,10 +7,11 @@ import aiohttp
 import jwt
 import pytest
 
+from helpers.gateway.configuration import configuration
+from helpers.gateway.gateway import serve
 from helpers.identity_provider import IdentityProvider
 from helpers.server import ScriptedServer
 from helpers.waiting import bounded
-from helpers.whole_gateway import configuration, running
 
 SERVER = "https://reports.internal/mcp"
 
@@ -43,7 +44,7 @@ async def verified(provider: IdentityProvider, token: str) -> dict[str, Any]:
 
 
 async def test_a_server_is_shown_a_token_that_it_can_verify(provider: IdentityProvider, server: ScriptedServer) -> None:
-    async with running(configuration({}, upstreams=upstream(server, provider))) as gateway:
+    async with serve(configuration({}, upstreams=upstream(server, provider))) as gateway:
         hosts = [await gateway.greeted() for _ in range(2)]
         for host in hosts:
             assert (await host.call("echo", {"a": 1})).result["structuredContent"] == {"a": 1}
@@ -64,7 +65,7 @@ async def test_tokens_of_hosts_and_the_gateways_own_never_meet(
         server={"public_url": public, "allowed_hosts": ["127.0.0.1"]},
         upstreams=upstream(server, provider),
     )
-    async with running(config) as gateway:
+    async with serve(config) as gateway:
         token = await provider.token(subject="alice", resource=f"{public}/reports/mcp")
         host = await gateway.greeted(token=token)
         task = await host.start("echo")
@@ -80,7 +81,7 @@ async def test_tokens_of_hosts_and_the_gateways_own_never_meet(
 async def test_a_provider_that_refuses_leaves_the_server_alone(
     provider: IdentityProvider, server: ScriptedServer, wrong: dict[str, Any]
 ) -> None:
-    async with running(configuration({}, upstreams=upstream(server, provider, **wrong))) as gateway:
+    async with serve(configuration({}, upstreams=upstream(server, provider, **wrong))) as gateway:
         params = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "host", "version": "1"}}
         answer = await gateway.host().ask("initialize", params)
     assert (answer.status, answer.code) == (200, -32603)

@@ -7,14 +7,15 @@ from pathlib import Path
 import pytest
 
 from helpers import schema
+from helpers.gateway.configuration import configuration
+from helpers.gateway.gateway import Gateway, serve
+from helpers.host.host import Host
 from helpers.manual_clock import ManualClock
-from helpers.mcp_host import McpHost
 from helpers.server import ScriptedServer, TalkingTool, result
 from helpers.token_issuer import TokenIssuer
 from helpers.told import Told
-from helpers.whole_gateway import WholeGateway, configuration, running
-from interaction.limiting import Opens, limited, limited_by_token, present
-from interaction.queueing import OneByOne
+from interaction.queues import OneByOne
+from interaction.rate_limits import Opens, limited, limited_by_token, present
 
 __all__ = ["Told", "gateway", "host", "issuer", "other", "server"]
 
@@ -52,14 +53,14 @@ def tool(server: ScriptedServer) -> TalkingTool:
 
 
 @pytest.fixture
-async def gateway(server: ScriptedServer) -> AsyncIterator[WholeGateway]:
+async def gateway(server: ScriptedServer) -> AsyncIterator[Gateway]:
     """A gateway with default rules, in memory."""
-    async with running(configuration({"reports": server.url})) as gateway:
+    async with serve(configuration({"reports": server.url})) as gateway:
         yield gateway
 
 
 @pytest.fixture
-async def host(gateway: WholeGateway) -> McpHost:
+async def host(gateway: Gateway) -> Host:
     """A host of 2025-11-25 with an open session."""
     return await gateway.greeted()
 

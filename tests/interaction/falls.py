@@ -1,24 +1,19 @@
-"""Gateways that fall: their store is then as it is at that moment, and the next one finds it so."""
+"""Gateways that fall or end while calls are at their server: what they leave, and the next one that finds it."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from helpers.mcp_host import McpHost
-from helpers.server import Hold, ScriptedServer
-from helpers.stored_tasks import copied, stored_task
-from helpers.waiting import eventually
-from helpers.whole_gateway import Store, StoreUnavailable, WholeGateway, configuration, running
+import pytest
+
+from helpers.gateway.configuration import GatewayConfig, configuration
+from helpers.gateway.gateway import Gateway, Store, StoreUnavailable, serve
+from helpers.server import Hold, LastingCall, LastingTool, ScriptedServer
+from helpers.stored_tasks import Checkpoint, StoredTask, copied, stored_task
+from helpers.waiting import bounded, eventually
 
 LOST = {"origin": "gateway", "reason": "call_lost", "dispatched": True}
-
-
-def returned(gateway: WholeGateway, host: McpHost) -> McpHost:
-    """The same host, at the gateway of now."""
-    again = McpHost(gateway.http, gateway.url())
-    again.session, again.revision = host.session, host.revision
-    return again
 
 
 @asynccontextmanager
@@ -30,7 +25,7 @@ async def falling(
     upstreams: Mapping[str, Any] | None = None,
     begins_with: Path | None = None,
     **sections: Any,
-) -> AsyncIterator[WholeGateway]:
+) -> AsyncIterator[Gateway]:
     """A gateway that falls at the end of the block: `folder` has its store, and the server forgets what it was asked.
 
     Without `upstreams` it stands before the server as `reports`, which it lets have one call at a time. It begins with
@@ -41,7 +36,7 @@ async def falling(
     if begins_with is not None:
         copied(begins_with, elsewhere)
     known = {"reports": one_slot(server, "reports")} if upstreams is None else upstreams
-    async with running(configuration({}, folder=elsewhere, upstreams=known, **sections)) as gateway:
+    async with serve(configuration({}, folder=elsewhere, upstreams=known, **sections)) as gateway:
         yield gateway
         copied(elsewhere, folder)
     server.requests.clear()
@@ -97,3 +92,48 @@ class MortalStore:
             return value
 
         return perform
+
+
+@pytest.fixture
+def tool(server: ScriptedServer) -> LastingTool:
+    """The tool `report`, whose streams can be taken up again."""
+    server.script["report"] = tool = LastingTool()
+    return tool
+
+
+def config_of(server: ScriptedServer, folder: Path | None, **sections: Any) -> GatewayConfig:
+    """A gateway before the server that does not wait for what runs when it ends."""
+    drain = {"drain": {"delay": "0s", "timeout": "2s", "running_tasks": "fail"}}
+    return configuration({"reports": server.url}, folder=folder, server=drain, **sections)
+
+
+async def kept(folder: Path, task: str, suits: Callable[[Checkpoint], bool] = lambda _: True) -> StoredTask:
+    """A task as it is stored, once what is kept of its call suits."""
+    return await stored_task(folder, task, lambda found: found.checkpoint is not None and suits(found.checkpoint))
+
+
+def up_to(event: str) -> Callable[[Checkpoint], bool]:
+    return lambda checkpoint: checkpoint.event == event
+
+
+async def left(gateway: Gateway) -> None:
+    """The gateway ends, and waits for nobody; what is in its store by now it knows to be."""
+    async with bounded():
+        # What is asked of the store is answered in turn.
+        await gateway.ready()
+        await gateway.drain()
+        await gateway.close()
+
+
+async def fallen(server: ScriptedServer, tool: LastingTool, folder: Path, **sections: Any) -> tuple[str, LastingCall]:
+    """What a gateway leaves in the folder that fell while its call was at the server: the task, and that call."""
+    elsewhere = folder / "elsewhere"
+    elsewhere.mkdir()
+    async with serve(config_of(server, elsewhere, **sections)) as gateway:
+        host = await gateway.greeted()
+        task = (await host.start("report"))["taskId"]
+        call = await tool.called()
+        await kept(elsewhere, task)
+        copied(elsewhere, folder)
+        await left(gateway)
+    return task, call

@@ -1,10 +1,10 @@
-"""What tests of servers that are programs share: how one is configured, and what it says of itself."""
+"""Servers that are programs: how one is configured, and what it says of itself."""
 
 import sys
 from typing import Any
 
+from helpers.gateway.configuration import GatewayConfig, configuration
 from helpers.server import PROGRAM
-from helpers.whole_gateway import GatewayConfig, configuration
 
 
 def program(*arguments: str, **keys: Any) -> dict[str, Any]:

@@ -1,18 +1,19 @@
-"""What tests of servers that make tasks of calls share: such a server of each era, gateways, and what hosts see."""
+"""Servers of either era that make tasks of calls, gateways before them, and what hosts see of such tasks."""
 
 import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
 
-from helpers.mcp_host import McpHost, Stream
+from helpers.gateway.gateway import Gateway
+from helpers.host.answers import Stream
+from helpers.host.host import Host
 from helpers.server import ScriptedServer
 from helpers.server.legacy_tasks import LegacyTasks
 from helpers.server.modern_tasks import ModernTasks, TaskTool
 from helpers.waiting import bounded
-from helpers.whole_gateway import WholeGateway
-from interaction.bridging import ALWAYS, before
-from interaction.questioning import ELICIT
+from interaction.bridges import ALWAYS, before
+from interaction.questions import ELICIT
 
 PROGRESS = "notifications/progress"
 FORM = {"message": "Which?", "requestedSchema": {"type": "object", "properties": {"it": {"type": "string"}}}}
@@ -41,14 +42,14 @@ def report(natives: ModernTasks) -> TaskTool:
 
 
 @pytest.fixture
-async def gateway(modern: ScriptedServer, report: TaskTool) -> AsyncIterator[WholeGateway]:
+async def gateway(modern: ScriptedServer, report: TaskTool) -> AsyncIterator[Gateway]:
     """A gateway that lets calls be calls for an hour."""
     async with before(modern, tasks={"inline_grace": "1h", **OFTEN}) as gateway:
         yield gateway
 
 
 @pytest.fixture
-async def promoting(modern: ScriptedServer, report: TaskTool) -> AsyncIterator[WholeGateway]:
+async def promoting(modern: ScriptedServer, report: TaskTool) -> AsyncIterator[Gateway]:
     """A gateway that makes a task of every call of a host that lets it."""
     async with before(modern, tasks=ALWAYS | OFTEN) as gateway:
         yield gateway
@@ -60,7 +61,7 @@ def told_last(stream: Stream) -> str | None:
     return str(told[-1]["params"]["message"]) if told else None
 
 
-async def said(host: McpHost, task: str, message: str) -> None:
+async def said(host: Host, task: str, message: str) -> None:
     """Returns once a task says that of itself."""
     async with bounded():
         while (await host.task(task)).get("statusMessage") != message:

@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 
+from helpers.gateway.configuration import configuration
+from helpers.gateway.gateway import Gateway, serve
 from helpers.server import Hold, ScriptedServer, result
 from helpers.waiting import bounded, eventually
-from helpers.whole_gateway import WholeGateway, configuration, running
-from interaction.auditing import lines as audit_lines
-from interaction.auditing import of, told_of
-from interaction.reloading import SUCCESS, reloaded
+from interaction.audit_logs import lines as audit_lines
+from interaction.audit_logs import of, told_of
+from interaction.reloads import SUCCESS
 
 CALL = "a tool call was handled"
 REQUEST = "a request was handled"
@@ -32,7 +33,7 @@ async def test_each_call_has_a_line_with_what_became_of_it(
     server.script["report"] = result({"content": []})
     limits = {"rate": [{"name": "echoes", "scope": "context", "methods": ["tools/call"], "rate": "1/h", "burst": 3}]}
     config = configuration({"reports": server.url}, folder=tmp_path, logging={"access": True}, limits=limits)
-    async with running(config, data_directory=tmp_path) as gateway:
+    async with serve(config, data_directory=tmp_path) as gateway:
         host = await gateway.greeted()
         await host.ask("tools/list")
         await host.call("echo", {"text": "s3cret-argument"})
@@ -53,13 +54,13 @@ async def test_each_call_has_a_line_with_what_became_of_it(
 
 
 async def test_without_access_a_call_has_no_line_and_a_reload_turns_lines_on_and_off(
-    server: ScriptedServer, gateway: WholeGateway, caplog: pytest.LogCaptureFixture
+    server: ScriptedServer, gateway: Gateway, caplog: pytest.LogCaptureFixture
 ) -> None:
     host = await gateway.greeted()
     for access, expected in ((None, 0), (True, 1), (False, 1), (True, 2)):
         if access is not None:
             config = configuration({"reports": server.url}, logging={"access": access})
-            assert await reloaded(gateway, config) == SUCCESS
+            assert await gateway.reload(config) == SUCCESS
         await host.call("echo")
         await gateway.metrics()
         assert len(lines(caplog, CALL)) == expected
@@ -68,7 +69,7 @@ async def test_without_access_a_call_has_no_line_and_a_reload_turns_lines_on_and
 
 async def test_a_line_comes_soon_without_a_scrape(server: ScriptedServer, caplog: pytest.LogCaptureFixture) -> None:
     config = configuration({"reports": server.url}, logging={"access": True}, audit={"enabled": False})
-    async with running(config) as gateway:
+    async with serve(config) as gateway:
         await (await gateway.greeted()).call("echo")
         await eventually(lambda: lines(caplog, CALL))
 
@@ -76,7 +77,7 @@ async def test_a_line_comes_soon_without_a_scrape(server: ScriptedServer, caplog
 async def test_each_message_of_a_batch_has_its_own_line(
     server: ScriptedServer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with running(configuration({"reports": server.url}, logging={"access": True})) as gateway:
+    async with serve(configuration({"reports": server.url}, logging={"access": True})) as gateway:
         host = await gateway.greeted("2025-03-26")
         await host.ask("tools/list")
         call = {"jsonrpc": "2.0", "method": "tools/call", "params": {"name": "echo", "arguments": {}}}
@@ -92,7 +93,7 @@ async def test_a_call_that_got_the_answer_of_an_equal_one_is_marked(
     server: ScriptedServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     hold = server.script["echo"] = Hold()
-    async with running(configuration({"reports": server.url}, logging={"access": True})) as gateway:
+    async with serve(configuration({"reports": server.url}, logging={"access": True})) as gateway:
         host = await gateway.greeted()
         key = {"_meta": {"io.taskgate/idempotency-key": "k"}}
         both = [asyncio.create_task(host.call("echo", **key)) for _ in range(2)]
@@ -108,7 +109,7 @@ async def test_a_call_that_got_the_answer_of_an_equal_one_is_marked(
 async def test_at_debug_each_request_and_each_upstream_request_has_a_line(
     server: ScriptedServer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with running(configuration({"reports": server.url}, logging={"level": "debug"})) as gateway:
+    async with serve(configuration({"reports": server.url}, logging={"level": "debug"})) as gateway:
         host = await gateway.greeted()
         await host.ask("tools/list")
         await host.ask("s3cret/method")
@@ -133,7 +134,7 @@ async def test_at_debug_refusals_name_the_rule_or_the_limit(
     limits = {"rate": [{"name": "calls", "scope": "context", "methods": ["tools/call"], "rate": "1/h", "burst": 1}]}
     rules = {"rules": [{"name": "no-lists", "methods": ["prompts/list"], "effect": "deny"}]}
     config = configuration({"reports": server.url}, logging={"level": "debug"}, limits=limits, authorization=rules)
-    async with running(config) as gateway:
+    async with serve(config) as gateway:
         host = await gateway.greeted()
         for _ in range(2):
             await host.call("echo")
@@ -158,11 +159,11 @@ async def test_allowed_requests_have_lines_at_debug_alone_and_are_counted_at_eac
     def at(level: str) -> Any:
         return configuration({"reports": server.url}, logging={"level": level}, limits=limits)
 
-    async with running(at("info")) as gateway:
+    async with serve(at("info")) as gateway:
         host = await gateway.greeted()
         for number, (level, expected) in enumerate([("info", 0), ("debug", 1), ("info", 1), ("debug", 2)], 1):
             if number > 1:
-                assert await reloaded(gateway, at(level)) == SUCCESS
+                assert await gateway.reload(at(level)) == SUCCESS
             await host.call("echo")
             await gateway.counted("taskgate_rate_limit_decisions_total", number, policy="calls", decision="allowed")
             assert len(lines(caplog, "a rate policy decided about a request")) == expected

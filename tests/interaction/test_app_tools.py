@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from helpers.mcp_host import McpHost
-from helpers.modern_host import ModernHost
+from helpers.gateway.configuration import configuration
+from helpers.gateway.gateway import serve
+from helpers.host.host import both_eras
 from helpers.server import Hold, Reply, ScriptedServer, Turn, error
 from helpers.waiting import bounded
-from helpers.whole_gateway import WholeGateway, configuration, running
-from interaction.bridging import before, modern
-from interaction.questioning import DONE
+from interaction.bridges import before, modern
+from interaction.questions import DONE
 from requirements import covers
 
 __all__ = ["modern"]
@@ -25,7 +25,6 @@ VIEW = "ui://clock/view.html"
 FOR_VIEWS = {"ui": {"resourceUri": VIEW, "visibility": ["app"]}}
 FOR_BOTH = {"ui": {"resourceUri": VIEW, "visibility": ["model", "app"]}}
 AT_ONCE = {"inline_grace": "0s"}
-both_eras = pytest.mark.parametrize("era", ["initialize", "stateless"])
 
 
 def tool(name: str, **members: Any) -> dict[str, Any]:
@@ -46,18 +45,13 @@ def ruled(server: ScriptedServer, *rules: tuple[str, str]) -> Any:
     return configuration({"reports": server.url}, tasks={"upgrade": upgrade, **AT_ONCE})
 
 
-async def come(gateway: WholeGateway, era: str, **more: Any) -> McpHost | ModernHost:
-    """A host of that era that may ask."""
-    return gateway.modern(**more) if era == "stateless" else await gateway.greeted()
-
-
 # --- tools for views alone -------------------------------------------------------------------------------------------
 
 
 @covers("X-APP-8", "X-APP-9")
 @pytest.mark.parametrize("mode", ["auto", "always", "required"])
 async def test_a_tool_for_views_is_listed_as_its_server_lists_it(apps: ScriptedServer, mode: str) -> None:
-    async with running(ruled(apps, ("*", mode))) as gateway:
+    async with serve(ruled(apps, ("*", mode))) as gateway:
         listed = (await (await gateway.greeted()).ask("tools/list")).result["tools"]
     word = "required" if mode == "required" else "optional"
     assert listed[0] == tool("refresh", _meta=FOR_VIEWS)
@@ -66,7 +60,7 @@ async def test_a_tool_for_views_is_listed_as_its_server_lists_it(apps: ScriptedS
 
 async def test_what_its_server_says_of_tasks_for_views_is_taken_back(apps: ScriptedServer) -> None:
     apps.tools[0]["execution"] = {"taskSupport": "required", "x": 1}
-    async with running(ruled(apps, ("*", "auto"))) as gateway:
+    async with serve(ruled(apps, ("*", "auto"))) as gateway:
         listed = (await (await gateway.greeted()).ask("tools/list")).result["tools"]
     assert listed[0]["execution"] == {"taskSupport": "forbidden", "x": 1}
 
@@ -74,7 +68,7 @@ async def test_what_its_server_says_of_tasks_for_views_is_taken_back(apps: Scrip
 @pytest.mark.parametrize("mode", ["auto", "always", "required"])
 async def test_a_view_of_a_host_that_knows_tasks_gets_a_result_and_no_task(apps: ScriptedServer, mode: str) -> None:
     apps.script["refresh"] = apps.script["show"] = hold = Hold()
-    async with running(ruled(apps, ("*", mode))) as gateway:
+    async with serve(ruled(apps, ("*", mode))) as gateway:
         calling = asyncio.create_task(gateway.modern().call("refresh"))
         async with bounded():
             await hold.begun.wait()
@@ -92,10 +86,10 @@ async def test_a_view_of_a_host_that_knows_tasks_gets_a_result_and_no_task(apps:
 async def test_a_tool_for_views_is_called_plainly_where_all_others_must_be_tasks(
     apps: ScriptedServer, era: str
 ) -> None:
-    async with running(ruled(apps, ("*", "required"))) as gateway:
-        host = await come(gateway, era, **({"tasks": False} if era == "stateless" else {}))
+    async with serve(ruled(apps, ("*", "required"))) as gateway:
+        host = await gateway.greeted(era=era, **({"tasks": False} if era == "modern" else {}))
         assert (await host.call("refresh", {"a": 1})).result["structuredContent"] == {"a": 1}
-        assert (await host.call("show")).code == (-32021 if era == "stateless" else -32601)
+        assert (await host.call("show")).code == (-32021 if era == "modern" else -32601)
 
 
 @both_eras
@@ -103,14 +97,14 @@ async def test_while_the_catalogue_cannot_be_read_every_tool_that_must_be_a_task
     apps: ScriptedServer, era: str
 ) -> None:
     apps.methods["tools/list"] = error(-32603, "no")
-    async with running(ruled(apps, ("*", "required"))) as gateway:
-        host = await come(gateway, era, **({"tasks": False} if era == "stateless" else {}))
-        assert (await host.call("refresh")).code == (-32021 if era == "stateless" else -32601)
+    async with serve(ruled(apps, ("*", "required"))) as gateway:
+        host = await gateway.greeted(era=era, **({"tasks": False} if era == "modern" else {}))
+        assert (await host.call("refresh")).code == (-32021 if era == "modern" else -32601)
     assert apps.heard("tools/call") == []
 
 
 async def test_a_task_for_a_tool_for_views_is_refused(apps: ScriptedServer) -> None:
-    async with running(ruled(apps, ("*", "auto"))) as gateway:
+    async with serve(ruled(apps, ("*", "auto"))) as gateway:
         host = await gateway.greeted()
         refused = await host.call("refresh", task={})
         assert (refused.status, refused.code) == (200, -32601)
@@ -122,15 +116,15 @@ async def test_a_task_for_a_tool_for_views_is_refused(apps: ScriptedServer) -> N
 async def test_a_rule_that_names_a_tool_for_views_makes_tasks_of_its_calls(
     apps: ScriptedServer, era: str, glob: str
 ) -> None:
-    async with running(ruled(apps, (glob, "always"), ("*", "sync"))) as gateway:
-        started = await (await come(gateway, era)).start("refresh")
+    async with serve(ruled(apps, (glob, "always"), ("*", "sync"))) as gateway:
+        started = await (await gateway.greeted(era=era)).start("refresh")
         listed = (await (await gateway.greeted()).ask("tools/list")).result["tools"]
     assert started["taskId"]
     assert [each["execution"]["taskSupport"] for each in listed] == ["optional", "forbidden", "forbidden"]
 
 
 async def test_no_list_of_tools_is_read_for_a_plain_call_in_a_session(apps: ScriptedServer) -> None:
-    async with running(configuration({"reports": apps.url})) as gateway:
+    async with serve(configuration({"reports": apps.url})) as gateway:
         await (await gateway.greeted()).call("refresh")
     assert (len(apps.heard("tools/call")), apps.heard("tools/list")) == (1, [])
 
@@ -162,17 +156,17 @@ def shown(size: int) -> str:
 
 @covers("X-APP-10")
 @both_eras
-@pytest.mark.parametrize("of", ["initialize", "stateless"])
+@pytest.mark.parametrize("of", ["legacy", "modern"])
 @pytest.mark.parametrize("size", [1, 200_000])
 async def test_a_view_gets_the_same_bytes_out_of_a_task(
     server: ScriptedServer, modern: ScriptedServer, era: str, of: str, size: int
 ) -> None:
-    behind = server if of == "initialize" else modern
+    behind = server if of == "legacy" else modern
     behind.script["echo"] = written(f'"content":[ ],{shown(size)},"_meta":{{{KEYS}}}')
-    async with before(modern, tasks=ALWAYS) if behind is modern else running(always(server)) as gateway:
-        host = await come(gateway, era)
+    async with before(modern, tasks=ALWAYS) if behind is modern else serve(always(server)) as gateway:
+        host = await gateway.greeted(era=era)
         id_ = (await host.start("echo"))["taskId"]
-        if isinstance(host, ModernHost):
+        if host.is_modern:
             await host.until(id_, "completed")
             text = (await host.ask("tasks/get", {"taskId": id_})).text
         else:
@@ -190,14 +184,14 @@ def always(server: ScriptedServer) -> Any:
 
 
 @both_eras
-@pytest.mark.parametrize("of", ["initialize", "stateless"])
+@pytest.mark.parametrize("of", ["legacy", "modern"])
 async def test_a_tool_with_a_view_is_listed_in_the_same_bytes_where_its_calls_are_tasks(
     server: ScriptedServer, modern: ScriptedServer, era: str, of: str
 ) -> None:
-    behind = server if of == "initialize" else modern
-    keeping = "" if of == "initialize" else '"ttlMs":0,"cacheScope":"private",'
+    behind = server if of == "legacy" else modern
+    keeping = "" if of == "legacy" else '"ttlMs":0,"cacheScope":"private",'
     entry = f'"name":"echo","inputSchema":{{ "type":"object"}},{ENTRY}'
     behind.methods["tools/list"] = written(f'{keeping}"tools":[{{{entry}}}]')
-    async with before(modern, tasks=ALWAYS) if behind is modern else running(always(server)) as gateway:
-        text = (await (await come(gateway, era)).ask("tools/list")).text
+    async with before(modern, tasks=ALWAYS) if behind is modern else serve(always(server)) as gateway:
+        text = (await (await gateway.greeted(era=era)).ask("tools/list")).text
     assert entry in text

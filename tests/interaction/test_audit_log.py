@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
-from helpers.mcp_host import ACCEPT
+from helpers.gateway.configuration import configuration
+from helpers.gateway.gateway import Gateway
+from helpers.host.host import ACCEPT
 from helpers.server import ScriptedServer, result
 from helpers.token_issuer import TokenIssuer, guarded
 from helpers.waiting import bounded
-from helpers.whole_gateway import WholeGateway, configuration
-from interaction.auditing import JUDGE, REQUESTS, audited, kept, lines, of, said, text, told_of
+from interaction.audit_logs import JUDGE, REQUESTS, audited, kept, lines, of, said, text, told_of
 from requirements import covers
 
 CALL = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "echo", "arguments": {"a": 1}}}
@@ -20,7 +21,7 @@ ANSWERED = "http_server_request_duration_seconds_count"
 WITH_TASKS = {"name": "calls", "scope": "context", "rate": "1/m", "burst": 2, "methods": ["tools/call"]}
 
 
-async def posted(gateway: WholeGateway, url: str, body: bytes, **fields: str) -> None:
+async def posted(gateway: Gateway, url: str, body: bytes, **fields: str) -> None:
     """A POST as no host of these tests would send it."""
     head = {"Content-Type": "application/json", "Accept": ACCEPT, **fields}
     async with bounded(), gateway.http.post(url, data=body, headers=head) as response:

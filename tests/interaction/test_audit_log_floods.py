@@ -6,11 +6,11 @@ from typing import Final
 
 import pytest
 
-from helpers.raw_http import RawHost
+from helpers.gateway.gateway import Gateway
+from helpers.host.raw import RawHost
 from helpers.server import ScriptedServer
 from helpers.token_issuer import TokenIssuer, guarded
-from helpers.whole_gateway import WholeGateway
-from interaction.auditing import REQUESTS, audited, kept, lines, of
+from interaction.audit_logs import REQUESTS, audited, kept, lines, of
 from requirements import covers
 
 BODY: Final = '{"jsonrpc":"2.0","id":1,"method":"ping"}'
@@ -18,7 +18,7 @@ PIPELINED: Final = 50
 FEW, MANY = 400, 4_000
 
 
-def _post(gateway: WholeGateway, *fields: str, path: str = "/reports/mcp", host: str = "") -> str:
+def _post(gateway: Gateway, *fields: str, path: str = "/reports/mcp", host: str = "") -> str:
     head = (
         f"POST {path} HTTP/1.1",
         f"Host: {host or gateway.origin.removeprefix('http://')}",
@@ -30,7 +30,7 @@ def _post(gateway: WholeGateway, *fields: str, path: str = "/reports/mcp", host:
     return "\r\n".join(head) + "\r\n\r\n" + BODY
 
 
-KINDS: Final[dict[str, Callable[[WholeGateway], str]]] = {
+KINDS: Final[dict[str, Callable[[Gateway], str]]] = {
     "legacy": lambda gateway: _post(gateway, "MCP-Protocol-Version: 2025-11-25"),
     "modern": lambda gateway: _post(gateway, "MCP-Protocol-Version: 2026-07-28", "Mcp-Method: ping"),
     "wrong token": lambda gateway: _post(gateway, "Authorization: Bearer abc"),
@@ -44,7 +44,7 @@ KINDS: Final[dict[str, Callable[[WholeGateway], str]]] = {
 }
 
 
-async def _flood(gateway: WholeGateway, request: str, times: int) -> None:
+async def _flood(gateway: Gateway, request: str, times: int) -> None:
     """Send a request so often, many at a time; again on a new connection after one that ends."""
     left = times
     while left:

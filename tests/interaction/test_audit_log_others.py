@@ -3,13 +3,13 @@
 from pathlib import Path
 
 from helpers.exchange_server import ExchangeServer
+from helpers.gateway.configuration import configuration
 from helpers.key_server import KeyServer
 from helpers.key_server import status as answered
 from helpers.server import Hold, ScriptedServer, status
 from helpers.token_issuer import TokenIssuer, guarded
 from helpers.waiting import bounded
-from helpers.whole_gateway import configuration
-from interaction.auditing import audited, kept, lines, of, said, text, told_of
+from interaction.audit_logs import audited, kept, lines, of, said, text, told_of
 from interaction.test_reload_refused import filed
 from interaction.test_server_vitals import NOWHERE, OFTEN
 from interaction.test_upstream_credentials import exchanging, known

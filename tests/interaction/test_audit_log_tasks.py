@@ -7,15 +7,17 @@ from typing import Any
 
 import pytest
 
+from helpers.gateway.configuration import configuration
+from helpers.gateway.gateway import Environment
+from helpers.host.host import both_eras
 from helpers.manual_clock import ManualClock
 from helpers.server import Hold, ScriptedServer, TalkingTool, error
 from helpers.waiting import bounded
-from helpers.whole_gateway import Environment, configuration
-from interaction.auditing import audited, kept, lines, of, said, text, told_of
+from interaction.audit_logs import audited, kept, lines, of, said, text, told_of
 from interaction.falls import falling, leave_one_sent
-from interaction.handing_off import CANCEL, WAIT, handle_of, handoff, taskless, waited
-from interaction.questioning import ACCEPTED, DONE, ELICIT, capable
-from interaction.repeating import KEY, YEAR
+from interaction.handoffs import CANCEL, WAIT, handle_of, handoff, taskless, waited
+from interaction.idempotency import KEY, YEAR
+from interaction.questions import ACCEPTED, DONE, ELICIT, capable
 from requirements import covers
 
 
@@ -33,7 +35,7 @@ async def test_what_is_asked_and_answered_is_told_without_the_words(
                 await host.respond(asked["id"], answer)
                 await tool.told(number)
             await tool.finish(DONE)
-            await stream.answered()
+            await stream.result()
     written = lines(tmp_path)
     assert [(line["data"]["key"], line["data"]["kind"]) for line in of(written, "task.input_requested")] == [
         ("input-1", "elicitation"), ("input-2", "elicitation"),
@@ -57,7 +59,7 @@ async def test_a_question_that_is_taken_back_is_told(tool: TalkingTool, server: 
             await tool.withdraw(1)
             await told_of(tmp_path, "task.input_dropped")
             await tool.finish(DONE)
-            await stream.answered()
+            await stream.result()
     assert [said(line) for line in of(lines(tmp_path), "task.input_dropped")] == [
         ("task.input_dropped", "failure", "superseded")
     ]
@@ -183,7 +185,7 @@ async def test_a_cap_and_a_full_queue_are_told(server: ScriptedServer, tmp_path:
 
 @covers("T71")
 @pytest.mark.parametrize("arguments", ["keys", "hash", "full"])
-@pytest.mark.parametrize("era", ["legacy", "modern"])
+@both_eras
 async def test_no_handle_is_in_the_line_of_a_call_of_a_tool_of_the_gateway(
     server: ScriptedServer, tmp_path: Path, era: str, arguments: str
 ) -> None:

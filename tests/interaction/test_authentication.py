@@ -10,12 +10,13 @@ from typing import Any
 import aiohttp
 import pytest
 
-from helpers.raw_http import get, post, raw_host
+from helpers.gateway.configuration import configuration
+from helpers.gateway.gateway import Gateway, serve
+from helpers.host.raw import get, post, raw_host
 from helpers.server import ScriptedServer, result
 from helpers.token_issuer import TokenIssuer, guarded
 from helpers.waiting import eventually
-from helpers.whole_gateway import WholeGateway, configuration, running
-from interaction.asking import DENIED, SCOPES, ask, challenge
+from interaction.bare_requests import DENIED, SCOPES, ask, challenge
 from interaction.conftest import Told
 from requirements import covers
 
@@ -24,10 +25,10 @@ JUDGED = "taskgate_auth_requests_total"
 
 
 @pytest.fixture
-async def gateway(server: ScriptedServer, issuer: TokenIssuer) -> AsyncIterator[WholeGateway]:
+async def gateway(server: ScriptedServer, issuer: TokenIssuer) -> AsyncIterator[Gateway]:
     """A gateway that asks for tokens; it uses its store for nobody but its hosts."""
     config = guarded({"reports": server.url}, issuer, auth=SCOPES, store={"purge_interval": "1h"})
-    async with running(config) as gateway:
+    async with serve(config) as gateway:
         yield gateway
 
 
@@ -35,7 +36,7 @@ async def gateway(server: ScriptedServer, issuer: TokenIssuer) -> AsyncIterator[
 @pytest.mark.parametrize("verb", ["POST", "GET", "DELETE"])
 @pytest.mark.parametrize("authorization", [None, "", "Bearer", "Bearer nonsense", "Basic YTpi"])
 async def test_without_a_good_token_nothing_is_done_and_the_challenge_says_where_to_get_one(
-    gateway: WholeGateway, server: ScriptedServer, verb: str, authorization: str | None
+    gateway: Gateway, server: ScriptedServer, verb: str, authorization: str | None
 ) -> None:
     before = await stored(gateway)
     code, headers, body = await ask(gateway, verb, authorization=authorization)
@@ -49,13 +50,13 @@ async def test_without_a_good_token_nothing_is_done_and_the_challenge_says_where
     assert await gateway.count("taskgate_active_contexts") == 0
 
 
-async def stored(gateway: WholeGateway) -> dict[Any, float]:
+async def stored(gateway: Gateway) -> dict[Any, float]:
     """The operations of the store so far, but for those that are counted on its own account."""
     done = await gateway.counts("taskgate_store_operation_duration_seconds_count", "operation")
     return {operation: times for operation, times in done.items() if operation != "count"}
 
 
-def bad_tokens(gateway: WholeGateway, issuer: TokenIssuer, folder: Path) -> dict[str, tuple[str, tuple[str, str]]]:
+def bad_tokens(gateway: Gateway, issuer: TokenIssuer, folder: Path) -> dict[str, tuple[str, tuple[str, str]]]:
     """Tokens that are wrong in one way each, and the issuer and the reason that are counted for them."""
     here, now = gateway.url(), int(time.time())
     good = issuer.token(here)
@@ -74,7 +75,7 @@ def bad_tokens(gateway: WholeGateway, issuer: TokenIssuer, folder: Path) -> dict
 
 @covers("A-AUTH-2", "A-AUTH-10", "T11")
 async def test_whatever_is_wrong_with_a_token_a_host_hears_the_same_and_the_operator_the_cause(
-    gateway: WholeGateway, server: ScriptedServer, issuer: TokenIssuer, tmp_path: Path
+    gateway: Gateway, server: ScriptedServer, issuer: TokenIssuer, tmp_path: Path
 ) -> None:
     heard = set()
     counted: Counter[tuple[str, str]] = Counter()
@@ -93,7 +94,7 @@ async def test_whatever_is_wrong_with_a_token_a_host_hears_the_same_and_the_oper
 @covers("A-AUTH-1", "T8")
 @pytest.mark.parametrize("verb", ["POST", "GET", "DELETE"])
 async def test_a_token_in_the_query_is_refused_beside_a_good_one_too_and_counted(
-    gateway: WholeGateway, issuer: TokenIssuer, verb: str
+    gateway: Gateway, issuer: TokenIssuer, verb: str
 ) -> None:
     token = issuer.token(gateway.url())
     for authorization in (None, f"Bearer {token}"):
@@ -104,7 +105,7 @@ async def test_a_token_in_the_query_is_refused_beside_a_good_one_too_and_counted
 
 
 @covers("A-AUTH-1")
-async def test_two_authorization_headers_are_none_that_counts(gateway: WholeGateway, issuer: TokenIssuer) -> None:
+async def test_two_authorization_headers_are_none_that_counts(gateway: Gateway, issuer: TokenIssuer) -> None:
     token, address = issuer.token(gateway.url()), gateway.address
     lines = f"Authorization: Bearer {token}\r\nauthorization: Bearer {token}\r\n\r\n".encode()
     head = get("/reports/mcp", host=f"{address[0]}:{address[1]}").removesuffix(b"\r\n") + lines
@@ -115,7 +116,7 @@ async def test_two_authorization_headers_are_none_that_counts(gateway: WholeGate
 
 @covers("A-AUTH-10")
 async def test_the_connection_goes_on_after_a_refusal_and_nothing_of_it_sticks(
-    gateway: WholeGateway, issuer: TokenIssuer
+    gateway: Gateway, issuer: TokenIssuer
 ) -> None:
     address = gateway.address
     where = {"path": "/reports/mcp", "host": f"{address[0]}:{address[1]}"}
@@ -142,7 +143,7 @@ async def test_the_connection_goes_on_after_a_refusal_and_nothing_of_it_sticks(
 
 
 @covers("A-AUTH-1")
-async def test_every_message_of_a_session_needs_its_own_token(gateway: WholeGateway, issuer: TokenIssuer) -> None:
+async def test_every_message_of_a_session_needs_its_own_token(gateway: Gateway, issuer: TokenIssuer) -> None:
     host = await gateway.greeted(token=issuer.token(gateway.url()))
     host.token = None
     assert (await host.ask("ping")).status == 401
@@ -155,7 +156,7 @@ async def test_every_message_of_a_session_needs_its_own_token(gateway: WholeGate
 
 @covers("A-AUTH-13")
 async def test_a_new_token_of_the_same_caller_goes_on_with_session_and_task(
-    gateway: WholeGateway, server: ScriptedServer, issuer: TokenIssuer
+    gateway: Gateway, server: ScriptedServer, issuer: TokenIssuer
 ) -> None:
     host = await gateway.greeted(token=issuer.token(gateway.url(), jti="1", scope="a.read"))
     task = await host.start("echo", {"a": 1})
@@ -165,7 +166,7 @@ async def test_a_new_token_of_the_same_caller_goes_on_with_session_and_task(
 
 @covers("A-AUTH-3", "T6", "T37")
 async def test_neither_token_nor_cookie_crosses_in_either_direction(
-    server: ScriptedServer, issuer: TokenIssuer, gateway: WholeGateway
+    server: ScriptedServer, issuer: TokenIssuer, gateway: Gateway
 ) -> None:
     async def with_cookie(turn: Any) -> Any:
         response = await result({"content": []})(turn)
@@ -195,7 +196,7 @@ async def test_neither_token_nor_cookie_crosses_in_either_direction(
 @covers("A-AUTH-14")
 @pytest.mark.parametrize("code", [401, 403])
 async def test_a_servers_own_refusal_of_the_gateway_is_no_challenge_to_the_host(
-    server: ScriptedServer, gateway: WholeGateway, issuer: TokenIssuer, code: int
+    server: ScriptedServer, gateway: Gateway, issuer: TokenIssuer, code: int
 ) -> None:
     async def refuse(turn: Any) -> aiohttp.web.StreamResponse:
         return aiohttp.web.Response(status=code, headers={"WWW-Authenticate": 'Bearer realm="upstream"'})
@@ -216,7 +217,7 @@ async def test_a_gateway_that_asks_nobody_for_a_token_says_so_at_each_start(
 ) -> None:
     servers = {"reports": server.url}
     for _ in range(2):
-        async with running(guarded(servers, issuer) if asks else configuration(servers)):
+        async with serve(guarded(servers, issuer) if asks else configuration(servers)):
             pass
     warnings = [text for text in told.texts if "all hosts that reach the listener are one caller" in text]
     assert len(warnings) == (0 if asks else 2)

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
+from helpers.gateway.gateway import serve
 from helpers.server import ScriptedServer
 from helpers.token_issuer import TokenIssuer, guarded
-from helpers.whole_gateway import running
 from requirements import covers
 
 UNKNOWN = "U" * 32
@@ -29,7 +29,7 @@ def told(caplog: pytest.LogCaptureFixture) -> list[tuple[str, Mapping[str, Any]]
 async def test_a_refusal_is_told_with_the_address_that_can_be_believed(
     server: ScriptedServer, issuer: TokenIssuer, caplog: pytest.LogCaptureFixture, trusted: list[str], address: str
 ) -> None:
-    async with running(guarded({"reports": server.url}, issuer, server={"trusted_proxies": trusted})) as gateway:
+    async with serve(guarded({"reports": server.url}, issuer, server={"trusted_proxies": trusted})) as gateway:
         old = issuer.token(gateway.url(), exp=1)
         for token in (None, old, old, old):
             assert (await gateway.host(token=token).ask("ping", headers=LIES)).status == 401
@@ -51,7 +51,7 @@ async def test_whoever_tries_ids_is_told_of_with_the_address(
 ) -> None:
     failures = {"lookup_failures": {"threshold": 1}}
     config = guarded({"reports": server.url}, issuer, auth=failures, server={"trusted_proxies": trusted})
-    async with running(config) as gateway:
+    async with serve(config) as gateway:
         host = await gateway.greeted(token=issuer.token(gateway.url()))
         for letter in "ABCD":
             await host.ask(method, {"taskId": letter * 32}, headers=LIES)
@@ -75,7 +75,7 @@ async def test_a_host_evades_no_limit_by_the_header_that_its_proxy_does_not_set(
     listener = {"trusted_proxies": ["127.0.0.1"]} | ({} if header is None else {"forwarded_header": header})
     rate = {"name": "ip", "scope": "ip", "rate": "1/h", "burst": 3, "before_auth": True}
     config = guarded({"reports": server.url}, issuer, server=listener, limits={"rate": [rate]})
-    async with running(config) as gateway:
+    async with serve(config) as gateway:
         host = gateway.host(token=issuer.token(gateway.url()))
 
         async def ask(address: str, lie: str) -> bool:
@@ -90,7 +90,7 @@ async def test_a_host_evades_no_limit_by_the_header_that_its_proxy_does_not_set(
 async def test_nothing_else_is_decided_by_what_is_said_of_an_address(
     server: ScriptedServer, issuer: TokenIssuer, trusted: list[str]
 ) -> None:
-    async with running(guarded({"reports": server.url}, issuer, server={"trusted_proxies": trusted})) as gateway:
+    async with serve(guarded({"reports": server.url}, issuer, server={"trusted_proxies": trusted})) as gateway:
         host = await gateway.greeted(token=issuer.token(gateway.url()))
         task = await host.start("echo", {"a": 1})
         answer = await host.ask("tasks/result", {"taskId": task["taskId"]}, headers=LIES)

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from helpers.raw_http import post, raw_host
+from helpers.gateway.gateway import Gateway, serve
+from helpers.host.raw import post, raw_host
 from helpers.server import ScriptedServer
 from helpers.token_issuer import TokenIssuer, guarded
-from helpers.whole_gateway import WholeGateway, running
-from interaction.asking import DENIED, SCOPES, challenge
+from interaction.bare_requests import DENIED, SCOPES, challenge
 from requirements import covers
 
 JUDGED = "taskgate_auth_requests_total"
@@ -26,13 +26,13 @@ HELLO = json.dumps(
 
 
 @pytest.fixture
-async def gateway(server: ScriptedServer, issuer: TokenIssuer) -> AsyncIterator[WholeGateway]:
+async def gateway(server: ScriptedServer, issuer: TokenIssuer) -> AsyncIterator[Gateway]:
     """A gateway that asks for tokens."""
-    async with running(guarded({"reports": server.url}, issuer, auth=SCOPES)) as gateway:
+    async with serve(guarded({"reports": server.url}, issuer, auth=SCOPES)) as gateway:
         yield gateway
 
 
-def knock(gateway: WholeGateway, body: str = "", **headers: str) -> bytes:
+def knock(gateway: Gateway, body: str = "", **headers: str) -> bytes:
     """A POST at the mount."""
     address, port = gateway.address
     return post(body, path="/reports/mcp", host=f"{address}:{port}", **headers)
@@ -42,7 +42,7 @@ def knock(gateway: WholeGateway, body: str = "", **headers: str) -> bytes:
 @pytest.mark.parametrize("authorization", ["", "Bearer nonsense"])
 @pytest.mark.parametrize("more", [{}, {"Expect": "100-continue"}], ids=["unasked", "asking first"])
 async def test_without_a_good_token_the_answer_comes_before_the_body_and_ends_the_connection(
-    gateway: WholeGateway, authorization: str, more: dict[str, str]
+    gateway: Gateway, authorization: str, more: dict[str, str]
 ) -> None:
     async with raw_host(gateway.address) as host:
         # The first head that comes: never that of a 100.
@@ -58,7 +58,7 @@ async def test_without_a_good_token_the_answer_comes_before_the_body_and_ends_th
 
 @covers("A-AUTH-1")
 async def test_with_a_good_token_a_host_that_asks_first_is_told_to_go_on_and_served(
-    gateway: WholeGateway, issuer: TokenIssuer
+    gateway: Gateway, issuer: TokenIssuer
 ) -> None:
     head: dict[str, Any] = {"Expect": "100-continue", "Authorization": f"Bearer {issuer.token(gateway.url())}"}
     async with raw_host(gateway.address) as host:
@@ -80,7 +80,7 @@ async def test_what_is_wrong_with_a_body_is_told_to_whoever_may_send_one(
 ) -> None:
     limits = {"max_body": "1KiB", "read_timeout": "50ms" if status == 408 else "30s"}
     framing = {"Content_Length": length, "Transfer_Encoding": "" if length else "chunked"}
-    async with running(guarded({"reports": server.url}, issuer, server=limits)) as gateway:
+    async with serve(guarded({"reports": server.url}, issuer, server=limits)) as gateway:
         token = issuer.token(gateway.url())
         async with raw_host(gateway.address) as host:
             await host.send(knock(gateway, **framing, Authorization=f"Bearer {token}"))

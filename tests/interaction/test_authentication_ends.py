@@ -7,14 +7,14 @@ from typing import Final
 
 import pytest
 
-from helpers.event_streams import asked, got, head_of
-from helpers.mcp_host import McpHost
+from helpers.gateway.gateway import Gateway, serve
+from helpers.host.host import Host
+from helpers.host.wire import asked, got, head_of
 from helpers.server import Hold, ScriptedServer
 from helpers.token_issuer import TokenIssuer, guarded
 from helpers.waiting import bounded
-from helpers.whole_gateway import WholeGateway, running
-from interaction.asking import DENIED
-from interaction.resuming import heard, last_id
+from interaction.bare_requests import DENIED
+from interaction.resumption import heard, last_id
 from requirements import covers
 
 JSON: Final = "application/json"
@@ -29,21 +29,21 @@ def leeway(request: pytest.FixtureRequest) -> int:
 
 
 @pytest.fixture
-async def gateway(server: ScriptedServer, issuer: TokenIssuer, leeway: int) -> AsyncIterator[WholeGateway]:
+async def gateway(server: ScriptedServer, issuer: TokenIssuer, leeway: int) -> AsyncIterator[Gateway]:
     auth = {"issuers": {"corp": {**issuer.section, "leeway": f"{leeway}s"}}}
-    async with running(guarded({"reports": server.url}, auth=auth)) as gateway:
+    async with serve(guarded({"reports": server.url}, auth=auth)) as gateway:
         yield gateway
 
 
 @pytest.fixture
-async def host(gateway: WholeGateway, issuer: TokenIssuer) -> McpHost:
+async def host(gateway: Gateway, issuer: TokenIssuer) -> Host:
     """A host with an open session, whose token is good for long."""
     return await gateway.greeted(token=issuer.token(gateway.url()))
 
 
 @covers("A-AUTH-13", "T9")
 async def test_a_wait_for_a_result_ends_with_its_token_and_brings_none(
-    server: ScriptedServer, gateway: WholeGateway, host: McpHost, issuer: TokenIssuer, leeway: int
+    server: ScriptedServer, gateway: Gateway, host: Host, issuer: TokenIssuer, leeway: int
 ) -> None:
     server.script["report"] = hold = Hold()
     task = await host.start("report")
@@ -64,7 +64,7 @@ async def test_a_wait_for_a_result_ends_with_its_token_and_brings_none(
 @covers("A-AUTH-13", "T9")
 @pytest.mark.parametrize("ends", ["meanwhile", "later"], ids=["ended meanwhile", "ends later"])
 async def test_a_stream_that_waits_for_a_result_pauses_with_its_token_and_goes_on_with_another(
-    server: ScriptedServer, gateway: WholeGateway, host: McpHost, issuer: TokenIssuer, leeway: int, ends: str
+    server: ScriptedServer, gateway: Gateway, host: Host, issuer: TokenIssuer, leeway: int, ends: str
 ) -> None:
     """A host that is told an error ends its task; one whose stream ends comes back, and is told to get a token."""
     server.script["report"] = hold = Hold()
@@ -97,7 +97,7 @@ async def test_a_stream_that_waits_for_a_result_pauses_with_its_token_and_goes_o
 
 @covers("A-AUTH-13", "T9")
 async def test_a_stream_that_cannot_be_taken_up_again_ends_with_its_token_and_without_an_answer(
-    server: ScriptedServer, gateway: WholeGateway, host: McpHost, issuer: TokenIssuer, leeway: int
+    server: ScriptedServer, gateway: Gateway, host: Host, issuer: TokenIssuer, leeway: int
 ) -> None:
     """A session of an older revision waits where its call repeats one that is a task."""
     server.script["report"] = hold = Hold()
@@ -114,7 +114,7 @@ async def test_a_stream_that_cannot_be_taken_up_again_ends_with_its_token_and_wi
 
 @covers("A-AUTH-13")
 async def test_a_get_stream_ends_with_its_token_and_the_session_goes_on(
-    gateway: WholeGateway, host: McpHost, issuer: TokenIssuer, leeway: int
+    gateway: Gateway, host: Host, issuer: TokenIssuer, leeway: int
 ) -> None:
     host.token = issuer.token(gateway.url(), exp=time.time() + 1.5 - leeway)
     async with host.listen() as stream:
@@ -130,7 +130,7 @@ async def test_a_get_stream_ends_with_its_token_and_the_session_goes_on(
 @covers("A-AUTH-13")
 @pytest.mark.parametrize("leeway", [300], indirect=True)
 async def test_within_its_leeway_a_token_may_wait_for_a_result(
-    server: ScriptedServer, gateway: WholeGateway, host: McpHost, issuer: TokenIssuer
+    server: ScriptedServer, gateway: Gateway, host: Host, issuer: TokenIssuer
 ) -> None:
     server.script["report"] = hold = Hold()
     task = await host.start("report")
@@ -145,7 +145,7 @@ async def test_within_its_leeway_a_token_may_wait_for_a_result(
 @covers("A-AUTH-13")
 @pytest.mark.parametrize("leeway", [300], indirect=True)
 async def test_within_its_leeway_a_token_may_hold_a_stream(
-    server: ScriptedServer, gateway: WholeGateway, host: McpHost, issuer: TokenIssuer
+    server: ScriptedServer, gateway: Gateway, host: Host, issuer: TokenIssuer
 ) -> None:
     host.token = issuer.token(gateway.url(), exp=time.time() - 10)
     async with host.listen() as stream:

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
+from helpers.gateway.gateway import serve
+from helpers.host.host import Host
 from helpers.key_server import KeyServer, status
-from helpers.mcp_host import McpHost
 from helpers.server import ScriptedServer
 from helpers.token_issuer import TokenIssuer, guarded
 from helpers.waiting import eventually, until
-from helpers.whole_gateway import running
-from interaction.asking import ask
-from interaction.reloading import SUCCESS, reloaded
+from interaction.bare_requests import ask
+from interaction.reloads import SUCCESS
 
 HASTY = {"refresh": "1h", "cooldown": "20ms", "timeout": "5s"}
 
@@ -30,7 +30,7 @@ async def test_without_keys_a_token_cannot_be_judged_and_that_is_503_and_no_reas
         keys.serve("/keys", status(500))
         issuer = TokenIssuer(tmp_path, issuer=keys.issuer)
         config = guarded({"reports": server.url}, auth={"issuers": {"corp": keys_from(keys)}})
-        async with running(config) as gateway:
+        async with serve(config) as gateway:
             for verb in ("POST", "GET", "DELETE"):
                 token = issuer.token(gateway.url())
                 code, headers, body = await ask(gateway, verb, authorization=f"Bearer {token}")
@@ -59,7 +59,7 @@ async def test_a_gateway_is_ready_once_every_issuers_keys_were_had_and_stays_so_
         issuers = TokenIssuer(tmp_path, issuer=first.issuer), TokenIssuer(tmp_path, issuer=second.issuer, number=1)
         first.publish(issuers[0].jwk())
         known = {"first": keys_from(first, refresh="25ms"), "second": keys_from(second)}
-        async with running(guarded({"reports": server.url}, auth={"issuers": known})) as gateway:
+        async with serve(guarded({"reports": server.url}, auth={"issuers": known})) as gateway:
             await eventually(lambda: second.count("/keys"))
             assert await gateway.ready() == 503
             second.publish(issuers[1].jwk())
@@ -77,12 +77,12 @@ async def test_keys_are_exchanged_without_a_request_that_fails(server: ScriptedS
         old, new = (TokenIssuer(tmp_path, issuer=keys.issuer, number=number) for number in (0, 1))
         keys.publish(old.jwk())
         config = guarded({"reports": server.url}, auth={"issuers": {"corp": keys_from(keys)}})
-        async with running(config) as gateway:
+        async with serve(config) as gateway:
             host = await gateway.greeted(token=old.token(gateway.url()))
             keys.publish(old.jwk(), new.jwk())
             # The first token of the new key waits for the fetch; all others share it.
             tokens = [new.token(gateway.url(), jti=str(number)) for number in range(20)]
-            hosts = [McpHost(gateway.http, gateway.url(), token) for token in [*tokens, old.token(gateway.url())]]
+            hosts = [Host(gateway.http, gateway.url(), token) for token in [*tokens, old.token(gateway.url())]]
             for each in hosts:
                 each.session, each.revision = host.session, host.revision
             answers = await asyncio.gather(*(each.ask("ping") for each in hosts))
@@ -97,7 +97,7 @@ async def test_a_stray_token_does_not_keep_the_gateway_from_a_key_that_is_publis
         old, new = (TokenIssuer(tmp_path, issuer=keys.issuer, number=number) for number in (0, 1))
         keys.publish(old.jwk())
         config = guarded({"reports": server.url}, auth={"issuers": {"corp": keys_from(keys, cooldown="1h")}})
-        async with running(config) as gateway:
+        async with serve(config) as gateway:
             host = await gateway.greeted(token=old.token(gateway.url()))
             code, _, _ = await ask(gateway, "POST", authorization=f"Bearer {new.token(gateway.url())}")
             assert code == 401
@@ -115,7 +115,7 @@ async def test_keys_are_fetched_again_in_the_background(server: ScriptedServer, 
         issuer = TokenIssuer(tmp_path, issuer=keys.issuer)
         keys.publish(issuer.jwk())
         config = guarded({"reports": server.url}, auth={"issuers": {"corp": keys_from(keys, refresh="25ms")}})
-        async with running(config):
+        async with serve(config):
             await eventually(lambda: keys.count("/keys") >= 3)
 
 
@@ -129,14 +129,14 @@ async def test_a_task_and_its_session_are_still_their_owners_after_a_restart(
         {"reports": server.url}, issuer, folder=tmp_path, auth={}, server={"public_url": "https://m.example"}
     )
     audience = "https://m.example/reports/mcp"
-    async with running(config, data_directory=tmp_path / "data") as gateway:
+    async with serve(config, data_directory=tmp_path / "data") as gateway:
         key = tmp_path / "data" / "context.key"
         assert key.stat().st_mode & 0o777 == 0o600
         host = await gateway.greeted(token=issuer.token(audience))
         task = await host.start("echo", {"a": 1})
         before = (await host.ask("tasks/result", {"taskId": task["taskId"]})).result
     made = key.read_bytes()
-    async with running(config, data_directory=tmp_path / "data") as gateway:
+    async with serve(config, data_directory=tmp_path / "data") as gateway:
         again = gateway.host(token=issuer.token(audience))
         again.session, again.revision = host.session, host.revision
         assert (await again.ask("tasks/result", {"taskId": task["taskId"]})).result == before
@@ -162,7 +162,7 @@ async def test_a_key_is_replaced_by_putting_another_before_it(
     for text in (old, f"{new}\n{old}", new):
         file.write_text(text)
         file.chmod(0o600)
-        async with running(config) as gateway:
+        async with serve(config) as gateway:
             host = await gateway.greeted(token=issuer.token("https://m.example/reports/mcp"))
             answers = [await host.ask("tasks/get", {"taskId": task}) for task in tasks]
             found.append(["result" in (answer.message or {}) for answer in answers])
@@ -176,7 +176,7 @@ async def test_a_key_is_replaced_by_putting_another_before_it(
 
 
 async def test_a_store_in_memory_needs_no_place_for_a_key(server: ScriptedServer, issuer: TokenIssuer) -> None:
-    async with running(guarded({"reports": server.url}, issuer)) as gateway:
+    async with serve(guarded({"reports": server.url}, issuer)) as gateway:
         host = await gateway.greeted(token=issuer.token(gateway.url()))
         task = await host.start("echo")
         assert (await host.task(task["taskId"]))["taskId"] == task["taskId"]
@@ -187,15 +187,15 @@ async def test_a_reload_reads_a_changed_file_of_keys_though_nothing_else_changed
 ) -> None:
     old, new = (TokenIssuer(tmp_path, number=number) for number in (0, 1))
     config = guarded({"reports": server.url}, old)
-    async with running(config) as gateway:
+    async with serve(config) as gateway:
         await gateway.greeted(token=old.token(gateway.url()))
         old.file.write_text(json.dumps({"keys": [new.jwk()]}))
-        assert await reloaded(gateway, config) == SUCCESS
+        assert await gateway.reload(config) == SUCCESS
         await gateway.greeted(token=new.token(gateway.url()))
         assert (await gateway.host(token=old.token(gateway.url(), jti="2")).ask("ping")).status == 401
-        assert (await reloaded(gateway, config)).result == "unchanged"
+        assert (await gateway.reload(config)).result == "unchanged"
         old.file.write_text("{}")
-        assert (await reloaded(gateway, config)).result == "unchanged"
+        assert (await gateway.reload(config)).result == "unchanged"
         await gateway.greeted(token=new.token(gateway.url(), jti="3"))
     [line] = [vars(record) for record in caplog.records if record.getMessage().endswith("could not be fetched")]
     assert (line["file"], line["problem"]) == (str(old.file), "is no JSON object with an array `keys`")
@@ -209,10 +209,10 @@ async def test_a_reload_that_is_refused_leaves_the_keys_as_they_are(server: Scri
     foreign.write_text("notes\n")
     config = guarded({"reports": server.url}, old)
     sinks = [{"name": "file", "type": "file", "path": str(foreign)}]
-    async with running(config) as gateway:
+    async with serve(config) as gateway:
         await gateway.greeted(token=old.token(gateway.url()))
         old.file.write_text(json.dumps({"keys": [new.jwk()]}))
-        refused = await reloaded(gateway, guarded({"reports": server.url}, old, audit={"sinks": sinks}))
+        refused = await gateway.reload(guarded({"reports": server.url}, old, audit={"sinks": sinks}))
         assert (refused.result, "is no audit log" in refused.problems[0]) == ("invalid", True)
         await gateway.greeted(token=old.token(gateway.url(), jti="2"))
         assert foreign.read_text() == "notes\n"
@@ -221,7 +221,7 @@ async def test_a_reload_that_is_refused_leaves_the_keys_as_they_are(server: Scri
 async def test_a_refused_audience_is_told_with_what_was_expected_and_what_came(
     server: ScriptedServer, issuer: TokenIssuer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with running(guarded({"reports": server.url}, issuer)) as gateway:
+    async with serve(guarded({"reports": server.url}, issuer)) as gateway:
         assert (await gateway.host(token=issuer.token("https://other.example")).ask("ping")).status == 401
     [line] = [vars(record) for record in caplog.records if record.name == "taskgate.security"]
     assert (line["reason"], line["issuer"]) == ("audience", "corp")

@@ -7,14 +7,16 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from helpers.mcp_host import Answer, McpHost
+from helpers.gateway.configuration import configuration
+from helpers.gateway.gateway import Gateway, serve
+from helpers.host.answers import Answer
+from helpers.host.host import Host
 from helpers.server import Hold, ScriptedServer, Turn, raw, result
 from helpers.token_issuer import TokenIssuer, guarded
 from helpers.waiting import bounded
-from helpers.whole_gateway import WholeGateway, configuration, running
 from requirements import covers
 
-Opens = Callable[..., AbstractAsyncContextManager[WholeGateway]]
+Opens = Callable[..., AbstractAsyncContextManager[Gateway]]
 WRITING = {"tool": "write_*", "require_scopes": ["reports.write", "reports.read"]}
 READING = {"methods": ["tools/call"], "require_scopes": ["reports.read"]}
 POLICY = {"code": 403, "message": "Not allowed", "data": {"origin": "gateway", "reason": "policy"}}
@@ -28,7 +30,7 @@ def opens(server: ScriptedServer, issuer: TokenIssuer) -> Opens:
     @asynccontextmanager
     async def opened(*rules: dict[str, Any], **section: Any) -> Any:
         config = guarded({"reports": server.url}, issuer, authorization={"rules": list(rules), **section})
-        async with running(config) as gateway:
+        async with serve(config) as gateway:
             yield gateway
 
     return opened
@@ -38,13 +40,13 @@ def opens(server: ScriptedServer, issuer: TokenIssuer) -> Opens:
 def come(issuer: TokenIssuer) -> Callable[..., Any]:
     """A host with an open session and a token with these scopes and claims."""
 
-    async def came(gateway: WholeGateway, scope: str = "", **claims: Any) -> McpHost:
+    async def came(gateway: Gateway, scope: str = "", **claims: Any) -> Host:
         return await gateway.greeted(token=issuer.token(gateway.url(), scope, **claims))
 
     return came
 
 
-def insufficient(gateway: WholeGateway, answer: Answer, scopes: str) -> None:
+def insufficient(gateway: Gateway, answer: Answer, scopes: str) -> None:
     """The answer says that these scopes are needed, all at once, and belongs to its request."""
     origin = gateway.url().removesuffix("/reports/mcp")
     document = f"{origin}/.well-known/oauth-protected-resource/reports/mcp"
@@ -64,7 +66,7 @@ def insufficient(gateway: WholeGateway, answer: Answer, scopes: str) -> None:
     assert not answer.streamed
 
 
-async def refusals(gateway: WholeGateway) -> dict[Any, float]:
+async def refusals(gateway: Gateway) -> dict[Any, float]:
     """How often rules refused, by mount, method, and whether that was in earnest."""
     return await gateway.counts("taskgate_access_refusals_total", "upstream", "mcp_method_name", "mode")
 
@@ -145,7 +147,7 @@ async def test_a_rule_in_shadow_is_counted_and_refuses_nothing(opens: Opens, com
 async def test_a_rule_is_for_its_mount(server: ScriptedServer, issuer: TokenIssuer) -> None:
     rules = {"rules": [{"upstream": "books", "methods": ["tools/call"], "effect": "deny"}]}
     config = guarded({"reports": server.url, "books": server.url}, issuer, authorization=rules)
-    async with running(config) as gateway:
+    async with serve(config) as gateway:
         for mount, code in (("reports", None), ("books", 403)):
             host = await gateway.greeted(mount=mount, token=issuer.token(gateway.url(mount)))
             assert ((await host.call("echo")).message or {}).get("error", {}).get("code") == code
@@ -153,7 +155,7 @@ async def test_a_rule_is_for_its_mount(server: ScriptedServer, issuer: TokenIssu
 
 async def test_without_authentication_rules_decide_too_for_everybody_alike(server: ScriptedServer) -> None:
     rules = {"rules": [{"tool": "report", "effect": "deny"}]}
-    async with running(configuration({"reports": server.url}, authorization=rules)) as gateway:
+    async with serve(configuration({"reports": server.url}, authorization=rules)) as gateway:
         host = await gateway.greeted()
         assert (await host.call("report")).error == POLICY
         assert (await host.call("report", task={})).error == POLICY
@@ -247,7 +249,7 @@ async def test_a_list_of_tasks_leaves_out_what_a_look_at_each_would_refuse(
 # --- lists of tools ------------------------------------------------------------------------------------------------
 
 
-async def names(host: McpHost, **params: Any) -> list[str]:
+async def names(host: Host, **params: Any) -> list[str]:
     return [tool["name"] for tool in (await host.ask("tools/list", params)).result["tools"]]
 
 
@@ -268,7 +270,7 @@ async def test_pages_of_tools_stay_pages_though_one_is_empty(server: ScriptedSer
     server.page_size = 1
     server.tools.append({"name": "last", "inputSchema": {"type": "object"}})
     async with opens(WRITING) as gateway:
-        host: McpHost = await come(gateway)
+        host: Host = await come(gateway)
         pages: list[list[str]] = []
         cursor: dict[str, str] = {}
         while True:
@@ -284,7 +286,7 @@ async def test_tools_that_nobody_can_judge_are_shown_to_nobody_with_rules(
     server: ScriptedServer, opens: Opens, issuer: TokenIssuer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # What is no tool has no schema to be held against.
-    monkeypatch.setattr("helpers.mcp_host.schema.available", lambda: False)
+    monkeypatch.setattr("helpers.schema.available", lambda: False)
     page = (
         b'{"jsonrpc":"2.0","id":@,"result":{"tools":[7,{"title":"x"},{"name":8},{"name":"write_one"},{"name":"read"}]}}'
     )
@@ -352,7 +354,7 @@ async def test_only_listed_tools_are_called_where_a_rule_refuses_some_by_name(
     ran = lenient(server)
     rules = {"rules": [rule], **section}
     config = guarded({"reports": server.url, "others": server.url}, issuer, authorization=rules)
-    async with running(config) as gateway:
+    async with serve(config) as gateway:
         host = await gateway.greeted(token=issuer.token(gateway.url()))
         answer = await host.call("unlisted")
         assert (answer.message is not None and "result" in answer.message) is reaches

@@ -8,11 +8,11 @@ from typing import Any, Final
 
 import pytest
 
+from helpers.gateway.gateway import Gateway, serve
 from helpers.server import Hold, ScriptedServer
 from helpers.token_issuer import TokenIssuer, guarded
 from helpers.waiting import bounded, eventually
-from helpers.whole_gateway import WholeGateway, running
-from interaction.auditing import audited, kept, lines, of
+from interaction.audit_logs import audited, kept, lines, of
 from requirements import covers
 
 REPORTING: Final = {"tool": "report", "require_scopes": ["reports.write"]}
@@ -21,8 +21,8 @@ STATUS: Final = "notifications/tasks/status"
 
 def opened(
     server: ScriptedServer, issuer: TokenIssuer, rule: Mapping[str, Any]
-) -> AbstractAsyncContextManager[WholeGateway]:
-    return running(guarded({"reports": server.url}, issuer, authorization={"rules": [rule]}))
+) -> AbstractAsyncContextManager[Gateway]:
+    return serve(guarded({"reports": server.url}, issuer, authorization={"rules": [rule]}))
 
 
 @covers("A-AUTH-12")

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from helpers.mcp_host import McpHost
+from helpers.gateway.configuration import configuration
+from helpers.gateway.gateway import Gateway, serve
+from helpers.host.host import Host
 from helpers.server.sse import SseServer, SseStream
-from helpers.whole_gateway import WholeGateway, configuration, running
-from interaction.questioning import status
 from requirements import covers
 
 GREETING = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "host", "version": "1"}}
@@ -97,17 +97,17 @@ async def events() -> AsyncIterator[SseServer]:
 def before(server: SseServer, **keys: Any) -> Any:
     """A gateway before that server. Calls of hosts that can have tasks are tasks at once, but for those of `echo`."""
     upstream = {"path": "/reports/mcp", "transport": "sse", "url": server.url, "protocol_version": "auto", **keys}
-    return running(configuration({}, upstreams={"reports": upstream}, tasks=TASKS))
+    return serve(configuration({}, upstreams={"reports": upstream}, tasks=TASKS))
 
 
 @pytest.fixture
-async def gateway(events: SseServer) -> AsyncIterator[WholeGateway]:
+async def gateway(events: SseServer) -> AsyncIterator[Gateway]:
     async with before(events) as gateway:
         yield gateway
 
 
 @pytest.fixture
-async def host(gateway: WholeGateway) -> McpHost:
+async def host(gateway: Gateway) -> Host:
     return await gateway.greeted()
 
 
@@ -123,7 +123,7 @@ async def works(host: Any) -> bool:
 
 @covers("U-SSE-1")
 @pytest.mark.parametrize("tool", WELL)
-async def test_a_call_is_answered_in_spite_of_what_else_comes(events: SseServer, host: McpHost, tool: str) -> None:
+async def test_a_call_is_answered_in_spite_of_what_else_comes(events: SseServer, host: Host, tool: str) -> None:
     task = (await host.start(tool))["taskId"]
     await answered_by(WELL[tool], events, 1)
     result = (await host.ask("tasks/result", {"taskId": task})).result
@@ -135,12 +135,12 @@ async def test_a_call_is_answered_in_spite_of_what_else_comes(events: SseServer,
 @covers("U-SSE-3")
 @pytest.mark.parametrize("tool", FAILED)
 async def test_a_task_fails_and_says_why_and_the_next_call_works(
-    gateway: WholeGateway, events: SseServer, host: McpHost, tool: str
+    gateway: Gateway, events: SseServer, host: Host, tool: str
 ) -> None:
     says, reason, message = FAILED[tool]
     task = (await host.start(tool))["taskId"]
     await answered_by(says, events, 1)
-    assert (await status(host, task, "failed"))["statusMessage"] == message
+    assert (await host.until(task, "failed"))["statusMessage"] == message
     error = (await host.ask("tasks/result", {"taskId": task})).error
     assert (error["code"], error["message"]) == (-32603, message)
     assert error["data"] == {"origin": "upstream", "reason": reason, "dispatched": True}

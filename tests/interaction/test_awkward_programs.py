@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
+from helpers.gateway.configuration import configuration
+from helpers.gateway.gateway import Gateway, serve
+from helpers.host.host import Host
 from helpers.left_behind import can_be_found, left_behind, marked
-from helpers.mcp_host import McpHost
 from helpers.server import AWKWARD_PROGRAM
 from helpers.waiting import eventually
-from helpers.whole_gateway import WholeGateway, configuration, running
-from interaction.questioning import status
 from requirements import covers
 
 WELL = {
@@ -60,11 +60,11 @@ def awkward(folder: Path, *ways: str, **keys: Any) -> Any:
     written["env"] = {**written.get("env", {}), **marked(folder)}
     # One that ended soon is to be started again at once: how that is held back is tested elsewhere.
     restart = {"backoff": "1ms", "max_backoff": "1ms"}
-    return running(configuration({}, upstreams={"reports": {"restart": restart, **written}}))
+    return serve(configuration({}, upstreams={"reports": {"restart": restart, **written}}))
 
 
 @pytest.fixture
-async def gateway(tmp_path: Path) -> AsyncIterator[WholeGateway]:
+async def gateway(tmp_path: Path) -> AsyncIterator[Gateway]:
     """Nothing of its programs outlives it."""
     async with awkward(tmp_path) as gateway:
         yield gateway
@@ -74,7 +74,7 @@ async def gateway(tmp_path: Path) -> AsyncIterator[WholeGateway]:
 
 
 @pytest.fixture
-async def host(gateway: WholeGateway) -> McpHost:
+async def host(gateway: Gateway) -> Host:
     return await gateway.greeted()
 
 
@@ -89,7 +89,7 @@ def text_of(result: Any) -> str:
 @covers("U-STDIO-1")
 @pytest.mark.parametrize("tool", WELL)
 async def test_a_call_is_answered_in_spite_of_what_else_the_program_says(
-    gateway: WholeGateway, host: McpHost, tool: str
+    gateway: Gateway, host: Host, tool: str
 ) -> None:
     task = (await host.start(tool))["taskId"]
     assert text_of((await host.ask("tasks/result", {"taskId": task})).result) == WELL[tool]
@@ -101,7 +101,7 @@ async def test_a_call_is_answered_in_spite_of_what_else_the_program_says(
 
 @covers("U-STDIO-2")
 async def test_a_program_that_ends_after_each_answer_is_started_for_each_call(
-    gateway: WholeGateway, host: McpHost, caplog: pytest.LogCaptureFixture
+    gateway: Gateway, host: Host, caplog: pytest.LogCaptureFixture
 ) -> None:
     for times, each in enumerate((host, gateway.modern(), host, gateway.modern()), start=1):
         assert text_of((await each.call("answers_and_exits")).result) == "well"
@@ -111,12 +111,10 @@ async def test_a_program_that_ends_after_each_answer_is_started_for_each_call(
 
 @covers("U-STDIO-2")
 @pytest.mark.parametrize("tool", FAILED)
-async def test_a_task_fails_and_says_why_and_the_next_call_works(
-    gateway: WholeGateway, host: McpHost, tool: str
-) -> None:
+async def test_a_task_fails_and_says_why_and_the_next_call_works(gateway: Gateway, host: Host, tool: str) -> None:
     reason, message = FAILED[tool]
     task = (await host.start(tool))["taskId"]
-    assert (await status(host, task, "failed"))["statusMessage"] == message
+    assert (await host.until(task, "failed"))["statusMessage"] == message
     error = (await host.ask("tasks/result", {"taskId": task})).error
     assert (error["code"], error["message"]) == (-32603, message)
     assert error["data"] == {"origin": "upstream", "reason": reason, "dispatched": True}

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from helpers.mcp_host import McpHost
+from helpers.gateway.gateway import Gateway
+from helpers.host.host import Host
 from helpers.server import ScriptedServer
-from helpers.whole_gateway import WholeGateway
 from requirements import covers
 
 UNPARSABLE: dict[str, bytes] = {
@@ -81,7 +81,7 @@ BAD_PARAMS: dict[str, Any] = {
 
 @covers("H-HTTP-7", "H-HTTP-8", "T-23")
 @pytest.mark.parametrize("body", UNPARSABLE.values(), ids=UNPARSABLE)
-async def test_what_is_not_json_gets_400_and_parse_error(host: McpHost, body: bytes) -> None:
+async def test_what_is_not_json_gets_400_and_parse_error(host: Host, body: bytes) -> None:
     answer = await host.post(body)
     assert (answer.status, answer.code) == (400, -32700)
     assert answer.message is not None
@@ -92,7 +92,7 @@ async def test_what_is_not_json_gets_400_and_parse_error(host: McpHost, body: by
 @covers("H-HTTP-3", "H-HTTP-7", "T-23", "V-INIT-7")
 @pytest.mark.parametrize(("body", "id"), MALFORMED.values(), ids=MALFORMED)
 async def test_what_is_no_message_gets_400_and_its_id_where_it_has_one(
-    server: ScriptedServer, host: McpHost, body: bytes, id: object
+    server: ScriptedServer, host: Host, body: bytes, id: object
 ) -> None:
     answer = await host.post(body)
     assert (answer.status, answer.code) == (400, -32600)
@@ -106,7 +106,7 @@ async def test_what_is_no_message_gets_400_and_its_id_where_it_has_one(
 @covers("L-CREATE-5")
 @pytest.mark.parametrize("params", BAD_PARAMS.values(), ids=BAD_PARAMS)
 async def test_wrong_parameters_get_their_id_and_invalid_params(
-    server: ScriptedServer, gateway: WholeGateway, host: McpHost, params: Any
+    server: ScriptedServer, gateway: Gateway, host: Host, params: Any
 ) -> None:
     answer = await host.ask("tools/call", params, id="mine")
     assert (answer.status, answer.code) == (200, -32602)
@@ -117,19 +117,19 @@ async def test_wrong_parameters_get_their_id_and_invalid_params(
 
 
 @pytest.mark.parametrize("params", [None, {}, {"protocolVersion": 1}, {"protocolVersion": None}, [], "x"])
-async def test_an_initialize_that_names_no_revision_is_refused(gateway: WholeGateway, params: Any) -> None:
+async def test_an_initialize_that_names_no_revision_is_refused(gateway: Gateway, params: Any) -> None:
     answer = await gateway.host().ask("initialize", params)
     assert (answer.status, answer.code) == (200, -32602)
 
 
-async def test_nothing_of_a_bad_message_is_told_back(host: McpHost) -> None:
+async def test_nothing_of_a_bad_message_is_told_back(host: Host) -> None:
     planted = "tok3n-of-mine"
     for body in (planted, json.dumps({planted: planted}), f'{{"jsonrpc":"2.0","id":1,"method":"{planted}"}}'):
         assert planted not in (await host.post(body.encode())).text
 
 
 @covers("H-HTTP-7")
-async def test_a_body_that_is_too_large_gets_413(host: McpHost) -> None:
+async def test_a_body_that_is_too_large_gets_413(host: Host) -> None:
     assert (await host.post(b" " * (4 * 1024 * 1024 + 1))).status == 413
     assert (await host.ask("ping")).result == {}
 
@@ -138,13 +138,13 @@ async def test_a_body_that_is_too_large_gets_413(host: McpHost) -> None:
 @pytest.mark.parametrize(
     "kind", ["text/plain", "application/x-www-form-urlencoded", "application/json; charset=latin-1"]
 )
-async def test_a_body_of_another_type_gets_415(host: McpHost, kind: str) -> None:
+async def test_a_body_of_another_type_gets_415(host: Host, kind: str) -> None:
     assert (await host.post(b"{}", headers={"Content-Type": kind})).status == 415
 
 
 @covers("H-HTTP-1")
 @pytest.mark.parametrize("origin", ["http://evil.example", "null", "http://127.0.0.1:1"])
-async def test_a_foreign_origin_gets_403_on_every_method(gateway: WholeGateway, host: McpHost, origin: str) -> None:
+async def test_a_foreign_origin_gets_403_on_every_method(gateway: Gateway, host: Host, origin: str) -> None:
     head = {"Origin": origin, "Mcp-Session-Id": host.session or ""}
     statuses = []
     for method in ("POST", "GET", "DELETE"):
@@ -154,7 +154,7 @@ async def test_a_foreign_origin_gets_403_on_every_method(gateway: WholeGateway, 
     assert (await host.ask("ping", headers={"Origin": host.url.removesuffix("/reports/mcp")})).result == {}
 
 
-async def test_no_answer_of_a_mount_is_for_pages_of_other_origins(gateway: WholeGateway, host: McpHost) -> None:
+async def test_no_answer_of_a_mount_is_for_pages_of_other_origins(gateway: Gateway, host: Host) -> None:
     own = host.url.removesuffix("/reports/mcp")
     asked = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "mcp-session-id"}
     for method, head in (("POST", {}), ("GET", {}), ("DELETE", {}), ("OPTIONS", asked)):
@@ -165,15 +165,15 @@ async def test_no_answer_of_a_mount_is_for_pages_of_other_origins(gateway: Whole
 
 
 @covers("T30")
-async def test_a_name_that_was_rebound_gets_421(host: McpHost) -> None:
+async def test_a_name_that_was_rebound_gets_421(host: Host) -> None:
     assert (await host.ask("ping", headers={"Host": "evil.example"})).status == 421
 
 
 @pytest.mark.parametrize("path", ["/", "/reports", "/reports/mcp/", "/reports//mcp", "/reports/mcp%2f", "/other/mcp"])
-async def test_another_path_gets_404(gateway: WholeGateway, host: McpHost, path: str) -> None:
+async def test_another_path_gets_404(gateway: Gateway, host: Host, path: str) -> None:
     host.url = host.url.removesuffix("/reports/mcp") + path
     assert (await host.ask("ping")).status == 404
 
 
-async def test_a_response_that_answers_nothing_is_accepted_and_dropped(host: McpHost) -> None:
+async def test_a_response_that_answers_nothing_is_accepted_and_dropped(host: Host) -> None:
     assert (await host.post(b'{"jsonrpc":"2.0","id":99,"result":{}}')).status == 202

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from helpers.modern_host import encoded
+from helpers.gateway.gateway import Gateway
+from helpers.host.host import encoded
 from helpers.server import ScriptedServer, stream
-from helpers.whole_gateway import WholeGateway
-from interaction.bridging import bridge, modern
+from interaction.bridges import bridge, modern
 from requirements import covers
 
 __all__ = ["bridge", "modern"]
@@ -28,7 +28,7 @@ def params_of(server: ScriptedServer) -> dict[str, str]:
 @covers("H-MOD-6")
 @pytest.mark.parametrize("host", HOSTS.values(), ids=HOSTS)
 async def test_what_nobody_knows_goes_to_the_server_however_its_call_is_carried(
-    modern: ScriptedServer, bridge: WholeGateway, host: dict[str, Any]
+    modern: ScriptedServer, bridge: Gateway, host: dict[str, Any]
 ) -> None:
     assert (await bridge.modern(**host).call("echo", {"a": "x"}, headers=UNKNOWN)).result
     assert params_of(modern) == {name.lower(): value for name, value in UNKNOWN.items()}
@@ -41,7 +41,7 @@ async def test_what_nobody_knows_goes_to_the_server_however_its_call_is_carried(
     ("method", "params"), [("prompts/get", {"name": "p"}), ("prompts/list", {}), ("tools/list", {})]
 )
 async def test_whatever_else_is_asked_for_goes_with_what_its_headers_say(
-    modern: ScriptedServer, bridge: WholeGateway, method: str, params: dict[str, Any]
+    modern: ScriptedServer, bridge: Gateway, method: str, params: dict[str, Any]
 ) -> None:
     modern.capabilities |= {"prompts": {}}
     modern.methods |= {"prompts/get": stream({"messages": []}), "prompts/list": stream({"prompts": []})}
@@ -51,7 +51,7 @@ async def test_whatever_else_is_asked_for_goes_with_what_its_headers_say(
 
 @covers("H-MOD-6", "H-MOD-5")
 async def test_what_the_tool_wants_is_written_anew_beside_what_nobody_knows(
-    modern: ScriptedServer, bridge: WholeGateway
+    modern: ScriptedServer, bridge: Gateway
 ) -> None:
     wanted = {"a": {"type": "integer", "x-mcp-header": "A"}, "b": {"type": "string", "x-mcp-header": "B"}}
     modern.tools = [{"name": "echo", "inputSchema": {"type": "object", "properties": wanted}}]
@@ -62,7 +62,7 @@ async def test_what_the_tool_wants_is_written_anew_beside_what_nobody_knows(
 
 @covers("H-MOD-6", "H-MOD-3")
 async def test_nothing_but_arguments_crosses_and_no_value_that_no_header_can_have(
-    modern: ScriptedServer, bridge: WholeGateway
+    modern: ScriptedServer, bridge: Gateway
 ) -> None:
     await bridge.modern().call("echo", headers={"Mcp-Param-A": "y"})
     usual = set(modern.requests[-1].headers) - {"mcp-param-a"}
@@ -73,7 +73,7 @@ async def test_nothing_but_arguments_crosses_and_no_value_that_no_header_can_hav
 
 @covers("H-MOD-6")
 async def test_no_server_of_the_legacy_era_is_told_arguments_in_headers(
-    server: ScriptedServer, gateway: WholeGateway
+    server: ScriptedServer, gateway: Gateway
 ) -> None:
     for host in HOSTS.values():
         assert (await gateway.modern(**host).call("echo", {"a": "x"}, headers=UNKNOWN)).result

@@ -5,10 +5,11 @@ from typing import Any
 
 import pytest
 
+from helpers.gateway.configuration import configuration
+from helpers.gateway.gateway import Gateway, serve
 from helpers.server import ScriptedServer, error, result, status
-from helpers.whole_gateway import WholeGateway, configuration, running
-from interaction.bridging import before, modern
-from interaction.refusing import refused
+from interaction.bridges import before, modern
+from interaction.refusals import refused
 from requirements import covers
 
 __all__ = ["modern"]
@@ -26,10 +27,10 @@ def heads_of_calls(server: ScriptedServer) -> list[dict[str, str]]:
 
 def unpinned(server: ScriptedServer, version: str = "auto") -> Any:
     upstream = {"path": "/reports/mcp", "url": server.url, "protocol_version": version}
-    return running(configuration({}, upstreams={"reports": upstream}))
+    return serve(configuration({}, upstreams={"reports": upstream}))
 
 
-async def echoes(gateway: WholeGateway) -> bool:
+async def echoes(gateway: Gateway) -> bool:
     """Whether a host of either era has its call answered."""
     legacy = await gateway.greeted()
     answers = [await legacy.call("echo", {"a": 1}), await gateway.modern().call("echo", {"a": 1})]

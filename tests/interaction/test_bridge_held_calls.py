@@ -6,14 +6,15 @@ from typing import Any
 
 import pytest
 
+from helpers.gateway.configuration import configuration
+from helpers.gateway.gateway import Environment, Gateway, serve
+from helpers.host.host import Host, called
 from helpers.manual_clock import ManualClock
-from helpers.modern_host import ModernHost, called
 from helpers.server import FORM, ScriptedServer, TalkingTool
 from helpers.waiting import eventually
-from helpers.whole_gateway import Environment, WholeGateway, configuration, running
-from interaction.bridging import requiring
-from interaction.questioning import ACCEPTED, ASKED, DONE, ELICIT, ROOTS, SAID, SAMPLE, URL
-from interaction.refusing import refused
+from interaction.bridges import requiring
+from interaction.questions import ACCEPTED, ASKED, DONE, ELICIT, ROOTS, SAID, SAMPLE, URL
+from interaction.refusals import refused
 from requirements import covers
 
 ABLE = {"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {}}
@@ -28,20 +29,20 @@ def listening(tool: TalkingTool) -> None:
 
 
 @pytest.fixture
-def host(gateway: WholeGateway) -> ModernHost:
+def host(gateway: Gateway) -> Host:
     """A host that can be asked everything, without the tasks extension."""
     return gateway.modern(capabilities=ABLE, tasks=False)
 
 
 @pytest.fixture
-async def always(server: ScriptedServer) -> AsyncIterator[ModernHost]:
+async def always(server: ScriptedServer) -> AsyncIterator[Host]:
     """A host all of whose calls become tasks."""
-    async with running(configuration({"reports": server.url}, tasks=ALWAYS)) as gateway:
+    async with serve(configuration({"reports": server.url}, tasks=ALWAYS)) as gateway:
         yield gateway.modern(capabilities=ABLE)
 
 
 async def retry(
-    host: ModernHost, asked: dict[str, Any], answers: dict[str, Any], then: Awaitable[object] | None = None
+    host: Host, asked: dict[str, Any], answers: dict[str, Any], then: Awaitable[object] | None = None
 ) -> dict[str, Any]:
     """The result of the call with these answers; what is awaited meanwhile lets it end."""
     params = called("report", inputResponses=answers, requestState=asked["requestState"])
@@ -62,7 +63,7 @@ async def end(tool: TalkingTool, id: Any, value: Any) -> None:
 
 @covers("M-MRTR-1", "M-MRTR-3", "M-MRTR-6", "B-CONV-6", "B-CONV-7", "M-MRTR-9")
 async def test_a_question_ends_the_request_and_its_answer_goes_to_the_call_that_waits(
-    server: ScriptedServer, host: ModernHost, tool: TalkingTool
+    server: ScriptedServer, host: Host, tool: TalkingTool
 ) -> None:
     await tool.ask("q-1")
     asked = (await host.call("report")).result
@@ -79,7 +80,7 @@ async def test_a_question_ends_the_request_and_its_answer_goes_to_the_call_that_
     ("method", "params", "answer"), [(SAMPLE, ASKED, SAID), (ROOTS, {}, {"roots": [{"uri": "file:///a"}]})]
 )
 async def test_whatever_a_host_can_be_asked_comes_as_a_round(
-    host: ModernHost, tool: TalkingTool, method: str, params: dict[str, Any], answer: dict[str, Any]
+    host: Host, tool: TalkingTool, method: str, params: dict[str, Any], answer: dict[str, Any]
 ) -> None:
     await tool.ask(1, method, params)
     asked = (await host.call("report")).result
@@ -89,7 +90,7 @@ async def test_whatever_a_host_can_be_asked_comes_as_a_round(
 
 
 @covers("M-MRTR-3", "M-MRTR-4")
-async def test_a_call_may_ask_again_and_again(server: ScriptedServer, host: ModernHost, tool: TalkingTool) -> None:
+async def test_a_call_may_ask_again_and_again(server: ScriptedServer, host: Host, tool: TalkingTool) -> None:
     await tool.ask("q-1")
     asked = (await host.call("report")).result
     seen = set()
@@ -107,7 +108,7 @@ async def test_a_call_may_ask_again_and_again(server: ScriptedServer, host: Mode
 
 @covers("M-MRTR-5")
 async def test_what_was_not_answered_is_asked_again_and_what_was_not_asked_is_nothing(
-    host: ModernHost, tool: TalkingTool
+    host: Host, tool: TalkingTool
 ) -> None:
     await tool.ask("q-1")
     asked = (await host.call("report")).result
@@ -123,13 +124,13 @@ async def test_what_was_not_answered_is_asked_again_and_what_was_not_asked_is_no
 @covers("M-MRTR-5")
 @pytest.mark.parametrize("answer", [{}, {"action": "maybe"}, {"roots": []}, {"action": 7}], ids=repr)
 async def test_an_answer_that_is_none_to_its_question_is_refused(
-    host: ModernHost, tool: TalkingTool, answer: dict[str, Any]
+    host: Host, tool: TalkingTool, answer: dict[str, Any]
 ) -> None:
     await tool.ask("q-1")
     asked = (await host.call("report")).result
     (key,) = asked["inputRequests"]
     params = {"inputResponses": {key: answer}, "requestState": asked["requestState"]}
-    refused(await host.call("report", params=params), 200, -32602)
+    refused(await host.call("report", **params), 200, -32602)
     assert tool.unanswered("q-1")
 
 
@@ -144,7 +145,7 @@ async def test_an_answer_that_is_none_to_its_question_is_refused(
     ],
 )
 async def test_a_host_is_not_asked_what_it_did_not_declare(
-    host: ModernHost, tool: TalkingTool, declared: dict[str, Any], method: str, params: dict[str, Any], code: int
+    host: Host, tool: TalkingTool, declared: dict[str, Any], method: str, params: dict[str, Any], code: int
 ) -> None:
     await tool.ask("q-1", method, params)
     async with host.asking("tools/call", called("report"), capabilities=declared) as asked:
@@ -165,7 +166,7 @@ async def test_a_host_that_never_comes_back_has_its_question_answered_for_it_and
     clock = ManualClock()
     await tool.ask("q-1", method, params)
     config = configuration({"reports": server.url}, tasks={"input_required": {"max_wait": "5m"}})
-    async with running(config, Environment(clock=clock)) as gateway:
+    async with serve(config, Environment(clock=clock)) as gateway:
         host = gateway.modern(capabilities=ABLE, tasks=False)
         assert (await host.call("report")).result["resultType"] == "input_required"
         clock.advance(timedelta(minutes=5, seconds=1))
@@ -176,7 +177,7 @@ async def test_a_host_that_never_comes_back_has_its_question_answered_for_it_and
 
 @covers("H-MOD-9", "M-MRTR-7")
 async def test_a_host_that_leaves_its_retry_has_its_call_cancelled(
-    server: ScriptedServer, host: ModernHost, tool: TalkingTool
+    server: ScriptedServer, host: Host, tool: TalkingTool
 ) -> None:
     await tool.ask("q-1")
     asked = (await host.call("report")).result
@@ -195,7 +196,7 @@ async def test_a_host_that_leaves_its_retry_has_its_call_cancelled(
 )
 async def test_a_prompt_and_a_resource_ask_as_a_tool_does(
     server: ScriptedServer,
-    host: ModernHost,
+    host: Host,
     tool: TalkingTool,
     method: str,
     params: dict[str, Any],
@@ -216,7 +217,7 @@ async def test_a_prompt_and_a_resource_ask_as_a_tool_does(
 
 @covers("B-CONV-8", "T-24", "M-MRTR-1")
 async def test_a_required_elicitation_is_a_round_and_then_the_call_is_sent_again(
-    server: ScriptedServer, host: ModernHost
+    server: ScriptedServer, host: Host
 ) -> None:
     server.script["report"] = requiring("e-1")
     asked = (await host.call("report")).result
@@ -227,11 +228,11 @@ async def test_a_required_elicitation_is_a_round_and_then_the_call_is_sent_again
 
 
 @covers("B-CONV-8", "T-24")
-async def test_a_required_elicitation_that_is_declined_is_an_error(server: ScriptedServer, host: ModernHost) -> None:
+async def test_a_required_elicitation_that_is_declined_is_an_error(server: ScriptedServer, host: Host) -> None:
     server.script["report"] = requiring("e-1")
     asked = (await host.call("report")).result
     (key,) = asked["inputRequests"]
     params = {"inputResponses": {key: {"action": "decline"}}, "requestState": asked["requestState"]}
-    answer = await host.call("report", params=params)
+    answer = await host.call("report", **params)
     assert refused(answer, 200, -32603)["data"]["upstreamCode"] == -32042
     assert len(server.heard("tools/call")) == 1

@@ -4,12 +4,13 @@ from typing import Any
 
 import pytest
 
-from helpers.modern_host import ModernHost, called
+from helpers.gateway.configuration import configuration
+from helpers.gateway.gateway import Gateway, serve
+from helpers.host.host import Host, called
 from helpers.server import FORM, ScriptedServer, TalkingTool, Turn
 from helpers.waiting import eventually
-from helpers.whole_gateway import WholeGateway, configuration, running
-from interaction.questioning import ACCEPTED, DONE, ELICIT
-from interaction.refusing import refused
+from interaction.questions import ACCEPTED, DONE, ELICIT
+from interaction.refusals import refused
 from requirements import covers
 
 ABLE = {"elicitation": {"form": {}}}
@@ -22,12 +23,12 @@ def listening(tool: TalkingTool) -> None:
 
 
 @pytest.fixture
-def host(gateway: WholeGateway) -> ModernHost:
+def host(gateway: Gateway) -> Host:
     """A host that can be asked, without the tasks extension."""
     return gateway.modern(capabilities=ABLE, tasks=False)
 
 
-async def asked(host: ModernHost, tool: TalkingTool, id: str = "q-1") -> dict[str, Any]:
+async def asked(host: Host, tool: TalkingTool, id: str = "q-1") -> dict[str, Any]:
     """The round that a call begins with."""
     await tool.ask(id)
     result = (await host.call("report")).result
@@ -42,9 +43,7 @@ def again(asked: dict[str, Any], answer: Any = ACCEPTED) -> dict[str, Any]:
 
 
 @covers("M-MRTR-4")
-async def test_of_two_retries_at_once_one_is_the_round(
-    server: ScriptedServer, host: ModernHost, tool: TalkingTool
-) -> None:
+async def test_of_two_retries_at_once_one_is_the_round(server: ScriptedServer, host: Host, tool: TalkingTool) -> None:
     params = again(await asked(host, tool))
     async with host.asking("tools/call", params) as one, host.asking("tools/call", params) as other:
         await tool.told("q-1")
@@ -56,7 +55,7 @@ async def test_of_two_retries_at_once_one_is_the_round(
 
 
 @covers("M-PROG-1")
-async def test_progress_comes_to_whoever_waits_and_under_their_token(host: ModernHost, tool: TalkingTool) -> None:
+async def test_progress_comes_to_whoever_waits_and_under_their_token(host: Host, tool: TalkingTool) -> None:
     async with host.asking("tools/call", called("report"), meta={"progressToken": "one"}) as first:
         await eventually(lambda: tool.turn)
         token = tool.called.token
@@ -73,7 +72,7 @@ async def test_progress_comes_to_whoever_waits_and_under_their_token(host: Moder
 
 
 @covers("M-MRTR-3")
-async def test_what_is_asked_while_nobody_is_there_is_the_next_round(host: ModernHost, tool: TalkingTool) -> None:
+async def test_what_is_asked_while_nobody_is_there_is_the_next_round(host: Host, tool: TalkingTool) -> None:
     first = await asked(host, tool)
     await tool.ask("q-2")
     second = (await host.ask("tools/call", again(first))).result
@@ -86,17 +85,18 @@ async def test_what_is_asked_while_nobody_is_there_is_the_next_round(host: Moder
 
 
 @covers("M-MRTR-5")
-async def test_a_question_that_was_withdrawn_gets_no_answer(host: ModernHost, tool: TalkingTool) -> None:
+async def test_a_question_that_was_withdrawn_gets_no_answer(gateway: Gateway, host: Host, tool: TalkingTool) -> None:
     round_ = await asked(host, tool)
     await tool.withdraw("q-1")
     await tool.finish(DONE)
+    await gateway.upstream_is(in_use=0)
     assert (await host.ask("tools/call", again(round_))).result["content"] == DONE["content"]
     assert tool.unanswered("q-1")
 
 
 @covers("M-MRTR-7")
 async def test_a_call_that_ends_while_nobody_is_there_is_answered_to_who_comes_back(
-    server: ScriptedServer, host: ModernHost, tool: TalkingTool
+    server: ScriptedServer, host: Host, tool: TalkingTool
 ) -> None:
     round_ = await asked(host, tool)
     await tool.finish(DONE)
@@ -119,7 +119,7 @@ async def test_of_more_calls_than_may_wait_one_is_refused_and_its_server_told(
 
     server.script["report"] = report
     bounds = {"input_required": {"max_outstanding": 2}}
-    async with running(configuration({"reports": server.url}, tasks=bounds)) as gateway:
+    async with serve(configuration({"reports": server.url}, tasks=bounds)) as gateway:
         host = gateway.modern(capabilities=ABLE, tasks=False)
         rounds = [(await host.call("report", {"number": number})).result for number in range(2)]
         async with host.asking("tools/call", called("report", {"number": 2})) as third:

@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from helpers.mcp_host import McpHost
+from helpers.gateway.gateway import Gateway
+from helpers.host.host import Host, both_eras
 from helpers.modern_schema import CAPABILITIES, CLIENT, LEVEL, VERSION
 from helpers.server import Hold, ScriptedServer, error, note, stream
 from helpers.waiting import bounded, eventually
-from helpers.whole_gateway import WholeGateway
-from interaction.bridging import DONE, bridge, modern
+from interaction.bridges import DONE, bridge, modern
 from requirements import covers
 
 __all__ = ["bridge", "modern"]
@@ -18,7 +18,7 @@ MIRRORED = {"type": "object", "properties": {"where": {"type": "string", "x-mcp-
 
 
 @pytest.fixture
-async def host(bridge: WholeGateway) -> McpHost:
+async def host(bridge: Gateway) -> Host:
     """A host of 2025-11-25 with an open session."""
     return await bridge.greeted()
 
@@ -26,7 +26,7 @@ async def host(bridge: WholeGateway) -> McpHost:
 @covers("V-INIT-1", "V-DISC-6", "B-CONV-1", "V-ERA-5", "T-17")
 @pytest.mark.parametrize("revision", ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"])
 async def test_a_host_is_welcomed_with_what_the_server_says_of_itself(
-    modern: ScriptedServer, bridge: WholeGateway, revision: str
+    modern: ScriptedServer, bridge: Gateway, revision: str
 ) -> None:
     modern.capabilities = {"tools": {"listChanged": True}, "logging": {}, "extensions": {"org.example/x": {}}}
     welcome = await bridge.host().initialize(revision)
@@ -51,7 +51,7 @@ async def test_a_host_is_welcomed_with_what_the_server_says_of_itself(
     ],
 )
 async def test_every_request_declares_what_the_host_of_the_session_can_do(
-    modern: ScriptedServer, bridge: WholeGateway, revision: str, declared: dict[str, Any], told: dict[str, Any]
+    modern: ScriptedServer, bridge: Gateway, revision: str, declared: dict[str, Any], told: dict[str, Any]
 ) -> None:
     host = bridge.host()
     await host.initialize(revision, capabilities=declared)
@@ -66,9 +66,7 @@ async def test_every_request_declares_what_the_host_of_the_session_can_do(
 
 
 @covers("B-CONV-2", "T-29")
-async def test_tools_are_listed_as_the_revision_of_the_host_has_them(
-    modern: ScriptedServer, bridge: WholeGateway
-) -> None:
+async def test_tools_are_listed_as_the_revision_of_the_host_has_them(modern: ScriptedServer, bridge: Gateway) -> None:
     plain = {"inputSchema": {"type": "object"}}
     modern.tools = [
         {"name": "object", **plain, "outputSchema": {"type": "object", "properties": {"a": True}}},
@@ -87,20 +85,20 @@ async def test_tools_are_listed_as_the_revision_of_the_host_has_them(
 
 
 @covers("H-MOD-5")
-@pytest.mark.parametrize("era", ["initialize", "stateless"])
+@both_eras
 async def test_a_tool_that_wants_its_arguments_repeated_wrongly_is_not_offered(
-    modern: ScriptedServer, bridge: WholeGateway, era: str
+    modern: ScriptedServer, bridge: Gateway, era: str
 ) -> None:
     unsound = {"type": "object", "properties": {"a": {"type": "string", "x-mcp-header": "no good"}}}
     modern.tools = [{"name": "sound", "inputSchema": MIRRORED}, {"name": "unsound", "inputSchema": unsound}]
-    host = bridge.modern() if era == "stateless" else await bridge.greeted()
+    host = await bridge.greeted(era=era)
     assert [tool["name"] for tool in (await host.ask("tools/list")).result["tools"]] == ["sound"]
 
 
 @covers("H-MOD-5", "H-MOD-3", "B-CONV-1")
 @pytest.mark.parametrize("where", ["here", "zu Köln", " edge ", "=?base64?eA==?=", None])
 async def test_a_call_repeats_its_arguments_in_headers_where_the_tool_wants_them(
-    modern: ScriptedServer, host: McpHost, where: str | None
+    modern: ScriptedServer, host: Host, where: str | None
 ) -> None:
     modern.tools = [{"name": "näme", "inputSchema": MIRRORED}]
     answer = await host.call("näme", {"where": where})
@@ -110,7 +108,7 @@ async def test_a_call_repeats_its_arguments_in_headers_where_the_tool_wants_them
 
 @covers("H-MOD-7")
 async def test_a_server_that_refuses_repeated_arguments_has_its_tools_read_anew(
-    modern: ScriptedServer, host: McpHost
+    modern: ScriptedServer, host: Host
 ) -> None:
     assert (await host.call("echo", {"where": "here"})).result["structuredContent"] == {"where": "here"}
     modern.tools = [{"name": "echo", "inputSchema": MIRRORED}]
@@ -132,7 +130,7 @@ async def test_a_server_that_refuses_repeated_arguments_has_its_tools_read_anew(
     ],
 )
 async def test_a_result_is_what_a_host_of_2025_11_25_can_read(
-    modern: ScriptedServer, host: McpHost, said: dict[str, Any], shown: dict[str, Any]
+    modern: ScriptedServer, host: Host, said: dict[str, Any], shown: dict[str, Any]
 ) -> None:
     modern.script["echo"] = stream(said)
     assert (await host.call("echo")).result == shown
@@ -146,7 +144,7 @@ async def test_a_result_is_what_a_host_of_2025_11_25_can_read(
 @covers("V-META-7")
 @pytest.mark.parametrize("kind", ["task", "odd"])
 async def test_a_result_of_a_type_that_does_not_exist_is_a_failure(
-    modern: ScriptedServer, host: McpHost, kind: str
+    modern: ScriptedServer, host: Host, kind: str
 ) -> None:
     modern.script["echo"] = stream({"resultType": kind, "taskId": "x", "content": []})
     assert (await host.call("echo")).code == -32603
@@ -158,7 +156,7 @@ async def test_a_result_of_a_type_that_does_not_exist_is_a_failure(
     [(-32602, 200, -32602), (-32602, 400, -32602), (-32000, 200, -32000), (7, 200, 7), (-32021, 400, -32603)],
 )
 async def test_an_error_of_the_server_means_the_same_to_a_host_of_the_other_era(
-    modern: ScriptedServer, host: McpHost, code: int, status: int, told: int
+    modern: ScriptedServer, host: Host, code: int, status: int, told: int
 ) -> None:
     modern.script["echo"] = error(code, "no", status=status)
     answer = await host.call("echo")
@@ -169,7 +167,7 @@ async def test_an_error_of_the_server_means_the_same_to_a_host_of_the_other_era(
 
 
 @covers("V-INIT-5", "H-MOD-10")
-async def test_what_the_server_does_not_know_stays_with_the_gateway(modern: ScriptedServer, host: McpHost) -> None:
+async def test_what_the_server_does_not_know_stays_with_the_gateway(modern: ScriptedServer, host: Host) -> None:
     assert (await host.ask("ping")).result == {}
     assert (await host.tell("notifications/roots/list_changed")).status == 202
     await host.call("echo")
@@ -180,7 +178,7 @@ async def test_what_the_server_does_not_know_stays_with_the_gateway(modern: Scri
 
 
 @covers("L-PROG-2", "M-PROG-1", "B-CONV-9")
-async def test_progress_crosses_under_the_hosts_own_token(modern: ScriptedServer, host: McpHost) -> None:
+async def test_progress_crosses_under_the_hosts_own_token(modern: ScriptedServer, host: Host) -> None:
     modern.script["echo"] = stream(DONE, progress=3)
     answer = await host.call("echo", _meta={"progressToken": "mine", "traceparent": "t", "own": 1})
     assert [each["params"] for each in answer.notices] == [{"progressToken": "mine", "progress": n} for n in (1, 2, 3)]
@@ -191,7 +189,7 @@ async def test_progress_crosses_under_the_hosts_own_token(modern: ScriptedServer
 
 @covers("M-LOG-1", "V-META-9")
 async def test_the_level_of_a_session_goes_with_every_request_and_its_log_comes_back(
-    modern: ScriptedServer, bridge: WholeGateway
+    modern: ScriptedServer, bridge: Gateway
 ) -> None:
     modern.capabilities["logging"] = {}
     host = await bridge.greeted()
@@ -207,7 +205,7 @@ async def test_the_level_of_a_session_goes_with_every_request_and_its_log_comes_
 
 
 @covers("M-SUB-2", "M-NOTIF-3", "V-META-9")
-async def test_news_of_the_server_reach_the_stream_of_a_session(modern: ScriptedServer, host: McpHost) -> None:
+async def test_news_of_the_server_reach_the_stream_of_a_session(modern: ScriptedServer, host: Host) -> None:
     async with host.listen() as heard:
         await modern.listens.opened()
         await modern.push(note("notifications/tools/list_changed"))
@@ -216,7 +214,7 @@ async def test_news_of_the_server_reach_the_stream_of_a_session(modern: Scripted
 
 
 @covers("M-SUB-2", "M-SUB-1")
-async def test_a_resource_is_subscribed_to_by_listening_to_it(modern: ScriptedServer, bridge: WholeGateway) -> None:
+async def test_a_resource_is_subscribed_to_by_listening_to_it(modern: ScriptedServer, bridge: Gateway) -> None:
     modern.capabilities["resources"] = {"subscribe": True}
     host = await bridge.greeted()
     wanted = [{"uri": "file:///a"}, {"uri": "file:///b"}]
@@ -241,7 +239,7 @@ async def test_a_resource_is_subscribed_to_by_listening_to_it(modern: ScriptedSe
 
 
 @covers("H-MOD-10", "T-25")
-async def test_a_call_is_cancelled_by_closing_its_stream(modern: ScriptedServer, host: McpHost) -> None:
+async def test_a_call_is_cancelled_by_closing_its_stream(modern: ScriptedServer, host: Host) -> None:
     modern.script["report"] = hold = Hold()
     async with host.asking("tools/call", {"name": "report", "arguments": {}}, id="mine"):
         async with bounded():
@@ -252,7 +250,7 @@ async def test_a_call_is_cancelled_by_closing_its_stream(modern: ScriptedServer,
 
 
 @covers("H-MOD-10", "L-CANCEL-2", "T-25")
-async def test_a_task_is_cancelled_by_closing_the_stream_of_its_call(modern: ScriptedServer, host: McpHost) -> None:
+async def test_a_task_is_cancelled_by_closing_the_stream_of_its_call(modern: ScriptedServer, host: Host) -> None:
     modern.script["report"] = hold = Hold()
     task = (await host.start("report"))["taskId"]
     async with bounded():
@@ -264,7 +262,7 @@ async def test_a_task_is_cancelled_by_closing_the_stream_of_its_call(modern: Scr
 
 @covers("H-LEG-10", "T-11", "H-LEG-12")
 async def test_a_host_that_drops_its_connection_leaves_the_servers_stream_open(
-    modern: ScriptedServer, host: McpHost
+    modern: ScriptedServer, host: Host
 ) -> None:
     modern.script["report"] = hold = Hold()
     async with host.asking("tools/call", {"name": "report", "arguments": {}}), bounded():
@@ -278,7 +276,7 @@ async def test_a_host_that_drops_its_connection_leaves_the_servers_stream_open(
 
 
 @covers("M-CREATE-3", "L-CREATE-1", "L-RES-2")
-async def test_a_call_runs_as_a_task_on_one_open_stream(modern: ScriptedServer, host: McpHost) -> None:
+async def test_a_call_runs_as_a_task_on_one_open_stream(modern: ScriptedServer, host: Host) -> None:
     modern.script["report"] = hold = Hold()
     task = (await host.start("report", {"a": 1}))["taskId"]
     async with bounded():
@@ -290,7 +288,7 @@ async def test_a_call_runs_as_a_task_on_one_open_stream(modern: ScriptedServer, 
 
 
 async def test_a_server_that_needs_what_the_host_lacks_is_a_failure_that_says_so(
-    modern: ScriptedServer, host: McpHost
+    modern: ScriptedServer, host: Host
 ) -> None:
     async def needy(turn: Any) -> Any:
         return await error(-32021, "no", {"requiredCapabilities": {"sampling": {}}}, status=400)(turn)

@@ -4,14 +4,15 @@ from typing import Any
 
 import pytest
 
-from helpers.modern_host import called
+from helpers.gateway.configuration import configuration
+from helpers.gateway.gateway import Gateway, serve
+from helpers.host.host import called
 from helpers.modern_schema import SERVER, TASKS
 from helpers.server import Hold, ScriptedServer, error, stream
 from helpers.token_issuer import TokenIssuer, guarded
 from helpers.waiting import eventually
-from helpers.whole_gateway import WholeGateway, configuration, running
-from interaction.questioning import DONE
-from interaction.refusing import refused
+from interaction.questions import DONE
+from interaction.refusals import refused
 from requirements import covers
 
 RESULT = {"content": [], "structuredContent": {"a": 1}}
@@ -32,9 +33,7 @@ async def initialized(server: ScriptedServer) -> list[dict[str, Any]]:
 
 
 @covers("V-DISC-1", "V-DISC-5", "V-META-3", "V-CACHE-1", "T-23")
-async def test_discovery_tells_what_the_server_said_when_it_was_met(
-    server: ScriptedServer, gateway: WholeGateway
-) -> None:
+async def test_discovery_tells_what_the_server_said_when_it_was_met(server: ScriptedServer, gateway: Gateway) -> None:
     server.capabilities = {"tools": {"listChanged": True}, "logging": {}, "tasks": {"list": {}, "cancel": {}}}
     found = await gateway.modern().discover()
     assert found["supportedVersions"] == ["2026-07-28", "2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"]
@@ -46,16 +45,14 @@ async def test_discovery_tells_what_the_server_said_when_it_was_met(
 
 @covers("V-DISC-4", "M-NEG-6")
 async def test_where_no_call_becomes_a_task_there_is_no_extension(server: ScriptedServer) -> None:
-    async with running(configuration({"reports": server.url}, tasks=rules("sync"))) as gateway:
+    async with serve(configuration({"reports": server.url}, tasks=rules("sync"))) as gateway:
         host = gateway.modern()
         assert "extensions" not in (await host.discover())["capabilities"]
         refused(await host.ask("tasks/get", {"taskId": "A" * 32}), 404, -32601)
 
 
 @covers("B-CONV-1", "B-CONV-2", "V-CACHE-1", "V-CACHE-2", "V-META-3", "V-LIST-1", "T-23")
-async def test_tools_are_listed_without_what_this_era_does_not_have(
-    server: ScriptedServer, gateway: WholeGateway
-) -> None:
+async def test_tools_are_listed_without_what_this_era_does_not_have(server: ScriptedServer, gateway: Gateway) -> None:
     server.page_size = 1
     tool = {"name": "echo", "inputSchema": {"type": "object"}, "icons": [], "annotations": {"readOnlyHint": True}}
     server.tools = [
@@ -84,7 +81,7 @@ async def test_tools_are_listed_without_what_this_era_does_not_have(
 )
 async def test_whatever_else_a_server_offers_is_served(
     server: ScriptedServer,
-    gateway: WholeGateway,
+    gateway: Gateway,
     method: str,
     params: dict[str, Any],
     said: dict[str, Any],
@@ -114,7 +111,7 @@ async def test_whatever_else_a_server_offers_is_served(
     ],
 )
 async def test_a_server_is_declared_what_the_request_declares(
-    server: ScriptedServer, gateway: WholeGateway, declared: dict[str, Any], told: dict[str, Any]
+    server: ScriptedServer, gateway: Gateway, declared: dict[str, Any], told: dict[str, Any]
 ) -> None:
     await gateway.modern(capabilities=declared).call("echo")
     (opened,) = await initialized(server)
@@ -125,7 +122,7 @@ async def test_a_server_is_declared_what_the_request_declares(
 async def test_requests_that_can_do_the_same_share_a_session_and_no_others_do(
     server: ScriptedServer, issuer: TokenIssuer
 ) -> None:
-    async with running(guarded({"reports": server.url}, issuer)) as gateway:
+    async with serve(guarded({"reports": server.url}, issuer)) as gateway:
         alice, bob = (gateway.modern(token=issuer.token(gateway.url(), subject=name)) for name in ("alice", "bob"))
         for _ in range(2):
             await alice.call("echo")
@@ -143,7 +140,7 @@ async def test_requests_that_can_do_the_same_share_a_session_and_no_others_do(
 
 @covers("M-CREATE-1", "M-NEG-2", "V-META-6", "V-META-3")
 @pytest.mark.parametrize("tasks", [True, False])
-async def test_a_quick_call_is_answered_plainly(server: ScriptedServer, gateway: WholeGateway, tasks: bool) -> None:
+async def test_a_quick_call_is_answered_plainly(server: ScriptedServer, gateway: Gateway, tasks: bool) -> None:
     result = (await gateway.modern(tasks=tasks).call("echo", {"a": 1})).result
     assert {name: value for name, value in result.items() if name != "_meta"} == {**RESULT, "resultType": "complete"}
     assert await gateway.count("taskgate_tasks_started_total") == 0
@@ -152,11 +149,11 @@ async def test_a_quick_call_is_answered_plainly(server: ScriptedServer, gateway:
 @covers("M-CREATE-1", "M-CREATE-2", "M-CREATE-3", "M-GET-1", "M-GET-2", "M-GET-6", "T-2", "T-3", "T-14")
 async def test_a_slow_call_becomes_a_task(server: ScriptedServer) -> None:
     server.script["report"] = hold = Hold()
-    async with running(configuration({"reports": server.url}, tasks=AT_ONCE)) as gateway:
+    async with serve(configuration({"reports": server.url}, tasks=AT_ONCE)) as gateway:
         host = gateway.modern()
         made = await host.start("report", {"a": 1})
         assert made["status"] == "working"
-        found = [await host.get(made["taskId"]) for _ in range(2)]
+        found = [await host.task(made["taskId"]) for _ in range(2)]
         assert found[0] == found[1]
         assert {name: found[0][name] for name in ("taskId", "createdAt", "ttlMs")} == {
             name: made[name] for name in ("taskId", "createdAt", "ttlMs")
@@ -171,7 +168,7 @@ async def test_a_slow_call_becomes_a_task(server: ScriptedServer) -> None:
 @pytest.mark.parametrize("mode", ["auto", "always"])
 async def test_without_the_extension_a_slow_call_blocks(server: ScriptedServer, mode: str) -> None:
     server.script["report"] = hold = Hold()
-    async with running(configuration({"reports": server.url}, tasks={**rules(mode), **AT_ONCE})) as gateway:
+    async with serve(configuration({"reports": server.url}, tasks={**rules(mode), **AT_ONCE})) as gateway:
         host = gateway.modern()
         await host.start("report")
         async with host.asking("tools/call", called("report"), capabilities={}) as asked:
@@ -182,7 +179,7 @@ async def test_without_the_extension_a_slow_call_blocks(server: ScriptedServer, 
 
 @covers("M-NEG-3", "V-META-5")
 async def test_a_tool_that_must_be_a_task_is_refused_to_who_can_have_none(server: ScriptedServer) -> None:
-    async with running(configuration({"reports": server.url}, tasks=rules("required"))) as gateway:
+    async with serve(configuration({"reports": server.url}, tasks=rules("required"))) as gateway:
         answer = await gateway.modern(tasks=False).call("echo")
         needed = {"requiredCapabilities": {"extensions": {TASKS: {}}}}
         assert refused(answer, 400, -32021)["data"] == needed
@@ -194,7 +191,7 @@ async def test_a_tool_that_must_be_a_task_is_refused_to_who_can_have_none(server
 async def test_over_the_cap_a_call_that_may_be_a_task_blocks(server: ScriptedServer) -> None:
     server.script["report"] = hold = Hold()
     limits = {"concurrency": {"tasks_per_context": 1}}
-    async with running(configuration({"reports": server.url}, tasks=AT_ONCE, limits=limits)) as gateway:
+    async with serve(configuration({"reports": server.url}, tasks=AT_ONCE, limits=limits)) as gateway:
         host = gateway.modern()
         task = (await host.start("report"))["taskId"]
         async with host.asking("tools/call", called("report")) as asked:
@@ -220,7 +217,7 @@ async def test_over_the_cap_a_call_that_may_be_a_task_blocks(server: ScriptedSer
     ],
 )
 async def test_an_error_of_the_server_is_told_under_a_code_of_this_era(
-    server: ScriptedServer, gateway: WholeGateway, code: int, status: int, told: int
+    server: ScriptedServer, gateway: Gateway, code: int, status: int, told: int
 ) -> None:
     server.script["echo"] = error(code, "no")
     seen = refused(await gateway.modern().call("echo"), status, told)
@@ -232,7 +229,7 @@ async def test_an_error_of_the_server_is_told_under_a_code_of_this_era(
 @pytest.mark.parametrize(("code", "told"), [(-32602, -32602), (-32002, -32602), (-32042, -32603)])
 async def test_an_error_ends_a_task_as_failed(server: ScriptedServer, code: int, told: int) -> None:
     server.script["echo"] = error(code, "no such period")
-    async with running(configuration({"reports": server.url}, tasks=rules("always"))) as gateway:
+    async with serve(configuration({"reports": server.url}, tasks=rules("always"))) as gateway:
         host = gateway.modern()
         task = await host.until((await host.start("echo"))["taskId"], "failed")
     assert (task["error"]["code"], "result" in task) == (told, False)

@@ -4,12 +4,13 @@ from typing import Any
 
 import pytest
 
-from helpers.modern_host import ModernHost, called
+from helpers.gateway.configuration import configuration
+from helpers.gateway.gateway import Gateway, serve
+from helpers.host.host import Host, called
 from helpers.modern_schema import LEVEL
 from helpers.server import Hold, ScriptedServer, TalkingTool, note, stream
 from helpers.waiting import bounded, eventually
-from helpers.whole_gateway import WholeGateway, configuration, running
-from interaction.questioning import DONE
+from interaction.questions import DONE
 from requirements import covers
 
 RESULT = {"content": [], "structuredContent": {"a": 1}}
@@ -22,7 +23,7 @@ def rules(mode: str) -> dict[str, Any]:
 
 
 @covers("M-PROG-1", "L-PROG-2", "H-MOD-13")
-async def test_progress_comes_under_the_token_of_the_request(server: ScriptedServer, gateway: WholeGateway) -> None:
+async def test_progress_comes_under_the_token_of_the_request(server: ScriptedServer, gateway: Gateway) -> None:
     server.script["echo"] = stream(RESULT, progress=3)
     host = gateway.modern(tasks=False)
     answer = await host.call("echo", meta={"progressToken": "mine"})
@@ -33,7 +34,7 @@ async def test_progress_comes_under_the_token_of_the_request(server: ScriptedSer
 
 @covers("M-NOTIF-5", "M-PROG-1")
 async def test_progress_of_a_task_is_its_status_message(server: ScriptedServer, tool: TalkingTool) -> None:
-    async with running(configuration({"reports": server.url}, tasks=rules("always"))) as gateway:
+    async with serve(configuration({"reports": server.url}, tasks=rules("always"))) as gateway:
         host = gateway.modern()
         task = (await host.start("report", meta={"progressToken": "mine"}))["taskId"]
         async with bounded():
@@ -42,7 +43,7 @@ async def test_progress_of_a_task_is_its_status_message(server: ScriptedServer, 
             token = tool.called.token
             await tool.note("notifications/progress", progressToken=token, progress=3, total=10, message="fetching")
             async with bounded():
-                while "fetching" not in (await host.get(task)).get("statusMessage", ""):
+                while "fetching" not in (await host.task(task)).get("statusMessage", ""):
                     pass
             await tool.finish(DONE)
             await host.until(task, "completed")
@@ -52,7 +53,7 @@ async def test_progress_of_a_task_is_its_status_message(server: ScriptedServer, 
 
 @covers("M-LOG-1", "M-LOG-2", "T-16")
 async def test_log_lines_come_to_the_request_that_wanted_them_and_as_loud_as_it_did(
-    server: ScriptedServer, gateway: WholeGateway
+    server: ScriptedServer, gateway: Gateway
 ) -> None:
     server.capabilities["logging"] = {}
     levels = ("debug", "notice", "error")
@@ -70,7 +71,7 @@ async def test_log_lines_come_to_the_request_that_wanted_them_and_as_loud_as_it_
 
 @covers("M-LOG-1")
 async def test_a_log_line_of_no_request_is_for_nobody(
-    server: ScriptedServer, gateway: WholeGateway, tool: TalkingTool
+    server: ScriptedServer, gateway: Gateway, tool: TalkingTool
 ) -> None:
     server.capabilities["logging"] = {}
     host = gateway.modern(tasks=False)
@@ -93,7 +94,7 @@ async def test_a_log_line_of_no_request_is_for_nobody(
 @covers("H-MOD-9", "T-25", "T-11")
 @pytest.mark.parametrize("tasks", [True, False])
 async def test_a_host_that_closes_its_stream_has_its_call_cancelled(
-    server: ScriptedServer, gateway: WholeGateway, tasks: bool
+    server: ScriptedServer, gateway: Gateway, tasks: bool
 ) -> None:
     server.script["report"] = hold = Hold()
     async with gateway.modern(tasks=tasks).asking("tools/call", called("report")) as asked:
@@ -108,7 +109,7 @@ async def test_a_host_that_closes_its_stream_has_its_call_cancelled(
 @covers("H-MOD-9", "M-CANCEL-1", "M-CANCEL-2", "M-CANCEL-3", "T-5", "T-25")
 async def test_a_task_outlives_its_request_and_ends_at_its_cancel(server: ScriptedServer) -> None:
     server.script["report"] = hold = Hold()
-    async with running(configuration({"reports": server.url}, tasks=AT_ONCE)) as gateway:
+    async with serve(configuration({"reports": server.url}, tasks=AT_ONCE)) as gateway:
         host = gateway.modern()
         task = (await host.start("report"))["taskId"]
         async with bounded():
@@ -117,10 +118,10 @@ async def test_a_task_outlives_its_request_and_ends_at_its_cancel(server: Script
             b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}',
             {"MCP-Protocol-Version": "2026-07-28"},
         )
-        assert (await host.get(task))["status"] == "working"
+        assert (await host.task(task))["status"] == "working"
         assert server.cancelled == []
         assert set((await host.cancel(task)).result) == {"resultType", "_meta"}
-        assert (await host.get(task))["status"] == "cancelled"
+        assert (await host.task(task))["status"] == "cancelled"
         await eventually(lambda: server.cancelled == [server.heard("tools/call")[0]["id"]])
         assert set((await host.cancel(task)).result) == {"resultType", "_meta"}
 
@@ -129,11 +130,9 @@ async def test_a_task_outlives_its_request_and_ends_at_its_cancel(server: Script
 
 
 @covers("M-SUB-1", "M-NOTIF-2", "M-NOTIF-3", "M-NOTIF-7")
-async def test_resources_are_subscribed_to_once_for_all_who_listen(
-    server: ScriptedServer, gateway: WholeGateway
-) -> None:
+async def test_resources_are_subscribed_to_once_for_all_who_listen(server: ScriptedServer, gateway: Gateway) -> None:
     server.capabilities["resources"] = {"subscribe": True, "listChanged": True}
-    host: ModernHost = gateway.modern()
+    host: Host = gateway.modern()
     uri = {"resourceSubscriptions": ["file:///a"]}
     async with host.listen(**uri) as first:
         async with host.listen(**uri, resourcesListChanged=True) as second:
@@ -157,7 +156,7 @@ async def test_resources_are_subscribed_to_once_for_all_who_listen(
 @pytest.mark.parametrize("tasks", [True, False])
 @pytest.mark.parametrize("slow", ["initialize", "tools/list"])
 async def test_a_host_that_leaves_while_the_server_is_met_has_no_call_made(
-    server: ScriptedServer, gateway: WholeGateway, slow: str, tasks: bool
+    server: ScriptedServer, gateway: Gateway, slow: str, tasks: bool
 ) -> None:
     server.sessions = False
     server.methods[slow] = hold = Hold()
@@ -191,8 +190,8 @@ async def test_a_host_that_waits_for_the_server_to_be_met_is_kept_alive(
     server.methods[slow] = hold = Hold()
     server.methods["prompts/list"] = stream({"prompts": []})
     config = configuration({"reports": server.url}, server={"sse_keepalive": "20ms"})
-    async with running(config) as gateway, gateway.modern().asking(method, params) as asked:
-        await asked.streams()
+    async with serve(config) as gateway, gateway.modern().asking(method, params) as asked:
+        await asked.opened()
         welcome = {"protocolVersion": "2025-11-25", "capabilities": server.capabilities, "serverInfo": INFO}
         hold.release(welcome if slow == "initialize" else {"tools": server.tools})
         assert (await asked.answer()).result["resultType"] == "complete"

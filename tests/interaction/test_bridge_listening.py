@@ -1,10 +1,10 @@
 """Listeners of the modern era before a server of the same: what they are granted, told, and ended with."""
 
+from helpers.gateway.gateway import Gateway
 from helpers.server import ScriptedServer, note
 from helpers.waiting import eventually
-from helpers.whole_gateway import WholeGateway
-from interaction.bridging import bridge, modern
-from interaction.questioning import CAPABLE
+from interaction.bridges import bridge, modern
+from interaction.questions import CAPABLE
 from requirements import covers
 
 __all__ = ["bridge", "modern"]
@@ -12,7 +12,7 @@ __all__ = ["bridge", "modern"]
 
 @covers("M-SUB-1", "M-SUB-2", "M-NOTIF-2", "M-NOTIF-3", "M-NOTIF-7", "T-15")
 async def test_news_reach_every_listener_that_asked_for_them_under_its_own_id(
-    modern: ScriptedServer, bridge: WholeGateway
+    modern: ScriptedServer, bridge: Gateway
 ) -> None:
     modern.capabilities |= {"prompts": {"listChanged": True}, "resources": {"subscribe": True}}
     host = bridge.modern(capabilities=CAPABLE)
@@ -40,16 +40,14 @@ async def test_news_reach_every_listener_that_asked_for_them_under_its_own_id(
 
 
 @covers("M-NOTIF-2")
-async def test_what_the_server_cannot_tell_is_not_granted(modern: ScriptedServer, bridge: WholeGateway) -> None:
+async def test_what_the_server_cannot_tell_is_not_granted(modern: ScriptedServer, bridge: Gateway) -> None:
     wishes = {"promptsListChanged": True, "toolsListChanged": True, "resourceSubscriptions": ["file:///a"]}
     async with bridge.modern().listen(**wishes) as stream_:
         assert stream_.heard[0]["params"]["notifications"] == {"toolsListChanged": True}
 
 
 @covers("M-NOTIF-6", "M-NOTIF-3")
-async def test_a_listen_ends_with_its_result_when_the_gateway_goes(
-    modern: ScriptedServer, bridge: WholeGateway
-) -> None:
+async def test_a_listen_ends_with_its_result_when_the_gateway_goes(modern: ScriptedServer, bridge: Gateway) -> None:
     async with bridge.modern().listen(id="mine", toolsListChanged=True) as stream_:
         await bridge.drain()
-        assert (await stream_.answered())["resultType"] == "complete"
+        assert (await stream_.result())["resultType"] == "complete"

@@ -4,13 +4,13 @@ from typing import Any
 
 import pytest
 
-from helpers.modern_host import called
+from helpers.gateway.gateway import Gateway
+from helpers.host.host import called
 from helpers.modern_schema import CAPABILITIES, CLIENT, LEVEL, SERVER, TASKS, VERSION
 from helpers.server import Hold, ScriptedServer, breaks_off, error, note, raw, resets, result, stream
 from helpers.waiting import bounded
-from helpers.whole_gateway import WholeGateway
-from interaction.bridging import DONE, FORM, bridge, modern
-from interaction.refusing import refused
+from interaction.bridges import DONE, FORM, bridge, modern
+from interaction.refusals import refused
 from requirements import covers
 
 __all__ = ["bridge", "modern"]
@@ -32,9 +32,7 @@ BROKEN = {
 
 
 @covers("V-DISC-1", "V-DISC-5", "V-META-3", "V-META-6")
-async def test_discovery_merges_what_the_server_and_the_gateway_can_do(
-    modern: ScriptedServer, bridge: WholeGateway
-) -> None:
+async def test_discovery_merges_what_the_server_and_the_gateway_can_do(modern: ScriptedServer, bridge: Gateway) -> None:
     modern.capabilities = {"tools": {"listChanged": True}, "logging": {}, "tasks": {"list": {}}}
     modern.versions = ["2026-07-28", "2027-01-01"]
     found = await bridge.modern().discover()
@@ -45,7 +43,7 @@ async def test_discovery_merges_what_the_server_and_the_gateway_can_do(
 
 
 @covers("V-CACHE-1", "V-META-6", "V-LIST-1")
-async def test_a_list_keeps_what_its_server_says_of_it(modern: ScriptedServer, bridge: WholeGateway) -> None:
+async def test_a_list_keeps_what_its_server_says_of_it(modern: ScriptedServer, bridge: Gateway) -> None:
     listed = (await bridge.modern().ask("tools/list")).result
     again = (await bridge.modern(tasks=False).ask("tools/list")).result
     assert listed["tools"] == again["tools"] == modern.tools
@@ -58,7 +56,7 @@ async def test_a_list_keeps_what_its_server_says_of_it(modern: ScriptedServer, b
 
 @covers("V-META-8", "B-CONV-5", "B-CONV-9", "V-META-9", "H-MOD-1")
 async def test_a_server_is_told_what_this_request_declares_but_for_the_tasks(
-    modern: ScriptedServer, bridge: WholeGateway
+    modern: ScriptedServer, bridge: Gateway
 ) -> None:
     host = bridge.modern(capabilities=ASKABLE)
     await host.call("echo", meta={"traceparent": "t", "org.example/x": [1], "progressToken": 7})
@@ -80,7 +78,7 @@ async def test_a_server_is_told_what_this_request_declares_but_for_the_tasks(
         {"content": [], "structuredContent": 7, "unknown": {"b": 2}},
     ],
 )
-async def test_a_result_passes_as_it_is(modern: ScriptedServer, bridge: WholeGateway, said: dict[str, Any]) -> None:
+async def test_a_result_passes_as_it_is(modern: ScriptedServer, bridge: Gateway, said: dict[str, Any]) -> None:
     modern.script["echo"] = stream(said)
     result = (await bridge.modern().call("echo")).result
     assert result == {**said, "resultType": "complete"}
@@ -89,14 +87,14 @@ async def test_a_result_passes_as_it_is(modern: ScriptedServer, bridge: WholeGat
 @covers("V-META-7", "M-CREATE-2")
 @pytest.mark.parametrize("kind", ["task", "odd", 7, None])
 async def test_a_result_of_a_type_that_does_not_exist_is_a_failure(
-    modern: ScriptedServer, bridge: WholeGateway, kind: Any
+    modern: ScriptedServer, bridge: Gateway, kind: Any
 ) -> None:
     modern.script["echo"] = stream({"resultType": kind, "taskId": "x", "content": []})
     assert (await bridge.modern().call("echo")).code == -32603
 
 
 @covers("V-META-7")
-async def test_a_result_without_a_type_is_a_complete_one(modern: ScriptedServer, bridge: WholeGateway) -> None:
+async def test_a_result_without_a_type_is_a_complete_one(modern: ScriptedServer, bridge: Gateway) -> None:
     async def untyped(turn: Any) -> Any:
         message = {"jsonrpc": "2.0", "id": turn.id, "result": DONE}
         return await stream(None, before=[message])(turn)
@@ -110,7 +108,7 @@ async def test_a_result_without_a_type_is_a_complete_one(modern: ScriptedServer,
     ("code", "status", "told"), [(-32602, 200, 200), (-32601, 404, 404), (-32603, 200, 200), (-32000, 200, 200)]
 )
 async def test_an_error_passes_as_it_is(
-    modern: ScriptedServer, bridge: WholeGateway, code: int, status: int, told: int
+    modern: ScriptedServer, bridge: Gateway, code: int, status: int, told: int
 ) -> None:
     modern.script["echo"] = error(code, "no", status=status)
     assert refused(await bridge.modern().call("echo"), told, code)["message"] == "no"
@@ -128,7 +126,7 @@ async def test_an_error_passes_as_it_is(
     ],
 )
 async def test_a_code_that_this_era_does_not_have_or_that_means_the_gateway_is_not_passed_on(
-    modern: ScriptedServer, bridge: WholeGateway, code: int, status: int, told_status: int, told: int
+    modern: ScriptedServer, bridge: Gateway, code: int, status: int, told_status: int, told: int
 ) -> None:
     async def refuse(turn: Any) -> Any:
         return await error(code, "no", {"requiredCapabilities": {"sampling": {}}}, status=status)(turn)
@@ -142,7 +140,7 @@ async def test_a_code_that_this_era_does_not_have_or_that_means_the_gateway_is_n
 @covers("S-SEC-9", "H-MOD-11", "H-MOD-8")
 @pytest.mark.parametrize("reply", BROKEN.values(), ids=BROKEN)
 async def test_a_server_that_breaks_off_or_breaks_the_protocol_is_not_asked_again(
-    modern: ScriptedServer, bridge: WholeGateway, reply: Any
+    modern: ScriptedServer, bridge: Gateway, reply: Any
 ) -> None:
     modern.script["echo"] = reply
     told = refused(await bridge.modern().call("echo"), 200, -32603)["data"]
@@ -153,7 +151,7 @@ async def test_a_server_that_breaks_off_or_breaks_the_protocol_is_not_asked_agai
 
 @covers("M-PROG-1", "M-LOG-1", "H-MOD-13", "T-16")
 async def test_progress_and_log_lines_come_on_the_stream_of_their_request(
-    modern: ScriptedServer, bridge: WholeGateway
+    modern: ScriptedServer, bridge: Gateway
 ) -> None:
     modern.capabilities["logging"] = {}
     lines = [note("notifications/message", level=level, data=level) for level in ("debug", "info", "error")]
@@ -177,7 +175,7 @@ async def test_progress_and_log_lines_come_on_the_stream_of_their_request(
 @covers("H-MOD-9", "H-MOD-10", "T-11")
 @pytest.mark.parametrize("method", ["tools/call", "prompts/get", "resources/read"])
 async def test_a_host_that_closes_its_stream_cancels_its_request_at_the_server(
-    modern: ScriptedServer, bridge: WholeGateway, method: str
+    modern: ScriptedServer, bridge: Gateway, method: str
 ) -> None:
     modern.capabilities |= {"prompts": {}, "resources": {}}
     modern.script["report"] = modern.methods["prompts/get"] = modern.methods["resources/read"] = hold = Hold()
@@ -191,7 +189,7 @@ async def test_a_host_that_closes_its_stream_cancels_its_request_at_the_server(
 
 
 @covers("H-MOD-5", "H-MOD-6")
-async def test_a_repeated_argument_crosses_as_the_server_wants_it(modern: ScriptedServer, bridge: WholeGateway) -> None:
+async def test_a_repeated_argument_crosses_as_the_server_wants_it(modern: ScriptedServer, bridge: Gateway) -> None:
     schema = {"type": "object", "properties": {"a": {"type": "integer", "x-mcp-header": "A"}}}
     modern.tools = [{"name": "echo", "inputSchema": schema}]
     answer = await bridge.modern().call("echo", {"a": 42}, headers={"mcp-param-a": "42.0"})
@@ -200,8 +198,6 @@ async def test_a_repeated_argument_crosses_as_the_server_wants_it(modern: Script
 
 
 @covers("H-MOD-6")
-async def test_a_repeated_argument_that_nobody_knows_is_for_the_server(
-    modern: ScriptedServer, bridge: WholeGateway
-) -> None:
+async def test_a_repeated_argument_that_nobody_knows_is_for_the_server(modern: ScriptedServer, bridge: Gateway) -> None:
     await bridge.modern().call("echo", {"a": "x"}, headers={"Mcp-Param-Unknown": "y"})
     assert modern.requests[-1].headers.get("mcp-param-unknown") == "y"

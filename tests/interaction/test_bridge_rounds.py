@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
+from helpers.gateway.gateway import Environment, Gateway
+from helpers.host.host import called
 from helpers.manual_clock import ManualClock
-from helpers.modern_host import called
 from helpers.server import Hold, Rounds, ScriptedServer, Turn
 from helpers.token_issuer import TokenIssuer
 from helpers.waiting import bounded, eventually
-from helpers.whole_gateway import Environment, WholeGateway
-from interaction.bridging import ALWAYS, DONE, FORM, ROOTS, before, bridge, modern
-from interaction.questioning import ACCEPTED
-from interaction.refusing import refused
+from interaction.bridges import ALWAYS, DONE, FORM, ROOTS, before, bridge, modern
+from interaction.questions import ACCEPTED
+from interaction.refusals import refused
 from requirements import covers
 
 __all__ = ["bridge", "modern"]
@@ -25,7 +25,7 @@ ASKABLE = {"elicitation": {"form": {}}, "roots": {}}
 @covers("M-MRTR-1", "M-MRTR-3", "M-MRTR-4", "M-MRTR-6")
 @pytest.mark.parametrize("tasks", [False, True])
 async def test_a_round_passes_to_the_host_under_a_sealed_state(
-    modern: ScriptedServer, bridge: WholeGateway, tasks: bool
+    modern: ScriptedServer, bridge: Gateway, tasks: bool
 ) -> None:
     modern.script["report"] = rounds = Rounds(
         {"inputRequests": {"a": FORM, "b": ROOTS}, "requestState": "theirs"},
@@ -36,49 +36,45 @@ async def test_a_round_passes_to_the_host_under_a_sealed_state(
     assert first["inputRequests"] == {"a": FORM, "b": ROOTS}
     assert "theirs" not in first["requestState"]
     given = {"a": ACCEPTED, "b": {"roots": []}}
-    second = (await host.call("report", params={"requestState": first["requestState"], "inputResponses": given})).result
+    second = (await host.call("report", requestState=first["requestState"], inputResponses=given)).result
     assert second["inputRequests"] == {"a": FORM}
     last = {"requestState": second["requestState"], "inputResponses": {"a": ACCEPTED}}
-    done = (await host.call("report", params=last)).result
+    done = (await host.call("report", **last)).result
     assert done["structuredContent"] == {"answers": [given, {"a": ACCEPTED}]}
     assert rounds.states == ["theirs", "theirs too"]
 
 
 @covers("M-MRTR-3", "M-MRTR-5")
-async def test_what_a_host_answers_is_for_the_server_to_judge(modern: ScriptedServer, bridge: WholeGateway) -> None:
+async def test_what_a_host_answers_is_for_the_server_to_judge(modern: ScriptedServer, bridge: Gateway) -> None:
     modern.script["report"] = rounds = Rounds({"inputRequests": {"a": FORM, "b": FORM}, "requestState": "s"})
     host = bridge.modern(capabilities=ASKABLE, tasks=False)
     state = (await host.call("report")).result["requestState"]
-    await host.call("report", params={"requestState": state, "inputResponses": {"a": ACCEPTED}})
+    await host.call("report", requestState=state, inputResponses={"a": ACCEPTED})
     assert rounds.answers == [{"a": ACCEPTED}]
 
 
 @covers("M-MRTR-3")
-async def test_a_round_without_a_state_or_without_questions_passes_too(
-    modern: ScriptedServer, bridge: WholeGateway
-) -> None:
+async def test_a_round_without_a_state_or_without_questions_passes_too(modern: ScriptedServer, bridge: Gateway) -> None:
     modern.script["report"] = rounds = Rounds({"inputRequests": {"a": FORM}}, {"requestState": "later"}, answer=DONE)
     host = bridge.modern(capabilities=ASKABLE, tasks=False)
     params: dict[str, Any] = {}
     for answers in ({"a": ACCEPTED}, None):
-        asked = (await host.call("report", params=params)).result
+        asked = (await host.call("report", **params)).result
         assert asked["resultType"] == "input_required"
         params = {name: asked[name] for name in ("requestState",) if name in asked}
         params |= {} if answers is None else {"inputResponses": answers}
-    assert (await host.call("report", params=params)).result["content"] == DONE["content"]
+    assert (await host.call("report", **params)).result["content"] == DONE["content"]
     assert rounds.states == [None, "later"]
 
 
 @covers("M-MRTR-4", "I-ISO-5")
-async def test_a_state_of_the_servers_own_is_not_taken_from_a_host(
-    modern: ScriptedServer, bridge: WholeGateway
-) -> None:
+async def test_a_state_of_the_servers_own_is_not_taken_from_a_host(modern: ScriptedServer, bridge: Gateway) -> None:
     modern.script["report"] = rounds = Rounds({"inputRequests": {"a": FORM}, "requestState": "theirs"})
     host = bridge.modern(capabilities=ASKABLE, tasks=False)
     state = (await host.call("report")).result["requestState"]
     answer = {"inputResponses": {"a": ACCEPTED}}
-    refused(await host.call("report", params={"requestState": "theirs", **answer}), 200, -32602)
-    refused(await host.call("report", {"b": 1}, params={"requestState": state, **answer}), 200, -32602)
+    refused(await host.call("report", requestState="theirs", **answer), 200, -32602)
+    refused(await host.call("report", {"b": 1}, requestState=state, **answer), 200, -32602)
     assert len(rounds.turns) == 1
 
 
@@ -96,12 +92,12 @@ async def test_the_rounds_of_a_task_are_inputs_under_keys_of_the_gateways(modern
         task = (await host.start("report"))["taskId"]
         await eventually(lambda: rounds.turns)
         async with bounded():
-            while len((found := await host.get(task)).get("inputRequests", {})) < 2:
+            while len((found := await host.task(task)).get("inputRequests", {})) < 2:
                 pass
         keys = {each["method"]: key for key, each in found["inputRequests"].items()}
         assert not {"a", "b"} & set(keys.values())
         await host.update(task, {keys["roots/list"]: {"roots": []}})
-        assert list((await host.get(task))["inputRequests"]) == [keys["elicitation/create"]]
+        assert list((await host.task(task))["inputRequests"]) == [keys["elicitation/create"]]
         assert len(rounds.turns) == 1
         await host.update(task, {keys["elicitation/create"]: ACCEPTED})
         (other,) = (await host.until(task, "input_required"))["inputRequests"]
@@ -121,7 +117,7 @@ async def test_a_handle_leaves_the_servers_stream_open(modern: ScriptedServer) -
         task = (await host.start("report"))["taskId"]
         async with bounded():
             await hold.begun.wait()
-        assert (await host.get(task))["status"] == "working"
+        assert (await host.task(task))["status"] == "working"
         assert modern.left == []
         hold.release(DONE)
         assert (await host.until(task, "completed"))["result"]["content"] == DONE["content"]
@@ -137,7 +133,7 @@ async def test_a_cancelled_task_closes_the_servers_stream(modern: ScriptedServer
         async with bounded():
             await hold.begun.wait()
         await host.cancel(task)
-        assert (await host.get(task))["status"] == "cancelled"
+        assert (await host.task(task))["status"] == "cancelled"
         await modern.leaving("tools/call")
         assert set((await host.cancel(task)).result) == {"resultType", "_meta"}
 
@@ -152,7 +148,7 @@ async def test_a_state_of_a_passed_round_is_good_as_long_as_a_question_may_wait(
         state = (await host.call("report")).result["requestState"]
         clock.advance(timedelta(minutes=5, seconds=1))
         answer = {"requestState": state, "inputResponses": {"a": ACCEPTED}}
-        refused(await host.call("report", params=answer), 200, -32602)
+        refused(await host.call("report", **answer), 200, -32602)
     assert len(rounds.turns) == 1
 
 
@@ -169,9 +165,9 @@ async def test_a_state_of_a_passed_round_is_good_for_its_caller_alone(
         )
         state = (await alice.call("report")).result["requestState"]
         answer = {"requestState": state, "inputResponses": {"a": ACCEPTED}}
-        refused(await bob.call("report", params=answer), 200, -32602)
+        refused(await bob.call("report", **answer), 200, -32602)
         assert len(rounds.turns) == 1
-        assert (await alice.call("report", params=answer)).result["resultType"] == "complete"
+        assert (await alice.call("report", **answer)).result["resultType"] == "complete"
 
 
 @covers("R-RES-6", "M-MRTR-1")
@@ -196,12 +192,12 @@ async def test_a_call_that_could_not_become_a_task_has_its_rounds_passed_on(mode
             first = (await asked.answer()).result
         assert first["inputRequests"] == {"a": FORM}
         answer = {"requestState": first["requestState"], "inputResponses": {"a": ACCEPTED}}
-        assert (await host.call("report", params=answer)).result["structuredContent"] == {"answers": rounds.answers}
+        assert (await host.call("report", **answer)).result["structuredContent"] == {"answers": rounds.answers}
 
 
 @covers("M-MRTR-2", "V-META-5")
 async def test_a_round_that_asks_what_the_host_did_not_declare_is_told_as_what_it_lacks(
-    modern: ScriptedServer, bridge: WholeGateway
+    modern: ScriptedServer, bridge: Gateway
 ) -> None:
     modern.script["report"] = Rounds({"inputRequests": {"a": FORM, "b": ROOTS}, "requestState": "theirs"})
     answer = await bridge.modern(capabilities={"roots": {}}, tasks=False).call("report")

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
+from helpers.gateway.gateway import Gateway
 from helpers.server import Hold, Rounds, ScriptedServer, Turn, event, note, open_stream, progress_note, stream
 from helpers.waiting import bounded, eventually
-from helpers.whole_gateway import WholeGateway
-from interaction.bridging import ALWAYS, DONE, FORM, ROOTS, SAMPLE, before, bridge, modern
-from interaction.questioning import ACCEPTED, CAPABLE, ELICIT, status
+from interaction.bridges import ALWAYS, DONE, FORM, ROOTS, SAMPLE, before, bridge, modern
+from interaction.questions import ACCEPTED, CAPABLE, ELICIT
 from requirements import covers
 
 __all__ = ["bridge", "modern"]
@@ -19,12 +19,12 @@ SERVER_SAYS = {"io.modelcontextprotocol/serverInfo": {"name": "s", "version": "1
 
 
 @covers("I-ISO-7", "B-CONV-1", "B-CONV-3", "M-GET-2", "T-14")
-@pytest.mark.parametrize("made_in", ["initialize", "stateless"])
+@pytest.mark.parametrize("made_in", ["legacy", "modern"])
 async def test_an_outcome_is_shown_to_either_era_in_its_own_words(modern: ScriptedServer, made_in: str) -> None:
     modern.script["echo"] = stream({"content": [], "structuredContent": [1], "_meta": SERVER_SAYS})
     async with before(modern, tasks=ALWAYS) as gateway:
         old, new = await gateway.greeted(), gateway.modern()
-        task = (await (old if made_in == "initialize" else new).start("echo"))["taskId"]
+        task = (await (old if made_in == "legacy" else new).start("echo"))["taskId"]
         result = (await new.until(task, "completed"))["result"]
         fetched = (await old.ask("tasks/result", {"taskId": task})).result
     assert (result["structuredContent"], result["content"]) == ([1], [])
@@ -44,18 +44,18 @@ async def test_a_round_of_a_task_of_the_modern_era_is_answered_in_a_session(mode
         task = (await gateway.modern(capabilities=ASKABLE).start("report"))["taskId"]
         host = gateway.host()
         await host.initialize(capabilities=CAPABLE)
-        await status(host, task, "input_required")
+        await host.until(task, "input_required")
         async with host.asking("tasks/result", {"taskId": task}) as heard:
             for method, answer in ((ELICIT, ACCEPTED), ("roots/list", {"roots": []})):
                 asked = await heard.until(method)
                 await host.respond(asked["id"], answer)
-            assert (await heard.answered())["content"] == DONE["content"]
+            assert (await heard.result())["content"] == DONE["content"]
     assert rounds.answers == [{"a": ACCEPTED, "b": {"roots": []}}]
 
 
 @covers("M-UPD-1", "M-MRTR-3")
 async def test_a_round_of_a_task_of_a_session_is_answered_in_the_modern_era(
-    modern: ScriptedServer, bridge: WholeGateway
+    modern: ScriptedServer, bridge: Gateway
 ) -> None:
     modern.script["report"] = rounds = Rounds({"inputRequests": {"a": FORM}, "requestState": "s"}, answer=DONE)
     old, new = bridge.host(), bridge.modern(capabilities=ASKABLE)
@@ -85,9 +85,7 @@ async def test_a_round_of_a_task_that_nobody_answers_ends(
 
 
 @covers("L-PROG-1", "L-META-1", "M-NOTIF-5", "T-16")
-async def test_what_is_told_of_a_running_task_comes_as_each_era_has_it(
-    modern: ScriptedServer, bridge: WholeGateway
-) -> None:
+async def test_what_is_told_of_a_running_task_comes_as_each_era_has_it(modern: ScriptedServer, bridge: Gateway) -> None:
     modern.capabilities["logging"] = {}
     go_on = asyncio.Event()
 
@@ -119,7 +117,7 @@ async def test_what_is_told_of_a_running_task_comes_as_each_era_has_it(
 
 
 @covers("H-LEG-5", "T-11")
-async def test_a_task_outlives_the_session_that_made_it(modern: ScriptedServer, bridge: WholeGateway) -> None:
+async def test_a_task_outlives_the_session_that_made_it(modern: ScriptedServer, bridge: Gateway) -> None:
     modern.script["report"] = hold = Hold()
     host = await bridge.greeted()
     task = (await host.start("report"))["taskId"]
@@ -127,7 +125,7 @@ async def test_a_task_outlives_the_session_that_made_it(modern: ScriptedServer, 
         await hold.begun.wait()
     assert await host.leave() == 200
     new = bridge.modern()
-    assert (await new.get(task))["status"] == "working"
+    assert (await new.task(task))["status"] == "working"
     assert [each["method"] for each in modern.left if each["method"] == "tools/call"] == []
     hold.release(DONE)
     assert (await new.until(task, "completed"))["result"]["content"] == DONE["content"]

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
+from helpers.gateway.gateway import Environment, serve
 from helpers.manual_clock import ManualClock
 from helpers.server import Hold, ScriptedServer
 from helpers.token_issuer import TokenIssuer, guarded
 from helpers.waiting import bounded, eventually
-from helpers.whole_gateway import Environment, running
-from interaction.storming import CAPS, DORA, KEPT, MOUNTS, Ledger, Storm
+from interaction.storm import CAPS, DORA, KEPT, MOUNTS, Ledger, Storm
 from requirements import covers
 
 LIVES = (200, 40, 12)
@@ -57,7 +57,7 @@ async def test_no_cap_is_exceeded_or_leaks(
     for life, abreast in enumerate(LIVES):
         folder = tmp_path / str(life)
         ledger = Ledger(folder / "taskgate.db", clock)
-        async with running(config(server, issuer, folder), Environment(clock=clock), data_directory=keys) as gateway:
+        async with serve(config(server, issuer, folder), Environment(clock=clock), data_directory=keys) as gateway:
             ledger.check()
             storm = Storm(gateway, server, issuer, ledger, chance)
             await storm.arrive()
@@ -78,7 +78,7 @@ async def test_no_cap_is_exceeded_or_leaks(
     assert {"context", "tenant", "global", "bytes"} <= refusals.keys()
 
     ledger = Ledger(tmp_path / str(len(LIVES)) / "taskgate.db", clock)
-    async with running(
+    async with serve(
         config(server, issuer, ledger.path.parent), Environment(clock=clock), data_directory=keys
     ) as gateway:
         storm = Storm(gateway, server, issuer, ledger, chance)

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from helpers.gateway.gateway import Gateway, serve
 from helpers.server import ScriptedServer, status
 from helpers.token_issuer import TokenIssuer, guarded
 from helpers.waiting import bounded
-from helpers.whole_gateway import WholeGateway, running
 from interaction.programs import program
 from requirements import covers
 
@@ -19,19 +19,19 @@ ONCE = {"retries": {"attempts": 1}}
 
 
 @asynccontextmanager
-async def over_http(issuer: TokenIssuer, era: str, **more: Any) -> AsyncIterator[tuple[WholeGateway, ScriptedServer]]:
+async def over_http(issuer: TokenIssuer, era: str, **more: Any) -> AsyncIterator[tuple[Gateway, ScriptedServer]]:
     """A gateway that asks for tokens, before a server of the era whose tool `report` is answered 504 by a proxy."""
     async with ScriptedServer(era) as server:
         server.script["report"] = status(504)
         section = {"path": "/reports/mcp", "url": server.url, "protocol_version": REVISIONS[era]} | ONCE | more
-        async with running(guarded({}, issuer, upstreams={"reports": section})) as gateway:
+        async with serve(guarded({}, issuer, upstreams={"reports": section})) as gateway:
             yield gateway, server
 
 
-async def host_of(gateway: WholeGateway, era: str, issuer: TokenIssuer, user: str, **claims: Any) -> Any:
+async def host_of(gateway: Gateway, era: str, issuer: TokenIssuer, user: str, **claims: Any) -> Any:
     """A host of the era for a user."""
     token = issuer.token(gateway.url(), subject=user, **claims)
-    return gateway.modern(token=token) if era == "modern" else await gateway.greeted(token=token)
+    return await gateway.greeted(era=era, token=token)
 
 
 async def is_served(host: Any) -> bool:
@@ -86,7 +86,7 @@ async def test_failing_calls_that_one_caller_makes_at_once_refuse_no_call_of_ano
 
 async def test_failing_calls_of_one_callers_program_refuse_no_call_of_another(issuer: TokenIssuer) -> None:
     section = program(circuit_breaker={"failures": 5}, restart={"backoff": "1ms", "max_backoff": "1ms"})
-    async with running(guarded({}, issuer, upstreams={"reports": section})) as gateway:
+    async with serve(guarded({}, issuer, upstreams={"reports": section})) as gateway:
         mallory, alice = [await host_of(gateway, "legacy", issuer, user) for user in ("mallory", "alice")]
         served = []
         for _ in range(10):

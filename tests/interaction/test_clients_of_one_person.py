@@ -3,25 +3,20 @@
 import asyncio
 from typing import Any
 
-import pytest
-
-from helpers.mcp_host import McpHost
-from helpers.modern_host import ModernHost
+from helpers.gateway.gateway import Gateway, serve
+from helpers.host.host import Host, both_eras
 from helpers.server import Hold, ScriptedServer
 from helpers.token_issuer import TokenIssuer, guarded
 from helpers.waiting import bounded, eventually, until
-from helpers.whole_gateway import WholeGateway, running
 from requirements import covers
 
 CLIENTS = 34
-both_eras = pytest.mark.parametrize("era", ["initialize", "stateless"])
-Host = McpHost | ModernHost
 
 
-async def client(gateway: WholeGateway, issuer: TokenIssuer, era: str, subject: str, number: int = 0) -> Host:
+async def client(gateway: Gateway, issuer: TokenIssuer, era: str, subject: str, number: int = 0) -> Host:
     """A host of one client of a person, which registered itself."""
     token = issuer.token(gateway.url(), subject=subject, client_id=f"client-{number}")
-    return gateway.modern(token=token) if era == "stateless" else await gateway.greeted(token=token)
+    return await gateway.greeted(era=era, token=token)
 
 
 def refusal(answer: Any) -> tuple[int, str, int | None]:
@@ -38,7 +33,7 @@ async def test_calls_of_all_clients_of_a_person_leave_turns_to_another_person(
     server.script["report"] = Hold()
     upstream = {"path": "/reports/mcp", "url": server.url, "concurrency": 8}
     config = guarded({"reports": server.url}, issuer, upstreams={"reports": upstream}, limits={"rate": []})
-    async with running(config) as gateway, bounded():
+    async with serve(config) as gateway, bounded():
         many = [await client(gateway, issuer, era, "mallory", number) for number in range(CLIENTS)]
         calls = [asyncio.create_task(host.call("report", {"number": at})) for at, host in enumerate(many)]
         await gateway.shows("taskgate_queue_depth", CLIENTS - 7, upstream="reports")
@@ -57,7 +52,7 @@ async def test_a_rate_counts_the_calls_of_all_clients_of_a_person(
 ) -> None:
     rate = {"name": "calls", "scope": "subject", "methods": ["tools/call"], "rate": "1/h", "burst": 2}
     config = guarded({"reports": server.url}, issuer, limits={"rate": [rate]})
-    async with running(config) as gateway, bounded():
+    async with serve(config) as gateway, bounded():
         hosts = [await client(gateway, issuer, era, "mallory", number) for number in range(3)]
         assert [("error" in ((await host.call("echo")).message or {})) for host in hosts] == [False, False, True]
         alice = await client(gateway, issuer, era, "alice")
@@ -76,9 +71,9 @@ async def test_unfinished_tasks_of_all_clients_of_a_person_are_capped(
     config = guarded({"reports": server.url}, issuer, tasks=tasks, limits={"rate": [], "concurrency": concurrency})
 
     async def ask(host: Host) -> Any:
-        return await (host.call("report", task={}) if isinstance(host, McpHost) else host.call("report"))
+        return await host.call_as_task("report")
 
-    async with running(config) as gateway, bounded():
+    async with serve(config) as gateway, bounded():
         hosts = [await client(gateway, issuer, era, "mallory", number) for number in range(3)]
         assert ["error" in ((await ask(host)).message or {}) for host in (hosts[0], hosts[0], hosts[1])] == [False] * 3
         assert refusal(await ask(hosts[0])) == (429, "context", 2)
@@ -95,10 +90,9 @@ async def test_sessions_of_all_clients_of_a_person_are_capped_and_the_idlest_end
 ) -> None:
     concurrency = {"sessions_per_context": 2, "sessions_per_subject": 3}
     config = guarded({"reports": server.url}, issuer, limits={"rate": [], "concurrency": concurrency})
-    async with running(config) as gateway, bounded():
-        alice = await client(gateway, issuer, "initialize", "alice")
-        hosts = [await client(gateway, issuer, "initialize", "mallory", number) for number in range(4)]
-        assert isinstance(hosts[0], McpHost)
+    async with serve(config) as gateway, bounded():
+        alice = await client(gateway, issuer, "legacy", "alice")
+        hosts = [await client(gateway, issuer, "legacy", "mallory", number) for number in range(4)]
         assert (await hosts[0].ask("ping")).status == 404
         for host in (*hosts[1:], alice):
             assert (await host.ask("ping")).status == 200
@@ -113,16 +107,13 @@ async def test_streams_of_all_clients_of_a_person_are_capped(server: ScriptedSer
         limits={"rate": []},
         server={"listen": "127.0.0.1:0", "max_streams_per_context": 1, "max_streams_per_subject": 1},
     )
-    async with running(config) as gateway, bounded():
+    async with serve(config) as gateway, bounded():
         first, second, alice = [
-            await client(gateway, issuer, "initialize", subject, number)
+            await client(gateway, issuer, "legacy", subject, number)
             for subject, number in (("mallory", 0), ("mallory", 1), ("alice", 0))
         ]
-        assert isinstance(first, McpHost)
-        assert isinstance(second, McpHost)
-        assert isinstance(alice, McpHost)
 
-        async def listening(host: McpHost) -> int:
+        async def listening(host: Host) -> int:
             head = {"Accept": "text/event-stream", **host.head()}
             async with host.http.get(host.url, headers=head) as response:
                 return response.status
@@ -142,7 +133,7 @@ async def test_large_messages_of_all_clients_of_a_person_are_capped(
     concurrency = {"bytes_in_flight_per_context": "250KiB", "bytes_in_flight_per_subject": "450KiB"}
     config = guarded({"reports": server.url}, issuer, limits={"rate": [], "concurrency": concurrency})
     large = {"text": "x" * 100 * 1024}
-    async with running(config) as gateway, bounded():
+    async with serve(config) as gateway, bounded():
         hosts = [await client(gateway, issuer, era, "mallory", number) for number in range(8)]
         calls = [asyncio.create_task(host.call("report", large)) for host in hosts[:4]]
         await eventually(lambda: len(server.heard("tools/call")) == 4)

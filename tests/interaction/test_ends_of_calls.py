@@ -4,16 +4,16 @@ from typing import Any
 
 import pytest
 
-from helpers.mcp_host import McpHost
+from helpers.gateway.gateway import Gateway
+from helpers.host.host import Host
 from helpers.package_objects import counted, expect_no_growth, no_collections
 from helpers.server import Reply, ScriptedServer, Turn, event, open_stream, result
-from helpers.whole_gateway import WholeGateway
-from interaction.questioning import ASKED, DONE, SAMPLE
+from interaction.questions import ASKED, DONE, SAMPLE
 
 CALLS = 6
 
 
-async def test_a_call_that_is_over_is_gone_at_once(host: McpHost) -> None:
+async def test_a_call_that_is_over_is_gone_at_once(host: Host) -> None:
     for _ in range(CALLS):
         await host.call("echo")
     with no_collections():
@@ -35,7 +35,7 @@ async def fails_for_want_of_a_model(turn: Turn) -> Any:
 @pytest.mark.parametrize("capabilities", [{}, {"elicitation": {}}], ids=["waited for", "in flight"])
 @pytest.mark.parametrize("reply", [result(DONE), fails_for_want_of_a_model], ids=["answered", "refused"])
 async def test_a_call_of_the_modern_era_that_is_over_is_gone_at_once(
-    server: ScriptedServer, gateway: WholeGateway, capabilities: dict[str, Any], reply: Reply
+    server: ScriptedServer, gateway: Gateway, capabilities: dict[str, Any], reply: Reply
 ) -> None:
     server.script["report"] = reply
     host = gateway.modern(capabilities=capabilities, tasks=False)

@@ -8,14 +8,16 @@ import pytest
 from aiohttp import web
 
 from helpers.exchange_server import ExchangeServer
-from helpers.mcp_host import Answer, McpHost
+from helpers.gateway.configuration import configuration
+from helpers.gateway.gateway import serve
+from helpers.host.answers import Answer
+from helpers.host.host import ERAS, Host
 from helpers.server import Hold, ScriptedServer, TalkingTool, Turn, result
 from helpers.token_issuer import TokenIssuer, guarded
 from helpers.waiting import bounded, eventually
-from helpers.whole_gateway import configuration, running
-from interaction.handing_off import ERAS, MODES, YEAR, Host, calls, cut, handle_of, handoff, kept, taskless, waited
-from interaction.questioning import ACCEPTED, CAPABLE, DONE
-from interaction.repeating import KEY, upgrade
+from interaction.handoffs import MODES, YEAR, calls, cut, handle_of, handoff, kept, taskless, waited
+from interaction.idempotency import KEY, upgrade
+from interaction.questions import ACCEPTED, CAPABLE, DONE
 from requirements import covers
 
 ANOTHER = "The idempotency key was used for another call"
@@ -54,19 +56,7 @@ def exchanging(server: ScriptedServer, endpoint: ExchangeServer, issuer: TokenIs
 
 async def called(host: Host, meta: dict[str, Any] | None = None) -> Answer:
     """The answer to a call of `report` with that `_meta`."""
-    if not meta:
-        return await host.call("report", YEAR)
-    return await (host.call("report", YEAR, _meta=meta) if isinstance(host, McpHost) else _modern(host, meta))
-
-
-async def _modern(host: Any, meta: dict[str, Any]) -> Answer:
-    answer: Answer = await host.call("report", YEAR, meta=meta)
-    return answer
-
-
-def cut_with(host: Host, meta: dict[str, Any]) -> dict[str, Any]:
-    """How a host is cut whose call has that `_meta`."""
-    return {"_meta": meta} if isinstance(host, McpHost) else {"meta": meta}
+    return await host.call("report", YEAR, meta=meta or None)
 
 
 @covers("T70")
@@ -75,9 +65,9 @@ def cut_with(host: Host, meta: dict[str, Any]) -> dict[str, Any]:
 async def test_a_call_with_other_meta_joins_no_lost_one(
     server: ScriptedServer, hold: Hold, era: str, mode: str
 ) -> None:
-    async with running(configuration({"reports": server.url}, tasks=handoff("10s", mode=mode))) as gateway:
+    async with serve(configuration({"reports": server.url}, tasks=handoff("10s", mode=mode))) as gateway:
         host = await taskless(gateway, era)
-        await cut(host, hold, **cut_with(host, {"account": "A"}))
+        await cut(host, hold, meta={"account": "A"})
         await kept(gateway)
         other = asyncio.create_task(called(host, {"account": "B"}))
         await eventually(lambda: calls(server) == 2)
@@ -97,9 +87,9 @@ async def test_a_lost_call_is_found_again_under_the_name_of_another_use(
     server: ScriptedServer, hold: Hold, era: str, mode: str
 ) -> None:
     name = "claudecode/toolUseId"
-    async with running(configuration({"reports": server.url}, tasks=handoff("10s", mode=mode))) as gateway:
+    async with serve(configuration({"reports": server.url}, tasks=handoff("10s", mode=mode))) as gateway:
         host = await taskless(gateway, era)
-        await cut(host, hold, **cut_with(host, {name: "one"}))
+        await cut(host, hold, meta={name: "one"})
         await kept(gateway)
         again = asyncio.create_task(called(host, {name: "two"}))
         await gateway.shows("taskgate_calls_joined_total", 1, how="retry")
@@ -115,7 +105,7 @@ async def test_a_lost_call_is_found_again_under_the_name_of_another_use(
 async def test_a_key_with_other_meta_is_that_of_another_call(
     server: ScriptedServer, hold: Hold, era: str, tasks: dict[str, Any]
 ) -> None:
-    async with running(configuration({"reports": server.url}, tasks=tasks)) as gateway:
+    async with serve(configuration({"reports": server.url}, tasks=tasks)) as gateway:
         host = await taskless(gateway, era)
         first = asyncio.create_task(called(host, {KEY: "k", "account": "A"}))
         async with bounded():
@@ -134,7 +124,7 @@ async def test_under_a_rule_for_retries_calls_with_other_meta_are_two(
     server: ScriptedServer, hold: Hold, era: str
 ) -> None:
     tasks = upgrade("sync", join_retries="30s")
-    async with running(configuration({"reports": server.url}, tasks=tasks)) as gateway:
+    async with serve(configuration({"reports": server.url}, tasks=tasks)) as gateway:
         host = await taskless(gateway, era)
         both = [asyncio.create_task(called(host, {"account": name})) for name in "AB"]
         await eventually(lambda: calls(server) == 2)
@@ -165,7 +155,7 @@ async def test_a_token_with_other_scopes_joins_no_call(
     tasks: dict[str, Any],
     meta: dict[str, Any],
 ) -> None:
-    async with running(exchanging(server, endpoint, issuer, tasks)) as gateway:
+    async with serve(exchanging(server, endpoint, issuer, tasks)) as gateway:
         both = []
         for scope in (WIDE, NARROW):
             token = issuer.token(gateway.url(), subject="alice", scope=scope)
@@ -206,7 +196,7 @@ async def test_hosts_of_two_sessions_that_are_both_connected_get_the_state_of_th
     server: ScriptedServer, mode: str
 ) -> None:
     server.script["report"] = tool = Stateful()
-    async with running(configuration({"reports": server.url}, tasks=handoff("1h", mode=mode))) as gateway:
+    async with serve(configuration({"reports": server.url}, tasks=handoff("1h", mode=mode))) as gateway:
         both = [asyncio.create_task((await taskless(gateway, "legacy")).call("report", YEAR)) for _ in range(2)]
         await eventually(lambda: len(tool.runs) == 2)
         tool.gate.set()
@@ -219,7 +209,7 @@ async def test_hosts_of_two_sessions_that_are_both_connected_get_the_state_of_th
 @covers("T70")
 @modes
 async def test_a_handle_that_a_session_has_is_given_to_no_other(server: ScriptedServer, hold: Hold, mode: str) -> None:
-    async with running(configuration({"reports": server.url}, tasks=handoff("300ms", mode=mode))) as gateway:
+    async with serve(configuration({"reports": server.url}, tasks=handoff("300ms", mode=mode))) as gateway:
         hosts = [await taskless(gateway, "legacy") for _ in range(2)]
         handles = [handle_of(await host.call("report", YEAR)) for host in hosts]
         assert (len(set(handles)), calls(server)) == (2, 2)
@@ -234,7 +224,7 @@ async def test_a_handle_that_a_session_has_is_given_to_no_other(server: Scripted
 async def test_a_call_that_a_host_waits_for_is_not_that_of_another_host(
     server: ScriptedServer, hold: Hold, era: str, mode: str
 ) -> None:
-    async with running(configuration({"reports": server.url}, tasks=handoff("300ms", mode=mode))) as gateway:
+    async with serve(configuration({"reports": server.url}, tasks=handoff("300ms", mode=mode))) as gateway:
         first, second = [await taskless(gateway, era) for _ in range(2)]
         handle = handle_of(await first.call("report", YEAR))
         waiting = asyncio.create_task(waited(first, handle))
@@ -252,7 +242,7 @@ async def test_a_call_that_a_host_waits_for_is_not_that_of_another_host(
 async def test_equal_calls_of_connected_hosts_are_as_many_calls(
     server: ScriptedServer, hold: Hold, era: str, mode: str
 ) -> None:
-    async with running(configuration({"reports": server.url}, tasks=handoff("1h", mode=mode))) as gateway:
+    async with serve(configuration({"reports": server.url}, tasks=handoff("1h", mode=mode))) as gateway:
         host = await taskless(gateway, era)
         many = [asyncio.create_task(host.call("report", YEAR)) for _ in range(12)]
         await eventually(lambda: calls(server) == 12)
@@ -265,7 +255,7 @@ async def test_equal_calls_of_connected_hosts_are_as_many_calls(
 @covers("T70")
 @eras
 async def test_calls_of_connected_hosts_with_one_key_are_one(server: ScriptedServer, hold: Hold, era: str) -> None:
-    async with running(configuration({"reports": server.url}, tasks=handoff("1h"))) as gateway:
+    async with serve(configuration({"reports": server.url}, tasks=handoff("1h"))) as gateway:
         both = [asyncio.create_task(called(await taskless(gateway, era), {KEY: "k"})) for _ in range(2)]
         await gateway.shows("taskgate_calls_joined_total", 1, how="key")
         hold.release(DONE)
@@ -286,7 +276,7 @@ async def test_calls_that_asked_both_go_on_with_their_own_answers(server: Script
         return await next(unused)(turn)
 
     server.script["report"] = report
-    async with running(configuration({"reports": server.url}, tasks=handoff("1h"))) as gateway:
+    async with serve(configuration({"reports": server.url}, tasks=handoff("1h"))) as gateway:
         host = await taskless(gateway, "modern", **CAPABLE)
         asking = []
         for tool in tools:
@@ -300,7 +290,7 @@ async def test_calls_that_asked_both_go_on_with_their_own_answers(server: Script
         for count, (tool, asked) in enumerate(zip(tools, rounds, strict=True), 1):
             ((key, _),) = asked["inputRequests"].items()
             params = {"inputResponses": {key: ACCEPTED}, "requestState": asked["requestState"]}
-            lost = asyncio.create_task(host.call("report", YEAR, params=params))
+            lost = asyncio.create_task(host.call("report", YEAR, **params))
             assert (await tool.told(str(id(tool))))["result"] == ACCEPTED
             lost.cancel()
             await asyncio.wait([lost])
@@ -316,7 +306,7 @@ async def test_calls_that_asked_both_go_on_with_their_own_answers(server: Script
 @covers("T70")
 async def test_a_call_that_asked_and_is_answered_holds_up_no_equal_one(server: ScriptedServer) -> None:
     server.script["report"] = tool = TalkingTool()
-    async with running(configuration({"reports": server.url}, tasks=handoff("1h"))) as gateway:
+    async with serve(configuration({"reports": server.url}, tasks=handoff("1h"))) as gateway:
         host = await taskless(gateway, "modern", **CAPABLE)
         asking = asyncio.create_task(host.call("report", YEAR))
         await tool.ask("q-1")
@@ -324,7 +314,7 @@ async def test_a_call_that_asked_and_is_answered_holds_up_no_equal_one(server: S
             asked = (await asking).result
         ((key, _),) = asked["inputRequests"].items()
         params = {"inputResponses": {key: ACCEPTED}, "requestState": asked["requestState"]}
-        answered = asyncio.create_task(host.call("report", YEAR, params=params))
+        answered = asyncio.create_task(host.call("report", YEAR, **params))
         assert (await tool.told("q-1"))["result"] == ACCEPTED
         await tool.finish(DONE)
         async with bounded():

@@ -5,13 +5,14 @@ from contextlib import AsyncExitStack
 
 import pytest
 
+from helpers.gateway.configuration import configuration
+from helpers.gateway.gateway import Gateway, serve
 from helpers.server import ScriptedServer
-from helpers.whole_gateway import WholeGateway, configuration, running
 from requirements import covers
 
 HANDSHAKE = ["initialize", "notifications/initialized"]
 ARGUMENTS = {"n": 1}
-Before = Callable[[ScriptedServer], Awaitable[WholeGateway]]
+Before = Callable[[ScriptedServer], Awaitable[Gateway]]
 
 
 @pytest.fixture
@@ -19,10 +20,10 @@ async def before() -> AsyncIterator[Before]:
     """Puts a gateway before a server that it knows nothing of."""
     async with AsyncExitStack() as stack:
 
-        async def start(server: ScriptedServer) -> WholeGateway:
+        async def start(server: ScriptedServer) -> Gateway:
             await stack.enter_async_context(server)
             upstream = {"path": "/reports/mcp", "url": server.url, "protocol_version": "auto"}
-            return await stack.enter_async_context(running(configuration({}, upstreams={"reports": upstream})))
+            return await stack.enter_async_context(serve(configuration({}, upstreams={"reports": upstream})))
 
         yield start
 

@@ -5,13 +5,14 @@ from typing import Any
 
 import pytest
 
-from helpers.mcp_host import McpHost
+from helpers.gateway.configuration import GatewayConfig, configuration
+from helpers.gateway.gateway import Gateway, serve
+from helpers.host.host import Host
 from helpers.secrets import noted
 from helpers.server import FORM, progress_note, server_request
 from helpers.server.sse import SseServer
 from helpers.waiting import eventually
-from helpers.whole_gateway import GatewayConfig, WholeGateway, configuration, running
-from interaction.questioning import ACCEPTED, ELICIT, capable, status
+from interaction.questions import ACCEPTED, ELICIT, capable
 from requirements import covers
 
 ENDED = "The server's event stream ended"
@@ -31,19 +32,19 @@ async def events() -> AsyncIterator[SseServer]:
 
 
 @pytest.fixture
-async def gateway(events: SseServer) -> AsyncIterator[WholeGateway]:
-    async with running(over_sse(events)) as gateway:
+async def gateway(events: SseServer) -> AsyncIterator[Gateway]:
+    async with serve(over_sse(events)) as gateway:
         yield gateway
 
 
 @pytest.fixture
-async def host(gateway: WholeGateway) -> McpHost:
+async def host(gateway: Gateway) -> Host:
     return await gateway.greeted()
 
 
 @covers("U-SSE-1")
 async def test_hosts_of_both_eras_call_its_tools_and_it_is_never_asked_what_it_need_not_know(
-    gateway: WholeGateway, events: SseServer, host: McpHost
+    gateway: Gateway, events: SseServer, host: Host
 ) -> None:
     for each in (host, gateway.modern()):
         assert [tool["name"] for tool in (await each.ask("tools/list")).result["tools"]] == ["echo"]
@@ -54,7 +55,7 @@ async def test_hosts_of_both_eras_call_its_tools_and_it_is_never_asked_what_it_n
 
 
 @covers("U-SSE-1")
-async def test_a_call_as_a_task_asks_its_user_and_tells_how_far_it_is(gateway: WholeGateway, events: SseServer) -> None:
+async def test_a_call_as_a_task_asks_its_user_and_tells_how_far_it_is(gateway: Gateway, events: SseServer) -> None:
     events.silent.add("tools/call")
     host = await capable(gateway)
     task = (await host.start("echo"))["taskId"]
@@ -62,22 +63,22 @@ async def test_a_call_as_a_task_asks_its_user_and_tells_how_far_it_is(gateway: W
     async with host.asking("tasks/result", {"taskId": task}) as waiting:
         stream.say(progress_note(asked["params"]["_meta"]["progressToken"], 1), server_request("q-1", **FORM))
         question = await waiting.until(ELICIT)
-        await status(host, task, "input_required")
+        await host.until(task, "input_required")
         await host.respond(question["id"], ACCEPTED)
         await eventually(lambda: {"jsonrpc": "2.0", "id": "q-1", "result": ACCEPTED} in stream.heard)
         stream.answer(asked, {"content": []})
-        assert (await waiting.answered())["content"] == []
+        assert (await waiting.result())["content"] == []
 
 
 @covers("U-SSE-3")
 async def test_a_stream_that_ends_fails_the_calls_on_it_and_the_next_call_has_another(
-    gateway: WholeGateway, events: SseServer, host: McpHost
+    gateway: Gateway, events: SseServer, host: Host
 ) -> None:
     events.silent.add("tools/call")
     task = (await host.start("echo"))["taskId"]
     await events.asked("tools/call")
     events.last().exit()
-    found = await status(host, task, "failed")
+    found = await host.until(task, "failed")
     assert found["statusMessage"] == ENDED
     error = (await host.ask("tasks/result", {"taskId": task})).error
     assert (error["code"], error["data"]["reason"], error["data"]["dispatched"]) == (-32603, "closed", True)
@@ -89,7 +90,7 @@ async def test_a_stream_that_ends_fails_the_calls_on_it_and_the_next_call_has_an
 async def test_an_endpoint_elsewhere_is_never_asked_and_hosts_are_not_told_where_it_is(events: SseServer) -> None:
     async with SseServer() as other:
         events.endpoint = f"{other.origin}/messages"
-        async with running(over_sse(events)) as gateway:
+        async with serve(over_sse(events)) as gateway:
             refused = await gateway.host().ask("initialize", GREETING)
         assert other.paths == []
     assert refused.error["data"] == {"origin": "upstream", "reason": "redirect", "dispatched": False}
@@ -100,7 +101,7 @@ async def test_the_gateways_credentials_go_with_the_stream_and_every_message(eve
     events.token = noted("a-token-for-this-server")
     credentials = {"mode": "header", "header": "Authorization", "value": f"Bearer {events.token}"}
     told = {"context": "X-Whose"}
-    async with running(over_sse(events, credentials=credentials, identity_headers=told)) as gateway:
+    async with serve(over_sse(events, credentials=credentials, identity_headers=told)) as gateway:
         host = await gateway.greeted()
         assert (await host.call("echo", {"a": 1})).result["structuredContent"] == {"a": 1}
     sent = [*events.gets, *events.posts]
@@ -109,7 +110,7 @@ async def test_the_gateways_credentials_go_with_the_stream_and_every_message(eve
 
 
 async def test_whether_it_is_well_is_asked_over_a_stream_of_its_own(events: SseServer) -> None:
-    async with running(over_sse(events, health={"interval": "1h"})) as gateway:
+    async with serve(over_sse(events, health={"interval": "1h"})) as gateway:
         await gateway.upstream_is(up=True)
         assert len(events.lines) == 1
 

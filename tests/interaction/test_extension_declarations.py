@@ -4,10 +4,12 @@ from typing import Any
 
 import pytest
 
+from helpers.gateway.configuration import configuration
+from helpers.gateway.gateway import serve
+from helpers.host.host import both_eras
 from helpers.modern_schema import CAPABILITIES, TASKS
 from helpers.server import ScriptedServer, asks, result
-from helpers.whole_gateway import configuration, running
-from interaction.reloading import SUCCESS, reloaded
+from interaction.reloads import SUCCESS
 from requirements import covers
 
 UI, SKILLS = "io.modelcontextprotocol/ui", "io.modelcontextprotocol/skills"
@@ -27,7 +29,7 @@ async def test_all_that_is_asked_for_a_host_is_asked_with_its_declaration_and_no
     """The gateway reads the list of tools of its own accord before it calls one."""
     async with ScriptedServer("modern") as server:
         config = configuration({"reports": server.url}, upstreams=upstream(server), tasks=ALWAYS)
-        async with running(config) as gateway:
+        async with serve(config) as gateway:
             for capabilities in (WITH_VIEWS, {}):
                 host = gateway.modern(capabilities=capabilities, tasks=False)
                 seen = len(server.requests)
@@ -39,7 +41,7 @@ async def test_all_that_is_asked_for_a_host_is_asked_with_its_declaration_and_no
 
 @covers("X-EXT-8")
 async def test_each_session_declares_what_its_own_host_does() -> None:
-    async with ScriptedServer() as server, running(configuration({"reports": server.url})) as gateway:
+    async with ScriptedServer() as server, serve(configuration({"reports": server.url})) as gateway:
         for capabilities in (WITH_VIEWS, {}):
             host = gateway.host()
             await host.initialize(capabilities=capabilities)
@@ -51,7 +53,7 @@ async def test_a_request_of_an_extension_never_becomes_a_task() -> None:
     async with ScriptedServer("modern") as server:
         server.capabilities = {"tools": {}, "extensions": {SKILLS: {}}}
         server.methods["skills/list"] = result({"skills": []})
-        async with running(configuration({"reports": server.url}, upstreams=upstream(server), tasks=ALWAYS)) as gateway:
+        async with serve(configuration({"reports": server.url}, upstreams=upstream(server), tasks=ALWAYS)) as gateway:
             host = gateway.modern()
             found = (await host.ask("skills/list", {"task": {}})).result
     assert found["resultType"] == "complete"
@@ -59,12 +61,12 @@ async def test_a_request_of_an_extension_never_becomes_a_task() -> None:
 
 
 @covers("X-EXT-48")
-@pytest.mark.parametrize("era", ["legacy", "modern"])
+@both_eras
 async def test_extensions_about_authorization_cross_in_no_direction(era: str) -> None:
     async with ScriptedServer(era) as server:
         server.capabilities = {"tools": {}, "extensions": {OAUTH: {}, "com.example/a": {}}}
         every = upstream(server, extensions={"default": "allow"})
-        async with running(configuration({"reports": server.url}, upstreams=every)) as gateway:
+        async with serve(configuration({"reports": server.url}, upstreams=every)) as gateway:
             said = {"extensions": {OAUTH: {}, "com.example/a": {}}}
             if era == "legacy":
                 host = gateway.host()
@@ -85,19 +87,19 @@ async def test_extensions_about_authorization_cross_in_no_direction(era: str) ->
 async def test_settings_that_are_no_object_declare_nothing(settings: Any) -> None:
     async with ScriptedServer() as server:
         server.capabilities = {"tools": {}, "extensions": {UI: settings, SKILLS: {}}}
-        async with running(configuration({"reports": server.url})) as gateway:
+        async with serve(configuration({"reports": server.url})) as gateway:
             found = await gateway.host().initialize(capabilities={"extensions": {UI: settings}})
             assert found["capabilities"]["extensions"] == {SKILLS: {}}
             assert server.heard("initialize")[-1]["params"]["capabilities"] == {}
 
 
-@pytest.mark.parametrize("era", ["legacy", "modern"])
+@both_eras
 async def test_by_default_allow_no_other_spelling_of_what_is_known_is_declared(era: str) -> None:
     odd = {"Io.modelcontextprotocol/Events": {}, "io.modelcontextprotocol/DPoP": {}, "com.example/No": {}}
     async with ScriptedServer(era) as server:
         server.capabilities = {"tools": {}, "Events": {}, "Tasks": {}, "Extensions": {}, "extensions": odd}
         every = upstream(server, extensions={"default": "allow", "com.example/no": "deny"})
-        async with running(configuration({"reports": server.url}, upstreams=every)) as gateway:
+        async with serve(configuration({"reports": server.url}, upstreams=every)) as gateway:
             found = await (gateway.host().initialize() if era == "legacy" else gateway.modern().discover())
     found["capabilities"].pop("tasks", None)
     found["capabilities"].get("extensions", {}).pop(TASKS, None)
@@ -109,7 +111,7 @@ async def test_a_request_of_a_server_that_no_revision_defines_is_refused_and_no_
     async with ScriptedServer() as server:
         server.capabilities = {"tools": {}, "extensions": {UI: {}}}
         server.script["echo"] = asks({"jsonrpc": "2.0", "id": "q", "method": "ui/ask", "params": {}})
-        async with running(configuration({"reports": server.url})) as gateway:
+        async with serve(configuration({"reports": server.url})) as gateway:
             host = gateway.host()
             await host.initialize(capabilities=WITH_VIEWS)
             answer = await host.call("echo")
@@ -122,11 +124,11 @@ async def test_a_request_of_a_server_that_no_revision_defines_is_refused_and_no_
 async def test_another_policy_after_a_reload_is_told_to_the_server_and_the_next_host() -> None:
     async with ScriptedServer() as server:
         server.capabilities = {"tools": {}, "extensions": {UI: {}}}
-        async with running(configuration({"reports": server.url})) as gateway:
+        async with serve(configuration({"reports": server.url})) as gateway:
             before = gateway.host()
             assert "extensions" in (await before.initialize(capabilities=WITH_VIEWS))["capabilities"]
             denied = {"path": "/reports/mcp", "url": server.url, "extensions": {UI: "deny"}}
-            assert await reloaded(gateway, configuration({}, upstreams={"reports": denied})) == SUCCESS
+            assert await gateway.reload(configuration({}, upstreams={"reports": denied})) == SUCCESS
             after = gateway.host()
             assert "extensions" not in (await after.initialize(capabilities=WITH_VIEWS))["capabilities"]
             assert server.heard("initialize")[-1]["params"]["capabilities"] == {}

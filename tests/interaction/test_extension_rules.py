@@ -4,17 +4,15 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-import pytest
-
-from helpers.mcp_host import Answer
-from helpers.otlp_collector import CLIENT, SERVER, OtlpCollector
+from helpers.gateway.configuration import configuration
+from helpers.gateway.gateway import Gateway, serve
+from helpers.host.answers import Answer
+from helpers.host.host import both_eras
+from helpers.otlp_collector import CLIENT, SERVER, OtlpCollector, serve_traced
 from helpers.server import ScriptedServer, result
 from helpers.token_issuer import TokenIssuer, guarded
-from helpers.traced_gateway import traced
-from helpers.whole_gateway import WholeGateway, configuration, running
-from interaction.limiting import both_eras
-from interaction.reloading import SUCCESS, refused, reloaded
-from interaction.test_extensions_cross import WIDGETS, Host, between
+from interaction.reloads import SUCCESS, refused
+from interaction.test_extensions_cross import WIDGETS, between
 from requirements import covers
 
 OURS = "com.example/widgets"
@@ -23,18 +21,16 @@ SKILLS: dict[str, Any] = {"skills": []}
 
 
 @asynccontextmanager
-async def ruled(server: ScriptedServer, issuer: TokenIssuer, **authorization: Any) -> AsyncIterator[WholeGateway]:
+async def ruled(server: ScriptedServer, issuer: TokenIssuer, **authorization: Any) -> AsyncIterator[Gateway]:
     """A gateway with those rules before a server with skills."""
     server.methods[LIST] = server.methods[GET] = result(SKILLS)
-    async with running(guarded({"reports": server.url}, issuer, authorization=authorization)) as gateway:
+    async with serve(guarded({"reports": server.url}, issuer, authorization=authorization)) as gateway:
         yield gateway
 
 
-async def asked(gateway: WholeGateway, era: str, method: str, token: str | None = None) -> Answer:
+async def asked(gateway: Gateway, era: str, method: str, token: str | None = None) -> Answer:
     """The answer to one request of a host of that era."""
-    if era == "stateless":
-        return await gateway.modern(token=token).ask(method, {})
-    return await (await gateway.greeted(token=token)).ask(method, {})
+    return await (await gateway.greeted(era=era, token=token)).ask(method, {})
 
 
 # --- rules -----------------------------------------------------------------------------------------------------------
@@ -89,7 +85,7 @@ async def test_the_default_applies_to_the_methods_of_an_extension(
 async def test_a_rate_counts_the_method_of_an_extension(server: ScriptedServer, era: str) -> None:
     server.methods[LIST] = server.methods[GET] = result(SKILLS)
     rate = {"name": "skills", "scope": "context", "methods": [LIST], "rate": "1/h", "burst": 2}
-    async with running(configuration({"reports": server.url}, limits={"rate": [rate]})) as gateway:
+    async with serve(configuration({"reports": server.url}, limits={"rate": [rate]})) as gateway:
         for _ in range(2):
             assert (await asked(gateway, era, LIST)).result["skills"] == []
         assert refused(await asked(gateway, era, LIST)) == (429, "rate")
@@ -102,19 +98,19 @@ async def test_a_rate_counts_the_method_of_an_extension(server: ScriptedServer, 
 # --- labels and spans ------------------------------------------------------------------------------------------------
 
 
-async def methods_shown(gateway: WholeGateway) -> set[str]:
+async def methods_shown(gateway: Gateway) -> set[str]:
     """The methods whose requests the metrics count, of hosts and to servers."""
     lines = [line for line in (await gateway.metrics()).splitlines() if "_operation_duration_seconds_count{" in line]
     return {line.partition('mcp_method_name="')[2].partition('"')[0] for line in lines}
 
 
 @covers("X-EXT-33", "O-AUD-4")
-@pytest.mark.parametrize("era", ["legacy", "modern"])
+@both_eras
 async def test_methods_that_are_known_or_configured_have_labels_and_no_others(era: str) -> None:
     async with between(era, **{OURS: WIDGETS}) as (server, gateway):
         server.methods["widgets/list"] = server.methods[LIST] = result(SKILLS)
-        host = Host(gateway, era, {})
-        await host.meet()
+        host = gateway.host(era=era, tasks=False)
+        await host.handshake()
         for method in (LIST, "widgets/list"):
             assert (await host.ask(method)).result["skills"] == []
         for method in ("widgets/made-up", "gadgets/list", "events/list"):
@@ -130,14 +126,14 @@ async def test_a_method_has_a_label_and_names_spans_from_the_reload_on_that_conf
     server: ScriptedServer,
 ) -> None:
     async with OtlpCollector() as collector:
-        async with traced(collector, {"reports": server.url}) as gateway:
+        async with serve_traced(collector, {"reports": server.url}) as gateway:
             host = gateway.modern(tasks=False)
             assert (await host.ask("widgets/list")).code == -32601
             assert "widgets/list" not in await methods_shown(gateway)
             upstream = {"path": "/reports/mcp", "url": server.url, "extensions": {OURS: WIDGETS}}
             sections = {"tracing": {"enabled": True, "sample_ratio": 1, "endpoint": collector.url}}
             config = configuration({}, upstreams={"reports": upstream}, **sections)
-            assert await reloaded(gateway, config) == SUCCESS
+            assert await gateway.reload(config) == SUCCESS
             server.methods["widgets/list"] = result(SKILLS)
             assert (await host.ask("widgets/list")).result["skills"] == []
             assert "widgets/list" in await methods_shown(gateway)
@@ -149,6 +145,6 @@ async def test_a_method_has_a_label_and_names_spans_from_the_reload_on_that_conf
 async def test_a_span_is_called_by_a_method_that_is_known(server: ScriptedServer) -> None:
     server.methods[LIST] = result(SKILLS)
     async with OtlpCollector() as collector:
-        async with traced(collector, {"reports": server.url}) as gateway:
-            assert (await asked(gateway, "stateless", LIST)).result["skills"] == []
+        async with serve_traced(collector, {"reports": server.url}) as gateway:
+            assert (await asked(gateway, "modern", LIST)).result["skills"] == []
         assert collector.only(SERVER, LIST).attributes["mcp.method.name"] == LIST

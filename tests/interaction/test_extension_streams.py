@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from helpers.gateway.configuration import configuration
+from helpers.gateway.gateway import Gateway, serve
 from helpers.modern_schema import SUBSCRIPTION
 from helpers.server import Hold, ScriptedServer, Turn, event, note, open_stream
 from helpers.waiting import eventually
-from helpers.whole_gateway import WholeGateway, configuration, running
 from requirements import covers
 
 EVENTS = "io.modelcontextprotocol/events"
@@ -37,7 +38,7 @@ class EventStream:
 
 
 @asynccontextmanager
-async def streaming(era: str, **sections: Any) -> AsyncIterator[tuple[ScriptedServer, EventStream, WholeGateway]]:
+async def streaming(era: str, **sections: Any) -> AsyncIterator[tuple[ScriptedServer, EventStream, Gateway]]:
     """A server of events of that era, which carry; `sections` are of the configuration."""
     server = ScriptedServer(era)
     server.capabilities = {"tools": {}, "events": {}}
@@ -52,11 +53,11 @@ async def streaming(era: str, **sections: Any) -> AsyncIterator[tuple[ScriptedSe
             **sections.pop("upstream", {}),
         }
         config = configuration({"reports": server.url}, upstreams={"reports": upstream}, **sections)
-        async with running(config) as gateway:
+        async with serve(config) as gateway:
             yield server, stream, gateway
 
 
-async def meet(gateway: WholeGateway, era: str) -> Any:
+async def meet(gateway: Gateway, era: str) -> Any:
     """A host of that era that has met the server."""
     if era == "legacy":
         return await gateway.greeted()
@@ -77,7 +78,7 @@ async def test_a_stream_outlasts_the_bounds_of_a_request_and_ends_with_its_resul
             # A request that began later meets the bound that the stream has not.
             assert (await host.ask("events/list")).code == -32603
             stream.over.set()
-            result = await asked.answered()
+            result = await asked.result()
     assert active["params"]["cursor"] == "c"
     assert result["done"] is True
 
@@ -114,7 +115,7 @@ async def test_streams_have_a_cap_of_their_own_that_leaves_others_alone(era: str
             async with listening:
                 assert (await host.ask("tools/list")).result["tools"]
             stream.over.set()
-            await asked.answered()
+            await asked.result()
         stream.over.set()
         assert (await host.ask("events/stream", {"name": "y"})).result["done"] is True
         assert len(stream.turns) == 2

@@ -3,18 +3,18 @@
 A server of either era declares what is known and what nobody knows, and answers its methods; hosts of both eras ask.
 """
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
-from helpers.mcp_host import Answer, McpHost
-from helpers.modern_host import ModernHost
+from helpers.gateway.configuration import configuration
+from helpers.gateway.gateway import Gateway, serve
+from helpers.host.host import both_eras
 from helpers.modern_schema import CAPABILITIES, SUBSCRIPTION, TASKS
 from helpers.server import ScriptedServer, Turn, error, note, result, stream
 from helpers.waiting import eventually
-from helpers.whole_gateway import WholeGateway, configuration, running
 from requirements import covers
 
 UI, SKILLS, EVENTS = (f"io.modelcontextprotocol/{name}" for name in ("ui", "skills", "events"))
@@ -40,7 +40,7 @@ pairings = pytest.mark.parametrize(("era", "serves"), PAIRINGS)
 
 
 @asynccontextmanager
-async def between(serves: str, **extensions: Any) -> AsyncIterator[tuple[ScriptedServer, WholeGateway]]:
+async def between(serves: str, **extensions: Any) -> AsyncIterator[tuple[ScriptedServer, Gateway]]:
     """A server of that era that declares everything, behind a gateway with those extensions; `mode` is of upgrades."""
     server = ScriptedServer(serves)
     server.capabilities = DECLARED
@@ -51,30 +51,8 @@ async def between(serves: str, **extensions: Any) -> AsyncIterator[tuple[Scripte
             "protocol_version": "2025-11-25" if serves == "legacy" else "2026-07-28",
             "extensions": extensions,
         }
-        async with running(configuration({"reports": server.url}, upstreams={"reports": upstream})) as gateway:
+        async with serve(configuration({"reports": server.url}, upstreams={"reports": upstream})) as gateway:
             yield server, gateway
-
-
-class Host:
-    """A host of either era that declares `capabilities`."""
-
-    def __init__(self, gateway: WholeGateway, era: str, capabilities: Mapping[str, Any]) -> None:
-        self.era = era
-        self.legacy: McpHost = gateway.host()
-        self.modern: ModernHost = gateway.modern(capabilities=capabilities, tasks=False)
-        self.capabilities = dict(capabilities)
-
-    async def meet(self) -> dict[str, Any]:
-        """What the gateway says of the server."""
-        if self.era == "modern":
-            return await self.modern.discover()
-        return await self.legacy.initialize(capabilities=self.capabilities)
-
-    async def ask(self, method: str, params: Any = None, **more: Any) -> Answer:
-        """The answer to a request."""
-        if self.era == "modern":
-            return await self.modern.ask(method, params, **more)
-        return await self.legacy.ask(method, params, **more)
 
 
 def told_of(server: ScriptedServer, serves: str) -> dict[str, Any]:
@@ -90,7 +68,7 @@ def told_of(server: ScriptedServer, serves: str) -> dict[str, Any]:
 @pairings
 async def test_what_is_known_is_declared_and_what_nobody_allowed_is_not(era: str, serves: str) -> None:
     async with between(serves) as (_, gateway):
-        found = (await Host(gateway, era, {}).meet())["capabilities"]
+        found = (await gateway.host(era=era, tasks=False).handshake())["capabilities"]
     own = {TASKS: {}} if era == "modern" else {}
     assert found.pop("extensions") == {UI: SETTINGS, SKILLS: {"directoryRead": True}} | own
     found.pop("tasks", None)
@@ -101,7 +79,7 @@ async def test_what_is_known_is_declared_and_what_nobody_allowed_is_not(era: str
 @pairings
 async def test_what_is_denied_is_not_declared(era: str, serves: str) -> None:
     async with between(serves, **{UI: "deny", SKILLS: "deny"}) as (_, gateway):
-        found = (await Host(gateway, era, {}).meet())["capabilities"]
+        found = (await gateway.host(era=era, tasks=False).handshake())["capabilities"]
     assert found.get("extensions", {}) == ({TASKS: {}} if era == "modern" else {})
 
 
@@ -109,7 +87,7 @@ async def test_what_is_denied_is_not_declared(era: str, serves: str) -> None:
 @pairings
 async def test_by_default_allow_what_nobody_knows_is_declared_within_its_era(era: str, serves: str) -> None:
     async with between(serves, default="allow", **{"com.example/no": "deny"}) as (_, gateway):
-        found = (await Host(gateway, era, {}).meet())["capabilities"]
+        found = (await gateway.host(era=era, tasks=False).handshake())["capabilities"]
     extensions = found.pop("extensions")
     assert (OURS in extensions) == (era == serves)
     assert "com.example/no" not in extensions
@@ -125,8 +103,8 @@ async def test_by_default_allow_what_nobody_knows_is_declared_within_its_era(era
 async def test_a_server_is_told_of_the_hosts_extensions_that_cross(era: str, serves: str) -> None:
     said = {"roots": {}, "extensions": {UI: SETTINGS, OURS: {}, "com.example/no": {}}, "experimental": {"y": {}}}
     async with between(serves, **{OURS: WIDGETS}) as (server, gateway):
-        host = Host(gateway, era, said)
-        await host.meet()
+        host = gateway.host(era=era, capabilities=said, tasks=False)
+        await host.handshake()
         await host.ask("tools/list")
         assert told_of(server, serves) == {"roots": {}, "extensions": {UI: SETTINGS, OURS: {}}}
 
@@ -137,13 +115,10 @@ async def test_a_method_crosses_with_its_parameters_and_other_words_of_meta(era:
     meta = {"io.modelcontextprotocol/other": 1, "com.example/k": {"a": 1}, "traceparent": "00-x"}
     async with between(serves, **{OURS: WIDGETS}) as (server, gateway):
         server.methods["widgets/list"] = result({"widgets": [1], "_meta": {"io.modelcontextprotocol/other": 2}})
-        host = Host(gateway, era, {})
-        await host.meet()
+        host = gateway.host(era=era, tasks=False)
+        await host.handshake()
         params = {"cursor": None, "x": [1]}
-        if era == "modern":
-            answer = await host.modern.ask("widgets/list", params, meta=meta)
-        else:
-            answer = await host.legacy.ask("widgets/list", {**params, "_meta": meta})
+        answer = await host.ask("widgets/list", params, meta=meta)
         [heard] = server.heard("widgets/list")
     assert {name: value for name, value in heard["params"].items() if name != "_meta"} == params
     assert {name: heard["params"]["_meta"].get(name) for name in meta} == meta
@@ -160,8 +135,8 @@ async def test_a_method_crosses_with_its_parameters_and_other_words_of_meta(era:
 @pairings
 async def test_a_method_that_is_not_listed_never_comes_to_the_server(era: str, serves: str) -> None:
     async with between(serves, default="allow", **{OURS: "allow"}) as (server, gateway):
-        host = Host(gateway, era, {"extensions": {OURS: {}}})
-        await host.meet()
+        host = gateway.host(era=era, capabilities={"extensions": {OURS: {}}}, tasks=False)
+        await host.handshake()
         answers = [await host.ask(method) for method in ("widgets/list", "events/list", "skills/other", "a/b")]
         assert [answer.code for answer in answers] == [-32601] * 4
         assert [answer.status for answer in answers] == [404 if era == "modern" else 200] * 4
@@ -173,8 +148,8 @@ async def test_a_method_that_is_not_listed_never_comes_to_the_server(era: str, s
 async def test_a_method_of_one_era_alone_does_not_cross_to_the_other(era: str, serves: str) -> None:
     async with between(serves, **{OURS: {"methods": ["widgets/list"]}}) as (server, gateway):
         server.methods["widgets/list"] = result({})
-        host = Host(gateway, era, {})
-        found = (await host.meet())["capabilities"].get("extensions", {})
+        host = gateway.host(era=era, tasks=False)
+        found = (await host.handshake())["capabilities"].get("extensions", {})
         answer = await host.ask("widgets/list")
     assert (OURS in found) == (era == serves)
     assert (answer.message.get("error", {}).get("code") == -32601) == (era != serves)
@@ -188,20 +163,20 @@ async def test_errors_of_events_keep_their_codes_and_those_of_others_mean_what_t
     async with between(serves, **{EVENTS: listed, OURS: WIDGETS}) as (server, gateway):
         for method, code in (("events/list", -32023), ("events/poll", -32015), ("widgets/list", -32023)):
             server.methods[method] = error(code, "no", status=200)
-        host = Host(gateway, era, {})
-        await host.meet()
+        host = gateway.host(era=era, tasks=False)
+        await host.handshake()
         codes = [(await host.ask(method)).code for method in ("events/list", "events/poll", "widgets/list")]
     assert codes == [-32023, -32015, -32023 if era == "legacy" else -32603]
 
 
 @covers("X-EXT-22")
-@pytest.mark.parametrize("era", ["legacy", "modern"])
+@both_eras
 async def test_a_type_of_result_that_is_listed_crosses_and_any_other_breaks_the_protocol(era: str) -> None:
     async with between("modern", **{OURS: WIDGETS}) as (server, gateway):
         server.methods["widgets/list"] = result({"resultType": "partial", "a": 1})
         server.methods["widgets/watch"] = result({"resultType": "strange"})
-        host = Host(gateway, era, {})
-        await host.meet()
+        host = gateway.host(era=era, tasks=False)
+        await host.handshake()
         first, second = await host.ask("widgets/list"), await host.ask("widgets/watch")
     assert first.result["a"] == 1
     assert first.result.get("resultType") == ("partial" if era == "modern" else None)
@@ -219,12 +194,9 @@ async def test_a_notification_in_the_answer_to_a_request_names_the_hosts_own_str
             return await stream({}, before=told)(turn)
 
         server.methods["widgets/watch"] = watched
-        host = Host(gateway, era, {})
-        await host.meet()
-        if era == "modern":
-            answer = await host.modern.ask("widgets/watch", {}, id="mine")
-        else:
-            answer = await host.legacy.ask("widgets/watch", {}, id="mine")
+        host = gateway.host(era=era, tasks=False)
+        await host.handshake()
+        answer = await host.ask("widgets/watch", {}, id="mine")
     [heard] = answer.notices
     named = {"_meta": {SUBSCRIPTION: "mine"}} if era == serves == "modern" else {}
     assert heard == {"jsonrpc": "2.0", "method": "notifications/widgets/changed", "params": {"id": 7, **named}}
@@ -234,17 +206,17 @@ async def test_a_notification_in_the_answer_to_a_request_names_the_hosts_own_str
 @pairings
 async def test_a_notification_of_its_own_accord_is_told_where_it_is_wanted(era: str, serves: str) -> None:
     async with between(serves, **{OURS: WIDGETS}) as (server, gateway):
-        host = Host(gateway, era, {})
-        await host.meet()
+        host = gateway.host(era=era, tasks=False)
+        await host.handshake()
         changed = note("notifications/widgets/changed", id=7)
         if era == "modern":
-            async with host.modern.listen(widgetsChanged=True, other=True) as asked:
+            async with host.listen(widgetsChanged=True, other=True) as asked:
                 granted = await asked.until("notifications/subscriptions/acknowledged")
                 assert granted["params"]["notifications"] == {"widgetsChanged": True}
                 await _push(server, serves, changed)
                 heard = await asked.until("notifications/widgets/changed")
         else:
-            async with host.legacy.listen() as asked:
+            async with host.listen() as asked:
                 await _push(server, serves, changed)
                 heard = await asked.until("notifications/widgets/changed")
     assert heard["params"]["id"] == 7

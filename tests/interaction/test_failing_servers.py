@@ -6,10 +6,11 @@ from typing import Any
 import pytest
 
 from helpers.exchange_server import ExchangeServer, Terms
-from helpers.mcp_host import McpHost
+from helpers.gateway.configuration import configuration
+from helpers.gateway.gateway import Gateway, serve
+from helpers.host.host import Host
 from helpers.server import Hold, Reply, ScriptedServer, breaks_off, note, raw, redirect, resets, result, status, stream
 from helpers.waiting import eventually
-from helpers.whole_gateway import WholeGateway, configuration, running
 from requirements import covers
 
 UNREADABLE = "application/json; charset*=utf-16''%00"
@@ -37,7 +38,7 @@ FAILURES: dict[str, tuple[Reply, str, bool]] = {
 @covers("S-SEC-9")
 @pytest.mark.parametrize(("reply", "reason", "dispatched"), FAILURES.values(), ids=FAILURES)
 async def test_a_plain_call_to_a_server_that_fails_gets_an_error_that_says_why(
-    server: ScriptedServer, host: McpHost, reply: Reply, reason: str, dispatched: bool
+    server: ScriptedServer, host: Host, reply: Reply, reason: str, dispatched: bool
 ) -> None:
     server.script["broken"] = reply
     answer = await host.call("broken")
@@ -51,7 +52,7 @@ async def test_a_plain_call_to_a_server_that_fails_gets_an_error_that_says_why(
 @covers("L-RES-2", "S-SEC-9")
 @pytest.mark.parametrize(("reply", "reason", "dispatched"), FAILURES.values(), ids=FAILURES)
 async def test_a_task_on_a_server_that_fails_is_failed_and_says_why(
-    server: ScriptedServer, gateway: WholeGateway, host: McpHost, reply: Reply, reason: str, dispatched: bool
+    server: ScriptedServer, gateway: Gateway, host: Host, reply: Reply, reason: str, dispatched: bool
 ) -> None:
     server.script["broken"] = reply
     task = await host.start("broken")
@@ -65,7 +66,7 @@ async def test_a_task_on_a_server_that_fails_is_failed_and_says_why(
 
 
 async def test_a_task_whose_server_went_away_after_the_session_was_opened_fails(
-    server: ScriptedServer, host: McpHost
+    server: ScriptedServer, host: Host
 ) -> None:
     await host.start("echo")
     await server.stop()
@@ -75,7 +76,7 @@ async def test_a_task_whose_server_went_away_after_the_session_was_opened_fails(
 
 
 async def test_an_initialize_at_a_server_that_is_not_there_fails_with_its_id() -> None:
-    async with running(configuration({"reports": "http://127.0.0.1:1/mcp"})) as gateway:
+    async with serve(configuration({"reports": "http://127.0.0.1:1/mcp"})) as gateway:
         params: dict[str, Any] = {"protocolVersion": "2025-11-25", "capabilities": {}}
         answer = await gateway.host().ask("initialize", params | {"clientInfo": {"name": "h", "version": "1"}}, id="i")
         assert await gateway.ready() == 200
@@ -89,7 +90,7 @@ async def test_an_initialize_at_a_server_that_is_not_there_fails_with_its_id() -
 async def test_a_call_that_outlives_its_bound_is_cancelled_at_the_server(server: ScriptedServer, as_task: bool) -> None:
     server.script["report"] = hold = Hold()
     written = {"path": "/reports/mcp", "url": server.url, "timeouts": {"call": "100ms"}}
-    async with running(configuration({"reports": server.url}, upstreams={"reports": written})) as gateway:
+    async with serve(configuration({"reports": server.url}, upstreams={"reports": written})) as gateway:
         host = await gateway.greeted()
         if as_task:
             task = await host.start("report")
@@ -110,7 +111,7 @@ async def test_a_call_whose_time_is_up_while_its_token_is_had_was_never_sent_and
         credentials = {"mode": "client_credentials", "token_url": endpoint.url}
         credentials |= {"client_id": client, "client_secret": secret}
         written = {"path": "/reports/mcp", "url": server.url, "timeouts": {"call": "1s"}, "credentials": credentials}
-        async with running(configuration({"reports": server.url}, upstreams={"reports": written})) as gateway:
+        async with serve(configuration({"reports": server.url}, upstreams={"reports": written})) as gateway:
             host = await gateway.greeted()
             task = await host.start("echo")
             assert (await host.ask("tasks/result", {"taskId": task["taskId"]})).result
@@ -131,7 +132,7 @@ async def test_a_call_whose_time_is_up_while_its_token_is_had_was_never_sent_and
 async def test_an_initialize_that_hangs_is_given_up_and_not_cancelled(server: ScriptedServer) -> None:
     server.methods["initialize"] = Hold()
     written = {"path": "/reports/mcp", "url": server.url, "timeouts": {"first_byte": "100ms"}}
-    async with running(configuration({"reports": server.url}, upstreams={"reports": written})) as gateway:
+    async with serve(configuration({"reports": server.url}, upstreams={"reports": written})) as gateway:
         params: dict[str, Any] = {"protocolVersion": "2025-11-25", "capabilities": {}}
         answer = await gateway.host().ask("initialize", params | {"clientInfo": {"name": "h", "version": "1"}})
     assert answer.error["data"]["reason"] == "timeout"
@@ -140,7 +141,7 @@ async def test_an_initialize_that_hangs_is_given_up_and_not_cancelled(server: Sc
 
 @covers("H-HTTP-4")
 async def test_a_redirect_within_the_servers_origin_is_followed_with_method_and_body(server: ScriptedServer) -> None:
-    async with running(configuration({"reports": f"{server.url}/elsewhere"})) as gateway:
+    async with serve(configuration({"reports": f"{server.url}/elsewhere"})) as gateway:
         host = await gateway.greeted()
         assert (await host.call("echo", {"a": 1})).result["structuredContent"] == {"a": 1}
 

@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from helpers.failing_store import FailingStore
+from helpers.gateway.configuration import configuration, file_store
+from helpers.gateway.gateway import Environment, Gateway, open_store, serve
 from helpers.server import Hold, ScriptedServer
 from helpers.waiting import bounded, eventually
-from helpers.whole_gateway import Environment, WholeGateway, configuration, file_store, open_store, running
 from interaction.falls import LOST, falling, leave_one_sent, one_slot
 
 EVERYTHING = {"insert", "load", "swap", "put", "find", "touch", "drop", "census", "purge", "purge_sessions"}
@@ -23,16 +24,16 @@ async def store() -> FailingStore:
 
 
 @pytest.fixture
-async def gateway(server: ScriptedServer, store: FailingStore) -> AsyncIterator[WholeGateway]:
+async def gateway(server: ScriptedServer, store: FailingStore) -> AsyncIterator[Gateway]:
     """A gateway over that store."""
     config = configuration({"reports": server.url}, store={"purge_interval": "20ms"})
-    async with running(config, Environment(store=store)) as gateway:  # type: ignore[arg-type]
+    async with serve(config, Environment(store=store)) as gateway:  # type: ignore[arg-type]
         yield gateway
         store.failing = set()
 
 
 async def test_what_needs_the_store_is_refused_and_plain_calls_go_on(
-    server: ScriptedServer, gateway: WholeGateway, store: FailingStore
+    server: ScriptedServer, gateway: Gateway, store: FailingStore
 ) -> None:
     host = await gateway.greeted()
     task = await host.start("echo")
@@ -53,7 +54,7 @@ async def test_what_needs_the_store_is_refused_and_plain_calls_go_on(
 
 
 async def test_a_session_that_cannot_be_kept_is_refused_and_closed_at_the_server(
-    server: ScriptedServer, gateway: WholeGateway, store: FailingStore
+    server: ScriptedServer, gateway: Gateway, store: FailingStore
 ) -> None:
     store.failing = {"put"}
     params = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "h", "version": "1"}}
@@ -64,7 +65,7 @@ async def test_a_session_that_cannot_be_kept_is_refused_and_closed_at_the_server
 
 
 async def test_an_ending_is_written_once_the_store_takes_it(
-    server: ScriptedServer, gateway: WholeGateway, store: FailingStore
+    server: ScriptedServer, gateway: Gateway, store: FailingStore
 ) -> None:
     hold = server.script["report"] = Hold()
     host = await gateway.greeted()
@@ -83,7 +84,7 @@ async def test_an_ending_is_written_once_the_store_takes_it(
 async def test_a_call_whose_dispatch_cannot_be_noted_is_not_sent(server: ScriptedServer, store: FailingStore) -> None:
     hold = server.script["report"] = Hold()
     config = configuration({}, upstreams={"reports": one_slot(server, "reports")})
-    async with running(config, Environment(store=store)) as gateway:  # type: ignore[arg-type]
+    async with serve(config, Environment(store=store)) as gateway:  # type: ignore[arg-type]
         host = await gateway.greeted()
         await host.start("report")
         task = await host.start("echo")
@@ -99,7 +100,7 @@ async def test_a_call_whose_dispatch_cannot_be_noted_is_not_sent(server: Scripte
 
 
 async def test_a_cancel_reaches_the_server_though_the_runner_could_not_read_it_at_once(
-    server: ScriptedServer, gateway: WholeGateway, store: FailingStore
+    server: ScriptedServer, gateway: Gateway, store: FailingStore
 ) -> None:
     hold = server.script["report"] = Hold()
     host = await gateway.greeted()
@@ -120,7 +121,7 @@ async def test_the_gateway_serves_while_what_an_earlier_process_left_cannot_be_s
     store = FailingStore(await file_store(tmp_path))
     store.failing = {"swap"}
     around = Environment(store=store)  # type: ignore[arg-type]
-    async with running(configuration({"reports": server.url}), around) as gateway:
+    async with serve(configuration({"reports": server.url}), around) as gateway:
         host = await gateway.greeted()
         assert (await host.task(left))["status"] == "working"
         store.failing = set()
@@ -128,7 +129,7 @@ async def test_the_gateway_serves_while_what_an_earlier_process_left_cannot_be_s
     assert lost.error["data"] == LOST
 
 
-async def test_a_sweep_that_fails_is_made_again(gateway: WholeGateway, store: FailingStore) -> None:
+async def test_a_sweep_that_fails_is_made_again(gateway: Gateway, store: FailingStore) -> None:
     store.failing = {"purge"}
     await eventually(lambda: store.refused.count("purge") >= 2)
     store.failing = set()

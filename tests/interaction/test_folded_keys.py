@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from helpers.mcp_host import McpHost
-from helpers.modern_host import ModernHost
+from helpers.gateway.configuration import configuration
+from helpers.gateway.gateway import Gateway, serve
+from helpers.host.host import Host
 from helpers.server import ScriptedServer
 from helpers.waiting import bounded
-from helpers.whole_gateway import WholeGateway, configuration, running
 
 IDEMPOTENCY_KEY, INVALID_REQUEST = "io.taskgate/idempotency-key", -32600
 ALIKE: dict[str, str] = {
@@ -36,14 +36,14 @@ def call(params: str, id: int = 7) -> str:
 
 
 @pytest.mark.parametrize("params", ALIKE.values(), ids=ALIKE)
-async def test_a_call_in_a_session_is_refused(host: McpHost, server: ScriptedServer, params: str) -> None:
+async def test_a_call_in_a_session_is_refused(host: Host, server: ScriptedServer, params: str) -> None:
     answer = await host.post(call(params).encode())
     assert (answer.status, answer.code, answer.message and answer.message["id"]) == (400, INVALID_REQUEST, 7)
     assert server.heard("tools/call") == []
 
 
 @pytest.mark.parametrize("params", ALIKE.values(), ids=ALIKE)
-async def test_a_call_for_a_task_is_refused(host: McpHost, server: ScriptedServer, params: str) -> None:
+async def test_a_call_for_a_task_is_refused(host: Host, server: ScriptedServer, params: str) -> None:
     wish = "" if '"task"' in params else ',"task":{}'
     assert (await host.post(call(params + wish).encode())).code == INVALID_REQUEST
     assert server.heard("tools/call") == []
@@ -51,7 +51,7 @@ async def test_a_call_for_a_task_is_refused(host: McpHost, server: ScriptedServe
 
 @pytest.mark.parametrize("params", ALIKE.values(), ids=ALIKE)
 async def test_a_call_in_a_batch_is_refused_and_the_others_are_answered(
-    gateway: WholeGateway, server: ScriptedServer, params: str
+    gateway: Gateway, server: ScriptedServer, params: str
 ) -> None:
     host = await gateway.greeted("2025-03-26")
     other = call('"name":"echo","arguments":{"of":8}', 8)
@@ -66,9 +66,9 @@ async def test_a_call_in_a_batch_is_refused_and_the_others_are_answered(
 
 @pytest.mark.parametrize("params", ALIKE.values(), ids=ALIKE)
 async def test_a_call_of_the_modern_era_is_refused_though_its_headers_name_the_tool(
-    gateway: WholeGateway, server: ScriptedServer, params: str
+    gateway: Gateway, server: ScriptedServer, params: str
 ) -> None:
-    host = ModernHost(gateway.http, gateway.url())
+    host = Host(gateway.http, gateway.url(), era="modern")
     usual = host.written("tools/call", {"name": "echo"}, id=7)
     meta = json.dumps(usual["params"]["_meta"])
     if '"_meta"' in params:
@@ -81,7 +81,7 @@ async def test_a_call_of_the_modern_era_is_refused_though_its_headers_name_the_t
 
 
 @pytest.mark.parametrize("more", ['"Method":"tools/call"', '"PARAMS":{"name":"danger"}', '"Id":8'])
-async def test_a_member_of_the_message_itself_is_refused(host: McpHost, server: ScriptedServer, more: str) -> None:
+async def test_a_member_of_the_message_itself_is_refused(host: Host, server: ScriptedServer, more: str) -> None:
     answer = await host.post(f'{{"jsonrpc":"2.0","id":7,"method":"tools/list","params":{{}},{more}}}'.encode())
     assert answer.code == INVALID_REQUEST
     assert server.heard("tools/call") == []
@@ -114,10 +114,10 @@ def judge(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-async def judged(judge: Path) -> AsyncIterator[McpHost]:
+async def judged(judge: Path) -> AsyncIterator[Host]:
     """A host behind a gateway before the server in Go."""
     upstream = {"path": "/reports/mcp", "transport": "stdio", "command": [str(judge)]}
-    async with running(configuration({}, upstreams={"reports": upstream})) as gateway:
+    async with serve(configuration({}, upstreams={"reports": upstream})) as gateway:
         yield await gateway.greeted()
 
 
@@ -140,7 +140,7 @@ RUN_OTHERWISE = [
 
 
 @pytest.mark.parametrize("case", RUN_OTHERWISE)
-async def test_what_go_would_run_otherwise_does_not_reach_it(judge: Path, judged: McpHost, case: str) -> None:
+async def test_what_go_would_run_otherwise_does_not_reach_it(judge: Path, judged: Host, case: str) -> None:
     ran = await decoded(judge, call(ALIKE[case]))
     exact = dict(json.loads(f"{{{ALIKE[case]}}}"))
     # The judge does take it for another call, or there were nothing to refuse.
@@ -148,7 +148,7 @@ async def test_what_go_would_run_otherwise_does_not_reach_it(judge: Path, judged
     assert (await judged.post(call(ALIKE[case]).encode())).code == INVALID_REQUEST
 
 
-async def test_go_runs_what_passes_as_it_was_read(judged: McpHost) -> None:
+async def test_go_runs_what_passes_as_it_was_read(judged: Host) -> None:
     arguments = {"Name": "danger", "name": 1, "NAME": 2}
     answer = await judged.call("echo", arguments, other=1)
     assert answer.result["structuredContent"] == {"tool": "echo", "arguments": arguments, "task": None}

@@ -13,15 +13,14 @@ from pathlib import Path
 
 import pytest
 
-from helpers.modern_host import ModernHost
+from helpers.gateway.gateway import serve
+from helpers.gateway.replicas import key_file
+from helpers.host.host import Host
 from helpers.server import LastingTool, ScriptedServer, note, progress_note
-from helpers.several_gateways import key_file
 from helpers.stored_tasks import stored_tasks
 from helpers.waiting import bounded, eventually
-from helpers.whole_gateway import running
-from interaction.falls import returned
-from interaction.footholding import config_of, fallen, kept, left, tool, up_to
-from interaction.questioning import ACCEPTED, CAPABLE, capable, status
+from interaction.falls import config_of, fallen, kept, left, tool, up_to
+from interaction.questions import ACCEPTED, CAPABLE, capable
 from interaction.test_restarts import DONE
 from requirements import covers
 
@@ -34,7 +33,7 @@ ASKED = {"mode": "form", "message": "Which?", "requestedSchema": {"type": "objec
 async def test_a_gateway_that_ends_leaves_the_call_to_the_next_which_hears_it_to_its_end(
     server: ScriptedServer, tool: LastingTool, tmp_path: Path
 ) -> None:
-    async with running(config_of(server, tmp_path)) as gateway:
+    async with serve(config_of(server, tmp_path)) as gateway:
         host = await gateway.greeted()
         task = (await host.start("report", _meta={"progressToken": 7}))["taskId"]
         call = await tool.called()
@@ -43,8 +42,8 @@ async def test_a_gateway_that_ends_leaves_the_call_to_the_next_which_hears_it_to
         await left(gateway)
     assert (server.cancelled, server.verbs("DELETE")) == ([], [])
     call.say(note("notifications/progress", progressToken=call.token, progress=2, message="half"))
-    async with running(config_of(server, tmp_path)) as gateway:
-        host = returned(gateway, host)
+    async with serve(config_of(server, tmp_path)) as gateway:
+        host = gateway.again(host)
         async with bounded():
             while "half" not in (await host.task(task)).get("statusMessage", ""):
                 await asyncio.sleep(0.005)
@@ -64,9 +63,9 @@ async def test_what_a_gateway_that_fell_had_kept_goes_on(
 ) -> None:
     task, call = await fallen(server, tool, tmp_path)
     call.answer(DONE)
-    async with running(config_of(server, tmp_path)) as gateway:
+    async with serve(config_of(server, tmp_path)) as gateway:
         host = await gateway.greeted()
-        await status(host, task, "completed")
+        await host.until(task, "completed")
     assert len(tool.calls) == 1
 
 
@@ -83,8 +82,8 @@ async def test_no_session_and_no_event_of_a_server_can_be_read_in_the_file(
     assert call.session.encode() not in sealed + stored
     assert b"0.1" not in sealed, "the event from which the call is resumed"
     call.answer(DONE)
-    async with running(config_of(server, tmp_path, **secret)) as gateway:
-        await status(await gateway.greeted(), task, "completed")
+    async with serve(config_of(server, tmp_path, **secret)) as gateway:
+        await (await gateway.greeted()).until(task, "completed")
     assert len(tool.calls) == 1
 
 
@@ -96,19 +95,19 @@ async def test_a_question_is_asked_once_and_its_answer_reaches_the_server_whoeve
     server: ScriptedServer, tool: LastingTool, tmp_path: Path, when: str
 ) -> None:
     """`when` the server asks: while the first gateway runs, while none does, or under the second."""
-    async with running(config_of(server, tmp_path)) as gateway:
+    async with serve(config_of(server, tmp_path)) as gateway:
         host = await capable(gateway)
         task = (await host.start("report"))["taskId"]
         call = await tool.called()
         if when == "before":
             asking = asyncio.create_task(call.ask({**QUESTION, "params": ASKED}))
-            await status(host, task, "input_required")
+            await host.until(task, "input_required")
         await kept(tmp_path, task, up_to("0.1" if when == "before" else "0.0"))
         await left(gateway)
     if when == "between":
         asking = asyncio.create_task(call.ask({**QUESTION, "params": ASKED}))
-    async with running(config_of(server, tmp_path)) as gateway:
-        host = returned(gateway, host)
+    async with serve(config_of(server, tmp_path)) as gateway:
+        host = gateway.again(host)
         if when == "after":
             await call.listened_to(2)
             asking = asyncio.create_task(call.ask({**QUESTION, "params": ASKED}))
@@ -117,7 +116,7 @@ async def test_a_question_is_asked_once_and_its_answer_reaches_the_server_whoeve
             await host.respond(question["id"], ACCEPTED)
             assert (await asking)["result"] == ACCEPTED
             call.answer(DONE)
-            assert (await waiting.answered())["content"] == DONE["content"]
+            assert (await waiting.result())["content"] == DONE["content"]
         assert len(waiting.of("elicitation/create")) == 1
     assert [each["id"] for each in server.replies] == ["q-1"]
     assert len(tool.calls) == 1
@@ -128,7 +127,7 @@ async def test_a_question_that_was_open_at_the_fall_keeps_its_input_key_and_is_n
 ) -> None:
     """The place that was kept is before the question, so the server tells of it again."""
     config = config_of(server, tmp_path, tasks={"upgrade": [{"tool": "*", "mode": "always"}]})
-    async with running(config) as gateway:
+    async with serve(config) as gateway:
         host = gateway.modern(capabilities=CAPABLE)
         task = (await host.start("report"))["taskId"]
         call = await tool.called()
@@ -139,11 +138,11 @@ async def test_a_question_that_was_open_at_the_fall_keeps_its_input_key_and_is_n
         await left(gateway)
     assert record.checkpoint is not None
     assert [(of_server, of_host) for of_server, _, of_host in record.checkpoint.asked] == [('"q-1"', key)]
-    async with running(config) as gateway:
-        host = ModernHost(gateway.http, gateway.url(), capabilities=CAPABLE)
+    async with serve(config) as gateway:
+        host = Host(gateway.http, gateway.url(), capabilities=CAPABLE, era="modern")
         await call.listened_to(2)
         call.say(progress_note(call.token, 1))
-        found = await host.get(task)
+        found = await host.task(task)
         assert list(found["inputRequests"]) == [key]
         await host.update(task, {key: ACCEPTED})
         async with bounded():
@@ -156,7 +155,7 @@ async def test_a_question_that_was_open_at_the_fall_keeps_its_input_key_and_is_n
 async def test_an_answer_that_may_not_have_arrived_is_given_again(
     server: ScriptedServer, tool: LastingTool, tmp_path: Path
 ) -> None:
-    async with running(config_of(server, tmp_path)) as gateway:
+    async with serve(config_of(server, tmp_path)) as gateway:
         host = await capable(gateway)
         task = (await host.start("report"))["taskId"]
         call = await tool.called()
@@ -170,8 +169,8 @@ async def test_an_answer_that_may_not_have_arrived_is_given_again(
         assert stored_tasks(tmp_path)[task].answers
         await left(gateway)
     server.requests.clear()
-    async with running(config_of(server, tmp_path)) as gateway:
-        host = returned(gateway, host)
+    async with serve(config_of(server, tmp_path)) as gateway:
+        host = gateway.again(host)
         async with bounded():
             assert (await server.reply_to("q-1"))["result"] == ACCEPTED
         assert (await host.task(task))["status"] == "working"
@@ -179,25 +178,25 @@ async def test_an_answer_that_may_not_have_arrived_is_given_again(
         await kept(tmp_path, task, lambda checkpoint: not checkpoint.asked)
         assert stored_tasks(tmp_path)[task].answers == {}
         call.answer(DONE)
-        await status(host, task, "completed")
+        await host.until(task, "completed")
 
 
 async def test_a_question_that_nobody_answers_has_its_time_again(
     server: ScriptedServer, tool: LastingTool, tmp_path: Path
 ) -> None:
-    async with running(config_of(server, tmp_path)) as gateway:
+    async with serve(config_of(server, tmp_path)) as gateway:
         host = await capable(gateway)
         task = (await host.start("report"))["taskId"]
         call = await tool.called()
         call.say({**QUESTION, "params": ASKED})
-        await status(host, task, "input_required")
+        await host.until(task, "input_required")
         await kept(tmp_path, task, up_to("0.1"))
         await left(gateway)
     soon = config_of(server, tmp_path, tasks={"input_required": {"max_wait": "1s"}})
-    async with running(soon) as gateway:
-        host = returned(gateway, host)
+    async with serve(soon) as gateway:
+        host = gateway.again(host)
         async with bounded():
             assert (await server.reply_to("q-1"))["result"] == {"action": "cancel"}
-        await status(host, task, "working")
+        await host.until(task, "working")
         call.answer(DONE)
-        await status(host, task, "completed")
+        await host.until(task, "completed")

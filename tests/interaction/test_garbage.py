@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from helpers import told
-from helpers.mcp_host import ACCEPT, McpHost
-from helpers.modern_host import ModernHost
+from helpers.gateway.configuration import configuration
+from helpers.gateway.gateway import Gateway, serve
+from helpers.host.host import ACCEPT, Host
 from helpers.package_objects import of_the_package
 from helpers.server import Hold, ScriptedServer, error
 from helpers.waiting import bounded, eventually
-from helpers.whole_gateway import WholeGateway, configuration, running
 
 LARGE = {"a": [1] * 5000}
 MUCH = 300_000
@@ -52,32 +52,32 @@ def cycles(garbage: list[Any]) -> Cycles:
     return found
 
 
-async def test_a_call_in_a_session_leaves_no_cycle(host: McpHost, cycles: Cycles) -> None:
+async def test_a_call_in_a_session_leaves_no_cycle(host: Host, cycles: Cycles) -> None:
     await host.call("echo", LARGE)
     assert cycles() == {}
 
 
 async def test_a_call_that_the_server_refuses_leaves_no_cycle(
-    host: McpHost, server: ScriptedServer, cycles: Cycles
+    host: Host, server: ScriptedServer, cycles: Cycles
 ) -> None:
     server.script["echo"] = error(-32000, "no")
     assert (await host.call("echo", LARGE)).code == -32000
     assert cycles() == {}
 
 
-async def test_a_call_that_is_refused_leaves_no_cycle(host: McpHost, cycles: Cycles) -> None:
+async def test_a_call_that_is_refused_leaves_no_cycle(host: Host, cycles: Cycles) -> None:
     assert (await host.call("x" * 200, LARGE)).code == -32602
     assert cycles() == {}
 
 
-async def test_a_call_for_a_task_leaves_no_cycle(host: McpHost, cycles: Cycles) -> None:
+async def test_a_call_for_a_task_leaves_no_cycle(host: Host, cycles: Cycles) -> None:
     task = await host.start("echo", LARGE)
     await host.ask("tasks/result", {"taskId": task["taskId"]})
     assert cycles() == {}
 
 
-async def test_a_call_of_the_modern_era_leaves_no_cycle(gateway: WholeGateway, cycles: Cycles) -> None:
-    host = ModernHost(gateway.http, gateway.url())
+async def test_a_call_of_the_modern_era_leaves_no_cycle(gateway: Gateway, cycles: Cycles) -> None:
+    host = Host(gateway.http, gateway.url(), era="modern")
     await host.call("echo", LARGE)
     assert cycles() == {}
 
@@ -116,22 +116,20 @@ def large() -> dict[str, str]:
 
 
 async def test_a_call_in_a_session_that_is_over_is_not_kept(
-    host: McpHost, large: dict[str, str], kept: Callable[[], int]
+    host: Host, large: dict[str, str], kept: Callable[[], int]
 ) -> None:
     await host.call("echo", large)
     await nothing_large(kept)
 
 
 async def test_a_call_of_the_modern_era_that_is_over_is_not_kept(
-    gateway: WholeGateway, large: dict[str, str], kept: Callable[[], int]
+    gateway: Gateway, large: dict[str, str], kept: Callable[[], int]
 ) -> None:
     await gateway.modern().call("echo", large)
     await nothing_large(kept)
 
 
-async def test_a_call_that_was_refused_is_not_kept(
-    host: McpHost, large: dict[str, str], kept: Callable[[], int]
-) -> None:
+async def test_a_call_that_was_refused_is_not_kept(host: Host, large: dict[str, str], kept: Callable[[], int]) -> None:
     assert (await host.call("x" * 200, large)).code == -32602
     await nothing_large(kept)
 
@@ -140,7 +138,7 @@ async def test_a_call_that_became_a_task_is_not_kept(
     server: ScriptedServer, large: dict[str, str], kept: Kept, tmp_path: Path
 ) -> None:
     # What is stored is in a file.
-    async with running(configuration({"reports": server.url}, folder=tmp_path)) as gateway:
+    async with serve(configuration({"reports": server.url}, folder=tmp_path)) as gateway:
         host = await gateway.greeted()
 
         async def end(*all_arguments: dict[str, str]) -> int:
@@ -157,7 +155,7 @@ async def test_a_call_that_became_a_task_is_not_kept(
         await eventually(lambda: kept() - before < MUCH)
 
 
-async def test_calls_that_came_together_are_not_kept(gateway: WholeGateway, large: dict[str, str], kept: Kept) -> None:
+async def test_calls_that_came_together_are_not_kept(gateway: Gateway, large: dict[str, str], kept: Kept) -> None:
     host = await gateway.greeted("2025-03-26")
 
     async def call_twice() -> None:
@@ -172,7 +170,7 @@ async def test_calls_that_came_together_are_not_kept(gateway: WholeGateway, larg
 
 
 async def test_a_connection_holds_no_request_but_the_one_that_it_serves(
-    host: McpHost, gateway: WholeGateway, server: ScriptedServer
+    host: Host, gateway: Gateway, server: ScriptedServer
 ) -> None:
     def held() -> int:
         gc.collect()

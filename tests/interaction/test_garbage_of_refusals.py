@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from helpers.error_cycles import error_cycles
-from helpers.mcp_host import ACCEPT
+from helpers.gateway.configuration import configuration
+from helpers.gateway.gateway import Environment, Gateway, MemoryPressure, serve
+from helpers.host.host import ACCEPT, both_eras
 from helpers.refused_bodies import SPOILT, arguments, posted, send
 from helpers.server import Hold, Reply, ScriptedServer, breaks_off, error, raw, resets, status
 from helpers.waiting import bounded, eventually, until
-from helpers.whole_gateway import Environment, MemoryPressure, WholeGateway, configuration, running
-from interaction.bridging import bridge, modern
-from interaction.limiting import Host, both_eras
+from interaction.bridges import bridge, modern
 from requirements import covers
 
 __all__ = ["bridge", "modern"]
@@ -35,15 +35,11 @@ def frames() -> Iterator[Frames]:
         yield cycles.found
 
 
-async def host_of(gateway: WholeGateway, era: str) -> Host:
-    return gateway.modern() if era == "stateless" else await gateway.greeted()
-
-
 @covers("T57")
 @both_eras
 @pytest.mark.parametrize("spoil", SPOILT.values(), ids=SPOILT)
-async def test_a_large_body_that_is_refused(gateway: WholeGateway, frames: Frames, era: str, spoil: Any) -> None:
-    host = await host_of(gateway, era)
+async def test_a_large_body_that_is_refused(gateway: Gateway, frames: Frames, era: str, spoil: Any) -> None:
+    host = await gateway.greeted(era=era)
     answer = await send(host, SIZE, spoil)
     assert answer.message is None or "error" in answer.message
     assert frames() == set()
@@ -61,8 +57,8 @@ LITTLE_KEPT = {"concurrency": {"kept_per_context": "1MiB", "kept_global": "1MiB"
 
 @both_eras
 async def test_a_large_call_over_a_rate(server: ScriptedServer, frames: Frames, era: str) -> None:
-    async with running(configuration({"reports": server.url}, limits=ONE_CALL)) as gateway:
-        host = await host_of(gateway, era)
+    async with serve(configuration({"reports": server.url}, limits=ONE_CALL)) as gateway:
+        host = await gateway.greeted(era=era)
         assert "result" in ((await host.call("echo")).message or {})
         assert (await send(host, SIZE)).code == 429
         assert frames() == set()
@@ -72,8 +68,8 @@ async def test_a_large_call_over_a_rate(server: ScriptedServer, frames: Frames, 
 @pytest.mark.parametrize("wait", ["0s", "3s"])
 async def test_a_large_body_over_the_rate_of_bytes(server: ScriptedServer, frames: Frames, era: str, wait: str) -> None:
     limits = {"rate": [{**BODIES, "rate": "600/s"} if wait == "3s" else BODIES], "wait": wait}
-    async with running(configuration({"reports": server.url}, limits=limits)) as gateway, bounded():
-        host = await host_of(gateway, era)
+    async with serve(configuration({"reports": server.url}, limits=limits)) as gateway, bounded():
+        host = await gateway.greeted(era=era)
         answers = [await send(host, SIZE) for _ in range(2)]
         assert [each.status for each in answers] == [200, 200 if wait == "3s" else 429]
         assert frames() == set()
@@ -82,8 +78,8 @@ async def test_a_large_body_over_the_rate_of_bytes(server: ScriptedServer, frame
 @both_eras
 async def test_a_large_call_without_room(server: ScriptedServer, frames: Frames, era: str) -> None:
     server.script["echo"] = hold = Hold()
-    async with running(configuration({"reports": server.url}, limits=NO_ROOM)) as gateway, asyncio.TaskGroup() as group:
-        host = await host_of(gateway, era)
+    async with serve(configuration({"reports": server.url}, limits=NO_ROOM)) as gateway, asyncio.TaskGroup() as group:
+        host = await gateway.greeted(era=era)
         first = group.create_task(send(host, SIZE))
         async with bounded():
             await hold.begun.wait()
@@ -96,16 +92,16 @@ async def test_a_large_call_without_room(server: ScriptedServer, frames: Frames,
 
 @both_eras
 async def test_a_large_call_that_a_rule_denies(server: ScriptedServer, frames: Frames, era: str) -> None:
-    async with running(configuration({"reports": server.url}, authorization=DENIED)) as gateway:
-        assert (await send(await host_of(gateway, era), SIZE)).code == 403
+    async with serve(configuration({"reports": server.url}, authorization=DENIED)) as gateway:
+        assert (await send(await gateway.greeted(era=era), SIZE)).code == 403
         assert frames() == set()
 
 
 @both_eras
 async def test_a_large_call_of_a_gateway_that_drains(server: ScriptedServer, frames: Frames, era: str) -> None:
     server.script["report"] = hold = Hold()
-    async with running(configuration({"reports": server.url})) as gateway, asyncio.TaskGroup() as group:
-        host = await host_of(gateway, era)
+    async with serve(configuration({"reports": server.url})) as gateway, asyncio.TaskGroup() as group:
+        host = await gateway.greeted(era=era)
         running_call = group.create_task(host.call("report"))
         async with bounded():
             await hold.begun.wait()
@@ -122,8 +118,8 @@ async def test_a_large_call_of_a_gateway_that_drains(server: ScriptedServer, fra
 async def test_a_large_call_while_memory_is_short(server: ScriptedServer, frames: Frames, era: str) -> None:
     used = [0]
     pressure = MemoryPressure(limit=1000, resident=lambda: used[0])
-    async with running(configuration({"reports": server.url}), Environment(pressure=pressure)) as gateway:
-        host = await host_of(gateway, era)
+    async with serve(configuration({"reports": server.url}), Environment(pressure=pressure)) as gateway:
+        host = await gateway.greeted(era=era)
         used[0] = 800
         await eventually(lambda: pressure.level)
         # It is refused by its head, before its id is read.
@@ -138,7 +134,7 @@ async def test_a_large_call_over_a_cap_of_tasks(
     server.script["echo"] = hold = Hold()
     limits = {"concurrency": {"tasks_per_context": 1}}
     folder = tmp_path if stored else None
-    async with running(configuration({"reports": server.url}, folder=folder, limits=limits)) as gateway:
+    async with serve(configuration({"reports": server.url}, folder=folder, limits=limits)) as gateway:
         host = await gateway.greeted()
         await host.start("echo")
         assert (await host.call("echo", arguments(SIZE), task={})).code == 429
@@ -146,14 +142,14 @@ async def test_a_large_call_over_a_cap_of_tasks(
         assert frames() == set()
 
 
-async def test_a_large_message_of_no_session(gateway: WholeGateway, frames: Frames) -> None:
+async def test_a_large_message_of_no_session(gateway: Gateway, frames: Frames) -> None:
     host = await gateway.greeted()
     host.session = "A" * 32
     assert (await send(host, SIZE)).status == 404
     assert frames() == set()
 
 
-async def test_large_messages_of_a_batch(gateway: WholeGateway, frames: Frames) -> None:
+async def test_large_messages_of_a_batch(gateway: Gateway, frames: Frames) -> None:
     host = await gateway.greeted("2025-03-26")
     for name in ("a repeated key", "a key that looks alike", "a tool that is not there", "a batch"):
         body, _ = posted(host, SIZE, SPOILT[name])
@@ -164,8 +160,8 @@ async def test_large_messages_of_a_batch(gateway: WholeGateway, frames: Frames) 
 
 
 @both_eras
-async def test_a_large_answer_to_nothing(gateway: WholeGateway, frames: Frames, era: str) -> None:
-    host = await host_of(gateway, era)
+async def test_a_large_answer_to_nothing(gateway: Gateway, frames: Frames, era: str) -> None:
+    host = await gateway.greeted(era=era)
     body = json.dumps({"jsonrpc": "2.0", "id": "none", "result": arguments(SIZE)}).encode()
     assert (await host.post(body)).status < 500
     assert frames() == set()
@@ -189,10 +185,10 @@ FAILURES = {
 @both_eras
 @pytest.mark.parametrize("failure", FAILURES.values(), ids=FAILURES)
 async def test_a_large_call_that_fails_at_its_server(
-    gateway: WholeGateway, server: ScriptedServer, frames: Frames, era: str, failure: Reply
+    gateway: Gateway, server: ScriptedServer, frames: Frames, era: str, failure: Reply
 ) -> None:
     server.script["echo"] = failure
-    host = await host_of(gateway, era)
+    host = await gateway.greeted(era=era)
     assert (await send(host, SIZE)).error
     assert frames() == set()
 
@@ -200,17 +196,17 @@ async def test_a_large_call_that_fails_at_its_server(
 @both_eras
 @pytest.mark.parametrize("failure", FAILURES.values(), ids=FAILURES)
 async def test_a_large_call_whose_modern_server_fails(
-    bridge: WholeGateway, modern: ScriptedServer, frames: Frames, era: str, failure: Reply
+    bridge: Gateway, modern: ScriptedServer, frames: Frames, era: str, failure: Reply
 ) -> None:
     modern.script["echo"] = failure
-    host = await host_of(bridge, era)
+    host = await bridge.greeted(era=era)
     assert (await send(host, SIZE)).error
     assert frames() == set()
 
 
 @pytest.mark.parametrize("failure", FAILURES.values(), ids=FAILURES)
 async def test_a_large_call_as_a_task_that_fails(
-    gateway: WholeGateway, server: ScriptedServer, frames: Frames, failure: Reply
+    gateway: Gateway, server: ScriptedServer, frames: Frames, failure: Reply
 ) -> None:
     server.script["echo"] = failure
     host = await gateway.greeted()
@@ -235,8 +231,8 @@ async def test_a_session_that_its_server_refuses(
     server = refusing
     server.methods["initialize"] = failure
     section = {"reports": {"path": "/reports/mcp", "url": server.url, "protocol_version": revision}}
-    async with running(configuration({}, upstreams=section)) as gateway:
-        if era == "stateless":
+    async with serve(configuration({}, upstreams=section)) as gateway:
+        if era == "modern":
             answer = await send(gateway.modern(), SIZE)
         else:
             answer = await gateway.host().ask("initialize", WELCOME)
@@ -251,8 +247,8 @@ async def test_a_session_whose_server_says_too_much(
 ) -> None:
     server.info = {"name": "scripted", "version": "1", "much": "x" * 6 * 2**20}
     section = {"reports": {"path": "/reports/mcp", "url": server.url, "protocol_version": revision}}
-    async with running(configuration({}, upstreams=section)) as gateway:
-        if era == "stateless":
+    async with serve(configuration({}, upstreams=section)) as gateway:
+        if era == "modern":
             answer = await send(gateway.modern(), SIZE)
         else:
             answer = await gateway.host().ask("initialize", WELCOME)
@@ -268,8 +264,8 @@ WELCOME = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"
 async def test_a_large_call_for_a_program_that_does_not_start(frames: Frames, era: str, ends: str) -> None:
     command = ["/none"] if ends == "no program" else [sys.executable, "-IS", "-c", "pass"]
     section = {"reports": {"path": "/reports/mcp", "transport": "stdio", "command": command}}
-    async with running(configuration({}, upstreams=section)) as gateway:
-        if era == "stateless":
+    async with serve(configuration({}, upstreams=section)) as gateway:
+        if era == "modern":
             answer = await send(gateway.modern(), SIZE)
         else:
             answer = await gateway.host().ask("initialize", {**WELCOME, "much": "x" * SIZE})

@@ -6,15 +6,15 @@ from typing import Any
 import aiohttp
 import pytest
 
-from helpers.mcp_host import McpHost
-from helpers.modern_host import ModernHost
+from helpers.gateway.configuration import configuration
+from helpers.gateway.gateway import serve
+from helpers.host.host import ERAS, Host
 from helpers.modern_schema import CLIENT
 from helpers.server import Hold, ScriptedServer, TalkingTool
 from helpers.token_issuer import TokenIssuer, guarded
-from helpers.whole_gateway import WholeGateway, configuration, running
-from interaction.auditing import audited, kept, lines, of
-from interaction.handing_off import CANCEL, ERAS, WAIT, YEAR, Host, calls, cut, handle_of, handoff, taskless, waited
-from interaction.questioning import ACCEPTED, ASKED, CAPABLE, DONE, SAMPLE
+from interaction.audit_logs import audited, kept, lines, of
+from interaction.handoffs import CANCEL, WAIT, YEAR, calls, cut, handle_of, handoff, taskless, waited
+from interaction.questions import ACCEPTED, ASKED, CAPABLE, DONE, SAMPLE
 from requirements import covers
 
 eras = pytest.mark.parametrize("era", ERAS)
@@ -30,14 +30,7 @@ async def hold(server: ScriptedServer) -> Hold:
     return hold
 
 
-async def named(gateway: WholeGateway, name: str) -> McpHost:
-    """A legacy host of that name."""
-    host = gateway.host()
-    await host.initialize(clientInfo={"name": name, "version": "1"})
-    return host
-
-
-async def modern_wait(host: ModernHost, handle: str, tool: str = WAIT, **more: Any) -> Any:
+async def modern_wait(host: Host, handle: str, tool: str = WAIT, **more: Any) -> Any:
     return await host.call(tool, {"handle": handle}, **more)
 
 
@@ -46,12 +39,15 @@ async def modern_wait(host: ModernHost, handle: str, tool: str = WAIT, **more: A
 async def test_the_handle_of_a_connected_session_is_unknown_to_every_other_host(
     server: ScriptedServer, hold: Hold, tool: str
 ) -> None:
-    async with running(configuration({"reports": server.url}, tasks=handoff())) as gateway:
+    async with serve(configuration({"reports": server.url}, tasks=handoff())) as gateway:
         host = await taskless(gateway, "legacy")
         handle = handle_of(await host.call("report", YEAR))
-        assert isinstance(host, McpHost)
         async with host.listen():
-            strangers = (await taskless(gateway, "legacy"), await named(gateway, "other"), gateway.modern(tasks=False))
+            strangers = (
+                await taskless(gateway, "legacy"),
+                await gateway.greeted(name="other"),
+                gateway.modern(tasks=False),
+            )
             for stranger in strangers:
                 refused = (await stranger.call(tool, {"handle": handle})).error
                 unknown = (await stranger.call(tool, {"handle": "A" * 32})).error
@@ -66,7 +62,7 @@ async def test_the_handle_of_a_modern_host_is_unknown_to_one_of_another_name_or_
     server: ScriptedServer, hold: Hold, tool: str
 ) -> None:
     proxies = {"trusted_proxies": ["127.0.0.1"]}
-    async with running(configuration({"reports": server.url}, tasks=handoff(), server=proxies)) as gateway:
+    async with serve(configuration({"reports": server.url}, tasks=handoff(), server=proxies)) as gateway:
         host, here, elsewhere = gateway.modern(tasks=False), {ADDRESS: "192.0.2.1"}, {ADDRESS: "192.0.2.9"}
         handle = handle_of(await host.call("report", YEAR, headers=here))
         assert (await modern_wait(host, handle, tool, headers=elsewhere)).code == -32602
@@ -74,14 +70,14 @@ async def test_the_handle_of_a_modern_host_is_unknown_to_one_of_another_name_or_
         hold.release(DONE)
         # A host opens another connection whenever it has been idle.
         async with aiohttp.ClientSession() as connection:
-            again = ModernHost(connection, gateway.url(), tasks=False)
+            again = Host(connection, gateway.url(), tasks=False, era="modern")
             assert (await modern_wait(again, handle, headers=here)).result["content"] == DONE["content"]
 
 
 @covers("T72")
 @eras
 async def test_no_request_about_tasks_finds_the_call_of_a_handle(server: ScriptedServer, hold: Hold, era: str) -> None:
-    async with running(configuration({"reports": server.url}, tasks=handoff())) as gateway:
+    async with serve(configuration({"reports": server.url}, tasks=handoff())) as gateway:
         host = await taskless(gateway, era)
         handle = handle_of(await host.call("report", YEAR))
         legacy, modern = await gateway.greeted(), gateway.modern()
@@ -99,11 +95,11 @@ async def test_no_request_about_tasks_finds_the_call_of_a_handle(server: Scripte
 async def test_a_host_with_a_session_for_each_call_gets_its_results_and_one_of_another_name_does_not(
     server: ScriptedServer, hold: Hold
 ) -> None:
-    async with running(configuration({"reports": server.url}, tasks=handoff())) as gateway:
+    async with serve(configuration({"reports": server.url}, tasks=handoff())) as gateway:
         first = await taskless(gateway, "legacy")
         handle = handle_of(await first.call("report", YEAR))
         assert await first.leave() == 200
-        assert (await waited(await named(gateway, "other"), handle)).code == -32602
+        assert (await waited(await gateway.greeted(name="other"), handle)).code == -32602
         second = await taskless(gateway, "legacy")
         hold.release(DONE)
         assert (await waited(second, handle)).result["content"] == DONE["content"]
@@ -116,9 +112,9 @@ async def test_a_host_that_connects_again_in_another_session_gets_its_result(
     server: ScriptedServer, hold: Hold
 ) -> None:
     """Released hosts do so after a failure of the connection or a kill, and end no session before."""
-    async with running(configuration({"reports": server.url}, tasks=handoff())) as gateway:
+    async with serve(configuration({"reports": server.url}, tasks=handoff())) as gateway:
         handle = handle_of(await (await taskless(gateway, "legacy")).call("report", YEAR))
-        assert (await waited(await named(gateway, "other"), handle)).code == -32602
+        assert (await waited(await gateway.greeted(name="other"), handle)).code == -32602
         hold.release(DONE)
         assert (await waited(await taskless(gateway, "legacy"), handle)).result["content"] == DONE["content"]
 
@@ -128,24 +124,22 @@ async def test_a_host_that_connects_again_in_another_session_gets_its_result(
 async def test_a_host_that_repeats_a_lost_call_has_a_good_handle_whatever_its_session_and_name(
     server: ScriptedServer, hold: Hold, era: str
 ) -> None:
-    async with running(configuration({"reports": server.url}, tasks=handoff("100ms"))) as gateway:
+    async with serve(configuration({"reports": server.url}, tasks=handoff("100ms"))) as gateway:
         await cut(await taskless(gateway, era), hold)
         await gateway.shows("taskgate_tool_calls_total", 1, disposition="handoff")
-        host: Host = await named(gateway, "another") if era == "legacy" else gateway.modern(tasks=False)
-        more: dict[str, Any] = {} if era == "legacy" else {"meta": {CLIENT: OTHER}}
-        handle = handle_of(await host.call("report", YEAR, **more))
+        host = await gateway.greeted(name="another", era=era, tasks=False)
+        handle = handle_of(await host.call("report", YEAR))
         hold.release(DONE)
-        assert (await waited(host, handle, **more)).result["content"] == DONE["content"]
+        assert (await waited(host, handle)).result["content"] == DONE["content"]
         assert calls(server) == 1
 
 
 @covers("T72")
 async def test_a_question_of_a_call_is_answered_by_its_host_alone(server: ScriptedServer) -> None:
     server.script["report"] = tool = TalkingTool()
-    async with running(configuration({"reports": server.url}, tasks=handoff())) as gateway:
-        host, stranger = await taskless(gateway, "legacy", **CAPABLE), await named(gateway, "other")
+    async with serve(configuration({"reports": server.url}, tasks=handoff())) as gateway:
+        host, stranger = await taskless(gateway, "legacy", **CAPABLE), await gateway.greeted(name="other")
         handle = handle_of(await host.call("report", YEAR))
-        assert isinstance(host, McpHost)
         async with host.asking("tools/call", {"name": WAIT, "arguments": {"handle": handle}}) as stream:
             await tool.ask("q-1", SAMPLE, {**ASKED, "_meta": {"progressToken": "theirs"}})
             asked = await stream.until(SAMPLE)
@@ -159,7 +153,7 @@ async def test_a_question_of_a_call_is_answered_by_its_host_alone(server: Script
             assert (await tool.told("q-1"))["result"] == ACCEPTED
             assert [told["params"]["progress"] for told in server.heard("notifications/progress")] == [2]
             await tool.finish(DONE)
-            assert (await stream.answered())["content"] == DONE["content"]
+            assert (await stream.result())["content"] == DONE["content"]
 
 
 @covers("T72")
@@ -168,26 +162,23 @@ async def test_a_handle_is_good_for_its_host_alone_after_a_restart_too(
     server: ScriptedServer, hold: Hold, era: str, tmp_path: Path
 ) -> None:
     config = configuration({"reports": server.url}, folder=tmp_path, tasks=handoff())
-    async with running(config) as gateway:
+    async with serve(config) as gateway:
         host = await taskless(gateway, era)
         handle = handle_of(await host.call("report", YEAR))
         hold.release(DONE)
         await gateway.shows("taskgate_tasks_finished_total", 1)
-    async with running(config) as gateway:
+    async with serve(config) as gateway:
         host.url = gateway.url()
-        assert (await waited(await named(gateway, "other"), handle)).code == -32602
+        assert (await waited(await gateway.greeted(name="other"), handle)).code == -32602
         assert (await gateway.modern().ask("tasks/get", {"taskId": handle})).code == -32602
-        again: Host = McpHost(gateway.http, gateway.url()) if era == "legacy" else gateway.modern(tasks=False)
-        if isinstance(again, McpHost) and isinstance(host, McpHost):
-            again.session, again.revision = host.session, host.revision
-        assert (await waited(again, handle)).result["content"] == DONE["content"]
+        assert (await waited(gateway.again(host), handle)).result["content"] == DONE["content"]
 
 
 @eras
 async def test_with_tokens_a_handle_is_good_for_each_host_of_its_caller(
     server: ScriptedServer, hold: Hold, issuer: TokenIssuer, era: str
 ) -> None:
-    async with running(guarded({"reports": server.url}, issuer, tasks=handoff())) as gateway:
+    async with serve(guarded({"reports": server.url}, issuer, tasks=handoff())) as gateway:
         token = issuer.token(gateway.url(), subject="mine")
         handle = handle_of(await (await taskless(gateway, era, token)).call("report", YEAR))
         hold.release(DONE)
@@ -202,7 +193,7 @@ async def test_the_use_of_a_handle_by_another_host_is_in_the_audit_log(
     config = configuration({"reports": server.url}, tasks=handoff(), audit=audited(tmp_path))
     async with kept(tmp_path, config) as gateway:
         handle = handle_of(await (await taskless(gateway, "legacy")).call("report", YEAR))
-        assert (await waited(await named(gateway, "other"), handle)).code == -32602
+        assert (await waited(await gateway.greeted(name="other"), handle)).code == -32602
         hold.release(DONE)
     [denied] = of(lines(tmp_path), "task.access_denied")
     assert denied["reason"] == "context_mismatch"

@@ -6,27 +6,17 @@ from pathlib import Path
 import pytest
 
 from helpers.failing_store import FailingStore
+from helpers.gateway.configuration import configuration
+from helpers.gateway.gateway import Environment, open_store, serve
+from helpers.host.host import ERAS
 from helpers.server import Hold, ScriptedServer, TalkingTool
 from helpers.token_issuer import TokenIssuer, guarded
 from helpers.waiting import bounded, eventually
-from helpers.whole_gateway import Environment, configuration, open_store, running
-from interaction.auditing import audited, kept, lines, of
-from interaction.handing_off import (
-    CANCEL,
-    ERAS,
-    MODES,
-    WAIT,
-    YEAR,
-    calls,
-    handle_of,
-    handoff,
-    taskless,
-    text_of,
-    waited,
-)
-from interaction.holding import CAPABLE
-from interaction.questioning import ACCEPTED, DONE, ELICIT
-from interaction.reloading import SUCCESS, reloaded
+from interaction.audit_logs import audited, kept, lines, of
+from interaction.handoffs import CANCEL, MODES, WAIT, YEAR, calls, handle_of, handoff, taskless, text_of, waited
+from interaction.held_calls import CAPABLE
+from interaction.questions import ACCEPTED, DONE, ELICIT
+from interaction.reloads import SUCCESS
 
 eras = pytest.mark.parametrize("era", ERAS)
 
@@ -48,7 +38,7 @@ async def progress(tool: TalkingTool, done: int, message: str) -> None:
 async def test_a_late_call_is_answered_with_a_handle_and_its_result_comes_by_the_tool_that_waits(
     server: ScriptedServer, hold: Hold, era: str
 ) -> None:
-    async with running(configuration({"reports": server.url}, tasks=handoff())) as gateway:
+    async with serve(configuration({"reports": server.url}, tasks=handoff())) as gateway:
         host = await taskless(gateway, era)
         answer = await host.call("report", YEAR)
         handle, text = handle_of(answer), text_of(answer)
@@ -68,7 +58,7 @@ async def test_a_late_call_is_answered_with_a_handle_and_its_result_comes_by_the
 
 @eras
 async def test_a_call_that_is_quick_enough_is_answered_as_ever(server: ScriptedServer, era: str) -> None:
-    async with running(configuration({"reports": server.url}, tasks=handoff("1h"))) as gateway:
+    async with serve(configuration({"reports": server.url}, tasks=handoff("1h"))) as gateway:
         answer = await (await taskless(gateway, era)).call("echo", YEAR)
         assert answer.result["structuredContent"] == YEAR
         assert await gateway.count("taskgate_tasks_started_total") == 0
@@ -77,7 +67,7 @@ async def test_a_call_that_is_quick_enough_is_answered_as_ever(server: ScriptedS
 @eras
 async def test_an_error_of_the_server_comes_by_the_tool_that_waits(server: ScriptedServer, era: str) -> None:
     server.script["report"] = tool = TalkingTool()
-    async with running(configuration({"reports": server.url}, tasks=handoff())) as gateway:
+    async with serve(configuration({"reports": server.url}, tasks=handoff())) as gateway:
         host = await taskless(gateway, era)
         handle = handle_of(await host.call("report", YEAR))
         error = {"code": -32000, "message": "no paper"}
@@ -91,7 +81,7 @@ async def test_a_wait_that_reaches_the_ceiling_tells_the_newest_progress_and_to_
     server: ScriptedServer, era: str
 ) -> None:
     server.script["report"] = tool = TalkingTool()
-    async with running(configuration({"reports": server.url}, tasks=handoff(ceiling="300ms"))) as gateway:
+    async with serve(configuration({"reports": server.url}, tasks=handoff(ceiling="300ms"))) as gateway:
         host = await taskless(gateway, era)
         handle = handle_of(await host.call("report", YEAR))
         await progress(tool, 3, "fetching")
@@ -106,7 +96,7 @@ async def test_a_wait_that_reaches_the_ceiling_tells_the_newest_progress_and_to_
 @eras
 async def test_the_handle_comes_with_the_newest_progress(server: ScriptedServer, era: str) -> None:
     server.script["report"] = tool = TalkingTool()
-    async with running(configuration({"reports": server.url}, tasks=handoff("300ms"))) as gateway:
+    async with serve(configuration({"reports": server.url}, tasks=handoff("300ms"))) as gateway:
         host = await taskless(gateway, era)
         calling = asyncio.create_task(host.call("report", YEAR))
         async with bounded():
@@ -120,7 +110,7 @@ async def test_the_handle_comes_with_the_newest_progress(server: ScriptedServer,
 async def test_the_ceiling_of_a_rule_bounds_the_wait_too(server: ScriptedServer, hold: Hold, era: str) -> None:
     tasks = handoff(ceiling="1h")
     tasks["upgrade"][0]["handoff"]["ceiling"] = "200ms"
-    async with running(configuration({"reports": server.url}, tasks=tasks)) as gateway:
+    async with serve(configuration({"reports": server.url}, tasks=tasks)) as gateway:
         host = await taskless(gateway, era)
         handle = handle_of(await host.call("report", YEAR))
         async with bounded():
@@ -131,7 +121,7 @@ async def test_the_ceiling_of_a_rule_bounds_the_wait_too(server: ScriptedServer,
 @eras
 async def test_progress_crosses_while_a_host_waits(server: ScriptedServer, era: str) -> None:
     server.script["report"] = tool = TalkingTool()
-    async with running(configuration({"reports": server.url}, tasks=handoff())) as gateway:
+    async with serve(configuration({"reports": server.url}, tasks=handoff())) as gateway:
         host = await taskless(gateway, era)
         handle = handle_of(await host.call("report", YEAR))
         params = {"name": WAIT, "arguments": {"handle": handle}}
@@ -151,7 +141,7 @@ async def test_progress_crosses_while_a_host_waits(server: ScriptedServer, era: 
 
 @eras
 async def test_the_tool_that_cancels_ends_the_call_at_its_server(server: ScriptedServer, hold: Hold, era: str) -> None:
-    async with running(configuration({"reports": server.url}, tasks=handoff())) as gateway:
+    async with serve(configuration({"reports": server.url}, tasks=handoff())) as gateway:
         host = await taskless(gateway, era)
         handle = handle_of(await host.call("report", YEAR))
         assert text_of(await host.call(CANCEL, {"handle": handle})) == (
@@ -163,7 +153,7 @@ async def test_the_tool_that_cancels_ends_the_call_at_its_server(server: Scripte
 
 @eras
 async def test_a_call_that_has_ended_is_not_cancelled_any_more(server: ScriptedServer, hold: Hold, era: str) -> None:
-    async with running(configuration({"reports": server.url}, tasks=handoff())) as gateway:
+    async with serve(configuration({"reports": server.url}, tasks=handoff())) as gateway:
         host = await taskless(gateway, era)
         handle = handle_of(await host.call("report", YEAR))
         hold.release(DONE)
@@ -183,7 +173,7 @@ async def test_both_tools_are_listed_and_late_tools_have_no_output_schema_for_ho
     server.tools = [{"name": name, "inputSchema": schema, "outputSchema": schema} for name in ("report", "quick")]
     tasks = handoff()
     tasks["upgrade"] = [{**tasks["upgrade"][0], "tool": "report"}, {"tool": "*", "mode": "auto"}]
-    async with running(configuration({"reports": server.url}, tasks=tasks)) as gateway:
+    async with serve(configuration({"reports": server.url}, tasks=tasks)) as gateway:
         without = (await (await taskless(gateway, era)).ask("tools/list")).result["tools"]
         assert [(tool["name"], "outputSchema" in tool) for tool in without] == [
             ("report", False),
@@ -200,7 +190,7 @@ async def test_both_tools_are_listed_and_late_tools_have_no_output_schema_for_ho
 @eras
 async def test_a_host_that_knows_tasks_is_treated_as_ever(server: ScriptedServer, hold: Hold, era: str) -> None:
     tasks = {**handoff(), "inline_grace": "10ms"}
-    async with running(configuration({"reports": server.url}, tasks=tasks)) as gateway:
+    async with serve(configuration({"reports": server.url}, tasks=tasks)) as gateway:
         if era == "modern":
             assert (await gateway.modern().start("report", YEAR))["status"] == "working"
         else:
@@ -219,7 +209,7 @@ async def test_a_host_that_knows_tasks_is_treated_as_ever(server: ScriptedServer
 async def test_without_a_rule_calls_block_and_the_tools_are_unknown(
     server: ScriptedServer, hold: Hold, era: str
 ) -> None:
-    async with running(configuration({"reports": server.url})) as gateway:
+    async with serve(configuration({"reports": server.url})) as gateway:
         host = await taskless(gateway, era)
         assert WAIT not in [tool["name"] for tool in (await host.ask("tools/list")).result["tools"]]
         blocked = asyncio.create_task(host.call("report", YEAR))
@@ -232,7 +222,7 @@ async def test_without_a_rule_calls_block_and_the_tools_are_unknown(
 
 @eras
 async def test_a_tool_that_runs_only_as_a_task_is_handed_off(server: ScriptedServer, hold: Hold, era: str) -> None:
-    async with running(configuration({"reports": server.url}, tasks=handoff(mode="required"))) as gateway:
+    async with serve(configuration({"reports": server.url}, tasks=handoff(mode="required"))) as gateway:
         host = await taskless(gateway, era)
         handle = handle_of(await host.call("report", YEAR))
         hold.release(DONE)
@@ -245,7 +235,7 @@ async def test_a_rule_in_shadow_counts_late_calls_and_hands_off_none(
 ) -> None:
     tasks = handoff(shadow=True)
     tasks["upgrade"].append({"tool": "*", "mode": "auto"})
-    async with running(configuration({"reports": server.url}, tasks=tasks)) as gateway:
+    async with serve(configuration({"reports": server.url}, tasks=tasks)) as gateway:
         host = await taskless(gateway, era)
         await host.call("echo", YEAR)
         late = asyncio.create_task(host.call("report", YEAR))
@@ -260,7 +250,7 @@ async def test_a_rule_in_shadow_counts_late_calls_and_hands_off_none(
 async def test_a_rule_in_shadow_counts_late_calls_alone_where_calls_make_no_tasks(
     server: ScriptedServer, hold: Hold, era: str
 ) -> None:
-    async with running(configuration({"reports": server.url}, tasks=handoff("500ms", shadow=True))) as gateway:
+    async with serve(configuration({"reports": server.url}, tasks=handoff("500ms", shadow=True))) as gateway:
         host = await taskless(gateway, era)
         await host.call("echo", YEAR)
         assert await gateway.count("taskgate_shadow_promotions_total") == 0
@@ -280,14 +270,14 @@ async def test_the_tools_are_listed_where_a_tool_that_the_caller_may_call_is_han
     tasks["upgrade"] = [{**tasks["upgrade"][0], "tool": "report"}]
     rules = {"rules": [{"name": "no-reports", "tool": "report", "effect": "deny"}]}
     config = configuration({"reports": server.url}, tasks=tasks, authorization=rules)
-    async with running(config) as gateway:
+    async with serve(config) as gateway:
         listed = (await (await taskless(gateway, era)).ask("tools/list")).result["tools"]
         assert [tool["name"] for tool in listed] == ["quick"]
 
 
 @pytest.mark.parametrize("method", ["tasks/get", "tasks/cancel"])
 async def test_a_session_that_asks_about_tasks_knows_them(server: ScriptedServer, method: str) -> None:
-    async with running(configuration({"reports": server.url}, tasks=handoff())) as gateway:
+    async with serve(configuration({"reports": server.url}, tasks=handoff())) as gateway:
         host = await taskless(gateway, "legacy")
         assert WAIT in [tool["name"] for tool in (await host.ask("tools/list")).result["tools"]]
         await host.ask(method, {"taskId": "A" * 32})
@@ -302,7 +292,7 @@ async def test_the_ceiling_of_a_rule_with_hints_bounds_the_wait_too(
     tasks = handoff(ceiling="1h")
     terms = {"after": "20ms", "ceiling": "50ms"}
     tasks["upgrade"] = [{"tool": "*", "hints": {"readOnlyHint": True}, "mode": "auto", "handoff": terms}]
-    async with running(configuration({"reports": server.url}, tasks=tasks)) as gateway:
+    async with serve(configuration({"reports": server.url}, tasks=tasks)) as gateway:
         host = await taskless(gateway, era)
         handle = handle_of(await host.call("report", YEAR))
         async with bounded():
@@ -312,21 +302,21 @@ async def test_the_ceiling_of_a_rule_with_hints_bounds_the_wait_too(
 
 async def test_a_legacy_host_that_wants_no_progress_gets_none(server: ScriptedServer) -> None:
     server.script["report"] = tool = TalkingTool()
-    async with running(configuration({"reports": server.url}, tasks=handoff("1h"))) as gateway:
+    async with serve(configuration({"reports": server.url}, tasks=handoff("1h"))) as gateway:
         host = await taskless(gateway, "legacy")
         async with host.asking("tools/call", {"name": "report", "arguments": YEAR}) as stream:
             async with bounded():
                 await tool.begun.wait()
             await progress(tool, 3, "fetching")
             await tool.finish(DONE)
-            assert (await stream.answered())["content"] == DONE["content"]
+            assert (await stream.result())["content"] == DONE["content"]
         assert stream.of("notifications/progress") == []
 
 
 async def test_a_session_of_a_revision_without_tasks_hears_nothing_of_its_task(
     server: ScriptedServer, hold: Hold
 ) -> None:
-    async with running(configuration({"reports": server.url}, tasks=handoff())) as gateway:
+    async with serve(configuration({"reports": server.url}, tasks=handoff())) as gateway:
         host, other = gateway.host(), await gateway.greeted()
         await host.initialize("2025-06-18")
         async with host.listen() as stream, other.listen() as news:
@@ -347,7 +337,7 @@ async def test_a_session_of_a_revision_without_tasks_hears_nothing_of_its_task(
 async def test_the_handle_of_another_caller_is_the_same_as_an_unknown_one(
     server: ScriptedServer, hold: Hold, issuer: TokenIssuer, era: str, tool: str
 ) -> None:
-    async with running(guarded({"reports": server.url}, issuer, tasks=handoff())) as gateway:
+    async with serve(guarded({"reports": server.url}, issuer, tasks=handoff())) as gateway:
         mine = await taskless(gateway, era, issuer.token(gateway.url(), subject="mine"))
         other = await taskless(gateway, era, issuer.token(gateway.url(), subject="other"))
         handle = handle_of(await mine.call("report", YEAR))
@@ -365,7 +355,7 @@ async def test_the_handle_of_another_caller_is_the_same_as_an_unknown_one(
 async def test_a_wait_counts_as_a_poll_for_rates(server: ScriptedServer, hold: Hold, era: str) -> None:
     rates = [{"name": "calls", "scope": "context", "rate": "1/h", "burst": 1, "methods": ["tools/call"]}]
     limits = {"rate": rates, "replace_defaults": True}
-    async with running(configuration({"reports": server.url}, tasks=handoff(), limits=limits)) as gateway:
+    async with serve(configuration({"reports": server.url}, tasks=handoff(), limits=limits)) as gateway:
         host = await taskless(gateway, era)
         handle = handle_of(await host.call("report", YEAR))
         hold.release(DONE)
@@ -379,7 +369,7 @@ async def test_a_call_above_the_cap_blocks_until_its_result(
     server: ScriptedServer, hold: Hold, era: str, mode: str
 ) -> None:
     limits = {"concurrency": {"tasks_per_context": 1}}
-    async with running(configuration({"reports": server.url}, tasks=handoff(mode=mode), limits=limits)) as gateway:
+    async with serve(configuration({"reports": server.url}, tasks=handoff(mode=mode), limits=limits)) as gateway:
         host = await taskless(gateway, era)
         handle_of(await host.call("report", YEAR))
         blocked = asyncio.create_task(host.call("report", {"year": 2025}))
@@ -397,7 +387,7 @@ async def test_a_question_of_the_server_reaches_a_legacy_host_on_the_stream_of_i
     server: ScriptedServer,
 ) -> None:
     server.script["report"] = tool = TalkingTool()
-    async with running(configuration({"reports": server.url}, tasks=handoff())) as gateway:
+    async with serve(configuration({"reports": server.url}, tasks=handoff())) as gateway:
         host = await taskless(gateway, "legacy", **CAPABLE)
         handle = handle_of(await host.call("report", YEAR))
         async with host.asking("tools/call", {"name": WAIT, "arguments": {"handle": handle}}) as stream:
@@ -406,12 +396,12 @@ async def test_a_question_of_the_server_reaches_a_legacy_host_on_the_stream_of_i
             await host.respond(asked["id"], ACCEPTED)
             assert (await tool.told("q-1"))["result"] == ACCEPTED
             await tool.finish(DONE)
-            assert (await stream.answered())["content"] == DONE["content"]
+            assert (await stream.result())["content"] == DONE["content"]
 
 
 async def test_a_question_of_the_server_is_the_answer_to_the_wait_of_a_modern_host(server: ScriptedServer) -> None:
     server.script["report"] = tool = TalkingTool()
-    async with running(configuration({"reports": server.url}, tasks=handoff())) as gateway:
+    async with serve(configuration({"reports": server.url}, tasks=handoff())) as gateway:
         host = await taskless(gateway, "modern", **CAPABLE)
         handle = handle_of(await host.call("report", YEAR))
         await tool.ask("q-1")
@@ -419,7 +409,7 @@ async def test_a_question_of_the_server_is_the_answer_to_the_wait_of_a_modern_ho
         assert round_["resultType"] == "input_required"
         ((key, asked),) = round_["inputRequests"].items()
         assert asked["method"] == ELICIT
-        again = asyncio.create_task(waited(host, handle, params={"inputResponses": {key: ACCEPTED}}))
+        again = asyncio.create_task(waited(host, handle, inputResponses={key: ACCEPTED}))
         assert (await tool.told("q-1"))["result"] == ACCEPTED
         await tool.finish(DONE)
         async with bounded():
@@ -430,7 +420,7 @@ async def test_a_question_is_no_answer_to_the_wait_of_a_modern_host_that_does_no
     server: ScriptedServer,
 ) -> None:
     server.script["report"] = tool = TalkingTool()
-    async with running(configuration({"reports": server.url}, tasks=handoff())) as gateway:
+    async with serve(configuration({"reports": server.url}, tasks=handoff())) as gateway:
         host, plain = await taskless(gateway, "modern", **CAPABLE), await taskless(gateway, "modern")
         handle = handle_of(await host.call("report", YEAR))
         await tool.ask("q-1")
@@ -442,7 +432,7 @@ async def test_a_question_is_no_answer_to_the_wait_of_a_modern_host_that_does_no
 
 async def test_the_rounds_of_one_wait_have_one_ceiling(server: ScriptedServer) -> None:
     server.script["report"] = tool = TalkingTool()
-    async with running(configuration({"reports": server.url}, tasks=handoff(ceiling="1h"))) as gateway:
+    async with serve(configuration({"reports": server.url}, tasks=handoff(ceiling="1h"))) as gateway:
         host = await taskless(gateway, "modern", **CAPABLE)
         handle = handle_of(await host.call("report", YEAR))
         await tool.ask("q-1")
@@ -452,7 +442,7 @@ async def test_the_rounds_of_one_wait_have_one_ceiling(server: ScriptedServer) -
         for state in ("0.000", "1" * 12 + ".000", "no number"):
             # Only the first one is over.
             params = {"inputResponses": {key: ACCEPTED}, "requestState": state}
-            again = asyncio.create_task(waited(host, handle, params=params))
+            again = asyncio.create_task(waited(host, handle, **params))
             if state == "0.000":
                 async with bounded():
                     assert handle_of(await again) == handle
@@ -466,7 +456,7 @@ async def test_the_rounds_of_one_wait_have_one_ceiling(server: ScriptedServer) -
 @pytest.mark.parametrize("after", ["10s", "20ms"])
 async def test_a_question_before_the_handoff_is_on_the_stream_of_the_call(server: ScriptedServer, after: str) -> None:
     server.script["report"] = tool = TalkingTool()
-    async with running(configuration({"reports": server.url}, tasks=handoff(after))) as gateway:
+    async with serve(configuration({"reports": server.url}, tasks=handoff(after))) as gateway:
         host = await taskless(gateway, "legacy", **CAPABLE)
         async with host.asking("tools/call", {"name": "report", "arguments": YEAR}) as stream:
             await tool.ask("q-1")
@@ -475,7 +465,7 @@ async def test_a_question_before_the_handoff_is_on_the_stream_of_the_call(server
                 await host.respond(asked["id"], ACCEPTED)
                 assert (await tool.told("q-1"))["result"] == ACCEPTED
                 await tool.finish(DONE)
-                assert (await stream.answered())["content"] == DONE["content"]
+                assert (await stream.result())["content"] == DONE["content"]
             else:
                 await stream.end()
 
@@ -512,19 +502,19 @@ async def test_the_audit_log_names_the_task_of_a_wait_and_of_a_cancellation(
 async def test_a_rule_of_a_reload_hands_off_and_handles_outlive_its_end(
     server: ScriptedServer, hold: Hold, era: str
 ) -> None:
-    async with running(configuration({"reports": server.url})) as gateway:
+    async with serve(configuration({"reports": server.url})) as gateway:
         host = await taskless(gateway, era)
         assert WAIT not in [tool["name"] for tool in (await host.ask("tools/list")).result["tools"]]
-        assert await reloaded(gateway, configuration({"reports": server.url}, tasks=handoff())) == SUCCESS
+        assert await gateway.reload(configuration({"reports": server.url}, tasks=handoff())) == SUCCESS
         handle = handle_of(await host.call("report", YEAR))
-        assert await reloaded(gateway, configuration({"reports": server.url})) == SUCCESS
+        assert await gateway.reload(configuration({"reports": server.url})) == SUCCESS
         hold.release(DONE)
         assert (await waited(host, handle)).result["content"] == DONE["content"]
 
 
 @eras
 async def test_a_drain_serves_waits_for_calls_that_run(server: ScriptedServer, hold: Hold, era: str) -> None:
-    async with running(configuration({"reports": server.url}, tasks=handoff())) as gateway:
+    async with serve(configuration({"reports": server.url}, tasks=handoff())) as gateway:
         host = await taskless(gateway, era)
         handle = handle_of(await host.call("report", YEAR))
         closing = asyncio.create_task(gateway.drain())
@@ -540,7 +530,7 @@ async def test_a_drain_serves_waits_for_calls_that_run(server: ScriptedServer, h
 async def test_a_drain_refuses_what_has_only_the_name_of_a_tool_of_the_gateway(
     server: ScriptedServer, hold: Hold
 ) -> None:
-    async with running(configuration({"reports": server.url}, tasks=handoff())) as gateway:
+    async with serve(configuration({"reports": server.url}, tasks=handoff())) as gateway:
         host = await taskless(gateway, "legacy")
         handle_of(await host.call("report", YEAR))
         closing = asyncio.create_task(gateway.drain())
@@ -559,7 +549,7 @@ async def test_a_drain_refuses_what_has_only_the_name_of_a_tool_of_the_gateway(
 async def test_while_the_store_is_down_calls_block(server: ScriptedServer, era: str) -> None:
     store = FailingStore(await open_store("memory", None))
     config = configuration({"reports": server.url}, tasks=handoff())
-    async with running(config, Environment(store=store)) as gateway:  # type: ignore[arg-type]
+    async with serve(config, Environment(store=store)) as gateway:  # type: ignore[arg-type]
         host = await taskless(gateway, era)
         store.failing = {"insert", "load", "repeated"}
         assert (await host.call("echo", YEAR)).result["structuredContent"] == YEAR

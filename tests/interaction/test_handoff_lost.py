@@ -8,30 +8,17 @@ from typing import Any
 import aiohttp
 import pytest
 
-from helpers.event_streams import asked, got
-from helpers.mcp_host import McpHost
+from helpers.gateway.configuration import configuration
+from helpers.gateway.gateway import serve
+from helpers.host.host import ERAS, Host
+from helpers.host.wire import asked, got
 from helpers.server import Hold, Rounds, ScriptedServer, TalkingTool, result
 from helpers.waiting import bounded, eventually
-from helpers.whole_gateway import configuration, running
-from interaction.bridging import FORM, before
-from interaction.handing_off import (
-    CANCEL,
-    ERAS,
-    MODES,
-    WAIT,
-    YEAR,
-    Host,
-    calls,
-    cut,
-    handle_of,
-    handoff,
-    kept,
-    taskless,
-    waited,
-)
-from interaction.holding import CAPABLE
-from interaction.questioning import ACCEPTED, DONE, ELICIT
-from interaction.resuming import last_id
+from interaction.bridges import FORM, before
+from interaction.handoffs import CANCEL, MODES, WAIT, YEAR, calls, cut, handle_of, handoff, kept, taskless, waited
+from interaction.held_calls import CAPABLE
+from interaction.questions import ACCEPTED, DONE, ELICIT
+from interaction.resumption import last_id
 
 LONG = {"content": [{"type": "text", "text": "x" * 12_000_000}]}
 """More than the system takes for a host that reads nothing."""
@@ -49,7 +36,7 @@ async def hold(server: ScriptedServer) -> Hold:
 @asynccontextmanager
 async def reading_slowly(host: Host, tool: str, arguments: dict[str, Any]) -> AsyncIterator[None]:
     """Call a tool, and read no more than the first bytes of the answer; the connection is closed at the end."""
-    if isinstance(host, McpHost):
+    if host.era == "legacy":
         head = host.head()
         message: dict[str, Any] = {"jsonrpc": "2.0", "id": "early", "method": "tools/call"}
         message["params"] = {"name": tool, "arguments": arguments}
@@ -72,7 +59,7 @@ async def hang_up_early(host: Host, tool: str, arguments: dict[str, Any]) -> Non
 @modes
 async def test_a_streamed_call_is_kept_when_its_connection_is_lost(server: ScriptedServer, mode: str) -> None:
     server.script["report"] = tool = TalkingTool()
-    async with running(configuration({"reports": server.url}, tasks=handoff("1h", mode=mode))) as gateway:
+    async with serve(configuration({"reports": server.url}, tasks=handoff("1h", mode=mode))) as gateway:
         # Its host could resume the stream, and calls again instead.
         host = await taskless(gateway, "legacy")
         async with host.asking("tools/call", {"name": "report", "arguments": YEAR}), bounded():
@@ -88,7 +75,7 @@ async def test_a_streamed_call_is_kept_when_its_connection_is_lost(server: Scrip
 async def test_a_host_that_resumes_the_stream_of_a_call_gets_its_handle_there(
     server: ScriptedServer, hold: Hold, mode: str
 ) -> None:
-    async with running(configuration({"reports": server.url}, tasks=handoff("1h", ceiling="1h", mode=mode))) as gateway:
+    async with serve(configuration({"reports": server.url}, tasks=handoff("1h", ceiling="1h", mode=mode))) as gateway:
         host = await taskless(gateway, "legacy")
         async with asked(host, "tools/call", {"name": "report", "arguments": YEAR}) as wire, bounded():
             assert await wire.next() is not None
@@ -107,7 +94,7 @@ async def test_a_result_that_did_not_leave_whole_answers_the_same_call(
     server: ScriptedServer, hold: Hold, era: str
 ) -> None:
     hold.release(LONG)
-    async with running(configuration({"reports": server.url}, tasks=handoff("1h"))) as gateway:
+    async with serve(configuration({"reports": server.url}, tasks=handoff("1h"))) as gateway:
         host = await taskless(gateway, era)
         await hang_up_early(host, "report", YEAR)
         await gateway.shows("taskgate_tasks_finished_total", 1)
@@ -120,7 +107,7 @@ async def test_an_equal_call_runs_while_the_answer_to_a_connected_host_leaves_sl
     server: ScriptedServer, hold: Hold, era: str
 ) -> None:
     hold.release(LONG)
-    async with running(configuration({"reports": server.url}, tasks=handoff("1h", ceiling="1h"))) as gateway:
+    async with serve(configuration({"reports": server.url}, tasks=handoff("1h", ceiling="1h"))) as gateway:
         slow, other = await taskless(gateway, era), await taskless(gateway, era)
         async with reading_slowly(slow, "report", YEAR), bounded():
             await other.call("report", YEAR)
@@ -131,7 +118,7 @@ async def test_an_equal_call_runs_while_the_answer_to_a_connected_host_leaves_sl
 async def test_a_wait_whose_result_did_not_leave_whole_has_not_fetched_it(
     server: ScriptedServer, hold: Hold, era: str
 ) -> None:
-    async with running(configuration({"reports": server.url}, tasks=handoff())) as gateway:
+    async with serve(configuration({"reports": server.url}, tasks=handoff())) as gateway:
         host = await taskless(gateway, era)
         handle = handle_of(await host.call("report", YEAR))
         hold.release(LONG)
@@ -148,7 +135,7 @@ async def test_a_lost_call_above_the_cap_runs_on_and_the_same_call_joins_it(
 ) -> None:
     limits = {"concurrency": {"tasks_per_context": 1}}
     tasks = {**handoff(), "upgrade": [*handoff()["upgrade"]]}
-    async with running(configuration({"reports": server.url}, tasks=tasks, limits=limits)) as gateway:
+    async with serve(configuration({"reports": server.url}, tasks=tasks, limits=limits)) as gateway:
         host = await taskless(gateway, era)
         handle_of(await host.call("report", {"year": 2025}))
         hold.begun.clear()
@@ -167,7 +154,7 @@ async def test_a_lost_call_above_the_cap_runs_on_and_the_same_call_joins_it(
 async def test_a_call_made_again_while_its_connection_still_looks_alive_finds_it(
     server: ScriptedServer, hold: Hold, era: str
 ) -> None:
-    async with running(configuration({"reports": server.url}, tasks=handoff("1h"))) as gateway:
+    async with serve(configuration({"reports": server.url}, tasks=handoff("1h"))) as gateway:
         first, second = await taskless(gateway, era), await taskless(gateway, era)
         lost = asyncio.create_task(first.call("report", YEAR))
         async with bounded():
@@ -190,7 +177,7 @@ async def test_a_call_made_again_while_its_connection_still_looks_alive_finds_it
 async def test_equal_calls_whose_connections_are_all_lost_are_all_found(
     server: ScriptedServer, hold: Hold, era: str, mode: str
 ) -> None:
-    async with running(configuration({"reports": server.url}, tasks=handoff("1h", mode=mode))) as gateway:
+    async with serve(configuration({"reports": server.url}, tasks=handoff("1h", mode=mode))) as gateway:
         hosts = [await taskless(gateway, era) for _ in range(3)]
         lost = [asyncio.create_task(host.call("report", YEAR)) for host in hosts]
         await eventually(lambda: calls(server) == len(hosts))
@@ -211,14 +198,14 @@ async def test_a_lost_connection_cancels_a_call_if_the_rule_says_so(
     server: ScriptedServer, hold: Hold, era: str
 ) -> None:
     rule = handoff("1h", handoff={"after": "1h", "on_disconnect": "cancel"})
-    async with running(configuration({"reports": server.url}, tasks=rule)) as gateway:
+    async with serve(configuration({"reports": server.url}, tasks=rule)) as gateway:
         await cut(await taskless(gateway, era), hold)
         await eventually(lambda: bool(server.cancelled) or hold.left.is_set())
         assert await gateway.count("taskgate_tasks_started_total") == 0
 
 
 async def test_a_call_that_nothing_could_find_again_ends_with_its_host(server: ScriptedServer, hold: Hold) -> None:
-    async with running(configuration({"reports": server.url}, tasks=handoff("1h", join_retries="never"))) as gateway:
+    async with serve(configuration({"reports": server.url}, tasks=handoff("1h", join_retries="never"))) as gateway:
         await cut(await taskless(gateway, "modern"), hold)
         await eventually(lambda: bool(server.cancelled) or hold.left.is_set())
         assert await gateway.count("taskgate_tasks_started_total") == 0
@@ -228,7 +215,7 @@ async def test_a_call_that_asked_something_is_found_again_after_its_connection_w
     server: ScriptedServer,
 ) -> None:
     server.script["report"] = tool = TalkingTool()
-    async with running(configuration({"reports": server.url}, tasks=handoff("1h"))) as gateway:
+    async with serve(configuration({"reports": server.url}, tasks=handoff("1h"))) as gateway:
         host = await taskless(gateway, "modern", **CAPABLE)
         asking = asyncio.create_task(host.call("report", YEAR))
         await tool.ask("q-1")
@@ -236,7 +223,7 @@ async def test_a_call_that_asked_something_is_found_again_after_its_connection_w
             round_ = (await asking).result
         ((key, _),) = round_["inputRequests"].items()
         retry = {"inputResponses": {key: ACCEPTED}, "requestState": round_["requestState"]}
-        lost = asyncio.create_task(host.call("report", YEAR, params=retry))
+        lost = asyncio.create_task(host.call("report", YEAR, **retry))
         assert (await tool.told("q-1"))["result"] == ACCEPTED
         lost.cancel()
         await asyncio.wait([lost])
@@ -248,7 +235,7 @@ async def test_a_call_that_asked_something_is_found_again_after_its_connection_w
 
 
 async def test_a_cancellation_ends_a_wait_and_not_the_call(server: ScriptedServer, hold: Hold) -> None:
-    async with running(configuration({"reports": server.url}, tasks=handoff())) as gateway:
+    async with serve(configuration({"reports": server.url}, tasks=handoff())) as gateway:
         host = await taskless(gateway, "legacy")
         handle = handle_of(await host.call("report", YEAR))
         for name, arguments in ((WAIT, {"handle": handle}), ("report", YEAR)):
@@ -262,7 +249,7 @@ async def test_a_cancellation_ends_a_wait_and_not_the_call(server: ScriptedServe
 
 async def test_a_call_that_was_cancelled_on_its_stream_may_be_made_again(server: ScriptedServer) -> None:
     server.script["report"] = tool = TalkingTool()
-    async with running(configuration({"reports": server.url}, tasks=handoff("1h"))) as gateway:
+    async with serve(configuration({"reports": server.url}, tasks=handoff("1h"))) as gateway:
         host = await taskless(gateway, "legacy")
         async with host.asking("tools/call", {"name": "report", "arguments": YEAR}, id="call") as stream, bounded():
             await tool.begun.wait()
@@ -275,7 +262,7 @@ async def test_a_call_that_was_cancelled_on_its_stream_may_be_made_again(server:
 
 
 async def test_the_answers_of_a_batch_on_a_stream_are_received(server: ScriptedServer, hold: Hold) -> None:
-    async with running(configuration({"reports": server.url}, tasks=handoff("1h"))) as gateway:
+    async with serve(configuration({"reports": server.url}, tasks=handoff("1h"))) as gateway:
         host = gateway.host()
         await host.initialize("2025-03-26")
         params = {"name": "report", "arguments": YEAR, "_meta": {"progressToken": 1}}
@@ -296,7 +283,7 @@ async def test_a_question_that_is_open_at_the_handoff_is_asked_again_by_the_wait
     server: ScriptedServer, mode: str
 ) -> None:
     server.script["report"] = tool = TalkingTool()
-    async with running(configuration({"reports": server.url}, tasks=handoff("300ms", mode=mode))) as gateway:
+    async with serve(configuration({"reports": server.url}, tasks=handoff("300ms", mode=mode))) as gateway:
         host = await taskless(gateway, "legacy", **CAPABLE)
         async with host.asking("tools/call", {"name": "report", "arguments": YEAR}) as stream:
             await tool.ask("q-1")
@@ -309,12 +296,12 @@ async def test_a_question_that_is_open_at_the_handoff_is_asked_again_by_the_wait
             await host.respond(asked["id"], ACCEPTED)
             assert (await tool.told("q-1"))["result"] == ACCEPTED
             await tool.finish(DONE)
-            assert (await stream.answered())["content"] == DONE["content"]
+            assert (await stream.result())["content"] == DONE["content"]
 
 
 async def test_the_same_call_of_a_modern_host_gets_a_handle_while_the_server_asks(server: ScriptedServer) -> None:
     server.script["report"] = tool = TalkingTool()
-    async with running(configuration({"reports": server.url}, tasks=handoff())) as gateway:
+    async with serve(configuration({"reports": server.url}, tasks=handoff())) as gateway:
         host = await taskless(gateway, "modern", **CAPABLE)
         handle = handle_of(await host.call("report", YEAR))
         await tool.ask("q-1")
@@ -327,7 +314,7 @@ async def test_the_same_call_of_a_modern_host_gets_a_handle_while_the_server_ask
 @modes
 @eras
 async def test_a_drain_hands_off_the_calls_that_run(server: ScriptedServer, hold: Hold, era: str, mode: str) -> None:
-    async with running(configuration({"reports": server.url}, tasks=handoff("1h", mode=mode))) as gateway:
+    async with serve(configuration({"reports": server.url}, tasks=handoff("1h", mode=mode))) as gateway:
         host = await taskless(gateway, era)
         call = asyncio.create_task(host.call("report", YEAR))
         async with bounded():

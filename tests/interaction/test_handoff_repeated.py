@@ -6,13 +6,15 @@ from typing import Any
 
 import pytest
 
+from helpers.gateway.configuration import configuration
+from helpers.gateway.gateway import serve
+from helpers.host.host import ERAS
 from helpers.server import Hold, ScriptedServer
 from helpers.token_issuer import TokenIssuer, guarded
 from helpers.virtual_time import pass_time
 from helpers.waiting import bounded, eventually
-from helpers.whole_gateway import configuration, running
-from interaction.handing_off import ERAS, MODES, YEAR, calls, cut, handle_of, handoff, kept, taskless, waited
-from interaction.questioning import DONE
+from interaction.handoffs import MODES, YEAR, calls, cut, handle_of, handoff, kept, taskless, waited
+from interaction.questions import DONE
 
 KEY = "io.taskgate/idempotency-key"
 LONG = 16 * 1024
@@ -32,7 +34,7 @@ async def hold(server: ScriptedServer) -> Hold:
 async def test_the_same_call_of_a_host_gets_the_same_handle_while_it_runs(
     server: ScriptedServer, hold: Hold, era: str
 ) -> None:
-    async with running(configuration({"reports": server.url}, tasks=handoff())) as gateway:
+    async with serve(configuration({"reports": server.url}, tasks=handoff())) as gateway:
         host = await taskless(gateway, era)
         handle = handle_of(await host.call("report", YEAR))
         assert handle_of(await host.call("report", {"year": 2026})) == handle
@@ -46,7 +48,7 @@ async def test_the_same_call_of_a_host_gets_the_same_handle_while_it_runs(
 async def test_the_same_call_gets_the_result_that_was_not_fetched_once(
     server: ScriptedServer, hold: Hold, era: str
 ) -> None:
-    async with running(configuration({"reports": server.url}, tasks=handoff())) as gateway:
+    async with serve(configuration({"reports": server.url}, tasks=handoff())) as gateway:
         host = await taskless(gateway, era)
         handle_of(await host.call("report", YEAR))
         hold.release(DONE)
@@ -62,7 +64,7 @@ async def test_the_same_call_gets_the_result_that_was_not_fetched_once(
 async def test_the_same_call_at_once_after_a_fetched_result_runs_anew(
     server: ScriptedServer, hold: Hold, era: str
 ) -> None:
-    async with running(configuration({"reports": server.url}, tasks=handoff())) as gateway:
+    async with serve(configuration({"reports": server.url}, tasks=handoff())) as gateway:
         host = await taskless(gateway, era)
         handle = handle_of(await host.call("report", YEAR))
         hold.release(DONE)
@@ -76,7 +78,7 @@ async def test_the_same_call_at_once_after_a_fetched_result_runs_anew(
 async def test_a_result_older_than_the_window_is_not_given_again(server: ScriptedServer, hold: Hold, era: str) -> None:
     tasks = handoff()
     tasks["handoff"]["retry_window"] = "1ms"
-    async with running(configuration({"reports": server.url}, tasks=tasks)) as gateway:
+    async with serve(configuration({"reports": server.url}, tasks=tasks)) as gateway:
         host = await taskless(gateway, era)
         handle_of(await host.call("report", YEAR))
         hold.release(DONE)
@@ -87,7 +89,7 @@ async def test_a_result_older_than_the_window_is_not_given_again(server: Scripte
 
 @eras
 async def test_a_rule_may_say_that_calls_never_join(server: ScriptedServer, hold: Hold, era: str) -> None:
-    async with running(configuration({"reports": server.url}, tasks=handoff(join_retries="never"))) as gateway:
+    async with serve(configuration({"reports": server.url}, tasks=handoff(join_retries="never"))) as gateway:
         host = await taskless(gateway, era)
         handles = {handle_of(await host.call("report", YEAR)) for _ in range(2)}
         assert (len(handles), calls(server)) == (2, 2)
@@ -98,7 +100,7 @@ async def test_a_rule_may_say_that_calls_never_join(server: ScriptedServer, hold
 async def test_calls_of_other_callers_never_join(
     server: ScriptedServer, hold: Hold, issuer: TokenIssuer, era: str
 ) -> None:
-    async with running(guarded({"reports": server.url}, issuer, tasks=handoff())) as gateway:
+    async with serve(guarded({"reports": server.url}, issuer, tasks=handoff())) as gateway:
         tokens = [issuer.token(gateway.url(), subject=name) for name in ("mine", "other")]
         hosts = [await taskless(gateway, era, token) for token in tokens]
         handles = {handle_of(await host.call("report", YEAR)) for host in hosts}
@@ -111,7 +113,7 @@ async def test_calls_of_other_callers_never_join(
 async def test_a_lost_connection_keeps_the_call_and_the_same_call_made_again_finds_it(
     server: ScriptedServer, hold: Hold, era: str, mode: str
 ) -> None:
-    async with running(configuration({"reports": server.url}, tasks=handoff("10s", mode=mode))) as gateway:
+    async with serve(configuration({"reports": server.url}, tasks=handoff("10s", mode=mode))) as gateway:
         await cut(await taskless(gateway, era), hold)
         await kept(gateway)
         again = asyncio.create_task((await taskless(gateway, era)).call("report", YEAR))
@@ -127,7 +129,7 @@ async def test_a_lost_connection_keeps_the_call_and_the_same_call_made_again_fin
 async def test_a_host_that_connects_again_in_the_other_era_finds_its_call(
     server: ScriptedServer, hold: Hold, era: str, mode: str
 ) -> None:
-    async with running(configuration({"reports": server.url}, tasks=handoff("10s", mode=mode))) as gateway:
+    async with serve(configuration({"reports": server.url}, tasks=handoff("10s", mode=mode))) as gateway:
         await cut(await taskless(gateway, era), hold)
         await kept(gateway)
         (other,) = {*ERAS} - {era}
@@ -143,7 +145,7 @@ async def test_a_host_that_connects_again_in_the_other_era_finds_its_call(
 async def test_a_lost_call_is_kept_while_a_host_of_the_other_era_makes_the_same(
     server: ScriptedServer, hold: Hold, era: str
 ) -> None:
-    async with running(configuration({"reports": server.url}, tasks=handoff("1h", ceiling="1h"))) as gateway:
+    async with serve(configuration({"reports": server.url}, tasks=handoff("1h", ceiling="1h"))) as gateway:
         (other,) = {*ERAS} - {era}
         first, second = await taskless(gateway, era), await taskless(gateway, other)
         lost = asyncio.create_task(first.call("report", YEAR))
@@ -172,7 +174,7 @@ async def test_a_kept_call_that_no_host_asks_for_is_cancelled_after_the_window(
 ) -> None:
     tasks = handoff("10s", mode=mode)
     tasks["handoff"]["retry_window"] = "50ms"
-    async with running(configuration({"reports": server.url}, tasks=tasks)) as gateway:
+    async with serve(configuration({"reports": server.url}, tasks=tasks)) as gateway:
         await cut(await taskless(gateway, era), hold)
         await eventually(lambda: bool(server.cancelled) or hold.left.is_set())
         await gateway.shows("taskgate_tasks_finished_total", 1, status="cancelled")
@@ -186,7 +188,7 @@ async def test_a_kept_call_outlives_a_short_window_while_another_host_waits_for_
     tasks, key = handoff("1h", ceiling="1h", mode=mode), {KEY: "k"}
     more: dict[str, Any] = {"meta": key} if era == "modern" else {"_meta": key}
     tasks["handoff"]["retry_window"] = "50ms"
-    async with running(configuration({"reports": server.url}, tasks=tasks)) as gateway:
+    async with serve(configuration({"reports": server.url}, tasks=tasks)) as gateway:
         first, other = await taskless(gateway, era), await taskless(gateway, era)
         lost = asyncio.create_task(first.call("report", YEAR, **more))
         async with bounded():
@@ -204,7 +206,7 @@ async def test_a_kept_call_outlives_a_short_window_while_another_host_waits_for_
 
 
 async def test_a_cancellation_of_a_legacy_host_cancels_its_call_at_once(server: ScriptedServer, hold: Hold) -> None:
-    async with running(configuration({"reports": server.url}, tasks=handoff("10s"))) as gateway:
+    async with serve(configuration({"reports": server.url}, tasks=handoff("10s"))) as gateway:
         host = await taskless(gateway, "legacy")
         asking = asyncio.create_task(host.ask("tools/call", {"name": "report", "arguments": YEAR}, id="call"))
         async with bounded():
@@ -221,11 +223,11 @@ async def test_a_kept_call_is_found_after_a_restart(
     server: ScriptedServer, hold: Hold, tmp_path: Path, era: str
 ) -> None:
     config = configuration({"reports": server.url}, folder=tmp_path, tasks=handoff())
-    async with running(config) as gateway:
+    async with serve(config) as gateway:
         handle = handle_of(await (await taskless(gateway, era)).call("report", YEAR))
         hold.release(DONE)
         await gateway.shows("taskgate_tasks_finished_total", 1)
-    async with running(config) as gateway:
+    async with serve(config) as gateway:
         host = await taskless(gateway, era)
         assert (await host.call("report", YEAR)).result["content"] == DONE["content"]
         assert (await waited(host, handle)).result["content"] == DONE["content"]
@@ -234,7 +236,7 @@ async def test_a_kept_call_is_found_after_a_restart(
 
 @eras
 async def test_a_call_whose_connection_was_lost_is_counted_once(server: ScriptedServer, hold: Hold, era: str) -> None:
-    async with running(configuration({"reports": server.url}, tasks=handoff(after="30s"))) as gateway:
+    async with serve(configuration({"reports": server.url}, tasks=handoff(after="30s"))) as gateway:
         await cut(await taskless(gateway, era), hold)
         await kept(gateway)
         assert await gateway.count("taskgate_tool_calls_total") == 1
@@ -245,7 +247,7 @@ async def test_a_call_whose_connection_was_lost_is_counted_once(server: Scripted
 async def test_a_call_that_joins_a_lost_one_is_counted_as_joined_once(
     server: ScriptedServer, hold: Hold, era: str
 ) -> None:
-    async with running(configuration({"reports": server.url}, tasks=handoff("300ms"))) as gateway:
+    async with serve(configuration({"reports": server.url}, tasks=handoff("300ms"))) as gateway:
         host = await taskless(gateway, era)
         await cut(host, hold)
         await kept(gateway)
@@ -257,7 +259,7 @@ async def test_a_call_that_joins_a_lost_one_is_counted_as_joined_once(
 
 @eras
 async def test_each_repeated_call_is_counted(server: ScriptedServer, hold: Hold, era: str) -> None:
-    async with running(configuration({"reports": server.url}, tasks=handoff())) as gateway:
+    async with serve(configuration({"reports": server.url}, tasks=handoff())) as gateway:
         host = await taskless(gateway, era)
         for times in (1, 2):
             handle_of(await host.call("report", YEAR))
@@ -269,7 +271,7 @@ async def test_each_repeated_call_is_counted(server: ScriptedServer, hold: Hold,
 async def test_a_large_call_made_again_with_another_progress_token_is_the_same(
     server: ScriptedServer, hold: Hold, size: int
 ) -> None:
-    async with running(configuration({"reports": server.url}, tasks=handoff())) as gateway:
+    async with serve(configuration({"reports": server.url}, tasks=handoff())) as gateway:
         host = await taskless(gateway, "legacy")
         arguments = {"text": "x" * (size - len('{"name":"report","arguments":{"text":""}}'))}
         first = handle_of(await host.call("report", arguments))
@@ -283,7 +285,7 @@ async def test_a_caller_with_too_many_waits_gets_the_handle_of_its_call_at_once(
     server: ScriptedServer, hold: Hold, era: str
 ) -> None:
     limits = {"concurrency": {"waits_per_context": 1}}
-    async with running(configuration({"reports": server.url}, tasks=handoff("1h"), limits=limits)) as gateway:
+    async with serve(configuration({"reports": server.url}, tasks=handoff("1h"), limits=limits)) as gateway:
         lost, other = {"year": 2025}, await taskless(gateway, era)
         for number, arguments in enumerate((YEAR, lost), 1):
             hold.begun.clear()

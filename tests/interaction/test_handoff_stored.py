@@ -5,11 +5,13 @@ from pathlib import Path
 
 import pytest
 
+from helpers.gateway.configuration import configuration
+from helpers.gateway.gateway import serve
+from helpers.host.host import ERAS
 from helpers.server import Hold, ScriptedServer, TalkingTool, result
 from helpers.waiting import bounded, eventually
-from helpers.whole_gateway import configuration, running
-from interaction.handing_off import ERAS, YEAR, calls, handoff, taskless
-from interaction.questioning import DONE
+from interaction.handoffs import YEAR, calls, handoff, taskless
+from interaction.questions import DONE
 
 eras = pytest.mark.parametrize("era", ERAS)
 
@@ -24,7 +26,7 @@ async def hold(server: ScriptedServer) -> Hold:
 @eras
 async def test_a_quick_call_is_answered_as_ever_and_each_one_runs(server: ScriptedServer, era: str) -> None:
     server.script["report"] = result({**DONE, "structuredContent": YEAR})
-    async with running(configuration({"reports": server.url}, tasks=handoff("1h", mode="always"))) as gateway:
+    async with serve(configuration({"reports": server.url}, tasks=handoff("1h", mode="always"))) as gateway:
         host = await taskless(gateway, era)
         for _ in range(3):
             answer = (await host.call("report", YEAR)).result
@@ -39,14 +41,14 @@ async def test_a_call_of_a_gateway_that_ended_does_not_run_again(
     server: ScriptedServer, hold: Hold, tmp_path: Path, era: str
 ) -> None:
     config = configuration({"reports": server.url}, folder=tmp_path, tasks=handoff("1h", mode="always"))
-    async with running(config) as gateway:
+    async with serve(config) as gateway:
         lost = asyncio.create_task((await taskless(gateway, era)).call("report", YEAR))
         async with bounded():
             await hold.begun.wait()
         await gateway.close()
         lost.cancel()
         await asyncio.wait([lost])
-    async with running(config) as gateway:
+    async with serve(config) as gateway:
         host = await taskless(gateway, era)
         answer = await host.call("report", YEAR)
         assert "it may or may not have completed" in str(answer.message)
@@ -64,13 +66,13 @@ async def test_a_call_that_ends_with_its_connection_is_not_stored(
 ) -> None:
     server.script["report"] = result(DONE)
     tasks = handoff("1h", **{"mode": "always", **rule})
-    async with running(configuration({"reports": server.url}, tasks=tasks)) as gateway:
+    async with serve(configuration({"reports": server.url}, tasks=tasks)) as gateway:
         assert (await (await taskless(gateway, era)).call("report", YEAR)).result["content"] == DONE["content"]
         assert await gateway.count("taskgate_tasks_started_total") == 0
 
 
 async def test_a_cancellation_of_a_legacy_host_cancels_its_call(server: ScriptedServer, hold: Hold) -> None:
-    async with running(configuration({"reports": server.url}, tasks=handoff("1h", mode="always"))) as gateway:
+    async with serve(configuration({"reports": server.url}, tasks=handoff("1h", mode="always"))) as gateway:
         host = await taskless(gateway, "legacy")
         params = {"name": "report", "arguments": YEAR}
         asking = asyncio.create_task(host.ask("tools/call", params, id="call"))
@@ -91,7 +93,7 @@ async def test_a_cancellation_of_a_legacy_host_cancels_its_call(server: Scripted
 @eras
 async def test_progress_crosses_with_the_token_of_the_host(server: ScriptedServer, era: str) -> None:
     server.script["report"] = tool = TalkingTool()
-    async with running(configuration({"reports": server.url}, tasks=handoff("1h", mode="always"))) as gateway:
+    async with serve(configuration({"reports": server.url}, tasks=handoff("1h", mode="always"))) as gateway:
         host = await taskless(gateway, era)
         params = {"name": "report", "arguments": YEAR}
         meta = {"progressToken": "mine"}
@@ -108,4 +110,4 @@ async def test_progress_crosses_with_the_token_of_the_host(server: ScriptedServe
             told = await stream.until("notifications/progress")
             assert (told["params"]["progressToken"], told["params"]["message"]) == ("mine", "3/10: fetching")
             await tool.finish(DONE)
-            assert (await stream.answered())["content"] == DONE["content"]
+            assert (await stream.result())["content"] == DONE["content"]

@@ -7,12 +7,13 @@ from datetime import timedelta
 import pytest
 
 from helpers.failing_store import HoldingStore
+from helpers.gateway.configuration import configuration
+from helpers.gateway.gateway import Environment, Gateway, open_store, serve
+from helpers.host.host import Host
 from helpers.manual_clock import ManualClock
-from helpers.mcp_host import McpHost
 from helpers.server import Hold, ScriptedServer, TalkingTool
 from helpers.virtual_time import pass_time
 from helpers.waiting import PATIENCE, bounded, eventually
-from helpers.whole_gateway import Environment, WholeGateway, configuration, open_store, running
 
 HALF = timedelta(minutes=31)
 LONG = HALF * 2
@@ -26,10 +27,10 @@ async def store() -> HoldingStore:
 
 
 @pytest.fixture
-async def gateway(server: ScriptedServer, store: HoldingStore, clock: ManualClock) -> AsyncIterator[WholeGateway]:
+async def gateway(server: ScriptedServer, store: HoldingStore, clock: ManualClock) -> AsyncIterator[Gateway]:
     """A gateway that takes an hour for long."""
     around = Environment(store=store, clock=clock)  # type: ignore[arg-type]
-    async with running(configuration({"reports": server.url}), around) as gateway:
+    async with serve(configuration({"reports": server.url}), around) as gateway:
         yield gateway
 
 
@@ -40,7 +41,7 @@ async def sweep(server: ScriptedServer) -> None:
     assert before - server.live
 
 
-async def left_alone_by_turns(gateway: WholeGateway, clock: ManualClock) -> None:
+async def left_alone_by_turns(gateway: Gateway, clock: ManualClock) -> None:
     """Half of an hour, then one more session, then another half: what was there is idle, and that session not yet."""
     clock.advance(HALF)
     await gateway.greeted()
@@ -48,7 +49,7 @@ async def left_alone_by_turns(gateway: WholeGateway, clock: ManualClock) -> None
 
 
 async def test_a_session_that_was_left_alone_for_long_ends_here_and_at_the_server(
-    server: ScriptedServer, gateway: WholeGateway, host: McpHost, clock: ManualClock
+    server: ScriptedServer, gateway: Gateway, host: Host, clock: ManualClock
 ) -> None:
     assert len(server.live) == 1
     clock.advance(LONG)
@@ -57,7 +58,7 @@ async def test_a_session_that_was_left_alone_for_long_ends_here_and_at_the_serve
 
 
 async def test_a_session_that_hosts_of_the_modern_era_shared_ends_when_none_came_for_long(
-    server: ScriptedServer, gateway: WholeGateway, clock: ManualClock
+    server: ScriptedServer, gateway: Gateway, clock: ManualClock
 ) -> None:
     hold = server.script["report"] = Hold()
     host = gateway.modern(tasks=False)
@@ -77,7 +78,7 @@ async def test_a_session_that_hosts_of_the_modern_era_shared_ends_when_none_came
 
 
 async def test_a_call_whose_host_does_not_come_back_is_given_up(
-    server: ScriptedServer, gateway: WholeGateway, clock: ManualClock, tool: TalkingTool
+    server: ScriptedServer, gateway: Gateway, clock: ManualClock, tool: TalkingTool
 ) -> None:
     # M-MRTR-7.
     await gateway.greeted()
@@ -93,7 +94,7 @@ async def test_a_call_whose_host_does_not_come_back_is_given_up(
 
 
 async def test_a_session_is_not_idle_right_after_a_long_call(
-    server: ScriptedServer, gateway: WholeGateway, host: McpHost, clock: ManualClock
+    server: ScriptedServer, gateway: Gateway, host: Host, clock: ManualClock
 ) -> None:
     hold = server.script["report"] = Hold()
     calling = asyncio.create_task(host.call("report"))
@@ -112,7 +113,7 @@ async def test_a_session_is_not_idle_right_after_a_long_call(
 async def test_a_session_is_not_idle_right_after_a_poll(server: ScriptedServer, clock: ManualClock) -> None:
     hold = server.script["report"] = Hold()
     config = configuration({"reports": server.url}, server={"session_idle": "10m"})
-    async with running(config, Environment(clock=clock)) as gateway:
+    async with serve(config, Environment(clock=clock)) as gateway:
         host, other, idle = [await gateway.greeted() for _ in range(3)]
         task = await host.start("report")
         async with bounded():
@@ -126,7 +127,7 @@ async def test_a_session_is_not_idle_right_after_a_poll(server: ScriptedServer, 
 
 
 async def test_a_session_is_not_idle_while_it_listens_nor_right_after(
-    server: ScriptedServer, gateway: WholeGateway, host: McpHost, clock: ManualClock
+    server: ScriptedServer, gateway: Gateway, host: Host, clock: ManualClock
 ) -> None:
     await gateway.greeted()
     async with host.listen():
@@ -141,7 +142,7 @@ async def test_a_session_is_not_idle_while_it_listens_nor_right_after(
 async def test_a_session_that_waits_for_a_result_is_not_idle(server: ScriptedServer, clock: ManualClock) -> None:
     hold = server.script["report"] = Hold()
     config = configuration({"reports": server.url}, server={"session_idle": "10m"})
-    async with running(config, Environment(clock=clock)) as gateway:
+    async with serve(config, Environment(clock=clock)) as gateway:
         host, other, idle = [await gateway.greeted() for _ in range(3)]
         task = await host.start("report")
         waiting = asyncio.create_task(other.ask("tasks/result", {"taskId": task["taskId"]}))
@@ -157,7 +158,7 @@ async def test_a_session_that_waits_for_a_result_is_not_idle(server: ScriptedSer
 
 
 async def test_a_session_that_wakes_while_another_is_ended_goes_on(
-    server: ScriptedServer, gateway: WholeGateway, store: HoldingStore, clock: ManualClock
+    server: ScriptedServer, gateway: Gateway, store: HoldingStore, clock: ManualClock
 ) -> None:
     asleep, awake = await gateway.greeted(), await gateway.greeted()
     clock.advance(LONG)
@@ -171,7 +172,7 @@ async def test_a_session_that_wakes_while_another_is_ended_goes_on(
 
 
 async def test_a_task_survives_the_end_of_its_session_while_it_is_created(
-    server: ScriptedServer, gateway: WholeGateway, host: McpHost, store: HoldingStore
+    server: ScriptedServer, gateway: Gateway, host: Host, store: HoldingStore
 ) -> None:
     other = await gateway.greeted()
     with store.holding("insert") as inserting:

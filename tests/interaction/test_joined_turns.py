@@ -7,8 +7,8 @@ import pytest
 
 from helpers.server import ScriptedServer
 from helpers.waiting import bounded, eventually
-from interaction.queueing import DONE, OneByOne, expect_all_given_back, narrowly, queued, refused_in_queue
-from interaction.refusing import NEEDED, refused
+from interaction.queues import DONE, OneByOne, expect_all_given_back, narrowly, queued, refused_in_queue
+from interaction.refusals import NEEDED, refused
 
 KEY = "io.taskgate/idempotency-key"
 

@@ -15,14 +15,15 @@ from typing import Any
 import aiohttp
 import pytest
 
+from helpers.gateway.configuration import configuration
+from helpers.gateway.gateway import Environment, Gateway, serve
+from helpers.host.host import Host
 from helpers.key_server import KeyServer
-from helpers.mcp_host import McpHost
 from helpers.server import Hold, ScriptedServer
 from helpers.token_issuer import TokenIssuer, guarded
 from helpers.waiting import bounded, until
-from helpers.whole_gateway import Environment, WholeGateway, configuration, running
-from interaction.limiting import present
-from interaction.reloading import DONE, SUCCESS, echoed, refused, reloaded
+from interaction.rate_limits import present
+from interaction.reloads import DONE, SUCCESS, echoed, refused
 from requirements import covers
 
 UNKNOWN = "A" * 32
@@ -32,7 +33,7 @@ TOKENS = {"name": "tokens", "scope": "ip", "event": "auth_failure", "rate": "1/h
 
 
 @asynccontextmanager
-async def kept(gateway: WholeGateway, token: str | None = None, mount: str = "reports") -> AsyncIterator[McpHost]:
+async def kept(gateway: Gateway, token: str | None = None, mount: str = "reports") -> AsyncIterator[Host]:
     """A host with an open session, all of whose requests go over one connection."""
     made = count()
     trace = aiohttp.TraceConfig()
@@ -43,7 +44,7 @@ async def kept(gateway: WholeGateway, token: str | None = None, mount: str = "re
     trace.on_connection_create_end.append(note)
     connector = aiohttp.TCPConnector(limit=1, keepalive_timeout=600)
     async with aiohttp.ClientSession(connector=connector, trace_configs=[trace]) as http:
-        host = McpHost(http, gateway.url(mount), token)
+        host = Host(http, gateway.url(mount), token)
         await host.initialize()
         # The head of all that follows, which the gateway knows by then.
         assert (await host.ask("ping")).result == {}
@@ -55,13 +56,13 @@ async def kept(gateway: WholeGateway, token: str | None = None, mount: str = "re
 
 
 async def test_a_mount_that_is_removed_is_not_found(
-    server: ScriptedServer, other: ScriptedServer, gateway: WholeGateway
+    server: ScriptedServer, other: ScriptedServer, gateway: Gateway
 ) -> None:
     async with kept(gateway) as host:
         books = {"books": {"path": "/books/mcp", "url": other.url}}
-        assert await reloaded(gateway, configuration({}, upstreams=books)) == SUCCESS
+        assert await gateway.reload(configuration({}, upstreams=books)) == SUCCESS
         assert (await host.ask("ping")).status == 404
-        assert await reloaded(gateway, configuration({"reports": server.url})) == SUCCESS
+        assert await gateway.reload(configuration({"reports": server.url})) == SUCCESS
         assert (await host.ask("ping")).result == {}
 
 
@@ -73,8 +74,8 @@ async def test_a_path_leads_to_the_mount_that_has_it_now(
         return guarded({}, issuer, upstreams=upstreams)
 
     before, after = config(reports="/a/mcp", books="/b/mcp"), config(reports="/b/mcp", books="/a/mcp")
-    async with running(before) as gateway, kept(gateway, issuer.token(gateway.url())) as host:
-        assert await reloaded(gateway, after) == SUCCESS
+    async with serve(before) as gateway, kept(gateway, issuer.token(gateway.url())) as host:
+        assert await gateway.reload(after) == SUCCESS
         # The path is the other mount's, where the session belongs to no caller.
         assert (await host.ask("ping")).status == 404
 
@@ -83,8 +84,8 @@ async def test_tokens_of_an_issuer_that_is_removed_are_refused(server: ScriptedS
     first = TokenIssuer(tmp_path)
     second = TokenIssuer(tmp_path, issuer="https://other.example.com/", number=1)
     config = guarded({"reports": server.url}, first)
-    async with running(config) as gateway, kept(gateway, first.token(gateway.url())) as host:
-        assert await reloaded(gateway, guarded({"reports": server.url}, second)) == SUCCESS
+    async with serve(config) as gateway, kept(gateway, first.token(gateway.url())) as host:
+        assert await gateway.reload(guarded({"reports": server.url}, second)) == SUCCESS
         assert [(await host.ask("ping")).status for _ in range(2)] == [401, 401]
 
 
@@ -96,31 +97,29 @@ async def test_callers_are_bound_by_the_key_of_now(server: ScriptedServer, issue
         file.chmod(0o600)
         return guarded({"reports": server.url}, issuer, auth={"context": {"key_file": str(file)}})
 
-    async with running(config("b")) as gateway, kept(gateway, issuer.token(gateway.url())) as host:
-        assert await reloaded(gateway, config("c")) == SUCCESS
+    async with serve(config("b")) as gateway, kept(gateway, issuer.token(gateway.url())) as host:
+        assert await gateway.reload(config("c")) == SUCCESS
         # With another key the caller is another one, to whom the session does not belong.
         assert (await host.ask("ping")).status == 404
-        assert await reloaded(gateway, config("b")) == SUCCESS
+        assert await gateway.reload(config("b")) == SUCCESS
         assert (await host.ask("ping")).result == {}
 
 
-async def test_an_access_rule_applies_to_the_next_request(server: ScriptedServer, gateway: WholeGateway) -> None:
+async def test_an_access_rule_applies_to_the_next_request(server: ScriptedServer, gateway: Gateway) -> None:
     async with kept(gateway) as host:
         assert await echoed(host) == "the first"
         rules = {"rules": [{"tool": "echo", "effect": "deny"}]}
-        assert await reloaded(gateway, configuration({"reports": server.url}, authorization=rules)) == SUCCESS
+        assert await gateway.reload(configuration({"reports": server.url}, authorization=rules)) == SUCCESS
         assert (await host.call("echo")).code == 403
 
 
-async def test_a_rate_counts_each_request_and_applies_to_the_next(
-    server: ScriptedServer, gateway: WholeGateway
-) -> None:
+async def test_a_rate_counts_each_request_and_applies_to_the_next(server: ScriptedServer, gateway: Gateway) -> None:
     rates = [
         {"name": "calls", "scope": "context", "methods": ["tools/call"], "rate": "1/h", "burst": 2},
         {"name": "requests", "scope": "ip", "before_auth": True, "rate": "1/h", "burst": 5},
     ]
     async with kept(gateway) as host:
-        assert await reloaded(gateway, configuration({"reports": server.url}, limits={"rate": rates})) == SUCCESS
+        assert await gateway.reload(configuration({"reports": server.url}, limits={"rate": rates})) == SUCCESS
         answers = [await host.call("echo") for _ in range(3)]
         assert [refused(each) for each in answers[2:]] == [(429, "rate")]
         assert [(await host.ask("ping")).status for _ in range(3)] == [200, 200, 429]
@@ -135,7 +134,7 @@ async def test_a_token_that_expires_is_refused(server: ScriptedServer, issuer: T
     section = {**issuer.section, "leeway": "0s"}
     config = guarded({"reports": server.url}, auth={"issuers": {"corp": section}, "token_cache": {"max_ttl": "1h"}})
     environment = Environment(clock=clock)
-    async with running(config, environment) as gateway, kept(gateway, issuer.token(gateway.url())) as host:
+    async with serve(config, environment) as gateway, kept(gateway, issuer.token(gateway.url())) as host:
         clock.advance(timedelta(minutes=4))
         assert (await host.ask("ping")).status == 200
         # More than the minute that is left: the token was made some time after the clock stood still.
@@ -155,7 +154,7 @@ async def test_a_key_that_is_taken_back_is_met_as_soon_as_a_token_may_not_be_cac
         jwks = {"refresh": "25ms", "cooldown": "20ms", "timeout": "5s"}
         corp = {"issuer": keys.issuer, "jwks_uri": keys.url("/keys"), "jwks": jwks}
         auth = {"issuers": {"corp": corp}, "token_cache": {"max_ttl": "1m"}}
-        async with running(guarded({"reports": server.url}, auth=auth), Environment(clock=clock)) as gateway:
+        async with serve(guarded({"reports": server.url}, auth=auth), Environment(clock=clock)) as gateway:
             await until(gateway.ready, lambda status: status == 200)
             async with kept(gateway, old.token(gateway.url())) as host:
                 keys.publish(new.jwk())
@@ -170,7 +169,7 @@ async def test_each_invalid_token_counts_for_its_address_and_each_good_one_for_i
     server: ScriptedServer, issuer: TokenIssuer
 ) -> None:
     config = guarded({"reports": server.url}, issuer, limits={"rate": [TOKENS]})
-    async with running(config) as gateway, kept(gateway, issuer.token(gateway.url())) as host:
+    async with serve(config) as gateway, kept(gateway, issuer.token(gateway.url())) as host:
         before = [await gateway.count(CHECKED, result="accepted"), await gateway.count(LOOKUPS, result="hit")]
         for _ in range(3):
             assert (await host.ask("ping")).status == 200
@@ -184,7 +183,7 @@ async def test_each_invalid_token_counts_for_its_address_and_each_good_one_for_i
 
 
 async def test_callers_that_share_a_connection_are_told_apart(server: ScriptedServer, issuer: TokenIssuer) -> None:
-    async with running(guarded({"reports": server.url}, issuer)) as gateway:
+    async with serve(guarded({"reports": server.url}, issuer)) as gateway:
         tokens = [issuer.token(gateway.url(), subject=f"caller-{number}") for number in range(12)]
         async with kept(gateway, tokens[0]) as host:
             for token in tokens * 2:
@@ -201,13 +200,13 @@ async def test_callers_that_alternate_have_each_its_own_session_task_and_rate(
     rates = [{"name": "calls", "scope": "context", "methods": ["tools/call"], "rate": "1/h", "burst": 4}]
     server.script["report"] = Hold()
     config = guarded({"reports": server.url}, issuer, limits={"rate": rates})
-    async with running(config) as gateway, AsyncExitStack() as stack:
+    async with serve(config) as gateway, AsyncExitStack() as stack:
         tokens = [issuer.token(gateway.url(), subject=name) for name in ("ann", "bob")]
         ann = await stack.enter_async_context(kept(gateway, tokens[0]))
         if connections == 2:
             bob = await stack.enter_async_context(kept(gateway, tokens[1]))
         else:
-            bob = McpHost(ann.http, gateway.url(), tokens[1])
+            bob = Host(ann.http, gateway.url(), tokens[1])
             await bob.initialize()
         pairs = [(ann, bob, await ann.start("report")), (bob, ann, await bob.start("report"))]
         for _ in range(3):
@@ -225,7 +224,7 @@ async def test_callers_that_alternate_have_each_its_own_session_task_and_rate(
 # --- what is judged for each request -------------------------------------------------------------------------------
 
 
-async def test_a_session_that_was_ended_elsewhere_is_not_found(gateway: WholeGateway) -> None:
+async def test_a_session_that_was_ended_elsewhere_is_not_found(gateway: Gateway) -> None:
     async with kept(gateway) as host:
         elsewhere = gateway.host()
         elsewhere.session, elsewhere.revision = host.session, host.revision
@@ -237,7 +236,7 @@ async def test_a_penalty_is_met_by_the_next_request(server: ScriptedServer, issu
     failures = {"threshold": 1, "window": "1m", "penalty": "5m"}
     clock = present()
     config = guarded({"reports": server.url}, issuer, auth={"lookup_failures": failures})
-    async with running(config, Environment(clock=clock)) as gateway:
+    async with serve(config, Environment(clock=clock)) as gateway:
         token = issuer.token(gateway.url(), exp=clock.now().timestamp() + 3600)
         async with kept(gateway, token) as host:
             found = [await host.ask("tasks/get", {"taskId": letter * 32}) for letter in "ABC"]
@@ -246,7 +245,7 @@ async def test_a_penalty_is_met_by_the_next_request(server: ScriptedServer, issu
             assert (await host.ask("tasks/get", {"taskId": UNKNOWN})).code == -32602
 
 
-async def test_a_drain_is_met_by_the_next_request(server: ScriptedServer, gateway: WholeGateway) -> None:
+async def test_a_drain_is_met_by_the_next_request(server: ScriptedServer, gateway: Gateway) -> None:
     server.script["report"] = hold = Hold()
     async with kept(gateway) as host:
         running_one = asyncio.create_task(gateway.modern(tasks=False).call("report"))

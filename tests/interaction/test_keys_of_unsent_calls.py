@@ -5,12 +5,14 @@ from typing import Any
 
 import pytest
 
+from helpers.gateway.configuration import configuration
+from helpers.gateway.gateway import Environment, Gateway, serve
+from helpers.host.host import both_eras
 from helpers.manual_clock import ManualClock
 from helpers.server import ScriptedServer, resets, result
 from helpers.waiting import bounded, eventually
-from helpers.whole_gateway import Environment, WholeGateway, configuration, running
-from interaction.queueing import DONE, OneByOne, narrowly
-from interaction.repeating import ERAS, KEY, YEAR, calls, completed, new_host, upgrade
+from interaction.idempotency import KEY, YEAR, calls, start_with_key, upgrade
+from interaction.queues import DONE, OneByOne, narrowly
 
 
 @pytest.fixture
@@ -20,40 +22,40 @@ def slow(server: ScriptedServer) -> OneByOne:
     return slow
 
 
-async def failed(gateway: WholeGateway, task: str) -> dict[str, Any]:
+async def failed(gateway: Gateway, task: str) -> dict[str, Any]:
     """The error that a task failed with."""
     async with bounded():
         found: dict[str, Any] = (await gateway.modern().until(task, "failed"))["error"]
     return found
 
 
-async def unsent(gateway: WholeGateway, era: str, slow: OneByOne) -> str:
+async def unsent(gateway: Gateway, era: str, slow: OneByOne) -> str:
     """A task of the key k that waited too long for its turn; the server is free again."""
-    host = await new_host(gateway, era)
-    await host.start(None)
+    host = await gateway.greeted(era=era)
+    await start_with_key(host, None)
     await slow.comes(1)
-    task = await host.start()
+    task = await start_with_key(host)
     assert (await failed(gateway, task))["data"]["dispatched"] is False
     slow.let_all_go()
     await eventually(lambda: slow.left == 0)
     return task
 
 
-@pytest.mark.parametrize("era", ERAS)
+@both_eras
 async def test_the_same_key_makes_a_new_task_that_runs(server: ScriptedServer, slow: OneByOne, era: str) -> None:
     async with narrowly(server, wait="50ms", tasks=upgrade()) as gateway:
         first = await unsent(gateway, era, slow)
-        host = await new_host(gateway, era)
-        second = await host.start()
+        host = await gateway.greeted(era=era)
+        second = await start_with_key(host)
         assert second != first
-        await completed(host, second)
-        assert await host.start() == second
+        await host.until(second, "completed")
+        assert await start_with_key(host) == second
         assert len(calls(server)) == 2
 
 
 async def test_a_plain_call_with_it_runs(server: ScriptedServer, slow: OneByOne) -> None:
     async with narrowly(server, wait="50ms", tasks=upgrade()) as gateway:
-        await unsent(gateway, "initialize", slow)
+        await unsent(gateway, "legacy", slow)
         legacy = await gateway.greeted()
         answer = await legacy.ask("tools/call", {"name": "report", "arguments": YEAR, "_meta": {KEY: "k"}})
         assert answer.result["content"] == DONE["content"]
@@ -63,13 +65,13 @@ async def test_a_plain_call_with_it_runs(server: ScriptedServer, slow: OneByOne)
 
 async def test_so_does_one_of_the_modern_era_without_tasks(server: ScriptedServer, slow: OneByOne) -> None:
     async with narrowly(server, wait="50ms", tasks=upgrade()) as gateway:
-        await unsent(gateway, "stateless", slow)
+        await unsent(gateway, "modern", slow)
         answer = await gateway.modern(tasks=False).call("report", YEAR, meta={KEY: "k"})
         assert answer.result["content"] == DONE["content"]
         assert len(calls(server)) == 2
 
 
-@pytest.mark.parametrize("era", ERAS)
+@both_eras
 async def test_an_open_circuit_tells_when_to_come_back_and_then_the_same_key_runs(
     server: ScriptedServer, era: str
 ) -> None:
@@ -78,19 +80,19 @@ async def test_an_open_circuit_tells_when_to_come_back_and_then_the_same_key_run
     section = {"path": "/reports/mcp", "url": server.url, "retries": {"attempts": 1}, "circuit_breaker": breaker}
     config = configuration({}, upstreams={"reports": section}, tasks=upgrade())
     clock = ManualClock()
-    async with running(config, Environment(clock=clock)) as gateway:
-        host = await new_host(gateway, era)
-        sent = await host.start("l")
+    async with serve(config, Environment(clock=clock)) as gateway:
+        host = await gateway.greeted(era=era)
+        sent = await start_with_key(host, "l")
         assert (await failed(gateway, sent))["data"]["dispatched"] is True
         server.script["report"] = result(DONE)
-        first = await host.start()
+        first = await start_with_key(host)
         data = (await failed(gateway, first))["data"]
         assert (data["reason"], data["dispatched"]) == ("unreachable", False)
         assert data["retryAfterMs"] == 20_000
         clock.advance(timedelta(milliseconds=data["retryAfterMs"]))
-        second = await host.start()
+        second = await start_with_key(host)
         assert second != first
-        await completed(host, second)
+        await host.until(second, "completed")
         # What may have run is not made again.
-        assert await host.start("l") == sent
+        assert await start_with_key(host, "l") == sent
         assert len(calls(server)) == 2

@@ -6,15 +6,16 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from helpers.mcp_host import Answer, McpHost
-from helpers.raw_http import post
+from helpers.gateway.configuration import configuration
+from helpers.gateway.gateway import Environment, MemoryPressure, serve
+from helpers.host.answers import Answer
+from helpers.host.host import Host, both_eras
+from helpers.host.raw import post
 from helpers.refused_bodies import SPOILT, send
 from helpers.server import ScriptedServer, asks
 from helpers.waiting import bounded, eventually
-from helpers.whole_gateway import Environment, MemoryPressure, WholeGateway, configuration, running
-from interaction.bridging import FORM
-from interaction.limiting import Host, both_eras
-from interaction.questioning import ACCEPTED
+from interaction.bridges import FORM
+from interaction.questions import ACCEPTED
 from interaction.test_large_messages_off_the_loop import readings
 from requirements import covers
 
@@ -22,10 +23,6 @@ __all__ = ["readings"]
 
 SIZE = 600_000
 REST = {"rate": [{"name": "rest", "scope": "context", "rate": "1/h", "burst": 4, "methods": ["*"]}]}
-
-
-async def host_of(gateway: WholeGateway, era: str, token: str | None = None) -> Host:
-    return gateway.modern(token=token) if era == "stateless" else await gateway.greeted(token=token)
 
 
 Send = Callable[[Host], Awaitable[Answer]]
@@ -40,12 +37,12 @@ async def response(host: Host) -> Answer:
 
 
 @covers("T46", "T57")
-@pytest.mark.parametrize(("era", "message"), [("initialize", spoilt), ("stateless", spoilt), ("initialize", response)])
+@pytest.mark.parametrize(("era", "message"), [("legacy", spoilt), ("modern", spoilt), ("legacy", response)])
 async def test_what_is_no_message_or_no_answer_takes_from_the_rate_of_its_caller(
     server: ScriptedServer, era: str, message: Send
 ) -> None:
-    async with running(configuration({"reports": server.url}, limits=REST)) as gateway:
-        host = await host_of(gateway, era)
+    async with serve(configuration({"reports": server.url}, limits=REST)) as gateway:
+        host = await gateway.greeted(era=era)
         first, *_, last = [await message(host) for _ in range(6)]
         assert first.status in (202, 400)
         assert 429 in (last.status, (last.message or {}).get("error", {}).get("code"))
@@ -53,7 +50,7 @@ async def test_what_is_no_message_or_no_answer_takes_from_the_rate_of_its_caller
 
 async def test_an_answer_to_an_open_question_takes_from_no_rate(server: ScriptedServer) -> None:
     server.script["echo"] = asks({"jsonrpc": "2.0", "id": "q-1", **FORM})
-    async with running(configuration({"reports": server.url}, limits=REST)) as gateway:
+    async with serve(configuration({"reports": server.url}, limits=REST)) as gateway:
         host = gateway.host()
         await host.initialize(capabilities={"elicitation": {}})
         async with bounded(), host.asking("tools/call", {"name": "echo", "arguments": {}}) as stream:
@@ -62,7 +59,7 @@ async def test_an_answer_to_an_open_question_takes_from_no_rate(server: Scripted
                 await host.ask("ping")
             assert (await host.ask("ping")).code == 429
             assert (await host.respond(question["id"], ACCEPTED)).status == 202
-            assert (await stream.answered())["content"] is not None
+            assert (await stream.result())["content"] is not None
 
 
 @covers("T42", "T57")
@@ -71,13 +68,13 @@ async def test_an_answer_to_an_open_question_takes_from_no_rate(server: Scripted
 async def test_no_large_body_is_read_while_memory_is_short(server: ScriptedServer, era: str, chunked: bool) -> None:
     used = [0]
     pressure = MemoryPressure(limit=1000, resident=lambda: used[0])
-    async with running(configuration({"reports": server.url}), Environment(pressure=pressure)) as gateway:
-        host = await host_of(gateway, era)
+    async with serve(configuration({"reports": server.url}), Environment(pressure=pressure)) as gateway:
+        host = await gateway.greeted(era=era)
         used[0] = 800
         await eventually(lambda: pressure.level)
         reader, writer = await asyncio.open_connection(*gateway.address)
         more = {"Content_Length": "", "Transfer_Encoding": "chunked"} if chunked else {"Content_Length": "4000000"}
-        session = host.session if isinstance(host, McpHost) else None
+        session = host.session if host.era == "legacy" else None
         named = {"Mcp_Session_Id": session} if session else {}
         writer.write(post("", path="/reports/mcp", host=gateway.origin.removeprefix("http://"), **more, **named))
         if chunked:

@@ -13,16 +13,16 @@ import orjson
 import pytest
 from aiohttp import web
 
-from helpers.event_streams import head_of
+from helpers.gateway.configuration import configuration
+from helpers.gateway.gateway import Gateway, serve
+from helpers.host.wire import head_of
 from helpers.server import Hold, Rounds, ScriptedServer, Turn, asks, elsewhere, raw, result, stream
 from helpers.server.legacy_tasks import LegacyTasks
 from helpers.server.modern_tasks import TaskTool
 from helpers.waiting import bounded, eventually
-from helpers.whole_gateway import WholeGateway, configuration, running
-from interaction.bridging import FORM, bridge, modern
+from interaction.bridges import FORM, bridge, modern
 from interaction.programs import with_program
-from interaction.questioning import ACCEPTED
-from interaction.questioning import status as task_status
+from interaction.questions import ACCEPTED
 from interaction.server_tasks import gateway as native_modern
 from interaction.server_tasks import natives, report, tasks
 
@@ -97,39 +97,39 @@ def read_aside(readings: Readings) -> bool:
     return readings.by_loop < LITTLE
 
 
-Ask = Callable[[WholeGateway], Awaitable[object]]
+Ask = Callable[[Gateway], Awaitable[object]]
 
 
-async def plain(gateway: WholeGateway) -> object:
+async def plain(gateway: Gateway) -> object:
     return (await (await gateway.greeted()).call("echo", MANY)).result
 
 
-async def as_task(gateway: WholeGateway) -> object:
+async def as_task(gateway: Gateway) -> object:
     host = await gateway.greeted()
     task = await host.start("echo", MANY)
     return (await host.ask("tasks/result", {"taskId": task["taskId"]})).result
 
 
-async def twice_under_a_key(gateway: WholeGateway) -> object:
+async def twice_under_a_key(gateway: Gateway) -> object:
     host = await gateway.greeted()
     first = (await host.call("echo", MANY, task={}, **KEYED)).result
     assert (await host.call("echo", MANY, task={}, **KEYED)).result["task"]["taskId"] == first["task"]["taskId"]
     return (await host.call("echo", MANY, **KEYED)).result
 
 
-async def under_a_key(gateway: WholeGateway) -> object:
+async def under_a_key(gateway: Gateway) -> object:
     return (await (await gateway.greeted()).call("echo", MANY, **KEYED)).result
 
 
-async def with_more_beside(gateway: WholeGateway) -> object:
+async def with_more_beside(gateway: Gateway) -> object:
     return (await (await gateway.greeted()).call("echo", MANY, _meta={"x": 1})).result
 
 
-async def in_modern_era(gateway: WholeGateway) -> object:
+async def in_modern_era(gateway: Gateway) -> object:
     return (await gateway.modern().call("echo", MANY)).result
 
 
-async def batch(gateway: WholeGateway) -> object:
+async def batch(gateway: Gateway) -> object:
     host = await gateway.greeted("2025-03-26")
     params = {"name": "echo", "arguments": MANY}
     calls = [{"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params} for id in (1, 2)]
@@ -140,7 +140,7 @@ async def batch(gateway: WholeGateway) -> object:
 
 @pytest.mark.parametrize("ask", [plain, as_task, under_a_key, twice_under_a_key, in_modern_era, batch])
 async def test_large_arguments_are_read_by_no_turn_of_the_loop(
-    server: ScriptedServer, gateway: WholeGateway, readings: Readings, ask: Ask
+    server: ScriptedServer, gateway: Gateway, readings: Readings, ask: Ask
 ) -> None:
     server.script["echo"] = result({"content": []})
     assert await ask(gateway)
@@ -150,7 +150,7 @@ async def test_large_arguments_are_read_by_no_turn_of_the_loop(
 
 @pytest.mark.parametrize("ask", [plain, with_more_beside, as_task, in_modern_era])
 async def test_nor_are_those_for_a_modern_server(
-    modern: ScriptedServer, bridge: WholeGateway, readings: Readings, ask: Ask
+    modern: ScriptedServer, bridge: Gateway, readings: Readings, ask: Ask
 ) -> None:
     modern.script["echo"] = result({"content": []})
     assert await ask(bridge)
@@ -160,7 +160,7 @@ async def test_nor_are_those_for_a_modern_server(
 
 @pytest.mark.parametrize("body", [b'[{"a":[%s0]}', b'{"jsonrpc":"2.0","id":1,"method":"ping","params":{"a":[%s}}'])
 async def test_what_is_no_json_is_refused_without_a_turn_of_the_loop(
-    gateway: WholeGateway, readings: Readings, body: bytes
+    gateway: Gateway, readings: Readings, body: bytes
 ) -> None:
     host = await gateway.greeted("2025-03-26")
     assert (await host.post(body % (b"0," * LARGE))).code == -32700
@@ -171,7 +171,7 @@ async def test_what_is_no_json_is_refused_without_a_turn_of_the_loop(
     "reply", [result(DONE), stream(DONE), elsewhere(DONE)], ids=["document", "event", "another stream"]
 )
 async def test_a_large_answer_is_read_by_no_turn_of_the_loop(
-    server: ScriptedServer, gateway: WholeGateway, readings: Readings, reply: Any
+    server: ScriptedServer, gateway: Gateway, readings: Readings, reply: Any
 ) -> None:
     server.script["echo"] = reply
     answer = (await (await gateway.greeted()).call("echo")).result
@@ -181,7 +181,7 @@ async def test_a_large_answer_is_read_by_no_turn_of_the_loop(
 
 @pytest.mark.parametrize("reply", [result(DONE), stream(DONE)], ids=["document", "event"])
 async def test_nor_is_that_of_a_modern_server(
-    modern: ScriptedServer, bridge: WholeGateway, readings: Readings, reply: Any
+    modern: ScriptedServer, bridge: Gateway, readings: Readings, reply: Any
 ) -> None:
     modern.script["echo"] = reply
     answer = (await bridge.modern().call("echo")).result
@@ -190,12 +190,12 @@ async def test_nor_is_that_of_a_modern_server(
 
 
 async def test_nor_is_what_came_of_a_task_of_the_server(
-    gateway: WholeGateway, tasks: LegacyTasks, readings: Readings
+    gateway: Gateway, tasks: LegacyTasks, readings: Readings
 ) -> None:
     host = await gateway.greeted()
     created = await host.start("research")
     (await tasks.made()).complete(TWICE)
-    await task_status(host, created["taskId"], "completed")
+    await host.until(created["taskId"], "completed")
     assert (await host.ask("tasks/result", {"taskId": created["taskId"]})).result["structuredContent"] == TWICE[
         "structuredContent"
     ]
@@ -203,12 +203,12 @@ async def test_nor_is_what_came_of_a_task_of_the_server(
 
 
 async def test_nor_what_came_of_one_of_a_modern_server(
-    native_modern: WholeGateway, report: TaskTool, readings: Readings
+    native_modern: Gateway, report: TaskTool, readings: Readings
 ) -> None:
     host = await native_modern.greeted()
     created = await host.start("report")
     (await report.made()).complete(TWICE)
-    await task_status(host, created["taskId"], "completed")
+    await host.until(created["taskId"], "completed")
     assert (await host.ask("tasks/result", {"taskId": created["taskId"]})).result["structuredContent"] == TWICE[
         "structuredContent"
     ]
@@ -216,7 +216,7 @@ async def test_nor_what_came_of_one_of_a_modern_server(
 
 
 async def test_nor_what_a_server_says_beside_an_error_status(
-    server: ScriptedServer, gateway: WholeGateway, readings: Readings
+    server: ScriptedServer, gateway: Gateway, readings: Readings
 ) -> None:
     server.script["echo"] = result(DONE, status=500)
     assert "HTTP status 500" in (await (await gateway.greeted()).call("echo")).error["message"]
@@ -224,7 +224,7 @@ async def test_nor_what_a_server_says_beside_an_error_status(
 
 
 async def test_nor_an_error_of_a_modern_server_that_names_no_request(
-    modern: ScriptedServer, bridge: WholeGateway, readings: Readings
+    modern: ScriptedServer, bridge: Gateway, readings: Readings
 ) -> None:
     said = {"jsonrpc": "2.0", "id": None, "error": {"code": -32603, "message": "no", "data": MANY}}
     modern.script["echo"] = raw(json.dumps(said).encode(), status=400)
@@ -233,7 +233,7 @@ async def test_nor_an_error_of_a_modern_server_that_names_no_request(
 
 
 async def test_nor_what_it_says_on_a_stream_of_its_news(
-    modern: ScriptedServer, bridge: WholeGateway, readings: Readings
+    modern: ScriptedServer, bridge: Gateway, readings: Readings
 ) -> None:
     modern.capabilities = {"tools": {"listChanged": True}}
     modern.methods["subscriptions/listen"] = stream(DONE)
@@ -243,31 +243,31 @@ async def test_nor_what_it_says_on_a_stream_of_its_news(
 
 
 async def test_nor_is_a_large_request_that_is_sent_again_with_answers(
-    modern: ScriptedServer, bridge: WholeGateway, readings: Readings
+    modern: ScriptedServer, bridge: Gateway, readings: Readings
 ) -> None:
     modern.script["echo"] = rounds = Rounds({"inputRequests": {"a": FORM}, "requestState": "s"})
     host = bridge.modern(capabilities={"elicitation": {"form": {}}}, tasks=False)
     state = (await host.call("echo", MANY)).result["requestState"]
-    await host.call("echo", MANY, params={"requestState": state, "inputResponses": {"a": ACCEPTED}})
+    await host.call("echo", MANY, requestState=state, inputResponses={"a": ACCEPTED})
     assert rounds.answers == [{"a": ACCEPTED}]
     assert [turn.message["params"]["arguments"] == MANY for turn in rounds.turns] == [True, True]
     assert read_aside(readings)
 
 
 async def test_nor_is_one_whose_server_asks_in_the_middle_of_it(
-    server: ScriptedServer, gateway: WholeGateway, readings: Readings
+    server: ScriptedServer, gateway: Gateway, readings: Readings
 ) -> None:
     server.script["echo"] = asks({"jsonrpc": "2.0", "id": "q-1", **FORM})
     host = gateway.modern(capabilities={"elicitation": {"form": {}}}, tasks=False)
     asked = (await host.call("echo", MANY)).result
     [key] = asked["inputRequests"]
     params = {"requestState": asked["requestState"], "inputResponses": {key: ACCEPTED}}
-    assert "result" in (await host.call("echo", MANY, params=params)).message
+    assert "result" in (await host.call("echo", MANY, **params)).message
     assert read_aside(readings)
 
 
 async def test_nor_is_a_large_error_that_is_written_anew(
-    server: ScriptedServer, gateway: WholeGateway, readings: Readings
+    server: ScriptedServer, gateway: Gateway, readings: Readings
 ) -> None:
     async def missing(turn: Turn) -> web.StreamResponse:
         said = {"code": -32002, "message": "Resource not found", "data": MANY}
@@ -281,7 +281,7 @@ async def test_nor_is_a_large_error_that_is_written_anew(
 
 
 async def test_nor_is_a_large_answer_of_a_program(readings: Readings) -> None:
-    async with running(with_program()) as gateway:
+    async with serve(with_program()) as gateway:
         host = await gateway.greeted()
         assert (await host.call("echo", MANY)).result["structuredContent"] == MANY
     assert read_aside(readings)
@@ -291,14 +291,14 @@ async def test_an_answer_that_a_program_writes_before_it_ends_is_not_lost(readin
     file = tmp_path / "last_words.py"
     file.write_text(LAST_WORDS)
     section = {"path": "/reports/mcp", "transport": "stdio", "command": [sys.executable, "-IS", str(file)]}
-    async with running(configuration({}, upstreams={"reports": section})) as gateway:
+    async with serve(configuration({}, upstreams={"reports": section})) as gateway:
         host = await gateway.greeted()
         assert (await host.call("echo")).result["structuredContent"] == MANY
     assert read_aside(readings)
 
 
 async def test_a_cancel_waits_for_a_large_call_that_came_before_it(
-    server: ScriptedServer, gateway: WholeGateway, readings: Readings
+    server: ScriptedServer, gateway: Gateway, readings: Readings
 ) -> None:
     server.script["echo"] = Hold()
     host = await gateway.greeted()
@@ -318,22 +318,22 @@ ODD = {"x": 1, "jsonrpc": "2.0", "method": "notifications/message", "params": {"
 
 
 async def test_a_large_notification_that_is_written_oddly_is_passed_over_as_any_other(
-    server: ScriptedServer, gateway: WholeGateway, readings: Readings
+    server: ScriptedServer, gateway: Gateway, readings: Readings
 ) -> None:
     server.script["echo"] = stream({"content": []}, before=[ODD], progress=1)
     host = await gateway.greeted()
     async with bounded(), host.asking("tools/call", {"name": "echo", "_meta": {"progressToken": "p"}}) as said:
-        await said.answered()
+        await said.result()
     assert said.of("notifications/progress")
     assert not said.of("notifications/message")
     assert read_aside(readings)
 
 
 async def test_nor_is_it_passed_on_by_a_modern_server(
-    modern: ScriptedServer, bridge: WholeGateway, readings: Readings
+    modern: ScriptedServer, bridge: Gateway, readings: Readings
 ) -> None:
     modern.script["echo"] = stream({"content": []}, before=[ODD])
     async with bounded(), bridge.modern().asking("tools/call", {"name": "echo", "arguments": {}}) as said:
-        await said.answered()
+        await said.result()
     assert not said.of("notifications/message")
     assert read_aside(readings)

@@ -10,13 +10,15 @@ from typing import Any
 import pytest
 
 from helpers.exchange_server import ExchangeServer
+from helpers.gateway.configuration import configuration
+from helpers.gateway.gateway import Gateway, __version__, serve
+from helpers.host.host import ERAS
 from helpers.modern_schema import SERVER
 from helpers.server import PROGRAM, Hold, Reply, ScriptedServer, breaks_off, error, status
 from helpers.server.sse import SseServer
 from helpers.token_issuer import TokenIssuer, guarded
 from helpers.waiting import bounded
-from helpers.whole_gateway import WholeGateway, __version__, configuration, running
-from interaction.welcoming import ERAS, GATEWAY, INFO, before, info_of, server_of, welcome
+from interaction.server_identity import GATEWAY, INFO, before, info_of, server_of, welcome
 
 both_hosts = pytest.mark.parametrize("host", ERAS)
 both_servers = pytest.mark.parametrize("upstream", ERAS)
@@ -25,7 +27,7 @@ FORMS = {"elicitation": {"form": {}}}
 ASKS = {"legacy": "initialize", "modern": "server/discover"}
 
 
-async def refusal(gateway: WholeGateway, era: str, **more: Any) -> dict[str, Any]:
+async def refusal(gateway: Gateway, era: str, **more: Any) -> dict[str, Any]:
     """The error that a new host of that era is told instead of a welcome."""
     if era == "modern":
         return (await gateway.modern(**more).ask("server/discover")).error
@@ -39,7 +41,7 @@ def is_unreachable(told: dict[str, Any]) -> bool:
     return (told["code"], told["data"]["reason"], told["data"]["dispatched"]) == (-32603, "unreachable", False)
 
 
-async def met_in_vain(gateway: WholeGateway, **more: Any) -> None:
+async def met_in_vain(gateway: Gateway, **more: Any) -> None:
     """A call that fails: the sessions of hosts without any of their own stand, and who is in them finds out so."""
     assert "code" in (await gateway.modern(**more).call("echo")).error
 
@@ -196,7 +198,7 @@ async def test_what_a_server_said_to_one_caller_is_never_told_to_another_where_i
         credentials |= {"client_secret": secret, "audience": endpoint.terms.audience}
         credentials["scopes"] = list(endpoint.terms.scopes)
         upstream = {"path": "/reports/mcp", "url": server.url, "credentials": credentials}
-        async with running(guarded({}, issuer, upstreams={"reports": upstream})) as gateway:
+        async with serve(guarded({}, issuer, upstreams={"reports": upstream})) as gateway:
             tokens = {name: issuer.token(gateway.url(), subject=name) for name in ("alice", "bob")}
             endpoint.subjects |= {token: name for name, token in tokens.items()}
             await told_by(gateway, host, tokens["alice"])
@@ -211,7 +213,7 @@ async def test_callers_share_what_a_server_said_that_is_not_told_who_they_are(
     server: ScriptedServer, issuer: TokenIssuer, identity: dict[str, str], shares: bool
 ) -> None:
     upstream = {"path": "/reports/mcp", "url": server.url, "identity_headers": identity}
-    async with running(guarded({}, issuer, upstreams={"reports": upstream})) as gateway:
+    async with serve(guarded({}, issuer, upstreams={"reports": upstream})) as gateway:
         alice, bob = (issuer.token(gateway.url(), subject=name) for name in ("alice", "bob"))
         await told_by(gateway, "legacy", alice)
         await server.stop()
@@ -221,7 +223,7 @@ async def test_callers_share_what_a_server_said_that_is_not_told_who_they_are(
             assert is_unreachable(await refusal(gateway, "legacy", token=bob))
 
 
-async def told_by(gateway: WholeGateway, era: str, token: str) -> dict[str, Any]:
+async def told_by(gateway: Gateway, era: str, token: str) -> dict[str, Any]:
     """What a new host of that era with that token is told."""
     if era == "legacy":
         return await gateway.host(token=token).initialize()
@@ -239,7 +241,7 @@ async def test_a_program_that_does_not_start_any_more_is_down(upstream: str, tmp
     gate.write_text(json.dumps({**named, "instructions": "Ask nicely."}))
     command = [sys.executable, "-IS", PROGRAM, "--gate", upstream, str(gate)]
     keys = {"transport": "stdio", "command": command, "protocol_version": "auto", "restart": {"backoff": "1ms"}}
-    async with running(configuration({}, upstreams={"reports": {"path": "/reports/mcp", **keys}})) as gateway:
+    async with serve(configuration({}, upstreams={"reports": {"path": "/reports/mcp", **keys}})) as gateway:
         first = await welcome(gateway, host)
         gate.rename(tmp_path / "away")
         # Only who needs the program finds out that it is gone.
@@ -267,7 +269,7 @@ async def test_a_server_of_event_streams_that_is_gone_is_down(host: str) -> None
     async with AsyncExitStack() as stack:
         server = await stack.enter_async_context(SseServer(revision="2025-11-25"))
         keys = {"transport": "sse", "url": server.url, "protocol_version": "auto"}
-        async with running(configuration({}, upstreams={"reports": {"path": "/reports/mcp", **keys}})) as gateway:
+        async with serve(configuration({}, upstreams={"reports": {"path": "/reports/mcp", **keys}})) as gateway:
             first = await welcome(gateway, host)
             await stack.aclose()
             await met_in_vain(gateway)

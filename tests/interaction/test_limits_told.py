@@ -7,18 +7,16 @@ from typing import Any
 
 import pytest
 
+from helpers.gateway.configuration import configuration
+from helpers.gateway.gateway import Environment, Gateway, serve
+from helpers.host.host import both_eras
 from helpers.manual_clock import ManualClock
-from helpers.mcp_host import McpHost
-from helpers.modern_host import ModernHost
 from helpers.server import Hold, ScriptedServer
-from helpers.whole_gateway import Environment, WholeGateway, configuration, running
 
-Opens = Callable[..., AbstractAsyncContextManager[WholeGateway]]
-Host = McpHost | ModernHost
+Opens = Callable[..., AbstractAsyncContextManager[Gateway]]
 CALLS = {"name": "calls", "scope": "context", "rate": "20/m", "burst": 1, "methods": ["tools/call"]}
 LISTS = {"name": "lists", "scope": "context", "rate": "20/m", "burst": 1, "methods": ["tools/list"]}
 RATE = {"origin": "gateway", "reason": "rate", "policy": "calls", "retryAfterMs": 3000}
-both_eras = pytest.mark.parametrize("era", ["initialize", "stateless"])
 
 
 @pytest.fixture
@@ -33,15 +31,10 @@ def opens(server: ScriptedServer, clock: ManualClock) -> Opens:
     @asynccontextmanager
     async def opened(*rates: dict[str, Any], tasks: Any = None, **limits: Any) -> Any:
         sections = {"limits": {"rate": list(rates), "wait": "0s", **limits}, **({"tasks": tasks} if tasks else {})}
-        async with running(configuration({"reports": server.url}, **sections), Environment(clock=clock)) as gateway:
+        async with serve(configuration({"reports": server.url}, **sections), Environment(clock=clock)) as gateway:
             yield gateway
 
     return opened
-
-
-async def come(gateway: WholeGateway, era: str) -> Host:
-    """A host of that era that may ask."""
-    return gateway.modern() if era == "stateless" else await gateway.greeted()
 
 
 # --- as a status -----------------------------------------------------------------------------------------------------
@@ -50,7 +43,7 @@ async def come(gateway: WholeGateway, era: str) -> Host:
 @both_eras
 async def test_the_status_may_be_that_of_http_with_the_same_body(opens: Opens, era: str) -> None:
     async with opens(CALLS, reject_as="http") as gateway:
-        host = await come(gateway, era)
+        host = await gateway.greeted(era=era)
         await host.call("echo")
         answer = await host.call("echo")
         assert (answer.status, answer.headers["Retry-After"]) == (429, "3")
@@ -66,7 +59,7 @@ async def test_a_call_may_be_answered_with_words_that_a_model_can_act_on(
     opens: Opens, server: ScriptedServer, clock: ManualClock, era: str
 ) -> None:
     async with opens(CALLS, reject_as="tool_error") as gateway:
-        host = await come(gateway, era)
+        host = await gateway.greeted(era=era)
         await host.call("echo")
         answer = await host.call("echo")
         result = answer.result
@@ -74,7 +67,7 @@ async def test_a_call_may_be_answered_with_words_that_a_model_can_act_on(
         assert result["content"] == [
             {"type": "text", "text": "The tool was not called: Rate limit exceeded. Try again in 3 seconds."}
         ]
-        assert result.get("resultType") == ("complete" if era == "stateless" else None)
+        assert result.get("resultType") == ("complete" if era == "modern" else None)
         assert len(server.heard("tools/call")) == 1
         # It is counted as the refusal that it is.
         assert await gateway.count("mcp_server_operation_duration_seconds_count", error_type="429") == 1
@@ -86,7 +79,7 @@ async def test_a_call_may_be_answered_with_words_that_a_model_can_act_on(
 @both_eras
 async def test_whatever_else_is_asked_is_refused_with_an_error(opens: Opens, era: str) -> None:
     async with opens(LISTS, reject_as="tool_error") as gateway:
-        host = await come(gateway, era)
+        host = await gateway.greeted(era=era)
         await host.ask("tools/list", {})
         answer = await host.ask("tools/list", {})
         assert (answer.status, answer.code, answer.error["data"]["policy"]) == (200, 429, "lists")
@@ -134,7 +127,7 @@ async def test_a_cap_on_tasks_names_its_scope_and_advises_when_to_try_again(
 @both_eras
 async def test_nothing_is_told_of_budgets_unless_the_operator_wants_it(opens: Opens, era: str) -> None:
     async with opens(CALLS) as gateway:
-        host = await come(gateway, era)
+        host = await gateway.greeted(era=era)
         for _ in range(2):
             answer = await host.call("echo")
             assert not [name for name in answer.headers if name.lower().startswith("ratelimit")]
@@ -145,7 +138,7 @@ async def test_hosts_may_be_told_what_is_left_the_scarcest_first(opens: Opens, c
     wide = {**CALLS, "name": "wide", "rate": "1/s", "burst": 10, "methods": None}
     shadow = {**CALLS, "name": "shadow", "mode": "shadow"}
     async with opens(wide, CALLS, shadow, expose_quota=True) as gateway:
-        host = await come(gateway, era)
+        host = await gateway.greeted(era=era)
         clock.advance(timedelta(minutes=1))
         there = {
             "RateLimit-Policy": '"calls";q=1;w=3, "wide";q=10;w=10',

@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
+from helpers.gateway.configuration import configuration
+from helpers.gateway.gateway import Gateway, serve
 from helpers.server import ScriptedServer, resets, status
 from helpers.waiting import eventually
-from helpers.whole_gateway import WholeGateway, configuration, running
 
 NOWHERE = "http://127.0.0.1:9/mcp"
 OFTEN = {"method": "tools/list", "interval": "20ms", "timeout": "1s", "unhealthy_after": 2, "healthy_after": 1}
@@ -34,7 +35,7 @@ async def test_a_server_that_is_away_and_a_caller_that_goes_on_asking_have_four_
         "circuit_breaker": BREAKER,
     }
     config = configuration({}, upstreams={"reports": section}, limits={"rate": [CALLS]})
-    async with running(config) as gateway:
+    async with serve(config) as gateway:
         await gateway.upstream_is(up=False)
         host = gateway.modern()
         for _ in range(CALLS["burst"] + REFUSED):  # type: ignore[operator]
@@ -52,7 +53,7 @@ async def test_a_server_that_is_away_and_a_caller_that_goes_on_asking_have_four_
     ]
 
 
-async def failed_checks(gateway: WholeGateway) -> float:
+async def failed_checks(gateway: Gateway) -> float:
     """How many checks of the server have failed so far."""
     return await gateway.count("taskgate_upstream_health_checks_total", upstream="reports", result="error")
 
@@ -62,7 +63,7 @@ async def test_a_server_that_comes_back_has_a_line_that_says_since_when_it_was_a
 ) -> None:
     server.methods["tools/list"] = status(503)
     section = {"path": "/reports/mcp", "url": server.url, "health": OFTEN}
-    async with running(configuration({}, upstreams={"reports": section})) as gateway:
+    async with serve(configuration({}, upstreams={"reports": section})) as gateway:
         await gateway.upstream_is(up=False)
         del server.methods["tools/list"]
         await gateway.upstream_is(up=True)
@@ -76,7 +77,7 @@ async def test_a_task_whose_server_breaks_off_is_named_by_its_reference(
 ) -> None:
     server.script["report"] = resets()
     config = configuration({"reports": server.url}, tasks={"upgrade": [{"tool": "report", "mode": "always"}]})
-    async with running(config) as gateway:
+    async with serve(config) as gateway:
         host = await gateway.greeted()
         task = await host.start("report")
         await eventually(lambda: bool(lines(caplog)))

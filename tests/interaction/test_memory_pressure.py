@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from helpers.gateway.configuration import configuration
+from helpers.gateway.gateway import Environment, Gateway, MemoryPressure, serve
 from helpers.server import Hold, ScriptedServer
 from helpers.waiting import eventually
-from helpers.whole_gateway import Environment, MemoryPressure, WholeGateway, configuration, running
 
 
 class Memory:
@@ -35,14 +36,14 @@ async def server() -> AsyncIterator[ScriptedServer]:
 
 
 @pytest.fixture
-async def gateway(server: ScriptedServer, memory: Memory, tmp_path: Path) -> AsyncIterator[WholeGateway]:
+async def gateway(server: ScriptedServer, memory: Memory, tmp_path: Path) -> AsyncIterator[Gateway]:
     config = configuration({"reports": server.url}, folder=tmp_path)
-    async with running(config, Environment(pressure=memory.pressure), data_directory=tmp_path) as gateway:
+    async with serve(config, Environment(pressure=memory.pressure), data_directory=tmp_path) as gateway:
         yield gateway
 
 
 async def test_new_calls_are_refused_first_and_what_is_about_tasks_is_served_to_the_end(
-    gateway: WholeGateway, server: ScriptedServer, memory: Memory
+    gateway: Gateway, server: ScriptedServer, memory: Memory
 ) -> None:
     server.script["echo"] = hold = Hold()
     host = await gateway.greeted()
@@ -64,7 +65,7 @@ async def test_new_calls_are_refused_first_and_what_is_about_tasks_is_served_to_
 
 
 async def test_hosts_of_the_other_era_are_told_the_same(
-    gateway: WholeGateway, server: ScriptedServer, memory: Memory
+    gateway: Gateway, server: ScriptedServer, memory: Memory
 ) -> None:
     await memory.at(800, 1)
     answer = await gateway.modern().ask("tools/call", {"name": "echo", "arguments": {}})

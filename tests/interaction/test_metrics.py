@@ -9,14 +9,15 @@ from typing import Any
 
 import orjson
 
-from helpers.gateway_process import taskgate
+from helpers.gateway.configuration import GatewayConfig, configuration, written
+from helpers.gateway.gateway import Environment, Gateway, serve
+from helpers.gateway.process import taskgate
+from helpers.host.raw import raw_host, request_head
 from helpers.manual_clock import ManualClock
-from helpers.raw_http import raw_host, request_head
 from helpers.server import Hold, ScriptedServer
 from helpers.token_issuer import TokenIssuer, guarded
 from helpers.waiting import bounded
-from helpers.whole_gateway import Environment, GatewayConfig, WholeGateway, configuration, running, written
-from interaction.repeating import OfSession, upgrade
+from interaction.idempotency import call_with_key, start_with_key, upgrade
 from requirements import covers
 
 METHODS = (
@@ -29,7 +30,7 @@ METRICS = {"max_tools": 3, "tool_histograms": True}
 REVISIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28", "2031-01-01", "")
 
 
-async def shown(gateway: WholeGateway, *names: str) -> dict[str, float]:
+async def shown(gateway: Gateway, *names: str) -> dict[str, float]:
     """The samples whose names begin with one of those, as they stand on the page."""
     lines = [line for line in (await gateway.metrics()).splitlines() if line.startswith(names)]
     return {line.rpartition(" ")[0]: float(line.rpartition(" ")[2]) for line in lines}
@@ -38,7 +39,7 @@ async def shown(gateway: WholeGateway, *names: str) -> dict[str, float]:
 # --- however strange hosts are ---------------------------------------------------------------------------------------
 
 
-def strange_request(random: Random, gateway: WholeGateway, session: str) -> bytes:
+def strange_request(random: Random, gateway: Gateway, session: str) -> bytes:
     """A request of whoever wants to see what happens, with the session of somebody: sometimes a good one."""
     (address, port), path = gateway.address, gateway.paths["reports"]
     method = random.choice([*METHODS, "evil/method", f"made-up/{random.random()}"])
@@ -81,7 +82,7 @@ async def test_no_host_makes_more_series_than_the_bound(tmp_path: Path) -> None:
     async with ScriptedServer() as server:
         server.tools = [{"name": f"tool-{number}", "inputSchema": {"type": "object"}} for number in range(8)]
         config = configuration({"reports": server.url}, metrics=METRICS)
-        async with running(config) as gateway:
+        async with serve(config) as gateway:
             host = await gateway.greeted()
             await host.call("tool-0", task={})
             for tool in (*(f"tool-{number}" for number in range(8)), "made-up"):
@@ -105,7 +106,7 @@ async def test_no_host_makes_more_series_than_the_bound(tmp_path: Path) -> None:
 # --- what is asked for at a scrape -----------------------------------------------------------------------------------
 
 
-async def test_what_is_under_way_is_shown_while_it_is(server: ScriptedServer, gateway: WholeGateway) -> None:
+async def test_what_is_under_way_is_shown_while_it_is(server: ScriptedServer, gateway: Gateway) -> None:
     server.script["echo"] = hold = Hold()
     host = await gateway.greeted()
     call = asyncio.ensure_future(host.call("echo"))
@@ -125,19 +126,17 @@ async def test_callers_are_counted_and_so_are_those_at_a_cap(server: ScriptedSer
     server.script["report"] = hold = Hold()
     limits = {"rate": [], "concurrency": {"tasks_per_context": 1}}
     config = guarded({"reports": server.url}, issuer, limits=limits, tasks=upgrade())
-    async with running(config, Environment(clock=clock)) as gateway:
-        ann, bob = [
-            OfSession(await gateway.greeted(token=issuer.token(gateway.url(), subject=who))) for who in ("ann", "bob")
-        ]
+    async with serve(config, Environment(clock=clock)) as gateway:
+        ann, bob = [await gateway.greeted(token=issuer.token(gateway.url(), subject=who)) for who in ("ann", "bob")]
         assert await gateway.count("taskgate_active_contexts") == 2
-        started = await ann.start(key=None)
+        started = await start_with_key(ann, key=None)
         assert await gateway.count("taskgate_saturated_contexts") == 0, "she has what she may have, and was not refused"
-        assert (await ann.call(key=None)).error["code"] == 429
-        await bob.start(key=None)
+        assert (await call_with_key(ann, key=None)).error["code"] == 429
+        await start_with_key(bob, key=None)
         assert await gateway.count("taskgate_saturated_contexts") == 1
         hold.release({"content": []})
         async with bounded():
-            await ann.host.ask("tasks/result", {"taskId": started})
+            await ann.ask("tasks/result", {"taskId": started})
         assert await gateway.count("taskgate_saturated_contexts") == 0
         clock.advance(timedelta(seconds=301))
         assert await gateway.count("taskgate_active_contexts") == 0
@@ -148,7 +147,7 @@ async def test_callers_are_counted_and_so_are_those_at_a_cap(server: ScriptedSer
 
 async def test_times_of_calls_name_the_tools_that_the_server_lists(server: ScriptedServer) -> None:
     config = configuration({"reports": server.url}, metrics={"tool_histograms": True})
-    async with running(config) as gateway:
+    async with serve(config) as gateway:
         host = await gateway.greeted()
         # To make a task the list is read.
         await host.call("report", task={})
@@ -168,7 +167,7 @@ async def test_tenants_are_counted_where_the_operator_lists_them(server: Scripte
         auth={"issuers": {"corp": section}},
         metrics={"tenant_label": True, "tenants": ["acme"]},
     )
-    async with running(config) as gateway:
+    async with serve(config) as gateway:
         for org in ("acme", "acme", "umbrella"):
             host = await gateway.greeted(token=issuer.token(gateway.url(), org=org))
             await host.call("echo")
@@ -181,7 +180,7 @@ async def test_tenants_are_counted_where_the_operator_lists_them(server: Scripte
 
 
 async def test_another_configuration_shows_at_once_and_leaves_what_it_does_not_touch(
-    server: ScriptedServer, gateway: WholeGateway
+    server: ScriptedServer, gateway: Gateway
 ) -> None:
     host = await gateway.greeted()
     await host.call("echo")
@@ -197,7 +196,7 @@ async def test_another_configuration_shows_at_once_and_leaves_what_it_does_not_t
     assert [name.partition('le="')[2].partition('"')[0] for name in buckets] == ["1.0", "2.0", "+Inf"]
 
 
-async def test_metrics_that_are_switched_off_are_not_there(server: ScriptedServer, gateway: WholeGateway) -> None:
+async def test_metrics_that_are_switched_off_are_not_there(server: ScriptedServer, gateway: Gateway) -> None:
     await gateway.reload(configuration({"reports": server.url}, metrics={"enabled": False}))
     assert "taskgate" not in await gateway.metrics()
     await gateway.reload(configuration({"reports": server.url}))

@@ -5,14 +5,13 @@ from typing import Any
 
 import pytest
 
-from helpers.mcp_host import McpHost
-from helpers.modern_host import ModernHost
+from helpers.gateway.gateway import Gateway, serve
+from helpers.host.host import Host
 from helpers.server import FORM, Hold, ScriptedServer, TalkingTool, error, result
 from helpers.token_issuer import TokenIssuer, guarded
 from helpers.waiting import bounded
-from helpers.whole_gateway import WholeGateway, running
-from interaction.questioning import ACCEPTED, CAPABLE, DONE, ELICIT, status
-from interaction.refusing import NEEDED, refused
+from interaction.questions import ACCEPTED, CAPABLE, DONE, ELICIT
+from interaction.refusals import NEEDED, refused
 from requirements import covers
 
 ALWAYS = {"upgrade": [{"tool": "*", "mode": "always"}]}
@@ -20,26 +19,26 @@ LEGACY_TASKS = {"tasks": {"list": {}, "cancel": {}}}
 
 
 @pytest.fixture
-async def gateway(server: ScriptedServer, issuer: TokenIssuer) -> AsyncIterator[WholeGateway]:
+async def gateway(server: ScriptedServer, issuer: TokenIssuer) -> AsyncIterator[Gateway]:
     """A gateway that asks for tokens and makes a task of every call, with two mounts before one server."""
     config = guarded({"reports": server.url, "orders": server.url}, issuer, tasks=ALWAYS)
-    async with running(config) as gateway:
+    async with serve(config) as gateway:
         yield gateway
 
 
 @pytest.fixture
-def modern(gateway: WholeGateway, issuer: TokenIssuer) -> ModernHost:
+def modern(gateway: Gateway, issuer: TokenIssuer) -> Host:
     """Alice, in the modern era."""
     return gateway.modern(token=issuer.token(gateway.url()), capabilities={"elicitation": {}})
 
 
 @pytest.fixture
-async def legacy(gateway: WholeGateway, issuer: TokenIssuer) -> McpHost:
+async def legacy(gateway: Gateway, issuer: TokenIssuer) -> Host:
     """Alice, in the legacy era."""
     return await in_session(gateway, issuer)
 
 
-async def in_session(gateway: WholeGateway, issuer: TokenIssuer, mount: str = "reports", **claims: str) -> McpHost:
+async def in_session(gateway: Gateway, issuer: TokenIssuer, mount: str = "reports", **claims: str) -> Host:
     host = gateway.host(mount, issuer.token(gateway.url(mount), **claims))
     await host.initialize(capabilities=CAPABLE)
     return host
@@ -47,7 +46,7 @@ async def in_session(gateway: WholeGateway, issuer: TokenIssuer, mount: str = "r
 
 @covers("V-ERA-1", "V-META-4")
 async def test_both_eras_are_served_at_one_mount_in_turn_and_at_once(
-    server: ScriptedServer, modern: ModernHost, legacy: McpHost
+    server: ScriptedServer, modern: Host, legacy: Host
 ) -> None:
     server.script["report"] = hold = Hold()
     old = (await legacy.start("report"))["taskId"]
@@ -60,11 +59,9 @@ async def test_both_eras_are_served_at_one_mount_in_turn_and_at_once(
 
 
 @covers("L-LIST-3", "L-GET-1", "T-2", "T-3", "I-ISO-7")
-async def test_a_task_of_the_modern_era_is_read_listed_and_fetched_in_a_session(
-    modern: ModernHost, legacy: McpHost
-) -> None:
+async def test_a_task_of_the_modern_era_is_read_listed_and_fetched_in_a_session(modern: Host, legacy: Host) -> None:
     made = await modern.start("echo", {"a": 1})
-    task = await status(legacy, made["taskId"], "completed")
+    task = await legacy.until(made["taskId"], "completed")
     assert (task["createdAt"], task["ttl"]) == (made["createdAt"], made["ttlMs"])
     listed = (await legacy.ask("tasks/list")).result["tasks"]
     assert [each["taskId"] for each in listed] == [made["taskId"]]
@@ -75,19 +72,19 @@ async def test_a_task_of_the_modern_era_is_read_listed_and_fetched_in_a_session(
 
 @covers("L-CANCEL-2", "M-GET-1", "T-25")
 async def test_a_task_of_the_modern_era_is_cancelled_in_a_session(
-    server: ScriptedServer, modern: ModernHost, legacy: McpHost
+    server: ScriptedServer, modern: Host, legacy: Host
 ) -> None:
     server.script["report"] = hold = Hold()
     task = (await modern.start("report"))["taskId"]
     async with bounded():
         await hold.begun.wait()
     assert (await legacy.ask("tasks/cancel", {"taskId": task})).result["status"] == "cancelled"
-    assert (await modern.get(task))["status"] == "cancelled"
+    assert (await modern.task(task))["status"] == "cancelled"
 
 
 @covers("L-INPUT-3", "M-UPD-2", "M-GET-1")
 async def test_a_question_of_a_task_of_the_modern_era_is_answered_in_a_session(
-    tool: TalkingTool, modern: ModernHost, legacy: McpHost
+    tool: TalkingTool, modern: Host, legacy: Host
 ) -> None:
     task = (await modern.start("report"))["taskId"]
     await tool.ask("q-1")
@@ -99,14 +96,14 @@ async def test_a_question_of_a_task_of_the_modern_era_is_answered_in_a_session(
         assert (await tool.told("q-1"))["result"] == ACCEPTED
         assert (await modern.update(task, {key: {"action": "decline"}})).result["resultType"] == "complete"
         await tool.finish(DONE)
-        assert (await stream.answered())["content"] == DONE["content"]
-    assert (await modern.get(task))["result"]["content"] == DONE["content"]
+        assert (await stream.result())["content"] == DONE["content"]
+    assert (await modern.task(task))["result"]["content"] == DONE["content"]
 
 
 @covers("M-GET-1", "M-GET-2", "M-GET-3", "T-1", "T-14", "I-ISO-7", "B-CONV-1")
 @pytest.mark.parametrize("is_error", [False, True])
 async def test_a_task_of_a_session_is_read_in_the_modern_era(
-    server: ScriptedServer, modern: ModernHost, legacy: McpHost, is_error: bool
+    server: ScriptedServer, modern: Host, legacy: Host, is_error: bool
 ) -> None:
     server.script["report"] = result({**DONE, "isError": is_error})
     made = await legacy.start("report")
@@ -119,7 +116,7 @@ async def test_a_task_of_a_session_is_read_in_the_modern_era(
 @covers("M-GET-3", "B-CONV-8", "T-24")
 @pytest.mark.parametrize(("code", "told"), [(-32000, -32000), (-32002, -32602), (-32050, -32603), (7, 7)])
 async def test_an_error_of_a_task_is_told_in_the_words_of_whoever_asks(
-    server: ScriptedServer, modern: ModernHost, legacy: McpHost, code: int, told: int
+    server: ScriptedServer, modern: Host, legacy: Host, code: int, told: int
 ) -> None:
     server.script["report"] = error(code, "no")
     task = (await legacy.start("report"))["taskId"]
@@ -129,7 +126,7 @@ async def test_an_error_of_a_task_is_told_in_the_words_of_whoever_asks(
 
 @covers("M-CANCEL-1", "M-CANCEL-2", "T-5")
 async def test_a_task_of_a_session_is_cancelled_in_the_modern_era(
-    server: ScriptedServer, modern: ModernHost, legacy: McpHost
+    server: ScriptedServer, modern: Host, legacy: Host
 ) -> None:
     server.script["report"] = hold = Hold()
     task = (await legacy.start("report"))["taskId"]
@@ -143,7 +140,7 @@ async def test_a_task_of_a_session_is_cancelled_in_the_modern_era(
 
 @covers("M-UPD-1", "M-UPD-4", "M-UPD-6", "B-CONV-6", "B-CONV-7")
 async def test_a_question_of_a_task_of_a_session_is_answered_in_the_modern_era(
-    tool: TalkingTool, modern: ModernHost, legacy: McpHost
+    tool: TalkingTool, modern: Host, legacy: Host
 ) -> None:
     task = (await legacy.start("report"))["taskId"]
     await tool.ask("q-1")
@@ -152,7 +149,7 @@ async def test_a_question_of_a_task_of_a_session_is_answered_in_the_modern_era(
     assert inputs[key] == {"method": ELICIT, "params": FORM}
     assert key != "q-1"
     await modern.update(task, {key: ACCEPTED, "unknown": ACCEPTED})
-    assert (await modern.get(task))["status"] == "working"
+    assert (await modern.task(task))["status"] == "working"
     assert (await tool.told("q-1"))["result"] == ACCEPTED
     await tool.finish(DONE)
     await modern.until(task, "completed")
@@ -160,7 +157,7 @@ async def test_a_question_of_a_task_of_a_session_is_answered_in_the_modern_era(
 
 @covers("M-NEG-7", "M-NEG-4")
 async def test_without_the_extension_tasks_of_sessions_alone_are_read_and_cancelled(
-    server: ScriptedServer, modern: ModernHost, legacy: McpHost
+    server: ScriptedServer, modern: Host, legacy: Host
 ) -> None:
     server.script["report"] = Hold()
     old, new = (await legacy.start("report"))["taskId"], (await modern.start("report"))["taskId"]
@@ -168,7 +165,7 @@ async def test_without_the_extension_tasks_of_sessions_alone_are_read_and_cancel
         answer = await modern.ask(method, {"taskId": new}, capabilities=LEGACY_TASKS)
         assert refused(answer, 400, -32021)["data"] == NEEDED
         assert refused(await modern.ask(method, {"taskId": old}, capabilities={}), 400, -32021)["data"] == NEEDED
-    assert (await modern.get(old, capabilities=LEGACY_TASKS))["status"] == "working"
+    assert (await modern.task(old, capabilities=LEGACY_TASKS))["status"] == "working"
     assert (await modern.cancel(old, capabilities=LEGACY_TASKS)).result["resultType"] == "complete"
     assert (await legacy.task(old))["status"] == "cancelled"
     assert (await legacy.task(new))["status"] == "working"
@@ -176,7 +173,7 @@ async def test_without_the_extension_tasks_of_sessions_alone_are_read_and_cancel
 
 @covers("M-NOTIF-4", "L-NOTIF-1")
 async def test_a_task_of_a_session_is_told_to_listeners_of_the_modern_era(
-    tool: TalkingTool, modern: ModernHost, legacy: McpHost
+    tool: TalkingTool, modern: Host, legacy: Host
 ) -> None:
     task = (await legacy.start("report"))["taskId"]
     async with modern.listen(taskIds=[task]) as stream:
@@ -190,10 +187,10 @@ async def test_a_task_of_a_session_is_told_to_listeners_of_the_modern_era(
 @covers("I-ISO-1", "I-ISO-2", "I-ISO-3", "I-ISO-6")
 @pytest.mark.parametrize(("mount", "claims"), [("reports", {"subject": "bob"}), ("orders", {})])
 async def test_no_task_is_anybody_elses_in_either_era(
-    gateway: WholeGateway,
+    gateway: Gateway,
     issuer: TokenIssuer,
-    modern: ModernHost,
-    legacy: McpHost,
+    modern: Host,
+    legacy: Host,
     mount: str,
     claims: dict[str, Any],
 ) -> None:
@@ -209,7 +206,7 @@ async def test_no_task_is_anybody_elses_in_either_era(
 
 
 @covers("V-DISC-6", "T-8")
-async def test_the_extension_declared_in_a_handshake_means_nothing(gateway: WholeGateway, issuer: TokenIssuer) -> None:
+async def test_the_extension_declared_in_a_handshake_means_nothing(gateway: Gateway, issuer: TokenIssuer) -> None:
     host = gateway.host(token=issuer.token(gateway.url()))
     declared = {"extensions": {"io.modelcontextprotocol/tasks": {}}}
     welcome = await host.initialize(capabilities=declared)

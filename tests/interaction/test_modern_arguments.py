@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from helpers.modern_host import encoded
+from helpers.gateway.gateway import Gateway
+from helpers.host.host import encoded
 from helpers.server import ScriptedServer
-from helpers.whole_gateway import WholeGateway
-from interaction.refusing import refused
+from interaction.refusals import refused
 from requirements import covers
 
 SCHEMA = {
@@ -58,7 +58,7 @@ def tool(server: ScriptedServer) -> None:
 @covers("H-MOD-6", "H-MOD-3", "H-MOD-4")
 @pytest.mark.parametrize(("name", "value"), WRONG.values(), ids=WRONG)
 async def test_a_call_whose_headers_say_other_arguments_is_refused(
-    gateway: WholeGateway, server: ScriptedServer, name: str, value: Any
+    gateway: Gateway, server: ScriptedServer, name: str, value: Any
 ) -> None:
     headers = HEADERS | {f"Mcp-Param-{name}": value}
     answer = await gateway.modern().call("echo", ARGUMENTS, headers=headers)
@@ -73,7 +73,7 @@ async def test_a_call_whose_headers_say_other_arguments_is_refused(
 @covers("H-MOD-6")
 @pytest.mark.parametrize("argument", ["region", "count", "dry"])
 async def test_a_header_without_its_argument_is_refused(
-    gateway: WholeGateway, server: ScriptedServer, argument: str
+    gateway: Gateway, server: ScriptedServer, argument: str
 ) -> None:
     host = gateway.modern()
     for without in (
@@ -96,19 +96,19 @@ async def test_a_header_without_its_argument_is_refused(
     ],
     ids=["as they are", "a number in another spelling", "a text in Base64", "unknown ones", "in capitals"],
 )
-async def test_a_call_whose_headers_say_the_same_is_carried(gateway: WholeGateway, headers: dict[str, Any]) -> None:
+async def test_a_call_whose_headers_say_the_same_is_carried(gateway: Gateway, headers: dict[str, Any]) -> None:
     answer = await gateway.modern().call("echo", ARGUMENTS, headers=headers)
     assert answer.result["structuredContent"] == ARGUMENTS
 
 
 @covers("H-MOD-6")
-async def test_what_is_not_in_the_body_needs_no_header(gateway: WholeGateway) -> None:
+async def test_what_is_not_in_the_body_needs_no_header(gateway: Gateway) -> None:
     answer = await gateway.modern().call("echo", {"region": None, "free": 1})
     assert answer.result["structuredContent"] == {"region": None, "free": 1}
 
 
 @covers("H-MOD-14", "S-SEC-7")
-async def test_no_header_stands_for_an_argument_of_the_legacy_era(gateway: WholeGateway) -> None:
+async def test_no_header_stands_for_an_argument_of_the_legacy_era(gateway: Gateway) -> None:
     host = await gateway.greeted()
     answer = await host.ask("tools/call", {"name": "echo", "arguments": ARGUMENTS}, headers={"Mcp-Param-Count": "7"})
     assert answer.result["structuredContent"] == ARGUMENTS
@@ -117,7 +117,7 @@ async def test_no_header_stands_for_an_argument_of_the_legacy_era(gateway: Whole
 @covers("H-MOD-6", "S-SEC-7")
 @pytest.mark.parametrize("second", ["region", "r\\u0065gion", "Region"])
 async def test_an_argument_that_stands_twice_and_in_a_header_is_refused(
-    gateway: WholeGateway, server: ScriptedServer, second: str
+    gateway: Gateway, server: ScriptedServer, second: str
 ) -> None:
     host = gateway.modern()
     usual = host.written("tools/call", {"name": "echo", "arguments": {"region": "eu"}}, id=7)

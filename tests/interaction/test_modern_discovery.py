@@ -4,11 +4,12 @@ from typing import Any
 
 import pytest
 
+from helpers.gateway.configuration import configuration
+from helpers.gateway.gateway import Gateway, serve
 from helpers.modern_schema import TASKS
 from helpers.server import ScriptedServer, Turn, error, event, note, open_stream, raw, result
 from helpers.waiting import bounded
-from helpers.whole_gateway import WholeGateway, configuration, running
-from interaction.refusing import TASK, refused
+from interaction.refusals import TASK, refused
 from requirements import covers
 
 EVERYTHING = {
@@ -26,7 +27,7 @@ NEVER = {"upgrade": [{"tool": "*", "mode": "sync"}]}
 
 @covers("V-DISC-1", "V-DISC-5", "V-META-3", "V-META-6", "V-CACHE-1", "V-CACHE-2")
 async def test_discovery_tells_what_the_server_can_and_what_the_gateway_adds(
-    server: ScriptedServer, gateway: WholeGateway
+    server: ScriptedServer, gateway: Gateway
 ) -> None:
     server.capabilities = EVERYTHING
     found = await gateway.modern().discover()
@@ -45,7 +46,7 @@ async def test_discovery_tells_what_the_server_can_and_what_the_gateway_adds(
 
 @covers("V-DISC-1", "V-DISC-4")
 async def test_where_no_call_becomes_a_task_no_extension_is_told_and_none_is_there(server: ScriptedServer) -> None:
-    async with running(configuration({"reports": server.url}, tasks=NEVER)) as gateway:
+    async with serve(configuration({"reports": server.url}, tasks=NEVER)) as gateway:
         host = gateway.modern()
         assert TASKS not in (await host.discover())["capabilities"].get("extensions", {})
         refused(await host.ask("tasks/get", {"taskId": TASK}), 404, -32601)
@@ -53,7 +54,7 @@ async def test_where_no_call_becomes_a_task_no_extension_is_told_and_none_is_the
 
 @covers("V-DISC-1")
 async def test_a_server_that_cannot_be_reached_is_an_error_and_the_next_request_tries_again(
-    server: ScriptedServer, gateway: WholeGateway
+    server: ScriptedServer, gateway: Gateway
 ) -> None:
     host = gateway.modern()
     server.methods["initialize"] = error(-32000, "not now")
@@ -68,7 +69,7 @@ async def test_a_server_that_cannot_be_reached_is_an_error_and_the_next_request_
 
 @covers("V-CACHE-1", "V-META-3", "V-META-6", "B-CONV-2", "V-LIST-1")
 async def test_tools_are_listed_page_by_page_in_the_order_of_the_server(
-    server: ScriptedServer, gateway: WholeGateway
+    server: ScriptedServer, gateway: Gateway
 ) -> None:
     server.page_size = 2
     server.tools[0]["execution"] = {"taskSupport": "required"}
@@ -100,7 +101,7 @@ async def test_tools_are_listed_page_by_page_in_the_order_of_the_server(
     ],
 )
 async def test_what_else_there_is_comes_from_the_server(
-    server: ScriptedServer, gateway: WholeGateway, method: str, params: dict[str, Any], found: dict[str, Any]
+    server: ScriptedServer, gateway: Gateway, method: str, params: dict[str, Any], found: dict[str, Any]
 ) -> None:
     server.methods[method] = result(found)
     answer = (await gateway.modern().ask(method, params)).result
@@ -115,7 +116,7 @@ async def test_what_else_there_is_comes_from_the_server(
 
 
 @covers("H-MOD-13", "B-CONV-1")
-async def test_a_quick_call_is_one_document_with_its_result(server: ScriptedServer, gateway: WholeGateway) -> None:
+async def test_a_quick_call_is_one_document_with_its_result(server: ScriptedServer, gateway: Gateway) -> None:
     answer = await gateway.modern().call("echo", {"a": 1})
     assert (answer.status, answer.streamed, answer.result["structuredContent"]) == (200, False, {"a": 1})
     assert "Mcp-Session-Id" not in answer.headers
@@ -136,7 +137,7 @@ async def test_a_quick_call_is_one_document_with_its_result(server: ScriptedServ
     ],
 )
 async def test_an_error_of_a_server_has_the_status_that_the_era_gives_it(
-    server: ScriptedServer, gateway: WholeGateway, code: int, status: int, told: int
+    server: ScriptedServer, gateway: Gateway, code: int, status: int, told: int
 ) -> None:
     server.methods["resources/read"] = error(code, "no")
     refused(await gateway.modern().ask("resources/read", {"uri": "file:///r"}), status, told)
@@ -144,7 +145,7 @@ async def test_an_error_of_a_server_has_the_status_that_the_era_gives_it(
 
 
 @covers("H-MOD-13")
-async def test_an_error_on_a_stream_comes_too_late_for_a_status(server: ScriptedServer, gateway: WholeGateway) -> None:
+async def test_an_error_on_a_stream_comes_too_late_for_a_status(server: ScriptedServer, gateway: Gateway) -> None:
     async def late(turn: Turn) -> Any:
         token = turn.message["params"]["_meta"]["progressToken"]
         response = await open_stream(turn.request)
@@ -157,15 +158,13 @@ async def test_an_error_on_a_stream_comes_too_late_for_a_status(server: Scripted
 
     server.script["report"] = late
     async with bounded():
-        answer = await gateway.modern().call("report", params={}, meta={"progressToken": "mine"})
+        answer = await gateway.modern().call("report", meta={"progressToken": "mine"})
     assert answer.streamed
     refused(answer, 200, -32601)
     assert [each["params"]["progress"] for each in answer.notices] == [1]
 
 
-async def test_a_server_that_answers_rubbish_is_a_failure_of_ours(
-    server: ScriptedServer, gateway: WholeGateway
-) -> None:
+async def test_a_server_that_answers_rubbish_is_a_failure_of_ours(server: ScriptedServer, gateway: Gateway) -> None:
     server.script["broken"] = raw(b"[]")
     failed = refused(await gateway.modern().call("broken"), 200, -32603)
     assert failed["data"] == {"origin": "upstream", "reason": "malformed", "dispatched": True}
@@ -174,7 +173,7 @@ async def test_a_server_that_answers_rubbish_is_a_failure_of_ours(
 # --- what operators see --------------------------------------------------------------------------------------------
 
 
-async def test_requests_are_counted_by_their_revision_and_method(gateway: WholeGateway) -> None:
+async def test_requests_are_counted_by_their_revision_and_method(gateway: Gateway) -> None:
     host = gateway.modern()
     await host.discover()
     await host.call("echo")
@@ -203,7 +202,7 @@ async def test_requests_are_counted_by_their_revision_and_method(gateway: WholeG
     ],
 )
 async def test_refusals_are_counted_by_their_reason_and_code(
-    gateway: WholeGateway, method: str, more: dict[str, Any], reason: str, code: str
+    gateway: Gateway, method: str, more: dict[str, Any], reason: str, code: str
 ) -> None:
     assert (await gateway.modern().ask(method, **more)).status >= 400
     assert await gateway.count("taskgate_http_rejections_total", reason=reason) == 1
@@ -212,7 +211,7 @@ async def test_refusals_are_counted_by_their_reason_and_code(
         assert await gateway.count("taskgate_metrics_label_overflows_total", label=label) == 0
 
 
-async def test_a_stream_that_is_asked_for_with_get_is_counted_as_refused(gateway: WholeGateway) -> None:
+async def test_a_stream_that_is_asked_for_with_get_is_counted_as_refused(gateway: Gateway) -> None:
     head = {"MCP-Protocol-Version": "2026-07-28", "Accept": "text/event-stream"}
     async with gateway.http.get(gateway.url(), headers=head) as response:
         assert response.status == 405

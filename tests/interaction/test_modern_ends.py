@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 
 from helpers.failing_store import FailingStore, HoldingStore
+from helpers.gateway.configuration import configuration
+from helpers.gateway.gateway import Environment, Gateway, open_store, serve
 from helpers.server import Hold, ScriptedServer, TalkingTool
 from helpers.waiting import bounded, eventually, until
-from helpers.whole_gateway import Environment, WholeGateway, configuration, open_store, running
-from interaction.questioning import ACCEPTED, DONE
-from interaction.refusing import refused
+from interaction.questions import ACCEPTED, DONE
+from interaction.refusals import refused
 from requirements import covers
 
 AT_ONCE = {"upgrade": [{"tool": "*", "mode": "always"}]}
@@ -21,7 +22,7 @@ CUT_OFF = {"origin": "gateway", "reason": "shutdown", "dispatched": True}
 
 
 @asynccontextmanager
-async def draining(gateway: WholeGateway) -> AsyncIterator[None]:
+async def draining(gateway: Gateway) -> AsyncIterator[None]:
     """A gateway that drains from before the block to its end, which has to come."""
     drain = asyncio.create_task(gateway.drain())
     async with bounded():
@@ -31,7 +32,7 @@ async def draining(gateway: WholeGateway) -> AsyncIterator[None]:
         await drain
 
 
-async def is_closed(gateway: WholeGateway) -> bool:
+async def is_closed(gateway: Gateway) -> bool:
     """Whether nobody can connect any more."""
     try:
         _, writer = await asyncio.open_connection(*gateway.address)
@@ -41,10 +42,10 @@ async def is_closed(gateway: WholeGateway) -> bool:
     return False
 
 
-def slow(server: ScriptedServer, timeout: str = "20s", **sections: Any) -> AbstractAsyncContextManager[WholeGateway]:
+def slow(server: ScriptedServer, timeout: str = "20s", **sections: Any) -> AbstractAsyncContextManager[Gateway]:
     """A gateway that has so long to drain."""
     drain = {"drain": {"delay": "0s", "timeout": timeout}}
-    return running(configuration({"reports": server.url}, server=drain, **sections))
+    return serve(configuration({"reports": server.url}, server=drain, **sections))
 
 
 @covers("M-NOTIF-6")
@@ -168,7 +169,7 @@ async def test_a_call_that_its_store_refuses_after_the_end_of_the_drain_is_told_
     store = HoldingStore(failing)
     drain = {"drain": {"delay": "0s", "timeout": "50ms"}}
     config = configuration({"reports": server.url}, server=drain, tasks={"inline_grace": "0s"})
-    async with running(config, Environment(store=store)) as gateway:
+    async with serve(config, Environment(store=store)) as gateway:
         with store.holding("insert") as storing:
             calling = asyncio.create_task(gateway.modern().call("report"))
             async with bounded():
@@ -191,7 +192,7 @@ async def test_a_task_that_was_still_being_made_when_calls_were_ended_is_settled
     store = HoldingStore(memory)
     drain = {"drain": {"delay": "0s", "timeout": "50ms"}}
     config = configuration({"reports": server.url}, server=drain, tasks=AT_ONCE)
-    async with running(config, Environment(store=store)) as gateway:
+    async with serve(config, Environment(store=store)) as gateway:
         with store.holding("insert") as storing:
             calling = asyncio.create_task(gateway.modern().call("report"))
             async with bounded():

@@ -6,28 +6,29 @@ from typing import Any
 
 import pytest
 
+from helpers.gateway.configuration import configuration
+from helpers.gateway.gateway import Gateway, serve
+from helpers.host.host import Host, called
 from helpers.loop_pace import paced
-from helpers.modern_host import ModernHost, called
 from helpers.server import ScriptedServer, TalkingTool, progress_note
 from helpers.waiting import bounded
-from helpers.whole_gateway import WholeGateway, configuration, running
-from interaction.holding import CAPABLE, back, everything
-from interaction.questioning import ASKED, DONE, ELICIT, ROOTS, SAMPLE
+from interaction.held_calls import CAPABLE, back, everything
+from interaction.questions import ASKED, DONE, ELICIT, ROOTS, SAMPLE
 from requirements import covers
 
 ASKABLE = {**CAPABLE, "elicitation": {}}
 
 
 @pytest.fixture
-async def gateway(server: ScriptedServer) -> AsyncIterator[WholeGateway]:
+async def gateway(server: ScriptedServer) -> AsyncIterator[Gateway]:
     """A gateway that makes no tasks."""
     tasks = {"upgrade": [{"tool": "*", "mode": "sync"}]}
-    async with running(configuration({"reports": server.url}, tasks=tasks)) as gateway:
+    async with serve(configuration({"reports": server.url}, tasks=tasks)) as gateway:
         yield gateway
 
 
 @pytest.fixture
-def host(gateway: WholeGateway) -> ModernHost:
+def host(gateway: Gateway) -> Host:
     """A host that can be asked everything."""
     return gateway.modern(capabilities=ASKABLE, tasks=False)
 
@@ -41,16 +42,14 @@ async def heard(asked: Any, tool: TalkingTool, count: int) -> None:
 
 
 @pytest.fixture
-async def standing(host: ModernHost) -> AsyncIterator[None]:
+async def standing(host: Host) -> AsyncIterator[None]:
     """No moment without another question, after which the host is sent for answers, is ever over."""
     with paced(0.0001):
         yield
 
 
 @covers("M-MRTR-3")
-async def test_what_is_asked_one_right_after_the_other_is_asked_in_one_round(
-    host: ModernHost, tool: TalkingTool
-) -> None:
+async def test_what_is_asked_one_right_after_the_other_is_asked_in_one_round(host: Host, tool: TalkingTool) -> None:
     async with host.asking("tools/call", called("report"), meta={"progressToken": "p"}) as asked:
         await tool.ask("q-1")
         await heard(asked, tool, 1)
@@ -61,9 +60,7 @@ async def test_what_is_asked_one_right_after_the_other_is_asked_in_one_round(
     assert {each["method"] for each in result["inputRequests"].values()} == {ELICIT, SAMPLE, ROOTS}
 
 
-async def test_a_question_that_is_withdrawn_meanwhile_leaves_nothing_to_ask(
-    host: ModernHost, tool: TalkingTool
-) -> None:
+async def test_a_question_that_is_withdrawn_meanwhile_leaves_nothing_to_ask(host: Host, tool: TalkingTool) -> None:
     async with host.asking("tools/call", called("report"), meta={"progressToken": "p"}) as asked:
         await tool.ask("q-1")
         await heard(asked, tool, 1)
@@ -77,7 +74,7 @@ async def test_a_question_that_is_withdrawn_meanwhile_leaves_nothing_to_ask(
 
 
 @pytest.mark.usefixtures("standing")
-async def test_a_call_that_ends_meanwhile_is_answered_at_once(host: ModernHost, tool: TalkingTool) -> None:
+async def test_a_call_that_ends_meanwhile_is_answered_at_once(host: Host, tool: TalkingTool) -> None:
     calling = asyncio.create_task(host.call("report"))
     await tool.ask("q-1")
     await tool.finish(DONE)
@@ -87,7 +84,7 @@ async def test_a_call_that_ends_meanwhile_is_answered_at_once(host: ModernHost, 
 
 @pytest.mark.usefixtures("standing")
 async def test_a_host_that_leaves_meanwhile_has_cancelled_its_call(
-    server: ScriptedServer, host: ModernHost, tool: TalkingTool
+    server: ScriptedServer, host: Host, tool: TalkingTool
 ) -> None:
     async with host.asking("tools/call", called("report"), meta={"progressToken": "p"}) as asked:
         await tool.ask("q-1")
@@ -98,7 +95,7 @@ async def test_a_host_that_leaves_meanwhile_has_cancelled_its_call(
             await asyncio.sleep(0)
 
 
-async def test_what_came_while_the_host_was_away_is_asked_together_too(host: ModernHost, tool: TalkingTool) -> None:
+async def test_what_came_while_the_host_was_away_is_asked_together_too(host: Host, tool: TalkingTool) -> None:
     calling = asyncio.create_task(host.call("report"))
     await tool.ask("q-1")
     first = (await calling).result

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from helpers.modern_host import GONE
+from helpers.gateway.gateway import Gateway
+from helpers.host.host import GONE
 from helpers.server import ScriptedServer
-from helpers.whole_gateway import WholeGateway
-from interaction.refusing import NAMED, expect_nothing_done, refused
+from interaction.refusals import NAMED, expect_nothing_done, refused
 from requirements import covers
 
 MISMATCHES: dict[str, dict[str, Any]] = {
@@ -50,7 +50,7 @@ MISMATCHES: dict[str, dict[str, Any]] = {
 @covers("H-MOD-1", "H-MOD-3", "H-MOD-4", "V-ERA-2", "T-9", "T-27", "T28")
 @pytest.mark.parametrize("headers", MISMATCHES.values(), ids=MISMATCHES)
 async def test_a_call_whose_headers_do_not_say_what_its_body_says_is_refused(
-    gateway: WholeGateway, server: ScriptedServer, headers: dict[str, Any]
+    gateway: Gateway, server: ScriptedServer, headers: dict[str, Any]
 ) -> None:
     answer = await gateway.modern().call("echo", headers=headers, id="mine")
     assert "data" not in refused(answer, 400, -32020)
@@ -63,7 +63,7 @@ async def test_a_call_whose_headers_do_not_say_what_its_body_says_is_refused(
 @pytest.mark.parametrize("name", ["wrong", ["right", "right"], "=?base64?****?="], ids=["wrong", "doubled", "broken"])
 @pytest.mark.parametrize("method", NAMED)
 async def test_whatever_is_named_in_a_header_has_to_be_what_the_body_names(
-    gateway: WholeGateway, server: ScriptedServer, method: str, name: Any
+    gateway: Gateway, server: ScriptedServer, method: str, name: Any
 ) -> None:
     refused(await gateway.modern().ask(method, NAMED[method], headers={"Mcp-Name": name}), 400, -32020)
     await expect_nothing_done(gateway, server)
@@ -72,7 +72,7 @@ async def test_whatever_is_named_in_a_header_has_to_be_what_the_body_names(
 @covers("H-MOD-1")
 @pytest.mark.parametrize("method", ["prompts/get", "resources/read"])
 async def test_a_prompt_and_a_resource_have_to_be_named_in_a_header(
-    gateway: WholeGateway, server: ScriptedServer, method: str
+    gateway: Gateway, server: ScriptedServer, method: str
 ) -> None:
     refused(await gateway.modern().ask(method, NAMED[method], headers={"Mcp-Name": GONE}), 400, -32020)
     await expect_nothing_done(gateway, server)
@@ -80,7 +80,7 @@ async def test_a_prompt_and_a_resource_have_to_be_named_in_a_header(
 
 @covers("H-MOD-2")
 @pytest.mark.parametrize("method", ["tasks/get", "tasks/cancel", "tasks/update"])
-async def test_a_task_need_not_be_named_in_a_header(gateway: WholeGateway, method: str) -> None:
+async def test_a_task_need_not_be_named_in_a_header(gateway: Gateway, method: str) -> None:
     answer = await gateway.modern().ask(method, NAMED[method], headers={"Mcp-Name": GONE})
     assert refused(answer, 200, -32602)["message"] == "Task not found"
 
@@ -101,7 +101,7 @@ async def test_a_task_need_not_be_named_in_a_header(gateway: WholeGateway, metho
     ],
 )
 async def test_a_header_is_read_in_whatever_spelling_says_the_same(
-    gateway: WholeGateway, server: ScriptedServer, tool: str, headers: dict[str, Any]
+    gateway: Gateway, server: ScriptedServer, tool: str, headers: dict[str, Any]
 ) -> None:
     server.tools.append({"name": tool, "inputSchema": {"type": "object"}})
     assert (await gateway.modern().call(tool, {"a": 1}, headers=headers)).result["structuredContent"] == {"a": 1}

@@ -6,13 +6,14 @@ from typing import Any
 
 import pytest
 
-from helpers.modern_host import ModernHost
+from helpers.gateway.configuration import configuration
+from helpers.gateway.gateway import Gateway, serve
+from helpers.host.host import Host
 from helpers.server import FORM, ScriptedServer, TalkingTool
 from helpers.waiting import bounded
-from helpers.whole_gateway import WholeGateway, configuration, running
-from interaction.holding import CAPABLE, back, everything, sent_for, through
-from interaction.questioning import ACCEPTED, ASKED, DONE, ELICIT, ROOTS, SAID, SAMPLE
-from interaction.refusing import refused
+from interaction.held_calls import CAPABLE, back, everything, sent_for, through
+from interaction.questions import ACCEPTED, ASKED, DONE, ELICIT, ROOTS, SAID, SAMPLE
+from interaction.refusals import refused
 from requirements import covers
 
 
@@ -25,7 +26,7 @@ def talking(server: ScriptedServer) -> TalkingTool:
 
 
 @pytest.fixture
-def host(gateway: WholeGateway) -> ModernHost:
+def host(gateway: Gateway) -> Host:
     """A host that can be asked everything, and has no tasks."""
     return gateway.modern(capabilities=CAPABLE, tasks=False)
 
@@ -37,7 +38,7 @@ def keys(result: dict[str, Any]) -> dict[str, str]:
 
 @covers("M-MRTR-3", "M-MRTR-6")
 async def test_a_host_is_sent_for_the_answer_and_its_call_goes_on(
-    server: ScriptedServer, gateway: WholeGateway, host: ModernHost, talking: TalkingTool
+    server: ScriptedServer, gateway: Gateway, host: Host, talking: TalkingTool
 ) -> None:
     await talking.ask("q-1")
     result = await sent_for(host)
@@ -52,7 +53,7 @@ async def test_a_host_is_sent_for_the_answer_and_its_call_goes_on(
 
 @covers("M-MRTR-5")
 async def test_what_was_not_answered_is_asked_again_and_what_was_is_given_to_the_server(
-    host: ModernHost, talking: TalkingTool
+    host: Host, talking: TalkingTool
 ) -> None:
     await talking.ask("q-1")
     first = await sent_for(host)
@@ -74,7 +75,7 @@ async def test_what_was_not_answered_is_asked_again_and_what_was_is_given_to_the
 
 
 @covers("M-MRTR-5")
-async def test_answers_to_what_was_not_asked_count_for_nothing(host: ModernHost, talking: TalkingTool) -> None:
+async def test_answers_to_what_was_not_asked_count_for_nothing(host: Host, talking: TalkingTool) -> None:
     await talking.ask("q-1")
     result = await sent_for(host)
     result["inputRequests"]["other"] = {}
@@ -84,7 +85,7 @@ async def test_answers_to_what_was_not_asked_count_for_nothing(host: ModernHost,
 @covers("M-MRTR-5")
 @pytest.mark.parametrize("wrong", [{}, {"action": 1}, {"roots": []}, {"error": {"code": -1, "message": "no"}}], ids=str)
 async def test_a_malformed_answer_is_refused_and_the_round_stays_open(
-    host: ModernHost, talking: TalkingTool, wrong: dict[str, Any]
+    host: Host, talking: TalkingTool, wrong: dict[str, Any]
 ) -> None:
     await talking.ask("q-1")
     result = await sent_for(host)
@@ -95,7 +96,7 @@ async def test_a_malformed_answer_is_refused_and_the_round_stays_open(
 
 
 async def test_a_question_that_comes_while_the_host_is_away_is_asked_when_it_is_back(
-    host: ModernHost, talking: TalkingTool
+    host: Host, talking: TalkingTool
 ) -> None:
     await talking.ask("q-1")
     first = await sent_for(host)
@@ -107,18 +108,19 @@ async def test_a_question_that_comes_while_the_host_is_away_is_asked_when_it_is_
 
 
 async def test_a_host_whose_question_was_withdrawn_waits_for_the_answer_to_its_call(
-    host: ModernHost, talking: TalkingTool
+    gateway: Gateway, host: Host, talking: TalkingTool
 ) -> None:
     await talking.ask("q-1")
     result = await sent_for(host)
     await talking.withdraw("q-1")
     await talking.finish(DONE)
+    await gateway.upstream_is(in_use=0)
     assert (await back(host, result, everything(result))).result["content"] == DONE["content"]
     assert talking.unanswered("q-1")
 
 
 async def test_an_answer_that_comes_while_the_host_is_away_is_kept_for_it(
-    server: ScriptedServer, host: ModernHost, talking: TalkingTool
+    server: ScriptedServer, host: Host, talking: TalkingTool
 ) -> None:
     await talking.ask("q-1")
     result = await sent_for(host)
@@ -128,9 +130,7 @@ async def test_an_answer_that_comes_while_the_host_is_away_is_kept_for_it(
     assert len(server.heard("tools/call")) == 2
 
 
-async def test_a_failure_that_comes_while_the_host_is_away_is_kept_for_it(
-    host: ModernHost, talking: TalkingTool
-) -> None:
+async def test_a_failure_that_comes_while_the_host_is_away_is_kept_for_it(host: Host, talking: TalkingTool) -> None:
     await talking.ask("q-1")
     result = await sent_for(host)
     await talking.vanish()
@@ -139,7 +139,7 @@ async def test_a_failure_that_comes_while_the_host_is_away_is_kept_for_it(
 
 
 @covers("M-MRTR-4")
-async def test_of_two_that_come_back_for_one_round_one_goes_on(host: ModernHost, talking: TalkingTool) -> None:
+async def test_of_two_that_come_back_for_one_round_one_goes_on(host: Host, talking: TalkingTool) -> None:
     await talking.ask("q-1")
     result = await sent_for(host)
     both = [asyncio.create_task(back(host, result, everything(result))) for _ in range(2)]
@@ -153,9 +153,7 @@ async def test_of_two_that_come_back_for_one_round_one_goes_on(host: ModernHost,
 
 
 @covers("M-MRTR-2")
-async def test_a_host_that_comes_back_with_other_capabilities_is_refused(
-    host: ModernHost, talking: TalkingTool
-) -> None:
+async def test_a_host_that_comes_back_with_other_capabilities_is_refused(host: Host, talking: TalkingTool) -> None:
     await talking.ask("q-1")
     result = await sent_for(host)
     refused(await back(host, result, everything(result), capabilities={"elicitation": {}}), 200, -32602)
@@ -167,7 +165,7 @@ async def test_a_host_that_comes_back_with_other_capabilities_is_refused(
     ("method", "params"), [("prompts/get", {"name": "daily"}), ("resources/read", {"uri": "file:///x"})]
 )
 async def test_prompts_and_resources_may_ask_too(
-    server: ScriptedServer, host: ModernHost, method: str, params: dict[str, Any]
+    server: ScriptedServer, host: Host, method: str, params: dict[str, Any]
 ) -> None:
     server.methods[method] = tool = TalkingTool()
     tool.begun.set()
@@ -184,22 +182,22 @@ async def test_prompts_and_resources_may_ask_too(
 
 
 async def test_answers_without_a_state_are_nothing_to_a_server_that_asked_for_none(
-    server: ScriptedServer, host: ModernHost
+    server: ScriptedServer, host: Host
 ) -> None:
-    answer = await host.call("echo", {"a": 1}, params={"inputResponses": {"x": ACCEPTED}})
+    answer = await host.call("echo", {"a": 1}, inputResponses={"x": ACCEPTED})
     assert answer.result["structuredContent"] == {"a": 1}
     assert "inputResponses" not in server.heard("tools/call")[0]["params"]
 
 
 @pytest.fixture
-async def eager(server: ScriptedServer) -> AsyncIterator[WholeGateway]:
+async def eager(server: ScriptedServer) -> AsyncIterator[Gateway]:
     """A gateway that makes a task of every call that is not over at once."""
-    async with running(configuration({"reports": server.url}, tasks={"inline_grace": "0s"})) as gateway:
+    async with serve(configuration({"reports": server.url}, tasks={"inline_grace": "0s"})) as gateway:
         yield gateway
 
 
 async def test_a_call_that_waited_becomes_a_task_where_its_host_comes_back_with_the_extension(
-    eager: WholeGateway, talking: TalkingTool
+    eager: Gateway, talking: TalkingTool
 ) -> None:
     await talking.ask("q-1")
     result = await sent_for(eager.modern(capabilities=CAPABLE, tasks=False))

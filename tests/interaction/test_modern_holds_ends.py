@@ -5,12 +5,13 @@ import asyncio
 import aiohttp
 import pytest
 
-from helpers.modern_host import ModernHost
+from helpers.gateway.configuration import configuration
+from helpers.gateway.gateway import Gateway, serve
+from helpers.host.host import Host
 from helpers.server import ScriptedServer, TalkingTool
 from helpers.waiting import bounded, eventually
-from helpers.whole_gateway import WholeGateway, configuration, running
-from interaction.holding import CAPABLE, everything, sent_for, through
-from interaction.refusing import refused
+from interaction.held_calls import CAPABLE, everything, sent_for, through
+from interaction.refusals import refused
 from requirements import covers
 
 CUT_OFF = {"origin": "gateway", "reason": "shutdown", "dispatched": True}
@@ -25,7 +26,7 @@ def talking(server: ScriptedServer) -> TalkingTool:
 
 
 @pytest.fixture
-def host(gateway: WholeGateway) -> ModernHost:
+def host(gateway: Gateway) -> Host:
     """A host that can be asked everything, and has no tasks."""
     return gateway.modern(capabilities=CAPABLE, tasks=False)
 
@@ -35,7 +36,7 @@ async def test_for_a_host_that_never_comes_back_the_server_is_refused_and_the_ca
     server: ScriptedServer, talking: TalkingTool
 ) -> None:
     tasks = {"input_required": {"max_wait": "50ms"}}
-    async with running(configuration({"reports": server.url}, tasks=tasks)) as gateway:
+    async with serve(configuration({"reports": server.url}, tasks=tasks)) as gateway:
         await talking.ask("q-1")
         await sent_for(gateway.modern(capabilities=CAPABLE, tasks=False))
         assert (await talking.told("q-1"))["result"] == {"action": "cancel"}
@@ -45,7 +46,7 @@ async def test_for_a_host_that_never_comes_back_the_server_is_refused_and_the_ca
 async def test_of_one_caller_only_so_many_calls_wait_at_once(server: ScriptedServer, talking: TalkingTool) -> None:
     server.script["broken"] = other = TalkingTool()
     tasks = {"input_required": {"max_outstanding": 1}}
-    async with running(configuration({"reports": server.url}, tasks=tasks)) as gateway:
+    async with serve(configuration({"reports": server.url}, tasks=tasks)) as gateway:
         host = gateway.modern(capabilities=CAPABLE, tasks=False)
         await talking.ask("q-1")
         result = await sent_for(host)
@@ -71,7 +72,7 @@ async def test_of_one_caller_only_so_many_calls_wait_at_once(server: ScriptedSer
 
 @covers("H-MOD-9")
 async def test_a_host_that_came_back_and_leaves_has_cancelled_its_call(
-    server: ScriptedServer, host: ModernHost, talking: TalkingTool
+    server: ScriptedServer, host: Host, talking: TalkingTool
 ) -> None:
     await talking.ask("q-1")
     result = await sent_for(host)
@@ -84,11 +85,11 @@ async def test_a_host_that_came_back_and_leaves_has_cancelled_its_call(
 
 @covers("H-MOD-9")
 async def test_the_end_of_the_connection_after_the_question_cancels_nothing(
-    server: ScriptedServer, gateway: WholeGateway, talking: TalkingTool
+    server: ScriptedServer, gateway: Gateway, talking: TalkingTool
 ) -> None:
     await talking.ask("q-1")
     async with aiohttp.ClientSession() as connection:
-        result = await sent_for(ModernHost(connection, gateway.url(), capabilities=CAPABLE, tasks=False))
+        result = await sent_for(Host(connection, gateway.url(), capabilities=CAPABLE, tasks=False, era="modern"))
     await through(gateway.modern(capabilities=CAPABLE, tasks=False), result, talking, "q-1")
     assert server.cancelled == []
 
@@ -97,7 +98,7 @@ async def test_a_call_that_waits_when_the_gateway_ends_is_given_up_after_its_ser
     server: ScriptedServer, talking: TalkingTool
 ) -> None:
     drain = {"drain": {"delay": "0s", "timeout": "100ms"}}
-    async with running(configuration({"reports": server.url}, server=drain)) as gateway:
+    async with serve(configuration({"reports": server.url}, server=drain)) as gateway:
         waiting = asyncio.create_task(gateway.modern(tasks=False).call("broken"))
         server.script["broken"] = silent = TalkingTool()
         await talking.ask("q-1")

@@ -6,13 +6,14 @@ from typing import Any
 
 import pytest
 
-from helpers.mcp_host import Answer
-from helpers.modern_host import ModernHost
+from helpers.gateway.configuration import configuration
+from helpers.gateway.gateway import Gateway, serve
+from helpers.host.answers import Answer
+from helpers.host.host import Host
 from helpers.server import FORM, ScriptedServer, TalkingTool, progress_note
 from helpers.waiting import bounded
-from helpers.whole_gateway import WholeGateway, configuration, running
-from interaction.questioning import ACCEPTED, ASKED, DONE, ELICIT, ROOTS, SAMPLE, URL
-from interaction.refusing import refused
+from interaction.questions import ACCEPTED, ASKED, DONE, ELICIT, ROOTS, SAMPLE, URL
+from interaction.refusals import refused
 from requirements import covers
 
 FAILED = {"content": [{"type": "text", "text": "nobody to ask"}], "isError": True}
@@ -42,15 +43,15 @@ async def asked_in_vain(tool: TalkingTool, *questions: tuple[str, Any]) -> None:
 
 
 @pytest.fixture
-async def gateway(server: ScriptedServer) -> AsyncIterator[WholeGateway]:
+async def gateway(server: ScriptedServer) -> AsyncIterator[Gateway]:
     """A gateway that makes no tasks."""
     tasks = {"upgrade": [{"tool": "*", "mode": "sync"}]}
-    async with running(configuration({"reports": server.url}, tasks=tasks)) as gateway:
+    async with serve(configuration({"reports": server.url}, tasks=tasks)) as gateway:
         yield gateway
 
 
 @pytest.fixture
-def host(gateway: WholeGateway) -> ModernHost:
+def host(gateway: Gateway) -> Host:
     """A host that can be asked nothing."""
     return gateway.modern()
 
@@ -59,7 +60,7 @@ def host(gateway: WholeGateway) -> ModernHost:
 @pytest.mark.parametrize(("declared", "questions", "required"), QUESTIONS)
 @pytest.mark.parametrize("with_roots", [False, True], ids=["waited for", "in flight"])
 async def test_a_call_that_failed_for_want_of_a_capability_is_told_which(
-    host: ModernHost,
+    host: Host,
     tool: TalkingTool,
     declared: dict[str, Any],
     questions: list[tuple[str, Any]],
@@ -82,20 +83,20 @@ async def test_a_call_that_failed_for_want_of_a_capability_is_told_which(
 
 
 @covers("V-META-5")
-async def test_a_call_that_succeeds_all_the_same_is_answered_as_it_is(host: ModernHost, tool: TalkingTool) -> None:
+async def test_a_call_that_succeeds_all_the_same_is_answered_as_it_is(host: Host, tool: TalkingTool) -> None:
     calling = asyncio.create_task(host.call("report"))
     await asked_in_vain(tool, (SAMPLE, ASKED))
     await tool.finish(DONE)
     assert (await calling).result["content"] == DONE["content"]
 
 
-async def test_a_call_that_failed_without_a_question_is_answered_as_it_is(host: ModernHost, tool: TalkingTool) -> None:
+async def test_a_call_that_failed_without_a_question_is_answered_as_it_is(host: Host, tool: TalkingTool) -> None:
     calling = asyncio.create_task(host.call("report"))
     await tool.finish(FAILED)
     assert (await calling).result["isError"]
 
 
-async def test_a_question_that_no_host_could_be_asked_lacks_nothing(host: ModernHost, tool: TalkingTool) -> None:
+async def test_a_question_that_no_host_could_be_asked_lacks_nothing(host: Host, tool: TalkingTool) -> None:
     calling = asyncio.create_task(host.call("report"))
     await asked_in_vain(tool, ("tools/call", {"name": "echo"}), (ELICIT, {**FORM, "mode": "other"}))
     await tool.finish(FAILED)
@@ -107,7 +108,7 @@ async def test_a_question_that_no_host_could_be_asked_lacks_nothing(host: Modern
     ("method", "params"), [("prompts/get", {"name": "daily"}), ("resources/read", {"uri": "file:///x"})]
 )
 async def test_a_prompt_or_a_resource_that_failed_for_it_is_told_so_too(
-    server: ScriptedServer, host: ModernHost, method: str, params: dict[str, Any]
+    server: ScriptedServer, host: Host, method: str, params: dict[str, Any]
 ) -> None:
     server.methods[method] = tool = TalkingTool()
     asking = asyncio.create_task(host.ask(method, params))
@@ -117,13 +118,13 @@ async def test_a_prompt_or_a_resource_that_failed_for_it_is_told_so_too(
     assert lacking(await asking) == {"sampling": {}}
 
 
-async def test_what_was_said_before_is_a_stream_that_ends_with_the_refusal(host: ModernHost, tool: TalkingTool) -> None:
+async def test_what_was_said_before_is_a_stream_that_ends_with_the_refusal(host: Host, tool: TalkingTool) -> None:
     called = {"name": "report", "arguments": {}}
     async with host.asking("tools/call", called, meta={"progressToken": "p"}) as asked:
         async with bounded():
             await tool.begun.wait()
         await tool.say(progress_note(tool.called.token, 1))
-        await asked.streams()
+        await asked.opened()
         await asked_in_vain(tool, (SAMPLE, ASKED))
         await tool.finish(FAILED)
         answer = await asked.answer()
@@ -131,16 +132,14 @@ async def test_what_was_said_before_is_a_stream_that_ends_with_the_refusal(host:
     assert lacking(answer, 200) == {"sampling": {}}
 
 
-async def test_a_call_that_was_held_meanwhile_is_told_what_it_lacked_before(
-    host: ModernHost, tool: TalkingTool
-) -> None:
+async def test_a_call_that_was_held_meanwhile_is_told_what_it_lacked_before(host: Host, tool: TalkingTool) -> None:
     tool.begun.set()
     await tool.ask("q-0", SAMPLE, ASKED)
     await tool.ask("q-1")
     result = (await host.call("report", capabilities=FORMS)).result
     assert [each["method"] for each in result["inputRequests"].values()] == [ELICIT]
     answers = {"inputResponses": dict.fromkeys(result["inputRequests"], ACCEPTED), **_state(result)}
-    coming = asyncio.create_task(host.call("report", params=answers, capabilities=FORMS))
+    coming = asyncio.create_task(host.call("report", **answers, capabilities=FORMS))
     await tool.told("q-1")
     await tool.finish(FAILED)
     assert lacking(await coming) == {"sampling": {}}
@@ -148,7 +147,7 @@ async def test_a_call_that_was_held_meanwhile_is_told_what_it_lacked_before(
 
 async def test_a_task_that_failed_for_it_has_its_servers_outcome(server: ScriptedServer, tool: TalkingTool) -> None:
     tasks = {"upgrade": [{"tool": "*", "mode": "auto"}], "inline_grace": "0s"}
-    async with running(configuration({"reports": server.url}, tasks=tasks)) as gateway:
+    async with serve(configuration({"reports": server.url}, tasks=tasks)) as gateway:
         host = gateway.modern()
         task = await host.start("report")
         await asked_in_vain(tool, (SAMPLE, ASKED))
@@ -157,7 +156,7 @@ async def test_a_task_that_failed_for_it_has_its_servers_outcome(server: Scripte
     assert ended["result"]["isError"]
 
 
-async def test_nothing_is_said_of_it_to_a_host_of_the_other_era(gateway: WholeGateway, tool: TalkingTool) -> None:
+async def test_nothing_is_said_of_it_to_a_host_of_the_other_era(gateway: Gateway, tool: TalkingTool) -> None:
     host = await gateway.greeted()
     calling = asyncio.create_task(host.call("report"))
     await asked_in_vain(tool, (SAMPLE, ASKED))

@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 
 from helpers.failing_store import HoldingStore
-from helpers.modern_host import ModernHost, called
+from helpers.gateway.configuration import configuration
+from helpers.gateway.gateway import Environment, Gateway, Store, open_store, serve
+from helpers.host.host import Host, called
 from helpers.server import Hold, ScriptedServer
 from helpers.waiting import bounded, eventually
-from helpers.whole_gateway import Environment, Store, WholeGateway, configuration, open_store, running
-from interaction.questioning import DONE
+from interaction.questions import DONE
 from requirements import covers
 
 ALWAYS = {"upgrade": [{"tool": "*", "mode": "always"}]}
@@ -33,9 +34,9 @@ async def store(memory: Store) -> HoldingStore:
 
 
 @asynccontextmanager
-async def opened(server: ScriptedServer, store: Any, tasks: dict[str, Any]) -> AsyncIterator[WholeGateway]:
+async def opened(server: ScriptedServer, store: Any, tasks: dict[str, Any]) -> AsyncIterator[Gateway]:
     """A gateway with that store."""
-    async with running(configuration({"reports": server.url}, tasks=tasks), Environment(store=store)) as gateway:
+    async with serve(configuration({"reports": server.url}, tasks=tasks), Environment(store=store)) as gateway:
         yield gateway
 
 
@@ -51,7 +52,7 @@ async def until(store: Store, wanted: dict[str, int]) -> None:
             await asyncio.sleep(0)
 
 
-async def heard_of(host: ModernHost) -> None:
+async def heard_of(host: Host) -> None:
     """The host is answered something else, so what became of its connections before is known."""
     await host.ask("tasks/get", {"taskId": "A" * 32})
 

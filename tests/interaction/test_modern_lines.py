@@ -5,11 +5,12 @@ from typing import Any
 
 import pytest
 
+from helpers.gateway.configuration import configuration
+from helpers.gateway.gateway import Gateway, serve
 from helpers.server import Hold, ScriptedServer
 from helpers.token_issuer import TokenIssuer, guarded
 from helpers.waiting import bounded
-from helpers.whole_gateway import WholeGateway, configuration, running
-from interaction.questioning import DONE, ELICIT
+from interaction.questions import DONE, ELICIT
 from requirements import covers
 
 
@@ -20,7 +21,7 @@ def declared(server: ScriptedServer) -> list[dict[str, Any]]:
 
 @covers("T-28", "V-META-4")
 async def test_requests_that_declare_the_same_share_a_session_whoever_says_they_are_the_host(
-    server: ScriptedServer, gateway: WholeGateway
+    server: ScriptedServer, gateway: Gateway
 ) -> None:
     name = "io.modelcontextprotocol/clientInfo"
     await asyncio.gather(
@@ -33,7 +34,7 @@ async def test_requests_that_declare_the_same_share_a_session_whoever_says_they_
 
 @covers("T-28", "T-8", "V-META-4", "B-CONV-5")
 async def test_each_set_of_capabilities_has_a_session_that_knows_of_it(
-    server: ScriptedServer, gateway: WholeGateway
+    server: ScriptedServer, gateway: Gateway
 ) -> None:
     host = gateway.modern()
     for capabilities in ({}, {"sampling": {}}, {"elicitation": {"url": {}}}, {"sampling": {}}):
@@ -42,9 +43,7 @@ async def test_each_set_of_capabilities_has_a_session_that_knows_of_it(
 
 
 @covers("T-28")
-async def test_a_session_of_a_host_is_not_shared_with_hosts_without(
-    server: ScriptedServer, gateway: WholeGateway
-) -> None:
+async def test_a_session_of_a_host_is_not_shared_with_hosts_without(server: ScriptedServer, gateway: Gateway) -> None:
     await (await gateway.greeted()).call("echo")
     await gateway.modern(tasks=False).call("echo")
     assert len(server.heard("initialize")) == 2
@@ -52,7 +51,7 @@ async def test_a_session_of_a_host_is_not_shared_with_hosts_without(
 
 @covers("T-28", "I-ISO-1")
 async def test_callers_do_not_share_a_session(server: ScriptedServer, issuer: TokenIssuer) -> None:
-    async with running(guarded({"reports": server.url}, issuer)) as gateway:
+    async with serve(guarded({"reports": server.url}, issuer)) as gateway:
         for who in ("alice", "bob", "alice"):
             host = gateway.modern(token=issuer.token(gateway.url(), sub=who))
             assert (await host.call("echo", {"who": who})).result["structuredContent"] == {"who": who}
@@ -60,7 +59,7 @@ async def test_callers_do_not_share_a_session(server: ScriptedServer, issuer: To
 
 
 @covers("H-LEG-4")
-async def test_a_session_that_its_server_forgot_is_opened_again(server: ScriptedServer, gateway: WholeGateway) -> None:
+async def test_a_session_that_its_server_forgot_is_opened_again(server: ScriptedServer, gateway: Gateway) -> None:
     host = gateway.modern()
     await host.call("echo")
     server.forget_sessions()
@@ -70,9 +69,7 @@ async def test_a_session_that_its_server_forgot_is_opened_again(server: Scripted
 
 
 @covers("H-MOD-8")
-async def test_what_a_server_asks_outside_of_every_call_is_refused(
-    server: ScriptedServer, gateway: WholeGateway
-) -> None:
+async def test_what_a_server_asks_outside_of_every_call_is_refused(server: ScriptedServer, gateway: Gateway) -> None:
     host = gateway.modern(capabilities={"elicitation": {}})
     await host.discover()
     await server.streaming()
@@ -84,7 +81,7 @@ async def test_what_a_server_asks_outside_of_every_call_is_refused(
 
 
 async def test_at_the_end_the_sessions_are_closed_at_their_servers(server: ScriptedServer) -> None:
-    async with running(configuration({"reports": server.url})) as gateway:
+    async with serve(configuration({"reports": server.url})) as gateway:
         await gateway.modern().discover()
         assert len(server.live) == 1
     assert server.live == set()
@@ -93,7 +90,7 @@ async def test_at_the_end_the_sessions_are_closed_at_their_servers(server: Scrip
 @covers("H-MOD-9")
 @pytest.mark.parametrize("method", ["tools/call", "resources/read", "tools/list"])
 async def test_a_host_that_leaves_cancels_its_request_and_no_other(
-    server: ScriptedServer, gateway: WholeGateway, method: str
+    server: ScriptedServer, gateway: Gateway, method: str
 ) -> None:
     params = {"tools/call": {"name": "report"}, "resources/read": {"uri": "file:///r"}, "tools/list": {}}
     hold, other = Hold(), Hold()

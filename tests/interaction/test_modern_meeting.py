@@ -4,12 +4,13 @@ from typing import Any
 
 import pytest
 
-from helpers.modern_host import called
+from helpers.gateway.configuration import configuration
+from helpers.gateway.gateway import serve
+from helpers.host.host import called
 from helpers.server import Hold, ScriptedServer, error, in_turn, stream
 from helpers.waiting import bounded, eventually
-from helpers.whole_gateway import configuration, running
-from interaction.questioning import DONE
-from interaction.refusing import refused
+from interaction.questions import DONE
+from interaction.refusals import refused
 from requirements import covers
 
 PROGRESS = "notifications/progress"
@@ -33,7 +34,7 @@ async def test_a_drain_cuts_off_who_still_waits(server: ScriptedServer, method: 
     server.methods["initialize"] = hold = Hold()
     drain = {"delay": "0s", "timeout": "100ms"}
     async with (
-        running(config(server, drain=drain)) as gateway,
+        serve(config(server, drain=drain)) as gateway,
         gateway.modern().asking(method, params) as asked,
         bounded(),
     ):
@@ -48,10 +49,10 @@ async def test_a_drain_cuts_off_who_still_waits(server: ScriptedServer, method: 
 async def test_progress_begins_with_the_call_and_only_grows(server: ScriptedServer) -> None:
     server.methods["tools/list"] = listing = Hold()
     server.script["echo"] = hold = Hold()
-    async with running(config(server, "sync")) as gateway:
+    async with serve(config(server, "sync")) as gateway:
         calling = gateway.modern().asking("tools/call", called("echo"), meta={"progressToken": "mine"})
         async with calling as asked, bounded():
-            await asked.streams()
+            await asked.opened()
             assert asked.of(PROGRESS) == []
             listing.release({"tools": server.tools})
             await hold.begun.wait()
@@ -68,22 +69,22 @@ async def test_progress_begins_with_the_call_and_only_grows(server: ScriptedServ
 async def test_who_brings_answers_is_kept_alive_too(server: ScriptedServer) -> None:
     server.methods |= {"initialize": Hold(), "resources/read": stream({"contents": []})}
     answers = {"uri": "file:///a", "inputResponses": {}}
-    async with running(config(server)) as gateway, gateway.modern().asking("resources/read", answers) as asked:
-        await asked.streams()
+    async with serve(config(server)) as gateway, gateway.modern().asking("resources/read", answers) as asked:
+        await asked.opened()
 
 
 @covers("H-MOD-13")
 async def test_who_is_to_get_a_task_is_kept_alive_too(server: ScriptedServer) -> None:
     server.methods["tools/list"] = in_turn(error(-32603, "not yet"), Hold())
     async with (
-        running(config(server, "always")) as gateway,
+        serve(config(server, "always")) as gateway,
         gateway.modern().asking("tools/call", called("echo")) as asked,
     ):
-        await asked.streams()
+        await asked.opened()
 
 
 async def test_who_calls_a_tool_that_is_known_waits_for_nothing_but_its_answer(server: ScriptedServer) -> None:
-    async with running(config(server)) as gateway:
+    async with serve(config(server)) as gateway:
         host = gateway.modern()
         assert (await host.call("echo", {"a": 1})).result["structuredContent"] == {"a": 1}
         # Whoever had to wait for either would wait long.

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from helpers.modern_host import GONE, called
+from helpers.gateway.gateway import Gateway
+from helpers.host.host import GONE, called
 from helpers.modern_schema import CAPABILITIES, CLIENT, LEVEL, VERSION
 from helpers.server import ScriptedServer
-from helpers.whole_gateway import WholeGateway
-from interaction.refusing import expect_nothing_done, refused
+from interaction.refusals import expect_nothing_done, refused
 from requirements import covers
 
 SERVED = ["2026-07-28", "2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"]
@@ -44,7 +44,7 @@ ILL_TYPED: dict[str, dict[str, Any]] = {
 @covers("V-META-1", "V-META-4")
 @pytest.mark.parametrize("meta", INCOMPLETE.values(), ids=INCOMPLETE)
 async def test_a_request_that_does_not_say_all_about_itself_is_refused(
-    gateway: WholeGateway, server: ScriptedServer, meta: dict[str, Any]
+    gateway: Gateway, server: ScriptedServer, meta: dict[str, Any]
 ) -> None:
     host = gateway.modern()
     refused(await host.call("echo", meta=meta), 400, -32602)
@@ -55,7 +55,7 @@ async def test_a_request_that_does_not_say_all_about_itself_is_refused(
 @covers("V-META-1", "T-9")
 @pytest.mark.parametrize("params", [None, [], "x", {"_meta": None}, {"_meta": []}, {"name": "echo"}])
 async def test_a_body_of_the_other_era_under_headers_of_this_one_is_refused(
-    gateway: WholeGateway, server: ScriptedServer, params: Any
+    gateway: Gateway, server: ScriptedServer, params: Any
 ) -> None:
     message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call"} | ({} if params is None else {"params": params})
     host = gateway.modern()
@@ -66,7 +66,7 @@ async def test_a_body_of_the_other_era_under_headers_of_this_one_is_refused(
 
 @covers("V-ERA-1", "V-ERA-3")
 async def test_a_body_of_the_other_era_without_a_version_is_of_that_era(
-    gateway: WholeGateway, server: ScriptedServer
+    gateway: Gateway, server: ScriptedServer
 ) -> None:
     message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": called("echo")}
     host = gateway.modern()
@@ -76,7 +76,7 @@ async def test_a_body_of_the_other_era_without_a_version_is_of_that_era(
 
 
 @covers("V-META-2")
-async def test_a_host_need_not_say_who_it_is(gateway: WholeGateway) -> None:
+async def test_a_host_need_not_say_who_it_is(gateway: Gateway) -> None:
     answer = await gateway.modern().call("echo", {"a": 1}, meta={CLIENT: GONE})
     assert answer.result["structuredContent"] == {"a": 1}
 
@@ -84,7 +84,7 @@ async def test_a_host_need_not_say_who_it_is(gateway: WholeGateway) -> None:
 @covers("M-LOG-1", "V-META-2")
 @pytest.mark.parametrize("meta", ILL_TYPED.values(), ids=ILL_TYPED)
 async def test_what_a_request_says_beyond_that_has_to_be_of_its_type(
-    gateway: WholeGateway, server: ScriptedServer, meta: dict[str, Any]
+    gateway: Gateway, server: ScriptedServer, meta: dict[str, Any]
 ) -> None:
     refused(await gateway.modern().call("echo", meta=meta), 200, -32602)
     await expect_nothing_done(gateway, server)
@@ -94,7 +94,7 @@ async def test_what_a_request_says_beyond_that_has_to_be_of_its_type(
 @pytest.mark.parametrize("version", ["2031-01-01", "2025-11-25", "2024-11-05", "2026-06-30", "draft", "x"])
 @pytest.mark.parametrize("method", ["server/discover", "tools/list", "no/such"])
 async def test_a_version_that_is_not_served_without_a_handshake_is_refused_with_those_that_are_served(
-    gateway: WholeGateway, server: ScriptedServer, version: str, method: str
+    gateway: Gateway, server: ScriptedServer, version: str, method: str
 ) -> None:
     headers = {"MCP-Protocol-Version": version}
     answer = await gateway.modern().ask(method, meta={VERSION: version}, headers=headers)

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from helpers.modern_host import called
+from helpers.gateway.gateway import Gateway
+from helpers.host.host import called
 from helpers.server import ScriptedServer
-from helpers.whole_gateway import WholeGateway
-from interaction.refusing import TASK, expect_nothing_done, refused
+from interaction.refusals import TASK, expect_nothing_done, refused
 from requirements import covers
 
 REMOVED = (
@@ -34,7 +34,7 @@ REMOVED = (
 @pytest.mark.parametrize("declares", [True, False])
 @pytest.mark.parametrize("method", REMOVED)
 async def test_a_method_that_does_not_exist_gets_404_whatever_the_host_declares(
-    gateway: WholeGateway, server: ScriptedServer, method: str, declares: bool
+    gateway: Gateway, server: ScriptedServer, method: str, declares: bool
 ) -> None:
     params = {"protocolVersion": "2025-11-25", "capabilities": {}, "taskId": TASK, "uri": "x", "level": "info"}
     answer = await gateway.modern(tasks=declares).ask(method, params, id="mine")
@@ -46,9 +46,7 @@ async def test_a_method_that_does_not_exist_gets_404_whatever_the_host_declares(
 
 @covers("H-MOD-8")
 @pytest.mark.parametrize("said", [{"result": {}}, {"error": {"code": 1, "message": "x"}}], ids=["result", "error"])
-async def test_a_posted_response_is_refused(
-    gateway: WholeGateway, server: ScriptedServer, said: dict[str, Any]
-) -> None:
+async def test_a_posted_response_is_refused(gateway: Gateway, server: ScriptedServer, said: dict[str, Any]) -> None:
     body = json.dumps({"jsonrpc": "2.0", "id": 1, **said}).encode()
     refused(await gateway.modern().post(body, {"MCP-Protocol-Version": "2026-07-28"}), 400, -32600)
     await expect_nothing_done(gateway, server)
@@ -66,7 +64,7 @@ async def test_a_posted_response_is_refused(
     ],
 )
 async def test_a_notification_is_taken_and_nothing_is_done(
-    gateway: WholeGateway, server: ScriptedServer, method: str, params: dict[str, Any]
+    gateway: Gateway, server: ScriptedServer, method: str, params: dict[str, Any]
 ) -> None:
     body = json.dumps({"jsonrpc": "2.0", "method": method, "params": params}).encode()
     answer = await gateway.modern().post(body, {"MCP-Protocol-Version": "2026-07-28"})
@@ -75,7 +73,7 @@ async def test_a_notification_is_taken_and_nothing_is_done(
 
 
 @covers("V-DISC-2", "H-MOD-12")
-async def test_a_notification_of_an_unknown_version_is_refused(gateway: WholeGateway, server: ScriptedServer) -> None:
+async def test_a_notification_of_an_unknown_version_is_refused(gateway: Gateway, server: ScriptedServer) -> None:
     body = b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}'
     refused(await gateway.modern().post(body, {"MCP-Protocol-Version": "2031-01-01"}), 400, -32022)
     await expect_nothing_done(gateway, server)
@@ -96,7 +94,7 @@ async def test_a_notification_of_an_unknown_version_is_refused(gateway: WholeGat
     ],
 )
 async def test_what_is_no_message_is_refused_without_an_id(
-    gateway: WholeGateway, server: ScriptedServer, body: bytes, code: int
+    gateway: Gateway, server: ScriptedServer, body: bytes, code: int
 ) -> None:
     answer = await gateway.modern().post(body, {"MCP-Protocol-Version": "2026-07-28"})
     refused(answer, 400, code)
@@ -107,7 +105,7 @@ async def test_what_is_no_message_is_refused_without_an_id(
 
 @covers("V-ERA-4", "H-MOD-11")
 @pytest.mark.parametrize("verb", ["GET", "DELETE"])
-async def test_this_era_has_one_verb(gateway: WholeGateway, server: ScriptedServer, verb: str) -> None:
+async def test_this_era_has_one_verb(gateway: Gateway, server: ScriptedServer, verb: str) -> None:
     head = {
         "MCP-Protocol-Version": "2026-07-28",
         "Accept": "text/event-stream",
@@ -121,7 +119,7 @@ async def test_this_era_has_one_verb(gateway: WholeGateway, server: ScriptedServ
 
 @covers("V-ERA-4", "V-META-4", "H-MOD-11")
 async def test_sessions_and_event_ids_are_nothing_to_a_request_of_this_era(
-    gateway: WholeGateway, server: ScriptedServer
+    gateway: Gateway, server: ScriptedServer
 ) -> None:
     legacy = await gateway.greeted()
     headers = {"Mcp-Session-Id": [legacy.session], "Last-Event-ID": "x-1"}
@@ -132,7 +130,7 @@ async def test_sessions_and_event_ids_are_nothing_to_a_request_of_this_era(
 
 
 @covers("V-ERA-1", "T-10")
-async def test_a_handshake_is_of_the_legacy_era_whatever_its_headers_say(gateway: WholeGateway) -> None:
+async def test_a_handshake_is_of_the_legacy_era_whatever_its_headers_say(gateway: Gateway) -> None:
     host = gateway.host()
     asked = {"protocolVersion": "2026-07-28", "capabilities": {}, "clientInfo": {"name": "host", "version": "1"}}
     answer = await host.ask("initialize", asked, headers={"MCP-Protocol-Version": "2026-07-28"})
@@ -140,7 +138,7 @@ async def test_a_handshake_is_of_the_legacy_era_whatever_its_headers_say(gateway
 
 
 @covers("V-ERA-1", "S-SEC-7")
-async def test_routing_headers_are_nothing_to_a_request_of_the_legacy_era(gateway: WholeGateway) -> None:
+async def test_routing_headers_are_nothing_to_a_request_of_the_legacy_era(gateway: Gateway) -> None:
     host = await gateway.greeted()
     headers = {"Mcp-Method": "tasks/cancel", "Mcp-Name": "other", "Mcp-Param-X": "y"}
     answer = await host.ask("tools/call", called("echo", {"a": 1}), headers=headers)

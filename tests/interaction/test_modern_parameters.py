@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from helpers.modern_host import GONE, ModernHost, called
+from helpers.gateway.gateway import Gateway
+from helpers.host.host import GONE, Host, called
 from helpers.modern_schema import LEVEL
 from helpers.server import ScriptedServer
-from helpers.whole_gateway import WholeGateway
-from interaction.refusing import TASK, expect_nothing_done, refused
+from interaction.refusals import TASK, expect_nothing_done, refused
 from requirements import covers
 
 BAD_PARAMS: dict[str, dict[str, Any]] = {
@@ -27,9 +27,7 @@ BAD_PARAMS: dict[str, dict[str, Any]] = {
 
 @covers("M-MRTR-5")
 @pytest.mark.parametrize("params", BAD_PARAMS.values(), ids=BAD_PARAMS)
-async def test_wrong_parameters_are_refused(
-    gateway: WholeGateway, server: ScriptedServer, params: dict[str, Any]
-) -> None:
+async def test_wrong_parameters_are_refused(gateway: Gateway, server: ScriptedServer, params: dict[str, Any]) -> None:
     asked = {name: value for name, value in called("echo", **params).items() if value is not GONE}
     name = params.get("name", "echo")
     headers = {"Mcp-Name": name if isinstance(name, str) else GONE}
@@ -42,9 +40,7 @@ async def test_wrong_parameters_are_refused(
 
 @covers("M-UPD-5")
 @pytest.mark.parametrize("answers", [GONE, None, [], "x", {"a": None}, {"a": []}], ids=repr)
-async def test_an_update_without_answers_is_refused(
-    gateway: WholeGateway, server: ScriptedServer, answers: Any
-) -> None:
+async def test_an_update_without_answers_is_refused(gateway: Gateway, server: ScriptedServer, answers: Any) -> None:
     params = {"taskId": TASK} | ({} if answers is GONE else {"inputResponses": answers})
     refused(await gateway.modern().ask("tasks/update", params), 200, -32602)
     await expect_nothing_done(gateway, server)
@@ -66,16 +62,16 @@ async def test_an_update_without_answers_is_refused(
 )
 @covers("M-SUB-1")
 async def test_a_listen_that_does_not_say_what_it_wants_is_refused(
-    gateway: WholeGateway, server: ScriptedServer, wanted: Any
+    gateway: Gateway, server: ScriptedServer, wanted: Any
 ) -> None:
     params = {} if wanted is GONE else {"notifications": wanted}
     refused(await gateway.modern().ask("subscriptions/listen", params), 200, -32602)
     assert await gateway.count("taskgate_tasks_started_total") == 0
 
 
-async def test_nothing_of_a_bad_request_is_told_back(gateway: WholeGateway) -> None:
+async def test_nothing_of_a_bad_request_is_told_back(gateway: Gateway) -> None:
     planted = "tok3n-of-mine"
-    host: ModernHost = gateway.modern()
+    host: Host = gateway.modern()
     answers = [
         await host.call("echo", headers={"Mcp-Name": planted}),
         await host.ask(planted),

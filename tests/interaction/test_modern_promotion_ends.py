@@ -6,32 +6,33 @@ from pathlib import Path
 
 import pytest
 
+from helpers.gateway.configuration import configuration
+from helpers.gateway.gateway import Gateway, serve
 from helpers.server import Hold, ScriptedServer, TalkingTool, note, progress_note
 from helpers.waiting import bounded, eventually
-from helpers.whole_gateway import WholeGateway, configuration, running
-from interaction.questioning import DONE
+from interaction.questions import DONE
 from requirements import covers
 
 AT_ONCE, NEVER = {"inline_grace": "0s"}, {"inline_grace": "1h"}
 
 
 @pytest.fixture
-async def gateway(server: ScriptedServer) -> AsyncIterator[WholeGateway]:
+async def gateway(server: ScriptedServer) -> AsyncIterator[Gateway]:
     """A gateway that makes a task of every call that is not over at once."""
-    async with running(configuration({"reports": server.url}, tasks=AT_ONCE)) as gateway:
+    async with serve(configuration({"reports": server.url}, tasks=AT_ONCE)) as gateway:
         yield gateway
 
 
 @pytest.fixture
-async def patient(server: ScriptedServer) -> AsyncIterator[WholeGateway]:
+async def patient(server: ScriptedServer) -> AsyncIterator[Gateway]:
     """A gateway that gives every call an hour until it becomes a task."""
-    async with running(configuration({"reports": server.url}, tasks=NEVER)) as gateway:
+    async with serve(configuration({"reports": server.url}, tasks=NEVER)) as gateway:
         yield gateway
 
 
 @covers("H-MOD-9")
 async def test_a_host_that_leaves_before_there_is_a_task_has_cancelled_its_call(
-    server: ScriptedServer, patient: WholeGateway
+    server: ScriptedServer, patient: Gateway
 ) -> None:
     server.script["report"] = hold = Hold()
     async with patient.modern().asking("tools/call", {"name": "report", "arguments": {}}) as asked:
@@ -43,19 +44,19 @@ async def test_a_host_that_leaves_before_there_is_a_task_has_cancelled_its_call(
 
 
 @covers("M-CANCEL-2")
-async def test_to_cancel_such_a_task_cancels_its_call(server: ScriptedServer, gateway: WholeGateway) -> None:
+async def test_to_cancel_such_a_task_cancels_its_call(server: ScriptedServer, gateway: Gateway) -> None:
     server.script["report"] = hold = Hold()
     host = gateway.modern()
     task = await host.start("report")
     await host.cancel(task["taskId"])
     await eventually(lambda: server.cancelled == [hold.turns[0].id])
-    assert (await host.get(task["taskId"]))["status"] == "cancelled"
+    assert (await host.task(task["taskId"]))["status"] == "cancelled"
 
 
 async def test_a_call_that_became_a_task_is_cancelled_when_its_task_expires(server: ScriptedServer) -> None:
     server.script["report"] = hold = Hold()
     tasks = {**AT_ONCE, "ttl": {"default": "1s", "max": "1s"}}
-    async with running(configuration({"reports": server.url}, tasks=tasks)) as gateway:
+    async with serve(configuration({"reports": server.url}, tasks=tasks)) as gateway:
         await gateway.modern().start("report")
         await eventually(lambda: server.cancelled == [hold.turns[0].id])
 
@@ -64,18 +65,18 @@ async def test_a_call_that_became_a_task_and_is_cut_off_is_told_as_such(server: 
     server.script["report"] = Hold()
     drain = {"drain": {"delay": "0s", "running_tasks": "fail"}}
     config = configuration({"reports": server.url}, folder=tmp_path, tasks=AT_ONCE, server=drain)
-    async with running(config) as gateway:
+    async with serve(config) as gateway:
         task = await gateway.modern().start("report")
         await gateway.drain()
     await eventually(lambda: len(server.cancelled) == 1)
-    async with running(config) as gateway:
-        ended = await gateway.modern().get(task["taskId"])
+    async with serve(config) as gateway:
+        ended = await gateway.modern().task(task["taskId"])
         assert ended["status"] == "failed"
         assert ended["error"]["data"] == {"origin": "gateway", "reason": "shutdown", "dispatched": True}
         assert len(server.heard("tools/call")) == 1
 
 
-async def test_an_error_of_such_a_call_is_the_error_of_its_task(server: ScriptedServer, gateway: WholeGateway) -> None:
+async def test_an_error_of_such_a_call_is_the_error_of_its_task(server: ScriptedServer, gateway: Gateway) -> None:
     server.script["report"] = tool = TalkingTool()
     host = gateway.modern()
     task = await host.start("report")
@@ -85,7 +86,7 @@ async def test_an_error_of_such_a_call_is_the_error_of_its_task(server: Scripted
 
 
 async def test_progress_is_in_the_status_even_where_the_host_gave_no_token(
-    server: ScriptedServer, gateway: WholeGateway
+    server: ScriptedServer, gateway: Gateway
 ) -> None:
     server.script["report"] = tool = TalkingTool()
     host = gateway.modern()
@@ -93,7 +94,7 @@ async def test_progress_is_in_the_status_even_where_the_host_gave_no_token(
     await tool.say(progress_note(tool.called.token, 3))
     await tool.say(note("notifications/tools/list_changed"))
     async with bounded():
-        while (await host.get(task["taskId"])).get("statusMessage") != "3":
+        while (await host.task(task["taskId"])).get("statusMessage") != "3":
             await asyncio.sleep(0)
     await tool.finish(DONE)
     await host.until(task["taskId"], "completed")
@@ -101,7 +102,7 @@ async def test_progress_is_in_the_status_even_where_the_host_gave_no_token(
 
 async def test_what_was_told_before_the_call_became_a_task_is_in_its_status(server: ScriptedServer) -> None:
     server.script["report"] = tool = TalkingTool()
-    async with running(configuration({"reports": server.url}, tasks={"inline_grace": "200ms"})) as gateway:
+    async with serve(configuration({"reports": server.url}, tasks={"inline_grace": "200ms"})) as gateway:
         host = gateway.modern()
         calling = asyncio.create_task(host.start("report"))
         async with bounded():
@@ -109,7 +110,7 @@ async def test_what_was_told_before_the_call_became_a_task_is_in_its_status(serv
         await tool.say(progress_note(tool.called.token, 1))
         task = await calling
         async with bounded():
-            while (await host.get(task["taskId"])).get("statusMessage") != "1":
+            while (await host.task(task["taskId"])).get("statusMessage") != "1":
                 await asyncio.sleep(0)
         await tool.finish(DONE)
         await host.until(task["taskId"], "completed")

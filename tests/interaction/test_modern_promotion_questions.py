@@ -8,12 +8,13 @@ import pytest
 from aiohttp import web
 
 from helpers.failing_store import HoldingStore
-from helpers.mcp_host import Answer
-from helpers.modern_host import ModernHost
+from helpers.gateway.configuration import GatewayConfig, configuration
+from helpers.gateway.gateway import Environment, Gateway, open_store, serve
+from helpers.host.answers import Answer
+from helpers.host.host import Host
 from helpers.server import FORM, Hold, Reply, Rounds, ScriptedServer, TalkingTool, Turn
 from helpers.waiting import bounded
-from helpers.whole_gateway import Environment, GatewayConfig, WholeGateway, configuration, open_store, running
-from interaction.questioning import ACCEPTED, DONE, ELICIT
+from interaction.questions import ACCEPTED, DONE, ELICIT
 from requirements import covers
 
 ASKABLE = {"elicitation": {}}
@@ -44,21 +45,21 @@ async def modern() -> AsyncIterator[ScriptedServer]:
 
 
 @pytest.fixture
-async def patient(server: ScriptedServer) -> AsyncIterator[WholeGateway]:
+async def patient(server: ScriptedServer) -> AsyncIterator[Gateway]:
     """A gateway that gives every call an hour until it becomes a task."""
-    async with running(configuration({"reports": server.url}, tasks=NEVER)) as gateway:
+    async with serve(configuration({"reports": server.url}, tasks=NEVER)) as gateway:
         yield gateway
 
 
-async def answered(host: ModernHost, tool: str, result: dict[str, Any], **answers: Any) -> Answer:
+async def answered(host: Host, tool: str, result: dict[str, Any], **answers: Any) -> Answer:
     """The call again with answers to what its result asks."""
     state = {"requestState": result["requestState"]} if "requestState" in result else {}
-    return await host.call(tool, params={"inputResponses": answers, **state})
+    return await host.call(tool, inputResponses=answers, **state)
 
 
 @covers("M-CREATE-4")
 async def test_a_call_whose_server_asks_is_a_task_at_once_and_the_question_its_input(
-    server: ScriptedServer, patient: WholeGateway
+    server: ScriptedServer, patient: Gateway
 ) -> None:
     server.script["report"] = tool = TalkingTool()
     host = patient.modern(capabilities=ASKABLE)
@@ -81,7 +82,7 @@ async def test_a_call_whose_server_asks_and_that_cannot_become_a_task_asks_its_h
     tool = server.script["echo"]
     assert isinstance(tool, TalkingTool)
     limits = {"concurrency": {"tasks_per_context": 1}}
-    async with running(configuration({"reports": server.url}, tasks=AT_ONCE, limits=limits)) as gateway:
+    async with serve(configuration({"reports": server.url}, tasks=AT_ONCE, limits=limits)) as gateway:
         host = gateway.modern(capabilities=ASKABLE)
         await host.start("report")
         tool.begun.set()
@@ -101,7 +102,7 @@ async def test_a_round_of_a_server_comes_before_the_task_of_its_call(modern: Scr
         return await (hold if "requestState" in turn.message["params"] else rounds)(turn)
 
     modern.script["echo"] = asks_and_dawdles
-    async with running(before(modern, tasks={"inline_grace": "1s"})) as gateway:
+    async with serve(before(modern, tasks={"inline_grace": "1s"})) as gateway:
         host = gateway.modern(capabilities=ASKABLE)
         result = (await host.call("echo")).result
         assert (result["resultType"], list(result["inputRequests"])) == ("input_required", ["a"])
@@ -119,7 +120,7 @@ async def test_a_round_of_a_server_after_that_is_an_input_of_the_task(modern: Sc
     rounds = Rounds(ROUND, answer=DONE)
 
     modern.script["echo"] = later(asks, rounds)
-    async with running(before(modern, tasks=AT_ONCE)) as gateway:
+    async with serve(before(modern, tasks=AT_ONCE)) as gateway:
         host = gateway.modern(capabilities=ASKABLE)
         task = await host.start("echo")
         asks.set()
@@ -138,7 +139,7 @@ async def test_a_round_that_comes_while_the_task_is_being_stored_is_an_input_of_
     modern.script["echo"] = later(asks, rounds)
     store = HoldingStore(await open_store("memory", None))
     environment = Environment(store=store)  # type: ignore[arg-type]
-    async with running(before(modern, tasks=AT_ONCE), environment) as gateway:
+    async with serve(before(modern, tasks=AT_ONCE), environment) as gateway:
         host = gateway.modern(capabilities=ASKABLE)
         with store.holding("insert") as inserting:
             starting = asyncio.create_task(host.start("echo"))
@@ -165,7 +166,7 @@ async def test_a_round_of_a_call_that_could_not_become_a_task_goes_to_the_host(m
     modern.script["echo"], modern.script["report"] = later(asks, rounds), dawdles
     modern.tools.append({"name": "report", "inputSchema": {"type": "object"}})
     limits = {"concurrency": {"tasks_per_context": 1}}
-    async with running(before(modern, tasks=AT_ONCE, limits=limits)) as gateway:
+    async with serve(before(modern, tasks=AT_ONCE, limits=limits)) as gateway:
         host = gateway.modern(capabilities=ASKABLE)
         await host.start("report")
         calling = asyncio.create_task(host.call("echo"))

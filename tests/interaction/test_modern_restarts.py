@@ -4,10 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from helpers.gateway.configuration import configuration
+from helpers.gateway.gateway import serve
 from helpers.server import FORM, Rounds, ScriptedServer, TalkingTool
-from helpers.whole_gateway import configuration, running
 from interaction.falls import LOST, falling, leave_one_sent, one_slot
-from interaction.questioning import ACCEPTED, DONE, ELICIT
+from interaction.questions import ACCEPTED, DONE, ELICIT
 
 ASKABLE = {"elicitation": {}}
 ALWAYS = {"upgrade": [{"tool": "*", "mode": "always"}]}
@@ -25,7 +26,7 @@ async def test_a_task_that_was_never_sent_is_run_and_its_host_can_be_asked(
     server: ScriptedServer, tool: TalkingTool, tmp_path: Path
 ) -> None:
     _, unsent = await fallen(server, tmp_path)
-    async with running(configuration({"reports": server.url}, folder=tmp_path)) as gateway:
+    async with serve(configuration({"reports": server.url}, folder=tmp_path)) as gateway:
         host = gateway.modern(capabilities=ASKABLE)
         await tool.ask("q-1")
         (key,) = (await host.until(unsent, "input_required"))["inputRequests"]
@@ -42,7 +43,7 @@ async def test_the_rounds_of_a_server_of_this_era_are_inputs_of_such_a_task(tmp_
         asked = {"a": {"method": ELICIT, "params": FORM}}
         server.script["report"] = Rounds({"inputRequests": asked, "requestState": "s"}, answer=DONE)
         section = {"path": "/reports/mcp", "url": server.url, "protocol_version": "2026-07-28"}
-        async with running(configuration({}, upstreams={"reports": section}, folder=tmp_path)) as gateway:
+        async with serve(configuration({}, upstreams={"reports": section}, folder=tmp_path)) as gateway:
             host = gateway.modern(capabilities=ASKABLE)
             (key,) = (await host.until(unsent, "input_required"))["inputRequests"]
             await host.update(unsent, {key: ACCEPTED})
@@ -54,11 +55,11 @@ async def test_a_task_that_may_have_run_has_failed_and_takes_no_answers(
     server: ScriptedServer, tmp_path: Path, answers: dict[str, object]
 ) -> None:
     sent, unsent = await fallen(server, tmp_path)
-    async with running(configuration({"reports": server.url}, folder=tmp_path)) as gateway:
+    async with serve(configuration({"reports": server.url}, folder=tmp_path)) as gateway:
         host = gateway.modern()
         lost = await host.until(sent, "failed")
         assert lost["error"]["data"] == LOST
         assert (await host.update(sent, answers)).result["resultType"] == "complete"
-        assert await host.get(sent) == lost
+        assert await host.task(sent) == lost
         await host.until(unsent, "completed")
     assert len(server.heard("tools/call")) == 1

@@ -7,17 +7,18 @@ from typing import Any
 
 import pytest
 
-from helpers.mcp_host import Answer
-from helpers.modern_host import GONE, ModernHost
+from helpers.gateway.configuration import configuration
+from helpers.gateway.gateway import Gateway, serve
+from helpers.host.answers import Answer
+from helpers.host.host import GONE, Host
 from helpers.server import Hold, ScriptedServer
 from helpers.token_issuer import TokenIssuer, guarded
-from helpers.whole_gateway import WholeGateway, configuration, running
-from interaction.questioning import DONE
-from interaction.refusing import TASK, expect_nothing_done, refused
+from interaction.questions import DONE
+from interaction.refusals import TASK, expect_nothing_done, refused
 from requirements import covers
 
-Opens = Callable[..., AbstractAsyncContextManager[WholeGateway]]
-Comes = Callable[..., ModernHost]
+Opens = Callable[..., AbstractAsyncContextManager[Gateway]]
+Comes = Callable[..., Host]
 WRITING = {"tool": "write_*", "require_scopes": ["reports.write", "reports.read"]}
 HIDDEN = {"tool": "write_*", "effect": "deny"}
 AT_ONCE = {"upgrade": [{"tool": "*", "mode": "always"}]}
@@ -31,7 +32,7 @@ def opens(server: ScriptedServer, issuer: TokenIssuer) -> Opens:
     @asynccontextmanager
     async def opened(*rules: dict[str, Any], **sections: Any) -> Any:
         config = guarded({"reports": server.url}, issuer, authorization={"rules": list(rules)}, **sections)
-        async with running(config) as gateway:
+        async with serve(config) as gateway:
             yield gateway
 
     return opened
@@ -41,7 +42,7 @@ def opens(server: ScriptedServer, issuer: TokenIssuer) -> Opens:
 def comes(issuer: TokenIssuer) -> Comes:
     """A host whose token has these scopes and claims."""
 
-    def came(gateway: WholeGateway, scope: str = "", **claims: Any) -> ModernHost:
+    def came(gateway: Gateway, scope: str = "", **claims: Any) -> Host:
         return gateway.modern(token=issuer.token(gateway.url(), scope, **claims))
 
     return came
@@ -81,7 +82,7 @@ async def test_too_few_scopes_are_403_and_the_server_hears_nothing(
 async def test_a_request_that_was_sent_again_is_judged_as_the_first(opens: Opens, comes: Comes) -> None:
     async with opens(WRITING) as gateway:
         again = {"inputResponses": {"input-1": {"action": "accept", "content": {}}}, "requestState": "x"}
-        insufficient(await comes(gateway, "reports.read").call("write_all", params=again, id="mine"))
+        insufficient(await comes(gateway, "reports.read").call("write_all", **again, id="mine"))
 
 
 async def test_a_tool_that_is_denied_is_not_told_of(opens: Opens, comes: Comes) -> None:
@@ -142,13 +143,13 @@ async def test_where_the_operator_wants_it_a_task_has_to_be_named_in_a_header(
 ) -> None:
     strict = configuration({"reports": server.url}, server={"require_task_name": True})
     params = {"taskId": TASK, **({"inputResponses": {}} if method == "tasks/update" else {})}
-    async with running(strict) as gateway:
+    async with serve(strict) as gateway:
         host = gateway.modern()
         refused(await host.post(*_unnamed(host, method, params)), 400, -32020)
         refused(await host.ask(method, params), 200, -32602)
 
 
-def _unnamed(host: ModernHost, method: str, params: dict[str, Any]) -> tuple[bytes, dict[str, Any]]:
+def _unnamed(host: Host, method: str, params: dict[str, Any]) -> tuple[bytes, dict[str, Any]]:
     """A request whose headers do not say which task it is about."""
     message = host.written(method, params)
     return json.dumps(message).encode(), {**host.routing(message), "Mcp-Name": GONE}

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from helpers.modern_host import called
+from helpers.gateway.gateway import Gateway
+from helpers.host.host import called
 from helpers.modern_schema import CAPABILITIES, LEVEL, RELATED, VERSION
 from helpers.server import ScriptedServer, stream
-from helpers.whole_gateway import WholeGateway
-from interaction.refusing import refused
+from interaction.refusals import refused
 from requirements import covers
 
 
@@ -18,7 +18,7 @@ from requirements import covers
     ("plain", "escaped"), [("/", "\\/"), ("protocolVersion", "protocol\\u0056ersion"), ("_", "\\u005f")]
 )
 async def test_a_name_is_the_same_however_it_is_escaped(
-    gateway: WholeGateway, server: ScriptedServer, plain: str, escaped: str
+    gateway: Gateway, server: ScriptedServer, plain: str, escaped: str
 ) -> None:
     host = gateway.modern()
     message = host.written("tools/call", called("echo", {"a": 1}))
@@ -30,7 +30,7 @@ async def test_a_name_is_the_same_however_it_is_escaped(
 
 @covers("B-CONV-9", "V-META-9", "T-7", "X-EXT-27")
 async def test_the_keys_of_one_hop_stay_at_the_gateway_and_all_others_cross(
-    gateway: WholeGateway, server: ScriptedServer
+    gateway: Gateway, server: ScriptedServer
 ) -> None:
     own: dict[str, object] = {
         "traceparent": "00-1-2-01",
@@ -47,7 +47,7 @@ async def test_the_keys_of_one_hop_stay_at_the_gateway_and_all_others_cross(
 
 @covers("H-HTTP-7")
 @pytest.mark.parametrize("name", [VERSION, CAPABILITIES, LEVEL, "_meta"])
-async def test_a_name_that_stands_twice_is_refused(gateway: WholeGateway, server: ScriptedServer, name: str) -> None:
+async def test_a_name_that_stands_twice_is_refused(gateway: Gateway, server: ScriptedServer, name: str) -> None:
     host = gateway.modern()
     message = host.written("tools/call", called("echo"))
     text = json.dumps(message)
@@ -63,7 +63,7 @@ async def test_a_name_that_stands_twice_is_refused(gateway: WholeGateway, server
     ("accept", "streamed"), [("application/json", False), ("text/event-stream", True), ("*/*", True)]
 )
 async def test_a_host_is_answered_in_the_form_that_it_takes(
-    gateway: WholeGateway, server: ScriptedServer, accept: str, streamed: bool
+    gateway: Gateway, server: ScriptedServer, accept: str, streamed: bool
 ) -> None:
     server.script["echo"] = stream({"content": []}, progress=2)
     answer = await gateway.modern().call("echo", meta={"progressToken": 1}, headers={"Accept": accept})
@@ -72,7 +72,7 @@ async def test_a_host_is_answered_in_the_form_that_it_takes(
 
 
 @covers("H-HTTP-4", "M-SUB-1")
-async def test_a_host_that_takes_no_stream_cannot_listen(gateway: WholeGateway) -> None:
+async def test_a_host_that_takes_no_stream_cannot_listen(gateway: Gateway) -> None:
     wanted = {"notifications": {"toolsListChanged": True}}
     answer = await gateway.modern().ask("subscriptions/listen", wanted, headers={"Accept": "application/json"})
     refused(answer, 200, -32602)
@@ -80,6 +80,6 @@ async def test_a_host_that_takes_no_stream_cannot_listen(gateway: WholeGateway) 
 
 @covers("V-INIT-10", "H-MOD-11")
 @pytest.mark.parametrize("id", ["", "é", "x" * 200, 0, -1, 2**53, "1"], ids=repr)
-async def test_an_answer_has_the_id_of_its_request_in_its_type(gateway: WholeGateway, id: Any) -> None:
+async def test_an_answer_has_the_id_of_its_request_in_its_type(gateway: Gateway, id: Any) -> None:
     answers = [await gateway.modern().call("echo", id=id), await gateway.modern().ask("server/discover", id=id)]
     assert [(answer.message or {})["id"] for answer in answers] == [id, id]

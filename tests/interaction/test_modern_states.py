@@ -6,22 +6,23 @@ from typing import Any
 
 import pytest
 
+from helpers.gateway.configuration import configuration
+from helpers.gateway.gateway import Environment, Gateway, serve
+from helpers.host.answers import Answer
+from helpers.host.host import Host
 from helpers.manual_clock import ManualClock
-from helpers.mcp_host import Answer
-from helpers.modern_host import ModernHost
 from helpers.server import ScriptedServer, TalkingTool
 from helpers.token_issuer import TokenIssuer, guarded
 from helpers.waiting import eventually
-from helpers.whole_gateway import Environment, WholeGateway, configuration, running
-from interaction.questioning import ACCEPTED, DONE
-from interaction.refusing import refused
+from interaction.questions import ACCEPTED, DONE
+from interaction.refusals import refused
 from requirements import covers
 
 ASKABLE = {"elicitation": {}}
 ARGUMENTS = {"quarter": "Q2"}
 
 
-async def asked(host: ModernHost, tool: TalkingTool, id: str = "q-1") -> tuple[str, str]:
+async def asked(host: Host, tool: TalkingTool, id: str = "q-1") -> tuple[str, str]:
     """A call that its server asks about: the one key, and the state."""
     await tool.ask(id)
     result = (await host.call("report", ARGUMENTS)).result
@@ -30,10 +31,10 @@ async def asked(host: ModernHost, tool: TalkingTool, id: str = "q-1") -> tuple[s
     return key, result["requestState"]
 
 
-async def answered(host: ModernHost, key: str, state: str, tool: str = "report", **more: Any) -> Answer:
+async def answered(host: Host, key: str, state: str, tool: str = "report", **more: Any) -> Answer:
     """The call again with its answer, as a host should send it but for what is given."""
     params = {"inputResponses": {key: ACCEPTED}, "requestState": state}
-    return await host.call(tool, more.pop("arguments", ARGUMENTS), params=params, **more)
+    return await host.call(tool, more.pop("arguments", ARGUMENTS), **params, **more)
 
 
 @pytest.fixture
@@ -45,12 +46,12 @@ def talking(server: ScriptedServer) -> TalkingTool:
 
 
 @pytest.fixture
-def asker(gateway: WholeGateway) -> ModernHost:
+def asker(gateway: Gateway) -> Host:
     """A host that can be asked, without the tasks extension."""
     return gateway.modern(capabilities=ASKABLE, tasks=False)
 
 
-async def still_answerable(host: ModernHost, tool: TalkingTool, key: str, state: str) -> bool:
+async def still_answerable(host: Host, tool: TalkingTool, key: str, state: str) -> bool:
     """Whether the call that waits is answered after all, and once."""
     await tool.finish(DONE)
     answer = await answered(host, key, state)
@@ -59,13 +60,13 @@ async def still_answerable(host: ModernHost, tool: TalkingTool, key: str, state:
 
 @covers("M-MRTR-4", "I-ISO-5")
 @pytest.mark.parametrize("state", ["", "x", "eyJ", "A" * 100, "é", "h1.k.Z", "A" * 200_000, "=?base64?eA==?="], ids=len)
-async def test_a_state_that_nobody_gave_is_refused(server: ScriptedServer, asker: ModernHost, state: str) -> None:
+async def test_a_state_that_nobody_gave_is_refused(server: ScriptedServer, asker: Host, state: str) -> None:
     refused(await answered(asker, "a", state), 200, -32602)
     assert server.heard("tools/call") == []
 
 
 @covers("M-MRTR-4")
-async def test_a_state_that_was_touched_is_refused(asker: ModernHost, talking: TalkingTool) -> None:
+async def test_a_state_that_was_touched_is_refused(asker: Host, talking: TalkingTool) -> None:
     key, state = await asked(asker, talking)
     middle = len(state) // 2
     other = "B" if state[middle] == "A" else "A"
@@ -76,7 +77,7 @@ async def test_a_state_that_was_touched_is_refused(asker: ModernHost, talking: T
 
 @covers("M-MRTR-4")
 async def test_a_state_is_good_for_the_request_that_it_was_given_for_alone(
-    server: ScriptedServer, asker: ModernHost, talking: TalkingTool
+    server: ScriptedServer, asker: Host, talking: TalkingTool
 ) -> None:
     key, state = await asked(asker, talking)
     refused(await answered(asker, key, state, arguments={"quarter": "Q3"}), 200, -32602)
@@ -88,7 +89,7 @@ async def test_a_state_is_good_for_the_request_that_it_was_given_for_alone(
 
 
 @covers("M-MRTR-4", "M-MRTR-3")
-async def test_a_state_opens_its_round_once(asker: ModernHost, talking: TalkingTool, server: ScriptedServer) -> None:
+async def test_a_state_opens_its_round_once(asker: Host, talking: TalkingTool, server: ScriptedServer) -> None:
     key, state = await asked(asker, talking)
     await talking.finish(DONE)
     assert (await answered(asker, key, state)).result["content"] == DONE["content"]
@@ -97,7 +98,7 @@ async def test_a_state_opens_its_round_once(asker: ModernHost, talking: TalkingT
 
 
 @covers("M-MRTR-4")
-async def test_the_state_of_an_earlier_round_is_refused(asker: ModernHost, talking: TalkingTool) -> None:
+async def test_the_state_of_an_earlier_round_is_refused(asker: Host, talking: TalkingTool) -> None:
     key, state = await asked(asker, talking)
     await talking.ask("q-2")
     second = (await answered(asker, key, state)).result
@@ -110,7 +111,7 @@ async def test_the_state_of_an_earlier_round_is_refused(asker: ModernHost, talki
 async def test_a_state_is_good_as_long_as_a_question_may_wait(server: ScriptedServer, talking: TalkingTool) -> None:
     clock = ManualClock()
     config = configuration({"reports": server.url}, tasks={"input_required": {"max_wait": "5m"}})
-    async with running(config, Environment(clock=clock)) as gateway:
+    async with serve(config, Environment(clock=clock)) as gateway:
         host = gateway.modern(capabilities=ASKABLE, tasks=False)
         key, state = await asked(host, talking)
         clock.advance(timedelta(minutes=5, seconds=1))
@@ -120,15 +121,15 @@ async def test_a_state_is_good_as_long_as_a_question_may_wait(server: ScriptedSe
 
 
 @pytest.fixture
-async def guarded_gateway(server: ScriptedServer, issuer: TokenIssuer) -> AsyncIterator[WholeGateway]:
+async def guarded_gateway(server: ScriptedServer, issuer: TokenIssuer) -> AsyncIterator[Gateway]:
     """A gateway that asks for tokens, with two mounts before one server."""
-    async with running(guarded({"reports": server.url, "orders": server.url}, issuer)) as gateway:
+    async with serve(guarded({"reports": server.url, "orders": server.url}, issuer)) as gateway:
         yield gateway
 
 
 @covers("M-MRTR-4", "I-ISO-2", "I-ISO-5", "S-SEC-2")
 async def test_a_state_is_good_for_its_caller_alone(
-    guarded_gateway: WholeGateway, issuer: TokenIssuer, talking: TalkingTool
+    guarded_gateway: Gateway, issuer: TokenIssuer, talking: TalkingTool
 ) -> None:
     here = guarded_gateway.url()
     alice, bob, desk = (
@@ -144,7 +145,7 @@ async def test_a_state_is_good_for_its_caller_alone(
 
 @covers("M-MRTR-4", "I-ISO-6")
 async def test_a_state_is_good_at_its_mount_alone(
-    guarded_gateway: WholeGateway, issuer: TokenIssuer, talking: TalkingTool
+    guarded_gateway: Gateway, issuer: TokenIssuer, talking: TalkingTool
 ) -> None:
     hosts = {
         mount: guarded_gateway.modern(

@@ -6,13 +6,14 @@ from typing import Any
 
 import pytest
 
+from helpers.gateway.configuration import configuration
+from helpers.gateway.gateway import Gateway, serve
 from helpers.modern_schema import LISTEN, SUBSCRIPTION
 from helpers.server import Hold, ScriptedServer, TalkingTool, note
 from helpers.token_issuer import TokenIssuer, guarded
 from helpers.waiting import eventually
-from helpers.whole_gateway import WholeGateway, configuration, running
-from interaction.questioning import ACCEPTED, DONE
-from interaction.refusing import NEEDED, TASK, refused
+from interaction.questions import ACCEPTED, DONE
+from interaction.refusals import NEEDED, TASK, refused
 from requirements import covers
 
 ALWAYS = {"upgrade": [{"tool": "*", "mode": "always"}]}
@@ -31,10 +32,10 @@ KINDS = {
 
 
 @pytest.fixture
-async def gateway(server: ScriptedServer) -> AsyncIterator[WholeGateway]:
+async def gateway(server: ScriptedServer) -> AsyncIterator[Gateway]:
     """A gateway that makes a task of every call of this era."""
     server.capabilities = TALKATIVE
-    async with running(configuration({"reports": server.url}, tasks=ALWAYS)) as gateway:
+    async with serve(configuration({"reports": server.url}, tasks=ALWAYS)) as gateway:
         yield gateway
 
 
@@ -45,7 +46,7 @@ def granted(stream: Any) -> dict[str, Any]:
 
 
 @covers("M-NOTIF-1", "M-NOTIF-2", "M-NOTIF-3", "M-NOTIF-4", "M-SUB-1")
-async def test_a_task_is_told_of_from_its_first_state_to_its_end(tool: TalkingTool, gateway: WholeGateway) -> None:
+async def test_a_task_is_told_of_from_its_first_state_to_its_end(tool: TalkingTool, gateway: Gateway) -> None:
     host = gateway.modern(capabilities={"elicitation": {}})
     task = (await host.start("report"))["taskId"]
     async with host.listen(taskIds=[task, TASK], id="mine") as stream:
@@ -53,13 +54,13 @@ async def test_a_task_is_told_of_from_its_first_state_to_its_end(tool: TalkingTo
         await stream.until(TOLD)
         await tool.ask("q-1")
         asked = (await stream.until(TOLD, times=2))["params"]
-        shown = await host.get(task)
+        shown = await host.task(task)
         assert (asked["status"], asked["inputRequests"]) == ("input_required", shown["inputRequests"])
         await host.update(task, {"input-1": ACCEPTED})
         await stream.until(TOLD, times=3)
         await tool.finish(DONE)
         last = (await stream.until(TOLD, times=4))["params"]
-        shown = await host.get(task)
+        shown = await host.task(task)
     assert last.pop("_meta") == {SUBSCRIPTION: "mine"}
     assert last == {key: value for key, value in shown.items() if key not in ("_meta", "resultType")}
     assert [message["params"]["status"] for message in stream.of(TOLD)] == [
@@ -71,7 +72,7 @@ async def test_a_task_is_told_of_from_its_first_state_to_its_end(tool: TalkingTo
 
 
 @covers("M-NOTIF-5")
-async def test_progress_of_a_task_is_told_as_its_status_message(tool: TalkingTool, gateway: WholeGateway) -> None:
+async def test_progress_of_a_task_is_told_as_its_status_message(tool: TalkingTool, gateway: Gateway) -> None:
     host = gateway.modern()
     task = (await host.start("report"))["taskId"]
     async with host.listen(taskIds=[task]) as stream:
@@ -85,7 +86,7 @@ async def test_progress_of_a_task_is_told_as_its_status_message(tool: TalkingToo
     assert {message["method"] for message in stream.heard} == {ACKNOWLEDGED, TOLD}
 
 
-async def test_a_task_that_has_ended_is_told_of_at_once_and_the_stream_stays(gateway: WholeGateway) -> None:
+async def test_a_task_that_has_ended_is_told_of_at_once_and_the_stream_stays(gateway: Gateway) -> None:
     host = gateway.modern()
     task = (await host.start("echo", {"a": 1}))["taskId"]
     await host.until(task, "completed")
@@ -95,7 +96,7 @@ async def test_a_task_that_has_ended_is_told_of_at_once_and_the_stream_stays(gat
         assert not stream.ended
 
 
-async def test_tasks_of_the_other_era_are_told_of(server: ScriptedServer, gateway: WholeGateway) -> None:  # AMB-7
+async def test_tasks_of_the_other_era_are_told_of(server: ScriptedServer, gateway: Gateway) -> None:  # AMB-7
     server.script["report"] = hold = Hold()
     legacy, host = await gateway.greeted(), gateway.modern()
     task = (await legacy.start("report"))["taskId"]
@@ -106,7 +107,7 @@ async def test_tasks_of_the_other_era_are_told_of(server: ScriptedServer, gatewa
 
 
 @covers("M-NOTIF-1", "M-NEG-4")
-async def test_who_does_not_declare_the_extension_is_told_of_no_task(gateway: WholeGateway) -> None:
+async def test_who_does_not_declare_the_extension_is_told_of_no_task(gateway: Gateway) -> None:
     answer = await gateway.modern(tasks=False).ask(LISTEN, {"notifications": {"taskIds": [TASK]}})
     assert refused(answer, 400, -32021)["data"] == NEEDED
 
@@ -115,7 +116,7 @@ async def test_who_does_not_declare_the_extension_is_told_of_no_task(gateway: Wh
 async def test_tasks_of_others_are_left_out_like_those_that_never_were_and_who_tries_many_is_shut_out(
     server: ScriptedServer, issuer: TokenIssuer
 ) -> None:
-    async with running(guarded({"reports": server.url}, issuer, tasks=ALWAYS)) as gateway:
+    async with serve(guarded({"reports": server.url}, issuer, tasks=ALWAYS)) as gateway:
         alice, bob = (
             gateway.modern(token=issuer.token(gateway.url(), subject=subject)) for subject in ("alice", "bob")
         )
@@ -133,7 +134,7 @@ async def test_tasks_of_others_are_left_out_like_those_that_never_were_and_who_t
 @covers("M-NOTIF-7", "M-SUB-1")
 @pytest.mark.parametrize("kind", KINDS)
 async def test_of_lists_that_kind_alone_is_told_that_was_asked_for(
-    server: ScriptedServer, gateway: WholeGateway, kind: str
+    server: ScriptedServer, gateway: Gateway, kind: str
 ) -> None:
     host = gateway.modern()
     async with host.listen(**{kind: True}) as stream, host.listen(**dict.fromkeys(KINDS, True)) as other:
@@ -146,7 +147,7 @@ async def test_of_lists_that_kind_alone_is_told_that_was_asked_for(
 
 
 @covers("M-NOTIF-2")
-async def test_what_a_server_cannot_tell_is_not_granted(server: ScriptedServer, gateway: WholeGateway) -> None:
+async def test_what_a_server_cannot_tell_is_not_granted(server: ScriptedServer, gateway: Gateway) -> None:
     server.capabilities = {"tools": {}, "resources": {"listChanged": True}}
     wishes = {**dict.fromkeys(KINDS, True), "resourceSubscriptions": ["a://1"]}
     async with gateway.modern().listen(**wishes) as stream:
@@ -156,7 +157,7 @@ async def test_what_a_server_cannot_tell_is_not_granted(server: ScriptedServer, 
 
 @covers("M-NOTIF-7")
 async def test_a_resource_is_subscribed_to_once_and_told_to_who_asked_for_it(
-    server: ScriptedServer, gateway: WholeGateway
+    server: ScriptedServer, gateway: Gateway
 ) -> None:
     host = gateway.modern()
     async with host.listen(resourceSubscriptions=["a://1", "a://2"]) as both:
@@ -179,7 +180,7 @@ async def test_what_a_server_of_this_era_tells_is_told_on() -> None:
         server.capabilities = TALKATIVE
         section = {"path": "/reports/mcp", "url": server.url, "protocol_version": "2026-07-28"}
         config = configuration({}, upstreams={"reports": section})
-        async with running(config) as gateway:
+        async with serve(config) as gateway:
             host = gateway.modern()
             wishes = {"promptsListChanged": True, "resourceSubscriptions": ["a://1"]}
             async with host.listen(**wishes, id="mine") as stream:
@@ -190,13 +191,13 @@ async def test_what_a_server_of_this_era_tells_is_told_on() -> None:
     assert [message["method"] for message in stream.heard][1:] == [KINDS["promptsListChanged"], UPDATED]
 
 
-async def test_a_server_that_is_not_there_is_the_answer(server: ScriptedServer, gateway: WholeGateway) -> None:
+async def test_a_server_that_is_not_there_is_the_answer(server: ScriptedServer, gateway: Gateway) -> None:
     await server.stop()
     answer = await gateway.modern().ask(LISTEN, {"notifications": {"toolsListChanged": True}})
     assert refused(answer, 200, -32603)["data"]["origin"] == "upstream"
 
 
-async def test_who_takes_no_stream_cannot_listen(gateway: WholeGateway) -> None:
+async def test_who_takes_no_stream_cannot_listen(gateway: Gateway) -> None:
     host = gateway.modern()
     async with host.asking(LISTEN, {"notifications": {}}, headers={"Accept": "application/json"}) as asking:
         refused(await asking.answer(), 200, -32602)
@@ -205,7 +206,7 @@ async def test_who_takes_no_stream_cannot_listen(gateway: WholeGateway) -> None:
 @covers("M-NOTIF-6")
 async def test_a_stream_ends_with_its_result_when_the_token_does(server: ScriptedServer, issuer: TokenIssuer) -> None:
     auth = {"issuers": {"corp": {**issuer.section, "leeway": "0s"}}}
-    async with running(guarded({"reports": server.url}, auth=auth)) as gateway:
+    async with serve(guarded({"reports": server.url}, auth=auth)) as gateway:
         token = issuer.token(gateway.url(), exp=time.time() + 1)
         async with gateway.modern(token=token).listen(toolsListChanged=True, id=5) as stream:
             answer = await stream.answer()

@@ -5,11 +5,11 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from helpers.modern_host import ModernHost
+from helpers.gateway.gateway import Gateway, serve
+from helpers.host.host import Host
 from helpers.server import ScriptedServer
 from helpers.token_issuer import TokenIssuer, guarded
-from helpers.whole_gateway import WholeGateway, running
-from interaction.refusing import TASK, refused
+from interaction.refusals import TASK, refused
 from requirements import covers
 
 METHODS = {"tasks/get": {}, "tasks/cancel": {}, "tasks/update": {"inputResponses": {}}}
@@ -17,21 +17,21 @@ ALWAYS = {"upgrade": [{"tool": "*", "mode": "always"}]}
 
 
 @pytest.fixture
-async def gateway(server: ScriptedServer, issuer: TokenIssuer) -> AsyncIterator[WholeGateway]:
+async def gateway(server: ScriptedServer, issuer: TokenIssuer) -> AsyncIterator[Gateway]:
     """A gateway that asks for tokens and makes a task of every call, with two mounts before one server."""
     config = guarded({"reports": server.url, "orders": server.url}, issuer, tasks=ALWAYS)
-    async with running(config) as gateway:
+    async with serve(config) as gateway:
         yield gateway
 
 
-def somebody(gateway: WholeGateway, issuer: TokenIssuer, mount: str = "reports", **claims: str) -> ModernHost:
+def somebody(gateway: Gateway, issuer: TokenIssuer, mount: str = "reports", **claims: str) -> Host:
     return gateway.modern(mount, issuer.token(gateway.url(mount), **claims))
 
 
 @covers("M-GET-4", "M-UPD-5", "M-CANCEL-2", "I-ISO-2", "I-ISO-3", "I-ISO-6")
 @pytest.mark.parametrize("method", METHODS)
 async def test_an_unknown_a_foreign_and_another_mounts_task_are_not_found_in_the_same_bytes(
-    gateway: WholeGateway, issuer: TokenIssuer, method: str
+    gateway: Gateway, issuer: TokenIssuer, method: str
 ) -> None:
     task = (await somebody(gateway, issuer).start("echo"))["taskId"]
     strangers = {
@@ -54,13 +54,13 @@ async def test_an_unknown_a_foreign_and_another_mounts_task_are_not_found_in_the
 
 @covers("M-GET-4")
 @pytest.mark.parametrize("id", ["", "x" * 200, None, 7, [TASK], {"taskId": TASK}], ids=repr)
-async def test_what_can_be_no_id_is_refused(gateway: WholeGateway, issuer: TokenIssuer, id: object) -> None:
+async def test_what_can_be_no_id_is_refused(gateway: Gateway, issuer: TokenIssuer, id: object) -> None:
     answer = await somebody(gateway, issuer).ask("tasks/get", {"taskId": id})
     refused(answer, 200, -32602)
 
 
 @covers("M-NOTIF-2", "I-ISO-2", "T20")
-async def test_nobody_listens_to_a_task_that_is_not_theirs(gateway: WholeGateway, issuer: TokenIssuer) -> None:
+async def test_nobody_listens_to_a_task_that_is_not_theirs(gateway: Gateway, issuer: TokenIssuer) -> None:
     mine = (await somebody(gateway, issuer, subject="bob").start("echo"))["taskId"]
     task = (await somebody(gateway, issuer).start("echo"))["taskId"]
     host = somebody(gateway, issuer, subject="bob")

@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 
+from helpers.gateway.gateway import Gateway
+from helpers.host.host import both_eras
 from helpers.modern_schema import CAPABILITIES, TASKS
 from helpers.server import Rounds, ScriptedServer, Turn
 from helpers.server.modern_tasks import ModernTasks, TaskTool
-from helpers.whole_gateway import WholeGateway
-from interaction.bridging import DONE, FORM, modern
-from interaction.questioning import ACCEPTED, ELICIT, capable
+from interaction.bridges import DONE, FORM, modern
+from interaction.questions import ACCEPTED, ELICIT, capable
 from interaction.server_tasks import ASKABLE, gateway, natives, report
 from requirements import covers
 
@@ -23,7 +24,7 @@ __all__ = ["gateway", "modern", "natives", "report"]
 @covers("M-NEG-8", "B-CONV-5")
 @pytest.mark.parametrize("revision", ["2024-11-05", "2025-06-18", "2025-11-25"])
 async def test_a_host_of_the_legacy_era_has_its_call_answered(
-    modern: ScriptedServer, gateway: WholeGateway, report: TaskTool, revision: str
+    modern: ScriptedServer, gateway: Gateway, report: TaskTool, revision: str
 ) -> None:
     host = await gateway.greeted(revision)
     calling = asyncio.create_task(host.call("report"))
@@ -41,7 +42,7 @@ async def test_a_host_of_the_legacy_era_has_its_call_answered(
 
 @covers("M-NEG-2", "M-NEG-8", "V-DISC-4")
 async def test_a_host_without_the_extension_has_its_call_answered_though_its_server_insists_on_tasks(
-    gateway: WholeGateway, report: TaskTool
+    gateway: Gateway, report: TaskTool
 ) -> None:
     host = gateway.modern(tasks=False)
     calling = asyncio.create_task(host.call("report"))
@@ -52,12 +53,12 @@ async def test_a_host_without_the_extension_has_its_call_answered_though_its_ser
 
 
 @covers("M-PROG-1")
-@pytest.mark.parametrize("era", ["initialize", "stateless"])
+@both_eras
 async def test_what_the_task_says_of_itself_is_progress_of_the_call(
-    gateway: WholeGateway, report: TaskTool, era: str
+    gateway: Gateway, report: TaskTool, era: str
 ) -> None:
     meta = {"progressToken": "p"}
-    if era == "stateless":
+    if era == "modern":
         host = gateway.modern(tasks=False)
         calling = asyncio.create_task(host.call("report", meta=meta))
     else:
@@ -73,19 +74,19 @@ async def test_what_the_task_says_of_itself_is_progress_of_the_call(
 
 
 @covers("B-CONV-8")
-@pytest.mark.parametrize("era", ["initialize", "stateless"])
-async def test_an_error_of_the_task_is_the_error_of_the_call(gateway: WholeGateway, report: TaskTool, era: str) -> None:
-    host = gateway.modern(tasks=False) if era == "stateless" else await gateway.greeted()
+@both_eras
+async def test_an_error_of_the_task_is_the_error_of_the_call(gateway: Gateway, report: TaskTool, era: str) -> None:
+    host = await gateway.greeted(era=era, tasks=False)
     calling = asyncio.create_task(host.call("report"))
     (await report.made()).fail(-32001, "no such year", data={"year": 1})
     assert (await calling).error == {"code": -32001, "message": "no such year", "data": {"year": 1}}
 
 
-@pytest.mark.parametrize("era", ["initialize", "stateless"])
+@both_eras
 async def test_a_server_that_lost_its_task_has_failed_the_call(
-    gateway: WholeGateway, report: TaskTool, natives: ModernTasks, era: str
+    gateway: Gateway, report: TaskTool, natives: ModernTasks, era: str
 ) -> None:
-    host = gateway.modern(tasks=False) if era == "stateless" else await gateway.greeted()
+    host = await gateway.greeted(era=era, tasks=False)
     calling = asyncio.create_task(host.call("report"))
     await report.made()
     natives.forget()
@@ -96,7 +97,7 @@ async def test_a_server_that_lost_its_task_has_failed_the_call(
     assert "native" not in answer.text
 
 
-async def test_what_the_task_asks_is_asked_on_the_stream_of_the_call(gateway: WholeGateway, report: TaskTool) -> None:
+async def test_what_the_task_asks_is_asked_on_the_stream_of_the_call(gateway: Gateway, report: TaskTool) -> None:
     host = await capable(gateway)
     async with host.asking("tools/call", {"name": "report", "arguments": {}}) as call:
         task = await report.made()
@@ -106,12 +107,12 @@ async def test_what_the_task_asks_is_asked_on_the_stream_of_the_call(gateway: Wh
         await host.respond(question["id"], ACCEPTED)
         assert await task.brought() == {"secret": ACCEPTED}
         task.complete(DONE)
-        assert await call.answered() == DONE
+        assert await call.result() == DONE
 
 
 @covers("M-MRTR-3", "M-MRTR-8")
 async def test_what_the_task_asks_a_host_without_the_extension_is_a_round_of_a_held_call(
-    gateway: WholeGateway, report: TaskTool
+    gateway: Gateway, report: TaskTool
 ) -> None:
     host = gateway.modern(tasks=False, capabilities=ASKABLE)
     calling = asyncio.create_task(host.call("report"))
@@ -122,7 +123,7 @@ async def test_what_the_task_asks_a_host_without_the_extension_is_a_round_of_a_h
     assert "secret" not in str(asked)
     answers = dict.fromkeys(asked["inputRequests"], ACCEPTED)
     params = {"inputResponses": answers, "requestState": asked["requestState"]}
-    calling = asyncio.create_task(host.call("report", params=params))
+    calling = asyncio.create_task(host.call("report", **params))
     assert await task.brought() == {"secret": ACCEPTED}
     task.complete(DONE)
     assert (await calling).result["content"] == DONE["content"]
@@ -131,7 +132,7 @@ async def test_what_the_task_asks_a_host_without_the_extension_is_a_round_of_a_h
 
 @covers("M-CREATE-4")
 async def test_a_round_that_the_server_asks_before_it_makes_a_task_is_the_hosts_as_it_is(
-    modern: ScriptedServer, gateway: WholeGateway, report: TaskTool
+    modern: ScriptedServer, gateway: Gateway, report: TaskTool
 ) -> None:
     asks = Rounds({"inputRequests": {"its own key": FORM}, "requestState": "its own state"})
 
@@ -143,21 +144,21 @@ async def test_a_round_that_the_server_asks_before_it_makes_a_task_is_the_hosts_
     asked = (await host.call("report")).result
     assert list(asked["inputRequests"]) == ["its own key"]
     params = {"inputResponses": {"its own key": ACCEPTED}, "requestState": asked["requestState"]}
-    calling = asyncio.create_task(host.call("report", params=params))
+    calling = asyncio.create_task(host.call("report", **params))
     (await report.made()).complete(DONE)
     assert (await calling).result["content"] == DONE["content"]
     assert modern.heard("tools/call")[-1]["params"]["requestState"] == "its own state"
 
 
 @covers("H-MOD-9", "H-MOD-10")
-async def test_a_modern_host_that_leaves_cancels_the_servers_task(gateway: WholeGateway, report: TaskTool) -> None:
+async def test_a_modern_host_that_leaves_cancels_the_servers_task(gateway: Gateway, report: TaskTool) -> None:
     async with gateway.modern(tasks=False).asking("tools/call", {"name": "report", "arguments": {}}) as asked:
         task = await report.made()
         await asked.leave()
         await task.cancelled()
 
 
-async def test_a_host_that_cancels_its_call_cancels_the_servers_task(gateway: WholeGateway, report: TaskTool) -> None:
+async def test_a_host_that_cancels_its_call_cancels_the_servers_task(gateway: Gateway, report: TaskTool) -> None:
     host = await gateway.greeted()
     async with host.asking("tools/call", {"name": "report", "arguments": {}}, id="mine"):
         task = await report.made()
@@ -166,15 +167,15 @@ async def test_a_host_that_cancels_its_call_cancels_the_servers_task(gateway: Wh
 
 
 @covers("H-MOD-9", "H-MOD-10", "L-CANCEL-4")
-@pytest.mark.parametrize("era", ["initialize", "stateless"])
+@both_eras
 async def test_a_call_that_is_given_up_before_its_host_could_know_of_a_task_has_that_cancelled_as_well(
-    modern: ScriptedServer, gateway: WholeGateway, report: TaskTool, era: str
+    modern: ScriptedServer, gateway: Gateway, report: TaskTool, era: str
 ) -> None:
     report.handles.clear()
-    host = gateway.modern(tasks=False) if era == "stateless" else await gateway.greeted()
+    host = await gateway.greeted(era=era, tasks=False)
     async with host.asking("tools/call", {"name": "report", "arguments": {}}, id="mine") as asked:
         task = await report.made()
-        if era == "stateless":
+        if era == "modern":
             await asked.leave()
         else:
             await host.tell("notifications/cancelled", {"requestId": "mine"})

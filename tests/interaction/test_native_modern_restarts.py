@@ -7,17 +7,15 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from helpers.modern_host import ModernHost
+from helpers.gateway.gateway import Gateway
+from helpers.host.host import Host, both_eras
 from helpers.server import ScriptedServer, status
 from helpers.server.modern_tasks import ModernTasks, TaskTool
 from helpers.stored_tasks import stored_task
 from helpers.waiting import bounded, eventually
-from helpers.whole_gateway import WholeGateway
-from interaction.bridging import ALWAYS, DONE, FORM, before, modern
-from interaction.falls import LOST, returned
-from interaction.questioning import ACCEPTED, capable
+from interaction.bridges import ALWAYS, DONE, FORM, before, modern
+from interaction.falls import LOST
+from interaction.questions import ACCEPTED, capable
 from interaction.server_tasks import ASKABLE, OFTEN, natives, report
 from requirements import covers
 
@@ -30,14 +28,14 @@ def sections(folder: Path) -> dict[str, Any]:
     return {"tasks": ALWAYS | OFTEN, "store": store}
 
 
-async def kept(gateway: WholeGateway, folder: Path, task: str) -> None:
+async def kept(gateway: Gateway, folder: Path, task: str) -> None:
     """Returns once the record says where the call is: what ends before that ends the call."""
     await stored_task(folder, task, lambda found: found.checkpoint)
     # What was asked of the store before is answered before.
     await gateway.ready()
 
 
-async def asked(host: ModernHost, task: str, count: int = 1) -> dict[str, Any]:
+async def asked(host: Host, task: str, count: int = 1) -> dict[str, Any]:
     """What a task waits for, once that is so much."""
     async with bounded():
         while len(found := (await host.until(task, "input_required"))["inputRequests"]) < count:
@@ -50,11 +48,11 @@ def unheard(modern: ScriptedServer, method: str) -> bool:
 
 
 @covers("R-RES-8")
-@pytest.mark.parametrize("era", ["initialize", "stateless"])
+@both_eras
 async def test_a_task_goes_on_where_it_is(modern: ScriptedServer, report: TaskTool, tmp_path: Path, era: str) -> None:
     host: Any
     async with before(modern, **sections(tmp_path)) as gateway:
-        host = gateway.modern() if era == "stateless" else await gateway.greeted()
+        host = await gateway.greeted(era=era)
         made = (await host.start("report"))["taskId"]
         task = await report.made()
         await kept(gateway, tmp_path, made)
@@ -63,10 +61,10 @@ async def test_a_task_goes_on_where_it_is(modern: ScriptedServer, report: TaskTo
         await eventually(lambda: task.looks > seen)
         task.say("half of it", updated="2026-08-01T09:00:01.000Z")
         task.complete(DONE)
-        if era == "stateless":
+        if era == "modern":
             done = (await gateway.modern().until(made, "completed"))["result"]
         else:
-            done = (await returned(gateway, host).ask("tasks/result", {"taskId": made})).result
+            done = (await gateway.again(host).ask("tasks/result", {"taskId": made})).result
         assert done["content"] == DONE["content"]
     assert len(modern.heard("tools/call")) == 1
     assert unheard(modern, "tasks/cancel")

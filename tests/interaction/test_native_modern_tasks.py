@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 
+from helpers.gateway.gateway import Gateway
+from helpers.host.host import both_eras
 from helpers.server import ScriptedServer
 from helpers.server.modern_tasks import ModernTasks, TaskTool
 from helpers.waiting import bounded, eventually
-from helpers.whole_gateway import WholeGateway
-from interaction.bridging import DONE, FORM, SAMPLE, before, modern
-from interaction.questioning import ACCEPTED, ELICIT, capable, status
+from interaction.bridges import DONE, FORM, SAMPLE, before, modern
+from interaction.questions import ACCEPTED, ELICIT, capable
 from interaction.server_tasks import ASKABLE, OFTEN, gateway, natives, promoting, report
 from requirements import covers
 
@@ -22,14 +23,14 @@ __all__ = ["gateway", "modern", "natives", "promoting", "report"]
 
 @covers("M-GET-1", "M-UPD-4", "M-NEG-8")
 async def test_a_task_of_the_gateway_has_what_the_servers_says_asks_and_comes_to(
-    promoting: WholeGateway, report: TaskTool
+    promoting: Gateway, report: TaskTool
 ) -> None:
     host = promoting.modern(capabilities=ASKABLE)
     made = await host.start("report")
     task = await report.made()
     task.say("half of it")
     async with bounded():
-        while (await host.get(made["taskId"])).get("statusMessage") != "half of it":
+        while (await host.task(made["taskId"])).get("statusMessage") != "half of it":
             await asyncio.sleep(0.005)
     task.ask(secret=FORM, other=FORM)
     async with bounded():
@@ -51,7 +52,7 @@ async def test_a_task_of_the_gateway_has_what_the_servers_says_asks_and_comes_to
 
 
 @covers("L-GET-1", "L-INPUT-1", "L-RES-2")
-async def test_a_task_of_a_host_of_2025_11_25_has_them_too(gateway: WholeGateway, report: TaskTool) -> None:
+async def test_a_task_of_a_host_of_2025_11_25_has_them_too(gateway: Gateway, report: TaskTool) -> None:
     host = await capable(gateway)
     made = await host.start("report")
     task = await report.made()
@@ -60,13 +61,13 @@ async def test_a_task_of_a_host_of_2025_11_25_has_them_too(gateway: WholeGateway
         while (await host.task(made["taskId"])).get("statusMessage") != "half of it":
             await asyncio.sleep(0.005)
     task.ask(secret=FORM)
-    await status(host, made["taskId"], "input_required")
+    await host.until(made["taskId"], "input_required")
     async with host.asking("tasks/result", {"taskId": made["taskId"]}) as result:
         question = await result.until(ELICIT)
         await host.respond(question["id"], ACCEPTED)
         assert await task.brought() == {"secret": ACCEPTED}
         task.complete(DONE)
-        assert (await result.answered())["content"] == DONE["content"]
+        assert (await result.result())["content"] == DONE["content"]
     assert "native" not in str((made, question))
 
 
@@ -88,9 +89,9 @@ async def test_a_call_whose_server_made_a_task_of_it_becomes_one_of_the_gateway_
 
 
 @covers("M-CANCEL-2", "L-CANCEL-4")
-@pytest.mark.parametrize("era", ["initialize", "stateless"])
-async def test_a_cancelled_task_cancels_the_servers(promoting: WholeGateway, report: TaskTool, era: str) -> None:
-    if era == "stateless":
+@both_eras
+async def test_a_cancelled_task_cancels_the_servers(promoting: Gateway, report: TaskTool, era: str) -> None:
+    if era == "modern":
         host = promoting.modern()
         made = await host.start("report")
         task = await report.made()
@@ -105,12 +106,12 @@ async def test_a_cancelled_task_cancels_the_servers(promoting: WholeGateway, rep
 
 
 @covers("M-CANCEL-2", "L-CANCEL-4")
-@pytest.mark.parametrize("era", ["initialize", "stateless"])
+@both_eras
 async def test_a_task_that_is_cancelled_in_the_moment_in_which_its_server_makes_one_has_that_cancelled(
-    promoting: WholeGateway, report: TaskTool, era: str
+    promoting: Gateway, report: TaskTool, era: str
 ) -> None:
     report.handles.clear()
-    host = promoting.modern() if era == "stateless" else await promoting.greeted()
+    host = await promoting.greeted(era=era)
     made = await host.start("report")
     task = await report.made()
     await host.ask("tasks/cancel", {"taskId": made["taskId"]})
@@ -120,19 +121,19 @@ async def test_a_task_that_is_cancelled_in_the_moment_in_which_its_server_makes_
 
 
 @covers("M-GET-3", "L-STAT-3", "T-1")
-async def test_a_tools_own_error_is_what_it_is_in_either_era(promoting: WholeGateway, report: TaskTool) -> None:
+async def test_a_tools_own_error_is_what_it_is_in_either_era(promoting: Gateway, report: TaskTool) -> None:
     host, legacy = promoting.modern(), await promoting.greeted()
     made = await host.start("report")
     (await report.made()).complete({"content": [{"type": "text", "text": "no paper"}], "isError": True})
     assert (await host.until(made["taskId"], "completed"))["result"]["isError"] is True
     other = await legacy.start("report")
     (await report.made(2)).complete({"content": [{"type": "text", "text": "no paper"}], "isError": True})
-    assert (await status(legacy, other["taskId"], "failed"))["statusMessage"] == "no paper"
+    assert (await legacy.until(other["taskId"], "failed"))["statusMessage"] == "no paper"
 
 
 @covers("M-GET-3")
 async def test_a_task_whose_server_lost_its_own_has_failed(
-    promoting: WholeGateway, report: TaskTool, natives: ModernTasks
+    promoting: Gateway, report: TaskTool, natives: ModernTasks
 ) -> None:
     host = promoting.modern()
     made = await host.start("report")
@@ -146,7 +147,7 @@ async def test_a_task_whose_server_lost_its_own_has_failed(
 @covers("M-GET-3")
 @pytest.mark.parametrize("payload", [{}, {"result": {}}, {"result": {"resultType": "complete", "_meta": {"x": 1}}}])
 async def test_a_task_that_was_done_there_and_shows_no_result_has_failed(
-    promoting: WholeGateway, report: TaskTool, payload: dict[str, Any]
+    promoting: Gateway, report: TaskTool, payload: dict[str, Any]
 ) -> None:
     host = promoting.modern()
     made = await host.start("report")
@@ -159,7 +160,7 @@ async def test_a_task_that_was_done_there_and_shows_no_result_has_failed(
 
 @pytest.mark.parametrize("id_", ["x" * 4096, " a\nb\x00 ", 'é€"../..', "=?base64?YQ==?="])
 async def test_a_server_may_name_its_tasks_as_it_likes(
-    promoting: WholeGateway, report: TaskTool, natives: ModernTasks, id_: str
+    promoting: Gateway, report: TaskTool, natives: ModernTasks, id_: str
 ) -> None:
     natives.names = [id_]
     host = promoting.modern()
@@ -169,7 +170,7 @@ async def test_a_server_may_name_its_tasks_as_it_likes(
 
 
 async def test_a_task_in_a_state_that_there_is_not_has_failed_and_is_ended_there(
-    promoting: WholeGateway, report: TaskTool
+    promoting: Gateway, report: TaskTool
 ) -> None:
     report.status = "paused"
     host = promoting.modern()
@@ -179,7 +180,7 @@ async def test_a_task_in_a_state_that_there_is_not_has_failed_and_is_ended_there
 
 
 async def test_a_question_that_the_host_refuses_to_answer_in_any_form_ends_the_servers_task(
-    promoting: WholeGateway, report: TaskTool
+    promoting: Gateway, report: TaskTool
 ) -> None:
     host = await capable(promoting)
     made = await host.start("report")
@@ -189,5 +190,5 @@ async def test_a_question_that_the_host_refuses_to_answer_in_any_form_ends_the_s
         question = await result.until("sampling/createMessage")
         await host.respond(question["id"], error={"code": -1, "message": "User rejected"})
         await task.cancelled()
-    found = await status(host, made["taskId"], "failed")
+    found = await host.until(made["taskId"], "failed")
     assert "got no answer" in found["statusMessage"]

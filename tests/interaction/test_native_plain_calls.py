@@ -5,11 +5,12 @@ from typing import Any
 
 import pytest
 
+from helpers.gateway.configuration import configuration
+from helpers.gateway.gateway import Gateway, serve
 from helpers.server import Hold, ScriptedServer, result
 from helpers.server.legacy_tasks import LegacyTasks
 from helpers.waiting import bounded, eventually
-from helpers.whole_gateway import WholeGateway, configuration, running
-from interaction.questioning import DONE
+from interaction.questions import DONE
 from interaction.server_tasks import PROGRESS, tasks, told_last
 from requirements import covers
 
@@ -24,7 +25,7 @@ async def test_the_operator_says_what_hosts_are_told_of_a_tool_that_its_server_r
     server: ScriptedServer, tasks: LegacyTasks, mode: str, told: str
 ) -> None:
     rules = {"upgrade": [{"tool": "research", "mode": mode}, {"tool": "echo", "mode": "auto"}]}
-    async with running(configuration({"reports": server.url}, tasks=rules)) as gateway:
+    async with serve(configuration({"reports": server.url}, tasks=rules)) as gateway:
         host = await gateway.greeted()
         listed = {tool["name"]: tool for tool in (await host.ask("tools/list")).result["tools"]}
     assert listed["research"]["execution"] == {"taskSupport": told}
@@ -36,7 +37,7 @@ async def test_hosts_see_the_gateways_tasks_or_none_and_never_that_the_server_ha
     server: ScriptedServer, tasks: LegacyTasks, mode: str
 ) -> None:
     rules = {"upgrade": [{"tool": "*", "mode": mode}]}
-    async with running(configuration({"reports": server.url}, tasks=rules)) as gateway:
+    async with serve(configuration({"reports": server.url}, tasks=rules)) as gateway:
         welcome = await gateway.host().initialize()
         found = await gateway.modern().discover()
     ours = {"cancel": {}, "requests": {"tools": {"call": {}}}}
@@ -46,21 +47,21 @@ async def test_hosts_see_the_gateways_tasks_or_none_and_never_that_the_server_ha
 
 @pytest.mark.parametrize("revision", ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"])
 async def test_a_tool_that_its_server_runs_only_as_a_task_is_called_plainly_by_any_host(
-    gateway: WholeGateway, tasks: LegacyTasks, revision: str
+    gateway: Gateway, tasks: LegacyTasks, revision: str
 ) -> None:
     host = await gateway.greeted(revision)
     async with host.asking("tools/call", {"name": "research", "arguments": {"a": 1}}) as stream:
         task = await tasks.made()
         assert task.params["arguments"] == {"a": 1}
         task.complete(DONE)
-        answer = await stream.answered()
+        answer = await stream.result()
     assert answer == DONE
     assert tasks.cancelled == []
 
 
 @covers("L-PROG-2")
 async def test_what_the_servers_task_says_of_itself_reaches_who_wants_progress(
-    gateway: WholeGateway, tasks: LegacyTasks
+    gateway: Gateway, tasks: LegacyTasks
 ) -> None:
     host = await gateway.greeted()
     params = {"name": "research", "_meta": {"progressToken": "mine"}}
@@ -70,13 +71,13 @@ async def test_what_the_servers_task_says_of_itself_reaches_who_wants_progress(
             task.move("working", message)
             await eventually(lambda: told_last(stream) == message)  # noqa: B023  it is awaited at once
         task.complete(DONE)
-        await stream.answered()
+        await stream.result()
     notes = [note["params"] for note in stream.of(PROGRESS)]
     assert [(note["progressToken"], note["message"]) for note in notes] == [("mine", "Gathering"), ("mine", "Reading")]
     assert notes[0]["progress"] < notes[1]["progress"]
 
 
-async def test_a_modern_host_without_tasks_waits_for_the_result(gateway: WholeGateway, tasks: LegacyTasks) -> None:
+async def test_a_modern_host_without_tasks_waits_for_the_result(gateway: Gateway, tasks: LegacyTasks) -> None:
     host = gateway.modern(tasks=False)
     async with host.asking("tools/call", {"name": "research", "arguments": {}}) as asked:
         task = await tasks.made()
@@ -89,17 +90,17 @@ async def test_a_tool_that_is_kept_from_being_a_task_here_is_still_run_as_one_th
     server: ScriptedServer, tasks: LegacyTasks
 ) -> None:
     rules = {"upgrade": [{"tool": "research", "mode": "sync"}, {"tool": "*", "mode": "auto"}]}
-    async with running(configuration({"reports": server.url}, tasks=rules)) as gateway:
+    async with serve(configuration({"reports": server.url}, tasks=rules)) as gateway:
         host = await gateway.greeted()
         assert (await host.call("research", task={})).code == -32601
         async with host.asking("tools/call", {"name": "research"}) as stream:
             (await tasks.made()).complete(DONE)
-            assert await stream.answered() == DONE
+            assert await stream.result() == DONE
 
 
 @pytest.mark.parametrize("tool", ["index", "echo"])
 async def test_a_task_that_nobody_asked_for_is_ended_and_no_host_hears_of_it(
-    server: ScriptedServer, gateway: WholeGateway, tasks: LegacyTasks, tool: str
+    server: ScriptedServer, gateway: Gateway, tasks: LegacyTasks, tool: str
 ) -> None:
     made = result({"task": {"taskId": "theirs-0001", "status": "working"}})
     tasks.instead["tools/call"], server.script["echo"] = [made], made
@@ -111,7 +112,7 @@ async def test_a_task_that_nobody_asked_for_is_ended_and_no_host_hears_of_it(
 
 @covers("L-CANCEL-4")
 async def test_a_host_that_gives_its_call_up_has_the_servers_task_cancelled(
-    server: ScriptedServer, gateway: WholeGateway, tasks: LegacyTasks
+    server: ScriptedServer, gateway: Gateway, tasks: LegacyTasks
 ) -> None:
     host = await gateway.greeted()
     async with host.asking("tools/call", {"name": "research"}, id="call-1"):
@@ -123,7 +124,7 @@ async def test_a_host_that_gives_its_call_up_has_the_servers_task_cancelled(
 
 
 async def test_a_host_that_ends_its_session_has_the_task_of_its_plain_call_cancelled(
-    gateway: WholeGateway, tasks: LegacyTasks
+    gateway: Gateway, tasks: LegacyTasks
 ) -> None:
     host = await gateway.greeted()
     async with host.asking("tools/call", {"name": "research"}):
@@ -136,7 +137,7 @@ async def test_a_host_that_ends_its_session_has_the_task_of_its_plain_call_cance
     ("outcome", "code"), [({"error": {"code": -32050, "message": "Off", "data": {"a": 1}}}, -32050), (None, None)]
 )
 async def test_a_task_that_failed_there_is_the_failure_of_the_call(
-    gateway: WholeGateway, tasks: LegacyTasks, outcome: Any, code: int | None
+    gateway: Gateway, tasks: LegacyTasks, outcome: Any, code: int | None
 ) -> None:
     host = await gateway.greeted()
     calling = asyncio.create_task(host.call("research"))
@@ -149,7 +150,7 @@ async def test_a_task_that_failed_there_is_the_failure_of_the_call(
 
 
 async def test_a_task_that_its_server_forgot_is_a_call_whose_end_nobody_knows(
-    gateway: WholeGateway, tasks: LegacyTasks
+    gateway: Gateway, tasks: LegacyTasks
 ) -> None:
     host = await gateway.greeted()
     calling = asyncio.create_task(host.call("research"))
@@ -163,7 +164,7 @@ async def test_a_task_that_its_server_forgot_is_a_call_whose_end_nobody_knows(
 
 
 async def test_a_call_that_is_given_up_and_that_its_server_makes_no_task_of_is_cancelled_there(
-    server: ScriptedServer, gateway: WholeGateway, tasks: LegacyTasks
+    server: ScriptedServer, gateway: Gateway, tasks: LegacyTasks
 ) -> None:
     tasks.instead["tools/call"] = [hold := Hold()]
     host = await gateway.greeted()
@@ -176,9 +177,7 @@ async def test_a_call_that_is_given_up_and_that_its_server_makes_no_task_of_is_c
 
 
 @covers("H-MOD-9")
-async def test_a_modern_host_that_leaves_has_the_servers_task_cancelled(
-    gateway: WholeGateway, tasks: LegacyTasks
-) -> None:
+async def test_a_modern_host_that_leaves_has_the_servers_task_cancelled(gateway: Gateway, tasks: LegacyTasks) -> None:
     host = gateway.modern(tasks=False)
     async with host.asking("tools/call", {"name": "research", "arguments": {}}):
         task = await tasks.made()

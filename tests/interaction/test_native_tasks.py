@@ -6,12 +6,13 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from helpers.gateway.configuration import configuration
+from helpers.gateway.gateway import Gateway, serve
 from helpers.server import Reply, ScriptedServer, error, result
 from helpers.server import status as away
 from helpers.server.legacy_tasks import LegacyTasks
 from helpers.waiting import bounded, eventually
-from helpers.whole_gateway import WholeGateway, configuration, running
-from interaction.questioning import ACCEPTED, DONE, ELICIT, RELATED, capable, status
+from interaction.questions import ACCEPTED, DONE, ELICIT, RELATED, capable
 from interaction.server_tasks import ASKED, FORM, said, tasks
 from requirements import covers
 
@@ -21,17 +22,17 @@ PING = {"jsonrpc": "2.0", "id": "p-1", "method": "ping"}
 
 
 @pytest.fixture
-async def always(server: ScriptedServer, tasks: LegacyTasks) -> AsyncIterator[WholeGateway]:
+async def always(server: ScriptedServer, tasks: LegacyTasks) -> AsyncIterator[Gateway]:
     """A gateway that makes a task of every call of a host that knows tasks."""
     rules = {"upgrade": [{"tool": "*", "mode": "always"}]}
-    async with running(configuration({"reports": server.url}, tasks=rules)) as gateway:
+    async with serve(configuration({"reports": server.url}, tasks=rules)) as gateway:
         yield gateway
 
 
 @covers("L-CREATE-2", "L-RES-2", "L-RES-3", "L-META-1")
 @pytest.mark.parametrize("tool", ["research", "index"])
 async def test_a_task_of_a_host_is_run_as_one_of_the_server_whose_id_nobody_sees(
-    gateway: WholeGateway, tasks: LegacyTasks, tool: str
+    gateway: Gateway, tasks: LegacyTasks, tool: str
 ) -> None:
     host = await gateway.greeted()
     created = await host.start(tool, {"a": 1}, ttl=60_000)
@@ -41,7 +42,7 @@ async def test_a_task_of_a_host_is_run_as_one_of_the_server_whose_id_nobody_sees
     task.move("working", "Gathering")
     await said(host, created["taskId"], "Gathering")
     task.complete(DONE | {"_meta": {"x": 1}})
-    await status(host, created["taskId"], "completed")
+    await host.until(created["taskId"], "completed")
     came = (await host.ask("tasks/result", {"taskId": created["taskId"]})).result
     assert came == DONE | {"_meta": {"x": 1, RELATED: {"taskId": created["taskId"]}}}
     seen = json.dumps([created, await host.task(created["taskId"]), came])
@@ -50,7 +51,7 @@ async def test_a_task_of_a_host_is_run_as_one_of_the_server_whose_id_nobody_sees
 
 @covers("M-CREATE-4", "M-GET-1")
 async def test_a_call_of_a_modern_host_becomes_a_task_that_is_one_of_the_server(
-    always: WholeGateway, tasks: LegacyTasks
+    always: Gateway, tasks: LegacyTasks
 ) -> None:
     host = always.modern()
     created = await host.start("index")
@@ -69,14 +70,14 @@ async def test_a_call_becomes_a_task_of_ours_when_its_grace_is_over_and_stays_th
     server: ScriptedServer, tasks: LegacyTasks, tool: str
 ) -> None:
     rules = {"inline_grace": "50ms", "early_poll": {"reject_above": 1000}}
-    async with running(configuration({"reports": server.url}, tasks=rules)) as gateway:
+    async with serve(configuration({"reports": server.url}, tasks=rules)) as gateway:
         host = gateway.modern()
         created = await host.start(tool)
         task = await tasks.made()
         task.move("working", "Gathering")
         task.ask(ASKED | {"method": "roots/list", "params": {}})
         async with bounded():
-            while (await host.get(created["taskId"])).get("statusMessage") != "It has a question":
+            while (await host.task(created["taskId"])).get("statusMessage") != "It has a question":
                 await asyncio.sleep(0.01)
         # A host that declared no roots is not asked for them, and the server hears so at once.
         assert (await server.reply_to("q-1"))["error"]["code"] == -32601
@@ -87,27 +88,27 @@ async def test_a_call_becomes_a_task_of_ours_when_its_grace_is_over_and_stays_th
 
 @covers("L-INPUT-1", "L-INPUT-2", "L-INPUT-5", "L-META-1")
 async def test_what_the_server_asks_for_its_task_is_asked_for_ours(
-    server: ScriptedServer, gateway: WholeGateway, tasks: LegacyTasks
+    server: ScriptedServer, gateway: Gateway, tasks: LegacyTasks
 ) -> None:
     host = await capable(gateway)
     created = (await host.start("research"))["taskId"]
     task = await tasks.made()
     task.ask(ASKED | {"params": FORM | {"_meta": {RELATED: {"taskId": task.id}}}})
-    await status(host, created, "input_required")
+    await host.until(created, "input_required")
     async with host.asking("tasks/result", {"taskId": created}) as stream:
         asked = await stream.until(ELICIT)
         assert asked["params"] == FORM | {"_meta": {RELATED: {"taskId": created}}}
         await host.respond(asked["id"], ACCEPTED | {"_meta": {RELATED: {"taskId": created}}})
         assert (await server.reply_to("q-1"))["result"] == ACCEPTED | {"_meta": {}}
         task.move("working")
-        await status(host, created, "working")
+        await host.until(created, "working")
         task.complete(DONE)
-        assert await stream.answered() == DONE | {"_meta": {RELATED: {"taskId": created}}}
+        assert await stream.result() == DONE | {"_meta": {RELATED: {"taskId": created}}}
 
 
 @covers("M-GET-1", "M-UPD-1")
 async def test_what_the_server_asks_for_its_task_is_an_input_of_a_modern_hosts(
-    server: ScriptedServer, always: WholeGateway, tasks: LegacyTasks
+    server: ScriptedServer, always: Gateway, tasks: LegacyTasks
 ) -> None:
     host = always.modern(capabilities={"elicitation": {"form": {}}})
     created = (await host.start("research"))["taskId"]
@@ -123,7 +124,7 @@ async def test_what_the_server_asks_for_its_task_is_an_input_of_a_modern_hosts(
 
 @covers("L-INPUT-1", "L-INPUT-5", "U-HTTP-3")
 async def test_what_the_server_asks_for_a_task_before_its_handle_was_read_is_asked_for_that_task(
-    server: ScriptedServer, gateway: WholeGateway, tasks: LegacyTasks
+    server: ScriptedServer, gateway: Gateway, tasks: LegacyTasks
 ) -> None:
     tasks.handles.clear()
     host = await capable(gateway)
@@ -134,7 +135,7 @@ async def test_what_the_server_asks_for_a_task_before_its_handle_was_read_is_ask
     await server.push(ASKED | {"params": FORM | {"_meta": {RELATED: {"taskId": task.id}}}}, PING)
     await server.reply_to("p-1")
     tasks.handles.set()
-    await status(host, mine, "input_required")
+    await host.until(mine, "input_required")
     assert [(await host.task(other))["status"] for other in created] == ["working", "working"]
     async with host.asking("tasks/result", {"taskId": mine}) as stream:
         asked = await stream.until(ELICIT)
@@ -144,7 +145,7 @@ async def test_what_the_server_asks_for_a_task_before_its_handle_was_read_is_ask
 
 
 async def test_what_the_server_asks_for_the_task_of_a_plain_call_is_asked_on_the_calls_stream(
-    server: ScriptedServer, gateway: WholeGateway, tasks: LegacyTasks
+    server: ScriptedServer, gateway: Gateway, tasks: LegacyTasks
 ) -> None:
     host = await capable(gateway)
     async with host.asking("tools/call", {"name": "research"}) as stream:
@@ -155,12 +156,12 @@ async def test_what_the_server_asks_for_the_task_of_a_plain_call_is_asked_on_the
         await host.respond(asked["id"], ACCEPTED)
         assert (await server.reply_to("q-1"))["result"] == ACCEPTED
         task.complete(DONE)
-        assert await stream.answered() == DONE
+        assert await stream.result() == DONE
 
 
 @covers("L-CANCEL-2", "L-CANCEL-4")
 async def test_a_cancelled_task_is_cancelled_at_the_server_by_its_own_name(
-    server: ScriptedServer, gateway: WholeGateway, tasks: LegacyTasks
+    server: ScriptedServer, gateway: Gateway, tasks: LegacyTasks
 ) -> None:
     host = await gateway.greeted()
     created = (await host.start("research"))["taskId"]
@@ -172,11 +173,11 @@ async def test_a_cancelled_task_is_cancelled_at_the_server_by_its_own_name(
 
 
 @covers("L-STAT-3")
-async def test_a_task_that_failed_there_failed_here_and_says_why(gateway: WholeGateway, tasks: LegacyTasks) -> None:
+async def test_a_task_that_failed_there_failed_here_and_says_why(gateway: Gateway, tasks: LegacyTasks) -> None:
     host = await gateway.greeted()
     created = (await host.start("research"))["taskId"]
     (await tasks.made()).fail("No paper left")
-    assert (await status(host, created, "failed"))["statusMessage"] == "No paper left"
+    assert (await host.until(created, "failed"))["statusMessage"] == "No paper left"
 
 
 @covers("L-RES-2")
@@ -192,7 +193,7 @@ async def test_a_task_that_failed_there_failed_here_and_says_why(gateway: WholeG
 )
 async def test_a_task_that_was_done_there_and_shows_no_result_failed_here_and_its_session_goes_on(
     server: ScriptedServer,
-    gateway: WholeGateway,
+    gateway: Gateway,
     tasks: LegacyTasks,
     reply: Reply,
     reason: str,
@@ -203,7 +204,7 @@ async def test_a_task_that_was_done_there_and_shows_no_result_failed_here_and_it
     host = await gateway.greeted()
     created = (await host.start("research"))["taskId"]
     (await tasks.made()).complete(DONE)
-    assert message in (await status(host, created, "failed"))["statusMessage"]
+    assert message in (await host.until(created, "failed"))["statusMessage"]
     told = (await host.ask("tasks/result", {"taskId": created})).error
     assert told["data"] == {"origin": origin, "reason": reason, "dispatched": True}
     assert "theirs" not in json.dumps(told)
@@ -211,41 +212,41 @@ async def test_a_task_that_was_done_there_and_shows_no_result_failed_here_and_it
     assert len(server.heard("initialize")) == 1
 
 
-async def test_a_task_that_its_server_cancelled_failed_here(gateway: WholeGateway, tasks: LegacyTasks) -> None:
+async def test_a_task_that_its_server_cancelled_failed_here(gateway: Gateway, tasks: LegacyTasks) -> None:
     host = await gateway.greeted()
     created = (await host.start("research"))["taskId"]
     (await tasks.made()).move("cancelled")
-    assert (await status(host, created, "failed"))["statusMessage"] == "The server cancelled the call"
+    assert (await host.until(created, "failed"))["statusMessage"] == "The server cancelled the call"
     told = (await host.ask("tasks/result", {"taskId": created})).error
     assert told["data"] == {"origin": "upstream", "reason": "closed", "dispatched": True}
 
 
 @pytest.mark.parametrize("id_", ["x" * 4096, " a\nb\x00 ", 'é€"../..', "=?base64?YQ==?="])
-async def test_a_server_may_name_its_tasks_as_it_likes(gateway: WholeGateway, tasks: LegacyTasks, id_: str) -> None:
+async def test_a_server_may_name_its_tasks_as_it_likes(gateway: Gateway, tasks: LegacyTasks, id_: str) -> None:
     tasks.names = [id_]
     host = await gateway.greeted()
     created = (await host.start("research"))["taskId"]
     (await tasks.made()).complete(DONE)
-    await status(host, created, "completed")
+    await host.until(created, "completed")
 
 
 @pytest.mark.parametrize("id_", ["x" * 4097, ""])
-async def test_a_task_that_cannot_be_asked_for_failed_here(gateway: WholeGateway, tasks: LegacyTasks, id_: str) -> None:
+async def test_a_task_that_cannot_be_asked_for_failed_here(gateway: Gateway, tasks: LegacyTasks, id_: str) -> None:
     tasks.names = [id_]
     host = await gateway.greeted()
     created = (await host.start("research"))["taskId"]
-    assert "no valid taskId" in (await status(host, created, "failed"))["statusMessage"]
+    assert "no valid taskId" in (await host.until(created, "failed"))["statusMessage"]
 
 
 async def test_a_task_in_a_state_that_there_is_not_failed_here_and_is_ended_there(
-    gateway: WholeGateway, tasks: LegacyTasks
+    gateway: Gateway, tasks: LegacyTasks
 ) -> None:
     tasks.handles.clear()
     host = await gateway.greeted()
     created = (await host.start("research"))["taskId"]
     (await tasks.made()).move("paused")
     tasks.handles.set()
-    assert "an unknown status" in (await status(host, created, "failed"))["statusMessage"]
+    assert "an unknown status" in (await host.until(created, "failed"))["statusMessage"]
     await eventually(lambda: tasks.cancelled == ["theirs-0001"])
 
 
@@ -255,7 +256,7 @@ async def test_a_task_outlives_that_something_else_answers_for_its_server_for_a_
     server: ScriptedServer, tasks: LegacyTasks, code: int, sessions: bool
 ) -> None:
     server.sessions, tasks.poll = sessions, 10
-    async with running(configuration({"reports": server.url})) as gateway:
+    async with serve(configuration({"reports": server.url})) as gateway:
         host = await gateway.greeted()
         created = (await host.start("research"))["taskId"]
         task = await tasks.made()
@@ -267,5 +268,5 @@ async def test_a_task_outlives_that_something_else_answers_for_its_server_for_a_
         await eventually(lambda: len(server.requests) > asked + 3)
         server.methods = answers
         task.complete(DONE)
-        await status(host, created, "completed")
+        await host.until(created, "completed")
     assert len(server.heard("tools/call")) == 1

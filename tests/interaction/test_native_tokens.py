@@ -2,16 +2,15 @@
 
 from typing import Any
 
-import pytest
-
 from helpers.exchange_server import ExchangeServer
+from helpers.gateway.gateway import serve
+from helpers.host.host import both_eras
 from helpers.server import ScriptedServer
 from helpers.server.legacy_tasks import LegacyTasks
 from helpers.server.modern_tasks import ModernTasks
 from helpers.token_issuer import TokenIssuer, guarded
 from helpers.virtual_time import pass_time
 from helpers.waiting import eventually
-from helpers.whole_gateway import running
 from interaction.test_upstream_credentials import endpoint, exchanging, known
 from requirements import covers
 
@@ -28,15 +27,15 @@ async def refused_for_long(endpoint: ExchangeServer) -> None:
 
 
 @covers("A-AUTH-3")
-@pytest.mark.parametrize("era", ["initialize", "stateless"])
+@both_eras
 async def test_a_task_of_the_server_waits_for_its_caller_whose_token_is_over(
     server: ScriptedServer, endpoint: ExchangeServer, issuer: TokenIssuer, era: str
 ) -> None:
     tasks, endpoint.lifetime = LegacyTasks(server, poll=10), 0
     upstreams = {"reports": exchanging(server, endpoint)}
-    async with running(guarded({}, issuer, upstreams=upstreams, tasks=ALWAYS)) as gateway:
+    async with serve(guarded({}, issuer, upstreams=upstreams, tasks=ALWAYS)) as gateway:
         token = known(gateway, endpoint, issuer)
-        host: Any = gateway.modern(token=token) if era == "stateless" else await gateway.greeted(token=token)
+        host: Any = await gateway.greeted(era=era, token=token)
         made = (await host.start("research"))["taskId"]
         task = await tasks.made()
         await eventually(lambda: task.looked)
@@ -58,7 +57,7 @@ async def test_so_does_one_of_a_server_of_the_modern_era(endpoint: ExchangeServe
         report = ModernTasks(server).tool("report")
         server.tools = [{"name": "report", "inputSchema": {"type": "object"}}]
         upstreams = {"reports": exchanging(server, endpoint, protocol_version="auto")}
-        async with running(guarded({}, issuer, upstreams=upstreams, tasks=ALWAYS)) as gateway:
+        async with serve(guarded({}, issuer, upstreams=upstreams, tasks=ALWAYS)) as gateway:
             host = gateway.modern(token=known(gateway, endpoint, issuer))
             made = (await host.start("report"))["taskId"]
             task = await report.made()

@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 
-from helpers.mcp_host import McpHost
+from helpers.gateway.configuration import configuration
+from helpers.gateway.gateway import Gateway, serve
+from helpers.host.host import Host
 from helpers.server import Hold, ScriptedServer, error
 from helpers.waiting import eventually, until
-from helpers.whole_gateway import WholeGateway, configuration, running
-from interaction.auditing import audited, lines, of, told_of
-from interaction.operating import OPS, VIEWER, act, look, look_at_all, tokens
+from interaction.audit_logs import audited, lines, of, told_of
+from interaction.operators import OPS, VIEWER, act, look, look_at_all, tokens
 
 TASKS = "/api/v1/tasks"
 LONGEST_CURSOR = 16_384
@@ -23,12 +24,12 @@ DONE: dict[str, Any] = {"content": [{"type": "text", "text": "the-secret-result"
 @pytest.fixture(params=["memory", "sqlite"])
 async def gateway(
     server: ScriptedServer, other: ScriptedServer, tmp_path: Path, request: pytest.FixtureRequest
-) -> AsyncIterator[WholeGateway]:
+) -> AsyncIterator[Gateway]:
     """A gateway with an audit log, a token of each role, and two servers."""
     folder = tmp_path if request.param == "sqlite" else None
     servers = {"reports": server.url, "books": other.url}
     config = configuration(servers, folder=folder, admin=tokens(tmp_path), audit=audited(tmp_path))
-    async with running(config, data_directory=tmp_path / "data", source=lambda: config) as gateway:
+    async with serve(config, data_directory=tmp_path / "data", source=lambda: config) as gateway:
         yield gateway
 
 
@@ -39,13 +40,13 @@ async def hold(server: ScriptedServer) -> Hold:
     return hold
 
 
-async def items(gateway: WholeGateway, query: str = "") -> list[dict[str, Any]]:
+async def items(gateway: Gateway, query: str = "") -> list[dict[str, Any]]:
     """The tasks of a list."""
     found: list[dict[str, Any]] = (await look(gateway, TASKS + query))["items"]
     return found
 
 
-async def started(gateway: WholeGateway, host: McpHost, tool: str = "report", **arguments: Any) -> tuple[str, str]:
+async def started(gateway: Gateway, host: Host, tool: str = "report", **arguments: Any) -> tuple[str, str]:
     """The id and the reference of a new task."""
     before = {item["reference"] for item in await items(gateway)}
     task = (await host.start(tool, arguments or None))["taskId"]
@@ -56,9 +57,7 @@ async def started(gateway: WholeGateway, host: McpHost, tool: str = "report", **
 # --- lists
 
 
-async def test_a_running_task_is_listed_with_all_that_a_table_shows(
-    gateway: WholeGateway, host: McpHost, hold: Hold
-) -> None:
+async def test_a_running_task_is_listed_with_all_that_a_table_shows(gateway: Gateway, host: Host, hold: Hold) -> None:
     task, reference = await started(gateway, host, question="the-secret-argument")
     page = await look(gateway, TASKS)
     [item] = page["items"]
@@ -73,7 +72,7 @@ async def test_a_running_task_is_listed_with_all_that_a_table_shows(
     assert "the-secret" not in shown
 
 
-async def test_filters_choose_the_tasks_of_a_list(gateway: WholeGateway, host: McpHost, hold: Hold) -> None:
+async def test_filters_choose_the_tasks_of_a_list(gateway: Gateway, host: Host, hold: Hold) -> None:
     _, running_ = await started(gateway, host)
     _, ended = await started(gateway, host, "echo")
     _, elsewhere = await started(gateway, await gateway.greeted(mount="books"), "echo")
@@ -96,22 +95,20 @@ async def test_filters_choose_the_tasks_of_a_list(gateway: WholeGateway, host: M
 
 
 @pytest.mark.parametrize("query", ["limit=2", "limit=2&status=working", "limit=3&status=working&sort=-created"])
-async def test_the_pages_of_a_list_have_each_task_once(
-    gateway: WholeGateway, host: McpHost, hold: Hold, query: str
-) -> None:
+async def test_the_pages_of_a_list_have_each_task_once(gateway: Gateway, host: Host, hold: Hold, query: str) -> None:
     made = [(await started(gateway, host))[1] for _ in range(5)]
     found = [item["reference"] for item in await look_at_all(gateway, f"{TASKS}?{query}")]
     assert found == (made[::-1] if "-created" in query else made)
 
 
-async def test_running_tasks_are_sorted_by_either_time(gateway: WholeGateway, host: McpHost, hold: Hold) -> None:
+async def test_running_tasks_are_sorted_by_either_time(gateway: Gateway, host: Host, hold: Hold) -> None:
     made = [(await started(gateway, host))[1] for _ in range(3)]
     for sort, expected in {"created": made, "-created": made[::-1], "-updated": made[::-1]}.items():
         found = await items(gateway, f"?status=working,input_required&sort={sort}")
         assert [item["reference"] for item in found] == expected, sort
 
 
-async def test_a_list_that_cannot_be_had_is_refused_with_the_reason(gateway: WholeGateway) -> None:
+async def test_a_list_that_cannot_be_had_is_refused_with_the_reason(gateway: Gateway) -> None:
     for query, text in {
         "sort=created": "sort: needs status=working",
         "status=done": "status.0: ",
@@ -135,7 +132,7 @@ async def test_a_list_that_cannot_be_had_is_refused_with_the_reason(gateway: Who
         assert text in error["message"], query
 
 
-async def test_a_cursor_is_for_its_own_list_alone(gateway: WholeGateway, host: McpHost, hold: Hold) -> None:
+async def test_a_cursor_is_for_its_own_list_alone(gateway: Gateway, host: Host, hold: Hold) -> None:
     for _ in range(3):
         await started(gateway, host)
     cursor = (await look(gateway, f"{TASKS}?limit=2"))["next"]
@@ -147,7 +144,7 @@ async def test_a_cursor_is_for_its_own_list_alone(gateway: WholeGateway, host: M
 # --- one task
 
 
-async def test_a_task_is_shown_with_its_timeline_and_its_host(gateway: WholeGateway, host: McpHost, hold: Hold) -> None:
+async def test_a_task_is_shown_with_its_timeline_and_its_host(gateway: Gateway, host: Host, hold: Hold) -> None:
     _, reference = await started(gateway, host)
     await hold.begun.wait()
     hold.release(DONE)
@@ -161,7 +158,7 @@ async def test_a_task_is_shown_with_its_timeline_and_its_host(gateway: WholeGate
 
 
 async def test_why_a_task_failed_is_shown_but_not_what_the_server_wrote(
-    gateway: WholeGateway, host: McpHost, server: ScriptedServer
+    gateway: Gateway, host: Host, server: ScriptedServer
 ) -> None:
     server.script["broken"] = error(-32000, "the-secret-error")
     _, reference = await started(gateway, host, "broken")
@@ -170,7 +167,7 @@ async def test_why_a_task_failed_is_shown_but_not_what_the_server_wrote(
     assert "the-secret" not in json.dumps(shown)
 
 
-async def test_a_task_that_is_not_there_is_not_found(gateway: WholeGateway) -> None:
+async def test_a_task_that_is_not_there_is_not_found(gateway: Gateway) -> None:
     for path in ("t_" + "A" * 22, "t_short", "x", "t_" + "A" * 22 + "/other"):
         status, body = await gateway.operators(f"{TASKS}/{path}", Authorization=VIEWER)
         assert (status, json.loads(body)["error"]["code"] in ("task_not_found", "not_found")) == (404, True), path
@@ -180,7 +177,7 @@ async def test_a_task_that_is_not_there_is_not_found(gateway: WholeGateway) -> N
 
 
 async def test_a_cancel_reaches_the_server_and_the_host_sees_a_cancelled_task(
-    gateway: WholeGateway, host: McpHost, server: ScriptedServer, hold: Hold, tmp_path: Path
+    gateway: Gateway, host: Host, server: ScriptedServer, hold: Hold, tmp_path: Path
 ) -> None:
     task, reference = await started(gateway, host)
     await hold.begun.wait()
@@ -204,7 +201,7 @@ async def test_a_cancel_reaches_the_server_and_the_host_sees_a_cancelled_task(
 
 
 async def test_many_tasks_are_counted_first_and_cancelled_by_their_number_and_selection(
-    gateway: WholeGateway, host: McpHost, hold: Hold, tmp_path: Path
+    gateway: Gateway, host: Host, hold: Hold, tmp_path: Path
 ) -> None:
     made = {(await started(gateway, host))[1] for _ in range(3)}
     await started(gateway, host, "echo")
@@ -232,7 +229,7 @@ async def test_many_tasks_are_counted_first_and_cancelled_by_their_number_and_se
 
 
 async def test_as_many_other_tasks_than_were_counted_are_not_cancelled(
-    gateway: WholeGateway, host: McpHost, hold: Hold
+    gateway: Gateway, host: Host, hold: Hold
 ) -> None:
     (_, kept), (task, _) = [await started(gateway, host) for _ in range(2)]
     path, select = f"{TASKS}/cancel", {"upstream": "reports", "tool": "report"}
@@ -247,7 +244,7 @@ async def test_as_many_other_tasks_than_were_counted_are_not_cancelled(
 
 @pytest.mark.parametrize(("age", "matched"), [("older_than", 1), ("younger_than", 0)])
 async def test_an_age_of_0_selects_tasks_to_cancel(
-    gateway: WholeGateway, host: McpHost, hold: Hold, age: str, matched: int
+    gateway: Gateway, host: Host, hold: Hold, age: str, matched: int
 ) -> None:
     await started(gateway, host)
     status, counted = await act(gateway, f"{TASKS}/cancel", {age: 0, "dry_run": True})
@@ -255,7 +252,7 @@ async def test_an_age_of_0_selects_tasks_to_cancel(
 
 
 async def test_many_tasks_are_not_cancelled_without_a_selection_or_a_number(
-    gateway: WholeGateway, host: McpHost, hold: Hold
+    gateway: Gateway, host: Host, hold: Hold
 ) -> None:
     await started(gateway, host)
     for body, text in [
@@ -287,9 +284,7 @@ async def test_many_tasks_are_not_cancelled_without_a_selection_or_a_number(
 # --- who may
 
 
-async def test_a_viewer_looks_and_does_not_act(
-    gateway: WholeGateway, host: McpHost, hold: Hold, tmp_path: Path
-) -> None:
+async def test_a_viewer_looks_and_does_not_act(gateway: Gateway, host: Host, hold: Hold, tmp_path: Path) -> None:
     task, reference = await started(gateway, host)
     for path in (f"{TASKS}/{reference}/cancel", "/-/reload", "/-/drain"):
         status, _ = await gateway.operators(path, "POST", Authorization=VIEWER)
@@ -311,7 +306,7 @@ async def test_a_viewer_looks_and_does_not_act(
     ],
 )
 async def test_strangers_learn_nothing_and_change_nothing(
-    gateway: WholeGateway, host: McpHost, hold: Hold, expected: int, headers: dict[str, str]
+    gateway: Gateway, host: Host, hold: Hold, expected: int, headers: dict[str, str]
 ) -> None:
     task, reference = await started(gateway, host)
     for path in (f"{TASKS}/{reference}/cancel", f"{TASKS}/t_unknown/cancel", "/api/v1/nowhere", "/api/"):
@@ -321,7 +316,7 @@ async def test_strangers_learn_nothing_and_change_nothing(
     assert (await host.task(task))["status"] == "working"
 
 
-async def test_no_page_of_another_origin_gets_a_preflight_through(gateway: WholeGateway) -> None:
+async def test_no_page_of_another_origin_gets_a_preflight_through(gateway: Gateway) -> None:
     headers = {"Origin": "https://evil.example", "Access-Control-Request-Method": "POST"}
     status, answered, _ = await gateway.operators_answer(TASKS, "OPTIONS", **headers)
     assert status == 403
@@ -329,7 +324,7 @@ async def test_no_page_of_another_origin_gets_a_preflight_through(gateway: Whole
 
 
 async def test_after_many_wrong_tokens_an_address_has_others_refused_and_a_right_one_passes(
-    gateway: WholeGateway,
+    gateway: Gateway,
 ) -> None:
     statuses = [(await gateway.operators(TASKS, Authorization=f"Bearer guess-{each}"))[0] for each in range(12)]
     assert statuses == [401] * 10 + [429] * 2
@@ -338,7 +333,7 @@ async def test_after_many_wrong_tokens_an_address_has_others_refused_and_a_right
     assert await gateway.ready() == 200
 
 
-async def test_tokens_are_read_again_at_a_reload(gateway: WholeGateway, tmp_path: Path) -> None:
+async def test_tokens_are_read_again_at_a_reload(gateway: Gateway, tmp_path: Path) -> None:
     (tmp_path / "looks.token").write_text("another-token-of-a-viewer")
     status, body = await act(gateway, "/-/reload")
     assert (status, body["result"]) == (200, "success")
@@ -349,19 +344,19 @@ async def test_tokens_are_read_again_at_a_reload(gateway: WholeGateway, tmp_path
 # --- requests that are no good
 
 
-async def test_another_method_is_refused_with_the_right_one(gateway: WholeGateway) -> None:
+async def test_another_method_is_refused_with_the_right_one(gateway: Gateway) -> None:
     status, answered, _ = await gateway.operators_answer(TASKS, "DELETE", Authorization=OPS)
     assert (status, answered["Allow"]) == (405, "GET")
 
 
-async def test_a_body_that_is_too_large_or_not_wanted_is_refused(gateway: WholeGateway) -> None:
+async def test_a_body_that_is_too_large_or_not_wanted_is_refused(gateway: Gateway) -> None:
     for body, expected in ((b"x" * 70_000, 413), (b"{}", 400)):
         path = f"{TASKS}/t_{'A' * 22}/cancel"
         status, _, answered = await gateway.operators_answer(path, "POST", body, Authorization=OPS)
         assert (status, bool(json.loads(answered)["error"]["code"])) == (expected, True)
 
 
-async def test_a_body_in_a_broken_encoding_is_refused_in_the_form_of_the_api(gateway: WholeGateway) -> None:
+async def test_a_body_in_a_broken_encoding_is_refused_in_the_form_of_the_api(gateway: Gateway) -> None:
     path = f"{TASKS}/cancel"
     status, _, answered = await gateway.operators_answer(
         path, "POST", b"zz", Authorization=OPS, **{"Content-Encoding": "gzip"}
@@ -370,6 +365,6 @@ async def test_a_body_in_a_broken_encoding_is_refused_in_the_form_of_the_api(gat
 
 
 async def test_without_a_token_the_api_is_refused(server: ScriptedServer) -> None:
-    async with running(configuration({"reports": server.url})) as gateway:
+    async with serve(configuration({"reports": server.url})) as gateway:
         status, body = await gateway.operators(TASKS, Authorization=OPS)
         assert (status, json.loads(body)["error"]["code"]) == (403, "no_token_configured")

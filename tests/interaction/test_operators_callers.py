@@ -6,17 +6,18 @@ from typing import Any
 
 import pytest
 
+from helpers.gateway.configuration import configuration
+from helpers.gateway.gateway import Environment, Gateway, serve
 from helpers.server import Hold, ScriptedServer
 from helpers.token_issuer import TokenIssuer, guarded
-from helpers.whole_gateway import Environment, WholeGateway, configuration, running
-from interaction.limiting import CALLS, present
-from interaction.operating import VIEWER, look, tokens
+from interaction.operators import VIEWER, look, tokens
+from interaction.rate_limits import CALLS, present
 
 CALLERS = "/api/v1/callers"
 
 
 @pytest.fixture
-async def gateway(server: ScriptedServer, tmp_path: Path) -> AsyncIterator[WholeGateway]:
+async def gateway(server: ScriptedServer, tmp_path: Path) -> AsyncIterator[Gateway]:
     """A gateway with a rate, one slot at its server, and tokens of operators."""
     config = configuration(
         {"reports": server.url},
@@ -24,12 +25,12 @@ async def gateway(server: ScriptedServer, tmp_path: Path) -> AsyncIterator[Whole
         limits={"rate": [{**CALLS, "burst": 5}]},
         upstreams={"reports": {"path": "/reports/mcp", "url": server.url, "concurrency": 1}},
     )
-    async with running(config, Environment(clock=present())) as gateway:
+    async with serve(config, Environment(clock=present())) as gateway:
         yield gateway
 
 
 @pytest.fixture
-async def guarded_gateway(server: ScriptedServer, issuer: TokenIssuer, tmp_path: Path) -> AsyncIterator[WholeGateway]:
+async def guarded_gateway(server: ScriptedServer, issuer: TokenIssuer, tmp_path: Path) -> AsyncIterator[Gateway]:
     """A gateway that knows its callers, of which those of one tenant have limits of their own."""
     own = {"match": {"tenant": "acme"}, "rate": {"calls": "2/m"}, "concurrency": {"tasks_per_context": 7}}
     config = guarded(
@@ -39,18 +40,18 @@ async def guarded_gateway(server: ScriptedServer, issuer: TokenIssuer, tmp_path:
         limits={"rate": [CALLS], "overrides": [own]},
         admin=tokens(tmp_path),
     )
-    async with running(config, Environment(clock=present())) as gateway:
+    async with serve(config, Environment(clock=present())) as gateway:
         yield gateway
 
 
-async def used(gateway: WholeGateway, caller: str = "c_anonymous") -> dict[str, tuple[int, int]]:
+async def used(gateway: Gateway, caller: str = "c_anonymous") -> dict[str, tuple[int, int]]:
     """What a caller uses: number and most, by limit."""
     [found] = [each for each in (await look(gateway, CALLERS))["items"] if each["caller"] == caller]
     return {each["limit"]: (each["used"], each["most"]) for each in found["limits"]}
 
 
 async def test_calls_and_places_in_the_queue_and_tasks_and_rates_are_counted(
-    gateway: WholeGateway, server: ScriptedServer
+    gateway: Gateway, server: ScriptedServer
 ) -> None:
     server.script["report"] = hold = Hold()
     host = await gateway.greeted()
@@ -63,13 +64,13 @@ async def test_calls_and_places_in_the_queue_and_tasks_and_rates_are_counted(
     assert found["sessions_per_context"] == (1, 100)
 
 
-async def test_a_look_takes_nothing(gateway: WholeGateway) -> None:
+async def test_a_look_takes_nothing(gateway: Gateway) -> None:
     await (await gateway.greeted()).call("echo")
     for _ in range(10):
         assert (await used(gateway))["calls"] == (1, 5)
 
 
-async def test_a_caller_has_its_own_limits(guarded_gateway: WholeGateway, issuer: TokenIssuer) -> None:
+async def test_a_caller_has_its_own_limits(guarded_gateway: Gateway, issuer: TokenIssuer) -> None:
     for subject, tenant in (("alice", "acme"), ("bob", "other")):
         token = issuer.token(guarded_gateway.url("reports"), subject=subject, org=tenant)
         await guarded_gateway.modern("reports", token).call("echo")
@@ -83,7 +84,7 @@ async def test_a_caller_has_its_own_limits(guarded_gateway: WholeGateway, issuer
     assert (await look(guarded_gateway, f"{CALLERS}?caller={alone['caller']}"))["items"] == [alone]
 
 
-async def test_pages_have_each_caller_once(guarded_gateway: WholeGateway, issuer: TokenIssuer) -> None:
+async def test_pages_have_each_caller_once(guarded_gateway: Gateway, issuer: TokenIssuer) -> None:
     for number in range(5):
         token = issuer.token(guarded_gateway.url("reports"), subject=f"caller-{number}", org="acme")
         await guarded_gateway.modern("reports", token).call("echo")

@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
+from helpers.gateway.configuration import configuration
+from helpers.gateway.gateway import Environment, Gateway, serve
 from helpers.manual_clock import ManualClock
 from helpers.server import ScriptedServer
-from helpers.whole_gateway import Environment, WholeGateway, configuration, running
-from interaction.auditing import audited, lines, of, told_of
-from interaction.operating import OPS, VIEWER, tokens
+from interaction.audit_logs import audited, lines, of, told_of
+from interaction.operators import OPS, VIEWER, tokens
 from requirements import covers
 
 SESSION = "/ui/session"
@@ -23,20 +24,20 @@ HOURS = 8
 
 
 @pytest.fixture
-async def gateway(server: ScriptedServer, tmp_path: Path, clock: ManualClock) -> AsyncIterator[WholeGateway]:
+async def gateway(server: ScriptedServer, tmp_path: Path, clock: ManualClock) -> AsyncIterator[Gateway]:
     """A gateway with an audit log and a token of each role, whose clock the test moves."""
     config = configuration({"reports": server.url}, admin=tokens(tmp_path), audit=audited(tmp_path))
-    async with running(config, Environment(clock=clock), source=lambda: config) as gateway:
+    async with serve(config, Environment(clock=clock), source=lambda: config) as gateway:
         yield gateway
 
 
-def origin(gateway: WholeGateway) -> dict[str, str]:
+def origin(gateway: Gateway) -> dict[str, str]:
     """The headers of a page of the listener."""
     return {"Origin": gateway.operators_origin, "Content-Type": "application/json"}
 
 
 async def sign_in(
-    gateway: WholeGateway, token: str = TOKENS["operator"], **headers: str
+    gateway: Gateway, token: str = TOKENS["operator"], **headers: str
 ) -> tuple[int, Mapping[str, str], Any]:
     """Status, headers and document of a sign-in by the page."""
     sent = {**origin(gateway), "Authorization": f"Bearer {token}", **headers}
@@ -44,14 +45,14 @@ async def sign_in(
     return status, answered, json.loads(text)
 
 
-async def signed_in(gateway: WholeGateway, role: str = "operator", **headers: str) -> dict[str, str]:
+async def signed_in(gateway: Gateway, role: str = "operator", **headers: str) -> dict[str, str]:
     """The two headers of a page that is signed in."""
     status, answered, document = await sign_in(gateway, TOKENS[role], **headers)
     assert (status, document["role"]) == (200, role)
     return {"Cookie": answered["Set-Cookie"].partition(";")[0], PAGE_KEY: document["page_key"]}
 
 
-async def ask(gateway: WholeGateway, path: str, method: str = "GET", **headers: str) -> tuple[int, str | None]:
+async def ask(gateway: Gateway, path: str, method: str = "GET", **headers: str) -> tuple[int, str | None]:
     """Status and code of the refusal, if any."""
     status, _, text = await gateway.operators_answer(path, method, **headers)
     return status, json.loads(text).get("error", {}).get("code")
@@ -62,7 +63,7 @@ async def ask(gateway: WholeGateway, path: str, method: str = "GET", **headers: 
     ("path", "kind"), [("", "text/html"), ("/console.css", "text/css"), ("/console.js", "text/javascript")]
 )
 async def test_a_file_of_the_console_has_its_type_a_strict_policy_and_a_tag(
-    gateway: WholeGateway, path: str, kind: str
+    gateway: Gateway, path: str, kind: str
 ) -> None:
     status, headers, _ = await gateway.operators_answer(f"/ui{path}")
     assert (status, headers["Content-Type"]) == (200, f"{kind}; charset=utf-8")
@@ -77,13 +78,13 @@ async def test_a_file_of_the_console_has_its_type_a_strict_policy_and_a_tag(
     assert await ask(gateway, f"/ui{path}", "POST") == (405, "method_not_allowed")
 
 
-async def test_other_paths_of_the_console_are_refused(gateway: WholeGateway) -> None:
+async def test_other_paths_of_the_console_are_refused(gateway: Gateway) -> None:
     for path in ("/ui/", "/ui/index.html", "/ui/../access.py", "/ui/page.py", "/ui/%2e%2e/x"):
         assert (await gateway.operators_answer(path))[0] == 404
     assert await ask(gateway, SESSION, "PUT") == (405, "method_not_allowed")
 
 
-async def test_a_session_has_the_role_of_its_token_and_its_cookie_has_no_token(gateway: WholeGateway) -> None:
+async def test_a_session_has_the_role_of_its_token_and_its_cookie_has_no_token(gateway: Gateway) -> None:
     _, headers, document = await sign_in(gateway)
     assert document == {"name": "ops", "role": "operator", "page_key": document["page_key"]}
     assert document["page_key"] not in headers["Set-Cookie"]
@@ -102,14 +103,14 @@ async def test_a_session_has_the_role_of_its_token_and_its_cookie_has_no_token(g
     assert await ask(gateway, hold, "POST", **acting, Origin=gateway.operators_origin) == (200, None)
 
 
-async def test_the_cookie_is_for_https_alone_where_the_page_came_so(gateway: WholeGateway) -> None:
+async def test_the_cookie_is_for_https_alone_where_the_page_came_so(gateway: Gateway) -> None:
     secure = gateway.operators_origin.replace("http:", "https:")
     _, headers, _ = await sign_in(gateway, Origin=secure)
     assert headers["Set-Cookie"].endswith("; Secure")
 
 
 @covers("T31", "T53")
-async def test_the_cookie_serves_no_page_of_another_origin_and_no_program(gateway: WholeGateway) -> None:
+async def test_the_cookie_serves_no_page_of_another_origin_and_no_program(gateway: Gateway) -> None:
     shown, hold = await signed_in(gateway), "/api/v1/upstreams/reports/hold"
     foreign = (403, "foreign_origin")
     for headers in ({"Origin": "http://evil.example"}, {"Sec-Fetch-Site": "same-site"}, {"Sec-Fetch-Site": "none"}):
@@ -121,14 +122,14 @@ async def test_the_cookie_serves_no_page_of_another_origin_and_no_program(gatewa
 
 
 @covers("T31", "T53")
-async def test_no_page_of_another_origin_signs_in(gateway: WholeGateway) -> None:
+async def test_no_page_of_another_origin_signs_in(gateway: Gateway) -> None:
     for headers in ({"Origin": "http://evil.example"}, {"Sec-Fetch-Site": "cross-site"}):
         assert (await sign_in(gateway, **headers))[0] == 403
     assert (await gateway.operators_answer(SESSION, "POST", Authorization=OPS))[0] == 403
 
 
 @covers("T53")
-async def test_a_session_ends_when_its_operator_signs_out(gateway: WholeGateway) -> None:
+async def test_a_session_ends_when_its_operator_signs_out(gateway: Gateway) -> None:
     shown, other = await signed_in(gateway), await signed_in(gateway)
     _, headers, _ = await gateway.operators_answer(SESSION, "DELETE", **shown, **origin(gateway))
     assert "Max-Age=0" in headers["Set-Cookie"]
@@ -137,7 +138,7 @@ async def test_a_session_ends_when_its_operator_signs_out(gateway: WholeGateway)
 
 
 @covers("T53")
-async def test_a_session_ends_with_its_time(gateway: WholeGateway, clock: ManualClock) -> None:
+async def test_a_session_ends_with_its_time(gateway: Gateway, clock: ManualClock) -> None:
     shown = await signed_in(gateway)
     clock.advance(timedelta(hours=HOURS, seconds=-1))
     assert await ask(gateway, SESSION, **shown) == (200, None)
@@ -146,7 +147,7 @@ async def test_a_session_ends_with_its_time(gateway: WholeGateway, clock: Manual
 
 
 @covers("T53")
-async def test_a_session_ends_when_a_reload_replaces_its_token(gateway: WholeGateway, tmp_path: Path) -> None:
+async def test_a_session_ends_when_a_reload_replaces_its_token(gateway: Gateway, tmp_path: Path) -> None:
     replaced, retained = await signed_in(gateway), await signed_in(gateway, "viewer")
     (tmp_path / "ops.token").write_text("another-token-of-an-operator")
     assert await ask(gateway, "/api/v1/reload", "POST", **replaced, Origin=gateway.operators_origin) == (
@@ -157,7 +158,7 @@ async def test_a_session_ends_when_a_reload_replaces_its_token(gateway: WholeGat
 
 
 @covers("T53")
-async def test_wrong_tokens_of_sign_ins_and_of_requests_are_counted_together(gateway: WholeGateway) -> None:
+async def test_wrong_tokens_of_sign_ins_and_of_requests_are_counted_together(gateway: Gateway) -> None:
     for _ in range(5):
         assert (await sign_in(gateway, "wrong"))[0] == 401
         assert await ask(gateway, "/api/v1/tasks", Authorization="Bearer wrong") == (401, "not_authenticated")
@@ -166,7 +167,7 @@ async def test_wrong_tokens_of_sign_ins_and_of_requests_are_counted_together(gat
     assert (await sign_in(gateway))[0] == 200, "others at its address do not shut an operator out"
 
 
-async def test_sign_ins_are_in_the_audit_log_with_the_name_of_the_token(gateway: WholeGateway, tmp_path: Path) -> None:
+async def test_sign_ins_are_in_the_audit_log_with_the_name_of_the_token(gateway: Gateway, tmp_path: Path) -> None:
     await sign_in(gateway, "wrong")
     shown = await signed_in(gateway)
     await gateway.operators_answer(SESSION, "DELETE", **shown, **origin(gateway))
@@ -176,12 +177,12 @@ async def test_sign_ins_are_in_the_audit_log_with_the_name_of_the_token(gateway:
 
 
 async def test_without_a_token_in_the_configuration_there_is_no_console(server: ScriptedServer) -> None:
-    async with running(configuration({"reports": server.url})) as gateway:
+    async with serve(configuration({"reports": server.url})) as gateway:
         assert await ask(gateway, "/ui") == (403, "no_token_configured")
         assert await ask(gateway, SESSION, "POST") == (403, "no_token_configured")
 
 
-async def test_a_browser_keeps_no_connection_so_that_probes_find_one(gateway: WholeGateway) -> None:
+async def test_a_browser_keeps_no_connection_so_that_probes_find_one(gateway: Gateway) -> None:
     shown = await signed_in(gateway)
     for path, headers, kept in (
         ("/ui", {}, False),
@@ -194,7 +195,7 @@ async def test_a_browser_keeps_no_connection_so_that_probes_find_one(gateway: Wh
 
 
 @covers("T31", "T53")
-async def test_the_cookie_alone_which_every_port_of_the_host_gets_is_worth_nothing(gateway: WholeGateway) -> None:
+async def test_the_cookie_alone_which_every_port_of_the_host_gets_is_worth_nothing(gateway: Gateway) -> None:
     shown = await signed_in(gateway)
     missing = (401, "not_authenticated")
     page = {"Origin": gateway.operators_origin, "Sec-Fetch-Site": "same-origin"}
@@ -214,13 +215,13 @@ async def test_the_cookie_alone_which_every_port_of_the_host_gets_is_worth_nothi
 
 
 @covers("T31", "T53")
-async def test_the_parts_of_two_sessions_are_worth_nothing_together(gateway: WholeGateway) -> None:
+async def test_the_parts_of_two_sessions_are_worth_nothing_together(gateway: Gateway) -> None:
     one, other = await signed_in(gateway), await signed_in(gateway, "viewer")
     mixed = {"Cookie": one["Cookie"], PAGE_KEY: other[PAGE_KEY]}
     assert await ask(gateway, SESSION, **mixed) == (401, "not_authenticated")
 
 
-async def test_two_pages_of_a_browser_share_the_session_of_one_token(gateway: WholeGateway) -> None:
+async def test_two_pages_of_a_browser_share_the_session_of_one_token(gateway: Gateway) -> None:
     one = await signed_in(gateway)
     assert await signed_in(gateway, Cookie=one["Cookie"]) == one
     other = await signed_in(gateway, "viewer", Cookie=one["Cookie"])
@@ -228,7 +229,7 @@ async def test_two_pages_of_a_browser_share_the_session_of_one_token(gateway: Wh
     assert await ask(gateway, SESSION, **other) == (200, None)
 
 
-async def test_a_page_asks_whose_token_it_has_without_a_session(gateway: WholeGateway, tmp_path: Path) -> None:
+async def test_a_page_asks_whose_token_it_has_without_a_session(gateway: Gateway, tmp_path: Path) -> None:
     status, headers, text = await gateway.operators_answer(SESSION, Authorization=VIEWER)
     assert (status, json.loads(text)) == (200, {"name": "looks", "role": "viewer"})
     assert "Set-Cookie" not in headers

@@ -10,22 +10,23 @@ from pathlib import Path
 import aiohttp
 import pytest
 
+from helpers.gateway.configuration import configuration
+from helpers.gateway.gateway import Gateway, serve
 from helpers.server import Hold, ScriptedServer, TalkingTool
 from helpers.waiting import bounded, until
-from helpers.whole_gateway import WholeGateway, configuration, running
-from interaction.operating import EVENTS, OPS, VIEWER, act, look, stream, tokens
-from interaction.reloading import DONE, reloaded
+from interaction.operators import EVENTS, OPS, VIEWER, act, look, stream, tokens
+from interaction.reloads import DONE
 
 
 @pytest.fixture
-async def gateway(server: ScriptedServer, tmp_path: Path) -> AsyncIterator[WholeGateway]:
+async def gateway(server: ScriptedServer, tmp_path: Path) -> AsyncIterator[Gateway]:
     """A gateway that knows the tokens of operators."""
-    async with running(configuration({"reports": server.url}, admin=tokens(tmp_path))) as gateway:
+    async with serve(configuration({"reports": server.url}, admin=tokens(tmp_path))) as gateway:
         yield gateway
 
 
 async def test_each_change_of_a_task_is_an_event_with_the_task_as_lists_have_it(
-    gateway: WholeGateway, server: ScriptedServer
+    gateway: Gateway, server: ScriptedServer
 ) -> None:
     server.script["report"] = hold = Hold()
     async with stream(gateway, "?kinds=task") as events:
@@ -44,7 +45,7 @@ async def test_each_change_of_a_task_is_an_event_with_the_task_as_lists_have_it(
 
 
 async def test_progress_of_a_running_call_is_an_event_within_two_seconds_and_one_a_second(
-    gateway: WholeGateway, server: ScriptedServer
+    gateway: Gateway, server: ScriptedServer
 ) -> None:
     server.script["report"] = tool = TalkingTool()
     loop = asyncio.get_running_loop()
@@ -66,7 +67,7 @@ async def test_progress_of_a_running_call_is_an_event_within_two_seconds_and_one
     assert all(later - earlier > 0.4 for earlier, later in pairwise(times))
 
 
-async def test_a_fetch_is_an_event_of_a_task_that_is_fetched(gateway: WholeGateway) -> None:
+async def test_a_fetch_is_an_event_of_a_task_that_is_fetched(gateway: Gateway) -> None:
     host = await gateway.greeted()
     async with stream(gateway, "?kinds=task") as events:
         task = (await host.start("report"))["taskId"]
@@ -78,7 +79,7 @@ async def test_a_fetch_is_an_event_of_a_task_that_is_fetched(gateway: WholeGatew
     assert fetched[0] is False
 
 
-async def test_load_holds_and_refusals_are_events(gateway: WholeGateway) -> None:
+async def test_load_holds_and_refusals_are_events(gateway: Gateway) -> None:
     async with stream(gateway) as events:
         await act(gateway, "/api/v1/upstreams/reports/hold")
         _, _, upstream = await events.next("upstream")
@@ -90,7 +91,7 @@ async def test_load_holds_and_refusals_are_events(gateway: WholeGateway) -> None
         assert (refusal["kind"], refusal["reason"], refusal["count"]) == ("queue", "held", 1)
 
 
-async def test_a_stream_resumes_after_the_event_that_it_names(gateway: WholeGateway) -> None:
+async def test_a_stream_resumes_after_the_event_that_it_names(gateway: Gateway) -> None:
     async with stream(gateway, "?kinds=task") as events:
         host = await gateway.greeted()
         await host.start("report")
@@ -102,26 +103,26 @@ async def test_a_stream_resumes_after_the_event_that_it_names(gateway: WholeGate
 
 
 @pytest.mark.parametrize("last", ["another-7", "nothing", "-1", ""])
-async def test_an_id_of_another_process_gets_a_reset(gateway: WholeGateway, last: str) -> None:
+async def test_an_id_of_another_process_gets_a_reset(gateway: Gateway, last: str) -> None:
     async with stream(gateway, Last_Event_ID=last) as events:
         _, _, reset = await events.next("reset")
         assert reset == {"reason": "unknown"}
 
 
 async def test_a_stream_ends_when_its_token_is_replaced(
-    gateway: WholeGateway, server: ScriptedServer, tmp_path: Path
+    gateway: Gateway, server: ScriptedServer, tmp_path: Path
 ) -> None:
     async with stream(gateway) as events:
         config = configuration({"reports": server.url}, admin=tokens(tmp_path))
         (tmp_path / "looks.token").write_text("another-token-of-a-viewer")
-        await reloaded(gateway, config)
+        await gateway.reload(config)
         await events.ends()
     # The end of a stream is no wrong token of its reader.
     for _ in range(12):
         assert (await gateway.operators("/api/v1/upstreams", Authorization=OPS))[0] == 200
 
 
-async def test_wrong_tokens_of_others_end_no_stream(gateway: WholeGateway) -> None:
+async def test_wrong_tokens_of_others_end_no_stream(gateway: Gateway) -> None:
     async with stream(gateway, "?kinds=task") as events:
         for _ in range(11):
             await gateway.operators("/api/v1/upstreams", Authorization="Bearer wrong")
@@ -130,7 +131,7 @@ async def test_wrong_tokens_of_others_end_no_stream(gateway: WholeGateway) -> No
         assert (await events.next("task"))[0] == "task"
 
 
-async def test_streams_have_a_limit_and_a_closed_one_leaves_room(gateway: WholeGateway) -> None:
+async def test_streams_have_a_limit_and_a_closed_one_leaves_room(gateway: Gateway) -> None:
     async with AsyncExitStack() as stack:
         for _ in range(8):
             await stack.enter_async_context(stream(gateway))
@@ -141,7 +142,7 @@ async def test_streams_have_a_limit_and_a_closed_one_leaves_room(gateway: WholeG
     await until(lambda: opened(gateway), lambda is_open: is_open)
 
 
-async def opened(gateway: WholeGateway) -> bool:
+async def opened(gateway: Gateway) -> bool:
     """Whether a stream can be opened now."""
     async with gateway.http.get(f"{gateway.operators_origin}{EVENTS}", headers={"Authorization": VIEWER}) as response:
         return response.status == 200
@@ -149,13 +150,13 @@ async def opened(gateway: WholeGateway) -> bool:
 
 async def test_a_stream_does_not_hold_up_the_end_of_the_gateway(server: ScriptedServer, tmp_path: Path) -> None:
     config = configuration({"reports": server.url}, admin=tokens(tmp_path))
-    async with running(config) as gateway, stream(gateway) as events:
+    async with serve(config) as gateway, stream(gateway) as events:
         await gateway.close()
         with pytest.raises((EOFError, aiohttp.ClientError)):
             await events.next("task")
 
 
 @pytest.mark.parametrize("query", ["?kinds=other", "?limit=1"])
-async def test_a_query_that_is_not_valid_is_refused(gateway: WholeGateway, query: str) -> None:
+async def test_a_query_that_is_not_valid_is_refused(gateway: Gateway, query: str) -> None:
     assert (await gateway.operators(f"{EVENTS}{query}", Authorization=VIEWER))[0] == 400
     assert (await gateway.operators(EVENTS))[0] == 401

@@ -9,13 +9,14 @@ from typing import Any
 import aiohttp
 import pytest
 
-from helpers.gateway_process import GatewayProcess, gateway_process, taskgate, write_configuration
+from helpers.gateway.configuration import configuration, write_configuration
+from helpers.gateway.gateway import serve
+from helpers.gateway.process import GatewayProcess, gateway_process, taskgate
 from helpers.server import ScriptedServer
 from helpers.token_issuer import TokenIssuer
 from helpers.waiting import bounded
-from helpers.whole_gateway import configuration, running
-from interaction.auditing import audited, lines, of, text, told_of
-from interaction.operating import OPS, VIEWER, act, tokens
+from interaction.audit_logs import audited, lines, of, text, told_of
+from interaction.operators import OPS, VIEWER, act, tokens
 
 pytestmark = pytest.mark.program
 ASKED = {"upstream": "reports", "tool": "report"}
@@ -51,10 +52,10 @@ def file(server: ScriptedServer, issuer: TokenIssuer, tmp_path: Path) -> Path:
     return write_configuration(
         tmp_path,
         server.url,
-        server=f'{{listen: "127.0.0.1:0", public_url: "{PUBLIC}", drain: {{delay: 0s, timeout: 5s}}}}',
-        auth=json.dumps({"mode": "required", "issuers": {"corp": issuer.section}}),
-        admin=json.dumps(tokens(tmp_path)),
-        audit=json.dumps(audited(tmp_path)),
+        server={"listen": "127.0.0.1:0", "public_url": PUBLIC, "drain": {"delay": "0s", "timeout": "5s"}},
+        auth={"mode": "required", "issuers": {"corp": issuer.section}},
+        admin=tokens(tmp_path),
+        audit=audited(tmp_path),
     )
 
 
@@ -104,9 +105,9 @@ async def test_a_token_may_be_for_the_address_at_which_the_gateway_listens(
     server: ScriptedServer, issuer: TokenIssuer, tmp_path: Path
 ) -> None:
     auth = json.dumps({"mode": "required", "issuers": {"corp": issuer.section}})
-    file = write_configuration(tmp_path, server.url, auth=auth, admin=json.dumps(tokens(tmp_path)))
+    file = write_configuration(tmp_path, server.url, auth=auth, admin=tokens(tmp_path))
     async with gateway_process(["--config", file, "--no-watch"], log=tmp_path / "log") as gateway:
-        token = issuer.token(f"http://{gateway.listen}/reports/mcp")
+        token = issuer.token(gateway.url())
         status, found = await explained(gateway, {**ASKED, "token": f" {token}\n"})
         assert (status, found["caller"]["subject"]) == (200, "alice")
 
@@ -132,7 +133,7 @@ async def test_what_cannot_be_explained_is_refused_with_the_reason(
 async def test_the_configuration_in_force_counts_and_not_the_file(server: ScriptedServer, tmp_path: Path) -> None:
     def write(mode: str) -> Path:
         rules = f"{{upgrade: [{{tool: '*', mode: {mode}}}]}}"
-        return write_configuration(tmp_path, server.url, admin=json.dumps(tokens(tmp_path)), tasks=rules)
+        return write_configuration(tmp_path, server.url, admin=tokens(tmp_path), tasks=rules)
 
     async with gateway_process(["--config", write("auto"), "--no-watch"], log=tmp_path / "log") as gateway:
         write("sync")
@@ -145,6 +146,6 @@ async def test_the_configuration_in_force_counts_and_not_the_file(server: Script
 
 
 async def test_where_the_gateway_cannot_explain_the_request_is_refused(server: ScriptedServer, tmp_path: Path) -> None:
-    async with running(configuration({"reports": server.url}, admin=tokens(tmp_path))) as gateway:
+    async with serve(configuration({"reports": server.url}, admin=tokens(tmp_path))) as gateway:
         status, found = await act(gateway, "/api/v1/explain", ASKED)
         assert (status, found["error"]["code"]) == (409, "cannot_explain")

@@ -5,26 +5,27 @@ from pathlib import Path
 
 import pytest
 
+from helpers.gateway.configuration import configuration
+from helpers.gateway.gateway import Environment, Gateway, serve
 from helpers.server import Hold, ScriptedServer
 from helpers.waiting import eventually, until
-from helpers.whole_gateway import Environment, WholeGateway, configuration, running
-from interaction.operating import OPS, VIEWER, act, look, tokens
+from interaction.operators import OPS, VIEWER, act, look, tokens
 from interaction.programs import who, with_program
-from interaction.reloading import DONE, SUCCESS, echoed, refused, reloaded
+from interaction.reloads import DONE, SUCCESS, echoed, refused
 
 UPSTREAMS = "/api/v1/upstreams"
 REPORTS = f"{UPSTREAMS}/reports"
 
 
 @pytest.fixture
-async def gateway(server: ScriptedServer, other: ScriptedServer, tmp_path: Path) -> AsyncIterator[WholeGateway]:
+async def gateway(server: ScriptedServer, other: ScriptedServer, tmp_path: Path) -> AsyncIterator[Gateway]:
     """A gateway that knows the tokens of operators."""
     config = configuration({"reports": server.url, "books": other.url}, admin=tokens(tmp_path))
-    async with running(config, Environment()) as gateway:
+    async with serve(config, Environment()) as gateway:
         yield gateway
 
 
-async def test_each_server_is_listed_with_its_load(gateway: WholeGateway, server: ScriptedServer) -> None:
+async def test_each_server_is_listed_with_its_load(gateway: Gateway, server: ScriptedServer) -> None:
     server.script["report"] = hold = Hold()
     await (await gateway.greeted()).start("report")
     await hold.begun.wait()
@@ -39,7 +40,7 @@ async def test_each_server_is_listed_with_its_load(gateway: WholeGateway, server
 
 
 async def test_a_held_server_gets_no_new_call_and_its_running_ones_go_on(
-    gateway: WholeGateway, server: ScriptedServer
+    gateway: Gateway, server: ScriptedServer
 ) -> None:
     server.script["report"] = hold = Hold()
     host, modern = await gateway.greeted(), gateway.modern()
@@ -64,7 +65,7 @@ async def test_a_held_server_gets_no_new_call_and_its_running_ones_go_on(
 async def test_calls_that_wait_stay_in_the_queue_of_a_held_server(server: ScriptedServer, tmp_path: Path) -> None:
     server.script["report"] = hold = Hold()
     section = {"reports": {"path": "/reports/mcp", "url": server.url, "concurrency": 1}}
-    async with running(configuration({}, upstreams=section, admin=tokens(tmp_path))) as gateway:
+    async with serve(configuration({}, upstreams=section, admin=tokens(tmp_path))) as gateway:
         host = await gateway.greeted()
         tasks = [(await host.start("report"))["taskId"] for _ in range(2)]
         await hold.begun.wait()
@@ -78,31 +79,31 @@ async def test_calls_that_wait_stay_in_the_queue_of_a_held_server(server: Script
 
 
 async def test_a_hold_outlives_a_reload_even_to_another_place(
-    gateway: WholeGateway, server: ScriptedServer, other: ScriptedServer, tmp_path: Path
+    gateway: Gateway, server: ScriptedServer, other: ScriptedServer, tmp_path: Path
 ) -> None:
     await act(gateway, f"{REPORTS}/hold")
     for url in (server.url, other.url, server.url):
         config = configuration({"reports": url, "books": other.url}, admin=tokens(tmp_path))
-        assert (await reloaded(gateway, config)).result in (SUCCESS.result, "unchanged")
+        assert (await gateway.reload(config)).result in (SUCCESS.result, "unchanged")
         assert (await look(gateway, REPORTS))["is_held"]
     await act(gateway, f"{REPORTS}/release")
     assert await echoed(await gateway.greeted()) == "the first"
 
 
 async def test_a_hold_outlives_reloads_that_remove_a_server_and_add_it_again(
-    gateway: WholeGateway, server: ScriptedServer, other: ScriptedServer, tmp_path: Path
+    gateway: Gateway, server: ScriptedServer, other: ScriptedServer, tmp_path: Path
 ) -> None:
     await act(gateway, f"{REPORTS}/hold")
     for servers in ({"books": other.url}, {"books": other.url}, {"reports": server.url, "books": other.url}):
-        await reloaded(gateway, configuration(servers, admin=tokens(tmp_path)))
+        await gateway.reload(configuration(servers, admin=tokens(tmp_path)))
     assert (await look(gateway, REPORTS))["is_held"]
     await act(gateway, f"{REPORTS}/release")
     for servers in ({"books": other.url}, {"reports": server.url, "books": other.url}):
-        await reloaded(gateway, configuration(servers, admin=tokens(tmp_path)))
+        await gateway.reload(configuration(servers, admin=tokens(tmp_path)))
     assert not (await look(gateway, REPORTS))["is_held"]
 
 
-async def test_a_viewer_holds_no_server(gateway: WholeGateway) -> None:
+async def test_a_viewer_holds_no_server(gateway: Gateway) -> None:
     for path, bearer, expected in (
         (f"{REPORTS}/hold", VIEWER, 403),
         (f"{UPSTREAMS}/unknown/hold", OPS, 404),
@@ -113,7 +114,7 @@ async def test_a_viewer_holds_no_server(gateway: WholeGateway) -> None:
 
 
 async def test_a_server_of_programs_is_listed_with_their_number(tmp_path: Path) -> None:
-    async with running(with_program(sections={"admin": tokens(tmp_path)}), Environment()) as gateway:
+    async with serve(with_program(sections={"admin": tokens(tmp_path)}), Environment()) as gateway:
         host = await gateway.greeted()
         await who(host)
         assert (await look(gateway, REPORTS))["processes"] == 1

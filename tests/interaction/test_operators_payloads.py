@@ -7,21 +7,20 @@ from typing import Any
 
 import pytest
 
-from helpers.mcp_host import McpHost
+from helpers.gateway.configuration import configuration
+from helpers.gateway.gateway import Gateway, serve
+from helpers.host.host import Host
 from helpers.server import FORM, Hold, ScriptedServer, TalkingTool, result
-from helpers.whole_gateway import WholeGateway, configuration, running
-from interaction.auditing import audited, lines, of, told_of
-from interaction.operating import OPS, VIEWER, act, look, tokens
-from interaction.questioning import CAPABLE, ELICIT, status
+from interaction.audit_logs import audited, lines, of, told_of
+from interaction.operators import OPS, VIEWER, act, look, tokens
+from interaction.questions import CAPABLE, ELICIT
 
 TASKS = "/api/v1/tasks"
 DONE: dict[str, Any] = {"content": [{"type": "text", "text": "the-secret-result"}]}
 
 
 @pytest.fixture(params=["memory", "sqlite"])
-async def gateway(
-    server: ScriptedServer, tmp_path: Path, request: pytest.FixtureRequest
-) -> AsyncIterator[WholeGateway]:
+async def gateway(server: ScriptedServer, tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[Gateway]:
     """A gateway that shows payloads until it is told to reload."""
     folder = tmp_path if request.param == "sqlite" else None
 
@@ -29,18 +28,18 @@ async def gateway(
         admin = {**tokens(tmp_path), "payloads": payloads}
         return configuration({"reports": server.url}, folder=folder, admin=admin, audit=audited(tmp_path))
 
-    async with running(config(True), data_directory=tmp_path / "data", source=lambda: config(False)) as gateway:
+    async with serve(config(True), data_directory=tmp_path / "data", source=lambda: config(False)) as gateway:
         yield gateway
 
 
-async def started(gateway: WholeGateway, host: McpHost, **arguments: Any) -> tuple[str, str]:
+async def started(gateway: Gateway, host: Host, **arguments: Any) -> tuple[str, str]:
     """The id and the reference of a new task."""
     task: str = (await host.start("report", arguments))["taskId"]
     [item] = (await look(gateway, TASKS))["items"]
     return task, item["reference"]
 
 
-async def payload(gateway: WholeGateway, reference: str, bearer: str = OPS) -> tuple[int, dict[str, Any]]:
+async def payload(gateway: Gateway, reference: str, bearer: str = OPS) -> tuple[int, dict[str, Any]]:
     """Status and document of a look at a payload."""
     path = f"{TASKS}/{reference}/payload"
     code, headers, body = await gateway.operators_answer(path, Authorization=bearer)
@@ -50,11 +49,11 @@ async def payload(gateway: WholeGateway, reference: str, bearer: str = OPS) -> t
 
 
 async def test_an_operator_reads_arguments_and_the_result_as_the_host_does(
-    gateway: WholeGateway, host: McpHost, server: ScriptedServer
+    gateway: Gateway, host: Host, server: ScriptedServer
 ) -> None:
     server.script["report"] = result(DONE)
     task, reference = await started(gateway, host, year=2026)
-    await status(host, task, "completed")
+    await host.until(task, "completed")
     code, shown = await payload(gateway, reference)
     assert code == 200
     assert shown["arguments"] == {"state": "shown", "bytes": len('{"year": 2026}'), "value": {"year": 2026}}
@@ -63,7 +62,7 @@ async def test_an_operator_reads_arguments_and_the_result_as_the_host_does(
     assert task not in json.dumps(shown)
 
 
-async def test_an_operator_reads_an_open_question(gateway: WholeGateway, tool: TalkingTool) -> None:
+async def test_an_operator_reads_an_open_question(gateway: Gateway, tool: TalkingTool) -> None:
     host = gateway.host()
     await host.initialize("2025-11-25", capabilities=CAPABLE)
     task, reference = await started(gateway, host)
@@ -75,11 +74,11 @@ async def test_an_operator_reads_an_open_question(gateway: WholeGateway, tool: T
         assert (question["method"], question["value"]) == (ELICIT, FORM)
         assert (shown["result"]["state"], shown["answers"]) == ("pending", [])
         await tool.finish(DONE)
-        await stream.answered()
+        await stream.result()
 
 
 async def test_each_look_is_a_line_with_the_token_the_task_and_its_owner(
-    gateway: WholeGateway, host: McpHost, server: ScriptedServer, tmp_path: Path
+    gateway: Gateway, host: Host, server: ScriptedServer, tmp_path: Path
 ) -> None:
     server.script["report"] = Hold()
     _, reference = await started(gateway, host, question="the-secret-argument")
@@ -97,9 +96,7 @@ async def test_each_look_is_a_line_with_the_token_the_task_and_its_owner(
     assert "the-secret" not in (tmp_path / "audit.jsonl").read_text()
 
 
-async def test_a_reload_takes_payloads_away_at_once(
-    gateway: WholeGateway, host: McpHost, server: ScriptedServer
-) -> None:
+async def test_a_reload_takes_payloads_away_at_once(gateway: Gateway, host: Host, server: ScriptedServer) -> None:
     server.script["report"] = Hold()
     _, reference = await started(gateway, host)
     path = f"{TASKS}/{reference}"
@@ -111,9 +108,7 @@ async def test_a_reload_takes_payloads_away_at_once(
     assert (code, refused["error"]["code"]) == (403, "payloads_off")
 
 
-async def test_no_page_of_another_origin_reads_a_payload(
-    gateway: WholeGateway, host: McpHost, server: ScriptedServer
-) -> None:
+async def test_no_page_of_another_origin_reads_a_payload(gateway: Gateway, host: Host, server: ScriptedServer) -> None:
     server.script["report"] = Hold()
     _, reference = await started(gateway, host, question="the-secret-argument")
     for headers in ({"Origin": "https://evil.example"}, {"Sec-Fetch-Site": "cross-site"}):

@@ -4,14 +4,15 @@ from pathlib import Path
 
 import pytest
 
+from helpers.gateway.configuration import configuration
+from helpers.gateway.gateway import serve
 from helpers.server import ScriptedServer
-from helpers.whole_gateway import configuration, running
-from interaction.operating import VIEWER, act, look, tokens
+from interaction.operators import VIEWER, act, look, tokens
 
 
 async def test_a_refused_call_is_listed_with_its_reason(server: ScriptedServer, tmp_path: Path) -> None:
     config = configuration({"reports": server.url}, admin=tokens(tmp_path))
-    async with running(config) as gateway:
+    async with serve(config) as gateway:
         assert (await look(gateway, "/api/v1/refusals"))["items"] == []
         host = await gateway.greeted()
         assert (await act(gateway, "/api/v1/upstreams/reports/hold"))[0] == 200
@@ -27,6 +28,6 @@ async def test_a_refused_call_is_listed_with_its_reason(server: ScriptedServer, 
 @pytest.mark.parametrize("limit", ["0", "201", "many"])
 async def test_a_limit_out_of_range_is_refused(server: ScriptedServer, tmp_path: Path, limit: str) -> None:
     config = configuration({"reports": server.url}, admin=tokens(tmp_path))
-    async with running(config) as gateway:
+    async with serve(config) as gateway:
         status, _ = await gateway.operators(f"/api/v1/refusals?limit={limit}", Authorization=VIEWER)
         assert status == 400

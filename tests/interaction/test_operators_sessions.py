@@ -6,27 +6,26 @@ from pathlib import Path
 
 import pytest
 
+from helpers.gateway.configuration import configuration
+from helpers.gateway.gateway import Gateway, serve
 from helpers.server import Hold, ScriptedServer
 from helpers.waiting import eventually
-from helpers.whole_gateway import WholeGateway, configuration, running
-from interaction.auditing import audited, lines, of
-from interaction.operating import VIEWER, act, look, tokens
+from interaction.audit_logs import audited, lines, of
+from interaction.operators import VIEWER, act, look, tokens
 
 SESSIONS = "/api/v1/sessions"
 DONE: dict[str, object] = {"content": []}
 
 
 @pytest.fixture
-async def gateway(server: ScriptedServer, other: ScriptedServer, tmp_path: Path) -> AsyncIterator[WholeGateway]:
+async def gateway(server: ScriptedServer, other: ScriptedServer, tmp_path: Path) -> AsyncIterator[Gateway]:
     """A gateway with an audit log, and tokens of operators."""
     config = configuration({"reports": server.url, "books": other.url}, admin=tokens(tmp_path), audit=audited(tmp_path))
-    async with running(config, data_directory=tmp_path / "data", source=lambda: config) as gateway:
+    async with serve(config, data_directory=tmp_path / "data", source=lambda: config) as gateway:
         yield gateway
 
 
-async def test_a_session_is_listed_by_a_reference_and_never_by_its_id(
-    gateway: WholeGateway, server: ScriptedServer
-) -> None:
+async def test_a_session_is_listed_by_a_reference_and_never_by_its_id(gateway: Gateway, server: ScriptedServer) -> None:
     server.script["report"] = hold = Hold()
     host = await gateway.greeted()
     await host.start("report")
@@ -41,7 +40,7 @@ async def test_a_session_is_listed_by_a_reference_and_never_by_its_id(
 
 
 async def test_an_ended_session_is_not_found_and_its_task_goes_on(
-    gateway: WholeGateway, server: ScriptedServer, tmp_path: Path
+    gateway: Gateway, server: ScriptedServer, tmp_path: Path
 ) -> None:
     server.script["report"] = hold = Hold()
     host = await gateway.greeted()
@@ -63,7 +62,7 @@ async def test_an_ended_session_is_not_found_and_its_task_goes_on(
     assert host.session not in json.dumps(lines(tmp_path))
 
 
-async def test_filters_and_pages_have_each_session_once(gateway: WholeGateway) -> None:
+async def test_filters_and_pages_have_each_session_once(gateway: Gateway) -> None:
     for _ in range(5):
         await gateway.greeted()
     await gateway.greeted(mount="books")

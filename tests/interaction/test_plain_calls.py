@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from helpers.mcp_host import McpHost
+from helpers.gateway.gateway import Gateway
+from helpers.host.host import Host
 from helpers.schema import available, check_client_message
 from helpers.server import Hold, ScriptedServer, error, raw, result, stream
 from helpers.waiting import bounded, eventually
-from helpers.whole_gateway import WholeGateway
 from requirements import covers
 
 CROSSING = [
@@ -28,7 +28,7 @@ CROSSING = [
 
 @pytest.mark.parametrize("method", CROSSING)
 async def test_a_request_crosses_with_its_parameters_and_its_answer(
-    server: ScriptedServer, host: McpHost, method: str
+    server: ScriptedServer, host: Host, method: str
 ) -> None:
     sent = {"name": "n", "uri": "file:///a", "level": "info", "x": [1, {}]}
     sent |= {"ref": {"type": "ref/prompt", "name": "p"}, "argument": {"name": "a", "value": "b"}}
@@ -47,7 +47,7 @@ async def test_a_request_crosses_with_its_parameters_and_its_answer(
     assert server.heard(method)[-1]["params"] == sent
 
 
-async def test_a_result_crosses_to_the_byte(server: ScriptedServer, host: McpHost) -> None:
+async def test_a_result_crosses_to_the_byte(server: ScriptedServer, host: Host) -> None:
     odd = (
         '{ "content" : [ ] , "structuredContent":{"n":1.0e2,"big":123456789012345678901234567890,"é":"\\u00e9","n":2}}'
     )
@@ -56,7 +56,7 @@ async def test_a_result_crosses_to_the_byte(server: ScriptedServer, host: McpHos
     assert odd in answer.text
 
 
-async def test_arguments_cross_to_the_byte(server: ScriptedServer, host: McpHost) -> None:
+async def test_arguments_cross_to_the_byte(server: ScriptedServer, host: Host) -> None:
     arguments = b'{"n" : 1.0e2 ,"n":2, "big":123456789012345678901234567890,"e":"\\u00e9\\ud83d\\ude00"}'
     seen: list[bytes] = []
     server.methods["tools/call"] = remembering(seen)
@@ -66,7 +66,7 @@ async def test_arguments_cross_to_the_byte(server: ScriptedServer, host: McpHost
 
 
 @pytest.mark.parametrize("size", [10_000, 1_000_000])
-async def test_a_large_result_arrives_whole_as_json(server: ScriptedServer, host: McpHost, size: int) -> None:
+async def test_a_large_result_arrives_whole_as_json(server: ScriptedServer, host: Host, size: int) -> None:
     text = "ü" * size
     server.script["echo"] = result({"content": [{"type": "text", "text": text}]})
     answer = await host.call("echo")
@@ -74,14 +74,14 @@ async def test_a_large_result_arrives_whole_as_json(server: ScriptedServer, host
     assert answer.result["content"][0]["text"] == text
 
 
-async def test_an_error_of_the_server_crosses_whole(server: ScriptedServer, host: McpHost) -> None:
+async def test_an_error_of_the_server_crosses_whole(server: ScriptedServer, host: Host) -> None:
     server.script["echo"] = raw_error('{"code":-32002,"message":"gone","data":{"uri":"x", "n":1.50}}')
     answer = await host.call("echo")
     assert (answer.status, answer.error) == (200, {"code": -32002, "message": "gone", "data": {"uri": "x", "n": 1.5}})
     assert '"data":{"uri":"x", "n":1.50}' in answer.text
 
 
-async def test_a_tools_own_error_crosses_as_a_result(server: ScriptedServer, host: McpHost) -> None:
+async def test_a_tools_own_error_crosses_as_a_result(server: ScriptedServer, host: Host) -> None:
     value = {"content": [{"type": "text", "text": "no books"}], "isError": True}
     server.script["broken"] = result(value)
     assert (await host.call("broken")).result == value
@@ -99,7 +99,7 @@ async def test_a_tools_own_error_crosses_as_a_result(server: ScriptedServer, hos
 )
 @pytest.mark.parametrize("by_stream", [False, True])
 async def test_the_host_is_answered_as_it_accepts_however_the_server_answers(
-    server: ScriptedServer, host: McpHost, accept: str, streamed: bool, by_stream: bool
+    server: ScriptedServer, host: Host, accept: str, streamed: bool, by_stream: bool
 ) -> None:
     value = {"content": [{"type": "text", "text": "hello"}]}
     server.script["echo"] = stream(value) if by_stream else result(value)
@@ -109,14 +109,14 @@ async def test_the_host_is_answered_as_it_accepts_however_the_server_answers(
 
 
 @pytest.mark.parametrize("id", [0, -1, 2**53, "", "a" * 256, "7", "ü"])
-async def test_the_answer_carries_the_hosts_own_id(host: McpHost, id: object) -> None:
+async def test_the_answer_carries_the_hosts_own_id(host: Host, id: object) -> None:
     answer = await host.ask("tools/call", {"name": "echo"}, id=id)
     assert answer.message is not None
     assert answer.message["id"] == id
 
 
 @covers("T-25")
-async def test_a_call_that_its_host_cancels_is_cancelled_at_the_server(server: ScriptedServer, host: McpHost) -> None:
+async def test_a_call_that_its_host_cancels_is_cancelled_at_the_server(server: ScriptedServer, host: Host) -> None:
     server.script["report"] = hold = Hold()
     calling = asyncio.create_task(host.ask("tools/call", {"name": "report"}, id="call-1"))
     async with bounded():
@@ -128,7 +128,7 @@ async def test_a_call_that_its_host_cancels_is_cancelled_at_the_server(server: S
 
 
 @covers("H-LEG-10", "T-11")
-async def test_a_host_that_drops_its_connection_has_cancelled_nothing(server: ScriptedServer, host: McpHost) -> None:
+async def test_a_host_that_drops_its_connection_has_cancelled_nothing(server: ScriptedServer, host: Host) -> None:
     server.script["report"] = hold = Hold()
     calling = asyncio.create_task(host.call("report"))
     async with bounded():
@@ -142,7 +142,7 @@ async def test_a_host_that_drops_its_connection_has_cancelled_nothing(server: Sc
 
 
 @covers("V-INIT-10", "V-INIT-8", "L-CAP-3", "U-HTTP-1")
-async def test_a_server_hears_only_sound_messages_with_ids_of_their_own(server: ScriptedServer, host: McpHost) -> None:
+async def test_a_server_hears_only_sound_messages_with_ids_of_their_own(server: ScriptedServer, host: Host) -> None:
     for _ in range(3):
         await host.call("echo", task={"ttl": 60_000})
         await host.call("echo")
@@ -164,7 +164,7 @@ async def test_a_server_hears_only_sound_messages_with_ids_of_their_own(server: 
 @covers("V-INIT-5", "U-HTTP-3")
 @pytest.mark.parametrize("on_get_stream", [False, True])
 async def test_a_servers_ping_is_answered_and_its_other_requests_refused(
-    server: ScriptedServer, host: McpHost, on_get_stream: bool
+    server: ScriptedServer, host: Host, on_get_stream: bool
 ) -> None:
     questions = [
         {"jsonrpc": "2.0", "id": "p", "method": "ping"},
@@ -185,7 +185,7 @@ async def test_a_servers_ping_is_answered_and_its_other_requests_refused(
 
 @pytest.mark.parametrize("code", [-32601, -32602])
 async def test_an_unknown_tool_is_the_servers_to_refuse_when_it_is_called_plainly(
-    server: ScriptedServer, host: McpHost, code: int
+    server: ScriptedServer, host: Host, code: int
 ) -> None:
     server.script["none"] = error(code, "Unknown tool")
     assert (await host.call("none")).error == {"code": code, "message": "Unknown tool"}
@@ -193,7 +193,7 @@ async def test_an_unknown_tool_is_the_servers_to_refuse_when_it_is_called_plainl
 
 @pytest.mark.parametrize("method", ["server/discover", "tasks/list", "tasks/update", "sampling/createMessage", "x", ""])
 async def test_what_no_server_of_the_era_knows_is_answered_here_and_never_forwarded(
-    server: ScriptedServer, gateway: WholeGateway, host: McpHost, method: str
+    server: ScriptedServer, gateway: Gateway, host: Host, method: str
 ) -> None:
     before = len(server.requests)
     answer = await host.ask(method)
@@ -205,7 +205,7 @@ async def test_what_no_server_of_the_era_knows_is_answered_here_and_never_forwar
 @pytest.mark.parametrize(
     "method", ["notifications/roots/list_changed", "notifications/unheard", "notifications/cancelled"]
 )
-async def test_a_notification_gets_202_and_no_body(host: McpHost, method: str) -> None:
+async def test_a_notification_gets_202_and_no_body(host: Host, method: str) -> None:
     answer = await host.tell(method)
     assert (answer.status, answer.text) == (202, "")
 

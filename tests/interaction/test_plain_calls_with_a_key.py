@@ -3,10 +3,10 @@
 import asyncio
 from typing import Any
 
-from helpers.mcp_host import McpHost
+from helpers.host.host import Host
 from helpers.server import Hold, ScriptedServer
 from helpers.waiting import bounded, eventually
-from interaction.questioning import DONE
+from interaction.questions import DONE
 
 KEY = {"io.taskgate/idempotency-key": "k-1"}
 
@@ -16,7 +16,7 @@ def keyed(tool: str = "report", **more: Any) -> dict[str, Any]:
 
 
 async def test_it_is_answered_with_the_outcome_of_the_task_and_runs_no_second_time(
-    server: ScriptedServer, host: McpHost
+    server: ScriptedServer, host: Host
 ) -> None:
     server.script["report"] = hold = Hold()
     task = (await host.ask("tools/call", keyed(task={}))).result["task"]["taskId"]
@@ -30,7 +30,7 @@ async def test_it_is_answered_with_the_outcome_of_the_task_and_runs_no_second_ti
     assert len(server.heard("tools/call")) == 1
 
 
-async def test_a_key_of_another_call_is_refused(server: ScriptedServer, host: McpHost) -> None:
+async def test_a_key_of_another_call_is_refused(server: ScriptedServer, host: Host) -> None:
     created = await host.ask("tools/call", keyed(task={}))
     assert "task" in created.result
     answer = await host.ask("tools/call", keyed("echo"))
@@ -38,6 +38,6 @@ async def test_a_key_of_another_call_is_refused(server: ScriptedServer, host: Mc
     assert [call["params"]["name"] for call in server.heard("tools/call")] == ["report"]
 
 
-async def test_without_a_task_of_that_key_it_is_a_call_like_any_other(server: ScriptedServer, host: McpHost) -> None:
+async def test_without_a_task_of_that_key_it_is_a_call_like_any_other(server: ScriptedServer, host: Host) -> None:
     assert "content" in (await host.ask("tools/call", keyed())).result
     assert KEY.keys().isdisjoint(server.heard("tools/call")[0]["params"].get("_meta", {}))

@@ -7,19 +7,21 @@ from typing import Any
 
 import pytest
 
+from helpers.gateway.configuration import configuration
+from helpers.gateway.gateway import Environment, Gateway, serve
+from helpers.host.host import both_eras
 from helpers.manual_clock import ManualClock
 from helpers.server import Hold, ScriptedServer, TalkingTool
 from helpers.token_issuer import TokenIssuer, guarded
 from helpers.waiting import bounded
-from helpers.whole_gateway import Environment, WholeGateway, configuration, running
-from interaction.questioning import DONE
-from interaction.repeating import ERAS, completed, new_host, upgrade
+from interaction.idempotency import call_with_key, start_with_key, upgrade
+from interaction.questions import DONE
 from requirements import covers
 
 BURST = 20
 """How often a task may be asked for at once, whatever its interval."""
 EVEN = {"poll_interval": {"jitter": 0}}
-FIELD = {"initialize": "pollInterval", "stateless": "pollIntervalMs"}
+FIELD = {"legacy": "pollInterval", "modern": "pollIntervalMs"}
 
 
 @pytest.fixture
@@ -41,34 +43,34 @@ def tasks(**more: Any) -> dict[str, Any]:
 
 
 @pytest.fixture
-async def gateway(server: ScriptedServer, clock: ManualClock) -> AsyncIterator[WholeGateway]:
+async def gateway(server: ScriptedServer, clock: ManualClock) -> AsyncIterator[Gateway]:
     """A gateway that advises two seconds while its server has nothing to do."""
     config = configuration({"reports": server.url}, tasks=tasks())
-    async with running(config, Environment(clock=clock)) as gateway:
+    async with serve(config, Environment(clock=clock)) as gateway:
         yield gateway
 
 
 # --- the advice ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("era", ERAS)
+@both_eras
 async def test_an_idle_server_and_a_new_task_have_the_interval_of_the_operator(
-    gateway: WholeGateway, hold: Hold, era: str
+    gateway: Gateway, hold: Hold, era: str
 ) -> None:
-    host = await new_host(gateway, era)
-    answer = (await host.call(None)).result
-    created = answer if era == "stateless" else answer["task"]
+    host = await gateway.greeted(era=era)
+    answer = (await call_with_key(host, None)).result
+    created = answer if era == "modern" else answer["task"]
     assert created[FIELD[era]] == 2000
     assert (await host.task(created["taskId"]))[FIELD[era]] == 2000
     assert await gateway.count("taskgate_poll_interval_seconds", upstream="reports") == 2
 
 
-@pytest.mark.parametrize("era", ERAS)
+@both_eras
 async def test_the_advice_grows_with_the_age_of_the_task(
-    gateway: WholeGateway, hold: Hold, clock: ManualClock, era: str
+    gateway: Gateway, hold: Hold, clock: ManualClock, era: str
 ) -> None:
-    host = await new_host(gateway, era)
-    task = await host.start(None)
+    host = await gateway.greeted(era=era)
+    task = await start_with_key(host, None)
     clock.advance(timedelta(minutes=5))
     assert (await host.task(task))[FIELD[era]] == 5000
 
@@ -77,34 +79,34 @@ async def test_a_retry_that_gets_the_task_of_its_call_is_advised_as_on_a_poll(
     server: ScriptedServer, hold: Hold, clock: ManualClock
 ) -> None:
     joined = {**tasks(), **upgrade("auto", join_retries="10m"), "inline_grace": "0s"}
-    async with running(configuration({"reports": server.url}, tasks=joined), Environment(clock=clock)) as gateway:
-        host = await new_host(gateway, "stateless")
-        task = await host.start(None)
+    async with serve(configuration({"reports": server.url}, tasks=joined), Environment(clock=clock)) as gateway:
+        host = await gateway.greeted(era="modern")
+        task = await start_with_key(host, None)
         clock.advance(timedelta(minutes=5))
-        again = (await host.call(None)).result
+        again = (await call_with_key(host, None)).result
         assert (again["taskId"], again["pollIntervalMs"]) == (task, 5000)
 
 
-@pytest.mark.parametrize("era", ERAS)
+@both_eras
 async def test_with_jitter_no_two_answers_are_quite_the_same(server: ScriptedServer, hold: Hold, era: str) -> None:
     config = configuration({"reports": server.url}, tasks={**upgrade(), "poll_interval": {"jitter": 0.1}})
-    async with running(config) as gateway:
-        host = await new_host(gateway, era)
-        task = await host.start(None)
+    async with serve(config) as gateway:
+        host = await gateway.greeted(era=era)
+        task = await start_with_key(host, None)
         told = [(await host.task(task))[FIELD[era]] for _ in range(BURST)]
     assert len(set(told)) > BURST / 2
     assert all(1800 <= interval <= 2250 for interval in told)
 
 
-@pytest.mark.parametrize("era", ERAS)
+@both_eras
 async def test_where_it_is_not_adaptive_every_answer_says_the_same(
     server: ScriptedServer, hold: Hold, clock: ManualClock, era: str
 ) -> None:
     fixed = {"base": "3s", "adaptive": False}
     config = configuration({"reports": server.url}, tasks={**upgrade(), "poll_interval": fixed})
-    async with running(config, Environment(clock=clock)) as gateway:
-        host = await new_host(gateway, era)
-        task = await host.start(None)
+    async with serve(config, Environment(clock=clock)) as gateway:
+        host = await gateway.greeted(era=era)
+        task = await start_with_key(host, None)
         clock.advance(timedelta(minutes=5))
         assert (await host.task(task))[FIELD[era]] == 3000
 
@@ -114,7 +116,7 @@ async def test_under_load_every_answer_and_notification_about_a_task_advises_mor
 ) -> None:
     busy = {"path": "/reports/mcp", "url": server.url, "concurrency": 2}
     config = guarded({}, issuer, upstreams={"reports": busy}, tasks=tasks())
-    async with running(config) as gateway:
+    async with serve(config) as gateway:
         token = issuer.token(gateway.url())
         session, modern = await gateway.greeted(token=token), gateway.modern(token=token)
         first = await session.start("report")
@@ -139,9 +141,7 @@ async def test_under_load_every_answer_and_notification_about_a_task_advises_mor
             assert 9183 <= seen["params"]["pollIntervalMs"] < 9500
 
 
-async def test_a_notification_to_a_session_advises_too(
-    gateway: WholeGateway, clock: ManualClock, tool: TalkingTool
-) -> None:
+async def test_a_notification_to_a_session_advises_too(gateway: Gateway, clock: ManualClock, tool: TalkingTool) -> None:
     host = await gateway.greeted()
     async with host.listen() as listening:
         await host.start("report")
@@ -158,12 +158,12 @@ async def test_a_notification_to_a_session_advises_too(
 
 
 @covers("T47")
-@pytest.mark.parametrize("era", ERAS)
+@both_eras
 async def test_early_polls_are_answered_as_any_other_and_counted(
-    gateway: WholeGateway, hold: Hold, clock: ManualClock, era: str
+    gateway: Gateway, hold: Hold, clock: ManualClock, era: str
 ) -> None:
-    host = await new_host(gateway, era)
-    task = await host.start(None)
+    host = await gateway.greeted(era=era)
+    task = await start_with_key(host, None)
     async with bounded():
         await hold.begun.wait()
     for pause in (0.0, 0.5, 1.5, 3.0):
@@ -175,21 +175,21 @@ async def test_early_polls_are_answered_as_any_other_and_counted(
 
     assert [await counted(result) for result in ("changed", "early", "unchanged")] == [1, 1, 2]
     hold.release(DONE)
-    await completed(host, task)
+    await host.until(task, "completed")
     clock.advance(timedelta(seconds=9))
     assert (await host.task(task))["status"] == "completed"
     assert await counted("terminal") >= 1
 
 
-@pytest.mark.parametrize("era", ERAS)
+@both_eras
 async def test_a_host_that_never_heeds_the_advice_is_refused_until_it_slows_down(
-    gateway: WholeGateway, hold: Hold, clock: ManualClock, era: str
+    gateway: Gateway, hold: Hold, clock: ManualClock, era: str
 ) -> None:
-    host = await new_host(gateway, era)
-    task, other = await host.start(None), await host.start(None)
+    host = await gateway.greeted(era=era)
+    task, other = await start_with_key(host, None), await start_with_key(host, None)
     for _ in range(BURST):
         assert (await host.task(task))["status"] == "working"
-    if era == "stateless":
+    if era == "modern":
         refused = await gateway.modern().ask("tasks/get", {"taskId": task})
     else:
         refused = await (await gateway.greeted()).ask("tasks/get", {"taskId": task})
@@ -205,7 +205,7 @@ async def test_a_host_that_never_heeds_the_advice_is_refused_until_it_slows_down
     assert (await host.task(task))["status"] == "working"
 
 
-async def test_to_wait_for_a_result_or_to_cancel_is_no_poll(gateway: WholeGateway, hold: Hold) -> None:
+async def test_to_wait_for_a_result_or_to_cancel_is_no_poll(gateway: Gateway, hold: Hold) -> None:
     host = await gateway.greeted()
     task = await host.start("report")
     waiting = [asyncio.create_task(host.ask("tasks/result", {"taskId": task["taskId"]})) for _ in range(BURST)]
@@ -220,13 +220,13 @@ async def test_to_wait_for_a_result_or_to_cancel_is_no_poll(gateway: WholeGatewa
 
 
 async def test_a_host_that_asks_as_it_is_advised_is_never_early(
-    gateway: WholeGateway, hold: Hold, clock: ManualClock
+    gateway: Gateway, hold: Hold, clock: ManualClock
 ) -> None:
     host = gateway.modern()
     interval = (await host.start("report"))["pollIntervalMs"]
     task = (await host.start("report"))["taskId"]
     for _ in range(3 * BURST):
         clock.advance(timedelta(milliseconds=interval))
-        interval = (await host.get(task))["pollIntervalMs"]
+        interval = (await host.task(task))["pollIntervalMs"]
     assert await gateway.count("taskgate_task_polls_total") == 3 * BURST
     assert await gateway.count("taskgate_task_polls_total", result="early") == 0

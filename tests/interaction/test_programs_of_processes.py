@@ -10,8 +10,8 @@ from typing import Any
 import aiohttp
 import pytest
 
-from helpers.gateway_process import GatewayProcess, gateway_process
-from helpers.mcp_host import McpHost
+from helpers.gateway.process import GatewayProcess, gateway_process
+from helpers.host.host import Host
 from helpers.server import PROGRAM
 from helpers.waiting import eventually
 from interaction.programs import who
@@ -28,10 +28,10 @@ async def gateway(tmp_path: Path) -> AsyncIterator[GatewayProcess]:
 
 
 @pytest.fixture
-async def host(gateway: GatewayProcess) -> AsyncIterator[McpHost]:
+async def host(gateway: GatewayProcess) -> AsyncIterator[Host]:
     """A host with an open session, at the one path that there is."""
     async with aiohttp.ClientSession() as http:
-        host = McpHost(http, f"http://{gateway.listen}/mcp")
+        host = Host(http, f"http://{gateway.listen}/mcp")
         await host.initialize()
         yield host
 
@@ -46,7 +46,7 @@ def is_there(pid: int) -> bool:
 
 @covers("U-STDIO-6")
 async def test_a_program_is_at_mcp_with_its_arguments_as_they_were_given_and_its_calls_are_tasks(
-    gateway: GatewayProcess, host: McpHost
+    gateway: GatewayProcess, host: Host
 ) -> None:
     task = await host.start("who")
     found: dict[str, Any] = (await host.ask("tasks/result", {"taskId": task["taskId"]})).result["structuredContent"]
@@ -57,7 +57,7 @@ async def test_a_program_is_at_mcp_with_its_arguments_as_they_were_given_and_its
 
 
 @pytest.mark.real_time
-async def test_a_gateway_that_is_killed_leaves_no_program_behind(gateway: GatewayProcess, host: McpHost) -> None:
+async def test_a_gateway_that_is_killed_leaves_no_program_behind(gateway: GatewayProcess, host: Host) -> None:
     pid = (await who(host))["pid"]
     gateway.kill()
     await gateway.exit_status()

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
+from helpers.gateway.gateway import Gateway, serve
 from helpers.left_behind import can_be_found, left_behind, marked
 from helpers.package_objects import counted, grown
 from helpers.server import AWKWARD_PROGRAM
 from helpers.token_issuer import TokenIssuer, guarded
 from helpers.waiting import eventually
-from helpers.whole_gateway import WholeGateway, running
 from requirements import covers
 
 CALLERS = 5
@@ -57,7 +57,7 @@ async def test_a_hundred_programs_leave_nothing_behind(tmp_path: Path, caplog: p
         "pool": {"idle_timeout": "1ms"},
         "restart": {"backoff": "1ms", "max_backoff": "1ms"},
     }
-    async with running(guarded({}, issuer, upstreams={"reports": program})) as gateway:
+    async with serve(guarded({}, issuer, upstreams={"reports": program})) as gateway:
         tokens = [issuer.token(gateway.url(), subject=f"caller-{number}") for number in range(CALLERS)]
 
         def count(said: str) -> int:
@@ -89,7 +89,7 @@ def tasks() -> int:
     return len(asyncio.all_tasks())
 
 
-async def comes_and_goes(gateway: WholeGateway, token: str, tool: str) -> None:
+async def comes_and_goes(gateway: Gateway, token: str, tool: str) -> None:
     """One session of a host, with one call."""
     host = await gateway.greeted(token=token)
     answer = await host.call(tool)

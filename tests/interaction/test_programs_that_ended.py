@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from helpers.gateway.gateway import serve
 from helpers.loop_pace import paced
 from helpers.token_issuer import TokenIssuer, guarded
 from helpers.waiting import eventually
-from helpers.whole_gateway import running
 from interaction.programs import program, who, with_program
 from interaction.test_awkward_programs import GREETING, awkward, text_of
 from interaction.test_programs_of_processes import is_there
@@ -46,7 +46,7 @@ async def test_of_a_program_that_ends_at_once_the_log_tells_in_order_and_of_whic
             await asyncio.sleep(0)
 
     caplog.set_level("INFO")
-    async with running(with_program(command=["sh", "-c", "echo license expired >&2; exit 3"])) as gateway:
+    async with serve(with_program(command=["sh", "-c", "echo license expired >&2; exit 3"])) as gateway:
         busy = asyncio.create_task(be_busy())
         try:
             await gateway.host().ask("initialize", GREETING)
@@ -60,11 +60,11 @@ async def test_of_a_program_that_ends_at_once_the_log_tells_in_order_and_of_whic
     assert len({record.__dict__["pid"] for record in told}) == 1
 
 
-@pytest.mark.parametrize("modern", [False, True], ids=["in sessions", "stateless"])
+@pytest.mark.parametrize("modern", [False, True], ids=["legacy", "modern"])
 async def test_callers_who_take_each_others_place_lose_no_call(tmp_path: Path, *, modern: bool) -> None:
     issuer = TokenIssuer(tmp_path)
     config = guarded({}, issuer, upstreams={"reports": program(processes=1, protocol_version="auto")})
-    async with running(config) as gateway:
+    async with serve(config) as gateway:
         # Whoever is quiet for a moment makes room.
         with paced(5):
             tokens = [issuer.token(gateway.url(), subject=name) for name in ("alice", "bob", "carol")]
@@ -78,7 +78,7 @@ async def test_callers_who_take_each_others_place_lose_no_call(tmp_path: Path, *
 
 
 async def test_a_program_that_was_stopped_for_being_idle_is_started_for_the_next_session() -> None:
-    async with running(with_program(pool={"idle_timeout": "10ms"})) as gateway:
+    async with serve(with_program(pool={"idle_timeout": "10ms"})) as gateway:
         for _ in range(2):
             host = await gateway.greeted()
             found = await who(host)

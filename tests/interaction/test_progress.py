@@ -5,10 +5,11 @@ from typing import Any
 
 import pytest
 
-from helpers.mcp_host import McpHost
+from helpers.gateway.configuration import configuration
+from helpers.gateway.gateway import Gateway, serve
+from helpers.host.host import Host
 from helpers.server import Hold, ScriptedServer, TalkingTool
 from helpers.waiting import bounded
-from helpers.whole_gateway import WholeGateway, configuration, running
 from requirements import covers
 
 DONE = {"content": []}
@@ -16,7 +17,7 @@ RELATED = "io.modelcontextprotocol/related-task"
 PROGRESS, LOG = "notifications/progress", "notifications/message"
 
 
-async def begun(host: McpHost, tool: TalkingTool, **params: Any) -> str:
+async def begun(host: Host, tool: TalkingTool, **params: Any) -> str:
     """A task of the tool, whose call has arrived."""
     task: str = (await host.call("report", task={}, **params)).result["task"]["taskId"]
     async with bounded():
@@ -24,7 +25,7 @@ async def begun(host: McpHost, tool: TalkingTool, **params: Any) -> str:
     return task
 
 
-async def message_of(host: McpHost, task: str, wanted: str) -> None:
+async def message_of(host: Host, task: str, wanted: str) -> None:
     """Wait until the task's status message is that."""
     async with bounded():
         while (await host.task(task)).get("statusMessage") != wanted:
@@ -34,7 +35,7 @@ async def message_of(host: McpHost, task: str, wanted: str) -> None:
 @covers("L-PROG-1", "L-META-1", "T-7")
 @pytest.mark.parametrize("token", ["mine", 7])
 async def test_a_tasks_progress_is_told_under_the_hosts_token_and_only_grows(
-    host: McpHost, tool: TalkingTool, token: object
+    host: Host, tool: TalkingTool, token: object
 ) -> None:
     task = await begun(host, tool, _meta={"progressToken": token})
     async with host.asking("tasks/result", {"taskId": task}) as stream:
@@ -53,11 +54,11 @@ async def test_a_tasks_progress_is_told_under_the_hosts_token_and_only_grows(
         ]
         await message_of(host, task, "5/10: fetching")
         await tool.finish(DONE)
-        await stream.answered()
+        await stream.result()
 
 
 @covers("L-PROG-1")
-async def test_progress_without_a_token_becomes_the_status_message_alone(host: McpHost, tool: TalkingTool) -> None:
+async def test_progress_without_a_token_becomes_the_status_message_alone(host: Host, tool: TalkingTool) -> None:
     async with host.listen() as get:
         task = await begun(host, tool)
         await tool.note(PROGRESS, progressToken=tool.called.token, progress=0.5)
@@ -71,7 +72,7 @@ async def test_progress_without_a_token_becomes_the_status_message_alone(host: M
 
 @covers("L-PROG-1", "H-LEG-8")
 async def test_progress_goes_to_the_get_stream_while_nobody_waits_for_the_result(
-    host: McpHost, tool: TalkingTool, gateway: WholeGateway
+    host: Host, tool: TalkingTool, gateway: Gateway
 ) -> None:
     stranger = await gateway.greeted()
     async with host.listen() as get, stranger.listen() as foreign:
@@ -82,15 +83,13 @@ async def test_progress_goes_to_the_get_stream_while_nobody_waits_for_the_result
             await tool.note(PROGRESS, progressToken=tool.called.token, progress=2)
             await stream.until(PROGRESS)
             await tool.finish(DONE)
-            await stream.answered()
+            await stream.result()
         assert [note["params"]["progress"] for note in get.of(PROGRESS)] == [1]
         assert foreign.heard == []
 
 
 @covers("L-PROG-1", "L-STAT-2")
-async def test_nothing_is_told_of_a_task_that_has_ended(
-    host: McpHost, tool: TalkingTool, server: ScriptedServer
-) -> None:
+async def test_nothing_is_told_of_a_task_that_has_ended(host: Host, tool: TalkingTool, server: ScriptedServer) -> None:
     await server.streaming()
     async with host.listen() as get:
         task = await begun(host, tool, _meta={"progressToken": "p"})
@@ -105,7 +104,7 @@ async def test_nothing_is_told_of_a_task_that_has_ended(
 
 @covers("L-META-1")
 async def test_log_lines_of_a_tasks_call_name_the_task_and_others_do_not(
-    host: McpHost, tool: TalkingTool, server: ScriptedServer
+    host: Host, tool: TalkingTool, server: ScriptedServer
 ) -> None:
     await server.streaming()
     async with host.listen() as get:
@@ -122,19 +121,19 @@ async def test_log_lines_of_a_tasks_call_name_the_task_and_others_do_not(
 
 
 @covers("H-LEG-9")
-async def test_log_lines_of_a_plain_call_are_on_its_own_stream(host: McpHost, tool: TalkingTool) -> None:
+async def test_log_lines_of_a_plain_call_are_on_its_own_stream(host: Host, tool: TalkingTool) -> None:
     async with host.listen() as get, host.asking("tools/call", {"name": "report"}) as stream:
         await tool.note(LOG, level="info", data="mine")
         assert (await stream.until(LOG))["params"]["data"] == "mine"
         await tool.finish(DONE)
-        await stream.answered()
+        await stream.result()
         assert get.heard == []
 
 
 async def test_a_silent_call_shows_that_it_lives_to_a_host_that_asked_to_know(server: ScriptedServer) -> None:
     server.script["report"] = tool = TalkingTool()
     config = configuration({"reports": server.url}, server={"sse_keepalive": "100ms"})
-    async with running(config) as gateway:
+    async with serve(config) as gateway:
         host = await gateway.greeted()
         async with host.asking("tools/call", {"name": "report", "_meta": {"progressToken": "t"}}) as stream:
             await stream.until(PROGRESS, times=2)
@@ -149,15 +148,15 @@ async def test_a_silent_call_shows_that_it_lives_to_a_host_that_asked_to_know(se
             assert {0.5, 4} <= set(told)
             assert told[-1] > 4
             await tool.finish(DONE)
-            await stream.answered()
+            await stream.result()
 
 
 async def test_a_silent_call_without_a_token_is_kept_alive_by_comments_alone(server: ScriptedServer) -> None:
     server.script["report"] = hold = Hold()
     config = configuration({"reports": server.url}, server={"sse_keepalive": "50ms"})
-    async with running(config) as gateway:
+    async with serve(config) as gateway:
         host = await gateway.greeted()
         async with host.asking("tools/call", {"name": "report"}) as stream:
             hold.release(DONE)
-            await stream.answered()
+            await stream.result()
             assert len(stream.heard) == 1

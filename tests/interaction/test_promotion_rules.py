@@ -7,28 +7,22 @@ from typing import Any
 
 import pytest
 
-from helpers.mcp_host import McpHost
-from helpers.modern_host import ModernHost
+from helpers.gateway.configuration import configuration
+from helpers.gateway.gateway import serve
+from helpers.host.host import both_eras
 from helpers.server import Hold, ScriptedServer, error
 from helpers.stored_tasks import stored_task
 from helpers.token_issuer import TokenIssuer, guarded
 from helpers.waiting import bounded
-from helpers.whole_gateway import WholeGateway, configuration, running
-from interaction.questioning import DONE
+from interaction.questions import DONE
 from requirements import covers
 
 NEVER = {"inline_grace": "1h"}
-both_eras = pytest.mark.parametrize("era", ["initialize", "stateless"])
 
 
 def ruled(server: ScriptedServer, *upgrade: dict[str, Any], folder: Path | None = None, **tasks: Any) -> Any:
     """A configuration with these rules."""
     return configuration({"reports": server.url}, folder=folder, tasks={"upgrade": list(upgrade), **tasks})
-
-
-async def come(gateway: WholeGateway, era: str, token: str | None = None) -> McpHost | ModernHost:
-    """A host of that era that may ask."""
-    return gateway.modern(token=token) if era == "stateless" else await gateway.greeted(token=token)
 
 
 def lifetime(task: dict[str, Any]) -> int:
@@ -53,13 +47,13 @@ def hinting(server: ScriptedServer) -> ScriptedServer:
 
 
 async def test_a_tool_tells_its_task_support_by_what_its_server_hints_at(hinting: ScriptedServer) -> None:
-    async with running(ruled(hinting, READING)) as gateway:
+    async with serve(ruled(hinting, READING)) as gateway:
         listed = (await (await gateway.greeted()).ask("tools/list")).result["tools"]
     assert [tool["execution"]["taskSupport"] for tool in listed] == ["optional", "forbidden", "forbidden"]
 
 
 async def test_a_task_is_made_where_the_server_hints_at_what_the_rule_asks_for(hinting: ScriptedServer) -> None:
-    async with running(ruled(hinting, READING)) as gateway:
+    async with serve(ruled(hinting, READING)) as gateway:
         host = await gateway.greeted()
         assert (await host.start("echo"))["status"] == "working"
         assert [(await host.call(tool, task={})).code for tool in ("report", "broken")] == [-32601] * 2
@@ -70,9 +64,9 @@ async def test_a_task_is_made_where_the_server_hints_at_what_the_rule_asks_for(h
 
 async def test_a_tool_that_must_be_a_task_by_its_hints_is_one_from_the_first_call_on(hinting: ScriptedServer) -> None:
     rule = {"tool": "*", "mode": "required", "hints": {"readOnlyHint": False}}
-    async with running(ruled(hinting, rule)) as gateway:
+    async with serve(ruled(hinting, rule)) as gateway:
         assert (await (await gateway.greeted()).call("report")).code == -32601
-    async with running(ruled(hinting, rule)) as gateway:
+    async with serve(ruled(hinting, rule)) as gateway:
         refused = await gateway.modern(tasks=False).call("report")
         assert refused.code == -32021
     assert hinting.heard("tools/call") == []
@@ -83,8 +77,8 @@ async def test_while_the_catalogue_cannot_be_read_no_rule_that_asks_for_hints_de
     hinting: ScriptedServer, era: str
 ) -> None:
     hinting.methods["tools/list"] = error(-32603, "no")
-    async with running(ruled(hinting, READING)) as gateway:
-        host = await come(gateway, era)
+    async with serve(ruled(hinting, READING)) as gateway:
+        host = await gateway.greeted(era=era)
         assert (await host.call("echo", {"a": 1})).result["structuredContent"] == {"a": 1}
 
 
@@ -94,8 +88,8 @@ async def test_while_the_catalogue_cannot_be_read_no_rule_that_asks_for_hints_de
 @both_eras
 async def test_a_rule_in_shadow_makes_no_task_and_tells_that_it_would(server: ScriptedServer, era: str) -> None:
     shadow = {"tool": "echo", "mode": "always", "shadow": True}
-    async with running(ruled(server, shadow, {"tool": "*", "mode": "sync"})) as gateway:
-        host = await come(gateway, era)
+    async with serve(ruled(server, shadow, {"tool": "*", "mode": "sync"})) as gateway:
+        host = await gateway.greeted(era=era)
         assert (await host.call("echo", {"a": 1})).result["structuredContent"] == {"a": 1}
         assert (await host.call("report", {"a": 1})).result["structuredContent"] == {"a": 1}
         assert await gateway.count("taskgate_tasks_started_total") == 0
@@ -103,7 +97,7 @@ async def test_a_rule_in_shadow_makes_no_task_and_tells_that_it_would(server: Sc
 
 
 async def test_a_rule_in_shadow_would_make_no_task_for_a_host_without_them(server: ScriptedServer) -> None:
-    async with running(ruled(server, {"tool": "*", "mode": "always", "shadow": True})) as gateway:
+    async with serve(ruled(server, {"tool": "*", "mode": "always", "shadow": True})) as gateway:
         await gateway.modern(tasks=False).call("echo")
         await (await gateway.greeted("2025-06-18")).call("echo")
         assert await gateway.count("taskgate_shadow_promotions_total") == 0
@@ -121,7 +115,7 @@ async def test_a_rule_bounds_the_time_to_live_of_its_tools_and_no_others(
     server: ScriptedServer, asked: dict[str, Any], granted: int
 ) -> None:
     rule = {"tool": "echo", "mode": "auto", "ttl": "40m", "ttl_min": "10m", "ttl_max": "50m"}
-    async with running(ruled(server, rule, {"tool": "*", "mode": "auto"})) as gateway:
+    async with serve(ruled(server, rule, {"tool": "*", "mode": "auto"})) as gateway:
         host = await gateway.greeted()
         task = await host.start("echo", **asked)
         assert task["ttl"] == (await host.task(task["taskId"]))["ttl"] == granted
@@ -129,11 +123,11 @@ async def test_a_rule_bounds_the_time_to_live_of_its_tools_and_no_others(
 
 
 async def test_a_host_of_the_modern_era_is_told_the_time_to_live_of_the_rule(server: ScriptedServer) -> None:
-    async with running(ruled(server, {"tool": "echo", "mode": "always", "ttl": "20m"})) as gateway:
+    async with serve(ruled(server, {"tool": "echo", "mode": "always", "ttl": "20m"})) as gateway:
         server.script["echo"] = Hold()
         host = gateway.modern()
         task = await host.start("echo")
-        assert task["ttlMs"] == (await host.get(task["taskId"]))["ttlMs"] == 1_200_000
+        assert task["ttlMs"] == (await host.task(task["taskId"]))["ttlMs"] == 1_200_000
 
 
 @both_eras
@@ -146,10 +140,10 @@ async def test_a_tenant_may_keep_its_tasks_for_longer(server: ScriptedServer, is
         tasks={"upgrade": [{"tool": "*", "mode": "always", "ttl": "30m", "ttl_max": "40m"}]},
         limits={"rate": [], "overrides": [{"match": {"tenant": "gold"}, "ttl_max": "20m"}]},
     )
-    async with running(config) as gateway:
+    async with serve(config) as gateway:
         ttls = []
         for tenant in ("gold", "iron"):
-            host = await come(gateway, era, issuer.token(gateway.url(), org=tenant))
+            host = await gateway.greeted(era=era, token=issuer.token(gateway.url(), org=tenant))
             ttls.append(lifetime(await host.start("echo")))
         assert ttls == [1_200_000, 1_800_000]
 
@@ -163,8 +157,8 @@ async def test_a_record_has_the_deadline_and_the_reruns_of_its_rule(
 ) -> None:
     rule = {"tool": "echo", "mode": "always", "deadline": "5m", "on_lost": "rerun"}
     config = ruled(server, rule, {"tool": "*", "mode": "always"}, folder=tmp_path)
-    async with running(config) as gateway:
-        host = await come(gateway, era)
+    async with serve(config) as gateway:
+        host = await gateway.greeted(era=era)
         bound, plain = [await stored_task(tmp_path, (await host.start(tool))["taskId"]) for tool in ("echo", "report")]
     assert (bound.deadline, bound.reruns) == (timedelta(minutes=5), 1)
     assert (plain.deadline, plain.reruns) == (None, 0)
@@ -176,7 +170,7 @@ async def test_a_call_that_becomes_a_task_on_its_way_has_the_terms_of_its_rule(
     server.script["report"] = hold = Hold()
     rule = {"tool": "report", "mode": "auto", "inline_grace": "0s", "deadline": "5m", "on_lost": "rerun", "ttl": "20m"}
     config = ruled(server, rule, {"tool": "*", "mode": "auto"}, folder=tmp_path, **NEVER)
-    async with running(config) as gateway:
+    async with serve(config) as gateway:
         host = gateway.modern()
         task = await host.start("report")
         record = await stored_task(tmp_path, task["taskId"])
@@ -190,7 +184,7 @@ async def test_each_rule_has_a_grace_of_its_own(server: ScriptedServer) -> None:
     config = ruled(
         server, {"tool": "report", "mode": "auto", "inline_grace": "0s"}, {"tool": "*", "mode": "auto"}, **NEVER
     )
-    async with running(config) as gateway:
+    async with serve(config) as gateway:
         host = gateway.modern()
         assert (await host.start("report"))["resultType"] == "task"
         waiting = asyncio.create_task(host.call("echo"))

@@ -5,10 +5,11 @@ from typing import Any
 
 import pytest
 
+from helpers.gateway.configuration import configuration
+from helpers.gateway.gateway import Gateway, serve
 from helpers.server import FORM, ScriptedServer, TalkingTool
 from helpers.waiting import bounded, eventually
-from helpers.whole_gateway import WholeGateway, configuration, running
-from interaction.questioning import ACCEPTED, DONE, ELICIT, GIVEN_UP, ROOTS, SAMPLE, URL, capable
+from interaction.questions import ACCEPTED, DONE, ELICIT, GIVEN_UP, ROOTS, SAMPLE, URL, capable
 from requirements import covers
 
 CALL = {"name": "report"}
@@ -21,7 +22,7 @@ def question(id: Any, method: str = ROOTS, params: Any = None) -> dict[str, Any]
 @covers("H-LEG-9", "U-HTTP-3", "V-INIT-10")
 @pytest.mark.parametrize("revision", ["2025-06-18", "2025-11-25"])
 async def test_a_plain_calls_question_is_on_its_own_stream_under_an_id_of_ours(
-    gateway: WholeGateway, tool: TalkingTool, revision: str
+    gateway: Gateway, tool: TalkingTool, revision: str
 ) -> None:
     host = await capable(gateway, revision)
     async with host.listen() as get, host.asking("tools/call", CALL) as stream:
@@ -38,13 +39,13 @@ async def test_a_plain_calls_question_is_on_its_own_stream_under_an_id_of_ours(
         await eventually(lambda: len(tool.called.server.replies) == 2)
         assert tool.called.server.replies[1]["error"] == {"code": -32603, "message": "no"}
         await tool.finish(DONE)
-        assert await stream.answered() == DONE
+        assert await stream.result() == DONE
         assert get.heard == []
 
 
 @covers("L-INPUT-9")
 async def test_a_question_by_url_passes_whole_and_so_does_the_news_that_it_is_done(
-    gateway: WholeGateway, tool: TalkingTool
+    gateway: Gateway, tool: TalkingTool
 ) -> None:
     host = await capable(gateway)
     other = await capable(gateway)
@@ -58,13 +59,13 @@ async def test_a_question_by_url_passes_whole_and_so_does_the_news_that_it_is_do
         done = await stream.until("notifications/elicitation/complete")
         assert done["params"] == {"elicitationId": "e-1"}
         await tool.finish(DONE)
-        await stream.answered()
+        await stream.result()
         assert (get.heard, foreign.heard) == ([], [])
 
 
 @covers("U-HTTP-3", "L-INPUT-7")
 async def test_a_question_on_the_servers_own_stream_belongs_to_the_only_call_in_flight(
-    gateway: WholeGateway, tool: TalkingTool, server: ScriptedServer
+    gateway: Gateway, tool: TalkingTool, server: ScriptedServer
 ) -> None:
     host = await capable(gateway)
     await server.streaming()
@@ -76,11 +77,11 @@ async def test_a_question_on_the_servers_own_stream_belongs_to_the_only_call_in_
         await host.respond(asked["id"], {"roots": []})
         assert (await tool.told(1))["result"] == {"roots": []}
         await tool.finish(DONE)
-        await stream.answered()
+        await stream.result()
 
 
 @covers("U-HTTP-3", "L-INPUT-7")
-async def test_what_is_asked_for_no_call_waits_for_a_get_stream(gateway: WholeGateway, server: ScriptedServer) -> None:
+async def test_what_is_asked_for_no_call_waits_for_a_get_stream(gateway: Gateway, server: ScriptedServer) -> None:
     host = await capable(gateway)
     await server.streaming()
     await server.push(question("r"))
@@ -95,7 +96,7 @@ async def test_what_is_asked_for_no_call_waits_for_a_get_stream(gateway: WholeGa
 
 
 @covers("I-ISO-2", "L-INPUT-5")
-async def test_another_session_cannot_answer_a_plain_question(gateway: WholeGateway, tool: TalkingTool) -> None:
+async def test_another_session_cannot_answer_a_plain_question(gateway: Gateway, tool: TalkingTool) -> None:
     host, other = await capable(gateway), await capable(gateway)
     async with host.asking("tools/call", CALL) as stream:
         await tool.ask(1)
@@ -106,12 +107,12 @@ async def test_another_session_cannot_answer_a_plain_question(gateway: WholeGate
         assert (await tool.told(1))["result"] == ACCEPTED
         assert (await host.respond(asked["id"], ACCEPTED)).status == 202
         await tool.finish(DONE)
-        await stream.answered()
+        await stream.result()
     assert len(tool.called.server.replies) == 1
 
 
 async def test_a_plain_question_that_the_server_withdraws_is_withdrawn_from_the_host(
-    gateway: WholeGateway, tool: TalkingTool
+    gateway: Gateway, tool: TalkingTool
 ) -> None:
     host = await capable(gateway)
     async with host.asking("tools/call", CALL) as stream:
@@ -122,14 +123,14 @@ async def test_a_plain_question_that_the_server_withdraws_is_withdrawn_from_the_
         assert gone["params"]["requestId"] == asked["id"]
         assert (await host.respond(asked["id"], ACCEPTED)).status == 202
         await tool.finish(DONE)
-        await stream.answered()
+        await stream.result()
     assert tool.called.server.replies == []
 
 
 @covers("L-INPUT-8", "R-RES-7", "S-SEC-1")
 async def test_a_plain_question_is_bounded_in_time_and_in_number(server: ScriptedServer, tool: TalkingTool) -> None:
     rules = {"input_required": {"max_wait": "200ms", "max_outstanding": 1}}
-    async with running(configuration({"reports": server.url}, tasks=rules)) as gateway:
+    async with serve(configuration({"reports": server.url}, tasks=rules)) as gateway:
         host = await capable(gateway)
         async with host.asking("tools/call", CALL) as stream:
             await tool.ask(1)
@@ -139,11 +140,11 @@ async def test_a_plain_question_is_bounded_in_time_and_in_number(server: Scripte
             assert (await tool.told(1))["result"] == {"action": "cancel"}
             await stream.until(GIVEN_UP)
             await tool.finish(DONE)
-            await stream.answered()
+            await stream.result()
 
 
 @covers("S-SEC-1")
-async def test_a_session_that_ends_leaves_no_question_open(gateway: WholeGateway, server: ScriptedServer) -> None:
+async def test_a_session_that_ends_leaves_no_question_open(gateway: Gateway, server: ScriptedServer) -> None:
     host = await capable(gateway)
     await server.streaming()
     await server.push(question("r"), question("e", ELICIT, FORM))
@@ -157,7 +158,7 @@ async def test_a_session_that_ends_leaves_no_question_open(gateway: WholeGateway
     assert told["e"]["result"] == {"action": "cancel"}
 
 
-async def test_a_host_that_takes_no_stream_is_asked_on_its_get_stream(gateway: WholeGateway, tool: TalkingTool) -> None:
+async def test_a_host_that_takes_no_stream_is_asked_on_its_get_stream(gateway: Gateway, tool: TalkingTool) -> None:
     host = await capable(gateway)
     body = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"report"}}'
     async with host.listen() as get:
@@ -171,7 +172,7 @@ async def test_a_host_that_takes_no_stream_is_asked_on_its_get_stream(gateway: W
             assert (await calling).result == DONE
 
 
-async def test_what_a_host_tells_of_its_roots_reaches_its_server(gateway: WholeGateway, server: ScriptedServer) -> None:
+async def test_what_a_host_tells_of_its_roots_reaches_its_server(gateway: Gateway, server: ScriptedServer) -> None:
     host, other = await capable(gateway), gateway.host()
     await other.initialize()
     for each in (other, host):
@@ -182,7 +183,7 @@ async def test_what_a_host_tells_of_its_roots_reaches_its_server(gateway: WholeG
 
 @covers("H-LEG-10")
 async def test_a_plain_calls_question_outlives_its_stream_where_the_host_has_another(
-    gateway: WholeGateway, tool: TalkingTool
+    gateway: Gateway, tool: TalkingTool
 ) -> None:
     host = await capable(gateway, "2025-06-18")
     async with host.listen() as get:
@@ -200,7 +201,7 @@ async def test_the_time_that_a_host_takes_is_not_its_servers(
     server: ScriptedServer, tool: TalkingTool, as_task: bool
 ) -> None:
     reports = {"path": "/reports/mcp", "url": server.url, "timeouts": {"call": "300ms"}}
-    async with running(configuration({}, upstreams={"reports": reports})) as gateway:
+    async with serve(configuration({}, upstreams={"reports": reports})) as gateway:
         host = await capable(gateway)
         asking = host.asking("tools/call", {"name": "report"})
         if as_task:
@@ -215,4 +216,4 @@ async def test_the_time_that_a_host_takes_is_not_its_servers(
             await host.respond(asked["id"], ACCEPTED)
             await tool.told(1)
             await tool.finish(DONE)
-            assert (await stream.answered())["content"] == DONE["content"]
+            assert (await stream.result())["content"] == DONE["content"]

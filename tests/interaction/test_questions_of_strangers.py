@@ -2,25 +2,14 @@
 
 import pytest
 
-from helpers.mcp_host import McpHost
+from helpers.gateway.configuration import configuration
+from helpers.gateway.gateway import Gateway, serve
+from helpers.host.host import Host
 from helpers.secrets import noted
 from helpers.server import FORM, ScriptedServer, TalkingTool, note
 from helpers.token_issuer import TokenIssuer, guarded
 from helpers.waiting import eventually
-from helpers.whole_gateway import WholeGateway, configuration, running
-from interaction.questioning import (
-    ACCEPTED,
-    ASKED,
-    CAPABLE,
-    DONE,
-    ELICIT,
-    GIVEN_UP,
-    ROOTS,
-    SAMPLE,
-    URL,
-    capable,
-    status,
-)
+from interaction.questions import ACCEPTED, ASKED, CAPABLE, DONE, ELICIT, GIVEN_UP, ROOTS, SAMPLE, URL, capable
 from requirements import covers
 
 LOG = "notifications/message"
@@ -28,7 +17,7 @@ MAX_QUESTION = 4 * 1024 * 1024
 STOLEN = {"action": "accept", "content": {"it": "stolen"}}
 
 
-async def come(gateway: WholeGateway, issuer: TokenIssuer, subject: str) -> McpHost:
+async def come(gateway: Gateway, issuer: TokenIssuer, subject: str) -> Host:
     """A host of that user that can be asked everything."""
     host = gateway.host(token=issuer.token(gateway.url(), subject=subject))
     await host.initialize(capabilities=CAPABLE)
@@ -39,14 +28,14 @@ async def come(gateway: WholeGateway, issuer: TokenIssuer, subject: str) -> McpH
 async def test_a_tasks_question_is_asked_of_its_own_user_alone_and_answered_by_nobody_else(
     server: ScriptedServer, issuer: TokenIssuer, tool: TalkingTool
 ) -> None:
-    async with running(guarded({"reports": server.url}, issuer)) as gateway:
+    async with serve(guarded({"reports": server.url}, issuer)) as gateway:
         alice, other = await come(gateway, issuer, "alice"), await come(gateway, issuer, "alice")
         mallory = await come(gateway, issuer, "mallory")
         await server.streaming(3)
         async with mallory.listen() as foreign:
             task = (await alice.start("report"))["taskId"]
             await tool.ask(1, SAMPLE, ASKED)
-            await status(alice, task, "input_required")
+            await alice.until(task, "input_required")
             assert (await mallory.ask("tasks/result", {"taskId": task})).code == -32602
             async with alice.asking("tasks/result", {"taskId": task}) as stream:
                 asked = await stream.until(SAMPLE)
@@ -56,7 +45,7 @@ async def test_a_tasks_question_is_asked_of_its_own_user_alone_and_answered_by_n
                 assert (await other.respond(asked["id"], ACCEPTED)).status == 202
                 assert (await tool.told(1))["result"] == ACCEPTED
                 await tool.finish(DONE)
-                await stream.answered()
+                await stream.result()
             await server.push(note(LOG, level="info", data="mark"))
             await foreign.until(LOG)
             assert [message["method"] for message in foreign.heard] == [LOG]
@@ -67,7 +56,7 @@ async def test_a_tasks_question_is_asked_of_its_own_user_alone_and_answered_by_n
 async def test_a_plain_calls_question_is_its_own_sessions(
     server: ScriptedServer, issuer: TokenIssuer, tool: TalkingTool
 ) -> None:
-    async with running(guarded({"reports": server.url}, issuer)) as gateway:
+    async with serve(guarded({"reports": server.url}, issuer)) as gateway:
         alice, mallory = await come(gateway, issuer, "alice"), await come(gateway, issuer, "mallory")
         intruder = gateway.host(token=mallory.token)
         intruder.session, intruder.revision = alice.session, alice.revision
@@ -79,7 +68,7 @@ async def test_a_plain_calls_question_is_its_own_sessions(
             await alice.respond(asked["id"], ACCEPTED)
             assert (await tool.told(1))["result"] == ACCEPTED
             await tool.finish(DONE)
-            await stream.answered()
+            await stream.result()
             assert foreign.heard == []
     assert len(server.replies) == 1
 
@@ -92,7 +81,7 @@ async def test_an_address_that_a_user_is_to_open_is_opened_and_told_by_nobody_el
     # What is told is judged when the test ends: the secret must be in no line of the log, and in no label.
     opening = {**URL, "url": f"{server.origin}/open?state={noted('a-secret-of-the-user')}", "message": "Sign in"}
     rules = {"input_required": {"max_wait": "200ms"}}
-    async with running(configuration({"reports": server.url}, tasks=rules)) as gateway:
+    async with serve(configuration({"reports": server.url}, tasks=rules)) as gateway:
         host = await capable(gateway)
         params = {"name": "report"}
         if as_task:
@@ -106,14 +95,14 @@ async def test_an_address_that_a_user_is_to_open_is_opened_and_told_by_nobody_el
             assert (await tool.told(1))["result"] == {"action": "cancel"}
             await stream.until(GIVEN_UP)
             await tool.finish(DONE)
-            await stream.answered()
+            await stream.result()
     assert {request.path for request in server.requests} == {server.path}
 
 
 @covers("R-RES-7")
 @pytest.mark.parametrize("as_task", [False, True])
 async def test_a_question_that_is_too_large_is_refused_and_the_next_one_asked(
-    gateway: WholeGateway, tool: TalkingTool, as_task: bool
+    gateway: Gateway, tool: TalkingTool, as_task: bool
 ) -> None:
     host = await capable(gateway)
     params = {"name": "report"}
@@ -126,13 +115,13 @@ async def test_a_question_that_is_too_large_is_refused_and_the_next_one_asked(
         await host.respond((await stream.until(ROOTS))["id"], {"roots": []})
         assert (await tool.told(2))["result"] == {"roots": []}
         await tool.finish(DONE)
-        await stream.answered()
+        await stream.result()
         assert stream.of(ELICIT) == []
 
 
 @covers("S-SEC-3", "S-SEC-4")
 async def test_what_a_server_says_of_its_tools_is_passed_on_and_nothing_in_it_is_fetched(
-    server: ScriptedServer, gateway: WholeGateway
+    server: ScriptedServer, gateway: Gateway
 ) -> None:
     elsewhere = f"{server.origin}/elsewhere"
     said = {

@@ -4,15 +4,15 @@ from typing import Any
 
 import pytest
 
+from helpers.gateway.gateway import Gateway
 from helpers.server import FORM, ScriptedServer, TalkingTool
-from helpers.whole_gateway import WholeGateway
-from interaction.questioning import ACCEPTED, ASKED, DONE, ELICIT, RELATED, ROOTS, SAID, SAMPLE, capable, status
+from interaction.questions import ACCEPTED, ASKED, DONE, ELICIT, RELATED, ROOTS, SAID, SAMPLE, capable
 from requirements import covers
 
 
 @covers("L-INPUT-1", "L-INPUT-2", "L-INPUT-4", "L-INPUT-5", "L-META-1", "T-7", "T-18")
 async def test_a_question_rides_on_the_stream_of_the_result_and_its_answer_reaches_the_server(
-    gateway: WholeGateway, tool: TalkingTool
+    gateway: Gateway, tool: TalkingTool
 ) -> None:
     host = await capable(gateway)
     task = (await host.start("report"))["taskId"]
@@ -25,7 +25,7 @@ async def test_a_question_rides_on_the_stream_of_the_result_and_its_answer_reach
         answer = {**ACCEPTED, "_meta": {RELATED: {"taskId": task}, "mine": 1}}
         assert (await host.respond(asked["id"], answer)).status == 202
         assert (await tool.told("a-1"))["result"] == {**ACCEPTED, "_meta": {"mine": 1}}
-        await status(host, task, "working")
+        await host.until(task, "working")
         await tool.ask(7, SAMPLE, ASKED)
         asked = await stream.until(SAMPLE)
         assert asked["params"] == {**ASKED, "_meta": {RELATED: {"taskId": task}}}
@@ -36,12 +36,12 @@ async def test_a_question_rides_on_the_stream_of_the_result_and_its_answer_reach
         await host.respond(asked["id"], {"roots": [{"uri": "file:///here"}]})
         assert (await tool.told(8))["result"] == {"roots": [{"uri": "file:///here"}]}
         await tool.finish(DONE)
-        assert await stream.answered() == {**DONE, "_meta": {RELATED: {"taskId": task}}}
+        assert await stream.result() == {**DONE, "_meta": {RELATED: {"taskId": task}}}
 
 
 @covers("L-INPUT-3", "H-LEG-8", "T-19")
 async def test_an_open_get_stream_is_asked_at_once_and_a_waiting_result_is_not(
-    gateway: WholeGateway, tool: TalkingTool
+    gateway: Gateway, tool: TalkingTool
 ) -> None:
     host = await capable(gateway)
     async with host.listen() as get:
@@ -53,17 +53,17 @@ async def test_an_open_get_stream_is_asked_at_once_and_a_waiting_result_is_not(
             await host.respond(asked["id"], ACCEPTED)
             await tool.told(1)
             await tool.finish(DONE)
-            await waiting.answered()
+            await waiting.result()
             assert waiting.of(ELICIT) == []
         assert len(get.of(ELICIT)) == 1
 
 
 @covers("L-INPUT-3")
-async def test_a_question_waits_until_there_is_a_stream_for_it(gateway: WholeGateway, tool: TalkingTool) -> None:
+async def test_a_question_waits_until_there_is_a_stream_for_it(gateway: Gateway, tool: TalkingTool) -> None:
     host = await capable(gateway)
     task = (await host.start("report"))["taskId"]
     await tool.ask(1)
-    await status(host, task, "input_required")
+    await host.until(task, "input_required")
     async with host.listen() as get:
         asked = await get.until(ELICIT)
         await host.respond(asked["id"], ACCEPTED)
@@ -76,7 +76,7 @@ async def test_a_question_waits_until_there_is_a_stream_for_it(gateway: WholeGat
 @pytest.mark.parametrize("first", ["get", "result"])
 @pytest.mark.parametrize("then", ["get", "result"])
 async def test_a_question_whose_stream_died_is_asked_again_on_the_next_one(
-    gateway: WholeGateway, tool: TalkingTool, first: str, then: str
+    gateway: Gateway, tool: TalkingTool, first: str, then: str
 ) -> None:
     host = await capable(gateway)
     task = (await host.start("report"))["taskId"]
@@ -98,12 +98,12 @@ async def test_a_question_whose_stream_died_is_asked_again_on_the_next_one(
 
 @covers("L-INPUT-3", "I-ISO-2")
 async def test_another_session_of_the_same_caller_may_be_asked_once_the_first_is_gone(
-    gateway: WholeGateway, tool: TalkingTool
+    gateway: Gateway, tool: TalkingTool
 ) -> None:
     first = await capable(gateway)
     task = (await first.start("report"))["taskId"]
     await tool.ask(1)
-    await status(first, task, "input_required")
+    await first.until(task, "input_required")
     await first.leave()
     unable, able = await capable(gateway, elicitation=None), await capable(gateway)
     async with unable.asking("tasks/result", {"taskId": task}) as deaf:
@@ -112,14 +112,14 @@ async def test_another_session_of_the_same_caller_may_be_asked_once_the_first_is
             await able.respond(asked["id"], ACCEPTED)
             assert (await tool.told(1))["result"] == ACCEPTED
             await tool.finish(DONE)
-            await stream.answered()
-        await deaf.answered()
+            await stream.result()
+        await deaf.result()
         assert deaf.of(ELICIT) == []
 
 
 @covers("L-INPUT-4")
 async def test_several_questions_may_wait_at_once_and_are_answered_in_any_order(
-    gateway: WholeGateway, tool: TalkingTool
+    gateway: Gateway, tool: TalkingTool
 ) -> None:
     host = await capable(gateway)
     task = (await host.start("report"))["taskId"]
@@ -136,14 +136,14 @@ async def test_several_questions_may_wait_at_once_and_are_answered_in_any_order(
             assert (await host.task(task))["status"] == "input_required"
         await host.respond(asked[1]["id"], {"action": "cancel"})
         assert (await tool.told(1))["result"] == {"action": "cancel"}
-        await status(host, task, "working")
+        await host.until(task, "working")
         await tool.finish(DONE)
-        await stream.answered()
+        await stream.result()
 
 
 @covers("L-INPUT-5")
 async def test_the_first_answer_counts_and_what_answers_nothing_is_taken_without_a_word(
-    gateway: WholeGateway, tool: TalkingTool, server: ScriptedServer
+    gateway: Gateway, tool: TalkingTool, server: ScriptedServer
 ) -> None:
     host = await capable(gateway)
     task = (await host.start("report"))["taskId"]
@@ -157,12 +157,12 @@ async def test_the_first_answer_counts_and_what_answers_nothing_is_taken_without
         assert (await host.respond(asked["id"], {"action": "cancel"})).status == 202
         assert (await tool.told(1))["result"] == ACCEPTED
         await tool.finish(DONE)
-        await stream.answered()
+        await stream.result()
     assert len(server.replies) == 1
 
 
 @covers("L-INPUT-5")
-async def test_a_refusal_of_the_host_goes_back_to_the_server_as_it_is(gateway: WholeGateway, tool: TalkingTool) -> None:
+async def test_a_refusal_of_the_host_goes_back_to_the_server_as_it_is(gateway: Gateway, tool: TalkingTool) -> None:
     host = await capable(gateway)
     task = (await host.start("report"))["taskId"]
     async with host.asking("tasks/result", {"taskId": task}) as stream:
@@ -172,12 +172,10 @@ async def test_a_refusal_of_the_host_goes_back_to_the_server_as_it_is(gateway: W
         await host.respond(asked["id"], error=error)
         assert (await tool.told("x"))["error"] == error
         await tool.finish(DONE)
-        await stream.answered()
+        await stream.result()
 
 
-async def test_an_answer_that_is_none_is_refused_and_the_question_stays(
-    gateway: WholeGateway, tool: TalkingTool
-) -> None:
+async def test_an_answer_that_is_none_is_refused_and_the_question_stays(gateway: Gateway, tool: TalkingTool) -> None:
     host = await capable(gateway)
     task = (await host.start("report"))["taskId"]
     async with host.asking("tasks/result", {"taskId": task}) as stream:
@@ -188,12 +186,12 @@ async def test_an_answer_that_is_none_is_refused_and_the_question_stays(
         await host.respond(asked["id"], ACCEPTED)
         await tool.told(1)
         await tool.finish(DONE)
-        await stream.answered()
+        await stream.result()
 
 
 @covers("L-NOTIF-1")
 async def test_a_host_is_told_of_each_state_once_whoever_carries_the_question(
-    gateway: WholeGateway, tool: TalkingTool
+    gateway: Gateway, tool: TalkingTool
 ) -> None:
     host = await capable(gateway)
     async with host.listen() as get:
@@ -209,7 +207,7 @@ async def test_a_host_is_told_of_each_state_once_whoever_carries_the_question(
 
 
 async def test_a_question_does_not_overtake_the_handle_of_its_task_on_another_stream(
-    gateway: WholeGateway, tool: TalkingTool
+    gateway: Gateway, tool: TalkingTool
 ) -> None:
     host = await capable(gateway)
     async with host.listen() as get:

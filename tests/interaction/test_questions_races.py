@@ -7,12 +7,13 @@ import pytest
 from aiohttp import web
 
 from helpers.exchange_server import ExchangeServer
-from helpers.mcp_host import McpHost
+from helpers.gateway.configuration import configuration
+from helpers.gateway.gateway import Gateway, serve
+from helpers.host.host import Host
 from helpers.server import FORM, Hold, ScriptedServer, TalkingTool, Turn
 from helpers.token_issuer import TokenIssuer, guarded
 from helpers.waiting import eventually
-from helpers.whole_gateway import WholeGateway, configuration, running
-from interaction.questioning import ACCEPTED, CAPABLE, DONE, ELICIT, RELATED, capable, status
+from interaction.questions import ACCEPTED, CAPABLE, DONE, ELICIT, RELATED, capable
 from requirements import covers
 
 STATUS = "notifications/tasks/status"
@@ -42,7 +43,7 @@ class BusyServer(ScriptedServer):
         return await super().serve(request)
 
 
-async def identified(gateway: WholeGateway, token: str) -> McpHost:
+async def identified(gateway: Gateway, token: str) -> Host:
     """A host that can be asked everything, with a token."""
     host = gateway.host(token=token)
     await host.initialize(capabilities=CAPABLE)
@@ -54,7 +55,7 @@ async def identified(gateway: WholeGateway, token: str) -> McpHost:
 
 @covers("L-INPUT-3")
 async def test_a_get_stream_that_goes_before_its_question_was_due_leaves_it_to_the_result(
-    gateway: WholeGateway, tool: TalkingTool
+    gateway: Gateway, tool: TalkingTool
 ) -> None:
     host = await capable(gateway)
     async with host.listen() as get:
@@ -68,7 +69,7 @@ async def test_a_get_stream_that_goes_before_its_question_was_due_leaves_it_to_t
         await host.respond(asked["id"], ACCEPTED)
         assert (await tool.told(1))["result"] == ACCEPTED
         await tool.finish(DONE)
-        await result.answered()
+        await result.result()
     finally:
         await waiting.__aexit__(None, None, None)
 
@@ -87,17 +88,17 @@ async def test_a_new_stream_finds_its_question_however_many_others_wait(
     server.script["broken"] = one_more
     many = {"rate": [], "concurrency": {"tasks_per_context": 200}}
     upstream = {"path": "/reports/mcp", "url": server.url, "concurrency": 200}
-    async with running(configuration({}, upstreams={"reports": upstream}, limits=many)) as gateway:
+    async with serve(configuration({}, upstreams={"reports": upstream}, limits=many)) as gateway:
         host, *hosts = [await capable(gateway) for _ in range(3)]
         first = (await host.start("report"))["taskId"]
         await tool.ask(1)
-        await status(host, first, "input_required")
+        await host.until(first, "input_required")
         tasks = [(await other.start("broken"))["taskId"] for _ in range(55) for other in hosts]
         await eventually(lambda: len(others) == len(tasks))
         for number, each in enumerate(others):
             await each.ask(f"other-{number}")
         for task in tasks:
-            await status(host, task, "input_required")
+            await host.until(task, "input_required")
         async with host.listen() as get:
             await host.task(first)
             await host.respond((await get.until(ELICIT))["id"], ACCEPTED)
@@ -111,7 +112,7 @@ async def test_a_new_stream_finds_its_question_however_many_others_wait(
 
 @covers("L-INPUT-7", "L-INPUT-8")
 async def test_a_question_for_no_call_is_of_the_newest_one_when_its_session_has_ended(
-    gateway: WholeGateway, tool: TalkingTool, server: ScriptedServer
+    gateway: Gateway, tool: TalkingTool, server: ScriptedServer
 ) -> None:
     server.script["broken"] = hold = Hold()
     host = await capable(gateway)
@@ -121,13 +122,13 @@ async def test_a_question_for_no_call_is_of_the_newest_one_when_its_session_has_
     await host.leave()
     await server.push({"jsonrpc": "2.0", "id": "late", "method": ELICIT, "params": FORM})
     other = await capable(gateway)
-    await status(other, tasks[1], "input_required")
+    await other.until(tasks[1], "input_required")
     async with other.asking("tasks/result", {"taskId": tasks[1]}) as stream:
         await other.respond((await stream.until(ELICIT))["id"], ACCEPTED)
         assert (await server.reply_to("late"))["result"] == ACCEPTED
         await tool.finish(DONE)
         hold.release(DONE)
-        await stream.answered()
+        await stream.result()
     for task in tasks:
         await other.ask("tasks/result", {"taskId": task})
 
@@ -144,7 +145,7 @@ async def test_a_stream_is_asked_only_where_its_host_may_answer(
         "authorization": {"rules": [{"methods": [denied], "effect": "deny"}]},
         "tasks": {"input_required": {"max_wait": "2s"}},
     }
-    async with running(guarded({"reports": server.url}, issuer, **rules)) as gateway:
+    async with serve(guarded({"reports": server.url}, issuer, **rules)) as gateway:
         host = await identified(gateway, issuer.token(gateway.url()))
         async with host.listen() as get:
             task = (await host.start("report"))["taskId"]
@@ -180,7 +181,7 @@ async def test_an_answer_is_spoken_with_the_token_of_who_gave_it_and_not_of_who_
         "scopes": list(endpoint.terms.scopes),
     }
     upstream = {"path": "/reports/mcp", "url": server.url, "credentials": credentials}
-    async with running(guarded({}, issuer, upstreams={"reports": upstream})) as gateway:
+    async with serve(guarded({}, issuer, upstreams={"reports": upstream})) as gateway:
         tokens = [issuer.token(gateway.url(), jti=str(number)) for number in range(2)]
         endpoint.subjects[tokens[0]] = "alice"
         task = (await (await identified(gateway, tokens[0])).start("report"))["taskId"]
@@ -193,13 +194,13 @@ async def test_an_answer_is_spoken_with_the_token_of_who_gave_it_and_not_of_who_
             await host.respond((await stream.until(ELICIT))["id"], ACCEPTED)
             assert (await tool.told(1))["result"] == ACCEPTED
             await tool.finish(DONE)
-            await stream.answered()
+            await stream.result()
         assert endpoint.refusals == []
 
 
 @pytest.mark.parametrize("as_task", [False, True], ids=["call", "task"])
 async def test_an_answer_that_the_server_does_not_take_for_now_is_sent_again(as_task: bool) -> None:
-    async with BusyServer() as server, running(configuration({"reports": server.url})) as gateway:
+    async with BusyServer() as server, serve(configuration({"reports": server.url})) as gateway:
         server.script["report"] = tool = TalkingTool()
         host = await capable(gateway)
         params = {"taskId": (await host.start("report"))["taskId"]} if as_task else {"name": "report"}
@@ -208,7 +209,7 @@ async def test_an_answer_that_the_server_does_not_take_for_now_is_sent_again(as_
             await host.respond((await stream.until(ELICIT))["id"], ACCEPTED)
             assert (await tool.told(1))["result"] == ACCEPTED
             await tool.finish(DONE)
-            await stream.answered()
+            await stream.result()
         assert (server.refused, len(server.replies)) == (1, 1)
 
 
@@ -217,7 +218,7 @@ async def test_an_answer_that_the_server_does_not_take_for_now_is_sent_again(as_
 
 @covers("R-RES-7")
 async def test_questions_that_are_too_large_together_are_refused_though_none_of_them_is(
-    gateway: WholeGateway, tool: TalkingTool
+    gateway: Gateway, tool: TalkingTool
 ) -> None:
     long = {**FORM, "message": "x" * (5 * 2**19)}
     host = await capable(gateway)
@@ -233,7 +234,7 @@ async def test_questions_that_are_too_large_together_are_refused_though_none_of_
         await host.respond((await stream.until(ELICIT, times=2))["id"], ACCEPTED)
         assert (await tool.told(3))["result"] == ACCEPTED
         await tool.finish(DONE)
-        await stream.answered()
+        await stream.result()
 
 
 @covers("L-HOST-5", "R-RES-7")
@@ -241,7 +242,7 @@ async def test_a_question_that_its_host_keeps_a_task_for_takes_its_place_until_i
     server: ScriptedServer, tool: TalkingTool
 ) -> None:
     rules = {"input_required": {"max_wait": "1s", "max_outstanding": 1}}
-    async with running(configuration({"reports": server.url}, tasks=rules)) as gateway:
+    async with serve(configuration({"reports": server.url}, tasks=rules)) as gateway:
         host = await capable(gateway, tasks=OWN)
         task = (await host.start("report"))["taskId"]
         async with host.asking("tasks/result", {"taskId": task}) as stream:
@@ -253,10 +254,10 @@ async def test_a_question_that_its_host_keeps_a_task_for_takes_its_place_until_i
             await tool.ask(2)
             assert (await tool.told(2))["result"] == CANCELLED
             assert (await host.task(task))["status"] == "input_required"
-            await status(host, task, "working")
+            await host.until(task, "working")
             await tool.ask(3)
             await host.respond((await stream.until(ELICIT, times=2))["id"], ACCEPTED)
             assert (await tool.told(3))["result"] == ACCEPTED
             await tool.finish(DONE)
-            await stream.answered()
+            await stream.result()
         assert [reply["id"] for reply in server.replies] == [1, 2, 3]

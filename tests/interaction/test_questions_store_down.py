@@ -7,21 +7,16 @@ from typing import Any
 import pytest
 
 from helpers.failing_store import FailingStore
-from helpers.mcp_host import McpHost, Stream
+from helpers.gateway.configuration import configuration
+from helpers.gateway.gateway import Environment, Gateway, StoreUnavailable, open_store, serve
+from helpers.host.answers import Stream
+from helpers.host.host import Host
 from helpers.server import ScriptedServer, TalkingTool, note
 from helpers.waiting import eventually
-from helpers.whole_gateway import (
-    Environment,
-    StoreUnavailable,
-    WholeGateway,
-    configuration,
-    open_store,
-    running,
-)
-from interaction.questioning import ACCEPTED, DONE, ELICIT, capable, status
+from interaction.questions import ACCEPTED, DONE, ELICIT, capable
 
 STATUS = "notifications/tasks/status"
-OPENINGS: dict[str, Callable[[McpHost, str], AbstractAsyncContextManager[Stream]]] = {
+OPENINGS: dict[str, Callable[[Host, str], AbstractAsyncContextManager[Stream]]] = {
     "get": lambda host, _: host.listen(),
     "result": lambda host, task: host.asking("tasks/result", {"taskId": task}),
 }
@@ -55,14 +50,14 @@ async def store() -> Damaged:
 
 
 @pytest.fixture
-async def gateway(server: ScriptedServer, store: Damaged) -> AsyncIterator[WholeGateway]:
+async def gateway(server: ScriptedServer, store: Damaged) -> AsyncIterator[Gateway]:
     """A gateway over that store."""
-    async with running(configuration({"reports": server.url}), Environment(store=store)) as gateway:
+    async with serve(configuration({"reports": server.url}), Environment(store=store)) as gateway:
         yield gateway
         store.failing, store.unreadable = set(), set()
 
 
-async def end(host: McpHost, tool: TalkingTool, task: str) -> None:
+async def end(host: Host, tool: TalkingTool, task: str) -> None:
     """Have the tool answer, and see that the host gets that."""
     await tool.finish(DONE)
     assert (await host.ask("tasks/result", {"taskId": task})).result["content"] == DONE["content"]
@@ -71,12 +66,12 @@ async def end(host: McpHost, tool: TalkingTool, task: str) -> None:
 @pytest.mark.parametrize("kind", ["get", "result"])
 @pytest.mark.parametrize("operation", ["load", "swap"])
 async def test_a_question_whose_answer_could_not_be_kept_is_asked_again_on_the_next_stream(
-    gateway: WholeGateway, tool: TalkingTool, store: Damaged, operation: str, kind: str
+    gateway: Gateway, tool: TalkingTool, store: Damaged, operation: str, kind: str
 ) -> None:
     host = await capable(gateway)
     task = (await host.start("report"))["taskId"]
     await tool.ask(1)
-    await status(host, task, "input_required")
+    await host.until(task, "input_required")
     async with OPENINGS[kind](host, task) as stream:
         await host.task(task)
         asked = await stream.until(ELICIT)
@@ -93,7 +88,7 @@ async def test_a_question_whose_answer_could_not_be_kept_is_asked_again_on_the_n
 
 
 async def test_an_answer_that_could_not_be_kept_may_be_given_again(
-    gateway: WholeGateway, tool: TalkingTool, store: Damaged
+    gateway: Gateway, tool: TalkingTool, store: Damaged
 ) -> None:
     host = await capable(gateway)
     task = (await host.start("report"))["taskId"]
@@ -106,18 +101,18 @@ async def test_an_answer_that_could_not_be_kept_may_be_given_again(
         assert (await host.respond(asked["id"], ACCEPTED)).status == 202
         assert (await tool.told(1))["result"] == ACCEPTED
         await tool.finish(DONE)
-        await stream.answered()
+        await stream.result()
         assert len(stream.of(ELICIT)) == 1
 
 
 @pytest.mark.parametrize("operation", ["page", "load"])
 async def test_a_get_stream_that_opens_while_the_store_fails_is_asked_once_it_works(
-    gateway: WholeGateway, tool: TalkingTool, store: Damaged, operation: str
+    gateway: Gateway, tool: TalkingTool, store: Damaged, operation: str
 ) -> None:
     host = await capable(gateway)
     task = (await host.start("report"))["taskId"]
     await tool.ask(1)
-    await status(host, task, "input_required")
+    await host.until(task, "input_required")
     store.failing = {operation}
     async with host.listen() as get:
         await eventually(lambda: operation in store.refused)
@@ -129,7 +124,7 @@ async def test_a_get_stream_that_opens_while_the_store_fails_is_asked_once_it_wo
 
 
 async def test_a_question_that_was_held_back_is_asked_though_the_store_failed_when_its_time_came(
-    gateway: WholeGateway, tool: TalkingTool, store: Damaged
+    gateway: Gateway, tool: TalkingTool, store: Damaged
 ) -> None:
     host = await capable(gateway)
     async with host.listen() as get:
@@ -150,7 +145,7 @@ async def test_a_question_that_was_given_up_before_it_could_be_written_is_asked_
 ) -> None:
     rules = {"input_required": {"max_wait": "200ms", "max_outstanding": 1}}
     around = Environment(store=store)
-    async with running(configuration({"reports": server.url}, tasks=rules), around) as gateway:
+    async with serve(configuration({"reports": server.url}, tasks=rules), around) as gateway:
         host = await capable(gateway)
         task = (await host.start("report"))["taskId"]
         async with host.asking("tasks/result", {"taskId": task}) as stream:
@@ -162,14 +157,14 @@ async def test_a_question_that_was_given_up_before_it_could_be_written_is_asked_
             # There is room for it, and it would be written after the first if that were.
             await tool.ask(2, params={"message": "second", "requestedSchema": {"type": "object", "properties": {}}})
             assert (await tool.told(2))["result"] == {"action": "cancel"}
-            await status(host, task, "working")
+            await host.until(task, "working")
             await tool.finish(DONE)
-            await stream.answered()
+            await stream.result()
             assert {asked["params"]["message"] for asked in stream.of(ELICIT)} <= {"second"}
 
 
 async def test_a_record_that_cannot_be_read_keeps_no_question_and_no_news_of_another_task_back(
-    gateway: WholeGateway, tool: TalkingTool, server: ScriptedServer, store: Damaged
+    gateway: Gateway, tool: TalkingTool, server: ScriptedServer, store: Damaged
 ) -> None:
     server.script["broken"] = damaged = TalkingTool()
     host = await capable(gateway)
@@ -197,17 +192,17 @@ async def test_a_record_that_cannot_be_read_keeps_no_question_and_no_news_of_ano
 
 
 async def test_a_record_that_cannot_be_read_keeps_no_other_from_being_asked_when_a_stream_opens(
-    gateway: WholeGateway, tool: TalkingTool, server: ScriptedServer, store: Damaged
+    gateway: Gateway, tool: TalkingTool, server: ScriptedServer, store: Damaged
 ) -> None:
     server.script["broken"] = damaged = TalkingTool()
     host = await capable(gateway)
     task = (await host.start("report"))["taskId"]
     await tool.ask(2)
-    await status(host, task, "input_required")
+    await host.until(task, "input_required")
     # Whichever order they are looked at in is the store's affair; here the newest comes first.
     unreadable = (await host.start("broken"))["taskId"]
     await damaged.ask(1)
-    await status(host, unreadable, "input_required")
+    await host.until(unreadable, "input_required")
     store.unreadable = {unreadable}
     async with host.listen() as get:
         await host.task(task)

@@ -4,10 +4,11 @@ from typing import Any
 
 import pytest
 
+from helpers.gateway.configuration import configuration
+from helpers.gateway.gateway import Gateway, serve
 from helpers.server import FORM, ScriptedServer, TalkingTool
 from helpers.waiting import eventually
-from helpers.whole_gateway import WholeGateway, configuration, running
-from interaction.questioning import ACCEPTED, ASKED, DONE, ELICIT, GIVEN_UP, ROOTS, SAID, SAMPLE, capable, status
+from interaction.questions import ACCEPTED, ASKED, DONE, ELICIT, GIVEN_UP, ROOTS, SAID, SAMPLE, capable
 from requirements import covers
 
 
@@ -30,7 +31,7 @@ from requirements import covers
     ],
 )
 async def test_what_the_host_did_not_declare_is_refused_in_its_name(
-    gateway: WholeGateway, tool: TalkingTool, capabilities: Any, method: str, params: Any, code: int
+    gateway: Gateway, tool: TalkingTool, capabilities: Any, method: str, params: Any, code: int
 ) -> None:
     host = await capable(gateway, **capabilities)
     task = (await host.start("report"))["taskId"]
@@ -42,7 +43,7 @@ async def test_what_the_host_did_not_declare_is_refused_in_its_name(
 
 
 @covers("L-INPUT-6", "L-CAP-3")
-async def test_a_server_is_told_just_what_the_host_can_be_asked(gateway: WholeGateway, server: ScriptedServer) -> None:
+async def test_a_server_is_told_just_what_the_host_can_be_asked(gateway: Gateway, server: ScriptedServer) -> None:
     await capable(gateway, elicitation={}, sampling=None, experimental={"x": {}}, extensions={"y": {}})
     declared = server.heard("initialize")[0]["params"]["capabilities"]
     assert declared == {"elicitation": {}, "roots": {"listChanged": True}}
@@ -53,7 +54,7 @@ async def test_a_question_that_nobody_answers_in_time_is_answered_for_the_host(
     server: ScriptedServer, tool: TalkingTool
 ) -> None:
     rules = {"input_required": {"max_wait": "200ms"}}
-    async with running(configuration({"reports": server.url}, tasks=rules)) as gateway:
+    async with serve(configuration({"reports": server.url}, tasks=rules)) as gateway:
         host = await capable(gateway)
         task = (await host.start("report"))["taskId"]
         async with host.asking("tasks/result", {"taskId": task}) as stream:
@@ -62,20 +63,20 @@ async def test_a_question_that_nobody_answers_in_time_is_answered_for_the_host(
             assert (await tool.told(1))["result"] == {"action": "cancel"}
             gone = await stream.until(GIVEN_UP)
             assert gone["params"]["requestId"] == asked["id"]
-            await status(host, task, "working")
+            await host.until(task, "working")
             assert (await host.respond(asked["id"], ACCEPTED)).status == 202
             await tool.ask(2, SAMPLE, ASKED)
             assert (await tool.told(2))["error"]["code"] == -1
             await tool.ask(3, ROOTS, {})
             assert (await tool.told(3))["error"]["code"] == -32603
             await tool.finish(DONE)
-            await stream.answered()
+            await stream.result()
 
 
 @covers("R-RES-7")
 async def test_one_question_too_many_is_refused_and_the_others_stay(server: ScriptedServer, tool: TalkingTool) -> None:
     rules = {"input_required": {"max_outstanding": 2}}
-    async with running(configuration({"reports": server.url}, tasks=rules)) as gateway:
+    async with serve(configuration({"reports": server.url}, tasks=rules)) as gateway:
         host = await capable(gateway)
         task = (await host.start("report"))["taskId"]
         async with host.asking("tasks/result", {"taskId": task}) as stream:
@@ -88,11 +89,11 @@ async def test_one_question_too_many_is_refused_and_the_others_stay(server: Scri
             await tool.ask(3)
             await stream.until(ELICIT, times=3)
             await tool.finish(DONE)
-            await stream.answered()
+            await stream.result()
 
 
 async def test_a_question_that_the_server_withdraws_is_withdrawn_from_the_host(
-    gateway: WholeGateway, tool: TalkingTool, server: ScriptedServer
+    gateway: Gateway, tool: TalkingTool, server: ScriptedServer
 ) -> None:
     host = await capable(gateway)
     task = (await host.start("report"))["taskId"]
@@ -102,16 +103,16 @@ async def test_a_question_that_the_server_withdraws_is_withdrawn_from_the_host(
         await tool.withdraw(1)
         gone = await stream.until(GIVEN_UP)
         assert gone["params"]["requestId"] == asked["id"]
-        await status(host, task, "working")
+        await host.until(task, "working")
         await host.respond(asked["id"], ACCEPTED)
         await tool.finish(DONE)
-        await stream.answered()
+        await stream.result()
     assert server.replies == []
 
 
 @pytest.mark.parametrize("kind", ["get", "result"])
 async def test_a_task_that_ends_takes_its_questions_with_it(
-    gateway: WholeGateway, tool: TalkingTool, server: ScriptedServer, kind: str
+    gateway: Gateway, tool: TalkingTool, server: ScriptedServer, kind: str
 ) -> None:
     host = await capable(gateway)
     task = (await host.start("report"))["taskId"]
@@ -128,20 +129,20 @@ async def test_a_task_that_ends_takes_its_questions_with_it(
 
 
 @covers("L-INPUT-7")
-async def test_a_server_that_answers_while_it_asks_has_answered(gateway: WholeGateway, tool: TalkingTool) -> None:
+async def test_a_server_that_answers_while_it_asks_has_answered(gateway: Gateway, tool: TalkingTool) -> None:
     host = await capable(gateway)
     task = (await host.start("report"))["taskId"]
     async with host.asking("tasks/result", {"taskId": task}) as stream:
         await tool.ask(1)
         asked = await stream.until(ELICIT)
         await tool.finish(DONE)
-        await stream.answered()
+        await stream.result()
         assert [note["params"]["requestId"] for note in stream.of(GIVEN_UP)] in ([asked["id"]], [])
     assert (await host.task(task))["status"] == "completed"
 
 
 @covers("L-INPUT-3")
-async def test_a_host_that_leaves_at_every_step_loses_no_question(gateway: WholeGateway, tool: TalkingTool) -> None:
+async def test_a_host_that_leaves_at_every_step_loses_no_question(gateway: Gateway, tool: TalkingTool) -> None:
     host = await capable(gateway)
     task = (await host.start("report"))["taskId"]
     for round_ in range(3):
@@ -157,7 +158,7 @@ async def test_a_host_that_leaves_at_every_step_loses_no_question(gateway: Whole
 
 
 @covers("L-PROG-1")
-async def test_a_host_may_tell_how_far_it_is_with_a_question(gateway: WholeGateway, tool: TalkingTool) -> None:
+async def test_a_host_may_tell_how_far_it_is_with_a_question(gateway: Gateway, tool: TalkingTool) -> None:
     host = await capable(gateway)
     task = (await host.start("report"))["taskId"]
     async with host.asking("tasks/result", {"taskId": task}) as stream:
@@ -173,4 +174,4 @@ async def test_a_host_may_tell_how_far_it_is_with_a_question(gateway: WholeGatew
         await host.respond(asked["id"], SAID)
         await tool.told(1)
         await tool.finish(DONE)
-        await stream.answered()
+        await stream.result()

@@ -5,20 +5,13 @@ from typing import Any
 
 import pytest
 
+from helpers.gateway.configuration import configuration
+from helpers.gateway.gateway import Gateway, serve
+from helpers.host.host import both_eras
 from helpers.server import ScriptedServer
 from helpers.token_issuer import TokenIssuer, guarded
 from helpers.waiting import bounded
-from helpers.whole_gateway import WholeGateway, configuration, running
-from interaction.queueing import (
-    DONE,
-    OneByOne,
-    begin,
-    expect_all_given_back,
-    narrow,
-    narrowly,
-    queued,
-    refused_in_queue,
-)
+from interaction.queues import DONE, OneByOne, begin, expect_all_given_back, narrow, narrowly, queued, refused_in_queue
 from requirements import covers
 
 ALWAYS = {"upgrade": [{"tool": "*", "mode": "always"}]}
@@ -26,7 +19,7 @@ ERAS = ("2025-11-25", "2026-07-28")
 REJECTED = {"disposition": "rejected"}
 
 
-async def guest(gateway: WholeGateway, era: str, **more: Any) -> Any:
+async def guest(gateway: Gateway, era: str, **more: Any) -> Any:
     """A host of that era, which does not get tasks unless it asks for them."""
     if era == "2026-07-28":
         return gateway.modern(tasks=False, **more)
@@ -36,12 +29,12 @@ async def guest(gateway: WholeGateway, era: str, **more: Any) -> Any:
 # --- plain calls ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("era", ERAS)
+@both_eras
 async def test_turns_go_round_between_callers_whoever_came_first(
     server: ScriptedServer, slow: OneByOne, issuer: TokenIssuer, era: str
 ) -> None:
     config = guarded({}, issuer, upstreams=narrow(server))
-    async with running(config) as gateway:
+    async with serve(config) as gateway:
         alice, bob = [
             await guest(gateway, era, token=issuer.token(gateway.url(), subject=name)) for name in ("alice", "bob")
         ]
@@ -62,12 +55,12 @@ async def test_turns_go_round_between_callers_whoever_came_first(
 
 
 @covers("T46")
-@pytest.mark.parametrize("era", ERAS)
+@both_eras
 async def test_a_newcomer_is_served_at_once_though_another_has_every_slot_that_it_may(
     server: ScriptedServer, slow: OneByOne, issuer: TokenIssuer, era: str
 ) -> None:
     config = guarded({}, issuer, upstreams=narrow(server, concurrency=8))
-    async with running(config) as gateway:
+    async with serve(config) as gateway:
         alice, bob = [
             await guest(gateway, era, token=issuer.token(gateway.url(), subject=name)) for name in ("alice", "bob")
         ]
@@ -85,12 +78,12 @@ async def test_a_newcomer_is_served_at_once_though_another_has_every_slot_that_i
 
 @covers("T46")
 @pytest.mark.parametrize("concurrency", [2, 4, 7])
-@pytest.mark.parametrize("era", ERAS)
+@both_eras
 async def test_a_caller_that_calls_alone_has_every_slot_and_the_next_free_one_is_for_another_that_comes(
     server: ScriptedServer, slow: OneByOne, issuer: TokenIssuer, era: str, concurrency: int
 ) -> None:
     config = guarded({}, issuer, upstreams=narrow(server, concurrency=concurrency))
-    async with running(config) as gateway:
+    async with serve(config) as gateway:
         alice, bob = [
             await guest(gateway, era, token=issuer.token(gateway.url(), subject=name)) for name in ("alice", "bob")
         ]
@@ -108,7 +101,7 @@ async def test_a_caller_that_calls_alone_has_every_slot_and_the_next_free_one_is
         await expect_all_given_back(gateway)
 
 
-@pytest.mark.parametrize("era", ERAS)
+@both_eras
 async def test_a_call_is_refused_where_no_more_may_wait_and_it_is_counted(
     server: ScriptedServer, slow: OneByOne, era: str
 ) -> None:
@@ -127,7 +120,7 @@ async def test_a_call_is_refused_where_no_more_may_wait_and_it_is_counted(
         assert len(slow.arrived) == 2
 
 
-@pytest.mark.parametrize("era", ERAS)
+@both_eras
 async def test_a_refused_call_is_counted_under_its_tool_where_the_list_was_read(
     server: ScriptedServer, slow: OneByOne, era: str
 ) -> None:
@@ -144,7 +137,7 @@ async def test_a_refused_call_is_counted_under_its_tool_where_the_list_was_read(
         slow.let_all_go()
 
 
-@pytest.mark.parametrize("era", ERAS)
+@both_eras
 async def test_a_plain_call_waits_briefly_and_is_then_refused_with_nothing_sent(
     server: ScriptedServer, slow: OneByOne, era: str
 ) -> None:
@@ -164,7 +157,7 @@ async def test_a_plain_call_waits_briefly_and_is_then_refused_with_nothing_sent(
 
 
 @pytest.mark.parametrize("method", ["prompts/get", "resources/read"])
-@pytest.mark.parametrize("era", ERAS)
+@both_eras
 async def test_what_may_take_long_takes_a_turn_and_nothing_else_does(
     server: ScriptedServer, slow: OneByOne, era: str, method: str
 ) -> None:
@@ -248,7 +241,7 @@ async def test_a_modern_host_that_leaves_while_it_waits_has_left_the_queue(
 async def test_a_slow_server_does_not_hold_up_another(server: ScriptedServer, slow: OneByOne) -> None:
     async with ScriptedServer() as other:
         upstreams = narrow(server) | {"quick": {"path": "/quick/mcp", "url": other.url, "concurrency": 1}}
-        async with running(configuration({}, upstreams=upstreams)) as gateway:
+        async with serve(configuration({}, upstreams=upstreams)) as gateway:
             host, quick = await gateway.greeted(), await gateway.greeted(mount="quick")
             calls = begin(*(host.call("report") for _ in range(10)))
             await slow.comes(1)

@@ -8,18 +8,19 @@ from typing import Any
 
 import pytest
 
-from helpers.mcp_host import Answer
-from helpers.modern_host import called
+from helpers.gateway.configuration import configuration
+from helpers.gateway.gateway import Gateway, serve
+from helpers.host.answers import Answer
+from helpers.host.host import called
 from helpers.modern_schema import SUBSCRIPTION
 from helpers.server import Hold, Rounds, ScriptedServer, TalkingTool, Turn, event, note, open_stream, result
 from helpers.token_issuer import TokenIssuer, guarded
 from helpers.waiting import bounded, eventually
-from helpers.whole_gateway import WholeGateway, configuration, running
-from interaction.auditing import audited, lines, of, said
-from interaction.bridging import FORM
-from interaction.operating import act, tokens
-from interaction.questioning import ACCEPTED, ELICIT
-from interaction.queueing import DONE, OneByOne, begin, expect_all_given_back, queued, refused_in_queue
+from interaction.audit_logs import audited, lines, of, said
+from interaction.bridges import FORM
+from interaction.operators import act, tokens
+from interaction.questions import ACCEPTED, ELICIT
+from interaction.queues import DONE, OneByOne, begin, expect_all_given_back, queued, refused_in_queue
 from requirements import covers
 
 REVISIONS = {"legacy": "2025-11-25", "modern": "2026-07-28"}
@@ -82,16 +83,16 @@ def section(server: ScriptedServer, serves: str, **more: Any) -> dict[str, Any]:
 @asynccontextmanager
 async def narrowed(
     serves: str, *, concurrency: int = 1, size: int = 16, wait: str = "300s", **sections: Any
-) -> AsyncIterator[tuple[ScriptedServer, WholeGateway]]:
+) -> AsyncIterator[tuple[ScriptedServer, Gateway]]:
     """A gateway that lets so many requests at a time go to a server of that era."""
     async with serving(serves) as server:
         queue = {"size": size, "max_wait": wait}
         upstreams = section(server, serves, concurrency=concurrency, queue=queue)
-        async with running(configuration({}, upstreams=upstreams, **sections)) as gateway:
+        async with serve(configuration({}, upstreams=upstreams, **sections)) as gateway:
             yield server, gateway
 
 
-async def guest(gateway: WholeGateway, era: str, *, token: str | None = None) -> Any:
+async def guest(gateway: Gateway, era: str, *, token: str | None = None) -> Any:
     """A host of that era that has met the server, can be asked, and gets no tasks."""
     if era == "modern":
         host = gateway.modern(tasks=False, token=token, capabilities={"elicitation": {}})
@@ -237,7 +238,7 @@ async def test_an_event_stream_of_an_extension_has_no_permit(era: str) -> None:
             await gateway.upstream_is(in_use=0, queued=0)
             assert (await host.ask(COMPLETE, PARAMS[COMPLETE])).result["completion"]
             over.set()
-            assert (await stream.answered())["done"] is True
+            assert (await stream.result())["done"] is True
 
 
 @pytest.mark.parametrize("serves", list(REVISIONS))
@@ -280,7 +281,7 @@ async def test_completions_of_one_caller_leave_turns_to_another(era: str, serves
         server.methods[COMPLETE] = hold = Hold()
         upstreams = section(server, serves, concurrency=8, extensions={})
         config = guarded({}, issuer, upstreams=upstreams, limits={"rate": []})
-        async with running(config) as gateway, bounded():
+        async with serve(config) as gateway, bounded():
             mallory, alice = [
                 await guest(gateway, era, token=issuer.token(gateway.url(), subject=name))
                 for name in ("mallory", "alice")
@@ -338,7 +339,7 @@ async def test_a_call_with_the_only_permit_gets_the_answers_of_its_host_while_re
                 assert (await host.respond(question["id"], ACCEPTED)).status == 202
                 if serves == "legacy":
                     await tool.finish(DONE)
-                assert (await stream.answered())["content"] == DONE["content"]
+                assert (await stream.result())["content"] == DONE["content"]
         else:
             round_ = (await host.call("report")).result
             asked = begin(host.ask(COMPLETE, PARAMS[COMPLETE]))

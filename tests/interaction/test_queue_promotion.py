@@ -4,7 +4,7 @@ import asyncio
 
 from helpers.server import ScriptedServer
 from helpers.waiting import bounded, eventually
-from interaction.queueing import DONE, OneByOne, begin, expect_all_given_back, narrowly, queued
+from interaction.queues import DONE, OneByOne, begin, expect_all_given_back, narrowly, queued
 
 
 async def test_a_queued_call_whose_grace_is_over_becomes_a_task_that_keeps_its_place(

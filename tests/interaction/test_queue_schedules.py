@@ -16,11 +16,12 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from helpers.mcp_host import McpHost
+from helpers.gateway.configuration import GatewayConfig, configuration
+from helpers.gateway.gateway import Gateway, serve
+from helpers.host.host import Host
 from helpers.server import ScriptedServer, Turn, error, resets, result, status, transport_of
 from helpers.waiting import bounded
-from helpers.whole_gateway import GatewayConfig, WholeGateway, configuration, running
-from interaction.queueing import OneByOne, expect_all_given_back
+from interaction.queues import OneByOne, expect_all_given_back
 
 STEPS = 120
 FIRST, WIDEST = 2, 4
@@ -45,7 +46,7 @@ class Crowd:
     """
 
     def __init__(
-        self, gateway: WholeGateway, servers: Sequence[ScriptedServer], folder: Path | None, chance: random.Random
+        self, gateway: Gateway, servers: Sequence[ScriptedServer], folder: Path | None, chance: random.Random
     ) -> None:
         self.gateway, self.servers, self.folder, self.chance = gateway, servers, folder, chance
         self.seen: Counter[int] = Counter()
@@ -56,7 +57,7 @@ class Crowd:
         self.number = 0
         self.tasks: set[asyncio.Task[Any]] = set()
         self.known: list[tuple[Any, str]] = []
-        self.hosts: list[McpHost] = []
+        self.hosts: list[Host] = []
         for server in servers:
             server.script["report"] = self.answer
 
@@ -104,7 +105,7 @@ class Crowd:
         await self.chance.choice((*mostly, *mostly, self.short, self.part, *reloads))()
         await self.dawdle(40)
 
-    async def host(self) -> McpHost:
+    async def host(self) -> Host:
         if len(self.hosts) < 2:
             self.hosts.append(await self.gateway.greeted())
         return self.chance.choice(self.hosts)
@@ -172,7 +173,7 @@ def configured(
 
 
 async def history(servers: Sequence[ScriptedServer], folder: Path | None, seed: int, end: Callable[..., Any]) -> None:
-    async with running(configured(servers[0], FIRST, folder=folder)) as gateway:
+    async with serve(configured(servers[0], FIRST, folder=folder)) as gateway:
         crowd = Crowd(gateway, servers, folder, random.Random(seed))
         steps = 0
         # On a slow disk few calls are sent within the steps: then there are more steps.
@@ -192,7 +193,7 @@ async def history(servers: Sequence[ScriptedServer], folder: Path | None, seed: 
     assert not set().union(*(server.live for server in servers)), "every session with a server has ended"
 
 
-async def all_ends(gateway: WholeGateway, crowd: Crowd) -> None:
+async def all_ends(gateway: Gateway, crowd: Crowd) -> None:
     async with bounded(10):
         while crowd.tasks:
             await asyncio.wait(tuple(crowd.tasks))
@@ -215,7 +216,7 @@ async def all_ends(gateway: WholeGateway, crowd: Crowd) -> None:
     assert await host.leave() == 200
 
 
-async def drained(gateway: WholeGateway, crowd: Crowd) -> None:
+async def drained(gateway: Gateway, crowd: Crowd) -> None:
     async with bounded(10):
         await gateway.drain()
 

@@ -4,12 +4,13 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+from helpers.gateway.configuration import configuration
+from helpers.gateway.gateway import serve
 from helpers.server import ScriptedServer
 from helpers.stored_tasks import stored_tasks
 from helpers.waiting import bounded
-from helpers.whole_gateway import configuration, running
 from interaction.falls import falling, leave_one_sent
-from interaction.queueing import DONE, OneByOne, expect_all_given_back, narrow, narrowly, queued
+from interaction.queues import DONE, OneByOne, expect_all_given_back, narrow, narrowly, queued
 from requirements import covers
 
 ALWAYS: dict[str, Any] = {"upgrade": [{"tool": "*", "mode": "always"}]}
@@ -18,7 +19,7 @@ ALWAYS: dict[str, Any] = {"upgrade": [{"tool": "*", "mode": "always"}]}
 async def says(host: Any, task: str, told: str) -> None:
     """Wait until a task of a modern host says that."""
     async with bounded():
-        while (await host.get(task)).get("statusMessage") != told:
+        while (await host.task(task)).get("statusMessage") != told:
             await asyncio.sleep(0.005)
 
 
@@ -40,7 +41,7 @@ async def test_a_queued_task_works_and_tells_its_place_until_its_call_leaves(
         assert (running_one["status"], "statusMessage" in running_one) == ("working", False)
         slow.let_go()
         await slow.comes(3)
-        assert "statusMessage" not in await host.get(third["taskId"])
+        assert "statusMessage" not in await host.task(third["taskId"])
         slow.let_go()
         assert (await host.until(third["taskId"], "completed"))["result"]["content"] == DONE["content"]
         await expect_all_given_back(gateway)
@@ -151,7 +152,7 @@ async def test_a_stop_ends_queued_tasks_unsent_where_running_ones_are_not_waited
 ) -> None:
     drain = {"drain": {"delay": "0s", "timeout": "2s", "running_tasks": "fail"}}
     config = configuration({}, upstreams=narrow(server), tasks=ALWAYS, server=drain | {"listen": "127.0.0.1:0"})
-    async with running(config) as gateway:
+    async with serve(config) as gateway:
         host = await gateway.greeted()
         await host.start("report")
         await slow.comes(1)
@@ -175,7 +176,7 @@ async def test_after_a_fall_queued_tasks_run_in_their_turn_however_many_there_ar
         host = gateway.modern()
         _, *unsent = await leave_one_sent(server, tmp_path, *[host] * 7)
     config = configuration({}, upstreams=narrow(server, size=2), folder=tmp_path)
-    async with running(config) as gateway:
+    async with serve(config) as gateway:
         host = gateway.modern()
         await slow.comes(1)
         await queued(gateway, 5)
@@ -197,7 +198,7 @@ async def test_after_a_fall_what_may_have_run_runs_again_only_where_its_rule_say
         (lost,) = await leave_one_sent(server, tmp_path, host, tool="echo")
     slow.let_all_go()
     config = configuration({"reports": server.url}, folder=tmp_path)
-    async with running(config) as gateway:
+    async with serve(config) as gateway:
         host = gateway.modern()
         assert (await host.until(again, "completed"))["result"]["content"] == DONE["content"]
         assert (await host.until(lost, "failed"))["error"]["data"]["reason"] == "call_lost"
@@ -217,6 +218,6 @@ async def test_a_rule_that_reruns_what_was_lost_is_kept_with_the_task_and_counts
         await slow.comes(2)
         assert stored_tasks(tmp_path / "next" / "fallen")[task].reruns == 0
     slow.let_all_go()
-    async with running(configuration({"reports": server.url}, folder=tmp_path / "next")) as gateway:
+    async with serve(configuration({"reports": server.url}, folder=tmp_path / "next")) as gateway:
         await gateway.modern().until(task, "failed")
     assert len(slow.arrived) == 2

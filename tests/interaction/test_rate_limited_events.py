@@ -2,18 +2,12 @@
 
 from datetime import timedelta
 
+from helpers.host.host import Host, both_eras
+from helpers.host.raw import post, raw_host
 from helpers.manual_clock import ManualClock
-from helpers.raw_http import post, raw_host
 from helpers.server import ScriptedServer
 from helpers.token_issuer import TokenIssuer
-from interaction.limiting import (
-    TASK,
-    Host,
-    Opens,
-    both_eras,
-    come,
-    passes,
-)
+from interaction.rate_limits import TASK, Opens, passes
 from requirements import covers
 
 # --- before it is known who asks -------------------------------------------------------------------------------------
@@ -92,8 +86,8 @@ async def test_who_asks_for_tasks_that_are_not_its_own_may_ask_for_none_for_a_wh
 ) -> None:
     failures = {"name": "lookups", "scope": "context", "rate": "1/m", "burst": 2, "event": "lookup_failure"}
     async with opens_guarded(failures) as gateway:
-        host = await come(gateway, era, token=issuer.token(gateway.url()))
-        other = await come(gateway, era, token=issuer.token(gateway.url(), subject="bob"))
+        host = await gateway.greeted(era=era, token=issuer.token(gateway.url()))
+        other = await gateway.greeted(era=era, token=issuer.token(gateway.url(), subject="bob"))
 
         async def looks(host: Host) -> int:
             return (await host.ask("tasks/get", {"taskId": TASK})).code

@@ -7,31 +7,24 @@ from typing import Any
 
 import pytest
 
+from helpers.host.host import both_eras
 from helpers.manual_clock import ManualClock
 from helpers.server import ScriptedServer
-from interaction.limiting import (
-    CALLS,
-    TASK,
-    Opens,
-    both_eras,
-    come,
-    is_refused,
-    passes,
-)
+from interaction.rate_limits import CALLS, TASK, Opens, is_refused, passes
 
 
 @both_eras
 async def test_only_tools_that_the_glob_names_take_from_it(opens: Opens, era: str) -> None:
     async with opens({**CALLS, "tool": "re*", "burst": 1}) as gateway:
-        host = await come(gateway, era)
+        host = await gateway.greeted(era=era)
         assert await passes(host, "report", "report", "echo", "echo") == [True, False, True, True]
 
 
 @both_eras
 async def test_only_requests_at_its_server_take_from_a_policy_for_one(opens: Opens, era: str) -> None:
     async with opens({**CALLS, "upstream": "search", "burst": 1}) as gateway:
-        assert await passes(await come(gateway, era), *["echo"] * 3) == [True] * 3
-        assert await passes(await come(gateway, era, "search"), "echo", "echo") == [True, False]
+        assert await passes(await gateway.greeted(era=era), *["echo"] * 3) == [True] * 3
+        assert await passes(await gateway.greeted(era=era, mount="search"), "echo", "echo") == [True, False]
 
 
 USUAL = (
@@ -67,7 +60,7 @@ async def test_calls_polls_and_the_rest_are_budgets_of_their_own(opens: Opens, c
 @both_eras
 async def test_a_cost_takes_as_many(opens: Opens, era: str) -> None:
     async with opens({**CALLS, "burst": 5}, {**CALLS, "name": "dear", "tool": "report", "burst": 5, "cost": 3}) as at:
-        host = await come(at, era)
+        host = await at.greeted(era=era)
         assert await passes(host, "report", "report", "echo") == [True, False, True]
 
 
@@ -77,7 +70,7 @@ async def test_a_request_takes_from_all_its_policies_or_from_none(opens: Opens, 
     wide = {**CALLS, "name": "wide", "burst": 3}
     narrow = {**CALLS, "name": "narrow", "burst": 1, "tool": "report"}
     async with opens(wide, narrow) as gateway:
-        host = await come(gateway, era)
+        host = await gateway.greeted(era=era)
         decisions = ("taskgate_rate_limit_decisions_total", "policy", "decision")
         assert await passes(host, "report") == [True]
         assert await gateway.counts(*decisions) == {("wide", "allowed"): 1, ("narrow", "allowed"): 1}
@@ -94,7 +87,7 @@ async def test_a_request_takes_from_all_its_policies_or_from_none(opens: Opens, 
 @both_eras
 async def test_a_shadow_refuses_nobody_and_is_counted(opens: Opens, era: str) -> None:
     async with opens({**CALLS, "burst": 1, "mode": "shadow"}) as gateway:
-        host = await come(gateway, era)
+        host = await gateway.greeted(era=era)
         assert await passes(host, "echo", "echo") == [True, True]
         decisions = await gateway.counts("taskgate_rate_limit_decisions_total", "policy", "decision")
         assert decisions == {("calls", "allowed"): 1, ("calls", "shadow"): 1}

@@ -5,18 +5,13 @@ from typing import Any
 
 import pytest
 
+from helpers.gateway.configuration import configuration
+from helpers.gateway.gateway import Environment, serve
+from helpers.host.host import Host, both_eras
 from helpers.manual_clock import ManualClock
-from helpers.modern_host import ModernHost
 from helpers.server import ScriptedServer
 from helpers.token_issuer import TokenIssuer
-from helpers.whole_gateway import Environment, configuration, running
-from interaction.limiting import (
-    CALLS,
-    Opens,
-    both_eras,
-    come,
-    passes,
-)
+from interaction.rate_limits import CALLS, Opens, passes
 from requirements import covers
 
 # --- refused, and let in again ---------------------------------------------------------------------------------------
@@ -26,7 +21,7 @@ from requirements import covers
 @both_eras
 async def test_one_call_too_many_never_reaches_the_server(opens: Opens, server: ScriptedServer, era: str) -> None:
     async with opens(CALLS) as gateway:
-        host = await come(gateway, era)
+        host = await gateway.greeted(era=era)
         assert await passes(host, "echo", "echo") == [True, True]
         answer = await host.call("echo")
         assert (answer.status, answer.headers["Retry-After"]) == (200, "60")
@@ -43,7 +38,7 @@ async def test_a_host_that_waits_as_long_as_it_is_told_is_let_in_and_not_sooner(
     opens: Opens, clock: ManualClock, era: str
 ) -> None:
     async with opens({**CALLS, "rate": "3/s", "burst": 1}) as gateway:
-        host = await come(gateway, era)
+        host = await gateway.greeted(era=era)
         clock.advance(timedelta(seconds=1234.567))
         assert await passes(host, "echo") == [True]
         clock.advance(timedelta(milliseconds=100))
@@ -79,7 +74,7 @@ async def test_each_caller_has_a_budget_over_all_its_sessions(
 ) -> None:
     async with opens_guarded(CALLS) as gateway:
         ann, bob = (issuer.token(gateway.url(), subject=name) for name in ("ann", "bob"))
-        hosts = [await come(gateway, era, token=token) for token in (ann, ann, bob)]
+        hosts = [await gateway.greeted(era=era, token=token) for token in (ann, ann, bob)]
         assert await passes(hosts[0], "echo", "echo") == [True, True]
         assert await passes(hosts[1], "echo") == [False]
         assert await passes(hosts[2], "echo", "echo", "echo") == [True, True, False]
@@ -99,7 +94,7 @@ async def test_a_tenant_shares_a_budget_and_gold_has_a_larger_one(
     gold = {"match": {"tenant": "gold"}, "rate": {"tenants": "2/m"}}
     async with opens_guarded(tenants, tenants=True, overrides=[gold]) as gateway:
 
-        def member(name: str, tenant: str) -> ModernHost:
+        def member(name: str, tenant: str) -> Host:
             return gateway.modern(token=issuer.token(gateway.url(), subject=name, org=tenant))
 
         silver = member("ann", "silver"), member("bob", "silver")
@@ -114,7 +109,7 @@ async def test_an_override_may_be_for_a_claim(opens_guarded: Opens, issuer: Toke
     robots = {"match": {"claims": {"kind": ["robot", "cron"]}}, "rate": {"calls": "4/m"}}
     async with opens_guarded(CALLS, overrides=[robots]) as gateway:
 
-        def host(subject: str, **claims: Any) -> ModernHost:
+        def host(subject: str, **claims: Any) -> Host:
             return gateway.modern(token=issuer.token(gateway.url(), subject=subject, **claims))
 
         assert sum(await passes(host("ann"), *["echo"] * 9)) == 2
@@ -127,7 +122,7 @@ async def test_an_override_may_be_for_a_claim(opens_guarded: Opens, issuer: Toke
 @both_eras
 async def test_what_is_shared_is_the_scopes(opens: Opens, scope: str, shared: str, era: str) -> None:
     async with opens({**CALLS, "scope": scope, "burst": 1}) as gateway:
-        here, there = await come(gateway, era), await come(gateway, era, "search")
+        here, there = await gateway.greeted(era=era), await gateway.greeted(era=era, mount="search")
         first, same, other_tool = await passes(here, "echo", "echo", "report")
         elsewhere = (await passes(there, "echo"))[0]
         assert (first, same) == (True, False)
@@ -146,7 +141,7 @@ async def test_the_rates_that_come_with_it_let_sixty_calls_at_once_and_ten_a_sec
 ) -> None:
     config = configuration({"reports": server.url})
     config = config.model_copy(update={"limits": type(config.limits)(wait=timedelta())})
-    async with running(config, Environment(clock=clock)) as gateway:
+    async with serve(config, Environment(clock=clock)) as gateway:
         host = gateway.modern()
         assert sum(await passes(host, *["echo"] * 70)) == 60
         clock.advance(timedelta(seconds=1))

@@ -6,14 +6,16 @@ from typing import Any
 
 import pytest
 
-from helpers.mcp_host import Answer, McpHost
-from helpers.raw_http import RawHost, post, raw_host
+from helpers.gateway.configuration import configuration
+from helpers.gateway.gateway import Gateway
+from helpers.host.answers import Answer
+from helpers.host.host import Host, both_eras
+from helpers.host.raw import RawHost, post, raw_host
 from helpers.refused_bodies import SPOILT, posted, send
 from helpers.server import ScriptedServer
 from helpers.token_issuer import TokenIssuer
 from helpers.waiting import bounded
-from helpers.whole_gateway import WholeGateway, configuration
-from interaction.limiting import Host, Opens, both_eras, come
+from interaction.rate_limits import Opens
 from requirements import covers
 
 SIZE = 600_000
@@ -25,9 +27,9 @@ WAITING = "taskgate_rate_limit_waiting"
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
-def head(gateway: WholeGateway, host: Host, size: int = SIZE, **more: str) -> bytes:
+def head(gateway: Gateway, host: Host, size: int = SIZE, **more: str) -> bytes:
     """The head of a request with a large body."""
-    named = {"Mcp_Session_Id": host.session} if isinstance(host, McpHost) and host.session else {}
+    named = {"Mcp_Session_Id": host.session} if host.era == "legacy" and host.session else {}
     where = gateway.origin.removeprefix("http://")
     return post("", path="/reports/mcp", host=where, **{"Content_Length": str(size), **named, **more})
 
@@ -48,18 +50,18 @@ async def response(host: Host) -> Answer:
 @pytest.mark.parametrize(
     ("era", "message"),
     [
-        ("initialize", call),
-        ("stateless", call),
-        ("initialize", spoilt),
-        ("stateless", spoilt),
-        ("initialize", response),
+        ("legacy", call),
+        ("modern", call),
+        ("legacy", spoilt),
+        ("modern", spoilt),
+        ("legacy", response),
     ],
 )
 async def test_large_bodies_beyond_their_rate_are_refused_whatever_they_are(
     opens: Opens, server: ScriptedServer, era: str, message: Any
 ) -> None:
     async with opens(BODIES) as gateway, bounded():
-        host = await come(gateway, era)
+        host = await gateway.greeted(era=era)
         answers = [await message(host) for _ in range(3)]
         assert [each.status == 429 for each in answers] == [False, False, True]
         refused = answers[-1]
@@ -76,7 +78,7 @@ async def test_large_bodies_beyond_their_rate_are_refused_whatever_they_are(
 @both_eras
 async def test_nothing_behind_the_head_is_read_of_a_body_beyond_the_rate(opens: Opens, era: str) -> None:
     async with opens(BODIES) as gateway, bounded():
-        host = await come(gateway, era)
+        host = await gateway.greeted(era=era)
         for _ in range(2):
             assert (await call(host)).result
         for more in ({}, {"Expect": "100-continue"}):
@@ -90,7 +92,7 @@ async def test_nothing_behind_the_head_is_read_of_a_body_beyond_the_rate(opens: 
 @both_eras
 async def test_a_body_without_a_size_is_refused_once_it_has_passed_the_mark(opens: Opens, era: str) -> None:
     async with opens(BODIES) as gateway, bounded():
-        host = await come(gateway, era)
+        host = await gateway.greeted(era=era)
         for _ in range(2):
             assert (await call(host)).result
         async with raw_host(gateway.address) as raw:
@@ -108,13 +110,13 @@ async def waits_for_continue(raw: RawHost) -> bytes:
 @both_eras
 async def test_a_large_body_waits_unread_until_its_turn(opens: Opens, server: ScriptedServer, era: str) -> None:
     async with opens(SOON, wait="3s") as gateway, bounded():
-        host = await come(gateway, era)
+        host = await gateway.greeted(era=era)
         assert (await call(host)).result
         body, fields = posted(host, SIZE)
         named = {name.replace("-", "_"): value for name, value in fields.items()}
         async with raw_host(gateway.address) as raw:
             # What a host of this era sends with a request goes with it.
-            if isinstance(host, McpHost):
+            if host.era == "legacy":
                 named |= {"MCP_Protocol_Version": "2025-11-25"}
             await raw.send(head(gateway, host, len(body), Expect="100-continue", **named))
             told = asyncio.create_task(waits_for_continue(raw))
@@ -156,7 +158,7 @@ async def test_a_host_that_leaves_while_its_body_waits_has_nothing_in_flight_aft
 @both_eras
 async def test_a_body_larger_than_the_burst_passes_where_nothing_was_sent_before(opens: Opens, era: str) -> None:
     async with opens({**BODIES, "burst": 10}) as gateway, bounded():
-        host = await come(gateway, era)
+        host = await gateway.greeted(era=era)
         assert (await call(host)).result
         assert (await call(host)).status == 429
 

@@ -5,10 +5,11 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from helpers.gateway.configuration import configuration
+from helpers.gateway.gateway import Gateway, serve
 from helpers.server import ScriptedServer
 from helpers.token_issuer import TokenIssuer, guarded
 from helpers.waiting import eventually
-from helpers.whole_gateway import WholeGateway, configuration, running
 from requirements import covers
 
 USER = "X-User"
@@ -40,7 +41,7 @@ def section(server: Any, era: str, **more: Any) -> dict[str, Any]:
     return {"path": "/reports/mcp", "url": server.url, "protocol_version": REVISIONS[era]} | more
 
 
-async def call(gateway: WholeGateway, era: str, issuer: TokenIssuer, user: str) -> Any:
+async def call(gateway: Gateway, era: str, issuer: TokenIssuer, user: str) -> Any:
     """A host of the era that has called once."""
     token = issuer.token(gateway.url(), subject=user)
     host: Any = gateway.modern(token=token) if era == "modern" else await gateway.greeted(token=token)
@@ -57,7 +58,7 @@ async def test_a_redirect_that_one_caller_got_sends_no_other_caller_there(
     async with RedirectingServer(era) as server:
         server.status = status
         upstream = section(server, era, identity_headers={"subject": USER})
-        async with running(guarded({}, issuer, upstreams={"reports": upstream})) as gateway:
+        async with serve(guarded({}, issuer, upstreams={"reports": upstream})) as gateway:
             alice = await call(gateway, era, issuer, "alice")
             bob = await call(gateway, era, issuer, "bob")
             for host in (alice, bob, alice):
@@ -72,7 +73,7 @@ async def test_a_permanent_redirect_is_remembered_for_the_caller_that_got_it_and
 ) -> None:
     async with RedirectingServer(era) as server:
         upstream = section(server, era, identity_headers={"subject": USER})
-        async with running(guarded({}, issuer, upstreams={"reports": upstream})) as gateway:
+        async with serve(guarded({}, issuer, upstreams={"reports": upstream})) as gateway:
             alice = await call(gateway, era, issuer, "alice")
             before = len(server.asked)
             assert (await alice.call("echo")).result is not None
@@ -89,7 +90,7 @@ async def test_a_permanent_redirect_is_remembered_for_the_caller_that_got_it_and
 async def test_a_redirect_that_a_health_check_got_sends_no_caller_there(issuer: TokenIssuer, era: str) -> None:
     async with RedirectingServer(era) as server:
         upstream = section(server, era, identity_headers={"subject": USER}, health={"interval": "1s"})
-        async with running(guarded({}, issuer, upstreams={"reports": upstream})) as gateway:
+        async with serve(guarded({}, issuer, upstreams={"reports": upstream})) as gateway:
             await eventually(lambda: "/of/the-gateway" in server.paths("the gateway"))
             await call(gateway, era, issuer, "alice")
     assert server.paths("alice")[0] == "/mcp"
@@ -102,14 +103,14 @@ async def test_the_search_for_the_era_sends_no_other_caller_where_it_was_redirec
 ) -> None:
     async with RedirectingServer(era) as server:
         upstream = section(server, era, identity_headers={"subject": USER}, protocol_version="auto")
-        async with running(guarded({}, issuer, upstreams={"reports": upstream})) as gateway:
+        async with serve(guarded({}, issuer, upstreams={"reports": upstream})) as gateway:
             await call(gateway, era, issuer, "alice")
             await call(gateway, era, issuer, "bob")
     assert set(server.paths("bob")) == {"/mcp", "/of/bob"}
 
 
 async def test_sessions_of_a_server_that_cannot_tell_callers_apart_have_redirects_of_their_own() -> None:
-    async with RedirectingServer() as server, running(configuration({"reports": server.url})) as gateway:
+    async with RedirectingServer() as server, serve(configuration({"reports": server.url})) as gateway:
         first, second = await gateway.greeted(), await gateway.greeted()
         for host in (first, second, first):
             assert (await host.call("echo")).result is not None

@@ -7,15 +7,16 @@ from typing import Any
 
 import pytest
 
+from helpers.gateway.configuration import configuration
+from helpers.gateway.gateway import Environment
+from helpers.host.host import ACCEPT, both_eras
 from helpers.manual_clock import ManualClock
-from helpers.mcp_host import ACCEPT
 from helpers.server import Hold, ScriptedServer
 from helpers.token_issuer import TokenIssuer, guarded
 from helpers.waiting import bounded, until
-from helpers.whole_gateway import Environment, configuration
-from interaction.auditing import REQUESTS, audited, kept, lines, of, said
-from interaction.limiting import CALLS, both_eras, come
-from interaction.questioning import DONE
+from interaction.audit_logs import REQUESTS, audited, kept, lines, of, said
+from interaction.questions import DONE
+from interaction.rate_limits import CALLS
 from requirements import covers
 
 HEAD = {"Content_Type": "application/json", "Accept": ACCEPT}
@@ -68,7 +69,7 @@ async def test_what_is_refused_is_accounted_for_with_why(
 ) -> None:
     config = configuration({"reports": server.url}, limits={"rate": [CALLS]}, audit=audited(tmp_path))
     async with kept(tmp_path, config, Environment(clock=clock)) as gateway:
-        await does(await come(gateway, era))
+        await does(await gateway.greeted(era=era))
         errors = await gateway.counts("mcp_server_operation_duration_seconds_count", "error_type")
     line = of(lines(tmp_path), *REQUESTS)[-1]
     assert (said(line), "result" in line["data"]) == (("rpc.rejected", "denied", refusal), False)
@@ -124,7 +125,7 @@ async def test_a_call_that_a_limit_refuses_is_a_rejected_call_of_a_tool(
 ) -> None:
     config = configuration({"reports": server.url}, limits={"rate": [CALLS]}, audit=audited(tmp_path))
     async with kept(tmp_path, config, Environment(clock=clock)) as gateway:
-        await too_often(await come(gateway, era))
+        await too_often(await gateway.greeted(era=era))
         calls = await gateway.counts("taskgate_tool_calls_total", "disposition")
     assert calls.pop("rejected") == 1
     assert sum(calls.values()) == 2

@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 
+from helpers.gateway.configuration import GatewayConfig, configuration, load, written
+from helpers.gateway.gateway import Gateway, Reloaded, serve
 from helpers.secrets import noted
 from helpers.token_issuer import TokenIssuer, guarded
 from helpers.waiting import bounded, eventually
-from helpers.whole_gateway import GatewayConfig, Reloaded, WholeGateway, configuration, load, running, written
 from requirements import covers
 
 SECRET = "a-secret-that-nobody-is-told"
@@ -26,12 +27,12 @@ class Filed:
         self.file = file
         file.write_text(json.dumps(written(config)))
         self.read: Callable[[], GatewayConfig] = lambda: load(file, {})
-        self.gateway: WholeGateway
+        self.gateway: Gateway
 
     @asynccontextmanager
-    async def running(self, directory: Path | None = None) -> AsyncIterator[WholeGateway]:
+    async def running(self, directory: Path | None = None) -> AsyncIterator[Gateway]:
         """A gateway that was started with it, for the length of a block."""
-        async with running(self.read(), data_directory=directory, source=self._read) as self.gateway:
+        async with serve(self.read(), data_directory=directory, source=self._read) as self.gateway:
             yield self.gateway
 
     def _read(self) -> GatewayConfig:

@@ -5,22 +5,23 @@ from typing import Any
 
 import pytest
 
-from helpers.mcp_host import McpHost
+from helpers.gateway.configuration import GatewayConfig, configuration
+from helpers.gateway.gateway import Gateway, serve
+from helpers.host.host import Host
 from helpers.server import Hold, ScriptedServer
 from helpers.virtual_time import pass_time
 from helpers.waiting import bounded, eventually
-from helpers.whole_gateway import GatewayConfig, WholeGateway, configuration, running
-from interaction.reloading import DONE, SUCCESS, echoed, reloaded
+from interaction.reloads import DONE, SUCCESS, echoed
 
 # --- servers -------------------------------------------------------------------------------------------------------
 
 
 async def test_a_server_that_was_moved_is_found_by_new_sessions_and_modern_requests_and_old_ones_go_on(
-    server: ScriptedServer, other: ScriptedServer, gateway: WholeGateway
+    server: ScriptedServer, other: ScriptedServer, gateway: Gateway
 ) -> None:
     old, modern = await gateway.greeted(), gateway.modern()
     assert await echoed(modern) == "the first"
-    assert await reloaded(gateway, configuration({"reports": other.url})) == SUCCESS
+    assert await gateway.reload(configuration({"reports": other.url})) == SUCCESS
     assert [await echoed(host) for host in (old, modern, await gateway.greeted())] == [
         "the first",
         "the other",
@@ -29,14 +30,14 @@ async def test_a_server_that_was_moved_is_found_by_new_sessions_and_modern_reque
 
 
 async def test_calls_over_a_server_that_was_moved_end_there_and_then_it_is_let_go(
-    server: ScriptedServer, other: ScriptedServer, gateway: WholeGateway
+    server: ScriptedServer, other: ScriptedServer, gateway: Gateway
 ) -> None:
     hold = server.script["report"] = Hold()
     old, modern = await gateway.greeted(), gateway.modern()
     task = await old.start("report")
     plain = asyncio.create_task(modern.call("report"))
     await eventually(lambda: len(hold.turns) == 2)
-    assert await reloaded(gateway, configuration({"reports": other.url})) == SUCCESS
+    assert await gateway.reload(configuration({"reports": other.url})) == SUCCESS
     assert (await old.task(task["taskId"]))["status"] == "working"
     assert server.verbs("DELETE") == []
     hold.release(DONE)
@@ -51,31 +52,29 @@ async def test_calls_over_a_server_that_was_moved_end_there_and_then_it_is_let_g
 
 
 async def test_a_server_is_added_and_another_taken_away_whose_tasks_go_on(
-    server: ScriptedServer, other: ScriptedServer, gateway: WholeGateway
+    server: ScriptedServer, other: ScriptedServer, gateway: Gateway
 ) -> None:
     hold = server.script["report"] = Hold()
     host = await gateway.greeted()
     task = await host.start("report")
     await hold.begun.wait()
-    assert await reloaded(gateway, configuration({"books": other.url})) == SUCCESS
+    assert await gateway.reload(configuration({"books": other.url})) == SUCCESS
     assert (await host.ask("tasks/get", {"taskId": task["taskId"]})).status == 404
     books = gateway.with_paths(books="/books/mcp")
     assert await echoed(await books.greeted(mount="books")) == "the other"
     hold.release(DONE)
     await gateway.counted("taskgate_tasks_finished_total")
-    assert await reloaded(gateway, configuration({"reports": server.url})) == SUCCESS
+    assert await gateway.reload(configuration({"reports": server.url})) == SUCCESS
     again = await gateway.greeted()
     assert (await again.ask("tasks/result", {"taskId": task["taskId"]})).result["content"] == []
     assert (await books.host("books").ask("ping")).status == 404
 
 
-async def test_a_path_changes_without_a_new_session_at_the_server(
-    server: ScriptedServer, gateway: WholeGateway
-) -> None:
+async def test_a_path_changes_without_a_new_session_at_the_server(server: ScriptedServer, gateway: Gateway) -> None:
     modern = gateway.modern()
     assert await echoed(modern) == "the first"
     config = configuration({}, upstreams={"reports": {"path": "/elsewhere", "url": server.url}})
-    assert await reloaded(gateway, config) == SUCCESS
+    assert await gateway.reload(config) == SUCCESS
     assert (await modern.call("echo")).status == 404
     moved = gateway.with_paths(reports="/elsewhere")
     assert await echoed(moved.modern()) == "the first"
@@ -90,10 +89,10 @@ async def test_the_end_of_a_gateway_ends_its_sessions_at_a_server_that_it_was_ab
         configuration({}, upstreams={"reports": {"path": "/reports/mcp", "url": url, "health": {"interval": "1h"}}})
         for url in (server.url, other.url)
     )
-    async with running(first) as gateway:
+    async with serve(first) as gateway:
         await gateway.greeted()
         await eventually(lambda: server.heard("tools/list"))
-        assert await reloaded(gateway, second) == SUCCESS
+        assert await gateway.reload(second) == SUCCESS
     assert len(server.verbs("DELETE")) == len(server.heard("initialize")) == 2
 
 
@@ -112,7 +111,7 @@ async def plain_calls(host: Any, over: asyncio.Event, answered: list[int]) -> No
         answered.append(number)
 
 
-async def tasks_in_session(host: McpHost, over: asyncio.Event, ended: list[int]) -> None:
+async def tasks_in_session(host: Host, over: asyncio.Event, ended: list[int]) -> None:
     while not over.is_set():
         number = len(ended)
         task = await host.start("report", {"number": number})
@@ -144,7 +143,7 @@ async def test_nothing_is_dropped_by_twenty_reloads_under_load(server: ScriptedS
             tasks = {"upgrade": [{"tool": "report", "mode": "always"}, {"tool": "echo", "mode": "sync"}]}
             return configuration({}, upstreams=upstreams, limits={"rate": rates}, tasks=tasks)
 
-        async with running(config(0)) as gateway:
+        async with serve(config(0)) as gateway:
             over, counts = asyncio.Event(), [list[int]() for _ in range(4)]
             loads = [
                 asyncio.create_task(load)
@@ -157,7 +156,7 @@ async def test_nothing_is_dropped_by_twenty_reloads_under_load(server: ScriptedS
             ]
             for turn in range(1, RELOADS + 1):
                 seen = [len(count) for count in counts]
-                assert await reloaded(gateway, config(turn)) == SUCCESS
+                assert await gateway.reload(config(turn)) == SUCCESS
                 await eventually(
                     lambda seen=seen: (
                         any(task.done() for task in loads)

@@ -9,32 +9,31 @@ from typing import Any
 
 import pytest
 
-from helpers.event_streams import head_of
-from helpers.mcp_host import ACCEPT
-from helpers.otlp_collector import CLIENT, SERVER, OtlpCollector
+from helpers.gateway.configuration import configuration
+from helpers.gateway.gateway import Gateway
+from helpers.host.host import ACCEPT, both_eras
+from helpers.host.wire import head_of
+from helpers.otlp_collector import CLIENT, SERVER, OtlpCollector, serve_traced
 from helpers.server import Hold, ScriptedServer, error, result
-from helpers.traced_gateway import traced
 from helpers.waiting import bounded, eventually
-from helpers.whole_gateway import WholeGateway, configuration
-from interaction.auditing import REQUESTS, audited, kept, lines, of, said
-from interaction.limiting import both_eras, come
+from interaction.audit_logs import REQUESTS, audited, kept, lines, of, said
 
 HEAD = {"Content_Type": "application/json", "Accept": ACCEPT}
-NAMES = {"initialize": "2025-11-25", "stateless": "2026-07-28"}
+NAMES = {"legacy": "2025-11-25", "modern": "2026-07-28"}
 COUNTED = "mcp_server_operation_duration_seconds_count"
 BY_PROTOCOL = "taskgate_requests_by_protocol_total"
 Written = Callable[[], Awaitable[list[dict[str, Any]]]]
 
 
 @pytest.fixture
-async def gateway(server: ScriptedServer, tmp_path: Path) -> AsyncIterator[WholeGateway]:
+async def gateway(server: ScriptedServer, tmp_path: Path) -> AsyncIterator[Gateway]:
     """A gateway that keeps an audit log."""
     async with kept(tmp_path, configuration({"reports": server.url}, audit=audited(tmp_path))) as gateway:
         yield gateway
 
 
 @pytest.fixture
-def written(gateway: WholeGateway, tmp_path: Path) -> Written:
+def written(gateway: Gateway, tmp_path: Path) -> Written:
     """Ends the gateway, and gives the lines that it wrote of requests."""
 
     async def close() -> list[dict[str, Any]]:
@@ -50,9 +49,9 @@ def written(gateway: WholeGateway, tmp_path: Path) -> Written:
 
 @both_eras
 async def test_a_call_is_accounted_for_with_all_that_is_known_of_it(
-    gateway: WholeGateway, written: Written, era: str
+    gateway: Gateway, written: Written, era: str
 ) -> None:
-    host = await come(gateway, era)
+    host = await gateway.greeted(era=era)
     await host.call("echo", {"a": 1})
     line = (await written())[-1]
     assert said(line) == ("rpc.call", "success", None)
@@ -67,9 +66,9 @@ async def test_a_call_is_accounted_for_with_all_that_is_known_of_it(
 
 
 @both_eras
-async def test_a_host_that_lists_before_it_calls_has_its_calls_told_of_by_name(gateway: WholeGateway, era: str) -> None:
+async def test_a_host_that_lists_before_it_calls_has_its_calls_told_of_by_name(gateway: Gateway, era: str) -> None:
     """The gateway need not have read the server's catalogue itself."""
-    host = await come(gateway, era)
+    host = await gateway.greeted(era=era)
     await host.ask("tools/list", {})
     await host.call("echo")
     await host.call("unlisted")
@@ -77,8 +76,8 @@ async def test_a_host_that_lists_before_it_calls_has_its_calls_told_of_by_name(g
 
 
 @both_eras
-async def test_what_a_call_sets_off_is_told_once(gateway: WholeGateway, written: Written, era: str) -> None:
-    host = await come(gateway, era)
+async def test_what_a_call_sets_off_is_told_once(gateway: Gateway, written: Written, era: str) -> None:
+    host = await gateway.greeted(era=era)
     for times in (1, 2):
         await host.call("echo")
         call = {"mcp_method_name": "tools/call"}
@@ -95,16 +94,16 @@ async def test_what_a_call_sets_off_is_told_once(gateway: WholeGateway, written:
     ids=["a tool's error", "a server's error"],
 )
 async def test_an_error_of_a_server_is_an_error_and_no_refusal(
-    gateway: WholeGateway, server: ScriptedServer, written: Written, era: str, answer: Any, expected: str
+    gateway: Gateway, server: ScriptedServer, written: Written, era: str, answer: Any, expected: str
 ) -> None:
     server.script["broken"] = answer
-    await (await come(gateway, era)).call("broken")
+    await (await gateway.greeted(era=era)).call("broken")
     line = (await written())[-1]
     assert said(line) == ("rpc.call", "failure", expected)
     assert ("result" in line["data"]) is (expected == "tool_error")
 
 
-async def test_a_handshake_tells_who_begins_it(gateway: WholeGateway, written: Written) -> None:
+async def test_a_handshake_tells_who_begins_it(gateway: Gateway, written: Written) -> None:
     await gateway.host().ask(
         "initialize", {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "n", "version": "v"}}
     )
@@ -116,7 +115,7 @@ async def test_a_handshake_tells_who_begins_it(gateway: WholeGateway, written: W
     )
 
 
-async def test_what_has_no_message_is_accounted_for_with_its_session(gateway: WholeGateway, written: Written) -> None:
+async def test_what_has_no_message_is_accounted_for_with_its_session(gateway: Gateway, written: Written) -> None:
     await (await gateway.greeted("2025-06-18")).leave()
     line = (await written())[-1]
     assert (line["http"]["verb"], line["http"]["status"]) == ("DELETE", 200)
@@ -125,7 +124,7 @@ async def test_what_has_no_message_is_accounted_for_with_its_session(gateway: Wh
 
 
 async def test_a_request_that_its_host_gives_up_is_told_of_as_such(
-    gateway: WholeGateway, server: ScriptedServer, written: Written
+    gateway: Gateway, server: ScriptedServer, written: Written
 ) -> None:
     server.script["report"] = Hold()
     host = await gateway.greeted()
@@ -139,9 +138,7 @@ async def test_a_request_that_its_host_gives_up_is_told_of_as_such(
     assert said(call) == ("rpc.call", "failure", "cancelled")
 
 
-async def test_a_request_whose_host_leaves_is_counted_as_given_up(
-    gateway: WholeGateway, server: ScriptedServer
-) -> None:
+async def test_a_request_whose_host_leaves_is_counted_as_given_up(gateway: Gateway, server: ScriptedServer) -> None:
     """Hosts whose patience always ends before the answer would show nowhere else."""
     server.script["report"] = Hold()
     async with gateway.modern().asking("tools/call", {"name": "report", "arguments": {}}) as asked:
@@ -156,7 +153,7 @@ async def test_a_request_whose_host_leaves_is_counted_as_given_up(
 
 
 async def test_messages_that_come_together_have_a_line_each_and_their_request_one_more(
-    gateway: WholeGateway, written: Written
+    gateway: Gateway, written: Written
 ) -> None:
     host = await gateway.greeted("2025-03-26")
     batch = [
@@ -188,7 +185,7 @@ async def test_messages_that_come_together_have_a_line_each_and_their_request_on
 
 
 async def test_a_part_that_the_end_of_the_listener_cuts_off_is_accounted_for_too(
-    gateway: WholeGateway, server: ScriptedServer, written: Written
+    gateway: Gateway, server: ScriptedServer, written: Written
 ) -> None:
     server.script["report"] = Hold()
     host = await gateway.greeted("2025-03-26")
@@ -209,8 +206,8 @@ async def test_a_part_that_the_end_of_the_listener_cuts_off_is_accounted_for_too
 async def test_what_serves_many_is_done_in_nobodys_name(server: ScriptedServer, era: str) -> None:
     """The session at the server is opened by the first call, and is there for all that come after."""
     async with OtlpCollector() as collector:
-        async with traced(collector, {"reports": server.url}) as gateway:
-            await (await come(gateway, era)).call("echo")
+        async with serve_traced(collector, {"reports": server.url}) as gateway:
+            await (await gateway.greeted(era=era)).call("echo")
             await server.streaming()
             _, page = await gateway.operators("/metrics", Accept="application/openmetrics-text")
         (call,) = [span for span in collector.of(CLIENT) if span.name.startswith("tools/call")]

@@ -6,14 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from helpers.otlp_collector import CLIENT, SERVER, OtlpCollector
+from helpers.host.host import both_eras
+from helpers.otlp_collector import CLIENT, SERVER, OtlpCollector, serve_traced
 from helpers.server import Hold, ScriptedServer
-from helpers.traced_gateway import traced
 from helpers.waiting import eventually
-from interaction.auditing import REQUESTS, audited, lines, of
-from interaction.limiting import both_eras, come
+from interaction.audit_logs import REQUESTS, audited, lines, of
 
-NAMES = {"initialize": "2025-11-25", "stateless": "2026-07-28"}
+NAMES = {"legacy": "2025-11-25", "modern": "2026-07-28"}
 
 
 @pytest.fixture
@@ -27,8 +26,8 @@ async def collector() -> AsyncIterator[OtlpCollector]:
 async def test_every_request_has_a_span_that_ends_once_with_what_came_of_it(
     server: ScriptedServer, collector: OtlpCollector, tmp_path: Path, era: str
 ) -> None:
-    async with traced(collector, {"reports": server.url}, audit=audited(tmp_path)) as gateway:
-        host = await come(gateway, era)
+    async with serve_traced(collector, {"reports": server.url}, audit=audited(tmp_path)) as gateway:
+        host = await gateway.greeted(era=era)
         await host.call("echo")
         await host.ask("no/such", {})
     called, unknown = collector.only(SERVER, "tools/call echo"), collector.only(SERVER, "_OTHER")
@@ -47,7 +46,7 @@ async def test_every_request_has_a_span_that_ends_once_with_what_came_of_it(
 
 async def test_a_span_ends_though_its_request_is_cut_off(server: ScriptedServer, collector: OtlpCollector) -> None:
     server.script["report"] = Hold()
-    async with traced(collector, {"reports": server.url}) as gateway:
+    async with serve_traced(collector, {"reports": server.url}) as gateway:
         asking = asyncio.create_task(gateway.modern().call("report"))
         await eventually(lambda: server.heard("tools/call"))
         await gateway.close()
@@ -57,7 +56,7 @@ async def test_a_span_ends_though_its_request_is_cut_off(server: ScriptedServer,
 
 
 async def test_what_is_no_request_has_no_span(server: ScriptedServer, collector: OtlpCollector) -> None:
-    async with traced(collector, {"reports": server.url}) as gateway:
+    async with serve_traced(collector, {"reports": server.url}) as gateway:
         host = await gateway.greeted()
         await host.tell("notifications/unknown")
         await host.leave()
@@ -68,8 +67,8 @@ async def test_what_is_no_request_has_no_span(server: ScriptedServer, collector:
 async def test_where_spans_are_wanted_of_nothing_requests_have_none(
     server: ScriptedServer, collector: OtlpCollector, era: str
 ) -> None:
-    async with traced(collector, {"reports": server.url}, tracing={"sample_ratio": 0}) as gateway:
-        assert (await (await come(gateway, era)).call("echo")).status == 200
+    async with serve_traced(collector, {"reports": server.url}, tracing={"sample_ratio": 0}) as gateway:
+        assert (await (await gateway.greeted(era=era)).call("echo")).status == 200
     assert collector.spans == []
 
 
@@ -77,9 +76,9 @@ async def test_where_spans_are_wanted_of_nothing_requests_have_none(
 async def test_the_span_of_a_request_about_a_task_points_at_it(
     server: ScriptedServer, collector: OtlpCollector, tmp_path: Path, era: str
 ) -> None:
-    async with traced(collector, {"reports": server.url}, folder=tmp_path, audit=audited(tmp_path)) as gateway:
+    async with serve_traced(collector, {"reports": server.url}, folder=tmp_path, audit=audited(tmp_path)) as gateway:
         task = (await (await gateway.greeted()).start("echo", {}))["taskId"]
-        host = await come(gateway, era)
+        host = await gateway.greeted(era=era)
         for method in ("tasks/get", "tasks/cancel"):
             await host.ask(method, {"taskId": task})
     made = collector.only(SERVER, "tools/call echo")

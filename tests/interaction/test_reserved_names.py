@@ -4,11 +4,13 @@ from typing import Any
 
 import pytest
 
+from helpers.gateway.configuration import GatewayConfig, configuration
+from helpers.gateway.gateway import Gateway, serve
+from helpers.host.host import ERAS, Host
 from helpers.server import Hold, ScriptedServer
-from helpers.whole_gateway import GatewayConfig, WholeGateway, configuration, running
-from interaction.handing_off import CANCEL, ERAS, WAIT, YEAR, Host, calls, handle_of, handoff, taskless, waited
-from interaction.questioning import DONE
-from interaction.reloading import SUCCESS, reloaded
+from interaction.handoffs import CANCEL, WAIT, YEAR, calls, handle_of, handoff, taskless, waited
+from interaction.questions import DONE
+from interaction.reloads import SUCCESS
 from requirements import covers
 
 eras = pytest.mark.parametrize("era", ERAS)
@@ -32,12 +34,9 @@ def some(server: ScriptedServer, other: ScriptedServer, *, hands_off: bool = Tru
     return configuration({"reports": server.url, "other": other.url}, tasks=tasks)
 
 
-async def host_of(gateway: WholeGateway, era: str, mount: str, *, knows_tasks: bool) -> Host:
-    if era == "modern":
-        return gateway.modern(mount=mount, tasks=knows_tasks)
-    host = gateway.host(mount)
-    await host.initialize(capabilities={"tasks": {"list": {}}} if knows_tasks else {})
-    return host
+async def host_of(gateway: Gateway, era: str, mount: str, *, knows_tasks: bool) -> Host:
+    known = {"tasks": {"list": {}}} if knows_tasks and era == "legacy" else {}
+    return await gateway.greeted(mount=mount, era=era, tasks=knows_tasks, capabilities=known)
 
 
 async def names(host: Host) -> list[str]:
@@ -50,7 +49,7 @@ async def names(host: Host) -> list[str]:
 async def test_no_host_sees_such_a_tool_of_a_server_that_hands_nothing_off(
     server: ScriptedServer, taken: ScriptedServer, era: str, knows_tasks: bool
 ) -> None:
-    async with running(some(server, taken)) as gateway:
+    async with serve(some(server, taken)) as gateway:
         host = await host_of(gateway, era, "other", knows_tasks=knows_tasks)
         assert await names(host) == [tool["name"] for tool in taken.tools[:-2]]
 
@@ -62,7 +61,7 @@ async def test_no_host_sees_such_a_tool_of_a_server_that_hands_nothing_off(
 async def test_a_call_of_such_a_tool_is_refused_and_not_sent(
     server: ScriptedServer, taken: ScriptedServer, era: str, knows_tasks: bool, arguments: dict[str, Any]
 ) -> None:
-    async with running(some(server, taken)) as gateway:
+    async with serve(some(server, taken)) as gateway:
         host = await host_of(gateway, era, "other", knows_tasks=knows_tasks)
         for name in (WAIT, CANCEL):
             refused = (await host.call(name, arguments)).error
@@ -80,7 +79,7 @@ async def test_a_host_with_tasks_gets_no_such_tool_of_a_server_that_hands_off(
     server: ScriptedServer, taken: ScriptedServer, era: str
 ) -> None:
     config = configuration({"reports": server.url, "other": taken.url}, tasks=handoff())
-    async with running(config) as gateway:
+    async with serve(config) as gateway:
         host = await host_of(gateway, era, "other", knows_tasks=True)
         assert await names(host) == [tool["name"] for tool in taken.tools[:-2]]
         message = (await host.call(WAIT, YEAR)).error["message"]
@@ -92,7 +91,7 @@ async def test_a_host_with_tasks_gets_no_such_tool_of_a_server_that_hands_off(
 async def test_where_no_mount_hands_off_a_server_may_have_such_tools(
     server: ScriptedServer, taken: ScriptedServer, era: str
 ) -> None:
-    async with running(some(server, taken, hands_off=False)) as gateway:
+    async with serve(some(server, taken, hands_off=False)) as gateway:
         host = await host_of(gateway, era, "other", knows_tasks=False)
         assert await names(host) == [tool["name"] for tool in taken.tools]
         assert "error" not in ((await host.call(WAIT, YEAR)).message or {})
@@ -105,16 +104,16 @@ async def test_a_reload_that_hands_off_somewhere_hides_them_in_open_sessions_and
     server: ScriptedServer, taken: ScriptedServer, era: str
 ) -> None:
     server.script["report"] = hold = Hold()
-    async with running(some(server, taken, hands_off=False)) as gateway:
+    async with serve(some(server, taken, hands_off=False)) as gateway:
         host = await host_of(gateway, era, "other", knows_tasks=False)
         assert WAIT in await names(host)
-        assert await reloaded(gateway, some(server, taken)) == SUCCESS
+        assert await gateway.reload(some(server, taken)) == SUCCESS
         assert WAIT not in await names(host)
         assert (await host.call(WAIT, HANDLE)).code == -32602
         reports = await taskless(gateway, era)
         handle = handle_of(await reports.call("report", YEAR))
         # Models have handles for longer than the rule is there.
-        assert await reloaded(gateway, some(server, taken, hands_off=False)) == SUCCESS
+        assert await gateway.reload(some(server, taken, hands_off=False)) == SUCCESS
         assert WAIT not in await names(host)
         assert (await host.call(WAIT, {"handle": handle})).code == -32602
         hold.release(DONE)
@@ -129,7 +128,7 @@ async def test_other_names_of_the_configuration_are_hidden_in_their_place(
 ) -> None:
     tools = {"wait": {"name": "result_of"}, "cancel": {"name": "end_of"}}
     taken.tools.append({"name": "result_of", "inputSchema": {"type": "object"}})
-    async with running(some(server, taken, handoff={"tools": tools})) as gateway:
+    async with serve(some(server, taken, handoff={"tools": tools})) as gateway:
         host = await host_of(gateway, era, "other", knows_tasks=False)
         listed = await names(host)
         assert "result_of" not in listed

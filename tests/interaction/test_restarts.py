@@ -14,13 +14,14 @@ from typing import Any
 import aiohttp
 import pytest
 
+from helpers.gateway.configuration import configuration
+from helpers.gateway.gateway import Environment, Gateway, serve
+from helpers.host.host import Host
 from helpers.manual_clock import ManualClock
-from helpers.mcp_host import McpHost
 from helpers.server import Hold, ScriptedServer, result
 from helpers.stored_tasks import stored_tasks
 from helpers.waiting import bounded, eventually
-from helpers.whole_gateway import Environment, WholeGateway, configuration, running
-from interaction.falls import LOST, falling, leave_one_sent, one_slot, returned
+from interaction.falls import LOST, falling, leave_one_sent, one_slot
 from requirements import covers
 
 DONE = {"content": [{"type": "text", "text": "done"}]}
@@ -30,13 +31,13 @@ DONE = {"content": [{"type": "text", "text": "done"}]}
 async def test_a_finished_task_and_its_session_outlive_a_restart(server: ScriptedServer, tmp_path: Path) -> None:
     server.script["report"] = result(DONE)
     config = configuration({"reports": server.url}, folder=tmp_path)
-    async with running(config) as gateway:
+    async with serve(config) as gateway:
         host = await gateway.greeted()
         task = await host.start("report")
         before = await host.ask("tasks/result", {"taskId": task["taskId"]})
         last = await host.task(task["taskId"])
-    async with running(config) as gateway:
-        host = returned(gateway, host)
+    async with serve(config) as gateway:
+        host = gateway.again(host)
         assert await host.task(task["taskId"]) == last
         assert (await host.ask("tasks/result", {"taskId": task["taskId"]})).result == before.result
         assert (await host.call("echo", {"a": 1})).result["structuredContent"] == {"a": 1}
@@ -48,15 +49,15 @@ async def test_a_session_that_was_deleted_or_never_kept_gets_404_after_a_restart
     server: ScriptedServer, tmp_path: Path
 ) -> None:
     config = configuration({"reports": server.url}, folder=tmp_path)
-    async with running(config) as gateway:
+    async with serve(config) as gateway:
         deleted = await gateway.greeted()
         await deleted.leave()
-    async with running(config) as gateway:
-        assert (await returned(gateway, deleted).ask("ping")).status == 404
-    async with running(configuration({"reports": server.url})) as gateway:
+    async with serve(config) as gateway:
+        assert (await gateway.again(deleted).ask("ping")).status == 404
+    async with serve(configuration({"reports": server.url})) as gateway:
         forgotten = await gateway.greeted()
-    async with running(configuration({"reports": server.url})) as gateway:
-        assert (await returned(gateway, forgotten).ask("ping")).status == 404
+    async with serve(configuration({"reports": server.url})) as gateway:
+        assert (await gateway.again(forgotten).ask("ping")).status == 404
 
 
 @covers("S-SEC-9")
@@ -68,7 +69,7 @@ async def test_a_fallen_gateways_tasks_are_run_if_never_sent_and_failed_if_they_
         host, elsewhere = await gateway.greeted(), await gateway.greeted(mount="gone")
         sent, unsent = await leave_one_sent(server, tmp_path, host, host)
         await leave_one_sent(server, tmp_path, elsewhere, elsewhere)
-    async with running(configuration({"reports": server.url}, folder=tmp_path)) as gateway:
+    async with serve(configuration({"reports": server.url}, folder=tmp_path)) as gateway:
         host = await gateway.greeted()
         waiting = asyncio.create_task(host.ask("tasks/result", {"taskId": unsent}))
         lost = await host.ask("tasks/result", {"taskId": sent})
@@ -82,7 +83,7 @@ async def test_a_fallen_gateways_tasks_are_run_if_never_sent_and_failed_if_they_
         await eventually(lambda: len(server.live) == 1)
     assert len(server.heard("tools/call")) == 1
     # Once ended it stays ended: the next start finds nothing to take over.
-    async with running(configuration({"reports": server.url}, folder=tmp_path)) as gateway:
+    async with serve(configuration({"reports": server.url}, folder=tmp_path)) as gateway:
         assert (await (await gateway.greeted()).ask("tasks/result", {"taskId": sent})).error == lost.error
         assert await gateway.count("taskgate_task_recoveries_total") == 0
 
@@ -95,7 +96,7 @@ async def test_a_restart_runs_a_call_that_is_older_than_its_host_was_granted(
         _, unsent = await leave_one_sent(server, tmp_path, host, host)
     later = ManualClock(datetime.now(UTC) + timedelta(minutes=70))
     config = configuration({"reports": server.url}, folder=tmp_path)
-    async with running(config, Environment(clock=later)) as gateway:
+    async with serve(config, Environment(clock=later)) as gateway:
         host = await gateway.greeted()
         async with bounded():
             result = (await host.ask("tasks/result", {"taskId": unsent})).result
@@ -111,7 +112,7 @@ async def test_a_stop_ends_running_tasks_as_shut_down_and_answers_who_waits(
     config = configuration(
         {"reports": server.url}, folder=tmp_path, server={"drain": {"delay": "0s", "running_tasks": "fail"}}
     )
-    async with running(config) as gateway:
+    async with serve(config) as gateway:
         host = await gateway.greeted()
         task = await host.start("report")
         waiting = asyncio.create_task(host.ask("tasks/result", {"taskId": task["taskId"]}))
@@ -120,14 +121,14 @@ async def test_a_stop_ends_running_tasks_as_shut_down_and_answers_who_waits(
             await gateway.drain()
             answer = await waiting
     assert answer.error["data"] == {"origin": "gateway", "reason": "shutdown", "dispatched": True}
-    async with running(config) as gateway:
-        assert (await returned(gateway, host).task(task["taskId"]))["status"] == "failed"
+    async with serve(config) as gateway:
+        assert (await gateway.again(host).task(task["taskId"]))["status"] == "failed"
 
 
 async def test_a_drain_lets_running_calls_end_and_refuses_what_still_comes(server: ScriptedServer) -> None:
     hold, plain = Hold(), Hold()
     server.script |= {"report": hold, "echo": plain}
-    async with running(configuration({"reports": server.url}, server={"drain": {"timeout": "20s"}})) as gateway:
+    async with serve(configuration({"reports": server.url}, server={"drain": {"timeout": "20s"}})) as gateway:
         host = await gateway.greeted()
         task = await host.start("report")
         waiting = asyncio.create_task(host.ask("tasks/result", {"taskId": task["taskId"]}))
@@ -150,7 +151,7 @@ async def test_a_drain_waits_for_a_task_whose_creation_was_under_way(server: Scr
     listing, call = Hold(), Hold()
     server.methods["tools/list"], server.script["report"] = listing, call
     config = configuration({"reports": server.url}, folder=tmp_path, server={"drain": {"timeout": "20s"}})
-    async with running(config) as gateway:
+    async with serve(config) as gateway:
         host = await gateway.greeted()
         creating = asyncio.create_task(host.call("report", task={}))
         async with bounded():
@@ -174,14 +175,14 @@ POLLED = {"poll_interval": {"base": "1s", "adaptive": False, "jitter": 0}}
 @asynccontextmanager
 async def draining(
     server: ScriptedServer, *, ends: bool = True, timeout: str = "20s"
-) -> AsyncIterator[tuple[WholeGateway, McpHost, str, Hold, "asyncio.Task[None]"]]:
+) -> AsyncIterator[tuple[Gateway, Host, str, Hold, "asyncio.Task[None]"]]:
     """A gateway that drains while a task's call runs, its host, the task, and what holds the call.
 
     The call ends and the drain is over with the block, unless that does either itself.
     """
     hold = server.script["report"] = Hold()
     drain = {"drain": {"delay": "0s", "timeout": timeout}}
-    async with running(configuration({"reports": server.url}, server=drain, tasks=POLLED)) as gateway:
+    async with serve(configuration({"reports": server.url}, server=drain, tasks=POLLED)) as gateway:
         host = await gateway.greeted()
         task = (await host.start("report"))["taskId"]
         async with bounded():
@@ -272,7 +273,7 @@ async def test_a_host_that_polls_for_ever_does_not_hold_the_drain_beyond_its_tim
 
 async def test_a_plain_call_keeps_the_listener_open_for_the_answers_that_it_needs(server: ScriptedServer) -> None:
     plain = server.script["echo"] = Hold()
-    async with running(configuration({"reports": server.url}, server=DRAIN)) as gateway:
+    async with serve(configuration({"reports": server.url}, server=DRAIN)) as gateway:
         host = await gateway.greeted()
         calling = asyncio.create_task(host.call("echo"))
         async with bounded():
@@ -281,7 +282,7 @@ async def test_a_plain_call_keeps_the_listener_open_for_the_answers_that_it_need
             while await gateway.ready() != 503:
                 pass
             async with aiohttp.ClientSession() as fresh:
-                again = returned(gateway, host)
+                again = gateway.again(host)
                 again.http = fresh
                 assert (await again.ask("ping")).result == {}
             plain.release(DONE)
@@ -291,7 +292,7 @@ async def test_a_plain_call_keeps_the_listener_open_for_the_answers_that_it_need
 
 async def test_a_plain_call_that_outlives_the_drain_is_answered(server: ScriptedServer) -> None:
     server.script["report"] = hold = Hold()
-    async with running(configuration({"reports": server.url}, server={"drain": {"timeout": "200ms"}})) as gateway:
+    async with serve(configuration({"reports": server.url}, server={"drain": {"timeout": "200ms"}})) as gateway:
         host = await gateway.greeted()
         calling = asyncio.create_task(host.call("report"))
         async with bounded():
@@ -332,15 +333,15 @@ async def test_a_task_whose_record_is_damaged_is_named_in_the_log_by_its_referen
 ) -> None:
     server.script["report"] = result(DONE)
     config = configuration({"reports": server.url}, folder=tmp_path)
-    async with running(config) as gateway:
+    async with serve(config) as gateway:
         host = await gateway.greeted()
         task = await host.start("report")
         await host.ask("tasks/result", {"taskId": task["taskId"]})
     with closing(sqlite3.connect(tmp_path / "taskgate.db")) as connection:
         connection.execute("UPDATE tasks SET head = CAST('[]' AS BLOB)")
         connection.commit()
-    async with running(config) as gateway:
-        host = returned(gateway, host)
+    async with serve(config) as gateway:
+        host = gateway.again(host)
         for _ in range(3):
             assert (await host.ask("tasks/get", {"taskId": task["taskId"]})).code == 503
     [line] = lines_of(caplog, "A stored task cannot be read: requests for it get code 503")

@@ -7,27 +7,21 @@ from typing import Any
 
 import pytest
 
-from helpers.event_streams import asked, gone, got, head_of
-from helpers.mcp_host import Answer, McpHost
+from helpers.gateway.configuration import configuration
+from helpers.gateway.gateway import Gateway, serve
+from helpers.host.answers import Answer
+from helpers.host.host import Host
+from helpers.host.wire import asked, gone, got, head_of
 from helpers.server import Hold, ScriptedServer, TalkingTool, note
 from helpers.waiting import bounded, until
-from helpers.whole_gateway import WholeGateway, configuration, running
-from interaction.questioning import DONE, status
-from interaction.resuming import (
-    ID,
-    SAID,
-    call_stream,
-    heard,
-    ids_of,
-    last_id,
-    tell,
-)
+from interaction.questions import DONE
+from interaction.resumption import ID, SAID, call_stream, heard, ids_of, last_id, tell
 from requirements import covers
 
 
 @covers("H-LEG-11", "H-LEG-12")
 async def test_a_stream_begins_with_an_id_and_no_message_and_every_message_has_the_next_id(
-    host: McpHost, tool: TalkingTool
+    host: Host, tool: TalkingTool
 ) -> None:
     async with call_stream(host) as wire:
         first = await wire.next()
@@ -44,7 +38,7 @@ async def test_a_stream_begins_with_an_id_and_no_message_and_every_message_has_t
 
 
 @covers("H-LEG-12")
-async def test_no_two_streams_of_a_session_share_an_id(host: McpHost, server: ScriptedServer) -> None:
+async def test_no_two_streams_of_a_session_share_an_id(host: Host, server: ScriptedServer) -> None:
     server.script["report"] = hold = Hold()
     async with call_stream(host) as one, call_stream(host) as two, got(host) as get, got(host) as other:
         ids = [event.id for event in [await wire.next() for wire in (one, two, get, other)] if event is not None]
@@ -58,7 +52,7 @@ async def test_no_two_streams_of_a_session_share_an_id(host: McpHost, server: Sc
 @covers("H-LEG-11")
 @pytest.mark.parametrize("revision", ["2024-11-05", "2025-03-26", "2025-06-18"])
 async def test_streams_of_older_hosts_have_neither_ids_nor_pauses(
-    gateway: WholeGateway, tool: TalkingTool, revision: str
+    gateway: Gateway, tool: TalkingTool, revision: str
 ) -> None:
     host = await gateway.greeted(revision)
     async with got(host) as get, call_stream(host) as wire:
@@ -71,7 +65,7 @@ async def test_streams_of_older_hosts_have_neither_ids_nor_pauses(
     assert heard(wire) == [1, DONE]
 
 
-async def test_to_an_older_host_a_last_event_means_nothing(gateway: WholeGateway, server: ScriptedServer) -> None:
+async def test_to_an_older_host_a_last_event_means_nothing(gateway: Gateway, server: ScriptedServer) -> None:
     host = await gateway.greeted("2025-06-18")
     await server.streaming()
     async with got(host, "p1-000000000000-1") as get:
@@ -81,7 +75,7 @@ async def test_to_an_older_host_a_last_event_means_nothing(gateway: WholeGateway
 
 
 @covers("H-LEG-11")
-async def test_a_get_stream_that_the_gateway_ends_says_when_to_come_back(gateway: WholeGateway, host: McpHost) -> None:
+async def test_a_get_stream_that_the_gateway_ends_says_when_to_come_back(gateway: Gateway, host: Host) -> None:
     async with got(host) as oldest:
         for _ in range(8):
             await asyncio.wait_for(_hold_open(host), 15)
@@ -93,7 +87,7 @@ async def test_a_get_stream_that_the_gateway_ends_says_when_to_come_back(gateway
         assert [event.retry for event in await get.to_end()] == ["1000"]
 
 
-async def _hold_open(host: McpHost) -> None:
+async def _hold_open(host: Host) -> None:
     head = head_of(host, Accept="text/event-stream")
     await host.http.get(host.url, headers=head)
 
@@ -103,7 +97,7 @@ async def _hold_open(host: McpHost) -> None:
 @pytest.mark.parametrize("told_meanwhile", [0, 2])
 @pytest.mark.parametrize("ends", ["before", "after"])
 async def test_a_call_whose_stream_broke_goes_on_where_its_host_stopped_to_hear(
-    host: McpHost, tool: TalkingTool, told_before: int, told_meanwhile: int, ends: str
+    host: Host, tool: TalkingTool, told_before: int, told_meanwhile: int, ends: str
 ) -> None:
     before, meanwhile = range(told_before), range(10, 10 + told_meanwhile)
     async with call_stream(host) as wire:
@@ -129,7 +123,7 @@ async def test_a_call_whose_stream_broke_goes_on_where_its_host_stopped_to_hear(
 
 @covers("H-LEG-12")
 async def test_what_came_after_the_last_event_is_replayed_as_often_as_it_is_asked_for(
-    host: McpHost, tool: TalkingTool
+    host: Host, tool: TalkingTool
 ) -> None:
     async with call_stream(host) as wire:
         await tell(tool, 1, 2, 3)
@@ -145,7 +139,7 @@ async def test_what_came_after_the_last_event_is_replayed_as_often_as_it_is_aske
 
 
 @covers("H-LEG-8")
-async def test_of_two_that_take_a_stream_up_only_the_second_has_it(host: McpHost, tool: TalkingTool) -> None:
+async def test_of_two_that_take_a_stream_up_only_the_second_has_it(host: Host, tool: TalkingTool) -> None:
     async with call_stream(host) as wire:
         await tell(tool, 1)
         await ids_of(wire, 2)
@@ -162,7 +156,7 @@ async def test_of_two_that_take_a_stream_up_only_the_second_has_it(host: McpHost
 
 
 async def test_a_connection_that_lost_its_stream_to_another_is_closed_though_the_call_goes_on(
-    gateway: WholeGateway, host: McpHost, tool: TalkingTool
+    gateway: Gateway, host: Host, tool: TalkingTool
 ) -> None:
     async with call_stream(host) as wire:
         await wire.next()
@@ -176,7 +170,7 @@ async def test_a_connection_that_lost_its_stream_to_another_is_closed_though_the
 
 
 @covers("H-LEG-12")
-async def test_a_get_stream_goes_on_with_what_was_said_meanwhile(host: McpHost, server: ScriptedServer) -> None:
+async def test_a_get_stream_goes_on_with_what_was_said_meanwhile(host: Host, server: ScriptedServer) -> None:
     await server.streaming()
     async with got(host) as wire:
         await server.push(note(SAID, level="info", data=1))
@@ -199,7 +193,7 @@ async def test_a_get_stream_goes_on_with_what_was_said_meanwhile(host: McpHost, 
 
 @covers("H-LEG-12")
 async def test_what_a_server_says_in_the_moment_that_a_get_stream_is_lost_waits_for_its_host(
-    host: McpHost, server: ScriptedServer
+    host: Host, server: ScriptedServer
 ) -> None:
     await server.streaming()
     async with got(host) as wire:
@@ -218,9 +212,7 @@ async def test_what_a_server_says_in_the_moment_that_a_get_stream_is_lost_waits_
 
 
 @covers("H-LEG-8")
-async def test_what_an_open_get_stream_hears_does_not_wait_for_a_lost_one(
-    host: McpHost, server: ScriptedServer
-) -> None:
+async def test_what_an_open_get_stream_hears_does_not_wait_for_a_lost_one(host: Host, server: ScriptedServer) -> None:
     await server.streaming()
     async with got(host) as wire:
         await wire.next()
@@ -236,23 +228,21 @@ async def test_what_an_open_get_stream_hears_does_not_wait_for_a_lost_one(
     assert (heard(other), heard(again)) == ([1], [2])
 
 
-async def test_a_wait_for_a_task_goes_on_without_its_host_and_its_answer_waits(
-    host: McpHost, tool: TalkingTool
-) -> None:
+async def test_a_wait_for_a_task_goes_on_without_its_host_and_its_answer_waits(host: Host, tool: TalkingTool) -> None:
     task = (await host.start("report"))["taskId"]
     async with asked(host, "tasks/result", {"taskId": task}) as wire:
         await wire.next()
         wire.cut()
     await gone(host)
     await tool.finish(DONE)
-    await status(host, task, "completed")
+    await host.until(task, "completed")
     async with got(host, last_id(wire)) as again:
         await again.to_end()
     assert [event.message["result"]["content"] for event in again.seen] == [DONE["content"]]
 
 
 async def test_a_call_that_was_taken_up_is_waited_for_in_a_drain(
-    gateway: WholeGateway, host: McpHost, tool: TalkingTool
+    gateway: Gateway, host: Host, tool: TalkingTool
 ) -> None:
     async with call_stream(host) as wire:
         await wire.next()
@@ -276,7 +266,7 @@ async def test_a_call_that_was_taken_up_is_waited_for_in_a_drain(
 @covers("H-LEG-8", "H-LEG-12")
 @pytest.mark.parametrize("seed", range(4))
 async def test_however_often_a_connection_breaks_every_event_comes_once_and_in_order(
-    host: McpHost, tool: TalkingTool, seed: int
+    host: Host, tool: TalkingTool, seed: int
 ) -> None:
     chance, words, said = random.Random(seed), list[Any](), 0
     async with AsyncExitStack() as stack:
@@ -302,7 +292,7 @@ async def test_a_wait_of_a_session_that_is_gone_ends_with_its_connection(server:
     server.script["report"] = hold = Hold()
     streams = {"side": "downstream", "kind": "response"}
     one_wait = {"rate": [], "concurrency": {"waits_per_context": 1}}
-    async with running(configuration({"reports": server.url}, limits=one_wait)) as gateway:
+    async with serve(configuration({"reports": server.url}, limits=one_wait)) as gateway:
         host, other = await gateway.greeted(), await gateway.greeted()
         task = (await host.start("report"))["taskId"]
         async with asked(host, "tasks/result", {"taskId": task}) as wire:

@@ -2,18 +2,18 @@
 
 import pytest
 
-from helpers.event_streams import asked, gone, got
+from helpers.gateway.gateway import Gateway
+from helpers.host.wire import asked, gone, got
 from helpers.server import TalkingTool
-from helpers.whole_gateway import WholeGateway
-from interaction.questioning import ACCEPTED, DONE, ELICIT, GIVEN_UP, capable
-from interaction.resuming import SAID, call_stream, heard, last_id, tell
+from interaction.questions import ACCEPTED, DONE, ELICIT, GIVEN_UP, capable
+from interaction.resumption import SAID, call_stream, heard, last_id, tell
 from requirements import covers
 
 
 @covers("H-LEG-8", "T-19")
 @pytest.mark.parametrize("listens", [True, False])
 async def test_a_question_of_a_call_is_never_replayed_and_never_lost(
-    gateway: WholeGateway, tool: TalkingTool, listens: bool
+    gateway: Gateway, tool: TalkingTool, listens: bool
 ) -> None:
     host = await capable(gateway)
     async with call_stream(host) as wire:
@@ -52,7 +52,7 @@ async def test_a_question_of_a_call_is_never_replayed_and_never_lost(
 @covers("H-LEG-8", "T-19")
 @pytest.mark.parametrize("elsewhere", [True, False])
 async def test_a_question_of_a_task_is_never_on_two_live_streams_and_never_lost(
-    gateway: WholeGateway, tool: TalkingTool, elsewhere: bool
+    gateway: Gateway, tool: TalkingTool, elsewhere: bool
 ) -> None:
     host = await capable(gateway)
     task = (await host.start("report"))["taskId"]
@@ -85,7 +85,7 @@ async def test_a_question_of_a_task_is_never_on_two_live_streams_and_never_lost(
     assert [event.message.get("method") for event in resumed.seen if event.data] == [ELICIT, None]
 
 
-async def test_that_a_question_is_given_up_is_told_to_who_comes_back(gateway: WholeGateway, tool: TalkingTool) -> None:
+async def test_that_a_question_is_given_up_is_told_to_who_comes_back(gateway: Gateway, tool: TalkingTool) -> None:
     host = await capable(gateway)
     async with call_stream(host) as wire:
         await tool.ask("q")
@@ -99,7 +99,7 @@ async def test_that_a_question_is_given_up_is_told_to_who_comes_back(gateway: Wh
             await resumed.to_end()
 
 
-async def test_a_wait_without_its_host_claims_no_questions(gateway: WholeGateway, tool: TalkingTool) -> None:
+async def test_a_wait_without_its_host_claims_no_questions(gateway: Gateway, tool: TalkingTool) -> None:
     host = await capable(gateway)
     task = (await host.start("report"))["taskId"]
     async with asked(host, "tasks/result", {"taskId": task}) as wire:

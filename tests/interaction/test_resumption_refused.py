@@ -9,15 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from helpers.event_streams import asked, gone, got, refused
+from helpers.gateway.configuration import configuration
+from helpers.gateway.gateway import Environment, Gateway, serve
+from helpers.host.host import Host
+from helpers.host.wire import asked, gone, got, refused
 from helpers.manual_clock import ManualClock
-from helpers.mcp_host import McpHost
 from helpers.server import Hold, ScriptedServer, TalkingTool, note
 from helpers.token_issuer import TokenIssuer, guarded
 from helpers.virtual_time import pass_time
-from helpers.whole_gateway import Environment, WholeGateway, configuration, running
-from interaction.questioning import DONE
-from interaction.resuming import SAID, UNKNOWN, call_stream, heard, ids_of, last_id, tell
+from interaction.questions import DONE
+from interaction.resumption import SAID, UNKNOWN, call_stream, heard, ids_of, last_id, tell
 from requirements import covers
 
 
@@ -26,13 +27,13 @@ from requirements import covers
     "forged",
     ["x", "p1", "-", "p1-0", "p01-000000000000-1", "p1-000000000000-1", "q1-000000000000-1", "p" * 300, "p1-\u00e9-1"],
 )
-async def test_an_id_that_is_none_of_ours_is_refused(host: McpHost, forged: str) -> None:
+async def test_an_id_that_is_none_of_ours_is_refused(host: Host, forged: str) -> None:
     code, text = await refused(host, forged)
     assert (code, json.loads(text)) == (400, UNKNOWN)
 
 
 @covers("H-LEG-12")
-async def test_an_id_that_was_never_given_is_refused_and_the_stream_goes_on(host: McpHost, tool: TalkingTool) -> None:
+async def test_an_id_that_was_never_given_is_refused_and_the_stream_goes_on(host: Host, tool: TalkingTool) -> None:
     async with call_stream(host) as wire, got(host) as get:
         for each in (wire, get):
             await each.next()
@@ -44,7 +45,7 @@ async def test_an_id_that_was_never_given_is_refused_and_the_stream_goes_on(host
     assert heard(wire) == [DONE]
 
 
-async def test_two_last_events_are_refused_and_an_empty_one_is_none(host: McpHost) -> None:
+async def test_two_last_events_are_refused_and_an_empty_one_is_none(host: Host) -> None:
     async with got(host) as get:
         await get.next()
         assert (await refused(host, last_id(get), last_id(get)))[0] == 400
@@ -53,7 +54,7 @@ async def test_two_last_events_are_refused_and_an_empty_one_is_none(host: McpHos
 
 
 @covers("H-LEG-12", "I-ISO-2")
-async def test_an_id_of_another_session_is_as_unknown_as_any(gateway: WholeGateway, tool: TalkingTool) -> None:
+async def test_an_id_of_another_session_is_as_unknown_as_any(gateway: Gateway, tool: TalkingTool) -> None:
     owner, other = await gateway.greeted(), await gateway.greeted()
     async with call_stream(owner) as wire, got(owner) as get:
         await tell(tool, "secret")
@@ -72,7 +73,7 @@ async def test_an_id_of_another_session_is_as_unknown_as_any(gateway: WholeGatew
 
 @covers("H-LEG-12", "I-ISO-2")
 async def test_a_stream_is_its_owners_alone(issuer: TokenIssuer, server: ScriptedServer, tool: TalkingTool) -> None:
-    async with running(guarded({"reports": server.url}, issuer)) as gateway:
+    async with serve(guarded({"reports": server.url}, issuer)) as gateway:
         url = gateway.url()
         owner = await gateway.greeted(token=issuer.token(url, subject="ann"))
         async with call_stream(owner) as wire:
@@ -95,14 +96,14 @@ async def test_after_a_restart_a_call_cannot_be_taken_up_and_a_get_stream_begins
     server: ScriptedServer, tool: TalkingTool, tmp_path: Path
 ) -> None:
     config = configuration({"reports": server.url}, folder=tmp_path)
-    async with running(config) as gateway:
+    async with serve(config) as gateway:
         host = await gateway.greeted()
         async with call_stream(host) as wire, got(host) as get:
             await tool.finish(DONE)
             await wire.to_end()
             await get.next()
-    async with running(config) as gateway:
-        again = McpHost(gateway.http, gateway.url())
+    async with serve(config) as gateway:
+        again = Host(gateway.http, gateway.url())
         again.session, again.revision = host.session, host.revision
         code, text = await refused(again, wire.seen[0].id or "")
         assert (code, json.loads(text)) == (400, UNKNOWN)
@@ -113,7 +114,7 @@ async def test_after_a_restart_a_call_cannot_be_taken_up_and_a_get_stream_begins
 
 
 @covers("H-LEG-12", "R-RES-7")
-async def test_who_missed_more_than_is_kept_is_refused_and_who_did_not_is_not(host: McpHost, tool: TalkingTool) -> None:
+async def test_who_missed_more_than_is_kept_is_refused_and_who_did_not_is_not(host: Host, tool: TalkingTool) -> None:
     # A mebibyte is kept of a stream: seventeen of these.
     words = [f"{number}" + "x" * 60_000 for number in range(30)]
     async with call_stream(host) as wire:
@@ -134,7 +135,7 @@ async def test_who_missed_more_than_is_kept_is_refused_and_who_did_not_is_not(ho
 async def test_what_ended_is_forgotten_after_a_while(
     server: ScriptedServer, tool: TalkingTool, clock: ManualClock
 ) -> None:
-    async with running(configuration({"reports": server.url}), Environment(clock=clock)) as gateway:
+    async with serve(configuration({"reports": server.url}), Environment(clock=clock)) as gateway:
         host = await gateway.greeted()
         async with call_stream(host) as wire:
             await tool.finish(DONE)
@@ -147,7 +148,7 @@ async def test_what_ended_is_forgotten_after_a_while(
         assert (await refused(host, wire.seen[0].id or ""))[0] == 400
 
 
-async def test_a_large_answer_waits_whole(host: McpHost, tool: TalkingTool) -> None:
+async def test_a_large_answer_waits_whole(host: Host, tool: TalkingTool) -> None:
     large = {"content": [{"type": "text", "text": "x" * (5 * 1024 * 1024)}]}
     async with call_stream(host) as wire:
         await tell(tool, 1)
@@ -168,7 +169,7 @@ async def test_a_host_that_reads_slowly_makes_its_server_wait_and_misses_nothing
     words = [f"{number}" + "x" * 60_000 for number in range(1000)]
     # What a server may say beside an answer is bounded by the size of an answer.
     config = configuration({"reports": server.url}, tasks={"max_result": "128MiB"})
-    async with running(config) as gateway:
+    async with serve(config) as gateway:
         host = await gateway.greeted()
         async with call_stream(host) as wire:
             await wire.next()
@@ -194,7 +195,7 @@ async def test_a_wait_that_nobody_comes_back_for_is_given_up_and_a_call_is_not(
     server: ScriptedServer, clock: ManualClock
 ) -> None:
     server.script["report"] = hold = Hold()
-    async with running(configuration({"reports": server.url}), Environment(clock=clock)) as gateway:
+    async with serve(configuration({"reports": server.url}), Environment(clock=clock)) as gateway:
         host = await gateway.greeted()
         task = (await host.start("report"))["taskId"]
         async with asked(host, "tasks/result", {"taskId": task}) as wait, call_stream(host) as call, got(host) as get:
@@ -227,7 +228,7 @@ async def sweep(clock: ManualClock) -> None:
 async def test_a_get_stream_that_ended_with_its_token_goes_on_with_the_next(
     issuer: TokenIssuer, server: ScriptedServer
 ) -> None:
-    async with running(
+    async with serve(
         guarded({"reports": server.url}, auth={"issuers": {"corp": {**issuer.section, "leeway": "0s"}}})
     ) as gateway:
         host = await gateway.greeted(token=issuer.token(gateway.url()))
@@ -246,7 +247,7 @@ async def test_a_get_stream_that_ended_with_its_token_goes_on_with_the_next(
 async def test_a_get_stream_that_was_taken_up_outlives_the_token_that_it_began_with(
     issuer: TokenIssuer, server: ScriptedServer
 ) -> None:
-    async with running(
+    async with serve(
         guarded({"reports": server.url}, auth={"issuers": {"corp": {**issuer.section, "leeway": "0s"}}})
     ) as gateway:
         host = await gateway.greeted(token=issuer.token(gateway.url()))

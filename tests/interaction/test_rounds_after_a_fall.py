@@ -9,15 +9,16 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from helpers.modern_host import ModernHost
+from helpers.gateway.configuration import file_store
+from helpers.gateway.gateway import Environment
+from helpers.gateway.replicas import key_file
+from helpers.host.host import Host
 from helpers.server import Hold, Rounds, ScriptedServer, Turn, result
-from helpers.several_gateways import key_file
 from helpers.stored_tasks import StoredTask, copied, stored_task, stored_tasks, with_another_question
 from helpers.waiting import bounded, eventually
-from helpers.whole_gateway import Environment, file_store
-from interaction.bridging import ALWAYS, DONE, FORM, ROOTS, SAMPLE, before, modern
+from interaction.bridges import ALWAYS, DONE, FORM, ROOTS, SAMPLE, before, modern
 from interaction.falls import LOST, MortalStore
-from interaction.questioning import ACCEPTED, ELICIT, capable
+from interaction.questions import ACCEPTED, ELICIT, capable
 
 __all__ = ["modern"]
 
@@ -58,7 +59,7 @@ async def fallen(
         host = gateway.modern(capabilities=ASKABLE)
         task: str = (await host.start("report"))["taskId"]
         await resting(elsewhere, task, count)
-        asked = keys(await host.get(task))
+        asked = keys(await host.task(task))
         if dies_after is not None:
             store.die_after(dies_after)
         if answers:
@@ -115,7 +116,7 @@ async def test_a_round_of_a_legacy_host_goes_on_in_the_era_in_which_it_began(
         async with host.asking("tasks/result", {"taskId": task}) as stream:
             asked = await stream.until(ELICIT)
             await host.respond(asked["id"], ACCEPTED)
-            assert (await stream.answered())["structuredContent"] == {"answers": [{"a": ACCEPTED}]}
+            assert (await stream.result())["structuredContent"] == {"answers": [{"a": ACCEPTED}]}
         assert (await host.call("echo", {"n": 1})).result["structuredContent"] == {"n": 1}
     assert rounds.states == ["one"]
     calls = [each for each in modern.verbs("POST") if each.message.get("method") == "tools/call"]
@@ -123,7 +124,7 @@ async def test_a_round_of_a_legacy_host_goes_on_in_the_era_in_which_it_began(
     assert called == [("report", "2026-07-28"), ("report", "2026-07-28"), ("echo", "2025-11-25")]
 
 
-async def until_other(host: ModernHost, task: str, key: str) -> dict[str, Any]:
+async def until_other(host: Host, task: str, key: str) -> dict[str, Any]:
     """The task once it waits for something else."""
     async with bounded():
         while key in (found := await host.until(task, "input_required"))["inputRequests"]:

@@ -1,7 +1,8 @@
 """How servers do, as operators are told: and that one which is away is no reason to send its hosts elsewhere."""
 
+from helpers.gateway.configuration import configuration
+from helpers.gateway.gateway import serve
 from helpers.server import Hold, ScriptedServer, error
-from helpers.whole_gateway import configuration, running
 
 NOWHERE = "http://127.0.0.1:9/mcp"
 OFTEN = {"method": "ping", "interval": "100ms", "timeout": "1s", "unhealthy_after": 1, "healthy_after": 1}
@@ -13,7 +14,7 @@ async def test_a_server_that_is_away_is_seen_and_the_gateway_stays_ready(server:
         "away": {"path": "/away", "url": NOWHERE, "health": OFTEN},
         "unasked": {"path": "/unasked", "url": NOWHERE},
     }
-    async with running(configuration({}, upstreams=upstreams)) as gateway:
+    async with serve(configuration({}, upstreams=upstreams)) as gateway:
         await gateway.upstream_is("reports", up=True)
         await gateway.upstream_is("away", up=False)
         assert (await gateway.upstream("unasked"))["up"] is None
@@ -22,7 +23,7 @@ async def test_a_server_that_is_away_is_seen_and_the_gateway_stays_ready(server:
 
 async def test_a_circuit_that_is_open_is_seen(server: ScriptedServer) -> None:
     section = {"path": "/reports/mcp", "url": NOWHERE, "retries": {"attempts": 1}, "circuit_breaker": {"failures": 1}}
-    async with running(configuration({}, upstreams={"reports": section})) as gateway:
+    async with serve(configuration({}, upstreams={"reports": section})) as gateway:
         assert (await gateway.upstream())["circuit"] == "closed"
         assert (await gateway.modern().call("echo")).error["data"]["reason"] == "unreachable"
         assert (await gateway.upstream())["circuit"] == "open"
@@ -31,7 +32,7 @@ async def test_a_circuit_that_is_open_is_seen(server: ScriptedServer) -> None:
 async def test_the_turns_that_are_taken_and_those_who_wait_are_seen(server: ScriptedServer) -> None:
     hold = server.script["report"] = Hold()
     section = {"path": "/reports/mcp", "url": server.url, "concurrency": 1}
-    async with running(configuration({}, upstreams={"reports": section})) as gateway:
+    async with serve(configuration({}, upstreams={"reports": section})) as gateway:
         host = await gateway.greeted()
         for _ in range(3):
             await host.start("report")
@@ -54,7 +55,7 @@ async def test_a_server_that_was_moved_is_seen_as_it_is_now(server: ScriptedServ
         for url in (NOWHERE, server.url)
     )
     server.methods["ping"] = error(-32601, "no such method")
-    async with running(away) as gateway:
+    async with serve(away) as gateway:
         await gateway.upstream_is(up=False)
         assert await gateway.count("taskgate_upstream_up", upstream="reports") == 0
         assert (await gateway.reload(here)).result == "success"

@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
+from helpers.gateway.configuration import configuration
+from helpers.gateway.gateway import serve
 from helpers.server import ScriptedServer, error, status
 from helpers.server.sse import SseServer
 from helpers.virtual_time import pass_time
-from helpers.whole_gateway import configuration, running
 from interaction.test_awkward_programs import GREETING, awkward
 
 SECRET = "v-for-programs"
@@ -73,7 +74,7 @@ async def test_a_server_whose_event_stream_is_none_to_speak_over_is_in_the_log(
             setattr(server, name, value)
         upstream = {"path": "/reports/mcp", "transport": "sse", "url": server.url, "protocol_version": "auto"}
         upstream["timeouts"] = {"connect": "500ms", "first_byte": "1s"}
-        async with running(configuration({}, upstreams={"reports": upstream})) as gateway:
+        async with serve(configuration({}, upstreams={"reports": upstream})) as gateway:
             for _ in range(2):
                 await gateway.host().ask("initialize", GREETING)
     assert told(caplog) == [{"upstream": "reports", "reason": reason, "text": text, "times": 1}]
@@ -91,7 +92,7 @@ async def test_its_words_are_bounded_and_have_no_secrets(tmp_path: Path, caplog:
 async def test_what_was_told_is_told_again_only_after_a_while_and_with_how_often_it_was(
     server: ScriptedServer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with running(configuration({"reports": server.url})) as gateway:
+    async with serve(configuration({"reports": server.url})) as gateway:
         server.methods["initialize"] = error(-32000, "no license")
         for _ in range(3):
             await gateway.host().ask("initialize", GREETING)
@@ -117,7 +118,7 @@ async def test_what_was_told_is_told_again_only_after_a_while_and_with_how_often
 async def test_a_server_of_the_other_era_is_in_the_log_for_nothing(caplog: pytest.LogCaptureFixture) -> None:
     async with ScriptedServer("modern") as server:
         upstream = {"path": "/reports/mcp", "url": server.url, "protocol_version": "auto"}
-        async with running(configuration({}, upstreams={"reports": upstream})) as gateway:
+        async with serve(configuration({}, upstreams={"reports": upstream})) as gateway:
             host = await gateway.greeted()
             assert (await host.ask("tools/list")).result["tools"]
         assert server.heard("initialize")

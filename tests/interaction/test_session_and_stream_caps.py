@@ -14,16 +14,17 @@ import pytest
 import uvloop
 
 from helpers.failing_store import HoldingStore
+from helpers.gateway.configuration import configuration
+from helpers.gateway.gateway import Environment, Gateway, open_store, serve
+from helpers.host.answers import Answer
+from helpers.host.host import ACCEPT, Host
+from helpers.host.raw import post, raw_host
 from helpers.manual_clock import ManualClock
-from helpers.mcp_host import ACCEPT, Answer, McpHost
 from helpers.package_objects import bytes_held
-from helpers.raw_http import post, raw_host
 from helpers.server import Hold, ScriptedServer
 from helpers.token_issuer import TokenIssuer, guarded
 from helpers.waiting import bounded, eventually, until
-from helpers.whole_gateway import Environment, WholeGateway, configuration, open_store, running
-from interaction.asking import PING
-from interaction.falls import returned
+from interaction.bare_requests import PING
 from requirements import covers
 
 GREETING = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "h", "version": "1"}}
@@ -32,7 +33,7 @@ TEN_KIB, THIRTEEN_KIB = 10 * 1024, 13 * 1024
 """Of a wait with its connection, on asyncio and on uvloop, whose transports are larger."""
 MOST_LIVE = 10_000
 """How many sessions of hosts are in memory, where none is in use."""
-Opens = Callable[..., AbstractAsyncContextManager[WholeGateway]]
+Opens = Callable[..., AbstractAsyncContextManager[Gateway]]
 
 
 @pytest.fixture
@@ -54,25 +55,25 @@ def opens(server: ScriptedServer, issuer: TokenIssuer, clock: ManualClock) -> Op
         }
         servers = {"reports": server.url, "search": server.url}
         config = guarded(servers, issuer, **sections) if asks else configuration(servers, **sections)
-        async with running(config, Environment(clock=clock)) as gateway:
+        async with serve(config, Environment(clock=clock)) as gateway:
             yield gateway
 
     return opened
 
 
-async def listening(host: McpHost) -> int:
+async def listening(host: Host) -> int:
     """The status of one more GET stream, which is dropped at once."""
     head = {"Accept": "text/event-stream", **host.head()}
     async with bounded(), host.http.get(host.url, headers=head) as response:
         return response.status
 
 
-async def gets_a_stream(host: McpHost) -> None:
+async def gets_a_stream(host: Host) -> None:
     """Wait until the host may have one more GET stream."""
     await until(lambda: listening(host), lambda status: status == 200)
 
 
-async def refusals(gateway: WholeGateway) -> dict[Any, float]:
+async def refusals(gateway: Gateway) -> dict[Any, float]:
     """How often caps refused, by what they count and over what."""
     return await gateway.counts("taskgate_concurrency_rejections_total", "policy", "scope")
 
@@ -162,7 +163,7 @@ async def test_no_request_begins_on_a_session_while_the_store_removes_it(
     store = HoldingStore(await open_store("memory", None))
     config = configuration({"reports": server.url}, limits={"concurrency": {"sessions_per_context": 1}})
     around = Environment(store=store, clock=clock)  # type: ignore[arg-type]
-    async with running(config, around) as gateway:
+    async with serve(config, around) as gateway:
         old = await gateway.greeted()
         with store.holding("drop") as dropping:
             opening = asyncio.create_task(gateway.greeted())
@@ -207,9 +208,9 @@ async def test_a_session_that_a_restart_left_counts_once_it_is_used_and_is_never
 ) -> None:
     limits = {"rate": [], "concurrency": {"sessions_per_context": 1}}
     config = configuration({"reports": server.url}, folder=tmp_path, limits=limits)
-    async with running(config) as gateway:
+    async with serve(config) as gateway:
         before = await gateway.greeted()
-    async with running(config) as gateway:
+    async with serve(config) as gateway:
         after = gateway.host()
         after.session, after.revision = before.session, before.revision
         other = await gateway.greeted()
@@ -239,15 +240,15 @@ async def test_of_sessions_without_end_idle_ones_are_put_away_and_found_again(
     server: ScriptedServer, tmp_path: Path
 ) -> None:
     config = configuration({"reports": server.url}, folder=tmp_path)
-    async with running(config) as gateway:
+    async with serve(config) as gateway:
         before = [await gateway.greeted() for _ in range(2)]
     ids = [f"{number:032d}" for number in range(MOST_LIVE + 10)]
     with closing(sqlite3.connect(tmp_path / "taskgate.db")) as file, file:
         copy = "INSERT INTO sessions (id, owner, expires, peer) SELECT ?, owner, expires, peer FROM sessions LIMIT 1"
         file.executemany(copy, [(id,) for id in ids])
     server.requests.clear()
-    async with running(config) as gateway:
-        first, second = (returned(gateway, host) for host in before)
+    async with serve(config) as gateway:
+        first, second = (gateway.again(host) for host in before)
         for host in (first, second):
             await host.call("echo")
         calls = [request for request in server.verbs("POST") if request.message["method"] == "tools/call"]
@@ -265,7 +266,7 @@ async def test_of_sessions_without_end_idle_ones_are_put_away_and_found_again(
         assert len(server.heard("initialize")) == 3
 
 
-async def used(gateway: WholeGateway, sessions: Sequence[str]) -> None:
+async def used(gateway: Gateway, sessions: Sequence[str]) -> None:
     """Ask for something in each of those sessions."""
     async with raw_host(gateway.address) as host:
         for session in sessions:
@@ -377,9 +378,7 @@ async def test_a_host_that_breaks_off_leaves_its_place(opens: Opens) -> None:
 # --- waits for results -----------------------------------------------------------------------------------------------
 
 
-async def waiting(
-    host: McpHost, task: str, count: int, gateway: WholeGateway, **headers: str
-) -> "list[asyncio.Task[Answer]]":
+async def waiting(host: Host, task: str, count: int, gateway: Gateway, **headers: str) -> "list[asyncio.Task[Answer]]":
     """So many more requests for the result of a task, all of which wait."""
     before = await gateway.count(ACTIVE, http_route="mcp")
     asked = [asyncio.create_task(host.ask("tasks/result", {"taskId": task}, headers=headers)) for _ in range(count)]

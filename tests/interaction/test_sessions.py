@@ -2,10 +2,11 @@
 
 import pytest
 
-from helpers.mcp_host import McpHost
+from helpers.gateway.configuration import configuration
+from helpers.gateway.gateway import Gateway, serve
+from helpers.host.host import Host
 from helpers.server import ScriptedServer, error, status
 from helpers.waiting import eventually
-from helpers.whole_gateway import WholeGateway, configuration, running
 from requirements import covers
 
 REVISIONS = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"]
@@ -15,7 +16,7 @@ REVISIONS = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"]
 @pytest.mark.parametrize("asked", REVISIONS)
 @pytest.mark.parametrize("spoken", REVISIONS)
 async def test_a_host_gets_its_revision_whatever_the_server_speaks(asked: str, spoken: str) -> None:
-    async with ScriptedServer(revision=spoken) as server, running(configuration({"reports": server.url})) as gateway:
+    async with ScriptedServer(revision=spoken) as server, serve(configuration({"reports": server.url})) as gateway:
         host = gateway.host()
         welcome = await host.initialize(asked)
         assert welcome["protocolVersion"] == asked
@@ -27,14 +28,14 @@ async def test_a_host_gets_its_revision_whatever_the_server_speaks(asked: str, s
 @covers("V-INIT-1", "T-10")
 @pytest.mark.parametrize("asked", ["2026-07-28", "1999-01-01", "newest"])
 async def test_a_revision_without_a_handshake_is_answered_with_the_newest_that_has_one(
-    gateway: WholeGateway, asked: str
+    gateway: Gateway, asked: str
 ) -> None:
     assert (await gateway.host().initialize(asked))["protocolVersion"] == "2025-11-25"
 
 
 @covers("V-INIT-4", "L-CAP-1", "L-CAP-2")
 @pytest.mark.parametrize("asked", REVISIONS)
-async def test_tasks_are_declared_to_the_newest_revision_alone(gateway: WholeGateway, asked: str) -> None:
+async def test_tasks_are_declared_to_the_newest_revision_alone(gateway: Gateway, asked: str) -> None:
     declared = (await gateway.host().initialize(asked))["capabilities"].get("tasks")
     assert declared == ({"cancel": {}, "requests": {"tools": {"call": {}}}} if asked == "2025-11-25" else None)
 
@@ -42,14 +43,14 @@ async def test_tasks_are_declared_to_the_newest_revision_alone(gateway: WholeGat
 @covers("V-INIT-4")
 async def test_tasks_are_not_declared_where_no_call_can_become_one(server: ScriptedServer) -> None:
     rules = {"upgrade": [{"tool": "*", "mode": "sync"}]}
-    async with running(configuration({"reports": server.url}, tasks=rules)) as gateway:
+    async with serve(configuration({"reports": server.url}, tasks=rules)) as gateway:
         host = gateway.host()
         assert "tasks" not in (await host.initialize())["capabilities"]
         assert (await host.ask("tasks/get", {"taskId": "a" * 32})).code == -32601
 
 
 @covers("V-INIT-2", "V-INIT-5")
-async def test_a_host_that_is_not_yet_initialized_is_answered_and_told_nothing_else(gateway: WholeGateway) -> None:
+async def test_a_host_that_is_not_yet_initialized_is_answered_and_told_nothing_else(gateway: Gateway) -> None:
     host = gateway.host()
     answer = await host.ask(
         "initialize",
@@ -60,21 +61,21 @@ async def test_a_host_that_is_not_yet_initialized_is_answered_and_told_nothing_e
     assert (answer.notices, pong.notices, pong.result) == ((), (), {})
 
 
-async def test_the_host_sees_the_servers_name_and_instructions(gateway: WholeGateway) -> None:
+async def test_the_host_sees_the_servers_name_and_instructions(gateway: Gateway) -> None:
     welcome = await gateway.host().initialize()
     assert welcome["serverInfo"] == {"name": "scripted", "version": "1"}
     assert welcome["instructions"] == "Do as the script says."
 
 
 @covers("H-LEG-1")
-async def test_a_session_id_is_long_visible_and_another_each_time(gateway: WholeGateway) -> None:
+async def test_a_session_id_is_long_visible_and_another_each_time(gateway: Gateway) -> None:
     ids = {(await gateway.greeted()).session or "" for _ in range(5)}
     assert len(ids) == 5
     assert all(len(id) == 32 and id.isascii() and id.isprintable() and " " not in id for id in ids)
 
 
 @covers("H-LEG-2")
-async def test_a_message_without_a_session_gets_400_and_its_id(gateway: WholeGateway) -> None:
+async def test_a_message_without_a_session_gets_400_and_its_id(gateway: Gateway) -> None:
     answer = await gateway.host().ask("tools/list", id="mine")
     assert (answer.status, answer.code) == (400, -32600)
     assert answer.message is not None
@@ -83,7 +84,7 @@ async def test_a_message_without_a_session_gets_400_and_its_id(gateway: WholeGat
 
 @covers("H-LEG-3")
 @pytest.mark.parametrize("id", ["unknown", "a" * 32, "a" * 5000, "ä".encode().decode("latin-1")])
-async def test_an_unknown_session_gets_404(gateway: WholeGateway, id: str) -> None:
+async def test_an_unknown_session_gets_404(gateway: Gateway, id: str) -> None:
     host = gateway.host()
     host.session = id
     assert (await host.ask("ping")).status == 404
@@ -91,9 +92,7 @@ async def test_an_unknown_session_gets_404(gateway: WholeGateway, id: str) -> No
 
 
 @covers("H-LEG-3", "H-LEG-5")
-async def test_a_session_that_was_deleted_is_unknown_here_and_at_the_server(
-    server: ScriptedServer, host: McpHost
-) -> None:
+async def test_a_session_that_was_deleted_is_unknown_here_and_at_the_server(server: ScriptedServer, host: Host) -> None:
     assert await host.leave() == 200
     assert (await host.ask("ping")).status == 404
     await eventually(lambda: len(server.verbs("DELETE")) == 1)
@@ -102,7 +101,7 @@ async def test_a_session_that_was_deleted_is_unknown_here_and_at_the_server(
 
 @covers("I-ISO-6")
 async def test_a_session_of_one_mount_is_unknown_at_another(server: ScriptedServer) -> None:
-    async with running(configuration({"reports": server.url, "other": server.url})) as gateway:
+    async with serve(configuration({"reports": server.url, "other": server.url})) as gateway:
         host = await gateway.greeted(mount="reports")
         stranger = gateway.host("other")
         stranger.session = host.session
@@ -112,7 +111,7 @@ async def test_a_session_of_one_mount_is_unknown_at_another(server: ScriptedServ
 
 @covers("H-LEG-6")
 @pytest.mark.parametrize("named", ["2026-07-28", "1999-01-01", "x", ""])
-async def test_a_revision_header_that_no_session_has_gets_400(host: McpHost, named: str) -> None:
+async def test_a_revision_header_that_no_session_has_gets_400(host: Host, named: str) -> None:
     # V-ERA-1: it makes the message one of the modern era, which has to say more.
     answer = await host.ask("ping", headers={"MCP-Protocol-Version": named})
     assert (answer.status, answer.code) == (400, -32602)
@@ -121,9 +120,7 @@ async def test_a_revision_header_that_no_session_has_gets_400(host: McpHost, nam
 
 @covers("H-LEG-6")
 @pytest.mark.parametrize("named", ["1999-01-01", "x", ""])
-async def test_a_goodbye_under_a_revision_that_is_not_known_gets_400_and_ends_nothing(
-    host: McpHost, named: str
-) -> None:
+async def test_a_goodbye_under_a_revision_that_is_not_known_gets_400_and_ends_nothing(host: Host, named: str) -> None:
     host.revision = named
     assert await host.leave() == 400
     host.revision = "2025-11-25"
@@ -131,21 +128,21 @@ async def test_a_goodbye_under_a_revision_that_is_not_known_gets_400_and_ends_no
 
 
 @covers("H-LEG-6", "V-INIT-3")
-async def test_a_revision_header_of_another_session_changes_nothing(host: McpHost) -> None:
+async def test_a_revision_header_of_another_session_changes_nothing(host: Host) -> None:
     headers = {"MCP-Protocol-Version": "2025-03-26"}
     assert (await host.ask("ping", headers=headers)).result == {}
     body = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","task":{}}}'
     assert "task" in (await host.post(body, headers=headers)).result
 
 
-async def test_the_revision_header_may_be_left_out(host: McpHost) -> None:
+async def test_the_revision_header_may_be_left_out(host: Host) -> None:
     host.revision = None
     assert (await host.ask("ping")).result == {}
 
 
 @covers("H-LEG-4")
 async def test_a_server_that_lost_its_session_is_met_anew_for_the_next_call(
-    server: ScriptedServer, gateway: WholeGateway, host: McpHost
+    server: ScriptedServer, gateway: Gateway, host: Host
 ) -> None:
     await host.call("echo")
     server.forget_sessions()
@@ -167,7 +164,7 @@ async def test_a_server_that_lost_its_session_is_met_anew_for_the_next_call(
     ],
 )
 async def test_a_server_that_opens_no_session_makes_initialize_fail(
-    server: ScriptedServer, gateway: WholeGateway, reply: object, reason: str
+    server: ScriptedServer, gateway: Gateway, reply: object, reason: str
 ) -> None:
     server.methods["initialize"] = reply  # type: ignore[assignment]
     answer = await gateway.host().ask(

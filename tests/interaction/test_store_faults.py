@@ -10,12 +10,13 @@ from pathlib import Path
 import pytest
 
 from helpers.failing_store import FailingStore
+from helpers.gateway.configuration import configuration
+from helpers.gateway.gateway import Environment, Gateway, StoreFault, open_store, serve
+from helpers.host.host import Host
 from helpers.loop_pace import LoopClock
-from helpers.mcp_host import McpHost
 from helpers.server import Hold, ScriptedServer
 from helpers.small_disk import small_disk
 from helpers.waiting import bounded
-from helpers.whole_gateway import Environment, StoreFault, WholeGateway, configuration, open_store, running
 
 DONE = {"content": [{"type": "text", "text": "done " * 10_000}]}
 LARGE = {"text": "x" * 60_000}
@@ -28,7 +29,7 @@ def told(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.getMessage() for record in caplog.records if record.name == "taskgate.stores"]
 
 
-async def faulty(gateway: WholeGateway, fault: StoreFault) -> None:
+async def faulty(gateway: Gateway, fault: StoreFault) -> None:
     """Expect that operators see that fault, and no other."""
     assert await gateway.ready() == 503
     for each in StoreFault:
@@ -36,7 +37,7 @@ async def faulty(gateway: WholeGateway, fault: StoreFault) -> None:
     assert await gateway.count("taskgate_store_up") == 0
 
 
-async def well(gateway: WholeGateway) -> None:
+async def well(gateway: Gateway) -> None:
     """Wait until operators see none."""
     async with bounded():
         while await gateway.ready() != 200:
@@ -45,7 +46,7 @@ async def well(gateway: WholeGateway) -> None:
     assert await gateway.count("taskgate_store_up") == 1
 
 
-async def start_until_refused(host: McpHost) -> int:
+async def start_until_refused(host: Host) -> int:
     """Make tasks until one is refused; how many were made."""
     for made in range(200):
         answer = await host.call("echo", LARGE, task={"ttl": 1000})
@@ -61,7 +62,7 @@ async def test_a_full_disk_is_told_and_what_ended_meanwhile_is_written_when_ther
     hold = server.script["report"] = Hold()
     with small_disk(tmp_path / "disk") as disk:
         config = configuration({"reports": server.url}, folder=disk.folder, audit={"enabled": False})
-        async with bounded(), running(config) as gateway:
+        async with bounded(), serve(config) as gateway:
             host = await gateway.greeted()
             task = await host.start("report")
             await hold.begun.wait()
@@ -95,7 +96,7 @@ async def test_a_file_at_its_largest_size_is_told_and_takes_tasks_again_when_oth
         tasks={"ttl": {"min": "1s", "default": "3s", "keep": "1s"}},
         audit={"enabled": False},
     )
-    async with bounded(), running(config) as gateway:
+    async with bounded(), serve(config) as gateway:
         host = await gateway.greeted()
         assert await start_until_refused(host) > 2
         await faulty(gateway, StoreFault.SIZE_LIMIT)
@@ -112,17 +113,17 @@ async def store() -> FailingStore:
 
 
 @pytest.fixture
-async def gateway(server: ScriptedServer, store: FailingStore) -> AsyncIterator[WholeGateway]:
+async def gateway(server: ScriptedServer, store: FailingStore) -> AsyncIterator[Gateway]:
     """A gateway over that store, by the clock of its loop: a store is well once nothing has failed for a while."""
     around = Environment(store=store, clock=LoopClock())  # type: ignore[arg-type]
-    async with running(configuration({"reports": server.url}), around) as gateway:
+    async with serve(configuration({"reports": server.url}), around) as gateway:
         yield gateway
         store.failing = set()
 
 
 @pytest.mark.parametrize("fault", StoreFault)
 async def test_each_fault_is_told_once_and_until_a_check_finds_it_over(
-    gateway: WholeGateway, store: FailingStore, fault: StoreFault, caplog: pytest.LogCaptureFixture
+    gateway: Gateway, store: FailingStore, fault: StoreFault, caplog: pytest.LogCaptureFixture
 ) -> None:
     host = await gateway.greeted()
     store.fault, store.failing = fault, {"insert", "check"}
@@ -137,7 +138,7 @@ async def test_each_fault_is_told_once_and_until_a_check_finds_it_over(
 
 
 async def test_a_refusal_without_a_fault_is_no_fault_of_the_store(
-    gateway: WholeGateway, store: FailingStore, caplog: pytest.LogCaptureFixture
+    gateway: Gateway, store: FailingStore, caplog: pytest.LogCaptureFixture
 ) -> None:
     host = await gateway.greeted()
     store.failing = {"insert"}

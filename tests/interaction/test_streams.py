@@ -6,17 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from helpers.mcp_host import McpHost
+from helpers.gateway.configuration import configuration
+from helpers.gateway.gateway import Gateway, serve
+from helpers.host.host import Host
 from helpers.server import Hold, ScriptedServer, note, stream
 from helpers.waiting import bounded, eventually
-from helpers.whole_gateway import WholeGateway, configuration, running
 from requirements import covers
 
 
 @covers("L-PROG-2", "H-LEG-9", "H-HTTP-6")
 @pytest.mark.parametrize("token", ["mine", 7, 0])
 async def test_progress_crosses_on_the_calls_own_stream_under_the_hosts_token(
-    server: ScriptedServer, host: McpHost, token: object
+    server: ScriptedServer, host: Host, token: object
 ) -> None:
     server.script["report"] = stream({"content": []}, progress=3)
     answer = await host.call("report", _meta={"progressToken": token, "kept": True})
@@ -32,7 +33,7 @@ async def test_progress_crosses_on_the_calls_own_stream_under_the_hosts_token(
 
 @covers("L-PROG-2", "U-HTTP-2")
 async def test_progress_that_a_server_tells_on_its_get_stream_finds_the_call(
-    server: ScriptedServer, host: McpHost
+    server: ScriptedServer, host: Host
 ) -> None:
     server.script["report"] = hold = Hold()
     await server.streaming()
@@ -50,7 +51,7 @@ async def test_progress_that_a_server_tells_on_its_get_stream_finds_the_call(
 
 @covers("L-PROG-2", "H-LEG-8")
 async def test_progress_goes_to_the_get_stream_of_a_host_that_takes_no_stream_on_its_call(
-    server: ScriptedServer, host: McpHost
+    server: ScriptedServer, host: Host
 ) -> None:
     server.script["report"] = stream({"content": []}, progress=1)
     async with host.listen() as first, host.listen() as second:
@@ -62,7 +63,7 @@ async def test_progress_goes_to_the_get_stream_of_a_host_that_takes_no_stream_on
     assert (answer.notices, first.heard) == ((), [])
 
 
-async def test_one_get_stream_too_many_ends_the_oldest(gateway: WholeGateway, host: McpHost) -> None:
+async def test_one_get_stream_too_many_ends_the_oldest(gateway: Gateway, host: Host) -> None:
     async with AsyncExitStack() as stack:
         streams = [await stack.enter_async_context(host.listen()) for _ in range(10)]
         await streams[0].end()
@@ -72,10 +73,10 @@ async def test_one_get_stream_too_many_ends_the_oldest(gateway: WholeGateway, ho
 
 async def test_get_streams_are_bounded_while_a_server_hangs(server: ScriptedServer, tmp_path: Path) -> None:
     config = configuration({"reports": server.url}, folder=tmp_path)
-    async with running(config) as gateway:
+    async with serve(config) as gateway:
         before = await gateway.greeted()
     server.methods["initialize"] = Hold()
-    async with running(config) as gateway, AsyncExitStack() as stack:
+    async with serve(config) as gateway, AsyncExitStack() as stack:
         host = gateway.host()
         host.session, host.revision = before.session, before.revision
         streams = [await stack.enter_async_context(host.listen()) for _ in range(10)]
@@ -83,9 +84,7 @@ async def test_get_streams_are_bounded_while_a_server_hangs(server: ScriptedServ
         await streams[1].end()
 
 
-async def test_a_call_under_an_id_that_is_used_twice_can_still_be_cancelled(
-    server: ScriptedServer, host: McpHost
-) -> None:
+async def test_a_call_under_an_id_that_is_used_twice_can_still_be_cancelled(server: ScriptedServer, host: Host) -> None:
     hold = server.script["report"] = Hold()
     first = asyncio.create_task(host.ask("tools/call", {"name": "report"}, id=77))
     async with bounded():
@@ -108,7 +107,7 @@ async def test_a_call_under_an_id_that_is_used_twice_can_still_be_cancelled(
     ],
 )
 async def test_what_a_server_says_about_the_session_comes_on_one_get_stream(
-    server: ScriptedServer, host: McpHost, method: str
+    server: ScriptedServer, host: Host, method: str
 ) -> None:
     params = {"level": "info", "data": "d", "uri": "file:///a"}
     await server.streaming()
@@ -121,7 +120,7 @@ async def test_what_a_server_says_about_the_session_comes_on_one_get_stream(
 async def test_a_silent_call_is_kept_alive_by_comments(server: ScriptedServer) -> None:
     server.script["report"] = hold = Hold()
     config = configuration({"reports": server.url}, server={"sse_keepalive": "50ms"})
-    async with running(config) as gateway:
+    async with serve(config) as gateway:
         host = await gateway.greeted()
         head = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json", **host.head()}
         body = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"report"}}'

@@ -7,20 +7,18 @@ from typing import Any
 
 import pytest
 
+from helpers.gateway.configuration import configuration
+from helpers.gateway.gateway import Environment, Gateway, serve
+from helpers.host.host import Host, both_eras
 from helpers.manual_clock import ManualClock
-from helpers.mcp_host import McpHost
-from helpers.modern_host import ModernHost
 from helpers.server import Hold, ScriptedServer
 from helpers.token_issuer import TokenIssuer, guarded
 from helpers.waiting import bounded, until
-from helpers.whole_gateway import Environment, WholeGateway, configuration, running
-from interaction.questioning import DONE
+from interaction.questions import DONE
 from requirements import covers
 
 ALWAYS = {"upgrade": [{"tool": "*", "mode": "always"}]}
 AT_ONCE = {"upgrade": [{"tool": "*", "mode": "auto"}], "inline_grace": "0s"}
-both_eras = pytest.mark.parametrize("era", ["initialize", "stateless"])
-Host = McpHost | ModernHost
 
 
 def limited(server: ScriptedServer, *, tasks: Any = ALWAYS, **concurrency: Any) -> Any:
@@ -29,14 +27,9 @@ def limited(server: ScriptedServer, *, tasks: Any = ALWAYS, **concurrency: Any) 
     return configuration(servers, tasks=tasks, limits={"rate": [], "concurrency": concurrency})
 
 
-async def come(gateway: WholeGateway, era: str, **more: Any) -> Host:
-    """A host of that era that may ask."""
-    return gateway.modern(**more) if era == "stateless" else await gateway.greeted(**more)
-
-
 async def call(host: Host, tool: str, *, arguments: Any = None) -> Any:
     """What comes of a call that is to be a task."""
-    return await (host.call(tool, arguments, task={}) if isinstance(host, McpHost) else host.call(tool, arguments))
+    return await host.call_as_task(tool, arguments)
 
 
 def is_task(answer: Any) -> bool:
@@ -50,7 +43,7 @@ def refusal(answer: Any) -> dict[str, Any]:
     return {name: value for name, value in answer.error["data"].items() if name != "retryAfterMs"}
 
 
-async def refusals_of(gateway: WholeGateway) -> dict[Any, float]:
+async def refusals_of(gateway: Gateway) -> dict[Any, float]:
     """How often caps refused, by what they count and over what."""
     return await gateway.counts("taskgate_concurrency_rejections_total", "policy", "scope")
 
@@ -61,8 +54,8 @@ async def refusals_of(gateway: WholeGateway) -> dict[Any, float]:
 async def test_a_task_above_a_cap_is_refused(server: ScriptedServer, scope: str, era: str) -> None:
     server.script["report"] = Hold()
     name = "tasks_global" if scope == "global" else f"tasks_per_{scope}"
-    async with running(limited(server, **{"tasks_per_context": 9, name: 2})) as gateway:
-        host, elsewhere = await come(gateway, era), await come(gateway, era, mount="other")
+    async with serve(limited(server, **{"tasks_per_context": 9, name: 2})) as gateway:
+        host, elsewhere = await gateway.greeted(era=era), await gateway.greeted(era=era, mount="other")
         assert is_task(await call(host, "report"))
         assert is_task(await call(host, "report"))
         refused = await call(host, "report")
@@ -88,11 +81,11 @@ async def test_the_unfinished_tasks_of_one_tool_are_capped_whoever_made_them(
         tasks={"upgrade": [rule, {"tool": "*", "mode": "always"}]},
         limits={"rate": [], "concurrency": {"tasks_per_tool": 2 if by == "a rule" else 1}},
     )
-    async with running(config) as gateway:
+    async with serve(config) as gateway:
         mine, yours = [
-            await come(gateway, era, token=issuer.token(gateway.url(), subject=name)) for name in ("alice", "bob")
+            await gateway.greeted(era=era, token=issuer.token(gateway.url(), subject=name)) for name in ("alice", "bob")
         ]
-        elsewhere = await come(gateway, era, mount="other", token=issuer.token(gateway.url("other")))
+        elsewhere = await gateway.greeted(era=era, mount="other", token=issuer.token(gateway.url("other")))
         assert is_task(await call(mine, "report"))
         assert refusal(await call(yours, "report"))["scope"] == "tool"
         assert is_task(await call(yours, "echo"))
@@ -115,10 +108,10 @@ async def test_the_tasks_of_a_tenant_are_capped_and_gold_has_more(
             "overrides": [{"match": {"tenant": "gold"}, "concurrency": {"tasks_per_tenant": 2}}],
         },
     )
-    async with running(config) as gateway:
+    async with serve(config) as gateway:
 
         async def member(name: str, tenant: str) -> Host:
-            return await come(gateway, era, token=issuer.token(gateway.url(), subject=name, org=tenant))
+            return await gateway.greeted(era=era, token=issuer.token(gateway.url(), subject=name, org=tenant))
 
         assert is_task(await call(await member("a", "iron"), "report"))
         assert refusal(await call(await member("b", "iron"), "report"))["scope"] == "tenant"
@@ -139,7 +132,7 @@ async def test_a_call_that_a_cap_keeps_from_becoming_a_task_goes_on_as_it_is(
 ) -> None:
     server.script["report"] = hold = Hold()
     name = "tasks_global" if scope == "global" else f"tasks_per_{scope}"
-    async with running(limited(server, tasks=AT_ONCE, **{"tasks_per_context": 9, name: 1})) as gateway:
+    async with serve(limited(server, tasks=AT_ONCE, **{"tasks_per_context": 9, name: 1})) as gateway:
         host = gateway.modern()
         await host.start("report")
         waiting = asyncio.create_task(host.call("report"))
@@ -163,8 +156,8 @@ async def test_nothing_new_is_taken_once_too_much_is_kept_until_it_is_purged(
         store={"backend": "memory", "purge_interval": "20ms"},
         server={"listen": "127.0.0.1:0", "session_idle": "7d"},
     )
-    async with running(config, Environment(clock=clock)) as gateway:
-        host = await come(gateway, era)
+    async with serve(config, Environment(clock=clock)) as gateway:
+        host = await gateway.greeted(era=era)
         assert is_task(await call(host, "echo", arguments={"text": "x" * 1100}))
         refused = await call(host, "report")
         assert refusal(refused) == {"origin": "gateway", "reason": "bytes", "limit": 1024, "scope": "context"}
@@ -180,11 +173,11 @@ async def test_nothing_new_is_taken_once_too_much_is_kept_until_it_is_purged(
 async def test_a_result_is_kept_however_little_room_there_is(server: ScriptedServer, era: str) -> None:
     large = {"content": [{"type": "text", "text": "x" * 5000}]}
     server.script["report"] = hold = Hold()
-    async with running(limited(server, kept_global="2KiB")) as gateway:
-        host = await come(gateway, era)
+    async with serve(limited(server, kept_global="2KiB")) as gateway:
+        host = await gateway.greeted(era=era)
         answer = await call(host, "report")
         hold.release(large)
-        if isinstance(host, McpHost):
+        if host.era == "legacy":
             ended = await host.ask("tasks/result", {"taskId": answer.result["task"]["taskId"]})
             assert ended.result["content"] == large["content"]
         else:
@@ -206,7 +199,7 @@ async def test_two_hundred_calls_at_once_make_as_many_tasks_as_may_be(server: Sc
         tasks=ALWAYS,
         limits={"rate": [], "concurrency": {"tasks_per_context": 50, "tasks_per_upstream": 17}},
     )
-    async with running(config) as gateway:
+    async with serve(config) as gateway:
         host = gateway.modern()
         async with bounded():
             answers = await asyncio.gather(*(host.call("report") for _ in range(200)))

@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
-from helpers.mcp_host import McpHost
+from helpers.gateway.configuration import configuration
+from helpers.gateway.gateway import Gateway, serve
+from helpers.host.host import Host
 from helpers.server import Hold, ScriptedServer, error, result
 from helpers.token_issuer import TokenIssuer, guarded
 from helpers.waiting import bounded
-from helpers.whole_gateway import WholeGateway, configuration, running
 from requirements import covers
 
 IMMEDIATE = "io.modelcontextprotocol/model-immediate-response"
@@ -19,20 +20,20 @@ IMMEDIATE = "io.modelcontextprotocol/model-immediate-response"
 @pytest.fixture(params=["memory", "sqlite"])
 async def gateway(
     server: ScriptedServer, issuer: TokenIssuer, tmp_path: Any, request: pytest.FixtureRequest
-) -> AsyncIterator[WholeGateway]:
+) -> AsyncIterator[Gateway]:
     """A gateway that asks for tokens and lets a caller have many tasks."""
     folder = tmp_path if request.param == "sqlite" else None
     limits = {"concurrency": {"tasks_per_context": 500}}
     config = guarded({"reports": server.url, "books": server.url}, issuer, folder=folder, limits=limits)
-    async with running(config, data_directory=tmp_path / "data") as gateway:
+    async with serve(config, data_directory=tmp_path / "data") as gateway:
         yield gateway
 
 
-async def come(gateway: WholeGateway, issuer: TokenIssuer, mount: str = "reports", **claims: Any) -> McpHost:
+async def come(gateway: Gateway, issuer: TokenIssuer, mount: str = "reports", **claims: Any) -> Host:
     return await gateway.greeted(mount=mount, token=issuer.token(gateway.url(mount), **claims))
 
 
-async def listed(host: McpHost, **params: Any) -> list[dict[str, Any]]:
+async def listed(host: Host, **params: Any) -> list[dict[str, Any]]:
     """A page that is the whole list."""
     found = (await host.ask("tasks/list", params)).result
     assert found.keys() == {"tasks"}
@@ -40,7 +41,7 @@ async def listed(host: McpHost, **params: Any) -> list[dict[str, Any]]:
     return tasks
 
 
-async def ids(host: McpHost, **criteria: Any) -> list[str]:
+async def ids(host: Host, **criteria: Any) -> list[str]:
     """What a filter lets through, said in `filter` and beside it."""
     nested = [task["taskId"] for task in await listed(host, filter=criteria)]
     assert [task["taskId"] for task in await listed(host, **criteria)] == nested
@@ -50,7 +51,7 @@ async def ids(host: McpHost, **criteria: Any) -> list[str]:
 class Tasks:
     """A task of every status that hosts see, `failed` twice; made one after another and ended in another order."""
 
-    def __init__(self, server: ScriptedServer, host: McpHost) -> None:
+    def __init__(self, server: ScriptedServer, host: Host) -> None:
         self.server, self.host, self.made = server, host, dict[str, str]()
 
     async def make(self) -> "Tasks":
@@ -82,12 +83,12 @@ class Tasks:
 
 
 @pytest.fixture
-async def tasks(gateway: WholeGateway, server: ScriptedServer, issuer: TokenIssuer) -> Tasks:
+async def tasks(gateway: Gateway, server: ScriptedServer, issuer: TokenIssuer) -> Tasks:
     return await Tasks(server, await come(gateway, issuer)).make()
 
 
 @covers("F-FILTER-1", "L-CAP-1")
-async def test_what_lists_can_be_filtered_by_is_declared_with_them(gateway: WholeGateway, issuer: TokenIssuer) -> None:
+async def test_what_lists_can_be_filtered_by_is_declared_with_them(gateway: Gateway, issuer: TokenIssuer) -> None:
     host = gateway.host(token=issuer.token(gateway.url()))
     both = {"before": True, "after": True}
     assert (await host.initialize())["capabilities"]["tasks"]["list"]["filter"] == {
@@ -103,11 +104,11 @@ async def test_what_lists_can_be_filtered_by_is_declared_with_them(gateway: Whol
 @covers("F-FILTER-7")
 async def test_where_there_is_no_list_a_filter_makes_none(server: ScriptedServer, issuer: TokenIssuer) -> None:
     params = {"filter": {"status": "no list"}}
-    async with running(configuration({"reports": server.url})) as gateway:
+    async with serve(configuration({"reports": server.url})) as gateway:
         host = gateway.host()
         assert "filter" not in str((await host.initialize())["capabilities"])
         assert (await host.ask("tasks/list", params)).error == {"code": -32601, "message": "Method not found"}
-    async with running(guarded({"reports": server.url}, issuer)) as gateway:
+    async with serve(guarded({"reports": server.url}, issuer)) as gateway:
         old = gateway.host(token=issuer.token(gateway.url()))
         assert "tasks" not in (await old.initialize("2025-06-18"))["capabilities"]
         assert (await old.ask("tasks/list", params)).code == -32601
@@ -153,7 +154,7 @@ async def test_bounds_of_time_leave_out_what_is_shown_with_the_same_time(tasks: 
 
 @covers("F-FILTER-2", "F-FILTER-5")
 async def test_ids_find_the_callers_own_and_nothing_of_anybody_else(
-    tasks: Tasks, gateway: WholeGateway, issuer: TokenIssuer
+    tasks: Tasks, gateway: Gateway, issuer: TokenIssuer
 ) -> None:
     host = tasks.host
     bob, books = await come(gateway, issuer, subject="bob"), await come(gateway, issuer, mount="books")
@@ -193,7 +194,7 @@ WRONG: dict[str, Any] = {
 
 
 @covers("F-FILTER-4")
-async def test_a_criterion_of_a_wrong_shape_is_refused_and_named(gateway: WholeGateway, issuer: TokenIssuer) -> None:
+async def test_a_criterion_of_a_wrong_shape_is_refused_and_named(gateway: Gateway, issuer: TokenIssuer) -> None:
     host = await come(gateway, issuer)
     for name, value in WRONG.items():
         for params in ({name: value}, {"filter": {name: value}}) if name != "filter" else ({name: value},):
@@ -203,7 +204,7 @@ async def test_a_criterion_of_a_wrong_shape_is_refused_and_named(gateway: WholeG
 
 
 @covers("L-LIST-1", "L-LIST-4", "T-22")
-async def test_a_cursor_goes_on_in_its_own_list_and_in_no_other(gateway: WholeGateway, issuer: TokenIssuer) -> None:
+async def test_a_cursor_goes_on_in_its_own_list_and_in_no_other(gateway: Gateway, issuer: TokenIssuer) -> None:
     host = await come(gateway, issuer)
     made = []
     for _ in range(101):
@@ -240,7 +241,7 @@ async def test_a_model_is_told_what_the_rule_of_its_tool_says(
     server: ScriptedServer, rule: dict[str, Any], told: str | None
 ) -> None:
     rules = [{"tool": "report", "mode": "auto", **rule}, {"tool": "*", "mode": "auto"}]
-    async with running(configuration({"reports": server.url}, tasks={"upgrade": rules})) as gateway:
+    async with serve(configuration({"reports": server.url}, tasks={"upgrade": rules})) as gateway:
         host = await gateway.greeted()
         meta = (await host.call("report", task={})).result["_meta"]
         assert meta.get(IMMEDIATE, None) == told

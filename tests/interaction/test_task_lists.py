@@ -5,11 +5,12 @@ from typing import Any
 
 import pytest
 
-from helpers.mcp_host import McpHost
+from helpers.gateway.configuration import configuration
+from helpers.gateway.gateway import Gateway, serve
+from helpers.host.host import Host
 from helpers.server import Hold, ScriptedServer
 from helpers.token_issuer import TokenIssuer, guarded
 from helpers.waiting import bounded
-from helpers.whole_gateway import WholeGateway, configuration, running
 from requirements import covers
 
 RELATED = "io.modelcontextprotocol/related-task"
@@ -19,32 +20,32 @@ DONE: dict[str, Any] = {"content": []}
 @pytest.fixture(params=["memory", "sqlite"])
 async def gateway(
     server: ScriptedServer, issuer: TokenIssuer, tmp_path: Any, request: pytest.FixtureRequest
-) -> AsyncIterator[WholeGateway]:
+) -> AsyncIterator[Gateway]:
     """A gateway that asks for tokens and lets a caller have many tasks."""
     folder = tmp_path if request.param == "sqlite" else None
     limits = {"concurrency": {"tasks_per_context": 500}}
     config = guarded({"reports": server.url, "books": server.url}, issuer, folder=folder, limits=limits)
-    async with running(config, data_directory=tmp_path / "data") as gateway:
+    async with serve(config, data_directory=tmp_path / "data") as gateway:
         yield gateway
 
 
-async def come(gateway: WholeGateway, issuer: TokenIssuer, mount: str = "reports", **claims: Any) -> McpHost:
+async def come(gateway: Gateway, issuer: TokenIssuer, mount: str = "reports", **claims: Any) -> Host:
     return await gateway.greeted(mount=mount, token=issuer.token(gateway.url(mount), **claims))
 
 
-async def page(host: McpHost, cursor: str | None = None) -> tuple[list[str], str | None]:
+async def page(host: Host, cursor: str | None = None) -> tuple[list[str], str | None]:
     """The ids of a page, and the cursor of the next one."""
     listed = (await host.ask("tasks/list", None if cursor is None else {"cursor": cursor})).result
     assert listed.keys() <= {"tasks", "nextCursor"}
     return [task["taskId"] for task in listed["tasks"]], listed.get("nextCursor")
 
 
-async def ended(host: McpHost, *tasks: str) -> None:
+async def ended(host: Host, *tasks: str) -> None:
     for task in tasks:
         await host.ask("tasks/result", {"taskId": task})
 
 
-async def started(host: McpHost, count: int, tool: str = "echo") -> list[str]:
+async def started(host: Host, count: int, tool: str = "echo") -> list[str]:
     """Tasks that were made and have ended one after another, the first first."""
     tasks = []
     for _ in range(count):
@@ -56,7 +57,7 @@ async def started(host: McpHost, count: int, tool: str = "echo") -> list[str]:
 @covers("L-CAP-1", "L-CAP-2")
 @pytest.mark.parametrize("revision", ["2025-11-25", "2025-06-18"])
 async def test_lists_are_declared_to_callers_who_can_be_told_apart_and_have_tasks(
-    gateway: WholeGateway, issuer: TokenIssuer, revision: str
+    gateway: Gateway, issuer: TokenIssuer, revision: str
 ) -> None:
     host = gateway.host(token=issuer.token(gateway.url()))
     capabilities = (await host.initialize(revision))["capabilities"]
@@ -72,7 +73,7 @@ async def test_lists_are_declared_to_callers_who_can_be_told_apart_and_have_task
 
 @covers("L-CAP-2", "I-ISO-4")
 async def test_without_authentication_they_are_neither_declared_nor_answered(server: ScriptedServer) -> None:
-    async with running(configuration({"reports": server.url})) as gateway:
+    async with serve(configuration({"reports": server.url})) as gateway:
         host = gateway.host()
         assert "list" not in (await host.initialize())["capabilities"]["tasks"]
         answer = await host.ask("tasks/list")
@@ -80,9 +81,7 @@ async def test_without_authentication_they_are_neither_declared_nor_answered(ser
 
 
 @covers("L-LIST-2", "I-ISO-6", "T14")
-async def test_a_list_is_of_one_caller_at_one_mount_whatever_its_session(
-    gateway: WholeGateway, issuer: TokenIssuer
-) -> None:
+async def test_a_list_is_of_one_caller_at_one_mount_whatever_its_session(gateway: Gateway, issuer: TokenIssuer) -> None:
     alice, again = await come(gateway, issuer), await come(gateway, issuer, jti="2")
     others = [
         await come(gateway, issuer, subject="bob"),
@@ -96,7 +95,7 @@ async def test_a_list_is_of_one_caller_at_one_mount_whatever_its_session(
 
 @covers("L-LIST-5", "L-GET-1")
 async def test_a_list_tells_of_each_task_what_a_look_at_it_tells_and_relates_to_none(
-    gateway: WholeGateway, server: ScriptedServer, issuer: TokenIssuer
+    gateway: Gateway, server: ScriptedServer, issuer: TokenIssuer
 ) -> None:
     server.script["report"] = hold = Hold()
     host = await come(gateway, issuer)
@@ -113,7 +112,7 @@ async def test_a_list_tells_of_each_task_what_a_look_at_it_tells_and_relates_to_
 
 
 @covers("L-LIST-1")
-async def test_the_newest_news_come_first(gateway: WholeGateway, server: ScriptedServer, issuer: TokenIssuer) -> None:
+async def test_the_newest_news_come_first(gateway: Gateway, server: ScriptedServer, issuer: TokenIssuer) -> None:
     server.script["report"] = hold = Hold()
     host = await come(gateway, issuer)
     slow = (await host.start("report"))["taskId"]
@@ -128,7 +127,7 @@ async def test_the_newest_news_come_first(gateway: WholeGateway, server: Scripte
 
 @covers("L-LIST-1", "L-LIST-3")
 async def test_every_task_is_on_exactly_one_page_while_others_are_made_and_end(
-    gateway: WholeGateway, server: ScriptedServer, issuer: TokenIssuer
+    gateway: Gateway, server: ScriptedServer, issuer: TokenIssuer
 ) -> None:
     server.script["report"] = hold = Hold()
     host = await come(gateway, issuer)
@@ -153,7 +152,7 @@ async def test_every_task_is_on_exactly_one_page_while_others_are_made_and_end(
 
 @covers("L-LIST-1")
 @pytest.mark.parametrize("count", [100, 101])
-async def test_the_last_page_has_no_cursor(gateway: WholeGateway, issuer: TokenIssuer, count: int) -> None:
+async def test_the_last_page_has_no_cursor(gateway: Gateway, issuer: TokenIssuer, count: int) -> None:
     host = await come(gateway, issuer)
     tasks = await started(host, count)
     found, cursor = await page(host)
@@ -164,7 +163,7 @@ async def test_the_last_page_has_no_cursor(gateway: WholeGateway, issuer: TokenI
 
 @covers("L-LIST-4")
 async def test_a_cursor_that_is_not_the_callers_for_this_mount_is_refused(
-    gateway: WholeGateway, issuer: TokenIssuer
+    gateway: Gateway, issuer: TokenIssuer
 ) -> None:
     alice = await come(gateway, issuer)
     tasks = await started(alice, 101)

@@ -4,16 +4,16 @@ from pathlib import Path
 
 import pytest
 
+from helpers.gateway.configuration import configuration, file_store
+from helpers.gateway.gateway import Gateway
 from helpers.server import ScriptedServer, result
-from helpers.whole_gateway import WholeGateway, configuration, file_store
-from interaction.auditing import audited, kept, lines, of
-from interaction.questioning import status
+from interaction.audit_logs import audited, kept, lines, of
 
 
-async def ended_task(gateway: WholeGateway) -> str:
+async def ended_task(gateway: Gateway) -> str:
     host = await gateway.greeted()
     task: str = (await host.start("report"))["taskId"]
-    await status(host, task, "completed")
+    await host.until(task, "completed")
     return task
 
 

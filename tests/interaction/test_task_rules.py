@@ -5,11 +5,12 @@ from typing import Any
 
 import pytest
 
+from helpers.gateway.configuration import configuration
+from helpers.gateway.gateway import Environment, Gateway, serve
+from helpers.host.host import Host
 from helpers.manual_clock import ManualClock
-from helpers.mcp_host import McpHost
 from helpers.server import Hold, ScriptedServer, error, status
 from helpers.waiting import bounded, eventually
-from helpers.whole_gateway import Environment, WholeGateway, configuration, running
 from requirements import covers
 
 DONE = {"content": [{"type": "text", "text": "done"}]}
@@ -25,7 +26,7 @@ def rules(**modes: str) -> dict[str, Any]:
 @pytest.mark.parametrize(("mode", "support"), MODES.items())
 async def test_a_tool_tells_its_task_support_by_its_mode(server: ScriptedServer, mode: str, support: str) -> None:
     server.tools = [{"name": "report", "inputSchema": {"type": "object"}, "execution": {"taskSupport": "optional"}}]
-    async with running(configuration({"reports": server.url}, tasks=rules(report=mode, other="auto"))) as gateway:
+    async with serve(configuration({"reports": server.url}, tasks=rules(report=mode, other="auto"))) as gateway:
         new, old = await gateway.greeted(), await gateway.greeted("2025-06-18")
         listed = (await new.ask("tools/list")).result["tools"]
         seen_by_old = (await old.ask("tools/list")).result["tools"]
@@ -35,7 +36,7 @@ async def test_a_tool_tells_its_task_support_by_its_mode(server: ScriptedServer,
 
 @covers("L-TOOL-1", "L-TOOL-6")
 async def test_what_a_tool_of_a_server_without_tasks_says_of_them_means_nothing(
-    server: ScriptedServer, host: McpHost
+    server: ScriptedServer, host: Host
 ) -> None:
     server.tools = [{"name": "native", "inputSchema": {"type": "object"}, "execution": {"taskSupport": "required"}}]
     assert (await host.ask("tools/list")).result["tools"][0]["execution"] == {"taskSupport": "optional"}
@@ -46,7 +47,7 @@ async def test_what_a_tool_of_a_server_without_tasks_says_of_them_means_nothing(
 @covers("L-TOOL-2", "L-CREATE-5")
 async def test_a_task_for_a_tool_that_forbids_it_is_refused(server: ScriptedServer) -> None:
     config = configuration({"reports": server.url}, tasks=rules(echo="sync", report="auto"))
-    async with running(config) as gateway:
+    async with serve(config) as gateway:
         host = await gateway.greeted()
         answer = await host.call("echo", task={})
         plain = await host.call("echo", {"a": 1})
@@ -56,7 +57,7 @@ async def test_a_task_for_a_tool_that_forbids_it_is_refused(server: ScriptedServ
 
 @covers("L-TOOL-3")
 async def test_a_tool_that_must_be_a_task_is_refused_when_called_plainly(server: ScriptedServer) -> None:
-    async with running(configuration({"reports": server.url}, tasks=rules(echo="required"))) as gateway:
+    async with serve(configuration({"reports": server.url}, tasks=rules(echo="required"))) as gateway:
         new, old = await gateway.greeted(), await gateway.greeted("2025-06-18")
         refused = await new.call("echo")
         assert (await old.call("echo", {"a": 1})).result["structuredContent"] == {"a": 1}
@@ -68,14 +69,14 @@ async def test_a_tool_that_must_be_a_task_is_refused_when_called_plainly(server:
 @covers("L-TOOL-4", "L-TOOL-3")
 async def test_where_every_tool_must_be_a_task_each_is_refused_in_the_same_way(server: ScriptedServer) -> None:
     rule = {"upgrade": [{"tool": "*", "mode": "required"}]}
-    async with running(configuration({"reports": server.url}, tasks=rule)) as gateway:
+    async with serve(configuration({"reports": server.url}, tasks=rule)) as gateway:
         host = await gateway.greeted()
         assert [(await host.call(tool)).code for tool in ("echo", "report", "unknown")] == [-32601] * 3
     assert server.heard("tools/call") == []
 
 
 @covers("L-TOOL-5")
-async def test_a_session_without_tasks_has_task_ignored(server: ScriptedServer, gateway: WholeGateway) -> None:
+async def test_a_session_without_tasks_has_task_ignored(server: ScriptedServer, gateway: Gateway) -> None:
     old = await gateway.greeted("2025-06-18")
     answer = await old.call("echo", {"a": 1}, task={"ttl": 1})
     assert answer.result["structuredContent"] == {"a": 1}
@@ -85,7 +86,7 @@ async def test_a_session_without_tasks_has_task_ignored(server: ScriptedServer, 
 
 @covers("L-CREATE-5")
 async def test_a_task_for_a_tool_that_is_not_listed_is_refused_and_nothing_stored(
-    server: ScriptedServer, gateway: WholeGateway, host: McpHost
+    server: ScriptedServer, gateway: Gateway, host: Host
 ) -> None:
     answer = await host.call("unknown", task={})
     assert (answer.status, answer.code) == (200, -32602)
@@ -94,7 +95,7 @@ async def test_a_task_for_a_tool_that_is_not_listed_is_refused_and_nothing_store
 
 
 async def test_the_catalogue_is_read_again_when_the_server_says_that_it_changed(
-    server: ScriptedServer, host: McpHost
+    server: ScriptedServer, host: Host
 ) -> None:
     assert (await host.call("new", task={})).code == -32602
     server.tools = [*server.tools, {"name": "new", "inputSchema": {"type": "object"}}]
@@ -107,7 +108,7 @@ async def test_the_catalogue_is_read_again_when_the_server_says_that_it_changed(
 
 @pytest.mark.parametrize("reply", [error(-32603, "no"), status(500)], ids=["error", "500"])
 async def test_a_catalogue_that_cannot_be_read_refuses_the_task_and_stores_nothing(
-    server: ScriptedServer, gateway: WholeGateway, host: McpHost, reply: Any
+    server: ScriptedServer, gateway: Gateway, host: Host, reply: Any
 ) -> None:
     server.methods["tools/list"] = reply
     answer = await host.call("echo", task={})
@@ -133,7 +134,7 @@ async def test_a_ttl_is_brought_within_what_the_operator_allows(
     server: ScriptedServer, asked: dict[str, Any], granted: int
 ) -> None:
     ttl = {"ttl": {"default": "30m", "min": "1m", "max": "1h"}}
-    async with running(configuration({"reports": server.url}, tasks=ttl)) as gateway:
+    async with serve(configuration({"reports": server.url}, tasks=ttl)) as gateway:
         host = await gateway.greeted()
         assert (await host.start("echo", **asked))["ttl"] == granted
 
@@ -146,7 +147,7 @@ async def test_an_expired_task_is_gone_and_its_call_ended(
     hold = server.script["report"] = Hold()
     ttl = {"min": "1m", "max": "1m", "default": "1m"}
     config = configuration({"reports": server.url}, store={"purge_interval": "20ms"}, tasks={"ttl": ttl})
-    async with running(config, Environment(clock=clock)) as gateway:
+    async with serve(config, Environment(clock=clock)) as gateway:
         host = await gateway.greeted()
         task = await host.start("echo" if finished else "report", ttl=60_000)
         if finished:
@@ -170,7 +171,7 @@ async def test_a_cancelled_task_is_kept_until_its_time_is_over(server: ScriptedS
     server.script["report"] = Hold()
     ttl = {"min": "1m", "keep": "1m"}
     config = configuration({"reports": server.url}, store={"purge_interval": "20ms"}, tasks={"ttl": ttl})
-    async with running(config, Environment(clock=clock)) as gateway:
+    async with serve(config, Environment(clock=clock)) as gateway:
         host = await gateway.greeted()
         task, short = await host.start("report", ttl=120_000), await host.start("echo", ttl=60_000)
         await host.ask("tasks/cancel", {"taskId": task["taskId"]})
@@ -191,7 +192,7 @@ async def test_no_time_to_live_ends_a_call_that_runs(server: ScriptedServer, clo
     """With the defaults: of a host that names a minute, and of one that names nothing."""
     hold = server.script["report"] = Hold()
     config = configuration({"reports": server.url}, store={"purge_interval": "20ms"})
-    async with running(config, Environment(clock=clock)) as gateway:
+    async with serve(config, Environment(clock=clock)) as gateway:
         host, other = await gateway.greeted(), gateway.modern()
         tasks = [await host.start("report", ttl=60_000), await host.start("report")]
         assert [task["ttl"] for task in tasks] == [3_600_000] * 2
@@ -202,7 +203,7 @@ async def test_no_time_to_live_ends_a_call_that_runs(server: ScriptedServer, clo
         for task in tasks:
             shown = await host.task(task["taskId"])
             assert (shown["status"], shown["ttl"]) == ("working", 5_400_000)
-            assert (await other.get(task["taskId"]))["ttlMs"] == 5_400_000
+            assert (await other.task(task["taskId"]))["ttlMs"] == 5_400_000
         hold.release(DONE)
         for task in tasks:
             assert (await host.ask("tasks/result", {"taskId": task["taskId"]})).result["content"] == DONE["content"]
@@ -218,7 +219,7 @@ async def test_no_time_to_live_ends_a_call_that_runs(server: ScriptedServer, clo
 async def test_unfinished_tasks_are_capped_and_a_finished_one_makes_room(server: ScriptedServer) -> None:
     hold = server.script["report"] = Hold()
     config = configuration({"reports": server.url}, limits={"concurrency": {"tasks_per_context": 2}})
-    async with running(config) as gateway:
+    async with serve(config) as gateway:
         host, other = await gateway.greeted(), await gateway.greeted()
         first = await host.start("report")
         await host.start("report")
@@ -239,7 +240,7 @@ async def test_unfinished_tasks_are_capped_and_a_finished_one_makes_room(server:
 @covers("L-GET-2")
 @pytest.mark.parametrize("method", ["tasks/get", "tasks/result", "tasks/cancel"])
 @pytest.mark.parametrize("id", ["A" * 32, "", "x", "A" * 10_000, "é", 7, None, ["A" * 32], "A" * 31 + " "])
-async def test_every_id_that_is_no_task_gets_the_same_answer(host: McpHost, method: str, id: object) -> None:
+async def test_every_id_that_is_no_task_gets_the_same_answer(host: Host, method: str, id: object) -> None:
     answer = await host.ask(method, {"taskId": id})
     assert (answer.status, answer.error) == (200, {"code": -32602, "message": "Task not found"})
 
@@ -247,7 +248,7 @@ async def test_every_id_that_is_no_task_gets_the_same_answer(host: McpHost, meth
 @covers("I-ISO-6")
 @pytest.mark.parametrize("method", ["tasks/get", "tasks/result", "tasks/cancel"])
 async def test_a_task_of_one_mount_is_unknown_at_another(server: ScriptedServer, method: str) -> None:
-    async with running(configuration({"reports": server.url, "other": server.url})) as gateway:
+    async with serve(configuration({"reports": server.url, "other": server.url})) as gateway:
         mine, other = await gateway.greeted(mount="reports"), await gateway.greeted(mount="other")
         task = await mine.start("echo")
         answer = await other.ask(method, {"taskId": task["taskId"]})
@@ -256,5 +257,5 @@ async def test_a_task_of_one_mount_is_unknown_at_another(server: ScriptedServer,
 
 
 @covers("L-CAP-2", "I-ISO-4")
-async def test_tasks_are_not_listed(host: McpHost) -> None:
+async def test_tasks_are_not_listed(host: Host) -> None:
     assert (await host.ask("tasks/list")).code == -32601

@@ -7,24 +7,25 @@ from typing import Any
 
 import pytest
 
-from helpers.mcp_host import McpHost
+from helpers.gateway.configuration import configuration
+from helpers.gateway.gateway import Gateway, serve
+from helpers.host.host import Host
 from helpers.server import Hold, ScriptedServer, error, result, stream
 from helpers.waiting import bounded, eventually
-from helpers.whole_gateway import WholeGateway, configuration, running
 from requirements import covers
 
 DONE = {"content": [{"type": "text", "text": "done"}], "structuredContent": {"n": 1}}
 RELATED = "io.modelcontextprotocol/related-task"
 
 
-async def ended(host: McpHost, id: str) -> dict[str, Any]:
+async def ended(host: Host, id: str) -> dict[str, Any]:
     """The task, once it has ended."""
     await host.ask("tasks/result", {"taskId": id})
     return await host.task(id)
 
 
 @covers("L-CREATE-1", "L-CREATE-2", "L-GET-1", "L-META-1", "T-3", "I-ISO-4", "T15")
-async def test_a_call_with_task_is_answered_at_once_with_a_working_task(server: ScriptedServer, host: McpHost) -> None:
+async def test_a_call_with_task_is_answered_at_once_with_a_working_task(server: ScriptedServer, host: Host) -> None:
     server.script["report"] = hold = Hold()
     answer = await host.call("report", {"q": 1}, task={"ttl": 90_000})
     task = answer.result["task"]
@@ -49,7 +50,7 @@ async def test_a_call_with_task_is_answered_at_once_with_a_working_task(server: 
 
 
 @covers("L-RES-1", "L-RES-2", "L-RES-3", "T-18", "H-LEG-14")
-async def test_the_result_is_waited_for_and_is_the_servers_own(server: ScriptedServer, host: McpHost) -> None:
+async def test_the_result_is_waited_for_and_is_the_servers_own(server: ScriptedServer, host: Host) -> None:
     server.script["report"] = hold = Hold()
     task = await host.start("report")
     waiting = asyncio.create_task(host.ask("tasks/result", {"taskId": task["taskId"]}))
@@ -64,7 +65,7 @@ async def test_the_result_is_waited_for_and_is_the_servers_own(server: ScriptedS
 
 
 @covers("L-RES-4", "T18")
-async def test_a_result_can_be_fetched_by_many_and_again(server: ScriptedServer, host: McpHost) -> None:
+async def test_a_result_can_be_fetched_by_many_and_again(server: ScriptedServer, host: Host) -> None:
     server.script["report"] = hold = Hold()
     task = await host.start("report")
     asking = [asyncio.create_task(host.ask("tasks/result", {"taskId": task["taskId"]})) for _ in range(10)]
@@ -82,7 +83,7 @@ async def test_a_result_can_be_fetched_by_many_and_again(server: ScriptedServer,
 
 @covers("L-STAT-3", "T-1", "I-ISO-7", "L-RES-2")
 async def test_a_tools_error_makes_the_task_failed_and_its_result_still_the_tools(
-    server: ScriptedServer, host: McpHost
+    server: ScriptedServer, host: Host
 ) -> None:
     value = {"content": [{"type": "text", "text": "no books"}, {"type": "text", "text": "at all"}], "isError": True}
     server.script["broken"] = result(value)
@@ -95,7 +96,7 @@ async def test_a_tools_error_makes_the_task_failed_and_its_result_still_the_tool
 
 @covers("L-STAT-3", "L-RES-2", "L-RES-3", "L-CREATE-6")
 async def test_an_error_of_the_server_makes_the_task_failed_and_comes_back_whole(
-    server: ScriptedServer, host: McpHost
+    server: ScriptedServer, host: Host
 ) -> None:
     server.script["broken"] = error(-32055, "not today")
     task = await host.start("broken")
@@ -109,7 +110,7 @@ async def test_an_error_of_the_server_makes_the_task_failed_and_comes_back_whole
 
 @covers("L-CANCEL-2", "L-RES-5", "L-STAT-2", "T-25")
 async def test_a_cancelled_task_stays_cancelled_and_its_server_is_told(
-    server: ScriptedServer, gateway: WholeGateway, host: McpHost
+    server: ScriptedServer, gateway: Gateway, host: Host
 ) -> None:
     server.script["report"] = hold = Hold()
     task = await host.start("report")
@@ -129,7 +130,7 @@ async def test_a_cancelled_task_stays_cancelled_and_its_server_is_told(
 
 @covers("L-CANCEL-1")
 @pytest.mark.parametrize("how", ["completed", "failed", "cancelled"])
-async def test_an_ended_task_cannot_be_cancelled(server: ScriptedServer, host: McpHost, how: str) -> None:
+async def test_an_ended_task_cannot_be_cancelled(server: ScriptedServer, host: Host, how: str) -> None:
     server.script["report"] = {"completed": result(DONE), "failed": error(-1, "no")}.get(how, Hold())
     task = await host.start("report")
     if how == "cancelled":
@@ -142,7 +143,7 @@ async def test_an_ended_task_cannot_be_cancelled(server: ScriptedServer, host: M
 
 
 @covers("L-CANCEL-4")
-async def test_notifications_cancelled_does_nothing_to_a_task(server: ScriptedServer, host: McpHost) -> None:
+async def test_notifications_cancelled_does_nothing_to_a_task(server: ScriptedServer, host: Host) -> None:
     server.script["report"] = hold = Hold()
     answer = await host.ask("tools/call", {"name": "report", "task": {}}, id="create")
     async with bounded():
@@ -154,7 +155,7 @@ async def test_notifications_cancelled_does_nothing_to_a_task(server: ScriptedSe
 
 
 @covers("L-GET-3", "T22")
-async def test_only_the_task_id_selects_a_task(server: ScriptedServer, host: McpHost) -> None:
+async def test_only_the_task_id_selects_a_task(server: ScriptedServer, host: Host) -> None:
     first, second = await host.start("echo"), await host.start("echo")
     params = {"taskId": first["taskId"], "_meta": {RELATED: {"taskId": second["taskId"]}}, "task": {}}
     assert (await host.ask("tasks/get", params)).result["taskId"] == first["taskId"]
@@ -162,7 +163,7 @@ async def test_only_the_task_id_selects_a_task(server: ScriptedServer, host: Mcp
 
 @covers("T-11", "L-RES-4")
 async def test_a_task_goes_on_when_its_session_has_ended_and_another_session_fetches_it(
-    server: ScriptedServer, gateway: WholeGateway, host: McpHost
+    server: ScriptedServer, gateway: Gateway, host: Host
 ) -> None:
     server.script["report"] = hold = Hold()
     task = await host.start("report")
@@ -179,7 +180,7 @@ async def test_a_task_goes_on_when_its_session_has_ended_and_another_session_fet
 
 @covers("L-NOTIF-1", "L-NOTIF-2", "V-INIT-3", "S-SEC-8")
 async def test_the_end_of_a_task_is_told_to_the_session_that_made_it_and_to_no_other(
-    server: ScriptedServer, gateway: WholeGateway, host: McpHost
+    server: ScriptedServer, gateway: Gateway, host: Host
 ) -> None:
     other = await gateway.greeted()
     async with host.listen() as mine, other.listen() as foreign:
@@ -196,7 +197,7 @@ async def test_every_one_of_many_cancels_reaches_the_server(server: ScriptedServ
     hold = server.script["report"] = Hold()
     limits = {"concurrency": {"tasks_per_context": many}}
     upstreams = {"reports": {"path": "/reports/mcp", "url": server.url, "concurrency": many}}
-    async with running(configuration({}, upstreams=upstreams, limits=limits)) as gateway:
+    async with serve(configuration({}, upstreams=upstreams, limits=limits)) as gateway:
         host = await gateway.greeted()
         tasks = await asyncio.gather(*(host.start("report") for _ in range(many)))
         await eventually(lambda: len(hold.turns) == many)
@@ -207,7 +208,7 @@ async def test_every_one_of_many_cancels_reaches_the_server(server: ScriptedServ
 
 @covers("L-TOOL-6")
 async def test_a_tasks_call_reaches_the_server_without_what_was_meant_for_the_gateway(
-    server: ScriptedServer, host: McpHost
+    server: ScriptedServer, host: Host
 ) -> None:
     meta = {"progressToken": "mine", RELATED: {"taskId": "x"}, "kept": 1}
     answer = await host.call("echo", {"a": 1}, task={"ttl": 60_000}, _meta=meta)
@@ -218,7 +219,7 @@ async def test_a_tasks_call_reaches_the_server_without_what_was_meant_for_the_ga
     assert sent == {"name": "echo", "arguments": {"a": 1}, "_meta": {"kept": 1}}
 
 
-async def test_a_large_result_of_a_task_comes_back_to_the_byte(server: ScriptedServer, host: McpHost) -> None:
+async def test_a_large_result_of_a_task_comes_back_to_the_byte(server: ScriptedServer, host: Host) -> None:
     value = {"content": [{"type": "text", "text": "ü\u2028" * 400_000}]}
     server.script["report"] = stream(value)
     task = await host.start("report")
@@ -234,7 +235,7 @@ async def test_a_large_result_in_a_file_is_told_on_every_stream_as_it_is_fetched
     hold = server.script["report"] = Hold()
     value = {"content": [{"type": "text", "text": "ü\u2028\U0001f600" * 40_000}], "_meta": {"com.example/k": 1}}
     config = configuration({"reports": server.url}, folder=tmp_path)
-    async with bounded(), running(config, data_directory=tmp_path) as gateway:
+    async with bounded(), serve(config, data_directory=tmp_path) as gateway:
         host, other = await gateway.greeted(), gateway.modern()
         task = (await host.start("report"))["taskId"]
         async with other.listen(taskIds=[task]) as stream:
@@ -244,7 +245,7 @@ async def test_a_large_result_in_a_file_is_told_on_every_stream_as_it_is_fetched
             answer = await waiting
             told = (await stream.until("notifications/tasks", times=2))["params"]["result"]
         fetched = await host.ask("tasks/result", {"taskId": task})
-        shown = (await other.get(task))["result"]
+        shown = (await other.task(task))["result"]
     assert (answer.streamed, fetched.streamed) == (True, False)
     assert answer.result == fetched.result
     assert fetched.result["content"] == told["content"] == shown["content"] == value["content"]
@@ -253,7 +254,7 @@ async def test_a_large_result_in_a_file_is_told_on_every_stream_as_it_is_fetched
 
 async def test_a_result_that_is_too_large_makes_the_task_failed(server: ScriptedServer) -> None:
     server.script["report"] = result({"content": [{"type": "text", "text": "x" * 5000}]})
-    async with running(configuration({"reports": server.url}, tasks={"max_result": "4KiB"})) as gateway:
+    async with serve(configuration({"reports": server.url}, tasks={"max_result": "4KiB"})) as gateway:
         host = await gateway.greeted()
         task = await host.start("report")
         assert (await ended(host, task["taskId"]))["status"] == "failed"

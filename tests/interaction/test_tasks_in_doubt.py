@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 
-from helpers.modern_host import called
+from helpers.gateway.configuration import configuration
+from helpers.gateway.gateway import Environment, Gateway, Store, StoreUnavailable, open_store, serve
+from helpers.host.host import called
 from helpers.server import Hold, ScriptedServer
 from helpers.virtual_time import pass_time
 from helpers.waiting import bounded, eventually
-from helpers.whole_gateway import Environment, Store, StoreUnavailable, WholeGateway, configuration, open_store, running
-from interaction.questioning import DONE
+from interaction.questions import DONE
 
 MOST = 256
 """How many such tasks wait to be ended at once."""
@@ -58,17 +59,17 @@ async def store() -> LosingStore:
 
 
 @pytest.fixture
-async def gateway(server: ScriptedServer, store: LosingStore) -> AsyncIterator[WholeGateway]:
+async def gateway(server: ScriptedServer, store: LosingStore) -> AsyncIterator[Gateway]:
     """A gateway that makes a task of every call that is not over at once, and of `echo` before it leaves."""
     tasks = {"upgrade": [{"tool": "echo", "mode": "always"}, {"tool": "*", "mode": "auto"}], "inline_grace": "0s"}
     around = Environment(store=store)  # type: ignore[arg-type]
     limits = {"rate": [], "concurrency": {"tasks_per_context": 2 * MOST}}
-    async with running(configuration({"reports": server.url}, tasks=tasks, limits=limits), around) as gateway:
+    async with serve(configuration({"reports": server.url}, tasks=tasks, limits=limits), around) as gateway:
         yield gateway
 
 
 async def test_a_task_that_was_to_be_made_of_a_call_is_ended_and_its_call_goes_on(
-    server: ScriptedServer, gateway: WholeGateway, store: LosingStore
+    server: ScriptedServer, gateway: Gateway, store: LosingStore
 ) -> None:
     server.script["report"] = hold = Hold()
     store.loses = {"insert"}
@@ -81,7 +82,7 @@ async def test_a_task_that_was_to_be_made_of_a_call_is_ended_and_its_call_goes_o
 
 @pytest.mark.parametrize("is_modern", [True, False])
 async def test_a_task_that_was_to_be_made_at_once_is_ended_and_nothing_is_called(
-    server: ScriptedServer, gateway: WholeGateway, store: LosingStore, is_modern: bool
+    server: ScriptedServer, gateway: Gateway, store: LosingStore, is_modern: bool
 ) -> None:
     store.loses = {"insert"}
     if is_modern:
@@ -93,7 +94,7 @@ async def test_a_task_that_was_to_be_made_at_once_is_ended_and_nothing_is_called
     assert server.heard("tools/call") == []
 
 
-async def test_such_a_task_is_ended_once_the_store_is_there(gateway: WholeGateway, store: LosingStore) -> None:
+async def test_such_a_task_is_ended_once_the_store_is_there(gateway: Gateway, store: LosingStore) -> None:
     store.loses, store.fails = {"insert"}, {"load"}
     assert (await gateway.modern().call("echo")).error["data"]["reason"] == "store"
     await eventually(lambda: store.refused > 1)
@@ -102,7 +103,7 @@ async def test_such_a_task_is_ended_once_the_store_is_there(gateway: WholeGatewa
     await store.until({"failed": 1})
 
 
-async def test_no_more_of_them_wait_for_the_store_than_there_may(gateway: WholeGateway, store: LosingStore) -> None:
+async def test_no_more_of_them_wait_for_the_store_than_there_may(gateway: Gateway, store: LosingStore) -> None:
     store.loses, store.fails = {"insert"}, {"load"}
     for _ in range(MOST + 1):
         await gateway.modern().call("echo")
@@ -110,7 +111,7 @@ async def test_no_more_of_them_wait_for_the_store_than_there_may(gateway: WholeG
     await store.until({"failed": MOST, "working": 1})
 
 
-async def test_none_of_them_keeps_the_gateway_from_ending(gateway: WholeGateway, store: LosingStore) -> None:
+async def test_none_of_them_keeps_the_gateway_from_ending(gateway: Gateway, store: LosingStore) -> None:
     store.loses, store.fails = {"insert"}, {"load"}
     await gateway.modern().call("echo")
     await store.until({"working": 1})

@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from helpers.mcp_host import McpHost
+from helpers.gateway.gateway import Gateway
+from helpers.host.host import Host
 from helpers.server import FORM, ScriptedServer, TalkingTool
 from helpers.waiting import eventually
-from helpers.whole_gateway import WholeGateway
-from interaction.questioning import ACCEPTED, ASKED, CAPABLE, DONE, ELICIT, RELATED, SAID, SAMPLE, status
+from interaction.questions import ACCEPTED, ASKED, CAPABLE, DONE, ELICIT, RELATED, SAID, SAMPLE
 from requirements import covers
 
 OWN = {
@@ -25,7 +25,7 @@ THEIRS = {
 }
 
 
-async def keeper(gateway: WholeGateway, tasks: Any = OWN, revision: str = "2025-11-25") -> McpHost:
+async def keeper(gateway: Gateway, tasks: Any = OWN, revision: str = "2025-11-25") -> Host:
     """A host that keeps tasks for its server."""
     host = gateway.host()
     await host.initialize(revision, capabilities={**CAPABLE, "tasks": tasks})
@@ -42,21 +42,21 @@ async def keeper(gateway: WholeGateway, tasks: Any = OWN, revision: str = "2025-
     ],
 )
 async def test_a_server_is_told_of_the_tasks_that_its_host_declared(
-    gateway: WholeGateway, server: ScriptedServer, tasks: Any, declared: Any
+    gateway: Gateway, server: ScriptedServer, tasks: Any, declared: Any
 ) -> None:
     await keeper(gateway, tasks)
     assert server.heard("initialize")[0]["params"]["capabilities"].get("tasks") == declared
 
 
 @covers("L-HOST-1")
-async def test_a_host_of_a_revision_without_tasks_keeps_none(gateway: WholeGateway, server: ScriptedServer) -> None:
+async def test_a_host_of_a_revision_without_tasks_keeps_none(gateway: Gateway, server: ScriptedServer) -> None:
     await keeper(gateway, revision="2025-06-18")
     assert "tasks" not in server.heard("initialize")[0]["params"]["capabilities"]
 
 
 @covers("L-HOST-2", "L-HOST-3", "L-HOST-4")
 async def test_a_host_keeps_a_task_for_its_server_from_its_handle_to_its_result(
-    gateway: WholeGateway, tool: TalkingTool, server: ScriptedServer
+    gateway: Gateway, tool: TalkingTool, server: ScriptedServer
 ) -> None:
     host = await keeper(gateway)
     async with host.asking("tools/call", {"name": "report"}) as stream:
@@ -87,11 +87,11 @@ async def test_a_host_keeps_a_task_for_its_server_from_its_handle_to_its_result(
             await host.respond(asked["id"], answer)
             assert (await tool.told(id_))["result"] == answer
         await tool.finish(DONE)
-        assert await stream.answered() == DONE
+        assert await stream.result() == DONE
 
 
 @covers("L-HOST-3", "L-HOST-4", "I-ISO-6", "T51")
-async def test_a_hosts_task_is_none_of_the_gateways(gateway: WholeGateway, tool: TalkingTool) -> None:
+async def test_a_hosts_task_is_none_of_the_gateways(gateway: Gateway, tool: TalkingTool) -> None:
     host = await keeper(gateway)
     task = (await host.start("report"))["taskId"]
     mine = {**THEIRS, "taskId": task, "status": "failed"}
@@ -104,7 +104,7 @@ async def test_a_hosts_task_is_none_of_the_gateways(gateway: WholeGateway, tool:
 
 @covers("L-HOST-5")
 async def test_during_a_task_of_the_gateway_it_is_an_input_request_as_any_other(
-    gateway: WholeGateway, tool: TalkingTool
+    gateway: Gateway, tool: TalkingTool
 ) -> None:
     host = await keeper(gateway)
     task = (await host.start("report"))["taskId"]
@@ -112,7 +112,7 @@ async def test_during_a_task_of_the_gateway_it_is_an_input_request_as_any_other(
         await tool.ask("q", ELICIT, {**FORM, "task": {}})
         asked = await stream.until(ELICIT)
         assert asked["params"] == {**FORM, "task": {}, "_meta": {RELATED: {"taskId": task}}}
-        await status(host, task, "input_required")
+        await host.until(task, "input_required")
         await host.respond(asked["id"], {"task": THEIRS})
         assert (await tool.told("q"))["result"] == {"task": THEIRS}
         # The server has a handle, and waits for more.
@@ -127,14 +127,14 @@ async def test_during_a_task_of_the_gateway_it_is_an_input_request_as_any_other(
         assert asked["params"] == {"taskId": "host-1", "_meta": {RELATED: {"taskId": task}}}
         await host.respond(asked["id"], {**ACCEPTED, "_meta": {RELATED: {"taskId": "host-1"}}})
         assert (await tool.told("r"))["result"] == {**ACCEPTED, "_meta": {RELATED: {"taskId": "host-1"}}}
-        await status(host, task, "working")
+        await host.until(task, "working")
         assert len(stream.of(ELICIT)) == 1
         await tool.finish(DONE)
-        await stream.answered()
+        await stream.result()
 
 
 @covers("L-HOST-6")
-async def test_a_host_that_declared_no_tasks_is_asked_plainly(gateway: WholeGateway, tool: TalkingTool) -> None:
+async def test_a_host_that_declared_no_tasks_is_asked_plainly(gateway: Gateway, tool: TalkingTool) -> None:
     host = await keeper(gateway, tasks={"requests": {"elicitation": {"create": {}}}})
     async with host.asking("tools/call", {"name": "report"}) as stream:
         await tool.ask(1, SAMPLE, {**ASKED, "task": {"ttl": 1}})
@@ -145,13 +145,13 @@ async def test_a_host_that_declared_no_tasks_is_asked_plainly(gateway: WholeGate
         await tool.ask(2, "tasks/list", {})
         assert (await tool.told(2))["error"]["code"] == -32601
         await tool.finish(DONE)
-        await stream.answered()
+        await stream.result()
 
 
 @covers("L-CAP-4")
 @pytest.mark.parametrize("as_task", [False, True])
 async def test_a_host_that_keeps_tasks_is_asked_for_one_only_where_its_server_wants_it(
-    gateway: WholeGateway, tool: TalkingTool, as_task: bool
+    gateway: Gateway, tool: TalkingTool, as_task: bool
 ) -> None:
     host = await keeper(gateway)
     params = {"taskId": (await host.start("report"))["taskId"]} if as_task else {"name": "report"}
@@ -163,5 +163,5 @@ async def test_a_host_that_keeps_tasks_is_asked_for_one_only_where_its_server_wa
             await host.respond(asked["id"], answer)
             assert (await tool.told(method))["result"] == answer
         await tool.finish(DONE)
-        await stream.answered()
+        await stream.result()
         assert [each["method"] for each in stream.heard if "id" in each and "method" in each] == [ELICIT, SAMPLE]

@@ -10,11 +10,12 @@ import aiohttp
 import pytest
 
 from helpers.certificates import Authority
-from helpers.gateway_process import taskgate, write_configuration
-from helpers.mcp_host import McpHost
+from helpers.gateway.configuration import configuration, write_configuration
+from helpers.gateway.gateway import Gateway, serve
+from helpers.gateway.process import taskgate
+from helpers.host.host import Host
 from helpers.server import ScriptedServer, result
 from helpers.token_issuer import TokenIssuer, guarded
-from helpers.whole_gateway import WholeGateway, configuration, running
 
 WELL_KNOWN = "/.well-known/oauth-protected-resource/reports/mcp"
 JSON = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
@@ -47,11 +48,11 @@ def issuer(tmp_path: Path) -> TokenIssuer:
 @pytest.fixture
 async def gateway(
     server: ScriptedServer, issuer: TokenIssuer, authority: Authority, tmp_path: Path
-) -> AsyncIterator[WholeGateway]:
+) -> AsyncIterator[Gateway]:
     """A gateway that asks for tokens."""
     tls = {"cert_file": str(tmp_path / "tls.crt"), "key_file": str(tmp_path / "tls.key")}
     config = guarded({"reports": server.url}, issuer, server={"tls": tls})
-    async with running(config, data_directory=tmp_path) as gateway:
+    async with serve(config, data_directory=tmp_path) as gateway:
         yield gateway
 
 
@@ -63,23 +64,23 @@ async def http(authority: Authority) -> AsyncIterator[aiohttp.ClientSession]:
         yield session
 
 
-def origin(gateway: WholeGateway) -> str:
+def origin(gateway: Gateway) -> str:
     return gateway.origin.replace("http://", "https://")
 
 
 async def test_a_host_with_a_token_for_the_https_address_calls_tools(
-    gateway: WholeGateway, http: aiohttp.ClientSession, issuer: TokenIssuer, server: ScriptedServer
+    gateway: Gateway, http: aiohttp.ClientSession, issuer: TokenIssuer, server: ScriptedServer
 ) -> None:
     large = [{"type": "text", "text": "x" * 3 * 2**20}]
     server.script["large"] = result({"content": large})
     mount = f"{origin(gateway)}/reports/mcp"
-    host = McpHost(http, mount, issuer.token(mount))
+    host = Host(http, mount, issuer.token(mount))
     await host.initialize()
     assert (await host.call("large")).result["content"] == large
 
 
 async def test_a_token_for_the_same_address_without_tls_is_for_somebody_else(
-    gateway: WholeGateway, http: aiohttp.ClientSession, issuer: TokenIssuer
+    gateway: Gateway, http: aiohttp.ClientSession, issuer: TokenIssuer
 ) -> None:
     mount = f"{origin(gateway)}/reports/mcp"
     token = issuer.token(mount.replace("https://", "http://"))
@@ -89,7 +90,7 @@ async def test_a_token_for_the_same_address_without_tls_is_for_somebody_else(
 
 @pytest.mark.parametrize("said", [{}, *({each: value} for each, value in SAID_OF_OTHERS.items()), SAID_OF_OTHERS])
 async def test_hosts_are_told_the_https_address_whatever_is_said_of_others(
-    gateway: WholeGateway, http: aiohttp.ClientSession, said: Mapping[str, str]
+    gateway: Gateway, http: aiohttp.ClientSession, said: Mapping[str, str]
 ) -> None:
     here = origin(gateway)
     async with http.get(here + WELL_KNOWN, headers=said) as document:
@@ -100,11 +101,11 @@ async def test_hosts_are_told_the_https_address_whatever_is_said_of_others(
 
 
 async def test_what_is_said_of_others_does_not_reach_the_server(
-    gateway: WholeGateway, http: aiohttp.ClientSession, issuer: TokenIssuer, server: ScriptedServer
+    gateway: Gateway, http: aiohttp.ClientSession, issuer: TokenIssuer, server: ScriptedServer
 ) -> None:
     mount = f"{origin(gateway)}/reports/mcp"
     http.headers.update(SAID_OF_OTHERS)
-    host = McpHost(http, mount, issuer.token(mount))
+    host = Host(http, mount, issuer.token(mount))
     await host.initialize()
     await host.call("echo", {})
     assert server.requests
@@ -126,11 +127,11 @@ async def test_what_the_file_says_of_versions_and_of_hosts_certificates_holds(
     old.maximum_version = ssl.TLSVersion.TLSv1_2
     served = []
     config = configuration({"reports": server.url}, server={"listen": "127.0.0.1:0", "tls": tls})
-    async with running(config) as gateway:
+    async with serve(config) as gateway:
         for trust in (old, authority.trusting(), authority.host(tmp_path)):
             async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=trust)) as http:
                 try:
-                    served.append((await McpHost(http, f"{origin(gateway)}/reports/mcp").initialize())["serverInfo"])
+                    served.append((await Host(http, f"{origin(gateway)}/reports/mcp").initialize())["serverInfo"])
                 except aiohttp.ClientError:
                     served.append(None)
     assert [bool(each) for each in served] == [False, False, True]
@@ -138,7 +139,7 @@ async def test_what_the_file_says_of_versions_and_of_hosts_certificates_holds(
 
 def test_files_that_cannot_be_used_end_the_start_with_1_and_a_line(tmp_path: Path) -> None:
     section: Any = f'{{listen: "127.0.0.1:0", tls: {{cert_file: "{tmp_path}/none", key_file: "{tmp_path}/none"}}}}'
-    file = write_configuration(tmp_path, "http://127.0.0.1:9/mcp", server=section, audit="{enabled: false}")
+    file = write_configuration(tmp_path, "http://127.0.0.1:9/mcp", server=section, audit={"enabled": False})
     ended = taskgate("serve", "--config", file, folder=tmp_path)
     assert (ended.returncode, ended.stdout) == (1, "")
     assert ended.stderr.splitlines()[-1] == "taskgate: server.tls.cert_file cannot be read: no such file or directory"

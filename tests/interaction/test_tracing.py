@@ -6,13 +6,12 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from helpers.mcp_host import ACCEPT
-from helpers.otlp_collector import CLIENT, SERVER, OtlpCollector, Place
+from helpers.host.host import ACCEPT
+from helpers.otlp_collector import CLIENT, SERVER, OtlpCollector, Place, serve_traced
 from helpers.server import ScriptedServer, error, result
-from helpers.traced_gateway import traced
 from helpers.waiting import bounded
 from interaction.programs import program
-from interaction.tracing import META, PARENT, THEIRS, TRACE, heard_by, place
+from interaction.traces import META, PARENT, THEIRS, TRACE, heard_by, place
 
 
 @pytest.fixture
@@ -25,7 +24,7 @@ async def collector() -> AsyncIterator[OtlpCollector]:
 async def test_a_call_is_one_trace_from_its_host_to_its_server(
     server: ScriptedServer, collector: OtlpCollector
 ) -> None:
-    async with traced(collector, {"reports": server.url}) as gateway:
+    async with serve_traced(collector, {"reports": server.url}) as gateway:
         host = await gateway.greeted()
         await host.ask("tools/call", {"name": "echo", "arguments": {}, "_meta": {**META, "x": 1}})
     serving, calling = collector.only(SERVER, "tools/call echo"), collector.only(CLIENT, "tools/call echo")
@@ -38,7 +37,7 @@ async def test_a_call_is_one_trace_from_its_host_to_its_server(
 
 
 async def test_a_request_without_a_trace_begins_one(server: ScriptedServer, collector: OtlpCollector) -> None:
-    async with traced(collector, {"reports": server.url}) as gateway:
+    async with serve_traced(collector, {"reports": server.url}) as gateway:
         await (await gateway.greeted()).call("echo")
     serving = collector.only(SERVER, "tools/call echo")
     assert (serving.parent, serving.links) == (None, ())
@@ -48,7 +47,7 @@ async def test_a_request_without_a_trace_begins_one(server: ScriptedServer, coll
 async def test_a_trace_that_is_named_around_a_request_goes_on_too(
     server: ScriptedServer, collector: OtlpCollector
 ) -> None:
-    async with traced(collector, {"reports": server.url}) as gateway:
+    async with serve_traced(collector, {"reports": server.url}) as gateway:
         host = await gateway.greeted()
         around = {"traceparent": f"00-{PARENT}{PARENT}-{PARENT}-01"}
         await host.ask("tools/list", headers=around)
@@ -59,7 +58,7 @@ async def test_a_trace_that_is_named_around_a_request_goes_on_too(
 
 
 async def test_spans_say_what_the_conventions_name(server: ScriptedServer, collector: OtlpCollector) -> None:
-    async with traced(collector, {"reports": server.url}) as gateway:
+    async with serve_traced(collector, {"reports": server.url}) as gateway:
         host = await gateway.greeted()
         await host.call("echo")
     serving, calling = collector.only(SERVER, "tools/call echo"), collector.only(CLIENT, "tools/call echo")
@@ -85,7 +84,7 @@ async def test_spans_say_what_the_conventions_name(server: ScriptedServer, colle
 
 
 async def test_nothing_that_a_host_makes_up_names_a_span(server: ScriptedServer, collector: OtlpCollector) -> None:
-    async with traced(collector, {"reports": server.url}) as gateway:
+    async with serve_traced(collector, {"reports": server.url}) as gateway:
         host = await gateway.greeted()
         await host.call("made-up")
         await host.ask("made/up")
@@ -96,7 +95,7 @@ async def test_nothing_that_a_host_makes_up_names_a_span(server: ScriptedServer,
 async def test_an_error_is_told_on_both_sides(server: ScriptedServer, collector: OtlpCollector) -> None:
     server.script["broken"] = error(-32050, "no")
     server.script["report"] = result({"content": [], "isError": True})
-    async with traced(collector, {"reports": server.url}) as gateway:
+    async with serve_traced(collector, {"reports": server.url}) as gateway:
         host = await gateway.greeted()
         await host.call("broken")
         await host.call("report")
@@ -114,7 +113,7 @@ async def test_an_error_is_told_on_both_sides(server: ScriptedServer, collector:
 
 
 async def test_a_server_that_fails_is_told_by_how(server: ScriptedServer, collector: OtlpCollector) -> None:
-    async with traced(collector, {"reports": server.url}) as gateway:
+    async with serve_traced(collector, {"reports": server.url}) as gateway:
         host = await gateway.greeted()
         await host.call("echo")
         await server.stop()
@@ -127,7 +126,7 @@ async def test_a_server_that_fails_is_told_by_how(server: ScriptedServer, collec
 
 async def test_what_is_refused_has_a_span_that_says_why(server: ScriptedServer, collector: OtlpCollector) -> None:
     rate = {"name": "calls", "scope": "context", "rate": "1/h", "burst": 1, "methods": ["tools/call"]}
-    async with traced(collector, {"reports": server.url}, limits={"rate": [rate]}) as gateway:
+    async with serve_traced(collector, {"reports": server.url}, limits={"rate": [rate]}) as gateway:
         host = await gateway.greeted()
         await host.call("echo")
         await host.call("echo")
@@ -138,7 +137,7 @@ async def test_what_is_refused_has_a_span_that_says_why(server: ScriptedServer, 
 async def test_each_part_of_a_batch_has_a_span(server: ScriptedServer, collector: OtlpCollector) -> None:
     server.revision = "2025-03-26"
     section = {"reports": {"path": "/reports/mcp", "url": server.url, "protocol_version": "2025-03-26"}}
-    async with traced(collector, {"reports": server.url}, upstreams=section) as gateway:
+    async with serve_traced(collector, {"reports": server.url}, upstreams=section) as gateway:
         host = await gateway.greeted("2025-03-26")
         batch = [
             {"jsonrpc": "2.0", "id": 7, "method": "ping", "params": {"_meta": {"traceparent": THEIRS}}},
@@ -155,7 +154,7 @@ async def test_each_part_of_a_batch_has_a_span(server: ScriptedServer, collector
 async def test_many_calls_at_once_each_have_a_trace_of_their_own(
     server: ScriptedServer, collector: OtlpCollector
 ) -> None:
-    async with traced(collector, {"reports": server.url}) as gateway:
+    async with serve_traced(collector, {"reports": server.url}) as gateway:
         host = await gateway.greeted()
         places = [f"00-{number:032x}-{number:016x}-01" for number in range(1, 33)]
         await asyncio.gather(
@@ -174,7 +173,7 @@ async def test_many_calls_at_once_each_have_a_trace_of_their_own(
 
 
 async def test_spans_of_calls_to_a_program_say_that_they_go_through_a_pipe(collector: OtlpCollector) -> None:
-    async with traced(collector, {}, upstreams={"reports": program()}) as gateway:
+    async with serve_traced(collector, {}, upstreams={"reports": program()}) as gateway:
         await (await gateway.greeted()).call("echo")
     calling = collector.only(CLIENT, "tools/call echo")
     assert calling.attributes == {

@@ -6,13 +6,12 @@ from typing import Any
 
 import pytest
 
-from helpers.mcp_host import McpHost
-from helpers.otlp_collector import CLIENT, SERVER, Collected, OtlpCollector, Place
+from helpers.host.host import Host
+from helpers.otlp_collector import CLIENT, KEPT, SERVER, Collected, OtlpCollector, Place, serve_traced
 from helpers.server import Hold, ScriptedServer
-from helpers.traced_gateway import KEPT, traced
 from helpers.waiting import bounded
-from interaction.falls import falling, leave_one_sent, returned
-from interaction.tracing import META, PARENT, TRACE, heard_by, place
+from interaction.falls import falling, leave_one_sent
+from interaction.traces import META, PARENT, TRACE, heard_by, place
 
 DONE = {"content": [{"type": "text", "text": "done"}]}
 
@@ -24,7 +23,7 @@ async def collector() -> AsyncIterator[OtlpCollector]:
         yield collector
 
 
-async def ended(host: McpHost, task: str) -> None:
+async def ended(host: Host, task: str) -> None:
     async with bounded():
         await host.ask("tasks/result", {"taskId": task})
 
@@ -34,7 +33,7 @@ async def test_a_task_is_called_beside_the_request_that_made_it(
 ) -> None:
     """That ends when its host has the handle; the call points back at it, and so does whoever asks for the task."""
     server.script["report"] = hold = Hold()
-    async with traced(collector, {"reports": server.url}) as gateway:
+    async with serve_traced(collector, {"reports": server.url}) as gateway:
         host = await gateway.greeted()
         task = (await host.ask("tools/call", called_with(META, task={}))).result["task"]["taskId"]
         async with bounded():
@@ -76,7 +75,7 @@ async def test_a_task_of_the_modern_era_is_followed_the_same_way(
         server.tools = [{"name": "report", "inputSchema": {"type": "object"}}]
         server.script["report"] = hold = Hold()
         section = {"reports": {"path": "/reports/mcp", "url": server.url, "protocol_version": "2026-07-28"}}
-        async with traced(collector, {"reports": server.url}, upstreams=section, tasks=rules) as gateway:
+        async with serve_traced(collector, {"reports": server.url}, upstreams=section, tasks=rules) as gateway:
             host = gateway.modern()
             task = (await host.start("report", meta=META))["taskId"]
             async with bounded():
@@ -100,12 +99,12 @@ async def test_a_task_that_outlived_its_process_still_points_back(
 ) -> None:
     server.script["report"] = Hold()
     servers = {"reports": server.url}
-    async with traced(collector, servers, folder=tmp_path) as gateway:
+    async with serve_traced(collector, servers, folder=tmp_path) as gateway:
         host = await gateway.greeted()
         task = (await host.ask("tools/call", called_with(META, task={}))).result["task"]["taskId"]
     made = next(span for span in collector.of(SERVER) if span.attributes["mcp.method.name"] == "tools/call")
-    async with traced(collector, servers, folder=tmp_path) as gateway:
-        again = McpHost(gateway.http, gateway.url())
+    async with serve_traced(collector, servers, folder=tmp_path) as gateway:
+        again = Host(gateway.http, gateway.url())
         again.session, again.revision = host.session, host.revision
         await ended(again, task)
     assert collector.only(SERVER, "tasks/result").links == (made.place,)
@@ -119,8 +118,8 @@ async def test_a_call_that_an_earlier_process_never_sent_points_back_when_it_is(
         await leave_one_sent(server, tmp_path, host, tool="echo")
         asked = await host.ask("tools/call", called_with(META, task={}))
         task = asked.result["task"]["taskId"]
-    async with traced(collector, {"reports": server.url}, folder=tmp_path) as gateway:
-        await ended(returned(gateway, host), task)
+    async with serve_traced(collector, {"reports": server.url}, folder=tmp_path) as gateway:
+        await ended(gateway.again(host), task)
     # What the server lists is not known yet when the call is sent.
     made, call = collector.only(SERVER, "tools/call report"), collector.only(CLIENT, "tools/call")
     assert made.parent == Place(TRACE, PARENT)

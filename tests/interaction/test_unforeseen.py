@@ -6,9 +6,10 @@ from datetime import datetime
 
 import pytest
 
+from helpers.gateway.configuration import configuration
+from helpers.gateway.gateway import Environment, SystemClock, serve
 from helpers.server import Hold, ScriptedServer
 from helpers.waiting import bounded
-from helpers.whole_gateway import Environment, SystemClock, configuration, running
 
 PLANTED = "s3cret of the fault"
 DONE = {"content": []}
@@ -58,7 +59,7 @@ async def test_a_fault_of_ours_is_an_internal_error_and_no_more(
 ) -> None:
     server.script["echo"] = hold = Hold()
     clock = FaultyClock(1)
-    async with running(configuration({"reports": server.url}), Environment(clock=clock)) as gateway:
+    async with serve(configuration({"reports": server.url}), Environment(clock=clock)) as gateway:
         host = await gateway.greeted()
         calling = asyncio.create_task(host.call("echo", **({"task": {}} if as_task else {})))
         async with bounded():
@@ -84,7 +85,7 @@ async def test_wherever_it_is_no_host_hears_a_word_of_it_and_the_next_call_works
 ) -> None:
     server.script["echo"] = hold = Hold()
     clock = FaultyClock(number)
-    async with running(configuration({"reports": server.url}), Environment(clock=clock)) as gateway:
+    async with serve(configuration({"reports": server.url}), Environment(clock=clock)) as gateway:
         host = await gateway.greeted()
         calling = asyncio.create_task(host.call("echo"))
         async with bounded():

@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 
 from helpers.exchange_server import ExchangeServer
+from helpers.gateway.configuration import GatewayConfig, configuration
+from helpers.gateway.gateway import Gateway, serve
+from helpers.gateway.replicas import key_file
 from helpers.server import Hold, ScriptedServer, raw, status
-from helpers.several_gateways import key_file
 from helpers.stored_tasks import stored_task
 from helpers.token_issuer import TokenIssuer, guarded
 from helpers.waiting import bounded
-from helpers.whole_gateway import GatewayConfig, WholeGateway, configuration, running
 from interaction.falls import falling, leave_one_sent
 from requirements import covers
 
@@ -49,13 +50,13 @@ def config(server: ScriptedServer, endpoint: ExchangeServer, issuer: TokenIssuer
 
 
 @pytest.fixture
-async def gateway(config: GatewayConfig) -> AsyncIterator[WholeGateway]:
-    async with running(config) as gateway:
+async def gateway(config: GatewayConfig) -> AsyncIterator[Gateway]:
+    async with serve(config) as gateway:
         yield gateway
 
 
 def known(
-    gateway: WholeGateway, endpoint: ExchangeServer, issuer: TokenIssuer, subject: str = "alice", **claims: Any
+    gateway: Gateway, endpoint: ExchangeServer, issuer: TokenIssuer, subject: str = "alice", **claims: Any
 ) -> str:
     """A token of somebody, which the endpoint knows too."""
     token = issuer.token(gateway.url(), subject=subject, **claims)
@@ -71,7 +72,7 @@ def everything(server: ScriptedServer) -> str:
 @covers("A-AUTH-3")
 @pytest.mark.parametrize("as_task", [False, True], ids=["call", "task"])
 async def test_a_servers_token_is_its_own_and_nothing_of_the_hosts_reaches_it(
-    gateway: WholeGateway, server: ScriptedServer, endpoint: ExchangeServer, issuer: TokenIssuer, as_task: bool
+    gateway: Gateway, server: ScriptedServer, endpoint: ExchangeServer, issuer: TokenIssuer, as_task: bool
 ) -> None:
     token = known(gateway, endpoint, issuer)
     host = await gateway.greeted(token=token)
@@ -104,7 +105,7 @@ ATTEMPTS: Mapping[str, str] = {
 
 @covers("A-AUTH-3", "T38")
 async def test_hosts_cannot_set_a_header_that_the_server_sees(
-    gateway: WholeGateway, server: ScriptedServer, endpoint: ExchangeServer, issuer: TokenIssuer
+    gateway: Gateway, server: ScriptedServer, endpoint: ExchangeServer, issuer: TokenIssuer
 ) -> None:
     host = await gateway.greeted(token=known(gateway, endpoint, issuer))
     call = {"name": "echo", "arguments": {}}
@@ -125,7 +126,7 @@ async def test_hosts_cannot_set_a_header_that_the_server_sees(
 
 @covers("A-AUTH-3")
 async def test_the_newest_token_of_a_host_is_what_is_exchanged(
-    gateway: WholeGateway, server: ScriptedServer, endpoint: ExchangeServer, issuer: TokenIssuer
+    gateway: Gateway, server: ScriptedServer, endpoint: ExchangeServer, issuer: TokenIssuer
 ) -> None:
     endpoint.lifetime = 0
     host = await gateway.greeted(token=known(gateway, endpoint, issuer, jti="first"))
@@ -141,7 +142,7 @@ async def test_the_newest_token_of_a_host_is_what_is_exchanged(
 
 @covers("A-AUTH-3")
 async def test_a_token_with_fewer_scopes_brings_no_more_than_it_is_good_for(
-    gateway: WholeGateway, server: ScriptedServer, endpoint: ExchangeServer, issuer: TokenIssuer
+    gateway: Gateway, server: ScriptedServer, endpoint: ExchangeServer, issuer: TokenIssuer
 ) -> None:
     tokens = [known(gateway, endpoint, issuer, scope=scope) for scope in ("reports.admin", "reports.read")]
     host = await gateway.greeted(token=tokens[0])
@@ -156,7 +157,7 @@ async def test_a_token_with_fewer_scopes_brings_no_more_than_it_is_good_for(
 
 @covers("A-AUTH-3")
 async def test_a_task_leaves_with_the_token_of_who_made_it_whoever_comes_meanwhile(
-    gateway: WholeGateway, server: ScriptedServer, endpoint: ExchangeServer, issuer: TokenIssuer
+    gateway: Gateway, server: ScriptedServer, endpoint: ExchangeServer, issuer: TokenIssuer
 ) -> None:
     narrow, wide = (known(gateway, endpoint, issuer, scope=scope) for scope in ("reports.read", "reports.admin"))
     endpoint.subjects |= {narrow: "narrow", wide: "wide"}
@@ -178,7 +179,7 @@ async def test_a_task_leaves_with_the_token_of_who_made_it_whoever_comes_meanwhi
 
 @covers("A-AUTH-3")
 async def test_two_callers_share_neither_a_token_nor_a_session_of_the_server(
-    gateway: WholeGateway, server: ScriptedServer, endpoint: ExchangeServer, issuer: TokenIssuer
+    gateway: Gateway, server: ScriptedServer, endpoint: ExchangeServer, issuer: TokenIssuer
 ) -> None:
     hosts = [await gateway.greeted(token=known(gateway, endpoint, issuer, name)) for name in ("alice", "bob")]
     await asyncio.gather(*(host.call("echo", {"n": n}) for n in range(5) for host in hosts))
@@ -198,7 +199,7 @@ async def test_two_callers_share_neither_a_token_nor_a_session_of_the_server(
 @pytest.mark.parametrize("code", [401, 403])
 @pytest.mark.parametrize("as_task", [False, True], ids=["call", "task"])
 async def test_a_server_that_refuses_the_gateway_is_no_reason_for_a_host_to_look_for_another_token(
-    gateway: WholeGateway,
+    gateway: Gateway,
     server: ScriptedServer,
     endpoint: ExchangeServer,
     issuer: TokenIssuer,
@@ -225,7 +226,7 @@ async def test_a_server_that_refuses_the_gateway_is_no_reason_for_a_host_to_look
 
 @covers("A-AUTH-14")
 async def test_an_endpoint_that_gives_nothing_is_told_without_a_word_of_it(
-    gateway: WholeGateway, server: ScriptedServer, endpoint: ExchangeServer, issuer: TokenIssuer
+    gateway: Gateway, server: ScriptedServer, endpoint: ExchangeServer, issuer: TokenIssuer
 ) -> None:
     host = gateway.host(token=issuer.token(gateway.url()))
     params = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "host", "version": "1"}}
@@ -239,7 +240,7 @@ async def test_an_endpoint_that_gives_nothing_is_told_without_a_word_of_it(
 
 
 async def test_metrics_hold_nothing_of_what_is_shown(
-    gateway: WholeGateway, endpoint: ExchangeServer, issuer: TokenIssuer
+    gateway: Gateway, endpoint: ExchangeServer, issuer: TokenIssuer
 ) -> None:
     await (await gateway.greeted(token=known(gateway, endpoint, issuer))).call("echo")
     page = await gateway.metrics()
@@ -261,7 +262,7 @@ async def test_a_task_that_was_never_sent_ends_after_a_restart_where_its_caller_
         host = await gateway.greeted(token=token)
         _, unsent = await leave_one_sent(server, tmp_path, host, host)
     asked = endpoint.asked
-    async with running(
+    async with serve(
         configuration({}, upstreams={"reports": upstream}, folder=tmp_path, **sections), data_directory=tmp_path
     ) as gateway:
         await stored_task(tmp_path, unsent, lambda task: task.status == "failed")
@@ -274,7 +275,7 @@ async def test_nothing_of_a_token_is_stored(
     server: ScriptedServer, endpoint: ExchangeServer, issuer: TokenIssuer, tmp_path: Path
 ) -> None:
     upstreams = {"reports": exchanging(server, endpoint)}
-    async with running(guarded({}, issuer, upstreams=upstreams, folder=tmp_path), data_directory=tmp_path) as gateway:
+    async with serve(guarded({}, issuer, upstreams=upstreams, folder=tmp_path), data_directory=tmp_path) as gateway:
         token = known(gateway, endpoint, issuer)
         host = await gateway.greeted(token=token)
         task = await host.start("echo")
@@ -286,7 +287,7 @@ async def test_nothing_of_a_token_is_stored(
 
 
 async def test_a_refusal_of_the_moment_costs_no_token(
-    gateway: WholeGateway, server: ScriptedServer, endpoint: ExchangeServer, issuer: TokenIssuer
+    gateway: Gateway, server: ScriptedServer, endpoint: ExchangeServer, issuer: TokenIssuer
 ) -> None:
     server.script["echo"] = status(503)
     host = await gateway.greeted(token=known(gateway, endpoint, issuer))

@@ -6,11 +6,13 @@ from pathlib import Path
 import pytest
 
 from helpers.certificates import Authority
-from helpers.gateway_process import taskgate, write_configuration
+from helpers.gateway.configuration import configuration, write_configuration
+from helpers.gateway.gateway import serve
+from helpers.gateway.process import taskgate
+from helpers.host.host import both_eras
 from helpers.server import ScriptedServer
 from helpers.token_issuer import TokenIssuer, guarded
 from helpers.waiting import eventually
-from helpers.whole_gateway import configuration, running
 from requirements import covers
 from unit.upstream.raw_server import RawServer
 
@@ -19,7 +21,7 @@ from unit.upstream.raw_server import RawServer
 async def test_a_fixed_header_is_shown_for_everybody(server: ScriptedServer, name: str) -> None:
     credentials = {"mode": "header", "header": name, "value": "Bearer of the gateway"}
     upstream = {"path": "/reports/mcp", "url": server.url, "credentials": credentials}
-    async with running(configuration({}, upstreams={"reports": upstream})) as gateway:
+    async with serve(configuration({}, upstreams={"reports": upstream})) as gateway:
         host = await gateway.greeted(token="of-a-host")
         await host.ask("tools/call", {"name": "echo", "arguments": {}}, headers={"X-Api-Key": "of a host"})
         await host.leave()
@@ -32,7 +34,7 @@ async def test_a_fixed_header_is_shown_for_everybody(server: ScriptedServer, nam
 async def test_where_nobody_is_asked_the_one_context_is_told(server: ScriptedServer) -> None:
     told = {"context": "X-Taskgate-Context"}
     upstream = {"path": "/reports/mcp", "url": server.url, "identity_headers": told}
-    async with running(configuration({}, upstreams={"reports": upstream})) as gateway:
+    async with serve(configuration({}, upstreams={"reports": upstream})) as gateway:
         await (await gateway.greeted()).call("echo")
     assert {request.headers["x-taskgate-context"] for request in server.requests} == {"anonymous"}
 
@@ -41,13 +43,13 @@ NAMES = {"subject": "X-User", "issuer": "X-Issuer"}
 
 
 @covers("T7", "A-AUTH-3")
-@pytest.mark.parametrize("era", ["legacy", "modern"])
+@both_eras
 async def test_one_name_at_two_issuers_is_two_users_for_the_server(
     server: ScriptedServer, tmp_path: Path, era: str
 ) -> None:
     issuers = TokenIssuer(tmp_path), TokenIssuer(tmp_path, issuer="https://other.example.com/", number=1)
     upstream = {"path": "/reports/mcp", "url": server.url, "identity_headers": NAMES}
-    async with running(guarded({}, *issuers, upstreams={"reports": upstream})) as gateway:
+    async with serve(guarded({}, *issuers, upstreams={"reports": upstream})) as gateway:
         for issuer in issuers:
             token, forged = issuer.token(gateway.url(), subject="alice"), {"X-Issuer": issuers[0].issuer}
             host = await gateway.greeted(token=token) if era == "legacy" else gateway.modern(token=token)
@@ -75,7 +77,7 @@ async def test_a_server_is_shown_the_gateways_certificate(tmp_path: Path) -> Non
                 "key_file": str(own.key_file),
             },
         }
-        async with running(configuration({}, upstreams={"reports": upstream})) as gateway:
+        async with serve(configuration({}, upstreams={"reports": upstream})) as gateway:
             asking = asyncio.create_task(gateway.greeted())
             line = await server.next()
             head, _ = await line.request()

@@ -5,11 +5,13 @@ from typing import Any
 
 import pytest
 
-from helpers.mcp_host import Answer, McpHost
+from helpers.gateway.configuration import configuration
+from helpers.gateway.gateway import Environment, Gateway, serve
+from helpers.host.answers import Answer
+from helpers.host.host import Host, both_eras
 from helpers.server import ScriptedServer, result
 from helpers.waiting import bounded
-from helpers.whole_gateway import Environment, WholeGateway, configuration, running
-from interaction.limiting import Host, Opens, both_eras, come, is_refused
+from interaction.rate_limits import Opens, is_refused
 from requirements import covers
 
 WAITING = "taskgate_rate_limit_waiting"
@@ -17,12 +19,12 @@ WAITING = "taskgate_rate_limit_waiting"
 BY_SECONDS = {"name": "calls", "scope": "context", "rate": "1/s", "burst": 1, "methods": ["tools/call"]}
 
 
-async def decisions(gateway: WholeGateway) -> dict[Any, float]:
+async def decisions(gateway: Gateway) -> dict[Any, float]:
     """What the policies decided, and how often."""
     return await gateway.counts("taskgate_rate_limit_decisions_total", "policy", "decision")
 
 
-async def queued(gateway: WholeGateway, host: Host, number: int) -> "asyncio.Task[Answer]":
+async def queued(gateway: Gateway, host: Host, number: int) -> "asyncio.Task[Answer]":
     """A call that waits, as the one of that number."""
     call = asyncio.create_task(host.call("echo", {"n": number}))
     await gateway.shows(WAITING, number)
@@ -35,7 +37,7 @@ async def test_what_a_rate_lets_through_soon_waits_in_order_and_what_comes_later
     opens: Opens, server: ScriptedServer, era: str
 ) -> None:
     async with opens(BY_SECONDS, wait="3s") as gateway, bounded():
-        host = await come(gateway, era)
+        host = await gateway.greeted(era=era)
         assert not is_refused(await host.call("echo", {"n": 0}))
         calls = [await queued(gateway, host, number) for number in (1, 2, 3)]
         answer = await host.call("echo", {"n": 4})
@@ -134,7 +136,7 @@ async def test_a_body_that_is_no_message_is_refused_at_once_and_takes_no_place_o
 
 async def test_a_get_stream_waits_for_its_turn_and_then_opens(opens: Opens) -> None:
     async with opens({**BY_SECONDS, "methods": ["*"], "burst": 2}, wait="3s") as gateway, bounded():
-        host: McpHost = await gateway.greeted()
+        host: Host = await gateway.greeted()
         await host.ask("ping")
         async with host.listen() as stream:
             assert not stream.ended
@@ -156,7 +158,7 @@ async def test_forty_hosts_of_one_caller_that_start_at_once_are_all_served(serve
     config = config.model_copy(update={"limits": type(config.limits)()})
     lists = {"prompts/list": "prompts", "resources/list": "resources", "resources/templates/list": "resourceTemplates"}
     server.methods |= {method: result({member: []}) for method, member in lists.items()}
-    async with running(config, Environment()) as gateway, bounded(60):
+    async with serve(config, Environment()) as gateway, bounded(60):
 
         async def start() -> None:
             host = await gateway.greeted()

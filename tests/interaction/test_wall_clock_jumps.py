@@ -10,12 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from helpers.gateway.configuration import configuration
+from helpers.gateway.gateway import Environment, Gateway, serve
 from helpers.server import Hold, ScriptedServer
 from helpers.token_issuer import TokenIssuer, guarded
 from helpers.virtual_time import pass_time
 from helpers.waiting import bounded, eventually
 from helpers.wandering_clock import WanderingClock
-from helpers.whole_gateway import Environment, WholeGateway, configuration, running
 from requirements import covers
 
 DONE = {"content": [{"type": "text", "text": "done"}]}
@@ -32,18 +33,18 @@ def clock() -> WanderingClock:
 @pytest.fixture(params=["memory", "sqlite"])
 async def gateway(
     request: pytest.FixtureRequest, server: ScriptedServer, clock: WanderingClock, tmp_path: Path
-) -> AsyncIterator[WholeGateway]:
+) -> AsyncIterator[Gateway]:
     """A gateway on that machine, which removes what has expired at once."""
     folder = tmp_path if request.param == "sqlite" else None
     config = configuration({"reports": server.url}, folder=folder, tasks=SHORT, store={"purge_interval": "20ms"})
-    async with running(config, Environment(clock=clock), data_directory=tmp_path) as gateway:
+    async with serve(config, Environment(clock=clock), data_directory=tmp_path) as gateway:
         yield gateway
 
 
 @covers("T54")
 @pytest.mark.parametrize("jump", JUMPS, ids=["forward", "back"])
 async def test_a_call_that_runs_goes_on_and_its_session_and_times_stay(
-    server: ScriptedServer, gateway: WholeGateway, clock: WanderingClock, jump: timedelta
+    server: ScriptedServer, gateway: Gateway, clock: WanderingClock, jump: timedelta
 ) -> None:
     hold = server.script["report"] = Hold()
     host = await gateway.greeted()
@@ -65,7 +66,7 @@ async def test_a_call_that_runs_goes_on_and_its_session_and_times_stay(
 
 @pytest.mark.parametrize("jump", JUMPS, ids=["forward", "back"])
 async def test_a_task_lives_as_long_as_it_was_promised(
-    server: ScriptedServer, gateway: WholeGateway, clock: WanderingClock, jump: timedelta
+    server: ScriptedServer, gateway: Gateway, clock: WanderingClock, jump: timedelta
 ) -> None:
     host = await gateway.greeted()
     task = (await host.call("echo", task={"ttl": 1500})).result["task"]
@@ -83,10 +84,10 @@ async def test_what_an_earlier_process_left_expires_by_the_wall_clock(
     server: ScriptedServer, clock: WanderingClock, tmp_path: Path
 ) -> None:
     config = configuration({"reports": server.url}, folder=tmp_path)
-    async with running(config, Environment(clock=clock), data_directory=tmp_path) as gateway:
+    async with serve(config, Environment(clock=clock), data_directory=tmp_path) as gateway:
         task = await (await gateway.greeted()).start("echo")
         clock.by = timedelta(hours=2)
-    async with running(config, Environment(clock=clock), data_directory=tmp_path) as gateway:
+    async with serve(config, Environment(clock=clock), data_directory=tmp_path) as gateway:
         assert (await (await gateway.greeted()).ask("tasks/get", {"taskId": task["taskId"]})).code == -32602
 
 
@@ -94,7 +95,7 @@ async def test_a_token_is_judged_by_the_wall_clock(
     server: ScriptedServer, clock: WanderingClock, tmp_path: Path
 ) -> None:
     issuer = TokenIssuer(tmp_path)
-    async with running(guarded({"reports": server.url}, issuer), Environment(clock=clock)) as gateway:
+    async with serve(guarded({"reports": server.url}, issuer), Environment(clock=clock)) as gateway:
         token = issuer.token(gateway.url())
         await gateway.greeted(token=token)
         clock.by = timedelta(days=2)
@@ -105,7 +106,7 @@ async def test_a_token_is_judged_by_the_wall_clock(
 async def test_the_log_tells_once_that_the_wall_clock_was_set(
     server: ScriptedServer, clock: WanderingClock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with running(configuration({"reports": server.url}), Environment(clock=clock)):
+    async with serve(configuration({"reports": server.url}), Environment(clock=clock)):
         clock.by = timedelta(hours=3)
 
         def told() -> list[str]:

@@ -5,14 +5,15 @@ from datetime import timedelta
 from typing import Any
 
 from helpers.failing_store import HoldingStore
+from helpers.gateway.configuration import configuration
+from helpers.gateway.gateway import Environment, open_store, serve
 from helpers.manual_clock import ManualClock
 from helpers.server import Hold, ScriptedServer
 from helpers.waiting import bounded, eventually, until
-from helpers.whole_gateway import Environment, configuration, open_store, running
-from interaction.limiting import CALLS, Opens, passes
-from interaction.questioning import DONE
-from interaction.reloading import SUCCESS, reloaded
-from interaction.repeating import KEY, YEAR, calls, upgrade
+from interaction.idempotency import KEY, YEAR, calls, upgrade
+from interaction.questions import DONE
+from interaction.rate_limits import CALLS, Opens, passes
+from interaction.reloads import SUCCESS
 
 # --- what is owed of a rate ------------------------------------------------------------------------------------------
 
@@ -25,10 +26,10 @@ async def test_a_wider_rate_lets_in_soon_who_had_used_up_the_narrow_one(
             {"reports": server.url}, limits={"rate": [{**CALLS, "rate": rate, "burst": 5}], "wait": "0s"}
         )
 
-    async with running(config("1/h"), Environment(clock=clock)) as gateway:
+    async with serve(config("1/h"), Environment(clock=clock)) as gateway:
         host = gateway.modern()
         assert await passes(host, *["echo"] * 6) == [True] * 5 + [False]
-        assert await reloaded(gateway, config("10/s")) == SUCCESS
+        assert await gateway.reload(config("10/s")) == SUCCESS
         # What is left is nothing still, but of the rate that is now.
         assert (await host.call("echo")).error["data"]["retryAfterMs"] == 100
         clock.advance(timedelta(seconds=0.1))
@@ -75,7 +76,7 @@ JOINS = upgrade("sync", join_retries="30s")
 async def test_a_call_is_not_joined_by_a_host_that_can_be_asked_other_things(server: ScriptedServer) -> None:
     """What its server asks, or refuses to do without asking, depends on what it was told of the first host."""
     server.script["report"] = hold = Hold()
-    async with running(configuration({"reports": server.url}, tasks=JOINS)) as gateway:
+    async with serve(configuration({"reports": server.url}, tasks=JOINS)) as gateway:
         able, unable = gateway.modern(capabilities=ASKABLE), gateway.modern()
         both = [asyncio.create_task(host.call("report", YEAR)) for host in (able, unable)]
         async with bounded():
@@ -87,7 +88,7 @@ async def test_a_call_is_not_joined_by_a_host_that_can_be_asked_other_things(ser
 
 async def test_a_key_of_a_call_that_runs_makes_no_task_beside_it(server: ScriptedServer) -> None:
     server.script["report"] = hold = Hold()
-    async with running(configuration({"reports": server.url}, tasks=upgrade())) as gateway:
+    async with serve(configuration({"reports": server.url}, tasks=upgrade())) as gateway:
         host = await gateway.greeted()
         plain = asyncio.create_task(host.call("report", YEAR, _meta={KEY: "k"}))
         async with bounded():
@@ -106,7 +107,7 @@ async def test_a_call_that_two_hosts_share_goes_on_as_a_task_though_the_first_le
     tasks = {**upgrade("auto", join_retries="30s"), "inline_grace": "0s"}
     store = HoldingStore(await open_store("memory", None))
     config = configuration({"reports": server.url}, tasks=tasks)
-    async with running(config, Environment(store=store)) as gateway:
+    async with serve(config, Environment(store=store)) as gateway:
         host = gateway.modern()
         params = {"name": "report", "arguments": YEAR}
         async with host.asking("tools/call", params) as first, host.asking("tools/call", params) as second, bounded():
@@ -128,7 +129,7 @@ async def test_a_task_that_a_host_was_given_goes_on_though_another_leaves_withou
     server.script["report"] = hold = Hold()
     store = HoldingStore(await open_store("memory", None))
     config = configuration({"reports": server.url}, tasks=upgrade(join_retries="30s"))
-    async with running(config, Environment(store=store)) as gateway:
+    async with serve(config, Environment(store=store)) as gateway:
         host = gateway.modern()
         task = await host.start("report", YEAR)
         async with bounded():
@@ -144,7 +145,7 @@ async def test_a_task_that_a_host_was_given_goes_on_though_another_leaves_withou
 async def test_a_host_with_tasks_of_the_same_era_is_given_one_for_the_call_that_runs(server: ScriptedServer) -> None:
     server.script["report"] = hold = Hold()
     tasks = {**upgrade(), "inline_grace": "0s"}
-    async with running(configuration({"reports": server.url}, tasks=tasks)) as gateway:
+    async with serve(configuration({"reports": server.url}, tasks=tasks)) as gateway:
         host = gateway.modern()
         plain = asyncio.create_task(gateway.modern(tasks=False).call("report", YEAR, meta={KEY: "k"}))
         async with bounded():

@@ -7,13 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from helpers.gateway.configuration import configuration
+from helpers.gateway.gateway import Environment, Gateway, serve
 from helpers.manual_clock import ManualClock
 from helpers.server import Hold, ScriptedServer, TalkingTool
 from helpers.waiting import bounded
-from helpers.whole_gateway import Environment, WholeGateway, configuration, running
-from interaction.questioning import ACCEPTED, ASKED, DONE, ELICIT, ROOTS, SAMPLE, capable, status
-from interaction.queueing import narrow
-from interaction.repeating import upgrade
+from interaction.idempotency import upgrade
+from interaction.questions import ACCEPTED, ASKED, DONE, ELICIT, ROOTS, SAMPLE, capable
+from interaction.queues import narrow
 
 DELIVERED = "taskgate_task_delivery_delay_seconds"
 UNDELIVERED = "taskgate_tasks_undelivered_total"
@@ -33,14 +34,14 @@ def clock() -> ManualClock:
 
 
 @pytest.fixture
-async def timed(server: ScriptedServer, clock: ManualClock) -> AsyncIterator[WholeGateway]:
+async def timed(server: ScriptedServer, clock: ManualClock) -> AsyncIterator[Gateway]:
     """A gateway that removes what has expired at once; each call of a modern host is a task."""
     config = configuration({"reports": server.url}, store=PURGING, tasks=upgrade())
-    async with running(config, Environment(clock=clock)) as gateway:
+    async with serve(config, Environment(clock=clock)) as gateway:
         yield gateway
 
 
-async def shows(gateway: WholeGateway, family: str, value: float, **labels: str) -> None:
+async def shows(gateway: Gateway, family: str, value: float, **labels: str) -> None:
     """Wait until a scrape shows that much."""
     async with bounded():
         while await gateway.count(family, **labels) != value:
@@ -51,13 +52,13 @@ async def shows(gateway: WholeGateway, family: str, value: float, **labels: str)
 
 
 async def test_how_long_an_outcome_lay_is_shown_once_however_often_it_is_fetched(
-    timed: WholeGateway, server: ScriptedServer, clock: ManualClock
+    timed: Gateway, server: ScriptedServer, clock: ManualClock
 ) -> None:
     server.script["report"] = hold = Hold()
     host = await timed.greeted()
     task = (await host.start("report"))["taskId"]
     hold.release(DONE)
-    await status(host, task, "completed")
+    await host.until(task, "completed")
     assert await timed.count(f"{DELIVERED}_count") == 0
     clock.advance(timedelta(seconds=40))
     for _ in range(3):
@@ -69,15 +70,15 @@ async def test_how_long_an_outcome_lay_is_shown_once_however_often_it_is_fetched
     assert await timed.count(UNDELIVERED) == 0
 
 
-async def test_a_look_of_the_modern_era_at_a_task_that_has_ended_fetches_its_outcome(timed: WholeGateway) -> None:
+async def test_a_look_of_the_modern_era_at_a_task_that_has_ended_fetches_its_outcome(timed: Gateway) -> None:
     host = timed.modern()
     task = (await host.start("echo"))["taskId"]
     await host.until(task, "completed")
-    await host.get(task)
+    await host.task(task)
     assert await timed.count(f"{DELIVERED}_count", upstream="reports") == 1
 
 
-async def test_that_an_outcome_was_fetched_is_no_news_to_its_host(gateway: WholeGateway) -> None:
+async def test_that_an_outcome_was_fetched_is_no_news_to_its_host(gateway: Gateway) -> None:
     host = await gateway.greeted()
     async with host.listen() as get:
         task = (await host.start("echo"))["taskId"]
@@ -92,11 +93,11 @@ async def test_that_an_outcome_was_fetched_is_no_news_to_its_host(gateway: Whole
         assert [told["params"]["taskId"] for told in get.of("notifications/tasks/status")] == [task, other]
 
 
-async def test_what_nobody_fetched_is_shown_when_it_is_removed(timed: WholeGateway, clock: ManualClock) -> None:
+async def test_what_nobody_fetched_is_shown_when_it_is_removed(timed: Gateway, clock: ManualClock) -> None:
     host = await timed.greeted()
     task = (await host.start("echo"))["taskId"]
     # That it has ended is not what it came to.
-    await status(host, task, "completed")
+    await host.until(task, "completed")
     clock.advance(2 * HOUR)
     await shows(timed, UNDELIVERED, 1, upstream="reports", status="completed")
 
@@ -105,14 +106,14 @@ async def test_an_outcome_that_was_fetched_before_a_restart_is_not_shown_as_fetc
     server: ScriptedServer, tmp_path: Path
 ) -> None:
     config = configuration({"reports": server.url}, folder=tmp_path, tasks=upgrade())
-    async with running(config) as gateway:
+    async with serve(config) as gateway:
         host = gateway.modern()
         task = (await host.start("echo"))["taskId"]
         await host.until(task, "completed")
         assert await gateway.count(f"{DELIVERED}_count") == 1
-    async with running(config) as gateway:
+    async with serve(config) as gateway:
         host = gateway.modern()
-        assert (await host.get(task))["status"] == "completed"
+        assert (await host.task(task))["status"] == "completed"
         assert await gateway.count(f"{DELIVERED}_count") == 0
 
 
@@ -120,18 +121,18 @@ async def test_an_outcome_that_was_fetched_before_a_restart_is_not_shown_as_fetc
 
 
 async def test_how_many_polls_a_task_took_is_shown_when_its_host_sees_that_it_has_ended(
-    timed: WholeGateway, server: ScriptedServer
+    timed: Gateway, server: ScriptedServer
 ) -> None:
     server.script["report"] = hold = Hold()
     host = timed.modern()
     task = (await host.start("report"))["taskId"]
     for _ in range(3):
-        await host.get(task)
+        await host.task(task)
     assert await timed.count(f"{POLLS}_count") == 0
     hold.release(DONE)
     await shows(timed, "taskgate_tasks_finished_total", 1, reason="ok")
     for _ in range(2):
-        assert (await host.get(task))["status"] == "completed"
+        assert (await host.task(task))["status"] == "completed"
     assert await timed.count(f"{POLLS}_count", upstream="reports") == 1
     assert await timed.count(f"{POLLS}_sum") == 4
 
@@ -140,7 +141,7 @@ async def test_how_many_polls_a_task_took_is_shown_when_its_host_sees_that_it_ha
 
 
 async def test_what_becomes_of_each_question_is_shown_and_how_long_its_task_waited(
-    gateway: WholeGateway, tool: TalkingTool
+    gateway: Gateway, tool: TalkingTool
 ) -> None:
     host = await capable(gateway)
     task = (await host.start("report"))["taskId"]
@@ -154,7 +155,7 @@ async def test_what_becomes_of_each_question_is_shown_and_how_long_its_task_wait
         await tool.ask("a-3", ROOTS, {})
         await stream.until(ROOTS)
         await tool.finish(DONE)
-        await stream.answered()
+        await stream.result()
     for kind, outcome in (("elicitation", "answered"), ("sampling", "declined"), ("roots", "superseded")):
         assert await gateway.count(SETTLED, upstream="reports", kind=kind, outcome=outcome) == 1
     assert await gateway.count(SETTLED) == 3
@@ -163,7 +164,7 @@ async def test_what_becomes_of_each_question_is_shown_and_how_long_its_task_wait
 
 async def test_a_question_that_nobody_answers_is_shown_as_expired(server: ScriptedServer, tool: TalkingTool) -> None:
     config = configuration({"reports": server.url}, tasks={"input_required": {"max_wait": "50ms"}})
-    async with running(config) as gateway:
+    async with serve(config) as gateway:
         host = await capable(gateway)
         await host.start("report")
         await tool.ask("a-1")
@@ -172,9 +173,7 @@ async def test_a_question_that_nobody_answers_is_shown_as_expired(server: Script
         await tool.finish(DONE)
 
 
-async def test_an_answer_to_what_was_never_asked_is_shown_as_suspicious(
-    gateway: WholeGateway, tool: TalkingTool
-) -> None:
+async def test_an_answer_to_what_was_never_asked_is_shown_as_suspicious(gateway: Gateway, tool: TalkingTool) -> None:
     host = await capable(gateway)
     task = (await host.start("report"))["taskId"]
     assert (await host.respond(f"{task}.input-1", ACCEPTED)).status == 202
@@ -194,11 +193,11 @@ async def test_a_task_that_expires_is_shown_by_what_it_was_at(
     two = narrow(server, concurrency=2, wait="24h")
     tasks = {"input_required": {"max_wait": "24h"}, "ttl": {"max": "1h"}}
     config = configuration({}, upstreams=two, store=PURGING, tasks=tasks)
-    async with running(config, Environment(clock=clock)) as gateway:
+    async with serve(config, Environment(clock=clock)) as gateway:
         host = await capable(gateway)
         asked = (await host.start("report"))["taskId"]
         await tool.ask("a-1")
-        await status(host, asked, "input_required")
+        await host.until(asked, "input_required")
         await host.start("slow")
         await host.start("slow")
         clock.advance(2 * HOUR)

@@ -4,11 +4,12 @@ from typing import Any
 
 import pytest
 
+from helpers.gateway.gateway import __version__, serve
+from helpers.host.host import ERAS
 from helpers.modern_schema import SERVER
 from helpers.server import result
-from helpers.whole_gateway import __version__, running
 from interaction.programs import with_program
-from interaction.welcoming import ERAS, GATEWAY, INFO, before, info_of, server_of, welcome
+from interaction.server_identity import GATEWAY, INFO, before, info_of, server_of, welcome
 from requirements import covers
 
 OURS = {"name": "taskgate", "version": __version__}
@@ -112,7 +113,7 @@ async def test_what_the_gateway_makes_itself_is_its_own_and_the_outcome_is_the_s
 
 @both_hosts
 async def test_a_program_is_seen_as_it_says_that_it_is(host: str) -> None:
-    async with running(with_program(protocol_version="auto")) as gateway:
+    async with serve(with_program(protocol_version="auto")) as gateway:
         told = await welcome(gateway, host)
     assert info_of(told, host) == {"name": "talking", "version": "1"}
     assert told["_meta"][GATEWAY] == {"version": __version__}

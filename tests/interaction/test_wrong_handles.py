@@ -2,14 +2,13 @@
 
 from itertools import count
 
-import pytest
-
-from helpers.mcp_host import Answer
+from helpers.gateway.gateway import serve
+from helpers.host.answers import Answer
+from helpers.host.host import Host, both_eras
 from helpers.server import Hold, ScriptedServer
 from helpers.token_issuer import TokenIssuer, guarded
-from helpers.whole_gateway import running
-from interaction.handing_off import ERAS, YEAR, Host, handle_of, handoff, taskless, waited
-from interaction.questioning import DONE
+from interaction.handoffs import YEAR, handle_of, handoff, taskless, waited
+from interaction.questions import DONE
 from requirements import covers
 
 THRESHOLD = 3
@@ -23,13 +22,13 @@ async def miss(host: Host) -> Answer:
 
 
 @covers("R-RES-4", "T13")
-@pytest.mark.parametrize("era", ERAS)
+@both_eras
 async def test_wrong_handles_lock_nobody_out_of_a_good_one_of_tasks_or_of_another_mount(
     server: ScriptedServer, other: ScriptedServer, issuer: TokenIssuer, era: str
 ) -> None:
     server.script["report"] = other.script["report"] = hold = Hold()
     config = guarded({"reports": server.url, "other": other.url}, issuer, tasks=handoff(), auth=FAILURES)
-    async with running(config) as gateway:
+    async with serve(config) as gateway:
         host = await taskless(gateway, era, issuer.token(gateway.url(), subject="mine"))
         handle = handle_of(await host.call("report", YEAR))
         codes = [(await miss(host)).code for _ in range(THRESHOLD + 3)]

@@ -18,7 +18,8 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.types import CallToolResult, GetTaskResult, InitializeResult, LoggingMessageNotificationParams, TextContent
 
 from helpers import told
-from helpers.gateway_process import GatewayProcess, gateway_process, write_configuration
+from helpers.gateway.configuration import write_configuration
+from helpers.gateway.process import GatewayProcess, gateway_process
 from helpers.ports import free_port
 from helpers.waiting import bounded
 
@@ -127,9 +128,9 @@ def place_for(upstream: str, folder: Path) -> Place:
     file = write_configuration(
         folder,
         upstream,
-        server=f'{{listen: "{listen}", drain: {{delay: 0s, timeout: 5s}}}}',
-        tasks="{poll_interval: {base: 100ms, min: 100ms, adaptive: false}}",
-        logging="{level: debug}",
+        server={"listen": listen, "drain": {"delay": "0s", "timeout": "5s"}},
+        tasks={"poll_interval": {"base": "100ms", "min": "100ms", "adaptive": False}},
+        logging={"level": "debug"},
     )
     return Place(file=file, url=f"http://{listen}/reports/mcp", upstream=upstream)
 

@@ -4,7 +4,6 @@ Which limit a caller meets is said by the claim `scene` of its token, through th
 is limited for a whole server has a mount of its own.
 """
 
-import json
 import re
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -14,7 +13,8 @@ from typing import Any
 
 import httpx
 
-from helpers.gateway_process import GatewayProcess, gateway_process, write_configuration
+from helpers.gateway.configuration import write_configuration
+from helpers.gateway.process import GatewayProcess, gateway_process
 from helpers.ports import free_port
 from helpers.token_issuer import TokenIssuer
 from helpers.waiting import bounded
@@ -88,40 +88,32 @@ def configured(servers: Mapping[str, str], issuer: TokenIssuer, way: str, folder
     return write_configuration(
         folder,
         "",
-        server=json.dumps(
-            {
-                "listen": listen,
-                "trusted_proxies": ["127.0.0.0/8"],
-                "max_streams_per_context": 1,
-                "drain": {"delay": "0s", "timeout": "5s"},
-            }
-        ),
-        auth=json.dumps(
-            {
-                "mode": "required",
-                "issuers": {"corp": {**issuer.section, "audience": [AUDIENCE]}},
-                "lookup_failures": {"threshold": 2, "window": "1m", "penalty": "1s"},
-            }
-        ),
-        authorization=json.dumps(
-            {
-                "rules": [
-                    {"methods": ["tools/call"], "tool": "forbidden", "effect": "deny"},
-                    {"methods": ["tools/call"], "tool": "privileged", "require_scopes": ["admin"]},
-                ]
-            }
-        ),
-        upstreams=json.dumps(upstreams(servers)),
-        tasks=json.dumps(
-            {
-                "upgrade": [{"tool": tool, "mode": mode} for tool, mode in MODES.items()],
-                "poll_interval": {"base": "50ms", "min": "50ms", "adaptive": False},
-                "early_poll": {"reject_above": MANY},
-            }
-        ),
-        limits=json.dumps(limits(way)),
-        store=json.dumps({"sqlite": {"path": str(folder / "taskgate.db"), "busy_timeout": "100ms"}}),
-        logging=json.dumps({"level": "debug"}),
+        server={
+            "listen": listen,
+            "trusted_proxies": ["127.0.0.0/8"],
+            "max_streams_per_context": 1,
+            "drain": {"delay": "0s", "timeout": "5s"},
+        },
+        auth={
+            "mode": "required",
+            "issuers": {"corp": {**issuer.section, "audience": [AUDIENCE]}},
+            "lookup_failures": {"threshold": 2, "window": "1m", "penalty": "1s"},
+        },
+        authorization={
+            "rules": [
+                {"methods": ["tools/call"], "tool": "forbidden", "effect": "deny"},
+                {"methods": ["tools/call"], "tool": "privileged", "require_scopes": ["admin"]},
+            ]
+        },
+        upstreams=upstreams(servers),
+        tasks={
+            "upgrade": [{"tool": tool, "mode": mode} for tool, mode in MODES.items()],
+            "poll_interval": {"base": "50ms", "min": "50ms", "adaptive": False},
+            "early_poll": {"reject_above": MANY},
+        },
+        limits=limits(way),
+        store={"sqlite": {"path": str(folder / "taskgate.db"), "busy_timeout": "100ms"}},
+        logging={"level": "debug"},
     )
 
 

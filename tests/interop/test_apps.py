@@ -18,7 +18,8 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from helpers.gateway_process import gateway_process, write_configuration
+from helpers.gateway.configuration import write_configuration
+from helpers.gateway.process import gateway_process
 from interop.hosts import assert_log_is_discreet
 from interop.peers import HOME, output_of, require_peers
 from interop.programs import upstreams
@@ -167,9 +168,9 @@ def configured(served: Served, **extensions: str) -> Path:
     return write_configuration(
         folder,
         "",
-        upstreams=json.dumps({"apps": upstream}),
-        tasks=json.dumps(tasks),
-        logging="{level: debug}",
+        upstreams={"apps": upstream},
+        tasks=tasks,
+        logging={"level": "debug"},
     )
 
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from helpers.gateway_process import gateway_process
-from helpers.mcp_host import McpHost
+from helpers.gateway.process import gateway_process
+from helpers.host.host import Host
 from helpers.waiting import bounded
 from interop.hosts import PATIENCE, place_for
 from interop.peers import python_server, require_peers
@@ -34,7 +34,7 @@ main()
 """taskgate, but that it finds a stream silent sooner."""
 
 
-async def answered(host: McpHost, task: str, word: str) -> str:
+async def answered(host: Host, task: str, word: str) -> str:
     """Answer the next question of a task with that word; what it wants to know."""
     async with bounded(PATIENCE), host.asking("tasks/result", {"taskId": task}) as waiting:
         question = await waiting.until("elicitation/create")
@@ -43,14 +43,14 @@ async def answered(host: McpHost, task: str, word: str) -> str:
     return message
 
 
-async def asked(host: McpHost, task: str) -> None:
+async def asked(host: Host, task: str) -> None:
     """Wait until the task waits for its host."""
     async with bounded(PATIENCE):
         while (await host.task(task))["status"] != "input_required":
             await asyncio.sleep(0.1)
 
 
-async def progressed(host: McpHost, task: str) -> None:
+async def progressed(host: Host, task: str) -> None:
     """Wait until the task says how far it is."""
     async with bounded(PATIENCE):
         while "1/3" not in (await host.task(task)).get("statusMessage", ""):
@@ -60,7 +60,7 @@ async def progressed(host: McpHost, task: str) -> None:
 async def test_a_real_server_is_heard_to_the_end_of_a_call_that_it_was_asked_for_once(tmp_path: Path) -> None:
     async with python_server("lasting_server.py", VERSION, tmp_path) as upstream, aiohttp.ClientSession() as http:
         place, asks = place_for(upstream, tmp_path), []
-        host = McpHost(http, place.url)
+        host = Host(http, place.url)
         async with place.gateway() as gateway:
             await host.initialize(capabilities={"elicitation": {}})
             task = (await host.start("ask", {"about": "ships"}))["taskId"]
@@ -87,7 +87,7 @@ async def test_a_real_server_is_asked_anew_that_tells_what_it_kept_and_nothing_o
     require_peers()
     async with upstreams({"reports": (DEAF, HTTP)}, tmp_path) as servers, aiohttp.ClientSession() as http:
         place = place_for(servers["reports"]["url"], tmp_path)
-        host = McpHost(http, place.url)
+        host = Host(http, place.url)
         async with place.gateway() as gateway:
             await host.initialize()
             task = (await host.start("trigger-long-running-operation", {"duration": 6, "steps": 3}))["taskId"]

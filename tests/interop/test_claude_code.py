@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from helpers.cutter import Cutter
-from helpers.gateway_process import gateway_process, write_configuration
+from helpers.gateway.process import serve_process
 from helpers.waiting import eventually
 from interop.claude_code import SERVER, headless, interactive, require_program
 from interop.hosts import OFFICIAL, official_host, text_of
@@ -60,8 +60,7 @@ async def serving(tmp_path: Path) -> AsyncIterator[Serving]:
             "upgrade": [{"upstream": HANDOFF, "tool": "*", "mode": "auto", "handoff": {"after": "1s"}}],
             "handoff": {"ceilings": ceilings, "ceilings_with_progress": ceilings},
         }
-        file = write_configuration(tmp_path, "", upstreams=json.dumps(mounts), tasks=json.dumps(tasks))
-        async with gateway_process(["--config", file], log=tmp_path / "gateway.log") as gateway:
+        async with serve_process(tmp_path, "", upstreams=mounts, tasks=tasks) as gateway:
             yield Serving(server=server, gateway=f"http://{gateway.listen}")
 
 
@@ -128,8 +127,7 @@ async def test_in_a_terminal_it_declares_tasks_and_gets_one_instead_of_a_handoff
         rule = {"tool": "*", "mode": "auto", "handoff": {"after": "1s", "ceiling": f"{CEILING:g}s"}}
         listen = {"listen": "127.0.0.1:0", "allowed_hosts": [f"127.0.0.1:{network.port}"]}
         sections = {"tasks": json.dumps({"upgrade": [rule]}), "server": json.dumps(listen)}
-        file = write_configuration(tmp_path, server, **sections)
-        async with gateway_process(["--config", file], log=tmp_path / "gateway.log") as gateway:
+        async with serve_process(tmp_path, server, **sections) as gateway:
             host, _, port = gateway.listen.partition(":")
             network.address = (host, int(port))
             async with interactive(model, f"http://127.0.0.1:{network.port}/reports/mcp", tmp_path):

@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from helpers.gateway_process import gateway_process, write_configuration
+from helpers.gateway.configuration import write_configuration
+from helpers.gateway.process import gateway_process
 from interop.hosts import assert_log_is_discreet
 from interop.peers import HOME, python_server, require_peers
 from interop.suite import complaints, judged, passes
@@ -50,7 +51,7 @@ async def judgements(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[
         upstreams = {
             name: {"path": f"/{name}/mcp", "url": url} for name, url in (("blocking", blocking), ("asking", asking))
         }
-        file = write_configuration(folder, "", upstreams=json.dumps(upstreams), tasks=TASKS, logging="{level: debug}")
+        file = write_configuration(folder, "", upstreams=upstreams, tasks=TASKS, logging={"level": "debug"})
         gateway = await running.enter_async_context(gateway_process(["--config", file], log=log))
         places = {name: f"http://{gateway.listen}/{name}/mcp" for name in upstreams} | {"directly": asking}
         # One after the other: some checks give a server half a second.

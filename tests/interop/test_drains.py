@@ -8,7 +8,7 @@ from time import monotonic
 import httpx
 import pytest
 
-from helpers.gateway_process import gateway_process, write_configuration
+from helpers.gateway.process import serve_process
 from helpers.waiting import bounded, eventually
 from interop.peers import HOSTS, Told, python_server, require_peers, told_by
 
@@ -33,14 +33,13 @@ async def test_each_released_host_gets_the_result_of_a_call_that_ends_while_its_
         python_server("refusals_server.py", "1.23.3", tmp_path) as server,
         httpx.AsyncClient(base_url=server.removesuffix("/mcp"), trust_env=False, timeout=40) as calls,
     ):
-        file = write_configuration(
+        async with serve_process(
             tmp_path,
             server,
-            server='{listen: "127.0.0.1:0", drain: {delay: 5s, timeout: 30s}}',
+            server={"listen": "127.0.0.1:0", "drain": {"delay": "5s", "timeout": "30s"}},
             tasks=f"{{inline_grace: 200ms, poll_interval: {{base: {INTERVAL:.0f}s, adaptive: false}}}}",
-        )
-        async with gateway_process(["--config", file], log=tmp_path / "gateway.log") as gateway:
-            url = f"http://{gateway.listen}/reports/mcp"
+        ) as gateway:
+            url = gateway.url()
             async with asyncio.TaskGroup() as hosts:
                 playing: dict[str, asyncio.Task[list[Told]]] = {
                     host: hosts.create_task(told_by(host, url, [("hold", {"key": host})])) for host in (*FIRST, *LAST)

@@ -10,10 +10,10 @@ from mcp import ClientSession
 from mcp.client.streamable_http import streamable_http_client
 from mcp.types import CallToolResult
 
+from helpers.gateway.gateway import serve
 from helpers.server import Hold, ScriptedServer
 from helpers.token_issuer import TokenIssuer, guarded
 from helpers.waiting import bounded, eventually
-from helpers.whole_gateway import running
 from interop.hosts import OFFICIAL, text_of
 
 pytestmark = OFFICIAL
@@ -44,7 +44,7 @@ async def test_a_host_whose_token_ends_during_a_wait_refreshes_it_and_gets_the_r
         server.tools = [{"name": "report", "inputSchema": {"type": "object"}}]
         server.script["report"] = hold = Hold()
         auth = {"issuers": {"corp": {**issuer.section, "leeway": "0s"}}}
-        async with running(guarded({"reports": server.url}, auth=auth)) as gateway:
+        async with serve(guarded({"reports": server.url}, auth=auth)) as gateway:
             url = gateway.url()
             ends = Refreshing(issuer.token(url, exp=time.time() + 4), lambda: issuer.token(url))
             async with (

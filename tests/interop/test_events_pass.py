@@ -18,7 +18,8 @@ import pytest_asyncio
 from example import environments
 from example.processes import UVICORN_LISTENS, running
 
-from helpers.gateway_process import gateway_process, write_configuration
+from helpers.gateway.configuration import write_configuration
+from helpers.gateway.process import gateway_process
 from interop.by_hand import REVISIONS, ByHand, by_hand
 from interop.hosts import assert_log_is_discreet
 from interop.peers import HOME, START_WITHIN, output_of, require_peers
@@ -69,10 +70,10 @@ async def stage(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Stage
         file = write_configuration(
             folder,
             "",
-            auth="{mode: none}",
-            upstreams=json.dumps(upstreams),
-            logging="{level: debug}",
-            audit=json.dumps({"arguments": "full", "sinks": [{"name": "a", "type": "file", "path": str(log)}]}),
+            auth={"mode": "none"},
+            upstreams=upstreams,
+            logging={"level": "debug"},
+            audit={"arguments": "full", "sinks": [{"name": "a", "type": "file", "path": str(log)}]},
         )
         async with gateway_process(["--config", file], log=folder / "gateway.log") as gateway:
             yield Stage(directly, f"http://{gateway.listen}")

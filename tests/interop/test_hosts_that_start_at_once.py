@@ -10,9 +10,10 @@ import pytest
 from mcp import ClientSession, McpError
 from mcp.client.streamable_http import streamable_http_client
 
+from helpers.gateway.configuration import configuration
+from helpers.gateway.gateway import Environment, Gateway, serve
 from helpers.server import ScriptedServer
 from helpers.waiting import bounded
-from helpers.whole_gateway import Environment, WholeGateway, configuration, running
 
 pytestmark = [pytest.mark.interop, pytest.mark.alone]
 
@@ -29,11 +30,11 @@ async def server() -> AsyncIterator[ScriptedServer]:
 
 
 @pytest.fixture
-async def gateway(server: ScriptedServer) -> AsyncIterator[WholeGateway]:
+async def gateway(server: ScriptedServer) -> AsyncIterator[Gateway]:
     """A gateway with five servers and the limits as shipped, where all hosts are one caller."""
     config = configuration(dict.fromkeys(SERVERS, server.url))
     config = config.model_copy(update={"limits": type(config.limits)()})
-    async with running(config, Environment()) as gateway:
+    async with serve(config, Environment()) as gateway:
         yield gateway
 
 
@@ -57,7 +58,7 @@ async def started(url: str, ends: AsyncExitStack, refusals: Refusals) -> ClientS
     return host
 
 
-async def test_four_windows_with_five_servers_and_then_agents_that_call_in_parallel(gateway: WholeGateway) -> None:
+async def test_four_windows_with_five_servers_and_then_agents_that_call_in_parallel(gateway: Gateway) -> None:
     refusals: Refusals = Counter()
 
     async def host(mount: str, calls: int) -> None:
@@ -75,7 +76,7 @@ async def test_four_windows_with_five_servers_and_then_agents_that_call_in_paral
     assert +refusals == {}
 
 
-async def test_forty_hosts_start_at_once_and_none_of_them_ever_ends_its_session(gateway: WholeGateway) -> None:
+async def test_forty_hosts_start_at_once_and_none_of_them_ever_ends_its_session(gateway: Gateway) -> None:
     refusals: Refusals = Counter()
 
     async def host() -> None:

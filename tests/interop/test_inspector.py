@@ -9,7 +9,8 @@ from typing import Any
 import aiohttp
 import pytest
 
-from helpers.gateway_process import GatewayProcess, gateway_process, write_configuration
+from helpers.gateway.configuration import write_configuration
+from helpers.gateway.process import GatewayProcess, gateway_process
 from helpers.waiting import bounded
 from interop.peers import HOME, output_of, python_server, require_peers
 from peers import install
@@ -28,7 +29,9 @@ async def gateway_before(release: str, folder: Path) -> AsyncIterator[GatewayPro
     async with AsyncExitStack() as running:
         upstream = await running.enter_async_context(python_server("matrix_server.py", release, folder))
         file = write_configuration(
-            folder, upstream, tasks="{poll_interval: {base: 100ms, min: 100ms, adaptive: false}, inline_grace: 500ms}"
+            folder,
+            upstream,
+            tasks={"poll_interval": {"base": "100ms", "min": "100ms", "adaptive": False}, "inline_grace": "500ms"},
         )
         yield await running.enter_async_context(gateway_process(["--config", file], log=folder / "gateway.log"))
 
@@ -36,7 +39,7 @@ async def gateway_before(release: str, folder: Path) -> AsyncIterator[GatewayPro
 async def told(gateway: GatewayProcess, folder: Path, era: str, *what: str) -> Any:
     """The result that the Inspector prints; it keeps what it keeps in `folder`."""
     options = ("--transport", "http", "--protocol-era", era, "--format", "json", *what)
-    url = f"http://{gateway.listen}/reports/mcp"
+    url = gateway.url()
     status, output, errors = await output_of(["env", f"HOME={folder}", install.node(), INSPECTOR, url, *options])
     assert status == 0, errors
     return json.loads(output)["result"]

@@ -15,7 +15,8 @@ from example.processes import UVICORN_LISTENS, running
 from playwright.async_api import Page, expect
 
 from helpers.chromium import PATIENCE_MS, chromium, pictures
-from helpers.gateway_process import GatewayProcess, gateway_process, write_configuration
+from helpers.gateway.configuration import write_configuration
+from helpers.gateway.process import GatewayProcess, gateway_process
 from helpers.ports import free_port
 from helpers.waiting import bounded
 from interop.peers import HOME, require_peers
@@ -69,7 +70,7 @@ async def gateway_before_the_example(folder: Path) -> AsyncIterator[GatewayProce
 async def test_the_page_of_the_inspector_shows_a_slow_call_as_a_task_and_its_result(tmp_path: Path) -> None:
     async with (
         gateway_before_the_example(tmp_path) as gateway,
-        inspector(f"http://{gateway.listen}/reports/mcp", tmp_path) as address,
+        inspector(gateway.url(), tmp_path) as address,
         chromium() as browser,
     ):
         page = await browser.new_page(viewport={"width": 1280, "height": 640})

@@ -10,9 +10,10 @@ from mcp import ClientSession
 from mcp.client.streamable_http import streamable_http_client
 from mcp.types import CallToolResult
 
+from helpers.gateway.configuration import configuration
+from helpers.gateway.gateway import serve
 from helpers.server import Hold, ScriptedServer
 from helpers.waiting import bounded
-from helpers.whole_gateway import configuration, running
 from interop.hosts import OFFICIAL, text_of
 from interop.peers import HOME, require_peers
 from requirements import covers
@@ -32,7 +33,7 @@ async def test_no_call_of_hosts_that_ask_for_a_minute_is_lost_when_it_takes_long
     async with ScriptedServer() as server, bounded(150):
         server.tools = [{"name": "report", "inputSchema": {"type": "object"}}]
         server.script["report"] = hold = Hold()
-        async with running(configuration({"reports": server.url}, store={"purge_interval": "100ms"})) as gateway:
+        async with serve(configuration({"reports": server.url}, store={"purge_interval": "100ms"})) as gateway:
             url = gateway.url()
             program = environments.python_of(FASTMCP), HOME / "host_task_fastmcp.py", url, "report"
             other = await asyncio.create_subprocess_exec(*program, stdout=PIPE)

@@ -6,9 +6,10 @@ from collections.abc import AsyncIterator
 import pytest
 
 from helpers.cutter import Cutter
+from helpers.gateway.configuration import configuration
+from helpers.gateway.gateway import serve
 from helpers.server import ScriptedServer, TalkingTool, note
 from helpers.waiting import bounded, eventually
-from helpers.whole_gateway import configuration, running
 from interop.hosts import OFFICIAL, PATIENCE, official_host, text_of
 from interop.peers import require_peers, told_by
 
@@ -39,7 +40,7 @@ async def network() -> AsyncIterator[Cutter]:
 async def url(server: ScriptedServer, network: Cutter) -> AsyncIterator[str]:
     """Where a gateway is found by way of the network."""
     config = configuration({"reports": server.url}, server={"allowed_hosts": [f"127.0.0.1:{network.port}"]})
-    async with running(config) as gateway:
+    async with serve(config) as gateway:
         network.address = gateway.address
         yield f"http://127.0.0.1:{network.port}/reports/mcp"
         # What hosts hold open would be waited for.

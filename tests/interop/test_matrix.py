@@ -5,7 +5,6 @@ for by one test for each pair.
 """
 
 import asyncio
-import json
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -13,7 +12,8 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from helpers.gateway_process import gateway_process, write_configuration
+from helpers.gateway.configuration import write_configuration
+from helpers.gateway.process import gateway_process
 from interop.columns import told_by
 from interop.hosts import assert_log_is_discreet
 from interop.matrix import COLUMNS, HOSTS, PAGE, SERVERS, SUMMARY_PAGE, expected, page, summary
@@ -50,10 +50,10 @@ def configured(urls: dict[str, str], folder: Path) -> Path:
     return write_configuration(
         folder,
         "",
-        upstreams=json.dumps(written),
-        tasks="{poll_interval: {base: 100ms, min: 100ms, adaptive: false}, inline_grace: 500ms}",
-        limits="{rate: [], concurrency: {tasks_per_context: 200}}",
-        logging="{level: debug}",
+        upstreams=written,
+        tasks={"poll_interval": {"base": "100ms", "min": "100ms", "adaptive": False}, "inline_grace": "500ms"},
+        limits={"rate": [], "concurrency": {"tasks_per_context": 200}},
+        logging={"level": "debug"},
     )
 
 

@@ -10,9 +10,8 @@ import aiohttp
 import pytest
 import pytest_asyncio
 
-from helpers.gateway_process import GatewayProcess
-from helpers.mcp_host import McpHost
-from helpers.modern_host import ModernHost
+from helpers.gateway.process import GatewayProcess
+from helpers.host.host import Host
 from helpers.waiting import bounded
 from interop.hosts import OFFICIAL, Place, place_for
 from interop.native import Native
@@ -53,7 +52,7 @@ async def end(gateway: GatewayProcess, how: str) -> None:
 
 async def found(host: Any, task: str) -> dict[str, Any]:
     """The task, by either kind of host."""
-    return await (host.get(task) if isinstance(host, ModernHost) else host.task(task))  # type: ignore[no-any-return]
+    return await host.task(task)  # type: ignore[no-any-return]
 
 
 async def said(host: Any, task: str, words: str) -> None:
@@ -77,7 +76,7 @@ async def test_tasks_go_on_when_the_gateway_is_there_again(native: Native, tmp_p
     place, names = place_before(native, tmp_path), (f"old {how}", f"new {how}")
     asked_before = native.did("asked")
     async with aiohttp.ClientSession() as http:
-        old, new = McpHost(http, place.url), ModernHost(http, place.url, capabilities=CAPABLE)
+        old, new = Host(http, place.url), Host(http, place.url, capabilities=CAPABLE, era="modern")
         async with place.gateway() as gateway:
             await old.initialize()
             one = (await old.start("waits", {"name": names[0]}))["taskId"]

@@ -16,11 +16,10 @@ import pytest_asyncio
 from yarl import URL
 
 from helpers.cutter import Cutter
-from helpers.mcp_host import McpHost
-from helpers.modern_host import ModernHost
+from helpers.gateway.configuration import configuration
+from helpers.gateway.gateway import Gateway, serve
+from helpers.host.host import Host, both_eras
 from helpers.waiting import bounded, eventually
-from helpers.whole_gateway import WholeGateway, configuration
-from helpers.whole_gateway import running as gateway_for
 from interop.hosts import OFFICIAL
 from interop.native import Native
 from interop.native_modern import native_modern_program, native_modern_server
@@ -42,18 +41,18 @@ async def native(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Nati
 
 
 @pytest_asyncio.fixture(loop_scope="module")
-async def gateway(native: Native) -> AsyncIterator[WholeGateway]:
+async def gateway(native: Native) -> AsyncIterator[Gateway]:
     """Before that server, whose era it finds out."""
     upstream = {"path": "/reports/mcp", "url": native.url, **MODERN}
-    async with gateway_for(configuration({}, upstreams={"reports": upstream})) as gateway:
+    async with serve(configuration({}, upstreams={"reports": upstream})) as gateway:
         yield gateway
 
 
 @pytest_asyncio.fixture(loop_scope="module")
-async def always(native: Native) -> AsyncIterator[WholeGateway]:
+async def always(native: Native) -> AsyncIterator[Gateway]:
     """The same, with a task of every call of a host that knows tasks."""
     upstream = {"path": "/reports/mcp", "url": native.url, **MODERN}
-    async with gateway_for(configuration({}, upstreams={"reports": upstream}, **ALWAYS)) as gateway:
+    async with serve(configuration({}, upstreams={"reports": upstream}, **ALWAYS)) as gateway:
         yield gateway
 
 
@@ -73,7 +72,7 @@ def field_of(question: dict[str, Any]) -> str:
 
 
 async def test_a_tool_that_is_only_run_as_a_task_is_called_plainly_by_hosts_of_both_eras(
-    native: Native, gateway: WholeGateway
+    native: Native, gateway: Gateway
 ) -> None:
     old, new, modern = await gateway.greeted("2025-06-18"), await gateway.greeted(), gateway.modern(tasks=False)
     names = ("plain old", "plain new", "plain none")
@@ -90,38 +89,38 @@ async def test_a_tool_that_is_only_run_as_a_task_is_called_plainly_by_hosts_of_b
 
 
 async def test_a_tool_that_may_be_a_task_is_called_plainly_by_a_host_without_tasks(
-    native: Native, gateway: WholeGateway
+    native: Native, gateway: Gateway
 ) -> None:
     answer = await gateway.modern(tasks=False).call("sums", {"a": 2, "b": 3})
     assert answer.result["structuredContent"] == {"result": 5}
     assert native.did("sums 2 3") == 1
 
 
-@pytest.mark.parametrize("kind", ["initialize", "stateless", "directly"])
+@pytest.mark.parametrize("kind", ["legacy", "modern", "directly"])
 async def test_a_plain_call_of_a_host_without_tasks_hears_all_progress(
-    native: Native, gateway: WholeGateway, kind: str
+    native: Native, gateway: Gateway, kind: str
 ) -> None:
-    host: Any = gateway.modern(tasks=False) if kind != "initialize" else await gateway.greeted()
+    host: Any = gateway.modern(tasks=False) if kind != "legacy" else await gateway.greeted()
     if kind == "directly":
         host.url = native.url
     meta = {"progressToken": "p"}
-    answer = await (host.call("stepped", _meta=meta) if kind == "initialize" else host.call("stepped", meta=meta))
+    answer = await (host.call("stepped", _meta=meta) if kind == "legacy" else host.call("stepped", meta=meta))
     said = [note["params"]["message"] for note in answer.notices if "message" in note["params"]]
     assert said == ["step 1", "step 2", "step 3", "step 4"]
 
 
-async def test_what_its_task_says_of_itself_is_progress_of_a_plain_call(gateway: WholeGateway) -> None:
+async def test_what_its_task_says_of_itself_is_progress_of_a_plain_call(gateway: Gateway) -> None:
     host = gateway.modern(tasks=False)
     answer = await host.call("report", {"name": "told", "steps": 2}, meta={"progressToken": "p"})
     said = [note["params"]["message"] for note in answer.notices if "message" in note["params"]]
     assert said == ["page 1 of 2", "page 2 of 2"]
 
 
-@pytest.mark.parametrize("era", ["initialize", "stateless"])
+@both_eras
 async def test_a_task_is_one_of_the_servers_too_and_says_what_that_says(
-    native: Native, gateway: WholeGateway, always: WholeGateway, era: str
+    native: Native, gateway: Gateway, always: Gateway, era: str
 ) -> None:
-    host: Any = always.modern() if era == "stateless" else await gateway.greeted()
+    host: Any = always.modern() if era == "modern" else await gateway.greeted()
     task = (await host.start("report", {"name": era}))["taskId"]
     seen: list[Any] = []
     async with bounded():
@@ -132,16 +131,16 @@ async def test_a_task_is_one_of_the_servers_too_and_says_what_that_says(
     said = {message for message in seen if message is not None}
     assert said
     assert said <= {"page 1 of 3", "page 2 of 3", "page 3 of 3"}
-    result = found["result"] if era == "stateless" else (await host.ask("tasks/result", {"taskId": task})).result
+    result = found["result"] if era == "modern" else (await host.ask("tasks/result", {"taskId": task})).result
     assert text(result) == f"report {era}"
     assert native.did(f"began {era}") == 1
 
 
-async def _get(host: ModernHost | McpHost, task: str) -> dict[str, Any]:
-    return await (host.get(task) if isinstance(host, ModernHost) else host.task(task))
+async def _get(host: Host, task: str) -> dict[str, Any]:
+    return await host.task(task)
 
 
-async def test_what_it_asks_for_its_task_is_answered_by_a_host_of_the_legacy_era(gateway: WholeGateway) -> None:
+async def test_what_it_asks_for_its_task_is_answered_by_a_host_of_the_legacy_era(gateway: Gateway) -> None:
     host = gateway.host()
     await host.initialize(capabilities=CAPABLE)
     task = (await host.start("ask"))["taskId"]
@@ -149,22 +148,22 @@ async def test_what_it_asks_for_its_task_is_answered_by_a_host_of_the_legacy_era
         for number in (1, 2, 3):
             asked = await stream.until(ELICIT, times=number)
             await host.respond(asked["id"], accepted(field_of(asked), f"w-{field_of(asked)}"))
-        assert text(await stream.answered()) == "w-first w-second w-third"
+        assert text(await stream.result()) == "w-first w-second w-third"
     assert not ITS_ID.search(json.dumps(stream.heard))
 
 
-async def test_what_it_asks_for_a_plain_call_is_asked_on_the_calls_stream(gateway: WholeGateway) -> None:
+async def test_what_it_asks_for_a_plain_call_is_asked_on_the_calls_stream(gateway: Gateway) -> None:
     host = gateway.host()
     await host.initialize(capabilities=CAPABLE)
     async with host.asking("tools/call", {"name": "ask", "arguments": {}}) as stream:
         for number in (1, 2, 3):
             asked = await stream.until(ELICIT, times=number)
             await host.respond(asked["id"], accepted(field_of(asked), f"p-{field_of(asked)}"))
-        assert text(await stream.answered()) == "p-first p-second p-third"
+        assert text(await stream.result()) == "p-first p-second p-third"
 
 
 async def test_what_it_asks_for_its_task_is_answered_by_a_modern_host_word_by_word(
-    native: Native, always: WholeGateway
+    native: Native, always: Gateway
 ) -> None:
     host = always.modern(capabilities=CAPABLE)
     before = native.did("asked")
@@ -174,7 +173,7 @@ async def test_what_it_asks_for_its_task_is_answered_by_a_modern_host_word_by_wo
         async with bounded():
             while len((await host.until(task, "input_required"))["inputRequests"].keys() - answered) < count:
                 await asyncio.sleep(0.01)
-        inputs = (await host.get(task))["inputRequests"]
+        inputs = (await host.task(task))["inputRequests"]
         assert not ITS_ID.search(json.dumps(inputs))
         key = min(inputs.keys() - answered)
         await host.update(task, {key: accepted(field_of(inputs[key]), f"m-{field_of(inputs[key])}")})
@@ -184,7 +183,7 @@ async def test_what_it_asks_for_its_task_is_answered_by_a_modern_host_word_by_wo
     assert native.did("asked") - before == 3
 
 
-async def test_what_it_asks_a_host_without_tasks_is_a_round_of_a_held_call(gateway: WholeGateway) -> None:
+async def test_what_it_asks_a_host_without_tasks_is_a_round_of_a_held_call(gateway: Gateway) -> None:
     host = gateway.modern(tasks=False, capabilities=CAPABLE)
     result = (await host.call("ask")).result
     rounds = 0
@@ -194,33 +193,33 @@ async def test_what_it_asks_a_host_without_tasks_is_a_round_of_a_held_call(gatew
         asked = result["inputRequests"].items()
         answers = {key: accepted(field_of(each), f"h-{field_of(each)}") for key, each in asked}
         params = {"inputResponses": answers, "requestState": result["requestState"]}
-        result = (await host.call("ask", params=params)).result
+        result = (await host.call("ask", **params)).result
     assert (rounds, text(result)) == (2, "h-first h-second h-third")
 
 
-async def looks(gateway: WholeGateway) -> float:
+async def looks(gateway: Gateway) -> float:
     """How often tasks of servers were looked at."""
     return await gateway.count("mcp_client_operation_duration_seconds_count", mcp_method_name="tasks/get")
 
 
-async def looked_at(gateway: WholeGateway, before: float) -> None:
+async def looked_at(gateway: Gateway, before: float) -> None:
     """Return once one more was: a call that ends before its server has answered with a task may leave it that."""
     async with bounded():
         while await looks(gateway) == before:
             await asyncio.sleep(0.05)
 
 
-@pytest.mark.parametrize("era", ["initialize", "stateless", "a plain call"])
+@pytest.mark.parametrize("era", ["legacy", "modern", "a plain call"])
 async def test_a_cancelled_call_stops_at_the_server(
-    native: Native, gateway: WholeGateway, always: WholeGateway, era: str
+    native: Native, gateway: Gateway, always: Gateway, era: str
 ) -> None:
     given = {"name": f"long {era}"}
-    if era == "initialize":
+    if era == "legacy":
         host = await gateway.greeted()
         task = (await host.start("waits", given))["taskId"]
         await eventually(lambda: native.did(f"began long {era}"))
         await host.ask("tasks/cancel", {"taskId": task})
-    elif era == "stateless":
+    elif era == "modern":
         other = always.modern()
         task = (await other.start("waits", given))["taskId"]
         await eventually(lambda: native.did(f"began long {era}"))
@@ -241,7 +240,7 @@ async def test_a_call_that_is_given_up_while_the_handle_of_its_task_is_on_its_wa
     async with Cutter() as way:
         way.address, way.holds = (str(server.host), int(server.port or 0)), b'"resultType":"task"'
         upstream = {"path": "/reports/mcp", "url": str(server.with_port(way.port)), **MODERN}
-        async with gateway_for(configuration({}, upstreams={"reports": upstream})) as gateway:
+        async with serve(configuration({}, upstreams={"reports": upstream})) as gateway:
             given = {"name": "waits", "arguments": {"name": "given up"}}
             async with gateway.modern(tasks=False).asking("tools/call", given) as asked:
                 async with bounded():
@@ -253,7 +252,7 @@ async def test_a_call_that_is_given_up_while_the_handle_of_its_task_is_on_its_wa
             await eventually(lambda: native.did("stopped given up") == 1)
 
 
-async def test_a_tools_own_error_and_one_of_the_protocol_are_what_they_are(always: WholeGateway) -> None:
+async def test_a_tools_own_error_and_one_of_the_protocol_are_what_they_are(always: Gateway) -> None:
     host, legacy = always.modern(), await always.greeted()
     stumbled = await host.until((await host.start("stumbles"))["taskId"], "completed")
     assert (text(stumbled["result"]), stumbled["result"]["isError"]) == ("there is no paper", True)
@@ -267,7 +266,7 @@ async def test_a_tools_own_error_and_one_of_the_protocol_are_what_they_are(alway
 async def test_a_program_is_followed_as_well(tmp_path: Path) -> None:
     native = Native("", tmp_path / "ledger")
     program = {"transport": "stdio", "command": native_modern_program(native.ledger), "protocol_version": "2026-07-28"}
-    async with gateway_for(configuration({}, upstreams={"reports": {"path": "/reports/mcp", **program}})) as gateway:
+    async with serve(configuration({}, upstreams={"reports": {"path": "/reports/mcp", **program}})) as gateway:
         host = gateway.modern(tasks=False)
         assert text((await host.call("report", {"name": "plain", "steps": 1})).result) == "report plain"
         before = await looks(gateway)

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from helpers.mcp_host import McpHost
+from helpers.gateway.configuration import configuration
+from helpers.gateway.gateway import Gateway, serve
+from helpers.host.host import Host, both_eras
 from helpers.waiting import bounded, eventually
-from helpers.whole_gateway import WholeGateway, configuration
-from helpers.whole_gateway import running as gateway_for
 from interop.hosts import OFFICIAL
 from interop.native import Native, native_server
 from interop.peers import require_peers
@@ -38,16 +38,16 @@ async def native(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Nati
 
 
 @pytest_asyncio.fixture(loop_scope="module")
-async def gateway(native: Native) -> AsyncIterator[WholeGateway]:
+async def gateway(native: Native) -> AsyncIterator[Gateway]:
     """Before that server."""
-    async with gateway_for(configuration({"reports": native.url})) as gateway:
+    async with serve(configuration({"reports": native.url})) as gateway:
         yield gateway
 
 
 @pytest_asyncio.fixture(loop_scope="module")
-async def always(native: Native) -> AsyncIterator[WholeGateway]:
+async def always(native: Native) -> AsyncIterator[Gateway]:
     """The same, with a task of every call of a host that knows tasks."""
-    async with gateway_for(configuration({"reports": native.url}, **ALWAYS)) as gateway:
+    async with serve(configuration({"reports": native.url}, **ALWAYS)) as gateway:
         yield gateway
 
 
@@ -56,7 +56,7 @@ def text(result: dict[str, Any]) -> str:
     return " ".join(block["text"] for block in result["content"])
 
 
-async def said(host: McpHost, task: str) -> list[str | None]:
+async def said(host: Host, task: str) -> list[str | None]:
     """What a task said of itself until it ended, each once."""
     seen: list[str | None] = []
     async with bounded():
@@ -73,7 +73,7 @@ async def said(host: McpHost, task: str) -> list[str | None]:
 
 
 async def test_a_tool_that_is_only_run_as_a_task_is_called_plainly_by_hosts_of_both_eras(
-    native: Native, gateway: WholeGateway
+    native: Native, gateway: Gateway
 ) -> None:
     old, new = await gateway.greeted("2025-06-18"), await gateway.greeted()
     modern = gateway.modern(tasks=False)
@@ -87,11 +87,11 @@ async def test_a_tool_that_is_only_run_as_a_task_is_called_plainly_by_hosts_of_b
         assert native.did(f"began {asked['topic']}") == 1
 
 
-async def test_a_tool_that_may_be_a_task_is_none_for_a_plain_call(native: Native, gateway: WholeGateway) -> None:
+async def test_a_tool_that_may_be_a_task_is_none_for_a_plain_call(native: Native, gateway: Gateway) -> None:
     assert text((await (await gateway.greeted()).call("index")).result) == "plainly"
 
 
-async def test_a_task_is_one_of_the_servers_too_and_says_what_that_says(native: Native, gateway: WholeGateway) -> None:
+async def test_a_task_is_one_of_the_servers_too_and_says_what_that_says(native: Native, gateway: Gateway) -> None:
     host = await gateway.greeted()
     task = (await host.start("research", {"topic": "steps", "steps": 2, "pause": 0.4}))["taskId"]
     assert "steps: 1 of 2" in await said(host, task)
@@ -100,7 +100,7 @@ async def test_a_task_is_one_of_the_servers_too_and_says_what_that_says(native: 
     assert native.did("began steps") == 1
 
 
-async def test_a_task_of_a_modern_host_is_one_of_the_servers_too(native: Native, always: WholeGateway) -> None:
+async def test_a_task_of_a_modern_host_is_one_of_the_servers_too(native: Native, always: Gateway) -> None:
     host = always.modern()
     task = (await host.start("index", {"topic": "modern"}))["taskId"]
     assert text((await host.until(task, "completed"))["result"]) == "all about modern"
@@ -108,7 +108,7 @@ async def test_a_task_of_a_modern_host_is_one_of_the_servers_too(native: Native,
 
 
 async def test_what_it_asks_for_its_task_is_answered_by_a_host_of_the_legacy_era(
-    native: Native, gateway: WholeGateway
+    native: Native, gateway: Gateway
 ) -> None:
     host = gateway.host()
     await host.initialize(capabilities=CAPABLE)
@@ -119,10 +119,10 @@ async def test_what_it_asks_for_its_task_is_answered_by_a_host_of_the_legacy_era
             assert asked["params"]["message"] == f"Word {number}?"
             assert asked["params"]["_meta"] == {RELATED: {"taskId": task}}
             await host.respond(asked["id"], {"action": "accept", "content": {"word": f"w{number}"}})
-        assert text(await stream.answered()) == "w1 w2"
+        assert text(await stream.result()) == "w1 w2"
 
 
-async def test_what_it_asks_for_its_task_is_answered_by_a_modern_host(native: Native, always: WholeGateway) -> None:
+async def test_what_it_asks_for_its_task_is_answered_by_a_modern_host(native: Native, always: Gateway) -> None:
     host = always.modern(capabilities=CAPABLE)
     task = (await host.start("consult", {"rounds": 2}))["taskId"]
     for number in (1, 2):
@@ -136,12 +136,12 @@ async def test_what_it_asks_for_its_task_is_answered_by_a_modern_host(native: Na
     assert text((await host.until(task, "completed"))["result"]) == "m1 m2"
 
 
-@pytest.mark.parametrize("era", ["initialize", "stateless"])
+@both_eras
 async def test_a_cancelled_task_stops_at_the_server(
-    native: Native, gateway: WholeGateway, always: WholeGateway, era: str
+    native: Native, gateway: Gateway, always: Gateway, era: str
 ) -> None:
     given = {"topic": f"long {era}", "steps": 100, "pause": 0.05}
-    if era == "initialize":
+    if era == "legacy":
         host = await gateway.greeted()
         task = (await host.start("research", given))["taskId"]
         await eventually(lambda: native.did(f"began long {era}") == 1)
@@ -154,7 +154,7 @@ async def test_a_cancelled_task_stops_at_the_server(
     await eventually(lambda: native.did(f"stopped long {era}") == 1)
 
 
-async def test_a_task_that_failed_there_says_why(native: Native, gateway: WholeGateway) -> None:
+async def test_a_task_that_failed_there_says_why(native: Native, gateway: Gateway) -> None:
     host = await gateway.greeted()
     task = (await host.start("stumble"))["taskId"]
     assert (await said(host, task))[-1] == "over a stone"
@@ -174,7 +174,7 @@ async def test_finding_the_era_of_a_server_does_not_stop_its_tasks_as_the_end_of
 
 async def ends_well(config: Any) -> None:
     """Tasks of a host in one session end with their results."""
-    async with gateway_for(config) as gateway:
+    async with serve(config) as gateway:
         host = await gateway.greeted()
         for number in range(3):
             task = (await host.start("research", {"topic": f"it {number}", "steps": 5}))["taskId"]
@@ -187,7 +187,7 @@ async def test_the_reference_server_asks_for_its_own_task_who_can_be_asked_and_n
     given = {"topic": "python", "ambiguous": True}
     async with (
         upstreams({"reports": ("everything-2026-08", HTTP)}, tmp_path) as written,
-        gateway_for(configuration({}, upstreams=written)) as gateway,
+        serve(configuration({}, upstreams=written)) as gateway,
     ):
         host, other = gateway.host(), gateway.modern(tasks=False)
         await host.initialize(capabilities=CAPABLE)
@@ -197,5 +197,5 @@ async def test_the_reference_server_asks_for_its_own_task_who_can_be_asked_and_n
             question = await stream.until(ELICIT)
             assert "python" in question["params"]["message"]
             await host.respond(question["id"], {"action": "accept", "content": {"interpretation": "snake"}})
-            assert "# Research Report: python (snake)\n" in text(await stream.answered())
+            assert "# Research Report: python (snake)\n" in text(await stream.result())
         assert "# Research Report: python\n" in text((await unasked).result)

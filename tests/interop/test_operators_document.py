@@ -6,7 +6,6 @@ It holds each answer against the document: status, headers, body, what is refuse
 """
 
 import asyncio
-import json
 import os
 import subprocess
 import sys
@@ -17,10 +16,10 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from helpers.gateway_process import GatewayProcess, gateway_process, write_configuration
-from helpers.mcp_host import McpHost
+from helpers.gateway.configuration import write_configuration
+from helpers.gateway.process import GatewayProcess, gateway_process
 from helpers.server import Hold, ScriptedServer, error
-from interaction.operating import OPS, VIEWER, tokens
+from interaction.operators import OPS, VIEWER, tokens
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(1800 if "DOCUMENT_SEED" in os.environ else 120)]
 
@@ -43,10 +42,10 @@ async def busy_gateway(folder: Path) -> AsyncIterator[GatewayProcess]:
         server.tools = [{"name": name, "inputSchema": {"type": "object"}} for name in ("echo", "report", "broken")]
         server.script["report"] = Hold()
         server.script["broken"] = error(-32000, "no")
-        file = write_configuration(folder, server.url, admin=json.dumps(tokens(folder)))
+        file = write_configuration(folder, server.url, admin=tokens(folder))
         log = folder / "gateway.log"
         async with gateway_process(["--config", file], log=log) as gateway, aiohttp.ClientSession() as http:
-            host = McpHost(http, f"http://{gateway.listen}/reports/mcp")
+            host = gateway.host(http)
             await host.initialize()
             for _ in range(2):
                 await host.start("report")

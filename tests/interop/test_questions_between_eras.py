@@ -5,7 +5,6 @@ them all is asked for by one test each.
 """
 
 import asyncio
-import json
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -14,7 +13,8 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from helpers.gateway_process import gateway_process, write_configuration
+from helpers.gateway.configuration import write_configuration
+from helpers.gateway.process import gateway_process
 from interop.hosts import assert_log_is_discreet
 from interop.peers import HOSTS, MODERN_HOSTS, Call, Told, python_server, require_peers, told_by
 
@@ -117,10 +117,10 @@ def configured(urls: dict[str, str], folder: Path) -> Path:
     return write_configuration(
         folder,
         "",
-        upstreams=json.dumps(written),
+        upstreams=written,
         tasks=f"{{{OFTEN}, inline_grace: 300ms, input_required: {{max_outstanding: 64}}}}",
-        limits="{rate: [], concurrency: {tasks_per_context: 200}}",
-        logging="{level: debug}",
+        limits={"rate": [], "concurrency": {"tasks_per_context": 200}},
+        logging={"level": "debug"},
     )
 
 

@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from helpers.gateway_process import gateway_process, write_configuration
+from helpers.gateway.configuration import write_configuration
+from helpers.gateway.process import gateway_process
 from helpers.left_behind import left_behind
 from interop.hosts import OFFICIAL, official_host, text_of
 from interop.peers import HOSTS, Call, Told, require_peers, told_by

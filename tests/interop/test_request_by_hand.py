@@ -9,7 +9,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from helpers.gateway_process import gateway_process, write_configuration
+from helpers.gateway.process import serve_process
 from interop.servers import legacy_server
 
 QUICKSTART = (Path(__file__).resolve().parents[2] / "docs" / "start" / "quickstart.md").read_text(encoding="utf-8")
@@ -33,19 +33,22 @@ def _request(block: str) -> tuple[str, dict[str, str], str]:
 async def test_the_first_request_makes_a_task_and_the_second_asks_for_it(tmp_path: Path) -> None:
     (url, headers, body), (other_url, asking, question) = shown()
     assert url == other_url == "http://127.0.0.1:8080/mcp"
-    async with legacy_server("1.12.4", tmp_path) as server, aiohttp.ClientSession() as http:
-        # What takes longer than that becomes a task; by default it would be five seconds.
-        file = write_configuration(tmp_path, server.url, tasks="{inline_grace: 100ms}")
-        async with gateway_process(["--config", file], log=tmp_path / "gateway.log") as gateway:
-            there, patience = f"http://{gateway.listen}/reports/mcp", aiohttp.ClientTimeout(total=30)
-            async with http.post(there, headers=headers, data=body, timeout=patience) as response:
-                answer = await response.json()
-            assert answer["result"]["resultType"] == "task"
-            id = answer["result"]["taskId"]
-            asking = {name: value.replace("TASK_ID", id) for name, value in asking.items()}
-            data = question.replace("TASK_ID", id)
-            async with http.post(there, headers=asking, data=data, timeout=patience) as response:
-                found = (await response.json())["result"]
-            gateway.kill()
+    # What takes longer than that becomes a task; by default it would be five seconds.
+    tasks = {"inline_grace": "100ms"}
+    async with (
+        legacy_server("1.12.4", tmp_path) as server,
+        aiohttp.ClientSession() as http,
+        serve_process(tmp_path, server.url, tasks=tasks) as gateway,
+    ):
+        patience = aiohttp.ClientTimeout(total=30)
+        async with http.post(gateway.url(), headers=headers, data=body, timeout=patience) as response:
+            answer = await response.json()
+        assert answer["result"]["resultType"] == "task"
+        id = answer["result"]["taskId"]
+        asking = {name: value.replace("TASK_ID", id) for name, value in asking.items()}
+        data = question.replace("TASK_ID", id)
+        async with http.post(gateway.url(), headers=asking, data=data, timeout=patience) as response:
+            found = (await response.json())["result"]
+        gateway.kill()
     assert (found["taskId"], found["status"]) == (id, "working")
     assert json.loads(body)["params"]["arguments"]["seconds"] > 5

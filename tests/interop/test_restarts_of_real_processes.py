@@ -8,7 +8,7 @@ import httpx
 import pytest
 from mcp import McpError
 
-from helpers.gateway_process import GatewayProcess
+from helpers.gateway.process import GatewayProcess
 from helpers.waiting import bounded
 from interop.hosts import OFFICIAL, PATIENCE, OfficialHost, official_host, overhear, place_for, text_of
 from interop.servers import LegacyServer, legacy_server

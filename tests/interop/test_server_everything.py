@@ -18,7 +18,8 @@ from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from pydantic import BaseModel
 
-from helpers.gateway_process import gateway_process, write_configuration
+from helpers.gateway.configuration import write_configuration
+from helpers.gateway.process import gateway_process
 from helpers.waiting import bounded, eventually
 from interop.hosts import PATIENCE, assert_log_is_discreet
 from interop.peers import require_peers
@@ -142,7 +143,7 @@ async def said(
     require_peers()
     folder = tmp_path_factory.mktemp(f"everything-{request.param}")
     async with upstreams({"everything": ("everything-2026-08", request.param)}, folder) as written:
-        file = write_configuration(folder, "", upstreams=json.dumps(written), logging="{level: debug}")
+        file = write_configuration(folder, "", upstreams=written, logging={"level": "debug"})
         with (folder / "direct.log").open("w") as log:
             direct = await said_to_a_host(directly(written["everything"], log))
         async with gateway_process(["--config", file], log=folder / "gateway.log") as gateway:

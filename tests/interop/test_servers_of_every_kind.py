@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from helpers.gateway_process import gateway_process, write_configuration
+from helpers.gateway.configuration import write_configuration
+from helpers.gateway.process import gateway_process
 from helpers.left_behind import can_be_found, left_behind
 from interop.columns import told_by
 from interop.matrix import COLUMNS, expected
@@ -62,10 +63,10 @@ def configured(written: dict[str, Any], folder: Path) -> Path:
     return write_configuration(
         folder,
         "",
-        upstreams=json.dumps(written),
-        tasks=json.dumps(tasks),
-        limits="{rate: [], concurrency: {tasks_per_context: 200, sessions_per_context: 500}}",
-        logging="{level: debug}",
+        upstreams=written,
+        tasks=tasks,
+        limits={"rate": [], "concurrency": {"tasks_per_context": 200, "sessions_per_context": 500}},
+        logging={"level": "debug"},
     )
 
 

@@ -18,7 +18,7 @@ import pytest_asyncio
 from example import environments
 from example.processes import UVICORN_LISTENS, running
 
-from helpers.gateway_process import gateway_process, write_configuration
+from helpers.gateway.process import serve_process
 from interop.by_hand import REVISIONS, by_hand
 from interop.hosts import assert_log_is_discreet
 from interop.peers import HOME, START_WITHIN, node_server, output_of, require_peers
@@ -106,8 +106,7 @@ async def denied(
 async def gateway_before(upstreams: Mapping[str, Any], folder: Path) -> AsyncIterator[Mapping[str, str]]:
     """The URLs of these mounts of one gateway."""
     mounts = {name: {"path": f"/{name}/mcp", **more} for name, more in upstreams.items()}
-    file = write_configuration(folder, "", upstreams=json.dumps(mounts), logging="{level: debug}")
-    async with gateway_process(["--config", file], log=folder / "gateway.log") as gateway:
+    async with serve_process(folder, "", upstreams=mounts, logging={"level": "debug"}) as gateway:
         yield {name: f"http://{gateway.listen}/{name}/mcp" for name in mounts}
 
 

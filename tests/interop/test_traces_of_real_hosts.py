@@ -7,9 +7,8 @@ header of HTTP.
 import pytest
 from example import environments
 
-from helpers.otlp_collector import CLIENT, SERVER, OtlpCollector, Place
+from helpers.otlp_collector import CLIENT, SERVER, OtlpCollector, Place, serve_traced
 from helpers.server import ScriptedServer
-from helpers.traced_gateway import traced
 from interop.peers import HOME, output_of, require_peers
 
 pytestmark = pytest.mark.interop
@@ -23,7 +22,7 @@ async def test_the_span_of_a_host_is_the_parent_and_the_server_sees_ours(mode: s
     require_peers(ENVIRONMENT)
     python, script = environments.python_of(ENVIRONMENT), HOME / "host_traced_python.py"
     async with OtlpCollector() as collector, ScriptedServer() as server:
-        async with traced(collector, {"reports": server.url}) as gateway:
+        async with serve_traced(collector, {"reports": server.url}) as gateway:
             _, output, errors = await output_of([python, script, gateway.url(), mode, TRACE, SPAN, "echo"])
         assert output == "done\n", errors
         serving, calling = collector.only(SERVER, "tools/call echo"), collector.only(CLIENT, "tools/call echo")

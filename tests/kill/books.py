@@ -12,7 +12,8 @@ from typing import Any
 import aiohttp
 from aiohttp import web
 
-from helpers.mcp_host import Answer, McpHost
+from helpers.host.answers import Answer
+from helpers.host.host import Host
 from helpers.server import Turn, result
 
 UNSENT = "The call was not sent: the task store was not available"
@@ -71,7 +72,7 @@ class Books:
         return f"{found}; {ends}"
 
 
-async def create_until_gone(host: McpHost, books: Books, pause: float) -> None:
+async def create_until_gone(host: Host, books: Books, pause: float) -> None:
     """Make tasks with that pause after each, and note each only once it is acknowledged."""
     with _until_gone():
         while True:
@@ -83,7 +84,7 @@ async def create_until_gone(host: McpHost, books: Books, pause: float) -> None:
             await asyncio.sleep(_PAUSE if task is None else pause)
 
 
-async def check_until_gone(host: McpHost, books: Books, chance: Random) -> None:
+async def check_until_gone(host: Host, books: Books, chance: Random) -> None:
     """Hold the gateway to its promises, again and again: what has not ended yet does, and what has ended stays."""
     with _until_gone():
         while True:
@@ -95,7 +96,7 @@ async def check_until_gone(host: McpHost, books: Books, chance: Random) -> None:
             await asyncio.sleep(_PAUSE)
 
 
-async def check(host: McpHost, books: Books, tasks: Iterable[str]) -> None:
+async def check(host: Host, books: Books, tasks: Iterable[str]) -> None:
     """Each of these tasks is there and ends, and what it came to is what a host was told before."""
     for task in tasks:
         end, number = await _end_of(host, task), books.acknowledged[task]
@@ -103,7 +104,7 @@ async def check(host: McpHost, books: Books, tasks: Iterable[str]) -> None:
         assert books.ends.setdefault(task, end) == end, f"call {number}: {end}, after {books.ends[task]}"
 
 
-async def _end_of(host: McpHost, task: str) -> str:
+async def _end_of(host: Host, task: str) -> str:
     """Wait for the end of a task, and return what it came to."""
     while True:
         answer = await host.ask("tasks/result", {"taskId": task})

@@ -9,7 +9,7 @@ from typing import Literal
 
 from example.processes import Child
 
-from helpers.gateway_process import TASKGATE
+from helpers.gateway.process import TASKGATE
 from helpers.power_cut import TracedDisk
 from helpers.store_server import SharedServer
 

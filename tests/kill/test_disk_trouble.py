@@ -10,8 +10,7 @@ from pathlib import Path
 
 import aiohttp
 
-from helpers.gateway_process import GatewayProcess, gateway_process, write_configuration
-from helpers.mcp_host import McpHost
+from helpers.gateway.process import GatewayProcess, serve_process
 from helpers.server import Hold, ScriptedServer
 from helpers.waiting import bounded, eventually
 
@@ -44,9 +43,8 @@ async def test_a_process_that_may_not_write_says_so_once_and_loses_nothing(tmp_p
     async with ScriptedServer() as server, aiohttp.ClientSession() as http:
         server.tools = [{"name": name, "inputSchema": {"type": "object"}} for name in ("echo", "report")]
         hold = server.script["report"] = Hold()
-        file = write_configuration(tmp_path, server.url)
-        async with gateway_process(["--config", file], log=tmp_path / "gateway.log") as gateway:
-            host = McpHost(http, f"http://{gateway.listen}/reports/mcp")
+        async with serve_process(tmp_path, server.url) as gateway:
+            host = gateway.host(http)
             await host.initialize()
             task = await host.start("report")
             async with bounded():

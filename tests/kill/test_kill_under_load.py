@@ -15,8 +15,9 @@ import aiohttp
 import pytest
 from example.processes import Child
 
-from helpers.gateway_process import gateway_process, serving, starting_gateway, write_configuration
-from helpers.mcp_host import McpHost
+from helpers.gateway.configuration import write_configuration
+from helpers.gateway.process import gateway_process, serving, starting_gateway
+from helpers.host.host import Host
 from helpers.server import ScriptedServer
 from kill import stores
 from kill.books import LOST, TOOL, Books, check, check_until_gone, create_until_gone
@@ -32,7 +33,7 @@ LIMITS = "{rate: [], concurrency: {tasks_per_context: 100000, tasks_global: 1000
 class Deployment:
     """One gateway after the other over one store, and the hosts, whose sessions outlive them as their tasks do."""
 
-    def __init__(self, store: stores.Embedded, books: Books, hosts: list[McpHost]) -> None:
+    def __init__(self, store: stores.Embedded, books: Books, hosts: list[Host]) -> None:
         self._store, self._books, self._hosts = store, books, hosts
         self._start = 0.0
 
@@ -96,7 +97,7 @@ async def test_what_was_acknowledged_survives_every_kill_and_ran_at_most_once(
         arguments = ["--config", write_configuration(tmp_path, server.url, **sections)]
         arguments += ["--loop", request.config.getoption("--loop")]
         data = {"TASKGATE_DATA_DIR": str(store.data)}
-        hosts = [McpHost(http, "") for _ in range(1 + HOSTS)]
+        hosts = [Host(http, "") for _ in range(1 + HOSTS)]
         deployment = Deployment(store, books, hosts)
         for books.life in range(CYCLES):
             log, chance = tmp_path / f"{books.life}.log", Random(f"{SEED} {name} {books.life}")

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import aiohttp
 
-from helpers.gateway_process import GatewayProcess, gateway_process, write_configuration
-from helpers.mcp_host import McpHost
+from helpers.gateway.configuration import write_configuration
+from helpers.gateway.process import GatewayProcess, gateway_process
 from helpers.server import Hold, ScriptedServer
 from helpers.waiting import bounded, eventually
 
@@ -28,9 +28,9 @@ async def test_a_deleted_store_is_told_refuses_tasks_and_can_be_put_back(tmp_pat
     async with ScriptedServer() as server, aiohttp.ClientSession() as http:
         server.tools = [{"name": name, "inputSchema": {"type": "object"}} for name in ("echo", "report")]
         hold = server.script["report"] = Hold()
-        file = write_configuration(tmp_path, server.url, store=f'{{sqlite: {{path: "{store}/t.db"}}}}')
+        file = write_configuration(tmp_path, server.url, store={"sqlite": {"path": f"{store}/t.db"}})
         async with gateway_process(["--config", file], log=tmp_path / "gateway.log") as gateway:
-            host = McpHost(http, f"http://{gateway.listen}/reports/mcp")
+            host = gateway.host(http)
             await host.initialize()
             task = await host.start("report")
             async with bounded():
@@ -53,7 +53,7 @@ async def test_a_deleted_store_is_told_refuses_tasks_and_can_be_put_back(tmp_pat
         for name in saved:
             shutil.copy(tmp_path / "saved" / name, store / name)
         async with gateway_process(["--config", file], log=tmp_path / "again.log") as gateway:
-            host = McpHost(http, f"http://{gateway.listen}/reports/mcp")
+            host = gateway.host(http)
             await host.initialize()
             assert (await host.ask("tasks/result", {"taskId": task["taskId"]})).result["content"] == DONE["content"]
             assert await readiness(http, gateway) == (200, True)

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from typing import Any
 
-from helpers.modern_host import GONE
+from helpers.host.host import GONE
 from helpers.server import Hold, result, status
 from helpers.waiting import bounded
 from observability.scene import QUARTER, WORD, Scene

@@ -14,11 +14,11 @@ from pathlib import Path
 
 import aiohttp
 
+from helpers.host.raw import raw_host
 from helpers.identity_provider import IdentityProvider
 from helpers.key_server import KeyServer, status
 from helpers.ports import free_port
 from helpers.prometheus_server import PrometheusServer
-from helpers.raw_http import raw_host
 from helpers.server import Hold
 from helpers.token_issuer import TokenIssuer
 from helpers.waiting import bounded, eventually

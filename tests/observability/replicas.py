@@ -15,10 +15,10 @@ from typing import Any
 
 import aiohttp
 
+from helpers.gateway.replicas import store_section
 from helpers.ports import free_port
 from helpers.prometheus_server import PrometheusServer
 from helpers.secrets import noted
-from helpers.several_gateways import store_section
 from helpers.store_server import SharedServer
 from helpers.waiting import eventually
 from observability.counting import Count

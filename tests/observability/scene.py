@@ -9,9 +9,8 @@ from typing import Any, Self
 
 import aiohttp
 
+from helpers.host.host import ACCEPT, Host
 from helpers.identity_provider import IdentityProvider
-from helpers.mcp_host import ACCEPT, McpHost
-from helpers.modern_host import ModernHost
 from helpers.prometheus_server import PrometheusServer
 from helpers.secrets import noted
 from helpers.token_issuer import TokenIssuer
@@ -79,29 +78,29 @@ class Scene:
             self._tokens[user] = token
         return self._tokens[user]
 
-    async def modern(self, user: str, mount: str = "reports", *, tasks: bool = True) -> ModernHost:
+    async def modern(self, user: str, mount: str = "reports", *, tasks: bool = True) -> Host:
         """A host of 2026-07-28."""
-        return ModernHost(self.http, self.url(mount), await self.token(user), capabilities=CAPABLE, tasks=tasks)
+        return Host(self.http, self.url(mount), await self.token(user), capabilities=CAPABLE, tasks=tasks, era="modern")
 
-    async def legacy(self, user: str, mount: str = "reports", revision: str = "2025-11-25") -> McpHost:
+    async def legacy(self, user: str, mount: str = "reports", revision: str = "2025-11-25") -> Host:
         """A host of an earlier revision, with a session."""
-        host = McpHost(self.http, self.url(mount), await self.token(user))
+        host = Host(self.http, self.url(mount), await self.token(user))
         await host.initialize(revision, capabilities=CAPABLE)
         assert host.session is not None
         self.secrets.add(host.session)
         return host
 
-    async def started(self, host: ModernHost | McpHost, tool: str, arguments: Any = None, **task: Any) -> str:
+    async def started(self, host: Host, tool: str, arguments: Any = None, **task: Any) -> str:
         """The id of a new task; `task` is what a host of the legacy era asks for it."""
         made = await host.start(tool, arguments, **task)
         id: str = made["taskId"]
         self.secrets.add(id)
         return id
 
-    async def until(self, host: ModernHost, task: str, *statuses: str) -> dict[str, Any]:
+    async def until(self, host: Host, task: str, *statuses: str) -> dict[str, Any]:
         """The task once it is in one of those states; asked for no more often than is advised."""
         async with bounded():
-            while (found := await host.get(task))["status"] not in statuses:
+            while (found := await host.task(task))["status"] not in statuses:
                 await asyncio.sleep(_POLLS_EVERY)
         return found
 

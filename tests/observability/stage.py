@@ -18,7 +18,7 @@ import aiohttp
 from aiohttp import web
 from example.processes import bound_to_us, end
 
-from helpers.gateway_process import START_WITHIN, TASKGATE
+from helpers.gateway.process import START_WITHIN, TASKGATE
 from helpers.identity_provider import IdentityProvider
 from helpers.key_server import KeyServer
 from helpers.secrets import noted

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from helpers.gateway_process import TASKGATE
+from helpers.gateway.process import TASKGATE
 from observability.drive import Run
 from observability.reading import REQUESTS, audit_of, files_of, lines_of, of
 from taskgate.telemetry.auditlog.catalogue import EVENTS

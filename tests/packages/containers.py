@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from helpers.gateway_process import TASKGATE
+from helpers.gateway.process import TASKGATE
 from provider.install import nothing_may_be_missing
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -17,7 +17,7 @@ from example.processes import Child, running
 from ruamel.yaml import YAML
 
 from helpers import told
-from helpers.gateway_process import GatewayProcess, serving
+from helpers.gateway.process import GatewayProcess, serving
 from helpers.prometheus_server import require_prometheus
 from helpers.store_server import valkey_binary
 from helpers.waiting import bounded, until

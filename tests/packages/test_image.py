@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 from example.processes import UVICORN_LISTENS, running
 
-from helpers.gateway_process import GatewayProcess, serving
+from helpers.gateway.process import GatewayProcess, serving
 from helpers.ports import free_port
 from helpers.waiting import bounded
 from provider.install import nothing_may_be_missing

@@ -13,7 +13,8 @@ import kubernetes_validate
 import pytest
 from ruamel.yaml import YAML
 
-from helpers.gateway_process import gateway_process, write_configuration
+from helpers.gateway.configuration import write_configuration
+from helpers.gateway.process import gateway_process
 from helpers.waiting import bounded
 from taskgate import config as settings
 from taskgate.cli import main

@@ -23,7 +23,7 @@ from ruamel.yaml import YAML
 
 from helpers import secrets, told
 from helpers.certificates import Authority
-from helpers.gateway_process import GatewayProcess, serving
+from helpers.gateway.process import GatewayProcess, serving
 from helpers.store_server import SharedServer
 from helpers.waiting import bounded, eventually, until
 from packages.containers import PROGRAMS, ROOT, ContainerFiles, loopback_addresses, require_ports

@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 from example.processes import running
 
-from helpers.gateway_process import TASKGATE, gateway_process, serving, write_configuration
+from helpers.gateway.configuration import write_configuration
+from helpers.gateway.process import TASKGATE, gateway_process, serving
 from helpers.waiting import bounded
 from provider.install import nothing_may_be_missing
 from requirements import covers
@@ -106,7 +107,7 @@ async def test_what_the_unit_starts_finds_its_configuration_its_secrets_and_its_
 
 
 def test_the_gateway_has_ended_before_the_unit_has_it_killed(tmp_path: Path) -> None:
-    drain = settings.load(write_configuration(tmp_path, "http://127.0.0.1:1/mcp", server="{}"), {}).server.drain
+    drain = settings.load(write_configuration(tmp_path, "http://127.0.0.1:1/mcp", server={}), {}).server.drain
     longest = drain.delay + drain.timeout + GRACE
     assert int(unit_value("TimeoutStopSec").removesuffix("s")) > longest.total_seconds()
 

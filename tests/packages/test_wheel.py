@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from example.processes import UVICORN_LISTENS, running
 
-from helpers.gateway_process import gateway_process
+from helpers.gateway.process import gateway_process
 from helpers.waiting import bounded
 from provider.install import nothing_may_be_missing
 from taskgate import __version__

@@ -6,10 +6,10 @@ from pathlib import Path
 import aiohttp
 import pytest
 
+from helpers.gateway.gateway import Gateway
+from helpers.gateway.replicas import serve_replicas
 from helpers.server import ScriptedServer, TalkingTool
-from helpers.several_gateways import several
 from helpers.shared_store import SharedServer, expect_every_key_to_expire
-from helpers.whole_gateway import WholeGateway
 from replicas.processes import Start, starting
 from taskgate.stores.redis.options import RedisOptions
 
@@ -33,12 +33,10 @@ def tool(server: ScriptedServer) -> TalkingTool:
 
 
 @pytest.fixture
-async def three(
-    server: ScriptedServer, valkey_server: SharedServer, tmp_path: Path
-) -> AsyncIterator[list[WholeGateway]]:
+async def three(server: ScriptedServer, valkey_server: SharedServer, tmp_path: Path) -> AsyncIterator[list[Gateway]]:
     """Three gateways over one store, without authentication."""
     options = valkey_server.options()
-    async with several(3, {"reports": server.url}, options, tmp_path, tasks=AT_ONCE) as gateways:
+    async with serve_replicas(3, {"reports": server.url}, options, tmp_path, tasks=AT_ONCE) as gateways:
         yield gateways
     expect_every_key_to_expire(valkey_server, options)
 

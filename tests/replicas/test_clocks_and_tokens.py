@@ -9,13 +9,13 @@ from pathlib import Path
 import aiohttp
 import pytest
 
+from helpers.gateway.replicas import serve_replicas
 from helpers.server import Hold, ScriptedServer
-from helpers.several_gateways import at, several
 from helpers.shared_store import SharedServer
 from helpers.token_issuer import TokenIssuer
 from helpers.waiting import bounded
 from helpers.wandering_clock import WanderingClock
-from interaction.questioning import DONE
+from interaction.questions import DONE
 from replicas.conftest import AT_ONCE
 from replicas.wrong_clocks import Pair, clocks, hours
 from taskgate.admission.lookups import PAGE
@@ -43,7 +43,7 @@ async def guarded(
     corp = {**issuer.section, "leeway": "0s"}
     sections = {"auth": {"mode": "required", "issuers": {"corp": corp}}, "server": {"public_url": "https://m.example"}}
     options, servers = valkey_server.options(), {"reports": server.url}
-    async with several(2, servers, options, tmp_path, clocks=clocks, tasks=AT_ONCE, **sections) as gateways:
+    async with serve_replicas(2, servers, options, tmp_path, clocks=clocks, tasks=AT_ONCE, **sections) as gateways:
         yield Pair(gateways, clocks, jump=not any(hours))
 
 
@@ -58,7 +58,7 @@ async def test_tasks_are_listed_in_the_order_they_were_made_wherever_that_was(
 ) -> None:
     """And the cursor of one leads on at the other."""
     host = await guarded.one.greeted(token=lasting(issuer))
-    both, made = [host, at(host, guarded.other)], []
+    both, made = [host, guarded.other.again(host)], []
     for number in range(PAGE + 4):
         task = (await both[number % 2].start("echo"))["taskId"]
         await both[number % 2].ask("tasks/result", {"taskId": task})
@@ -83,7 +83,7 @@ async def test_a_token_is_good_until_its_end_by_the_clock_of_whoever_is_asked_an
     now = int(time.time())
     token = issuer.token(AUDIENCE, iat=now - 3 * 3600, exp=now - 1800)
     host = await guarded.other.greeted(token=token)
-    assert (await at(host, guarded.one).ask("ping")).status == 401
+    assert (await guarded.one.again(host).ask("ping")).status == 401
     task = (await host.start("report"))["taskId"]
     listens = guarded.other.modern(token=token).listen(taskIds=[task])
     async with host.listen() as stream, listens as subscription:
@@ -109,7 +109,7 @@ async def test_what_was_asked_with_a_token_ends_with_it_by_the_clock_of_whoever_
     task = (await host.start("report"))["taskId"]
     listens = guarded.one.modern(token=token).listen(taskIds=[task])
     async with host.listen() as stream, listens as subscription:
-        there = asyncio.create_task(at(host, guarded.other).ask("tasks/result", {"taskId": task}))
+        there = asyncio.create_task(guarded.other.again(host).ask("tasks/result", {"taskId": task}))
         async with bounded():
             with pytest.raises(aiohttp.ClientPayloadError):
                 await host.ask("tasks/result", {"taskId": task})

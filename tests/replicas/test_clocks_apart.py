@@ -12,17 +12,17 @@ from typing import Any
 import aiohttp
 import pytest
 
-from helpers.mcp_host import McpHost
+from helpers.gateway.gateway import Gateway
+from helpers.gateway.replicas import serve_replicas
+from helpers.host.host import Host
 from helpers.server import Hold, ScriptedServer, TalkingTool
-from helpers.several_gateways import at, modern_at, several
 from helpers.shared_store import SharedServer
 from helpers.waiting import bounded, eventually
 from helpers.wandering_clock import WanderingClock
-from helpers.whole_gateway import WholeGateway
-from interaction.holding import CAPABLE, sent_for, through
-from interaction.questioning import ACCEPTED, DONE, status
+from interaction.held_calls import CAPABLE, sent_for, through
+from interaction.questions import ACCEPTED, DONE
 from replicas.conftest import AT_ONCE
-from replicas.processes import LOST, Start, counted, ended, host_of
+from replicas.processes import LOST, Start, counted, ended
 from replicas.wrong_clocks import HOUR, Pair, clocks, hours
 
 __all__ = ["clocks", "hours"]
@@ -44,11 +44,11 @@ async def pair(
     servers, options = {"reports": server.url}, valkey_server.options()
     tasks = AT_ONCE | {"ttl": {"min": "1s", "keep": "1s"}}
     limits = {"rate": [CALLS], "concurrency": {"tasks_per_context": 2}}
-    async with several(2, servers, options, tmp_path, clocks=clocks, tasks=tasks, limits=limits) as gateways:
+    async with serve_replicas(2, servers, options, tmp_path, clocks=clocks, tasks=tasks, limits=limits) as gateways:
         yield Pair(gateways, clocks, jump=not any(hours))
 
 
-async def begun(server: ScriptedServer, pair: Pair, **task: Any) -> tuple[McpHost, str, Hold]:
+async def begun(server: ScriptedServer, pair: Pair, **task: Any) -> tuple[Host, str, Hold]:
     """A host at the first, a task of its that runs there, and what that waits for."""
     server.script["report"] = hold = Hold()
     host = await pair.one.greeted()
@@ -59,7 +59,7 @@ async def begun(server: ScriptedServer, pair: Pair, **task: Any) -> tuple[McpHos
     return host, made, hold
 
 
-async def known(host: McpHost, task: str) -> bool:
+async def known(host: Host, task: str) -> bool:
     return "result" in ((await host.ask("tasks/get", {"taskId": task})).message or {})
 
 
@@ -71,8 +71,8 @@ async def test_the_times_of_a_task_are_the_same_wherever_one_asks_and_those_of_t
 ) -> None:
     before = datetime.now(UTC) - timedelta(seconds=1)
     host, task, hold = await begun(server, pair)
-    there = at(host, pair.other)
-    seen, found = await host.task(task), await pair.other.modern().get(task)
+    there = pair.other.again(host)
+    seen, found = await host.task(task), await pair.other.modern().task(task)
     assert await there.task(task) == seen
     assert (seen["createdAt"], seen["lastUpdatedAt"], seen["ttl"]) == tuple(
         found[name] for name in ("createdAt", "lastUpdatedAt", "ttlMs")
@@ -93,13 +93,13 @@ async def test_a_task_is_kept_for_as_long_as_was_said_and_its_key_with_it(server
     task = created.result["task"]["taskId"]
     pair.later()
     await pair.swept()
-    there = at(host, pair.other)
+    there = pair.other.again(host)
     assert await known(host, task)
     assert await known(there, task)
     again = await there.call("report", task={"ttl": MINUTE_MS}, _meta={KEY: "k"})
     assert again.result["task"]["taskId"] == task
     hold.release(DONE)
-    await status(there, task, "completed")
+    await there.until(task, "completed")
     assert len(server.heard("tools/call")) == 1
 
 
@@ -107,7 +107,7 @@ async def test_a_task_is_gone_at_all_when_it_is_time(server: ScriptedServer, pai
     host, task, hold = await begun(server, pair, ttl=SECOND_MS)
     hold.release(DONE)
     async with bounded(5):
-        for each in (at(host, pair.other), host):
+        for each in (pair.other.again(host), host):
             while await known(each, task):
                 await asyncio.sleep(0.01)
 
@@ -117,10 +117,10 @@ async def test_a_call_goes_on_and_nobody_takes_it_over(server: ScriptedServer, p
     await pair.swept()
     pair.jump()
     await pair.swept()
-    there = at(host, pair.other)
+    there = pair.other.again(host)
     assert (await there.task(task))["status"] == "working"
     hold.release(DONE)
-    assert (await status(there, task, "completed"))["taskId"] == task
+    assert (await there.until(task, "completed"))["taskId"] == task
     for gateway in (pair.one, pair.other):
         assert await gateway.count("taskgate_leases_lost_total") == 0
         assert await gateway.count("taskgate_task_recoveries_total") == 0
@@ -132,7 +132,7 @@ async def test_what_is_asked_at_one_is_answered_at_the_other(pair: Pair, tool: T
     task = (await host.start("report"))["taskId"]
     await tool.ask("q")
     pair.later()
-    there = modern_at(host, pair.other)
+    there = pair.other.again(host)
     ((key, _),) = (await there.until(task, "input_required"))["inputRequests"].items()
     await pair.swept()
     await there.update(task, {key: ACCEPTED})
@@ -159,11 +159,11 @@ async def test_what_a_killed_one_ran_ends_at_the_other_by_no_clock_of_theirs(
     for file, seconds in zip(files, (first_ahead, second_ahead, 0), strict=True):
         file.write_text(f"{seconds}")
     one, other = await asyncio.gather(*(start(ahead=file) for file in files[:2]))
-    host = host_of(http, one)
+    host = one.host(http)
     await host.initialize()
     task = (await host.start("report"))["taskId"]
     await eventually(lambda: server.heard("tools/call"))
-    there = host_of(http, other, host)
+    there = other.again(host)
     one.kill()
     files[2].replace(files[1])
     found = await ended(there, task)
@@ -177,7 +177,7 @@ async def test_what_a_killed_one_ran_ends_at_the_other_by_no_clock_of_theirs(
 
 async def test_there_are_no_more_tasks_than_may_be_over_both(server: ScriptedServer, pair: Pair) -> None:
     host, _, hold = await begun(server, pair, ttl=MINUTE_MS)
-    there = at(host, pair.other)
+    there = pair.other.again(host)
     assert "task" in (await there.call("report", task={"ttl": MINUTE_MS})).result
     for each in (host, there):
         refused = await each.call("report", task={})
@@ -187,7 +187,7 @@ async def test_there_are_no_more_tasks_than_may_be_over_both(server: ScriptedSer
 
 async def test_rates_count_over_both_and_say_when_there_is_room_again(pair: Pair) -> None:
     host = await pair.one.greeted()
-    hosts = [host, at(host, pair.other)]
+    hosts = [host, pair.other.again(host)]
     answers = []
     for number in range(6):
         answers.append(await hosts[number % 2].call("echo"))
@@ -203,7 +203,7 @@ async def test_rates_count_over_both_and_say_when_there_is_room_again(pair: Pair
 
 async def test_a_session_is_alive_at_both(pair: Pair) -> None:
     host = await pair.one.greeted()
-    there = at(host, pair.other)
+    there = pair.other.again(host)
     pair.later()
     await pair.swept()
     assert (await there.ask("ping")).result == {}
@@ -221,7 +221,7 @@ async def test_answers_that_come_to_the_other_go_on_with_a_call_that_is_held(
     result = await sent_for(host)
     pair.later()
     await pair.swept()
-    told = await through(modern_at(host, pair.other), result, tool, "q")
+    told = await through(pair.other.again(host), result, tool, "q")
     assert told["result"] == ACCEPTED
     assert len(server.heard("tools/call")) == 1
 
@@ -236,7 +236,7 @@ async def test_nothing_is_kept_by_the_clock_of_a_gateway_that_does_not_know_the_
     server.script["report"] = hold = Hold()
     store = SharedServer(tmp_path)
     servers, clocks = {"reports": server.url}, [WanderingClock(wrong)]
-    async with several(1, servers, store.options(), tmp_path, clocks=clocks, tasks=AT_ONCE) as [gateway]:
+    async with serve_replicas(1, servers, store.options(), tmp_path, clocks=clocks, tasks=AT_ONCE) as [gateway]:
         await asyncio.to_thread(store.start)
         try:
             made = await kept(gateway)
@@ -248,7 +248,7 @@ async def test_nothing_is_kept_by_the_clock_of_a_gateway_that_does_not_know_the_
             await asyncio.to_thread(store.stop)
 
 
-async def kept(gateway: WholeGateway) -> dict[str, Any]:
+async def kept(gateway: Gateway) -> dict[str, Any]:
     """The first task that is made."""
     async with bounded():
         while "result" not in ((answer := await gateway.modern().call("report")).message or {}):

@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from helpers.event_streams import asked, got
-from helpers.modern_host import ModernHost
+from helpers.gateway.gateway import Gateway
+from helpers.gateway.replicas import serve_replicas
+from helpers.host.host import Host
+from helpers.host.wire import asked, got
 from helpers.server import Hold, ScriptedServer, TalkingTool
-from helpers.several_gateways import at, several
 from helpers.shared_store import SharedServer
 from helpers.waiting import bounded
-from helpers.whole_gateway import WholeGateway
-from interaction.questioning import DONE, capable
-from interaction.resuming import call_stream, heard, last_id
+from interaction.questions import DONE, capable
+from interaction.resumption import call_stream, heard, last_id
 
-Two = Callable[[str], AbstractAsyncContextManager[list[WholeGateway]]]
+Two = Callable[[str], AbstractAsyncContextManager[list[Gateway]]]
 
 
 @pytest.fixture
@@ -25,11 +25,11 @@ def two(server: ScriptedServer, valkey_server: SharedServer, tmp_path: Path) -> 
     """Two gateways whose drain has so much time; their server does one thing at once for each of them."""
 
     @asynccontextmanager
-    async def opened(timeout: str) -> AsyncIterator[list[WholeGateway]]:
+    async def opened(timeout: str) -> AsyncIterator[list[Gateway]]:
         listener = {"listen": "127.0.0.1:0", "drain": {"delay": "0s", "timeout": timeout}}
         upstreams = {"reports": {"path": "/reports/mcp", "url": server.url, "concurrency": 1}}
         options = valkey_server.options()
-        async with several(2, {}, options, tmp_path, server=listener, upstreams=upstreams) as gateways:
+        async with serve_replicas(2, {}, options, tmp_path, server=listener, upstreams=upstreams) as gateways:
             yield gateways
 
     return opened
@@ -41,7 +41,7 @@ async def test_a_wait_for_a_task_of_another_replica_goes_on_there_and_the_drain_
     async with two("1h") as (runs, waits):
         host = await capable(runs)
         task = {"taskId": (await host.start("report"))["taskId"]}
-        async with asked(at(host, waits), "tasks/result", task) as wire:
+        async with asked(waits.again(host), "tasks/result", task) as wire:
             await wire.next()
             async with bounded():
                 await waits.drain()
@@ -57,7 +57,7 @@ async def test_its_own_task_is_waited_for_by_all_who_wait_for_it(two: Two, tool:
     async with two("1h") as (runs, waits):
         host = await capable(runs)
         task = {"taskId": (await host.start("report"))["taskId"]}
-        async with asked(host, "tasks/result", task) as here, asked(at(host, waits), "tasks/result", task) as there:
+        async with asked(host, "tasks/result", task) as here, asked(waits.again(host), "tasks/result", task) as there:
             await here.next()
             await there.next()
             drain = asyncio.create_task(runs.drain())
@@ -73,7 +73,7 @@ async def test_streams_that_only_tell_end_at_once_and_a_call_goes_on_to_its_end(
     """The hosts of the one come back elsewhere while the other has nowhere else to go."""
     async with two("1h") as (drains, other):
         host = await drains.greeted()
-        modern = ModernHost(drains.http, drains.url())
+        modern = Host(drains.http, drains.url(), era="modern")
         task = (await host.start("echo"))["taskId"]
         async with call_stream(host) as call, got(host) as get, modern.listen(taskIds=[task]) as listening:
             await get.next()
@@ -81,11 +81,11 @@ async def test_streams_that_only_tell_end_at_once_and_a_call_goes_on_to_its_end(
             drain = asyncio.create_task(drains.drain())
             assert (await get.to_end())[-1].retry == "1000"
             await listening.end()
-            async with got(at(host, other), last_id(get)) as again:
+            async with got(other.again(host), last_id(get)) as again:
                 assert await again.next() is not None
                 with pytest.raises(ConnectionRefusedError):
                     await asyncio.open_connection(*drains.address)
-                assert (await at(host, other).ask("ping")).result == {}
+                assert (await other.again(host).ask("ping")).result == {}
                 assert not drain.done()
                 await tool.finish(DONE)
                 await call.to_end()
@@ -104,7 +104,7 @@ async def test_what_cannot_be_moved_and_outlasts_the_drain_ends_as_decided_and_i
         async with bounded():
             await hold.begun.wait()
             await drains.drain()
-        there = at(host, other)
+        there = other.again(host)
         assert (await there.task(task))["status"] == "failed"
         told = (await there.ask("tasks/result", {"taskId": task})).error
         assert told["data"] == {"origin": "gateway", "reason": "shutdown", "dispatched": True}

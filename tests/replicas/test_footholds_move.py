@@ -12,13 +12,14 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from helpers.gateway_process import GatewayProcess, gateway_process, write_configuration
-from helpers.mcp_host import McpHost
+from helpers.gateway.configuration import write_configuration
+from helpers.gateway.process import GatewayProcess, gateway_process
+from helpers.gateway.replicas import key_file
+from helpers.host.host import Host
 from helpers.server import LastingCall, LastingTool, ScriptedServer, note
-from helpers.several_gateways import key_file
 from helpers.shared_store import SharedServer
 from helpers.waiting import bounded, eventually
-from interaction.questioning import ACCEPTED, CAPABLE
+from interaction.questions import ACCEPTED, CAPABLE
 from taskgate.stores.redis.options import RedisOptions
 
 DONE = {"content": [{"type": "text", "text": "done"}]}
@@ -58,8 +59,8 @@ async def start(server: ScriptedServer, options: RedisOptions, tmp_path: Path) -
         server.url,
         store=store,
         auth=auth,
-        audit="{enabled: false}",
-        tasks="{early_poll: {reject_above: 1000}}",
+        audit={"enabled": False},
+        tasks={"early_poll": {"reject_above": 1000}},
     )
     async with AsyncExitStack() as stack:
         logs = iter(range(9))
@@ -77,14 +78,7 @@ async def http() -> AsyncIterator[aiohttp.ClientSession]:
         yield http
 
 
-def host_of(http: aiohttp.ClientSession, gateway: GatewayProcess, like: McpHost | None = None) -> McpHost:
-    host = McpHost(http, f"http://{gateway.listen}/reports/mcp")
-    if like is not None:
-        host.session, host.revision = like.session, like.revision
-    return host
-
-
-async def begun(lasting: LastingTool, host: McpHost) -> tuple[str, LastingCall]:
+async def begun(lasting: LastingTool, host: Host) -> tuple[str, LastingCall]:
     """A task, and its call, which is kept."""
     await host.initialize(capabilities=CAPABLE)
     task = (await host.start("report"))["taskId"]
@@ -93,7 +87,7 @@ async def begun(lasting: LastingTool, host: McpHost) -> tuple[str, LastingCall]:
     return task, call
 
 
-async def said(host: McpHost, task: str, call: LastingCall, number: int) -> None:
+async def said(host: Host, task: str, call: LastingCall, number: int) -> None:
     """The server says that it is so far, and whoever runs the call has written that: what it kept was written before.
 
     Written together they are not: the first place is kept at once, and each change has its turn.
@@ -104,7 +98,7 @@ async def said(host: McpHost, task: str, call: LastingCall, number: int) -> None
             await asyncio.sleep(0.01)
 
 
-async def until(host: McpHost, task: str, status: str) -> dict[str, object]:
+async def until(host: Host, task: str, status: str) -> dict[str, object]:
     async with bounded():
         while (found := await host.task(task))["status"] != status:
             await asyncio.sleep(0.02)
@@ -121,7 +115,7 @@ async def test_who_is_killed_is_followed_by_another_that_hears_the_call_to_its_e
     server: ScriptedServer, lasting: LastingTool, start: Start, http: aiohttp.ClientSession
 ) -> None:
     first, second = await asyncio.gather(start(), start())
-    host = host_of(http, first)
+    host = first.host(http)
     task, call = await begun(lasting, host)
     asking = asyncio.create_task(call.ask(QUESTION))
     await until(host, task, "input_required")
@@ -129,13 +123,13 @@ async def test_who_is_killed_is_followed_by_another_that_hears_the_call_to_its_e
     await first.exit_status()
     # While nobody hears it, the server goes on.
     call.say(note("notifications/progress", progressToken=call.token, progress=2))
-    there = host_of(http, second, host)
+    there = second.again(host)
     async with bounded(), there.asking("tasks/result", {"taskId": task}) as waiting:
         question = await waiting.until("elicitation/create")
         await there.respond(question["id"], ACCEPTED)
         assert (await asking)["result"] == ACCEPTED
         call.answer(DONE)
-        assert (await waiting.answered())["content"] == DONE["content"]
+        assert (await waiting.result())["content"] == DONE["content"]
     assert len(waiting.of("elicitation/create")) == 1
     assert (len(lasting.calls), server.cancelled, len(server.heard("initialize"))) == (1, [], 1)
     assert await counted(http, second, 'taskgate_task_recoveries_total{outcome="retried"') == 1
@@ -146,13 +140,13 @@ async def test_who_parts_leaves_the_call_to_another_and_its_server_hears_nothing
     server: ScriptedServer, lasting: LastingTool, start: Start, http: aiohttp.ClientSession
 ) -> None:
     first, second = await asyncio.gather(start(), start())
-    host = host_of(http, first)
+    host = first.host(http)
     task, call = await begun(lasting, host)
     first.ask(signal.SIGINT)
     first.ask(signal.SIGINT)
     await first.exit_status()
     assert (server.cancelled, server.verbs("DELETE")) == ([], [])
-    there = host_of(http, second, host)
+    there = second.again(host)
     assert (await there.task(task))["status"] == "working"
     await call.listened_to(2)
     call.answer(DONE)
@@ -166,10 +160,10 @@ async def test_who_stands_still_for_longer_than_its_lease_undoes_nothing(
 ) -> None:
     """The other has the call, hears it to its end, and that counts; nobody has it cancelled at the server."""
     first, second = await asyncio.gather(start(), start())
-    host = host_of(http, first)
+    host = first.host(http)
     task, call = await begun(lasting, host)
     first.ask(signal.SIGSTOP)
-    there = host_of(http, second, host)
+    there = second.again(host)
     await call.listened_to(2)
     first.ask(signal.SIGCONT)
     await lost_here(http, first)

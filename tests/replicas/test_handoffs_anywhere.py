@@ -7,16 +7,15 @@ from typing import Any
 
 import pytest
 
-from helpers.mcp_host import McpHost
-from helpers.modern_host import ModernHost
+from helpers.gateway.gateway import Gateway
+from helpers.gateway.replicas import serve_replicas
+from helpers.host.host import ERAS, Host, both_eras
 from helpers.server import Hold, ScriptedServer, TalkingTool
-from helpers.several_gateways import at, modern_at, several
 from helpers.shared_store import SharedServer
 from helpers.waiting import bounded, eventually
-from helpers.whole_gateway import WholeGateway
-from interaction.handing_off import ERAS, Host, calls, handle_of, handoff, taskless, waited
-from interaction.holding import CAPABLE, back, everything, sent_for
-from interaction.questioning import ACCEPTED, DONE
+from interaction.handoffs import calls, handle_of, handoff, taskless, waited
+from interaction.held_calls import CAPABLE, back, everything, sent_for
+from interaction.questions import ACCEPTED, DONE
 
 YEAR = {"year": 2026}
 WINDOW = "1s"
@@ -31,22 +30,20 @@ async def hold(server: ScriptedServer) -> Hold:
 
 
 @pytest.fixture
-async def pair(
-    server: ScriptedServer, valkey_server: SharedServer, tmp_path: Path
-) -> AsyncIterator[list[WholeGateway]]:
+async def pair(server: ScriptedServer, valkey_server: SharedServer, tmp_path: Path) -> AsyncIterator[list[Gateway]]:
     """Two gateways over one store that hand off late calls after an hour."""
     tasks: dict[str, Any] = handoff("1h", ceiling="1h")
     tasks["handoff"]["retry_window"] = WINDOW
-    async with several(2, {"reports": server.url}, valkey_server.options(), tmp_path, tasks=tasks) as gateways:
+    async with serve_replicas(2, {"reports": server.url}, valkey_server.options(), tmp_path, tasks=tasks) as gateways:
         yield gateways
 
 
-def moved(host: Host, gateway: WholeGateway) -> Host:
+def moved(host: Host, gateway: Gateway) -> Host:
     """The same host at another gateway."""
-    return at(host, gateway) if isinstance(host, McpHost) else modern_at(host, gateway)
+    return gateway.again(host)
 
 
-async def lose(gateway: WholeGateway, hold: Hold, era: str) -> None:
+async def lose(gateway: Gateway, hold: Hold, era: str) -> None:
     """Call `report` there, and lose the connection; it is a task after that."""
     lost = asyncio.create_task((await taskless(gateway, era)).call("report", YEAR))
     async with bounded():
@@ -58,7 +55,7 @@ async def lose(gateway: WholeGateway, hold: Hold, era: str) -> None:
 
 @eras
 async def test_a_lost_call_that_no_host_asks_for_is_cancelled(
-    server: ScriptedServer, hold: Hold, pair: list[WholeGateway], era: str
+    server: ScriptedServer, hold: Hold, pair: list[Gateway], era: str
 ) -> None:
     await lose(pair[0], hold, era)
     await eventually(lambda: bool(server.cancelled) or hold.left.is_set())
@@ -66,7 +63,7 @@ async def test_a_lost_call_that_no_host_asks_for_is_cancelled(
 
 @eras
 async def test_a_lost_call_goes_on_for_a_host_that_asks_another_replica(
-    server: ScriptedServer, hold: Hold, pair: list[WholeGateway], era: str
+    server: ScriptedServer, hold: Hold, pair: list[Gateway], era: str
 ) -> None:
     await lose(pair[0], hold, era)
     again = asyncio.create_task((await taskless(pair[1], era)).call("report", YEAR))
@@ -84,13 +81,13 @@ async def test_a_lost_call_goes_on_for_a_host_that_asks_another_replica(
         assert (await again).result["content"] == DONE["content"]
 
 
-@pytest.mark.parametrize("era", ERAS)
+@both_eras
 @pytest.mark.parametrize(("mode", "after"), [("auto", "300ms"), ("always", "1h")])
 async def test_equal_calls_of_hosts_that_are_connected_to_two_replicas_are_two(
     server: ScriptedServer, hold: Hold, valkey_server: SharedServer, tmp_path: Path, era: str, mode: str, after: str
 ) -> None:
     tasks = handoff(after, ceiling="1h", mode=mode)
-    async with several(2, {"reports": server.url}, valkey_server.options(), tmp_path, tasks=tasks) as gateways:
+    async with serve_replicas(2, {"reports": server.url}, valkey_server.options(), tmp_path, tasks=tasks) as gateways:
         hosts = [await taskless(gateway, era) for gateway in gateways]
         both = []
         for host in hosts:
@@ -110,7 +107,7 @@ async def test_equal_calls_of_hosts_that_are_connected_to_two_replicas_are_two(
 
 @eras
 async def test_a_replica_that_ends_hands_off_its_calls_and_ends_its_waits_with_the_handle(
-    server: ScriptedServer, hold: Hold, pair: list[WholeGateway], era: str
+    server: ScriptedServer, hold: Hold, pair: list[Gateway], era: str
 ) -> None:
     first, second = pair
     host = await taskless(first, era)
@@ -129,7 +126,7 @@ async def test_a_replica_that_ends_hands_off_its_calls_and_ends_its_waits_with_t
 
 @eras
 async def test_a_wait_at_a_replica_that_ends_is_answered_with_the_handle(
-    server: ScriptedServer, hold: Hold, pair: list[WholeGateway], era: str
+    server: ScriptedServer, hold: Hold, pair: list[Gateway], era: str
 ) -> None:
     first, second = pair
     await lose(second, hold, era)
@@ -150,16 +147,15 @@ async def test_a_wait_at_a_replica_that_ends_is_answered_with_the_handle(
 
 
 async def test_a_call_is_handed_off_while_an_input_response_to_it_came_to_another_replica(
-    server: ScriptedServer, pair: list[WholeGateway]
+    server: ScriptedServer, pair: list[Gateway]
 ) -> None:
     server.script["report"] = tool = TalkingTool()
     first, second = pair
     host = await taskless(first, "modern", **CAPABLE)
-    assert isinstance(host, ModernHost)
     tool.begun.set()
     await tool.ask("q-1")
     round_ = await sent_for(host)
-    elsewhere = asyncio.create_task(back(modern_at(host, second), round_, everything(round_)))
+    elsewhere = asyncio.create_task(back(second.again(host), round_, everything(round_)))
     assert (await tool.told("q-1"))["result"] == ACCEPTED
     closing = asyncio.create_task(first.drain())
     async with bounded():

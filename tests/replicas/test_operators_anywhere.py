@@ -10,30 +10,26 @@ import pytest
 
 from helpers.asked_store import AskedStore
 from helpers.command_line import run
+from helpers.gateway.gateway import Gateway
+from helpers.gateway.replicas import serve_replicas
 from helpers.server import Hold, ScriptedServer, TalkingTool
-from helpers.several_gateways import at, several
 from helpers.shared_store import SharedServer
 from helpers.waiting import bounded, eventually, until
-from helpers.whole_gateway import WholeGateway
-from interaction.limiting import CALLS
-from interaction.operating import ROLES, act, look, look_at_all, stream, tokens
+from interaction.operators import ROLES, act, look, look_at_all, stream, tokens
+from interaction.rate_limits import CALLS
 
 TASKS, CALLERS, SESSIONS = "/api/v1/tasks", "/api/v1/callers", "/api/v1/sessions"
 
 
 @pytest.fixture
-async def three(
-    server: ScriptedServer, valkey_server: SharedServer, tmp_path: Path
-) -> AsyncIterator[list[WholeGateway]]:
+async def three(server: ScriptedServer, valkey_server: SharedServer, tmp_path: Path) -> AsyncIterator[list[Gateway]]:
     """Three gateways over one store, which know the tokens of operators."""
     sections = {"admin": tokens(tmp_path), "limits": {"rate": [{**CALLS, "burst": 50}]}}
-    async with several(3, {"reports": server.url}, valkey_server.options(), tmp_path, **sections) as gateways:
+    async with serve_replicas(3, {"reports": server.url}, valkey_server.options(), tmp_path, **sections) as gateways:
         yield gateways
 
 
-async def test_a_cancel_at_another_replica_reaches_the_server(
-    three: list[WholeGateway], server: ScriptedServer
-) -> None:
+async def test_a_cancel_at_another_replica_reaches_the_server(three: list[Gateway], server: ScriptedServer) -> None:
     server.script["report"] = hold = Hold()
     host = await three[0].greeted()
     task = (await host.start("report"))["taskId"]
@@ -49,7 +45,7 @@ async def test_a_cancel_at_another_replica_reaches_the_server(
 
 
 async def test_a_stream_has_the_tasks_of_all_replicas_within_two_seconds_and_their_progress(
-    three: list[WholeGateway], server: ScriptedServer
+    three: list[Gateway], server: ScriptedServer
 ) -> None:
     server.script["report"] = tool = TalkingTool()
     loop = asyncio.get_running_loop()
@@ -81,7 +77,7 @@ async def test_a_stream_has_the_tasks_of_all_replicas_within_two_seconds_and_the
 
 
 async def test_a_stream_that_missed_changes_of_other_replicas_gets_a_reset(
-    three: list[WholeGateway], valkey_server: SharedServer
+    three: list[Gateway], valkey_server: SharedServer
 ) -> None:
     async with stream(three[1], "?kinds=task") as events:
         valkey_server.ask("CLIENT", "KILL", "TYPE", "pubsub")
@@ -91,7 +87,7 @@ async def test_a_stream_that_missed_changes_of_other_replicas_gets_a_reset(
 
 
 async def test_changes_of_others_are_read_only_while_a_stream_is_open_and_only_there(
-    three: list[WholeGateway], server: ScriptedServer, valkey_server: SharedServer
+    three: list[Gateway], server: ScriptedServer, valkey_server: SharedServer
 ) -> None:
     server.script["report"] = tool = TalkingTool()
     await (await three[0].greeted()).start("report")
@@ -115,7 +111,7 @@ async def test_changes_of_others_are_read_only_while_a_stream_is_open_and_only_t
 
 @pytest.mark.parametrize("query", ["limit=2", "limit=2&status=working", "limit=2&status=completed"])
 async def test_the_pages_of_a_list_come_from_any_replica(
-    three: list[WholeGateway], server: ScriptedServer, query: str
+    three: list[Gateway], server: ScriptedServer, query: str
 ) -> None:
     if "completed" not in query:
         server.script["report"] = Hold()
@@ -132,7 +128,7 @@ async def test_the_pages_of_a_list_come_from_any_replica(
 
 
 async def test_rates_and_tasks_of_a_caller_are_those_of_all_replicas(
-    three: list[WholeGateway], server: ScriptedServer
+    three: list[Gateway], server: ScriptedServer
 ) -> None:
     server.script["report"] = hold = Hold()
     for gateway in three[:2]:
@@ -149,9 +145,9 @@ async def test_rates_and_tasks_of_a_caller_are_those_of_all_replicas(
         assert running is None or (running["used"], running["is_shared"]) == (1, False)
 
 
-async def test_a_session_that_ends_at_one_replica_is_found_at_none(three: list[WholeGateway]) -> None:
+async def test_a_session_that_ends_at_one_replica_is_found_at_none(three: list[Gateway]) -> None:
     host = await three[0].greeted()
-    assert (await at(host, three[1]).ask("tools/list")).status == 200
+    assert (await three[1].again(host).ask("tools/list")).status == 200
     [here] = (await look(three[0], SESSIONS))["items"]
     [there] = (await look(three[1], SESSIONS))["items"]
     assert here["session"] == there["session"]
@@ -164,11 +160,11 @@ async def test_a_session_that_ends_at_one_replica_is_found_at_none(three: list[W
         return (await host.ask("tools/list")).status
 
     await until(status, lambda found: found == 404)
-    assert (await at(host, three[2]).ask("tools/list")).status == 404
+    assert (await three[2].again(host).ask("tools/list")).status == 404
 
 
 async def test_the_command_line_reaches_the_tasks_of_all_replicas(
-    three: list[WholeGateway], server: ScriptedServer, tmp_path: Path
+    three: list[Gateway], server: ScriptedServer, tmp_path: Path
 ) -> None:
     server.script["report"] = hold = Hold()
     host = await three[0].greeted()

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from helpers.gateway.gateway import Gateway
+from helpers.gateway.replicas import serve_replicas
 from helpers.server import Hold, ScriptedServer
-from helpers.several_gateways import at, several
 from helpers.shared_store import SharedServer
 from helpers.waiting import bounded, eventually
-from helpers.whole_gateway import WholeGateway
-from interaction.questioning import capable
+from interaction.questions import capable
 
-Two = Callable[[str], AbstractAsyncContextManager[list[WholeGateway]]]
+Two = Callable[[str], AbstractAsyncContextManager[list[Gateway]]]
 
 
 @pytest.fixture
@@ -21,11 +21,11 @@ def two(server: ScriptedServer, valkey_server: SharedServer, tmp_path: Path) -> 
     """Two gateways whose drain has so much time; their server does one thing at once for each of them."""
 
     @asynccontextmanager
-    async def opened(timeout: str) -> AsyncIterator[list[WholeGateway]]:
+    async def opened(timeout: str) -> AsyncIterator[list[Gateway]]:
         listener = {"listen": "127.0.0.1:0", "drain": {"delay": "0s", "timeout": timeout}}
         upstreams = {"reports": {"path": "/reports/mcp", "url": server.url, "concurrency": 1}}
         options = valkey_server.options()
-        async with several(2, {}, options, tmp_path, server=listener, upstreams=upstreams) as gateways:
+        async with serve_replicas(2, {}, options, tmp_path, server=listener, upstreams=upstreams) as gateways:
             yield gateways
 
     return opened
@@ -41,7 +41,7 @@ async def test_a_task_that_still_waits_for_its_turn_is_run_by_another_once(two: 
         waits = (await host.start("echo", {"number": 7}))["taskId"]
         await drains.drain()
         await drains.close()
-        there = at(host, other)
+        there = other.again(host)
         told = await there.ask("tasks/result", {"taskId": waits})
         assert told.result["structuredContent"] == {"number": 7}
         await eventually(lambda: server.heard("tools/call"))

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from helpers.modern_host import ModernHost
+from helpers.gateway.gateway import Gateway
+from helpers.gateway.replicas import serve_replicas
+from helpers.host.host import Host
 from helpers.refused_bodies import send
 from helpers.server import ScriptedServer
-from helpers.several_gateways import several
 from helpers.shared_store import SharedServer
 from helpers.waiting import bounded
-from helpers.whole_gateway import WholeGateway
 from requirements import covers
 
 ARRIVALS = {"name": "ip", "scope": "ip", "rate": "1000/s", "burst": 2000, "before_auth": True}
@@ -26,11 +26,11 @@ ALL = [ARRIVALS, FAILURES, CALLS]
 
 def gateways(
     count: int, server: ScriptedServer, store: SharedServer, folder: Path, **limits: Any
-) -> AbstractAsyncContextManager[list[WholeGateway]]:
-    return several(count, {"reports": server.url}, store.options(), folder, limits={"rate": ALL} | limits)
+) -> AbstractAsyncContextManager[list[Gateway]]:
+    return serve_replicas(count, {"reports": server.url}, store.options(), folder, limits={"rate": ALL} | limits)
 
 
-async def code(host: ModernHost) -> int | None:
+async def code(host: Host) -> int | None:
     """What a call is refused with; None where it is answered."""
     message = (await host.ask("tools/call", {"name": "echo", "arguments": {}})).message or {}
     refusal: int | None = message.get("error", {}).get("code")

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from helpers.gateway.gateway import Gateway
+from helpers.gateway.replicas import serve_replicas
 from helpers.server import ScriptedServer
-from helpers.several_gateways import at, several
 from helpers.shared_store import SharedServer
 from helpers.waiting import bounded
-from helpers.whole_gateway import WholeGateway
-from interaction.questioning import ROOTS, capable
+from interaction.questions import ROOTS, capable
 from taskgate.stores.redis.options import RedisOptions
 
 CHANGED = {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}
@@ -21,9 +21,9 @@ ASKED = {"jsonrpc": "2.0", "id": "r", "method": ROOTS}
 @pytest.fixture
 async def two(
     server: ScriptedServer, valkey_server: SharedServer, options: RedisOptions, tmp_path: Path
-) -> AsyncIterator[list[WholeGateway]]:
+) -> AsyncIterator[list[Gateway]]:
     """Two gateways that seal their words."""
-    async with several(2, {"reports": server.url}, options, tmp_path) as gateways:
+    async with serve_replicas(2, {"reports": server.url}, options, tmp_path) as gateways:
         yield gateways
 
 
@@ -38,14 +38,14 @@ def replay(server: SharedServer, options: RedisOptions) -> int:
 
 
 async def test_a_question_that_was_answered_is_not_asked_again(
-    two: list[WholeGateway], server: ScriptedServer, valkey_server: SharedServer, options: RedisOptions
+    two: list[Gateway], server: ScriptedServer, valkey_server: SharedServer, options: RedisOptions
 ) -> None:
     host = await capable(two[0])
     await server.streaming()
-    async with at(host, two[1]).listen() as get, bounded():
+    async with two[1].again(host).listen() as get, bounded():
         await server.push(ASKED, streams=1)
         asked = await get.until(ROOTS)
-        await at(host, two[1]).respond(asked["id"], {"roots": []})
+        await two[1].again(host).respond(asked["id"], {"roots": []})
         assert (await server.reply_to("r"))["result"] == {"roots": []}
         assert await asyncio.to_thread(replay, valkey_server, options) > 0
         # Words are heard in order: what comes behind those has come after them.

@@ -17,14 +17,16 @@ from example.processes import Child, running
 
 from helpers.balancers import KINDS, Kind, balanced
 from helpers.commit_before import commit_before
-from helpers.gateway_process import GatewayProcess, gateway_process, write_configuration
-from helpers.mcp_host import McpHost
+from helpers.gateway.configuration import write_configuration
+from helpers.gateway.process import Replica
+from helpers.gateway.replicas import key_file, store_section
+from helpers.host.host import Host
+from helpers.host.raw import RawAnswer, RawHost, post
 from helpers.ports import free_port
-from helpers.raw_http import RawAnswer, RawHost, post
 from helpers.server import Reply, ScriptedServer, Turn, result
-from helpers.several_gateways import key_file
 from helpers.shared_store import SharedServer
 from helpers.waiting import bounded, eventually
+from replicas.processes import counted
 
 __all__ = ["commit_before"]
 
@@ -117,7 +119,7 @@ class Caller:
 async def loaded(address: str) -> AsyncIterator[Load]:
     """Hosts that ask without end, for the length of the block; what went wrong is in `failures`."""
     async with aiohttp.ClientSession() as http:
-        host = McpHost(http, f"http://{address}/reports/mcp")
+        host = Host(http, f"http://{address}/reports/mcp")
         await host.initialize()
     load = Load(address, host.session or "")
 
@@ -138,67 +140,24 @@ async def loaded(address: str) -> AsyncIterator[Load]:
             load.stopped = True
 
 
-class Replica:
-    """One gateway that is started again and again, at the same address."""
-
-    def __init__(self, number: int, folder: Path, listen: str, begins_as: Mapping[str, str] | None = None) -> None:
-        """`begins_as` is the environment of its first start alone."""
-        self.listen = listen
-        self._environment = begins_as or {}
-        self._number = number
-        self._folder = folder
-        self._starts = 0
-        self._life = AsyncExitStack()
-        self._process: GatewayProcess | None = None
-
-    async def start(self) -> None:
-        """Start it, and wait until it serves."""
-        self._starts += 1
-        starting = gateway_process(
-            ["--config", self._folder / "taskgate.yaml"],
-            log=self._folder / f"gateway-{self._number}-{self._starts}.log",
-            environment={"LISTEN": self.listen, **self._environment},
-        )
-        self._process = await self._life.enter_async_context(starting)
-
-    async def restart(self) -> None:
-        """End it as an orchestrator does, and start it again."""
-        assert self._process is not None
-        self._process.ask(signal.SIGTERM)
-        assert await self._process.exit_status() == 0
-        await self._life.aclose()
-        self._environment = {}
-        await self.start()
-
-    async def stop(self) -> None:
-        """End it."""
-        await self._life.aclose()
-
-    async def answered(self) -> float:
-        """How many requests of hosts it has answered since it was started."""
-        assert self._process is not None
-        async with aiohttp.ClientSession() as http, http.get(f"http://{self._process.admin}/metrics") as page:
-            lines = (await page.text()).splitlines()
-        return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith(COUNTED))
+async def answered(replica: Replica) -> float:
+    """How many requests of hosts a gateway has answered since it was started."""
+    async with aiohttp.ClientSession() as http:
+        return await counted(http, replica.process, "http_server_request_duration_seconds_count{")
 
 
-COUNTED = "http_server_request_duration_seconds_count{"
-
-
-def configured(folder: Path, server: str, store: SharedServer, front: str) -> None:
+def configured(folder: Path, server: str, store: SharedServer, front: str) -> Path:
     """The one file of both gateways."""
-    options = store.options()
-    address = f'url: "redis://{store.address}/0", key_prefix: "{options.key_prefix}"'
-    write_configuration(
+    return write_configuration(
         folder,
         server,
-        server=f'{{listen: "${{LISTEN}}", public_url: "http://{front}", drain: {{delay: 300ms, timeout: 20s}}}}',
-        auth=f'{{mode: none, context: {{key_file: "{key_file(folder)}"}}}}',
-        audit=f'{{hmac_key_file: "{key_file(folder, "audit.key")}"}}',
-        store=f"{{backend: redis, redis: {{{address}}}, lease: {{ttl: 4s, heartbeat: 500ms}}}}",
+        server={"listen": "${LISTEN}", "public_url": f"http://{front}", "drain": {"delay": "300ms", "timeout": "20s"}},
+        auth={"mode": "none", "context": {"key_file": str(key_file(folder))}},
+        audit={"hmac_key_file": str(key_file(folder, "audit.key"))},
+        store=store_section(store.options(), ttl="4s", heartbeat="500ms"),
         # The callers poll at a pace of their own, which is no part of what is tried here.
-        tasks="{inline_grace: 0s, early_poll: {reject_above: 1000}}",
-        limits="{rate: [], concurrency: {tasks_per_context: 1000}}",
+        tasks={"inline_grace": "0s", "early_poll": {"reject_above": 1000}},
+        limits={"rate": [], "concurrency": {"tasks_per_context": 1000}},
     )
 
 
@@ -234,9 +193,11 @@ async def restart_under_load(
     async with ScriptedServer() as server, AsyncExitStack() as stack:
         server.tools = [{"name": name, "inputSchema": {"type": "object"}} for name in ("echo", "slow", "long")]
         server.script |= {"slow": taking(0.4), "long": taking(LONG)}
-        configured(folder, server.url, valkey, f"127.0.0.1:{port}")
-        replicas = [Replica(number, folder, f"127.0.0.1:{free_port()}", begins_as) for number in (1, 2)]
-        for replica in replicas:
+        file = configured(folder, server.url, valkey, f"127.0.0.1:{port}")
+        replicas = []
+        for name in ("one", "two"):
+            (own := folder / name).mkdir()
+            replicas.append(replica := Replica(own, file, begins_as=begins_as))
             stack.push_async_callback(replica.stop)
             await replica.start()
         address = await stack.enter_async_context(balanced(kind, [each.listen for each in replicas], folder, port))
@@ -248,7 +209,7 @@ async def restart_under_load(
             assert load.failures == []
             assert sdk_host.process.returncode is None, sdk_host.log.read_text()[-3000:]
             # Ours leaves connections where they are, so it may well have come to one gateway alone.
-            assert kind == "ours" or all([await replica.answered() for replica in replicas]), "not both have served"
+            assert kind == "ours" or all([await answered(replica) for replica in replicas]), "not both have served"
         assert load.failures == []
 
 

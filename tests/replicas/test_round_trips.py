@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from helpers.asked_store import AskedStore
+from helpers.gateway.replicas import serve_replicas, store_section
 from helpers.server import ScriptedServer, TalkingTool
-from helpers.several_gateways import several, store_section
 from helpers.shared_store import SharedServer
 from helpers.waiting import bounded
-from interaction.questioning import DONE, status
+from interaction.questions import DONE
 
 MANY = {"rate": "1000/s", "burst": 2000}
 RATES = [
@@ -37,7 +37,9 @@ async def test_a_request_asks_the_store_as_little_as_can_be(
     judged: list[str],
 ) -> None:
     """All rates of a request are one question, and whatever is looked at, or made, is one more."""
-    async with several(1, {"reports": server.url}, valkey_server.options(), tmp_path, limits={"rate": rate}) as [one]:
+    async with serve_replicas(1, {"reports": server.url}, valkey_server.options(), tmp_path, limits={"rate": rate}) as [
+        one
+    ]:
         host = await one.greeted()
         task = (await host.start("report"))["taskId"]
         async with bounded():
@@ -50,16 +52,16 @@ async def test_a_request_asks_the_store_as_little_as_can_be(
                 await host.task(task)
                 assert await store.taken() == [*judged, "HMGET"]
         await tool.finish(DONE)
-        await status(host, task, "completed")
+        await host.until(task, "completed")
 
 
 async def test_a_new_task_is_one_insert_before_its_call_leaves_and_one_swap_at_its_end(
     server: ScriptedServer, tool: TalkingTool, valkey_server: SharedServer, tmp_path: Path
 ) -> None:
-    async with several(1, {"reports": server.url}, valkey_server.options(), tmp_path) as [one]:
+    async with serve_replicas(1, {"reports": server.url}, valkey_server.options(), tmp_path) as [one]:
         host = await one.greeted()
         # A server that does not know a script yet is sent its text by a second command.
-        await status(host, (await host.start("echo"))["taskId"], "completed")
+        await host.until((await host.start("echo"))["taskId"], "completed")
         with AskedStore(valkey_server) as store:
             await store.taken()
             async with bounded():
@@ -67,7 +69,7 @@ async def test_a_new_task_is_one_insert_before_its_call_leaves_and_one_swap_at_i
                 await tool.begun.wait()
             assert await store.taken() == ["rows.insert"]
             await tool.finish(DONE)
-            await status(host, task, "completed")
+            await host.until(task, "completed")
             later = await store.taken()
     assert [each for each in later if each != "HMGET"] == ["rows.swap"]
 
@@ -79,7 +81,7 @@ async def test_idle_gateways_hardly_ask_anything(
     """Though they give signs of life more than twice as often as by default."""
     options = valkey_server.options()
     store = store_section(options) | {"lease": {"ttl": "6s", "heartbeat": "2s"}}
-    async with several(count, {"reports": server.url}, options, tmp_path, store=store, limits={"rate": RATES}):
+    async with serve_replicas(count, {"reports": server.url}, options, tmp_path, store=store, limits={"rate": RATES}):
         valkey_server.ask("CONFIG", "RESETSTAT")
         begun = time.monotonic()
         await asyncio.sleep(WATCHED)

@@ -11,13 +11,11 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from helpers.gateway_process import GatewayProcess
-from helpers.mcp_host import McpHost
-from helpers.modern_host import ModernHost
+from helpers.host.host import Host
 from helpers.server import Rounds, ScriptedServer
 from helpers.waiting import bounded
-from interaction.bridging import FORM, ROOTS, modern
-from interaction.questioning import ACCEPTED
+from interaction.bridges import FORM, ROOTS, modern
+from interaction.questions import ACCEPTED
 from replicas.processes import Start, counted, starting
 from taskgate.stores.redis.options import RedisOptions
 
@@ -35,14 +33,10 @@ async def start(modern: ScriptedServer, options: RedisOptions, tmp_path: Path) -
         yield start
 
 
-def host_of(http: aiohttp.ClientSession, gateway: GatewayProcess) -> ModernHost:
-    return ModernHost(http, f"http://{gateway.listen}/reports/mcp", capabilities=ASKABLE)
-
-
-async def asked(host: ModernHost, task: str, count: int) -> dict[str, str]:
+async def asked(host: Host, task: str, count: int) -> dict[str, str]:
     """The keys of so many input requests by their methods, once the task has them."""
     async with bounded():
-        while len(found := (await host.get(task)).get("inputRequests", {})) != count:
+        while len(found := (await host.task(task)).get("inputRequests", {})) != count:
             pass
     return {each["method"]: key for key, each in found.items()}
 
@@ -55,9 +49,9 @@ async def test_who_is_killed_between_two_rounds_is_followed_by_another_that_make
         {"inputRequests": {"c": FORM}, "requestState": "two"},
     )
     first, second = await start(), await start()
-    task = (await host_of(http, first).start("report"))["taskId"]
-    keys = await asked(host_of(http, first), task, 2)
-    there = host_of(http, second)
+    task = (await first.host(http, era="modern", capabilities=ASKABLE).start("report"))["taskId"]
+    keys = await asked(first.host(http, era="modern", capabilities=ASKABLE), task, 2)
+    there = second.host(http, era="modern", capabilities=ASKABLE)
     # One is answered while the first lives, and the other after.
     await there.update(task, {keys["roots/list"]: {"roots": []}})
     await asked(there, task, 1)
@@ -79,12 +73,12 @@ async def test_who_parts_between_two_rounds_leaves_the_task_to_another(
     """Nothing of it is cut off, so it does not end as shut down."""
     modern.script["report"] = rounds = Rounds({"inputRequests": {"a": FORM}, "requestState": "one"})
     first, second = await start(), await start()
-    task = (await host_of(http, first).start("report"))["taskId"]
-    (key,) = (await asked(host_of(http, first), task, 1)).values()
+    task = (await first.host(http, era="modern", capabilities=ASKABLE).start("report"))["taskId"]
+    (key,) = (await asked(first.host(http, era="modern", capabilities=ASKABLE), task, 1)).values()
     first.ask(signal.SIGINT)
     await first.exit_status()
-    there = host_of(http, second)
-    assert (await there.get(task))["status"] == "input_required"
+    there = second.host(http, era="modern", capabilities=ASKABLE)
+    assert (await there.task(task))["status"] == "input_required"
     await there.update(task, {key: ACCEPTED})
     await there.until(task, "completed")
     assert (rounds.answers, rounds.states, len(rounds.turns)) == ([{"a": ACCEPTED}], ["one"], 2)
@@ -99,16 +93,16 @@ async def test_a_legacy_host_that_was_asked_by_the_one_that_is_killed_is_asked_a
     ]
     modern.script["report"] = rounds = Rounds({"inputRequests": {"a": FORM}, "requestState": "one"})
     first, second = await start(), await start()
-    host = McpHost(http, f"http://{first.listen}/reports/mcp")
+    host = first.host(http)
     await host.initialize(capabilities={"elicitation": {}})
     task = (await host.start("report"))["taskId"]
     async with bounded(), host.asking("tasks/result", {"taskId": task}) as waiting:
         await waiting.until("elicitation/create")
         first.kill()
-    there = McpHost(http, f"http://{second.listen}/reports/mcp")
+    there = second.host(http)
     there.session, there.revision = host.session, host.revision
     async with bounded(), there.asking("tasks/result", {"taskId": task}) as waiting:
         question = await waiting.until("elicitation/create")
         await there.respond(question["id"], ACCEPTED)
-        assert (await waiting.answered())["structuredContent"] == {"answers": rounds.answers}
+        assert (await waiting.result())["structuredContent"] == {"answers": rounds.answers}
     assert (rounds.answers, len(rounds.turns)) == ([{"a": ACCEPTED}], 2)

@@ -6,12 +6,11 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from helpers.gateway.gateway import Gateway
 from helpers.server import TalkingTool
-from helpers.several_gateways import at
 from helpers.shared_store import SharedServer
 from helpers.waiting import bounded
-from helpers.whole_gateway import WholeGateway
-from interaction.questioning import DONE, ELICIT, capable
+from interaction.questions import DONE, ELICIT, capable
 from requirements import covers
 
 SECRET = "PIN 4711 OF ALICE"
@@ -46,7 +45,7 @@ async def monitored(server: SharedServer) -> AsyncIterator[bytearray]:
 @covers("T25")
 @pytest.mark.parametrize("size", [1, 2_000], ids=["a message", "a parcel"])
 async def test_no_answer_of_a_user_and_no_session_can_be_read_on_the_bus(
-    three: list[WholeGateway], tool: TalkingTool, valkey_server: SharedServer, size: int
+    three: list[Gateway], tool: TalkingTool, valkey_server: SharedServer, size: int
 ) -> None:
     host = await capable(three[0])
     answer = {"action": "accept", "content": {"pin": SECRET * size}}
@@ -54,10 +53,10 @@ async def test_no_answer_of_a_user_and_no_session_can_be_read_on_the_bus(
         await tool.ask(1)
         asked = await stream.until(ELICIT)
         async with monitored(valkey_server) as seen:
-            assert (await at(host, three[1]).respond(asked["id"], answer)).status == 202
+            assert (await three[1].again(host).respond(asked["id"], answer)).status == 202
             assert (await tool.told(1))["result"] == answer
         await tool.finish(DONE)
-        await stream.answered()
+        await stream.result()
     assert SECRET.encode() not in seen
     sent = [line for line in bytes(seen).splitlines() if b"post" in line or b"parcel" in line]
     assert sent

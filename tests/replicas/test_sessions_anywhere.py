@@ -3,41 +3,41 @@
 import asyncio
 from pathlib import Path
 
-from helpers.mcp_host import McpHost
+from helpers.gateway.gateway import Gateway
+from helpers.gateway.replicas import serve_replicas
+from helpers.host.host import Host
 from helpers.server import ScriptedServer
-from helpers.several_gateways import at, several
 from helpers.shared_store import SharedServer
 from helpers.token_issuer import TokenIssuer
 from helpers.waiting import bounded
-from helpers.whole_gateway import WholeGateway
 
 
-async def status(host: McpHost) -> int:
+async def status(host: Host) -> int:
     """What a ping of the session is answered with."""
     return (await host.ask("ping")).status
 
 
-async def until_unknown(host: McpHost) -> None:
+async def until_unknown(host: Host) -> None:
     """Wait until the session is not found."""
     async with bounded():
         while await status(host) != 404:
             await asyncio.sleep(0.005)
 
 
-async def test_a_session_is_found_at_any_replica(three: list[WholeGateway], server: ScriptedServer) -> None:
+async def test_a_session_is_found_at_any_replica(three: list[Gateway], server: ScriptedServer) -> None:
     """Each has a session at the server of its own."""
     host = await three[0].greeted()
     for number, gateway in enumerate(three):
-        answer = await at(host, gateway).call("echo", {"at": number})
+        answer = await gateway.again(host).call("echo", {"at": number})
         assert answer.result["structuredContent"] == {"at": number}
     assert len(server.live) == 3
 
 
 async def test_a_session_that_is_ended_at_one_replica_is_unknown_at_all(
-    three: list[WholeGateway], server: ScriptedServer
+    three: list[Gateway], server: ScriptedServer
 ) -> None:
     host = await three[0].greeted()
-    others = [at(host, gateway) for gateway in three[1:]]
+    others = [gateway.again(host) for gateway in three[1:]]
     for other in others:
         await other.call("echo")
     async with others[0].listen() as stream:
@@ -51,10 +51,10 @@ async def test_a_session_that_is_ended_at_one_replica_is_unknown_at_all(
             await asyncio.sleep(0.005)
 
 
-async def test_a_session_that_was_never_met_here_is_unknown_as_soon_as_it_is_ended(three: list[WholeGateway]) -> None:
+async def test_a_session_that_was_never_met_here_is_unknown_as_soon_as_it_is_ended(three: list[Gateway]) -> None:
     host = await three[0].greeted()
-    assert await at(host, three[1]).leave() == 200
-    assert await status(at(host, three[2])) == 404
+    assert await three[1].again(host).leave() == 200
+    assert await status(three[2].again(host)) == 404
 
 
 async def test_a_session_is_found_by_nobody_else_at_any_replica(
@@ -63,16 +63,16 @@ async def test_a_session_is_found_by_nobody_else_at_any_replica(
     issuer = TokenIssuer(tmp_path)
     auth = {"mode": "required", "issuers": {"corp": issuer.section}}
     options, public = valkey_server.options(), {"public_url": "https://m.example"}
-    async with several(2, {"reports": server.url}, options, tmp_path, auth=auth, server=public) as (one, two):
+    async with serve_replicas(2, {"reports": server.url}, options, tmp_path, auth=auth, server=public) as (one, two):
         audience = "https://m.example/reports/mcp"
         alice = await one.greeted(token=issuer.token(audience))
-        assert await status(at(alice, two)) == 200
-        mallory = at(alice, two)
+        assert await status(two.again(alice)) == 200
+        mallory = two.again(alice)
         mallory.token = issuer.token(audience, subject="mallory")
         assert await status(mallory) == 404
         assert await mallory.leave() == 404
         # A word of it would have come by now.
-        assert await status(at(alice, two)) == 200
+        assert await status(two.again(alice)) == 200
         assert await status(alice) == 200
 
 
@@ -81,12 +81,12 @@ async def test_at_the_limit_a_session_that_another_replica_uses_stays_there_and_
 ) -> None:
     limits = {"rate": [], "concurrency": {"sessions_per_context": 2}}
     options = valkey_server.options()
-    async with several(2, {"reports": server.url}, options, tmp_path, limits=limits) as (one, two):
+    async with serve_replicas(2, {"reports": server.url}, options, tmp_path, limits=limits) as (one, two):
         shared, own = await one.greeted(), await one.greeted()
-        assert (await at(shared, two).call("echo")).status == 200
+        assert (await two.again(shared).call("echo")).status == 200
         await one.greeted()
         await one.greeted()
         assert await one.count("taskgate_sessions_evicted_total") == 2
         # Two has it in memory still, and one loads it again.
-        assert [await status(at(shared, each)) for each in (two, one)] == [200, 200]
-        assert [await status(at(own, each)) for each in (two, one)] == [404, 404]
+        assert [await status(each.again(shared)) for each in (two, one)] == [200, 200]
+        assert [await status(each.again(own)) for each in (two, one)] == [404, 404]

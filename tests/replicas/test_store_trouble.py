@@ -8,12 +8,12 @@ from time import perf_counter
 
 import pytest
 
-from helpers.mcp_host import McpHost
+from helpers.gateway.gateway import Gateway
+from helpers.gateway.replicas import HEARTBEAT, LEASE, serve_replicas
+from helpers.host.host import Host
 from helpers.server import Hold, ScriptedServer
-from helpers.several_gateways import HEARTBEAT, LEASE, at, several
 from helpers.shared_store import SharedServer
 from helpers.waiting import bounded, eventually
-from helpers.whole_gateway import WholeGateway
 
 DONE = {"content": [{"type": "text", "text": "done"}]}
 
@@ -26,13 +26,13 @@ def valkey(tmp_path: Path) -> Iterator[SharedServer]:
 
 
 @pytest.fixture
-async def two(server: ScriptedServer, valkey: SharedServer, tmp_path: Path) -> AsyncIterator[list[WholeGateway]]:
+async def two(server: ScriptedServer, valkey: SharedServer, tmp_path: Path) -> AsyncIterator[list[Gateway]]:
     """Two gateways over it."""
-    async with several(2, {"reports": server.url}, valkey.options(), tmp_path) as gateways:
+    async with serve_replicas(2, {"reports": server.url}, valkey.options(), tmp_path) as gateways:
         yield gateways
 
 
-async def under_way(server: ScriptedServer, gateway: WholeGateway) -> tuple[McpHost, Hold, str]:
+async def under_way(server: ScriptedServer, gateway: Gateway) -> tuple[Host, Hold, str]:
     """A host whose task runs there, the call, and the task."""
     server.script["report"] = hold = Hold()
     host = await gateway.greeted()
@@ -41,7 +41,7 @@ async def under_way(server: ScriptedServer, gateway: WholeGateway) -> tuple[McpH
     return host, hold, task
 
 
-async def back(*gateways: WholeGateway) -> None:
+async def back(*gateways: Gateway) -> None:
     """All are ready again."""
     async with bounded():
         for gateway in gateways:
@@ -50,7 +50,7 @@ async def back(*gateways: WholeGateway) -> None:
 
 
 async def test_while_the_store_is_away_calls_go_on_and_their_ends_are_kept_until_it_is_back(
-    server: ScriptedServer, valkey: SharedServer, two: list[WholeGateway]
+    server: ScriptedServer, valkey: SharedServer, two: list[Gateway]
 ) -> None:
     host, hold, task = await under_way(server, two[0])
     valkey.stop()
@@ -65,7 +65,7 @@ async def test_while_the_store_is_away_calls_go_on_and_their_ends_are_kept_until
     valkey.start()
     await back(*two)
     async with bounded():
-        assert (await at(host, two[1]).ask("tasks/result", {"taskId": task})).result["content"] == DONE["content"]
+        assert (await two[1].again(host).ask("tasks/result", {"taskId": task})).result["content"] == DONE["content"]
     assert len(server.heard("tools/call")) == 2
     for gateway in two:
         assert await gateway.count("taskgate_task_recoveries_total") == 0
@@ -73,7 +73,7 @@ async def test_while_the_store_is_away_calls_go_on_and_their_ends_are_kept_until
 
 
 async def test_a_store_that_hangs_is_refused_for_in_time_and_costs_no_call(
-    server: ScriptedServer, valkey: SharedServer, two: list[WholeGateway]
+    server: ScriptedServer, valkey: SharedServer, two: list[Gateway]
 ) -> None:
     host, hold, task = await under_way(server, two[0])
     valkey.pause()
@@ -86,18 +86,18 @@ async def test_a_store_that_hangs_is_refused_for_in_time_and_costs_no_call(
     await back(*two)
     hold.release(DONE)
     async with bounded():
-        assert (await at(host, two[1]).ask("tasks/result", {"taskId": task})).result["content"] == DONE["content"]
+        assert (await two[1].again(host).ask("tasks/result", {"taskId": task})).result["content"] == DONE["content"]
 
 
 async def test_a_task_that_the_store_forgot_is_found_again_within_a_heartbeat_or_two(
-    server: ScriptedServer, valkey: SharedServer, two: list[WholeGateway]
+    server: ScriptedServer, valkey: SharedServer, two: list[Gateway]
 ) -> None:
     """As after a failover to a replica that had not heard of it: its owner puts it back, and it ends as it would."""
     host, hold, task = await under_way(server, two[0])
     forgotten = [key for key in valkey.ask("KEYS", "*") if b"task:" in key or key.endswith(b"open")]
     assert forgotten
     valkey.ask("DEL", *forgotten)
-    there = at(host, two[1])
+    there = two[1].again(host)
     async with bounded():
         while "error" in ((await there.ask("tasks/get", {"taskId": task})).message or {}):
             pass
@@ -107,7 +107,7 @@ async def test_a_task_that_the_store_forgot_is_found_again_within_a_heartbeat_or
     assert len(server.heard("tools/call")) == 1
 
 
-async def readiness(gateway: WholeGateway) -> tuple[int, dict[str, bool], int]:
+async def readiness(gateway: Gateway) -> tuple[int, dict[str, bool], int]:
     """What `/readyz?verbose` says: its status, what it looked at, and how many gateways there are."""
     status, text = await gateway.operators("/readyz?verbose")
     told = json.loads(text)
@@ -115,7 +115,7 @@ async def readiness(gateway: WholeGateway) -> tuple[int, dict[str, bool], int]:
 
 
 async def test_a_store_that_is_full_makes_a_gateway_unready_though_it_can_still_be_read(
-    valkey: SharedServer, two: list[WholeGateway]
+    valkey: SharedServer, two: list[Gateway]
 ) -> None:
     good = {"started": True, "store": True, "keys": True, "store_writes": True, "lease": True}
     assert await readiness(two[0]) == (200, good, 2)

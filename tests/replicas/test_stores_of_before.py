@@ -11,15 +11,15 @@ import aiohttp
 import pytest
 
 from helpers.commit_before import commit_before
-from helpers.gateway_process import GatewayProcess, gateway_process, write_configuration
-from helpers.mcp_host import McpHost
-from helpers.modern_host import ModernHost
+from helpers.gateway.configuration import write_configuration
+from helpers.gateway.process import GatewayProcess, gateway_process
+from helpers.gateway.replicas import key_file
+from helpers.host.host import Host
 from helpers.server import Hold, Rounds, ScriptedServer, TalkingTool, error
-from helpers.several_gateways import key_file
 from helpers.shared_store import SharedServer
 from helpers.waiting import bounded, eventually
-from interaction.bridging import FORM
-from interaction.questioning import ACCEPTED
+from interaction.bridges import FORM
+from interaction.questions import ACCEPTED
 from replicas.processes import LOST
 
 __all__ = ["commit_before"]
@@ -54,9 +54,13 @@ class Site:
             self.folder,
             self.reports.url,
             upstreams=f"{{{', '.join(mounts)}}}",
-            auth=f'{{mode: none, context: {{key_file: "{key_file(self.folder)}"}}}}',
-            tasks='{inline_grace: 0s, early_poll: {reject_above: 1000}, upgrade: [{tool: "*", mode: always}]}',
-            audit="{enabled: false}",
+            auth={"mode": "none", "context": {"key_file": str(key_file(self.folder))}},
+            tasks={
+                "inline_grace": "0s",
+                "early_poll": {"reject_above": 1000},
+                "upgrade": [{"tool": "*", "mode": "always"}],
+            },
+            audit={"enabled": False},
             store=self.store,
         )
         self.starts += 1
@@ -81,16 +85,11 @@ async def site(request: pytest.FixtureRequest, valkey_server: SharedServer, tmp_
         yield Site(reports, forms, rounds, asks, tmp_path, store)
 
 
-def legacy_host(http: aiohttp.ClientSession, gateway: GatewayProcess) -> McpHost:
-    return McpHost(http, f"http://{gateway.listen}/reports/mcp")
+def modern_host(http: aiohttp.ClientSession, gateway: GatewayProcess) -> Host:
+    return Host(http, gateway.url("forms"), capabilities={"elicitation": {"form": {}}}, era="modern")
 
 
-def modern_host(http: aiohttp.ClientSession, gateway: GatewayProcess) -> ModernHost:
-    url = f"http://{gateway.listen}/forms/mcp"
-    return ModernHost(http, url, capabilities={"elicitation": {"form": {}}})
-
-
-async def ended(host: McpHost, task: str) -> dict[str, Any]:
+async def ended(host: Host, task: str) -> dict[str, Any]:
     """The task, once it has ended."""
     async with bounded():
         await host.ask("tasks/result", {"taskId": task})
@@ -101,7 +100,7 @@ async def ended(host: McpHost, task: str) -> dict[str, Any]:
 class Left:
     """What a killed gateway left: its host's session, and the tasks by what became of them."""
 
-    host: McpHost
+    host: Host
     tasks: dict[str, str]
     in_a_round: str
 
@@ -109,7 +108,7 @@ class Left:
 async def left_behind(site: Site, http: aiohttp.ClientSession, environment: Mapping[str, str]) -> Left:
     """Tasks in every state, of a gateway that was killed."""
     async with site.gateway(environment) as gateway:
-        host, modern, tasks = legacy_host(http, gateway), modern_host(http, gateway), dict[str, str]()
+        host, modern, tasks = gateway.host(http), modern_host(http, gateway), dict[str, str]()
         await host.initialize(capabilities={"elicitation": {}})
         for name, tool in (("completed", "echo"), ("broken", "broken")):
             tasks[name] = (await host.start(tool, {"number": 1}))["taskId"]
@@ -137,7 +136,7 @@ async def test_tasks_and_sessions_of_the_commit_before_go_on(
     left = await left_behind(site, http, commit_before)
     tasks = left.tasks
     async with site.gateway() as gateway:
-        host = legacy_host(http, gateway)
+        host = gateway.host(http)
         host.session, host.revision = left.host.session, left.host.revision
         found = {name: await ended(host, tasks[name]) for name in ENDS}
         for name, (status, said) in ENDS.items():

@@ -10,12 +10,13 @@ from contextlib import AsyncExitStack, asynccontextmanager
 import aiohttp
 import pytest
 
-from helpers.mcp_host import McpHost
+from helpers.gateway.replicas import LEASE
+from helpers.host.host import Host
 from helpers.server import Hold, ScriptedServer, TalkingTool
 from helpers.shared_store import SharedServer
 from helpers.waiting import bounded, eventually
-from interaction.questioning import ACCEPTED, CAPABLE, DONE, ELICIT
-from replicas.processes import LEASE, LOST, Start, counted, ended, host_of
+from interaction.questions import ACCEPTED, CAPABLE, DONE, ELICIT
+from replicas.processes import LOST, Start, counted, ended
 from requirements import covers
 from taskgate.stores.redis.options import KeyNames, RedisOptions
 
@@ -25,12 +26,12 @@ async def test_what_a_killed_replica_ran_ends_at_another_as_one_of_unknown_outco
 ) -> None:
     server.script["report"] = Hold()
     first, second = await start(), await start()
-    host = host_of(http, first)
+    host = first.host(http)
     await host.initialize()
     task = (await host.start("report"))["taskId"]
     await eventually(lambda: server.heard("tools/call"))
     first.kill()
-    found = await ended(host_of(http, second, host), task)
+    found = await ended(second.again(host), task)
     assert (found["status"], found["statusMessage"]) == ("failed", LOST)
     assert len(server.heard("tools/call")) == 1
     assert await counted(http, second, 'taskgate_task_recoveries_total{outcome="failed"') == 1
@@ -42,14 +43,14 @@ async def test_what_a_killed_replica_had_not_sent_is_sent_by_another_once(
 ) -> None:
     server.script["report"] = Hold()
     first = await start()
-    host = host_of(http, first)
+    host = first.host(http)
     await host.initialize()
     await host.start("report")
     await eventually(lambda: server.heard("tools/call"))
     waiting = [(await host.start("echo", {"number": number}))["taskId"] for number in range(3)]
     second = await start()
     first.kill()
-    there = host_of(http, second, host)
+    there = second.again(host)
     for task in waiting:
         assert (await ended(there, task))["status"] == "completed"
     sent = [call["params"]["arguments"].get("number") for call in server.heard("tools/call")]
@@ -61,12 +62,12 @@ async def test_a_replica_that_stood_still_for_too_long_gives_its_call_up_and_its
 ) -> None:
     server.script["report"] = hold = Hold()
     first, second = await start(), await start()
-    host = host_of(http, first)
+    host = first.host(http)
     await host.initialize()
     task = (await host.start("report"))["taskId"]
     await eventually(lambda: server.heard("tools/call"))
     first.ask(signal.SIGSTOP)
-    there = host_of(http, second, host)
+    there = second.again(host)
     found = await ended(there, task)
     assert found["statusMessage"] == LOST
     hold.release(DONE)
@@ -85,12 +86,12 @@ async def test_a_replica_that_stood_still_for_less_than_its_lease_loses_nothing(
 ) -> None:
     server.script["report"] = hold = Hold()
     first, second = await start(), await start()
-    host = host_of(http, first)
+    host = first.host(http)
     await host.initialize()
     task = (await host.start("report"))["taskId"]
     await eventually(lambda: server.heard("tools/call"))
     first.ask(signal.SIGSTOP)
-    there = host_of(http, second, host)
+    there = second.again(host)
     assert (await there.task(task))["status"] == "working"
     first.ask(signal.SIGCONT)
     hold.release(DONE)
@@ -99,7 +100,7 @@ async def test_a_replica_that_stood_still_for_less_than_its_lease_loses_nothing(
 
 
 @asynccontextmanager
-async def carried(host: McpHost, task: str, tool: TalkingTool) -> AsyncIterator[None]:
+async def carried(host: Host, task: str, tool: TalkingTool) -> AsyncIterator[None]:
     """The task's question is on the stream of a `tasks/result` of the host."""
     async with host.asking("tasks/result", {"taskId": task}) as stream:
         await tool.ask("q")
@@ -112,12 +113,12 @@ async def test_a_question_on_a_stream_of_a_killed_replica_is_asked_again_where_i
     tool: TalkingTool, server: ScriptedServer, start: Start, http: aiohttp.ClientSession, when: str
 ) -> None:
     first, second, third = await start(), await start(), await start()
-    host = host_of(http, first)
+    host = first.host(http)
     await host.initialize(capabilities=CAPABLE)
     task = (await host.start("report"))["taskId"]
-    there = host_of(http, third, host)
+    there = third.again(host)
     async with AsyncExitStack() as stack:
-        async with carried(host_of(http, second, host), task, tool):
+        async with carried(second.again(host), task, tool):
             if when == "before":
                 stream = await stack.enter_async_context(there.asking("tasks/result", {"taskId": task}))
             second.kill()
@@ -127,7 +128,7 @@ async def test_a_question_on_a_stream_of_a_killed_replica_is_asked_again_where_i
         assert (await there.respond(asked["id"], ACCEPTED)).status == 202
         assert (await tool.told("q"))["result"] == ACCEPTED
         await tool.finish(DONE)
-        assert (await stream.answered())["content"] == DONE["content"]
+        assert (await stream.result())["content"] == DONE["content"]
         assert len(stream.of(ELICIT)) == 1
     assert len(server.heard("tools/call")) == 1
     assert len(server.replies) == 1
@@ -137,12 +138,12 @@ async def test_a_question_on_a_stream_of_a_killed_replica_is_asked_again_on_the_
     tool: TalkingTool, start: Start, http: aiohttp.ClientSession
 ) -> None:
     first, second, third = await start(), await start(), await start()
-    host = host_of(http, first)
+    host = first.host(http)
     await host.initialize(capabilities=CAPABLE)
     task = (await host.start("report"))["taskId"]
-    there = host_of(http, third, host)
+    there = third.again(host)
     async with AsyncExitStack() as stack:
-        async with carried(host_of(http, second, host), task, tool):
+        async with carried(second.again(host), task, tool):
             get = await stack.enter_async_context(there.listen())
             # In order: what waited for the stream was looked for before.
             await there.task(task)
@@ -180,7 +181,7 @@ async def test_of_a_store_that_came_back_between_two_signs_of_life_with_what_was
     keys = KeyNames(options.key_prefix)
     second = await start()
     first = await start()
-    host = host_of(http, first)
+    host = first.host(http)
     await host.initialize()
     task = (await host.start("report"))["taskId"]
     await eventually(lambda: server.heard("tools/call"))
@@ -206,7 +207,7 @@ async def test_of_a_store_that_came_back_between_two_signs_of_life_with_what_was
     await signs_of(watches, 2, known=brought_back)
     first.ask(signal.SIGCONT)
     await signs_of(runs_it, 2, known=until(runs_it))
-    there = host_of(http, second, host)
+    there = second.again(host)
     assert (await there.task(task))["status"] == "working"
     hold.release(DONE)
     assert (await ended(there, task))["status"] == "completed"

@@ -5,32 +5,22 @@ from typing import Any
 
 import pytest
 
-from helpers.event_streams import asked, got
+from helpers.gateway.gateway import Gateway
+from helpers.host.wire import asked, got
 from helpers.server import TalkingTool
-from helpers.several_gateways import at
-from helpers.whole_gateway import WholeGateway
-from interaction.questioning import DONE
-from interaction.resuming import ids_of, last_id, tell
-from replicas.moving import (
-    PART,
-    counted,
-    draining,
-    heard,
-    listened_to,
-    messages,
-    outcome,
-    said,
-)
+from interaction.questions import DONE
+from interaction.resumption import ids_of, last_id, tell
+from replicas.moved_streams import PART, counted, draining, heard, listened_to, messages, outcome, said
 
 
 @pytest.mark.parametrize("way", [(0, 1, 2), (1, 2, 0)], ids=["from where it runs", "to where it runs"])
 async def test_a_counted_wait_for_a_task_goes_on_elsewhere_while_its_replica_drains(
-    three: list[WholeGateway], tool: TalkingTool, way: tuple[int, ...]
+    three: list[Gateway], tool: TalkingTool, way: tuple[int, ...]
 ) -> None:
     host = await three[0].greeted()
     task = (await host.start("report"))["taskId"]
     told: list[Any] = []
-    first, second, third = (at(host, three[place]) for place in way)
+    first, second, third = (three[place].again(host) for place in way)
     async with asked(first, "tasks/result", {"taskId": task}) as wire:
         await ids_of(wire, 1)
         await listened_to(wire, partial(tell, tool))
@@ -59,11 +49,11 @@ async def test_a_counted_wait_for_a_task_goes_on_elsewhere_while_its_replica_dra
 
 
 async def test_a_host_that_waits_where_a_replica_drains_is_sent_elsewhere(
-    three: list[WholeGateway], tool: TalkingTool
+    three: list[Gateway], tool: TalkingTool
 ) -> None:
     host = await three[0].greeted()
     task = (await host.start("report"))["taskId"]
-    async with asked(at(host, three[1]), "tasks/result", {"taskId": task}) as wire:
+    async with asked(three[1].again(host), "tasks/result", {"taskId": task}) as wire:
         await ids_of(wire, 1)
         await listened_to(wire, partial(tell, tool))
         await tell(tool, 1)
@@ -71,7 +61,7 @@ async def test_a_host_that_waits_where_a_replica_drains_is_sent_elsewhere(
         async with draining(three[1]):
             assert (await wire.to_end())[-1].retry == "1000"
     await tell(tool, 2)
-    async with got(at(host, three[2]), last_id(wire)) as again:
+    async with got(three[2].again(host), last_id(wire)) as again:
         await tell(tool, 3)
         await tool.finish(DONE)
         await again.to_end()
@@ -81,27 +71,25 @@ async def test_a_host_that_waits_where_a_replica_drains_is_sent_elsewhere(
     assert outcome(again)["result"]["content"] == DONE["content"]
 
 
-async def test_a_wait_for_a_task_that_ended_meanwhile_ends_elsewhere(
-    three: list[WholeGateway], tool: TalkingTool
-) -> None:
+async def test_a_wait_for_a_task_that_ended_meanwhile_ends_elsewhere(three: list[Gateway], tool: TalkingTool) -> None:
     host = await three[0].greeted()
     task = (await host.start("report"))["taskId"]
-    async with asked(at(host, three[1]), "tasks/result", {"taskId": task}) as wire:
+    async with asked(three[1].again(host), "tasks/result", {"taskId": task}) as wire:
         await ids_of(wire, 1)
         wire.cut()
     await tool.finish(DONE)
     for gateway in (three[2], three[0]):
-        async with got(at(host, gateway), last_id(wire)) as again:
+        async with got(gateway.again(host), last_id(wire)) as again:
             await again.to_end()
             assert outcome(again)["result"]["content"] == DONE["content"]
 
 
 async def test_a_task_is_told_of_on_the_get_stream_that_another_replica_has(
-    three: list[WholeGateway], tool: TalkingTool
+    three: list[Gateway], tool: TalkingTool
 ) -> None:
     host = await three[0].greeted()
     await host.start("report")
-    async with got(at(host, three[1])) as get:
+    async with got(three[1].again(host)) as get:
         await listened_to(get, partial(tell, tool))
         await tell(tool, *counted(0))
         while [each for each in said(get) if each == PART - 1] == []:

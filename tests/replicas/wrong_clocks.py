@@ -6,11 +6,11 @@ from time import monotonic
 
 import pytest
 
+from helpers.gateway.gateway import Gateway
+from helpers.gateway.replicas import HEARTBEAT, LEASE
 from helpers.loop_pace import paced
-from helpers.several_gateways import HEARTBEAT, LEASE
 from helpers.waiting import eventually
 from helpers.wandering_clock import WanderingClock
-from helpers.whole_gateway import WholeGateway
 
 HOUR = timedelta(hours=1)
 
@@ -18,7 +18,7 @@ HOUR = timedelta(hours=1)
 class Pair:
     """Two gateways; `one` is where things begin, and `other` where they are asked for."""
 
-    def __init__(self, gateways: list[WholeGateway], clocks: list[WanderingClock], *, jump: bool) -> None:
+    def __init__(self, gateways: list[Gateway], clocks: list[WanderingClock], *, jump: bool) -> None:
         self.one, self.other = gateways
         self._clocks = clocks
         self._jump = jump

@@ -17,7 +17,8 @@ from typing import Any
 
 from example import environments
 
-from helpers.gateway_process import gateway_process, write_configuration
+from helpers.gateway.configuration import write_configuration
+from helpers.gateway.process import gateway_process
 from helpers.waiting import bounded
 from interop.peers import output_of
 from suites.verdicts import REQUESTS, Outcomes

@@ -13,7 +13,8 @@ from pathlib import Path
 from example import environments
 from example.processes import running
 
-from helpers.gateway_process import gateway_process, write_configuration
+from helpers.gateway.configuration import write_configuration
+from helpers.gateway.process import gateway_process
 from suites.verdicts import INTERACTION, Outcomes
 
 PARTS = {
@@ -42,7 +43,7 @@ async def through_taskgate(part: str, folder: Path) -> Outcomes:
             f"suite-{number}": {"path": f"/{number}/mcp", "url": f"{_url(listener)}/{number}/mcp", "health": None}
             for number in range(MOUNTS)
         }
-        file = write_configuration(folder, "", upstreams=json.dumps(upstreams))
+        file = write_configuration(folder, "", upstreams=upstreams)
         async with gateway_process(["--config", file], log=folder / "gateway.log") as gateway:
             return await _run(PARTS[part], listener, f"http://{gateway.listen}", folder)
 

@@ -11,8 +11,8 @@ import aiohttp
 import pytest
 from click.testing import CliRunner
 
-from helpers.gateway_process import gateway_process, write_configuration
-from helpers.mcp_host import McpHost
+from helpers.gateway.configuration import write_configuration
+from helpers.gateway.process import serve_process
 from helpers.otlp_collector import SERVER, OtlpCollector
 from taskgate.cli import main
 
@@ -30,7 +30,7 @@ def without_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def run(command: str, folder: Path, tracing: str) -> tuple[int, str]:
     """Status and standard error of a command on a file with that section."""
-    file = write_configuration(folder, URL, tracing=tracing, audit="{enabled: false}", limits="{}")
+    file = write_configuration(folder, URL, tracing=tracing, audit={"enabled": False}, limits={})
     ended = CliRunner().invoke(main, [command, "--config", str(file)])
     return ended.exit_code, ended.stderr
 
@@ -48,10 +48,11 @@ def test_nobody_else_needs_it(tmp_path: Path) -> None:
 
 async def traced_once(folder: Path, endpoint: str) -> float:
     """Seconds that a gateway needed to end which had served one request, and traced it."""
-    file = write_configuration(folder, URL, tracing=f"{{enabled: true, sample_ratio: 1, endpoint: '{endpoint}'}}")
-    async with gateway_process(["--config", file], log=folder / "log") as gateway:
+    async with serve_process(
+        folder, URL, tracing=f"{{enabled: true, sample_ratio: 1, endpoint: '{endpoint}'}}"
+    ) as gateway:
         async with aiohttp.ClientSession() as http:
-            answer = await McpHost(http, f"http://{gateway.listen}/reports/mcp").ask("ping")
+            answer = await gateway.host(http).ask("ping")
         assert answer.status == 400, "the request is of no session"
         begun = time.monotonic()
         gateway.ask(signal.SIGINT)

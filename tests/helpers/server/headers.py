@@ -4,7 +4,7 @@ import base64
 import json
 from typing import Any
 
-from helpers.modern_host import NAMED
+from helpers.host.host import NAMED
 from helpers.modern_schema import CAPABILITIES, VERSION
 from helpers.server.replies import Reply, Turn, error
 

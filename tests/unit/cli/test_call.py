@@ -15,7 +15,8 @@ from example.processes import UVICORN_LISTENS, Child, running
 
 from helpers import told
 from helpers.command_line import run
-from helpers.gateway_process import TASKGATE, GatewayProcess, gateway_process, write_configuration
+from helpers.gateway.configuration import write_configuration
+from helpers.gateway.process import TASKGATE, GatewayProcess, serve_process
 from helpers.scripted_listener import Answered, Asked, scripted_listener
 from helpers.secrets import noted
 from helpers.waiting import bounded, eventually
@@ -244,8 +245,7 @@ async def gateway(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Gat
     async with running(server, log=folder / "server.log") as upstream:
         async with bounded():
             url = (await upstream.said(UVICORN_LISTENS))[1].decode()
-        file = write_configuration(folder, f"{url}/mcp")
-        async with gateway_process(["--config", file], log=folder / "gateway.log") as gateway:
+        async with serve_process(folder, f"{url}/mcp") as gateway:
             yield gateway
 
 

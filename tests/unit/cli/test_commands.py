@@ -14,7 +14,8 @@ import pytest
 from click.testing import CliRunner
 from example.processes import running
 
-from helpers.gateway_process import TASKGATE, GatewayProcess, gateway_process, write_configuration
+from helpers.gateway.configuration import write_configuration
+from helpers.gateway.process import TASKGATE, GatewayProcess, gateway_process, serve_process
 from helpers.secrets import noted
 from helpers.waiting import bounded, eventually
 from requirements import covers
@@ -260,8 +261,7 @@ async def test_a_signal_ends_it_with_0(tmp_path: Path, number: signal.Signals, l
 async def test_an_idle_gateway_whose_readiness_nobody_asked_for_ends_within_a_second(tmp_path: Path) -> None:
     """No balancer looks at it, so none has to see that it drains."""
     server = '{listen: "127.0.0.1:0", drain: {delay: 1h, timeout: 1h}}'
-    file = write_configuration(tmp_path, URL, server=server)
-    async with gateway_process(["--config", file], log=tmp_path / "log") as gateway:
+    async with serve_process(tmp_path, URL, server=server) as gateway:
         assert (await asked(gateway, "GET", "/livez"))[0] == 200
         gateway.ask(signal.SIGTERM)
         async with bounded(1):
@@ -271,8 +271,7 @@ async def test_an_idle_gateway_whose_readiness_nobody_asked_for_ends_within_a_se
 @pytest.mark.program
 async def test_a_second_signal_ends_the_drain(tmp_path: Path) -> None:
     server = '{listen: "127.0.0.1:0", drain: {delay: 1h, timeout: 1h}}'
-    file = write_configuration(tmp_path, URL, server=server)
-    async with gateway_process(["--config", file], log=tmp_path / "log") as gateway:
+    async with serve_process(tmp_path, URL, server=server) as gateway:
         assert (await asked(gateway, "GET", "/readyz"))[0] == 200
         gateway.ask(signal.SIGTERM)
         await gateway.child.said(rb"draining")
@@ -283,8 +282,7 @@ async def test_a_second_signal_ends_the_drain(tmp_path: Path) -> None:
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 @pytest.mark.program
 async def test_signals_after_the_end_change_no_exit_status(tmp_path: Path, number: signal.Signals) -> None:
-    file = write_configuration(tmp_path, URL)
-    async with gateway_process(["--config", file], log=tmp_path / "log") as gateway:
+    async with serve_process(tmp_path, URL) as gateway:
         gateway.ask(signal.SIGTERM)
         await gateway.child.said(rb"stopped")
         process = gateway.child.process
@@ -303,8 +301,7 @@ async def test_signals_after_the_end_change_no_exit_status(tmp_path: Path, numbe
 @pytest.mark.program
 async def test_a_drain_tells_that_it_reads_no_file_again(tmp_path: Path) -> None:
     server = '{listen: "127.0.0.1:0", drain: {delay: 1h, timeout: 1h}}'
-    file = write_configuration(tmp_path, URL, server=server)
-    async with gateway_process(["--config", file], log=tmp_path / "log") as gateway:
+    async with serve_process(tmp_path, URL, server=server) as gateway:
         assert (await asked(gateway, "GET", "/readyz"))[0] == 200
         gateway.ask(signal.SIGTERM)
         await gateway.child.said(rb"draining")

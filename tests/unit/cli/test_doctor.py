@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from helpers.command_line import run
-from helpers.gateway_process import gateway_process, taskgate, write_configuration
+from helpers.gateway.configuration import write_configuration
+from helpers.gateway.process import gateway_process, taskgate
 from helpers.scripted_listener import Answered, Asked, scripted_listener
 
 WELL = {"up": True, "circuit": "closed", "in_use": 1, "limit": 32, "queued": 0}

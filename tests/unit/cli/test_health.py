@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from helpers.command_line import run
-from helpers.gateway_process import gateway_process, taskgate, write_configuration
+from helpers.gateway.process import serve_process, taskgate
 from helpers.scripted_listener import scripted_listener
 
 READY = {
@@ -122,8 +122,7 @@ def test_the_address_may_be_in_the_environment() -> None:
 
 @pytest.mark.program
 async def test_a_running_gateway_is_asked_and_after_its_end_is_not_reached(tmp_path: Path) -> None:
-    file = write_configuration(tmp_path, "http://127.0.0.1:9/mcp")
-    async with gateway_process(["--config", file], log=tmp_path / "log") as gateway:
+    async with serve_process(tmp_path, "http://127.0.0.1:9/mcp") as gateway:
         ended = taskgate("health", "--admin", gateway.admin, folder=tmp_path)
         assert (ended.returncode, ended.stderr) == (0, "")
         assert ended.stdout.startswith("ready\n")

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from helpers.command_line import run
-from helpers.gateway_process import START_WITHIN, TASKGATE
+from helpers.gateway.process import START_WITHIN, TASKGATE
 from requirements import covers
 from taskgate.cli.init import Answers, configuration_text
 from taskgate.config import GatewayConfig, load

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from helpers.gateway_process import START_WITHIN, TASKGATE, gateway_process, taskgate, write_configuration
+from helpers.gateway.configuration import write_configuration
+from helpers.gateway.process import START_WITHIN, TASKGATE, gateway_process, serve_process, taskgate
 from requirements import covers
 from taskgate import __version__
 from taskgate.wiring.startup import MountReport, StartupReport
@@ -44,8 +45,7 @@ def on_terminal(file: Path, data: Path) -> str:
 
 @pytest.mark.program
 async def test_each_mount_is_told_with_the_url_for_hosts_and_its_server(tmp_path: Path) -> None:
-    file = write_configuration(tmp_path, "", upstreams=UPSTREAMS)
-    async with gateway_process(["--config", file], log=tmp_path / "log") as gateway:
+    async with serve_process(tmp_path, "", upstreams=UPSTREAMS) as gateway:
         lines = [line for line in gateway.log_lines() if line["event"] == "an upstream is mounted"]
     assert [(line["upstream"], line["url"], line["server"]) for line in lines] == [
         ("reports", f"http://{gateway.listen}/reports/mcp", "http://127.0.0.1:9"),

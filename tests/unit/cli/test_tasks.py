@@ -17,7 +17,8 @@ import pytest
 from example.processes import UVICORN_LISTENS, running
 
 from helpers.command_line import run
-from helpers.gateway_process import TASKGATE, GatewayProcess, gateway_process, taskgate, write_configuration
+from helpers.gateway.configuration import write_configuration
+from helpers.gateway.process import TASKGATE, GatewayProcess, gateway_process, taskgate
 from helpers.scripted_listener import Answered, Asked, ScriptedListener, scripted_listener
 from helpers.secrets import noted
 from helpers.waiting import bounded, eventually

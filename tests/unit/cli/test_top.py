@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from helpers.command_line import run
-from helpers.gateway_process import START_WITHIN, TASKGATE
+from helpers.gateway.process import START_WITHIN, TASKGATE
 from helpers.scripted_listener import Answered, Asked, scripted_listener
 from taskgate.cli.remote.client import AdminClient
 from taskgate.cli.remote.event_stream import EventStream

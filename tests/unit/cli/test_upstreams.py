@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from helpers.command_line import run
-from helpers.gateway_process import gateway_process, taskgate, write_configuration
+from helpers.gateway.process import serve_process, taskgate
 from helpers.scripted_listener import Answered, Asked, ScriptedListener, scripted_listener
 from helpers.secrets import noted
 
@@ -108,8 +108,7 @@ async def test_an_upstream_of_a_running_gateway_is_held_and_released(tmp_path: P
     token.write_text(noted("the-token-of-an-operator"))
     token.chmod(0o600)
     admin = f'{{listen: "127.0.0.1:0", tokens: [{{file: "{token}", role: operator, name: ops}}]}}'
-    file = write_configuration(tmp_path, "http://127.0.0.1:9/mcp", admin=admin)
-    async with gateway_process(["--config", file], log=tmp_path / "log") as gateway:
+    async with serve_process(tmp_path, "http://127.0.0.1:9/mcp", admin=admin) as gateway:
         options = ("--admin", gateway.admin, "--token", token)
         held = taskgate("upstreams", "hold", "reports", *options, folder=tmp_path)
         assert (held.returncode, held.stdout.startswith("reports  held at replica ")) == (0, True)

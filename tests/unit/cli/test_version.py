@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from helpers.command_line import run
-from helpers.gateway_process import TASKGATE
+from helpers.gateway.process import TASKGATE
 from taskgate import __version__
 from taskgate.domain.versions import SERVED
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from helpers.gateway.gateway import serve
 from helpers.server import ScriptedServer
 from helpers.token_issuer import TokenIssuer, guarded
 from helpers.waiting import bounded
-from helpers.whole_gateway import running
 from interaction.test_clients_of_one_person import both_eras, client
 from requirements import covers
 from taskgate.system import offload
@@ -37,7 +37,7 @@ async def test_large_bodies_of_all_clients_of_a_person_take_one_turn(
             at_once[0] -= 1
 
     issuer = TokenIssuer(tmp_path)
-    async with ScriptedServer() as server, running(guarded({"reports": server.url}, issuer)) as gateway, bounded():
+    async with ScriptedServer() as server, serve(guarded({"reports": server.url}, issuer)) as gateway, bounded():
         hosts = [await client(gateway, issuer, era, "mallory", number) for number in range(3)]
         monkeypatch.setattr(offload, "in_thread", counted)
         body = b" " * 300 * 1024 + b"no message"

@@ -14,8 +14,8 @@ from typing import Any, Final
 
 import pytest
 
+from helpers.host.raw import RawHost
 from helpers.manual_clock import ManualClock, SeededEntropy
-from helpers.raw_http import RawHost
 from helpers.virtual_time import turns
 from helpers.waiting import bounded, eventually
 from taskgate.auth.context import ANONYMOUS, AuthContext

@@ -11,7 +11,7 @@ import orjson
 import pytest
 
 from helpers.emitting_metrics import EmittingMetrics
-from helpers.raw_http import RawAnswer, raw_host, request_head
+from helpers.host.raw import RawAnswer, raw_host, request_head
 from helpers.waiting import bounded
 from taskgate.clock import SystemEntropy
 from taskgate.listener.operations import BOUNDS, OperatorsListener

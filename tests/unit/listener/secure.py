@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from helpers.certificates import Authority, put, serial
-from helpers.raw_http import RawHost
+from helpers.host.raw import RawHost
 from helpers.waiting import bounded
 from taskgate.listener.tls import TlsSettings
 from unit.listener.gate import Gate, opened

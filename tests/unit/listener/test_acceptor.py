@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from helpers.raw_http import RawHost, post
+from helpers.host.raw import RawHost, post
 from helpers.waiting import bounded, eventually
 from taskgate.listener.acceptor import RETRY_DELAY, Acceptor
 from taskgate.listener.protocol import FIRST_REQUEST

@@ -11,7 +11,7 @@ from typing import cast
 
 import pytest
 
-from helpers.raw_http import RawAnswer, post
+from helpers.host.raw import RawAnswer, post
 from helpers.virtual_time import turns
 from helpers.waiting import eventually
 from requirements import covers

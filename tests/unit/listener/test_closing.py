@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from helpers.raw_http import RawHost, get, post
+from helpers.host.raw import RawHost, get, post
 from helpers.waiting import bounded, eventually
 from taskgate.streams.exchange import Exchange, HttpReply
 from unit.listener.gate import PLANTED, Gate, new_listener, opened

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 from aiohttp.hdrs import CONTENT_TYPE
 
-from helpers.raw_http import get
+from helpers.host.raw import get
 from taskgate.listener.answers import public_document
 from taskgate.listener.door import RequestRejected
 from unit.listener.gate import opened

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from helpers.raw_http import get, post
+from helpers.host.raw import get, post
 from taskgate.streams.exchange import Exchange, HttpReply
 from unit.listener.gate import Gate, opened
 

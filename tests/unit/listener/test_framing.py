@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from aiohttp.http import HttpRequestParser
 
-from helpers.raw_http import get, post, request_head
+from helpers.host.raw import get, post, request_head
 from requirements import covers
 from taskgate.listener import chunks
 from unit.listener.gate import LONG_HEAD, PLANTED, Gate, opened

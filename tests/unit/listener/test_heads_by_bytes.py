@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from helpers.raw_http import RawAnswer, post, request_head
+from helpers.host.raw import RawAnswer, post, request_head
 from taskgate.auth.context import ANONYMOUS
 from taskgate.streams.exchange import Exchange, HttpReply
 from unit.listener.gate import LONG_BODY, LONG_HEAD, CountedHosts, Gate, opened

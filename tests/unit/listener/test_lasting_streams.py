@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
+from helpers.host.raw import RawHost, get, post
 from helpers.manual_clock import ManualClock
-from helpers.raw_http import RawHost, get, post
 from helpers.waiting import bounded, eventually
 from taskgate.protocol.sse import event
 from taskgate.streams.event_log import EventBudget, MemoryEventLog

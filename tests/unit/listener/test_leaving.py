@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from helpers.raw_http import RawHost, post
+from helpers.host.raw import RawHost, post
 from helpers.waiting import bounded, eventually
 from requirements import covers
 from taskgate.jsontext.large import JsonChunks, MessageText

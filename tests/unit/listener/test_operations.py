@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from helpers.ended_requests import http_answered
-from helpers.raw_http import RawHost, raw_host, request_head
+from helpers.host.raw import RawHost, raw_host, request_head
 from helpers.waiting import bounded, eventually
 from requirements import covers
 from taskgate.telemetry.metrics.settings import MetricsSettings

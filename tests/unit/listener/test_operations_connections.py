@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from helpers.raw_http import RawHost, raw_host, request_head
+from helpers.host.raw import RawHost, raw_host, request_head
 from helpers.waiting import bounded, eventually
 from requirements import covers
 from taskgate.listener.operations import MOST_AT_WORK, MOST_CONNECTIONS, MOST_OF_ADDRESS, MOST_STRANGERS

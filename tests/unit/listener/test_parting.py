@@ -7,8 +7,8 @@ from datetime import timedelta
 
 import pytest
 
+from helpers.host.raw import RawHost, get, post
 from helpers.manual_clock import ManualClock
-from helpers.raw_http import RawHost, get, post
 from helpers.waiting import bounded, eventually
 from taskgate.listener.acceptor import make_deaf
 from taskgate.listener.protocol import MOMENT, HostConnection

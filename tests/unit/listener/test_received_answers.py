@@ -6,7 +6,7 @@ import struct
 
 import pytest
 
-from helpers.raw_http import RawHost, post
+from helpers.host.raw import RawHost, post
 from helpers.virtual_time import keep_busy
 from helpers.waiting import eventually
 from taskgate.listener.protocol import CONFIRMED

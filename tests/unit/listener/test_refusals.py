@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from helpers.raw_http import get, post, request_head
+from helpers.host.raw import get, post, request_head
 from taskgate.streams.exchange import Admission, HttpMethod
 from unit.listener.gate import LONG_BODY, PLANTED, Gate, opened
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from helpers.raw_http import RawAnswer, RawHost, post, request_head
+from helpers.host.raw import RawAnswer, RawHost, post, request_head
 from taskgate.auth.context import ANONYMOUS
 from taskgate.listener.door import ADMISSION_FIELDS, MOST_REMEMBERED, MOST_REMEMBERED_BYTES
 from taskgate.streams.exchange import Exchange, HttpReply

@@ -5,7 +5,7 @@ import socket
 
 import pytest
 
-from helpers.raw_http import post
+from helpers.host.raw import post
 from taskgate.jsontext.large import JsonChunks
 from taskgate.listener.endpoint import Endpoint
 from taskgate.listener.protocol import HostConnection

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from helpers.raw_http import RawHost, get, post
+from helpers.host.raw import RawHost, get, post
 from helpers.virtual_time import keep_busy, turns
 from helpers.waiting import bounded, eventually
 from taskgate.streams.exchange import Exchange, HttpReply

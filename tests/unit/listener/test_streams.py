@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from helpers.raw_http import get, post
+from helpers.host.raw import get, post
 from helpers.waiting import bounded, eventually
 from taskgate.listener.protocol import HostConnection
 from taskgate.streams.event_stream import EventStream

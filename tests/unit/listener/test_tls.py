@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from helpers.certificates import Authority, put
-from helpers.raw_http import post
+from helpers.host.raw import post
 from taskgate.listener.tls import TlsRefused, made_context
 from unit.listener.gate import new_listener
 from unit.listener.secure import Papers, papers

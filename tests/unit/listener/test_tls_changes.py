@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from helpers.certificates import Authority, put, serial
-from helpers.raw_http import post
+from helpers.host.raw import post
 from helpers.waiting import eventually
 from taskgate.listener.tls import Certificates, TlsSettings
 from unit.listener.gate import Gate

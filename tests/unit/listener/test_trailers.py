@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from helpers.raw_http import post
+from helpers.host.raw import post
 from requirements import covers
 from taskgate.listener.chunks import MAX_OVERHEAD, ChunkFraming
 from unit.listener.gate import PLANTED, Gate

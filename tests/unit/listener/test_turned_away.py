@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from helpers.raw_http import RawAnswer, RawHost, get, post, request_head
+from helpers.host.raw import RawAnswer, RawHost, get, post, request_head
 from helpers.virtual_time import turns
 from helpers.waiting import eventually
 from requirements import covers

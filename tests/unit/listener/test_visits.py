@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from helpers.raw_http import RawHost, get, post, request_head
+from helpers.host.raw import RawHost, get, post, request_head
 from helpers.virtual_time import turns
 from helpers.waiting import bounded, eventually
 from taskgate.listener.door import Fields

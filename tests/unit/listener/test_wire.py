@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from helpers.certificates import Authority
-from helpers.raw_http import RawHost, get, post
+from helpers.host.raw import RawHost, get, post
 from helpers.waiting import bounded, eventually
 from taskgate.streams.exchange import Exchange, HttpReply
 from taskgate.telemetry.events import StreamEnded

@@ -8,7 +8,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from helpers.raw_http import RawHost, post
+from helpers.host.raw import RawHost, post
 from helpers.waiting import bounded, eventually
 from taskgate.listener.tls import TlsWire, made_context
 from unit.listener.gate import MOMENT, PLANTED

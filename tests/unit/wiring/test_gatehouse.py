@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from helpers.gateway.configuration import configuration
 from helpers.manual_clock import EPOCH, ManualClock, SeededEntropy
 from helpers.token_issuer import TokenIssuer, guarded
 from helpers.waiting import bounded, eventually
-from helpers.whole_gateway import configuration
 from taskgate.auth.context import ANONYMOUS, AuthContext
 from taskgate.auth.key_file import KeyFileRefused
 from taskgate.config.model import GatewayConfig

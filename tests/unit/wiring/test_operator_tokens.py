@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from helpers.whole_gateway import configuration
+from helpers.gateway.configuration import configuration
 from taskgate.auth.key_file import KeyFileRefused
 from taskgate.operators.access import Operator, Role
 from taskgate.wiring.authentication import operator_tokens

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from helpers.gateway.configuration import configuration
 from helpers.manual_clock import ManualClock
 from helpers.recording_upstream import RecordingUpstream
 from helpers.virtual_time import turns
 from helpers.waiting import bounded, eventually
-from helpers.whole_gateway import configuration
 from taskgate import __version__
 from taskgate.admission.mounts import MOST_REMEMBERED
 from taskgate.admission.rates import QuotaSubjects

@@ -1,10 +1,10 @@
-"""The whole gateway in this process, on free ports, in front of whatever server a test gives it.
+"""A gateway in this process, on free ports, in front of any server that a test gives it.
 
-The suites in `tests/interaction` come to the gateway through here alone. In go a configuration (sections as a file has
+The suites in `tests/interaction` reach the gateway through here alone. In go a configuration (sections as a file has
 them), a clock, entropy, a store and a reading of memory (`Environment`); out come the answers of both listeners, with
 the metrics page, the lines of the audit log, log lines and files. So the inside can be made anew below them.
 
-The door, which is all of the package that this module and the other helpers of those suites import:
+The door, which is all of the package that this folder and the other helpers of those suites import:
 
 - `taskgate.config` for a configuration, `taskgate.wiring.app` and `.build` for a gateway that runs it;
 - `taskgate.clock` for the two protocols that a simulation implements, and the machine's own;
@@ -26,26 +26,25 @@ from typing import Any
 import aiohttp
 
 from helpers import told
+from helpers.host.host import NEWEST, Host
 from helpers.loop_pace import LoopClock
-from helpers.mcp_host import McpHost
-from helpers.modern_host import ModernHost
 from helpers.secrets import SHORTEST, noted
 from helpers.virtual_time import is_virtual
 from helpers.waiting import bounded, until
 from taskgate import __version__
 from taskgate.admission.memory_pressure import MemoryPressure
 from taskgate.clock import Clock, SystemClock
-from taskgate.config import GatewayConfig, load
+from taskgate.config import GatewayConfig
 from taskgate.errors import StoreFault, StoreUnavailable
 from taskgate.stores.base import Store
-from taskgate.stores.open import RedisOptions, SqliteOptions, open_store
+from taskgate.stores.open import RedisOptions, open_store
 from taskgate.wiring.app import Service
 from taskgate.wiring.build import Environment
 
 __all__ = [
     "Clock",
     "Environment",
-    "GatewayConfig",
+    "Gateway",
     "MemoryPressure",
     "RedisOptions",
     "Reloaded",
@@ -53,14 +52,9 @@ __all__ = [
     "StoreFault",
     "StoreUnavailable",
     "SystemClock",
-    "WholeGateway",
     "__version__",
-    "configuration",
-    "file_store",
-    "load",
     "open_store",
-    "running",
-    "written",
+    "serve",
 ]
 
 
@@ -74,7 +68,7 @@ class Reloaded:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WholeGateway:
+class Gateway:
     """A running gateway, and a way to knock at its doors."""
 
     service: Service
@@ -83,19 +77,25 @@ class WholeGateway:
 
     # --- hosts
 
-    def host(self, mount: str = "reports", token: str | None = None) -> McpHost:
-        """A host that has said nothing yet."""
-        return McpHost(self.http, self.url(mount), token)
+    def host(self, mount: str = "reports", token: str | None = None, **more: Any) -> Host:
+        """A host that has said nothing yet; `more` is as `Host` takes it."""
+        return Host(self.http, self.url(mount), token, **more)
 
-    async def greeted(self, revision: str = "2025-11-25", mount: str = "reports", token: str | None = None) -> McpHost:
-        """A host with an open session."""
-        host = self.host(mount, token)
-        await host.initialize(revision)
+    def modern(self, mount: str = "reports", token: str | None = None, **more: Any) -> Host:
+        """One of the modern era."""
+        return self.host(mount, token, era="modern", **more)
+
+    async def greeted(
+        self, revision: str = NEWEST, mount: str = "reports", token: str | None = None, **more: Any
+    ) -> Host:
+        """A host that may ask: it has an open session, where its era has any."""
+        host = self.host(mount, token, **more)
+        await host.open(revision)
         return host
 
-    def modern(self, mount: str = "reports", token: str | None = None, **more: Any) -> ModernHost:
-        """A host of the modern era."""
-        return ModernHost(self.http, self.url(mount), token, **more)
+    def again(self, host: Host, mount: str = "reports") -> Host:
+        """The same host as it comes here from another gateway: nothing is remembered but its session."""
+        return host.again(self.url(mount), self.http)
 
     @property
     def address(self) -> tuple[str, int]:
@@ -112,7 +112,7 @@ class WholeGateway:
         """Where hosts find a mount."""
         return f"{self.origin}{self.paths[mount]}"
 
-    def with_paths(self, **paths: str) -> "WholeGateway":
+    def with_paths(self, **paths: str) -> "Gateway":
         """The same gateway, which is known to have more mounts."""
         return replace(self, paths={**self.paths, **paths})
 
@@ -194,7 +194,8 @@ class WholeGateway:
 
     async def reload(self, config: GatewayConfig) -> Reloaded:
         """Have another configuration take effect."""
-        return Reloaded(**asdict(await self.service.reload(config)))
+        async with bounded():
+            return Reloaded(**asdict(await self.service.reload(config)))
 
     async def reread(self) -> Reloaded:
         """Have the source of the configuration read again, as /-/reload does."""
@@ -209,8 +210,9 @@ class WholeGateway:
         await self.service.drain(delay=timedelta(), hurry=hurry or asyncio.Event())
 
     async def close(self) -> None:
-        """End it, without a word to anybody."""
-        await self.service.close()
+        """End it at once, without a word to anybody."""
+        async with bounded():
+            await self.service.close()
 
 
 def _sample(line: str) -> tuple[str, float]:
@@ -219,59 +221,15 @@ def _sample(line: str) -> tuple[str, float]:
     return ("", 0.0) if line.startswith("#") else (name.split("{")[0], float(value))
 
 
-def configuration(servers: Mapping[str, str], *, folder: Path | None = None, **sections: Any) -> GatewayConfig:
-    """A configuration for servers by name, on free ports; in memory unless a folder is given.
-
-    Sections are written as in files, and laid over what is here. A server is spoken to in 2025-11-25, as the scripted
-    one wants to be, and is asked nothing of the gateway's own accord, unless its own section says otherwise. Nobody is
-    too fast unless `limits` has rates, which are then the only ones. Every host is told to ask for its tasks every two
-    seconds, and may ask much more often.
-    """
-    store = {"backend": "memory"}
-    if folder is not None:
-        store = {"backend": "sqlite", "sqlite": {"path": str(folder / "taskgate.db")}}
-    written = {
-        "version": 1,
-        "auth": {"mode": "none"},
-        "server": {"listen": "127.0.0.1:0", "drain": {"delay": "0s", "timeout": "2s"}},
-        "admin": {"listen": "127.0.0.1:0"},
-        "upstreams": {name: {"path": f"/{name}/mcp", "url": url} for name, url in servers.items()},
-        "tasks": {"poll_interval": {"adaptive": False, "jitter": 0}, "early_poll": {"reject_above": 1000}},
-        "limits": {"rate": []},
-        "store": store,
-    }
-    for name, section in sections.items():
-        present = written.get(name)
-        written[name] = {**present, **section} if isinstance(present, dict) else section
-    if "replace_defaults" in getattr(GatewayConfig.model_fields["limits"].annotation, "model_fields", {}):
-        # An earlier package that a test plays has no such key: rates replace the built-in ones there.
-        written["limits"] = {"replace_defaults": True, **written["limits"]}
-    usual = {"protocol_version": "2025-11-25", "health": None}
-    written["upstreams"] = {name: usual | section for name, section in written["upstreams"].items()}
-    return GatewayConfig.model_validate(written)
-
-
-async def file_store(folder: Path, **more: Any) -> Store:
-    """The store of `configuration(folder=…)`, for a wrapper of it that is handed in, or for a look into it."""
-    path, second = folder / "taskgate.db", timedelta(seconds=1)
-    options = SqliteOptions(path=path, synchronous="FULL", busy_timeout=second, max_size=2**30)
-    return await open_store("sqlite", options, **more)
-
-
-def written(config: GatewayConfig) -> dict[str, Any]:
-    """A configuration as its file has it."""
-    return config.model_dump(mode="json")
-
-
 @asynccontextmanager
-async def running(
+async def serve(
     config: GatewayConfig,
     environment: Environment | None = None,
     *,
     data_directory: Path | None = None,
     source: Callable[[], GatewayConfig] | None = None,
     explain: Callable[..., Awaitable[Mapping[str, Any]]] | None = None,
-) -> AsyncIterator[WholeGateway]:
+) -> AsyncIterator[Gateway]:
     """A gateway for the length of a block; `source` is what is read when its configuration is read again,
     `explain` what its API explains calls with.
 
@@ -296,13 +254,12 @@ async def running(
     async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=600)) as http:
         await service.start()
         paths = {name: section.path for name, section in config.upstreams.items()}
-        gateway = WholeGateway(service=service, http=http, paths=paths)
+        gateway = Gateway(service=service, http=http, paths=paths)
         try:
             yield gateway
         finally:
             await _judged(gateway.metrics)
-            async with bounded():
-                await service.close()
+            await gateway.close()
             for sink in config.audit.sinks if config.audit.enabled else ():
                 with suppress(OSError):
                     told.now().hear("" if sink.path is None else Path(sink.path).read_text(errors="replace"))

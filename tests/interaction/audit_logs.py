@@ -8,8 +8,9 @@ from typing import Any, Final
 
 from jsonschema import Draft202012Validator
 
+from helpers.gateway.configuration import GatewayConfig
+from helpers.gateway.gateway import Environment, Gateway, serve
 from helpers.waiting import eventually
-from helpers.whole_gateway import Environment, GatewayConfig, WholeGateway, running
 
 SCHEMA: Final = Path(__file__).resolve().parents[2] / "config" / "audit-schema.json"
 JUDGE: Final = Draft202012Validator(json.loads(SCHEMA.read_text()))
@@ -22,11 +23,9 @@ def audited(folder: Path, **more: Any) -> dict[str, Any]:
 
 
 @asynccontextmanager
-async def kept(
-    folder: Path, config: GatewayConfig, environment: Environment | None = None
-) -> AsyncIterator[WholeGateway]:
+async def kept(folder: Path, config: GatewayConfig, environment: Environment | None = None) -> AsyncIterator[Gateway]:
     """A gateway whose data directory is that folder."""
-    async with running(config, environment, data_directory=folder) as gateway:
+    async with serve(config, environment, data_directory=folder) as gateway:
         yield gateway
 
 

@@ -1,4 +1,4 @@
-"""What tests of crossings from era to era share: a server of the modern era behind the gateway, and questions."""
+"""A server of the modern era behind the gateway, the questions that it asks, and hosts of the other era."""
 
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from helpers.gateway.configuration import configuration
+from helpers.gateway.gateway import Environment, Gateway, serve
 from helpers.modern_requests import check_client_message
 from helpers.server import Reply, ScriptedServer, Turn
-from helpers.whole_gateway import Environment, WholeGateway, configuration, running
-from interaction.questioning import URL
+from interaction.questions import URL
 
 ALWAYS = {"upgrade": [{"tool": "*", "mode": "always"}]}
 DONE = {"content": [{"type": "text", "text": "done"}]}
@@ -49,14 +50,14 @@ async def modern() -> AsyncIterator[ScriptedServer]:
 
 def before(
     server: ScriptedServer, *, environment: Environment | None = None, **sections: Any
-) -> AbstractAsyncContextManager[WholeGateway]:
+) -> AbstractAsyncContextManager[Gateway]:
     """A gateway before that server, which has to find out its era."""
     upstream = {"path": "/reports/mcp", "url": server.url, "protocol_version": "auto"}
-    return running(configuration({}, upstreams={"reports": upstream}, **sections), environment)
+    return serve(configuration({}, upstreams={"reports": upstream}, **sections), environment)
 
 
 @pytest.fixture
-async def bridge(modern: ScriptedServer) -> AsyncIterator[WholeGateway]:
+async def bridge(modern: ScriptedServer) -> AsyncIterator[Gateway]:
     """A gateway with default rules before the server of the modern era."""
     async with before(modern) as gateway:
         yield gateway

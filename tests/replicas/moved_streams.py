@@ -1,16 +1,15 @@
-"""What tests of streams share that move between replicas."""
+"""Streams that move between replicas: what is said on them in parts, and what was heard."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
-from helpers.event_streams import Wire
-from helpers.several_gateways import gone
+from helpers.gateway.gateway import Gateway
+from helpers.host.wire import Wire
 from helpers.waiting import bounded
-from helpers.whole_gateway import WholeGateway
-from interaction.resuming import SAID
-from interaction.resuming import heard as everything
+from interaction.resumption import SAID
+from interaction.resumption import heard as everything
 
 PART = 40
 """How much is said in each part of a counted stream."""
@@ -40,7 +39,7 @@ def said(wire: Wire) -> list[Any]:
 
 
 @asynccontextmanager
-async def draining(gateway: WholeGateway) -> AsyncIterator[None]:
+async def draining(gateway: Gateway) -> AsyncIterator[None]:
     """A gateway that drains meanwhile, and is gone afterwards."""
     hurry = asyncio.Event()
     drain = asyncio.create_task(gateway.drain(hurry))
@@ -49,7 +48,7 @@ async def draining(gateway: WholeGateway) -> AsyncIterator[None]:
     finally:
         hurry.set()
         await drain
-        await gone(gateway)
+        await gateway.close()
 
 
 PROBE = "is anybody there?"

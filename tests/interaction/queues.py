@@ -7,10 +7,11 @@ from typing import Any
 
 from aiohttp import web
 
-from helpers.mcp_host import Answer
+from helpers.gateway.configuration import configuration
+from helpers.gateway.gateway import Gateway, serve
+from helpers.host.answers import Answer
 from helpers.server import ScriptedServer, Turn, result
 from helpers.waiting import bounded, eventually
-from helpers.whole_gateway import WholeGateway, configuration, running
 
 DONE = {"content": [{"type": "text", "text": "done"}]}
 
@@ -67,19 +68,19 @@ def narrow(server: ScriptedServer, *, size: int = 16, wait: str = "300s", **more
 @asynccontextmanager
 async def narrowly(
     server: ScriptedServer, *, size: int = 16, wait: str = "300s", **sections: Any
-) -> AsyncIterator[WholeGateway]:
+) -> AsyncIterator[Gateway]:
     """A gateway that lets one call at a time go to the server."""
     config = configuration({}, upstreams=narrow(server, size=size, wait=wait), **sections)
-    async with running(config) as gateway:
+    async with serve(config) as gateway:
         yield gateway
 
 
-async def queued(gateway: WholeGateway, count: int) -> None:
+async def queued(gateway: Gateway, count: int) -> None:
     """Wait until so many calls wait for their turn."""
     await gateway.upstream_is(queued=count)
 
 
-async def expect_all_given_back(gateway: WholeGateway) -> None:
+async def expect_all_given_back(gateway: Gateway) -> None:
     """Nobody has a slot, and nobody waits for one."""
     await gateway.upstream_is(in_use=0, queued=0)
 

@@ -1,18 +1,15 @@
-"""What the tests of handoff have in common: hosts of both eras that know no tasks, and the words that they get."""
+"""Hosts of both eras that know no tasks, and the words and handles that they get in place of late results."""
 
 import asyncio
 import re
 from typing import Any
 
-from helpers.mcp_host import Answer, McpHost
-from helpers.modern_host import ModernHost
+from helpers.gateway.gateway import Gateway
+from helpers.host.answers import Answer
+from helpers.host.host import Era, Host
 from helpers.server import Hold, ScriptedServer
 from helpers.waiting import bounded
-from helpers.whole_gateway import WholeGateway
 
-Host = McpHost | ModernHost
-
-ERAS = ("legacy", "modern")
 MODES = ("auto", "always")
 """Those of rules that hand off: a call is stored when it is late, or before it is sent."""
 WAIT, CANCEL = "taskgate_wait", "taskgate_cancel"
@@ -26,13 +23,9 @@ def handoff(after: str = "20ms", *, ceiling: str = "10s", **more: Any) -> dict[s
     return {"upgrade": [rule], "handoff": {"ceiling": ceiling}}
 
 
-async def taskless(gateway: WholeGateway, era: str, token: str | None = None, **capabilities: Any) -> Host:
+async def taskless(gateway: Gateway, era: Era, token: str | None = None, **capabilities: Any) -> Host:
     """A host of that era that knows no tasks."""
-    if era == "modern":
-        return gateway.modern(token=token, tasks=False, capabilities=capabilities)
-    host = gateway.host(token=token)
-    await host.initialize(capabilities=capabilities)
-    return host
+    return await gateway.greeted(token=token, era=era, tasks=False, capabilities=capabilities)
 
 
 def text_of(answer: Answer) -> str:
@@ -69,6 +62,6 @@ async def cut(host: Host, hold: Hold, arguments: Any = YEAR, **params: Any) -> N
     await asyncio.wait([lost])
 
 
-async def kept(gateway: WholeGateway) -> None:
+async def kept(gateway: Gateway) -> None:
     """Wait until the call whose connection was lost is a task."""
     await gateway.shows("taskgate_tool_calls_total", 1, disposition="handoff")

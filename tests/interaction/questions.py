@@ -1,11 +1,9 @@
-"""What tests of questions share: what may be asked, what may be answered, and hosts that can be."""
+"""Questions of servers: what may be asked and answered, and hosts that can be."""
 
-import asyncio
 from typing import Any
 
-from helpers.mcp_host import McpHost
-from helpers.waiting import bounded
-from helpers.whole_gateway import WholeGateway
+from helpers.gateway.gateway import Gateway
+from helpers.host.host import Host
 
 DONE = {"content": [{"type": "text", "text": "done"}]}
 RELATED = "io.modelcontextprotocol/related-task"
@@ -18,16 +16,6 @@ ASKED = {"messages": [{"role": "user", "content": {"type": "text", "text": "Why?
 SAID = {"role": "assistant", "content": {"type": "text", "text": "So."}, "model": "m"}
 
 
-async def capable(gateway: WholeGateway, revision: str = "2025-11-25", **changes: Any) -> McpHost:
+async def capable(gateway: Gateway, revision: str = "2025-11-25", **changes: Any) -> Host:
     """A host that can be asked everything, but for what is changed."""
-    host = gateway.host()
-    await host.initialize(revision, capabilities={**CAPABLE, **changes})
-    return host
-
-
-async def status(host: McpHost, task: str, wanted: str) -> dict[str, Any]:
-    """The task, once it is in that state."""
-    async with bounded():
-        while (found := await host.task(task))["status"] != wanted:
-            await asyncio.sleep(0.005)
-    return found
+    return await gateway.greeted(revision, capabilities={**CAPABLE, **changes})

@@ -12,13 +12,12 @@ from random import Random
 from time import time
 from typing import Any
 
+from helpers.gateway.gateway import Gateway
+from helpers.host.host import ERAS, Host
 from helpers.manual_clock import ManualClock
-from helpers.mcp_host import McpHost
-from helpers.modern_host import ModernHost
 from helpers.server import Hold, ScriptedServer
 from helpers.token_issuer import TokenIssuer
-from helpers.whole_gateway import WholeGateway
-from interaction.questioning import DONE
+from interaction.questions import DONE
 
 TENANTS = {"ann": "red", "bob": "red", "cleo": "blue", "dora": "blue"}
 MOUNTS = ("reports", "search")
@@ -35,7 +34,6 @@ KEPT = 14 * 1024
 DORA = 7
 """Dora may have more tasks than the others."""
 SCOPES = dict(zip(("context", "tenant", "tool", "upstream", "global"), CAPS.values(), strict=True))
-Host = McpHost | ModernHost
 
 
 @dataclass(slots=True)
@@ -88,7 +86,7 @@ class Storm:
     """What happens in one life of a gateway, in an order that depends on the seed alone."""
 
     def __init__(
-        self, gateway: WholeGateway, server: ScriptedServer, issuer: TokenIssuer, ledger: Ledger, chance: Random
+        self, gateway: Gateway, server: ScriptedServer, issuer: TokenIssuer, ledger: Ledger, chance: Random
     ) -> None:
         self.gateway, self.server, self.issuer = gateway, server, issuer
         self.ledger, self.chance = ledger, chance
@@ -102,8 +100,8 @@ class Storm:
         for name, tenant in TENANTS.items():
             for mount in MOUNTS:
                 token = self.issuer.token(self.gateway.url(mount), subject=name, org=tenant, exp=int(time()) + 7200)
-                self.hosts[name, mount, "stateless"] = self.gateway.modern(mount, token)
-                self.hosts[name, mount, "initialize"] = await self.gateway.greeted(mount=mount, token=token)
+                for era in ERAS:
+                    self.hosts[name, mount, era] = await self.gateway.greeted(mount=mount, token=token, era=era)
 
     def release(self) -> None:
         """Let every call that runs have its result."""
@@ -130,11 +128,10 @@ class Storm:
 
     async def create(self, chance: Random) -> None:
         """A call that is a task, or wants to be; some hosts leave before they hear of it."""
-        host = self.hosts[chance.choice([*TENANTS]), chance.choice(MOUNTS), chance.choice(["stateless", "initialize"])]
+        host = self.hosts[chance.choice([*TENANTS]), chance.choice(MOUNTS), chance.choice(ERAS)]
         tool, arguments = chance.choice(TOOLS), {"text": "x" * chance.randint(1, 2000)}
         ttl = chance.choice([2_000, 20_000, 600_000])
-        more: dict[str, Any] = {"task": {"ttl": ttl}} if isinstance(host, McpHost) else {}
-        calling = asyncio.create_task(host.call(tool, arguments, **more))
+        calling = asyncio.create_task(host.call_as_task(tool, arguments, task={"ttl": ttl}))
         patience = chance.choice([0.0, 0.01, 0.05, 20.0, 20.0, 20.0, 20.0])
         try:
             done, _ = await asyncio.wait((calling,), timeout=patience)
@@ -179,7 +176,7 @@ class Storm:
     async def hoard(self, name: str, mount: str) -> None:
         """Have one caller make tasks, each after the one before has ended, until as much of them is kept as may be."""
         while True:
-            answer = await self.hosts[name, mount, "stateless"].call("report", {"text": "x" * 2000})
+            answer = await self.hosts[name, mount, "modern"].call("report", {"text": "x" * 2000})
             assert answer.message is not None
             if "error" in answer.message:
                 assert answer.error["data"]["reason"] == "bytes"
@@ -193,7 +190,7 @@ class Storm:
         waiting = [(name, mount) for name in TENANTS for mount in MOUNTS]
         while waiting:
             name, mount = waiting.pop(0)
-            answer = await self.hosts[name, mount, "stateless"].call("report")
+            answer = await self.hosts[name, mount, "modern"].call("report")
             assert answer.message is not None
             if "result" in answer.message:
                 made[name] += 1

@@ -1,11 +1,11 @@
-"""What the tests of refused requests of the modern era share."""
+"""Requests of the modern era that are refused, and the check that nothing came of them."""
 
 from typing import Any
 
-from helpers.mcp_host import Answer
+from helpers.gateway.gateway import Gateway
+from helpers.host.answers import Answer
 from helpers.modern_schema import TASKS
 from helpers.server import ScriptedServer
-from helpers.whole_gateway import WholeGateway
 
 NEEDED = {"requiredCapabilities": {"extensions": {TASKS: {}}}}
 TASK = "A" * 32  # an id that could be one
@@ -24,7 +24,7 @@ def refused(answer: Answer, status: int, code: int) -> dict[str, Any]:
     return answer.error
 
 
-async def expect_nothing_done(gateway: WholeGateway, server: ScriptedServer) -> None:
+async def expect_nothing_done(gateway: Gateway, server: ScriptedServer) -> None:
     """No server was spoken to, and nothing is stored."""
     assert server.requests == []
     assert await gateway.count("taskgate_tasks_started_total") == 0

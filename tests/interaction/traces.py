@@ -1,4 +1,4 @@
-"""What tests of traces share: a place that a host names, and places as a server hears of them."""
+"""Places in a trace: one that a host names, and those that a server hears of."""
 
 from typing import Any
 

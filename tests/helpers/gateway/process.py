@@ -8,14 +8,18 @@ import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 from example.processes import Child, running
 
 from helpers import told
+from helpers.gateway.configuration import write_configuration
+from helpers.host.host import Host
+from helpers.ports import free_port
 from helpers.waiting import bounded
 
 TASKGATE = Path(sys.executable).with_name("taskgate")
@@ -31,6 +35,18 @@ class GatewayProcess:
     listen: str
     admin: str
     log: Path
+
+    def url(self, mount: str = "reports") -> str:
+        """Where hosts find a mount."""
+        return f"http://{self.listen}/{mount}/mcp"
+
+    def host(self, http: aiohttp.ClientSession, token: str | None = None, **more: Any) -> Host:
+        """A host that has said nothing yet; `more` is as `Host` takes it."""
+        return Host(http, self.url(), token, **more)
+
+    def again(self, host: Host) -> Host:
+        """The same host as it comes here from another gateway: nothing is remembered but its session."""
+        return host.again(self.url())
 
     def kill(self) -> None:
         """End it as a machine does that loses its power, as far as one process can."""
@@ -71,6 +87,25 @@ async def gateway_process(
 
 
 @asynccontextmanager
+async def serve_process(
+    folder: Path,
+    url: str,
+    *,
+    program: Sequence[str | Path] = (),
+    environment: Mapping[str, str] | None = None,
+    **sections: Any,
+) -> AsyncIterator[GatewayProcess]:
+    """A gateway before the one server at `url`, mounted at /reports/mcp; `sections` as in `write_configuration`.
+
+    Its file and its log are in the folder. `program` starts it, if it is not the usual command alone.
+    """
+    arguments = ["--config", write_configuration(folder, url, **sections)]
+    log = folder / "gateway.log"
+    async with gateway_process(arguments, log=log, environment=environment, program=program) as gateway:
+        yield gateway
+
+
+@asynccontextmanager
 async def starting_gateway(
     arguments: Sequence[str | Path],
     *,
@@ -102,6 +137,79 @@ async def serving(child: Child) -> GatewayProcess:
     return GatewayProcess(child=child, listen=said["listen"], admin=said["admin"], log=child.log)
 
 
+class Replica:
+    """One gateway, whose process may be gone for a while; it always listens at the same address.
+
+    `file` is its configuration, which takes that address from `LISTEN` where it is not written there. Its data and its
+    logs are in `folder`. `begins_as` is the environment of its first start alone.
+    """
+
+    def __init__(
+        self, folder: Path, file: Path, listen: str | None = None, *, begins_as: Mapping[str, str] | None = None
+    ) -> None:
+        self.listen = listen or f"127.0.0.1:{free_port()}"
+        self._starts = 0
+        self._folder, self._file = folder, file
+        self._begins_as = begins_as or {}
+        self._life = AsyncExitStack()
+        self._process: GatewayProcess | None = None
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Where it listens."""
+        name, _, port = self.listen.partition(":")
+        return name, int(port)
+
+    def url(self, mount: str = "reports") -> str:
+        """Where hosts find a mount."""
+        return f"http://{self.listen}/{mount}/mcp"
+
+    @property
+    def process(self) -> GatewayProcess:
+        """The process that serves."""
+        assert self._process is not None, "it was started"
+        return self._process
+
+    @property
+    def is_up(self) -> bool:
+        """Whether it serves, as far as a test had it."""
+        return self._process is not None
+
+    async def start(self) -> None:
+        """Start it, and wait until it serves."""
+        more = self._begins_as if self._starts == 0 else {}
+        self._starts += 1
+        environment = {"LISTEN": self.listen, "TASKGATE_DATA_DIR": str(self._folder / "data"), **more}
+        log = self._folder / f"gateway-{self._starts}.log"
+        process = gateway_process(["--config", self._file], log=log, environment=environment)
+        self._process = await self._life.enter_async_context(process)
+
+    async def end(self, number: signal.Signals) -> int:
+        """End it by a signal, and return its exit status."""
+        process, self._process = self.process, None
+        process.ask(number)
+        async with asyncio.timeout(60):
+            status = await process.child.process.wait()
+        await self._life.aclose()
+        return status
+
+    async def kill(self) -> None:
+        """End it as a machine does that loses its power."""
+        await self.end(signal.SIGKILL)
+
+    async def restart(self) -> None:
+        """End it as an orchestrator does, and start it again."""
+        assert await self.end(signal.SIGTERM) == 0
+        await self.start()
+
+    async def stop(self) -> None:
+        """End it in whatever way it still can."""
+        process, self._process = self._process, None
+        if process is not None and process.child.process.returncode is None:
+            process.ask(signal.SIGCONT)
+        await self._life.aclose()
+
+
 def taskgate(*arguments: str | Path, folder: Path, **variables: str) -> "subprocess.CompletedProcess[str]":
     """A command of taskgate that ends by itself, whose data directory is in the folder, and what it said."""
     environment = {**os.environ, "TASKGATE_DATA_DIR": str(folder / "data"), **variables}
@@ -114,23 +222,3 @@ async def _hear_metrics(admin: str) -> None:
     with suppress(aiohttp.ClientConnectionError):
         async with bounded(), aiohttp.ClientSession() as http, http.get(f"http://{admin}/metrics") as response:
             told.now().hear_page(await response.text())
-
-
-def write_configuration(folder: Path, url: str, **lines: str) -> Path:
-    """A file for one server at /reports/mcp, on free ports, its store in the folder; `lines` are further sections.
-
-    Nobody is too fast, and servers are asked nothing of their own accord, where no line says otherwise.
-    """
-    file = folder / "taskgate.yaml"
-    sections = {
-        "version": "1",
-        "auth": "{mode: none}",
-        "server": '{listen: "127.0.0.1:0", drain: {delay: 0s, timeout: 5s}}',
-        "admin": '{listen: "127.0.0.1:0"}',
-        "upstreams": f'{{reports: {{path: /reports/mcp, url: "{url}", health: null}}}}',
-        "limits": "{rate: []}",
-        "store": f'{{sqlite: {{path: "{folder}/taskgate.db"}}}}',
-        **lines,
-    }
-    file.write_text("".join(f"{name}: {text}\n" for name, text in sections.items()))
-    return file

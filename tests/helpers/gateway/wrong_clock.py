@@ -1,6 +1,6 @@
-"""The command taskgate on a machine whose time of day is wrong: `wandering_gateway.py FILE serve …`.
+"""The command taskgate on a machine whose time of day is wrong: `wrong_clock.py FILE serve …`.
 
-The file says by how many seconds it is ahead; whoever changes it puts another in its place.
+The file says by how many seconds it is ahead; to change it, put another file in its place.
 """
 
 import sys

@@ -1,6 +1,6 @@
 """Event streams as they are on the wire: every event with its id and its pause, and connections that break off.
 
-Unlike `mcp_host`, which hears messages, this sees what carries them.
+Unlike `Host`, which reads messages, this sees what carries them.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ from typing import Any
 
 import aiohttp
 
-from helpers.mcp_host import McpHost
+from helpers.host.host import Host
 from helpers.waiting import bounded
 
 
@@ -93,13 +93,13 @@ class Wire:
         self.response.close()
 
 
-def head_of(host: McpHost, **more: str) -> dict[str, str]:
+def head_of(host: Host, **more: str) -> dict[str, str]:
     """What the host sends with every message, and more with underscores for dashes."""
     return {**host.head(), **{name.replace("_", "-"): value for name, value in more.items()}}
 
 
 @asynccontextmanager
-async def asked(host: McpHost, method: str, params: Mapping[str, Any], *, id: object = 7) -> AsyncIterator[Wire]:
+async def asked(host: Host, method: str, params: Mapping[str, Any], *, id: object = 7) -> AsyncIterator[Wire]:
     """A request whose answer is an event stream from the start, for the length of the block."""
     message = {"jsonrpc": "2.0", "id": id, "method": method, "params": params}
     head = head_of(host, Content_Type="application/json", Accept="text/event-stream")
@@ -109,7 +109,7 @@ async def asked(host: McpHost, method: str, params: Mapping[str, Any], *, id: ob
 
 
 @asynccontextmanager
-async def got(host: McpHost, last: str | None = None) -> AsyncIterator[Wire]:
+async def got(host: Host, last: str | None = None) -> AsyncIterator[Wire]:
     """A GET stream, one that goes on after the event `last` where that is given, for the length of the block."""
     more = {} if last is None else {"Last-Event-ID": last}
     head = head_of(host, Accept="text/event-stream", **more)
@@ -119,7 +119,7 @@ async def got(host: McpHost, last: str | None = None) -> AsyncIterator[Wire]:
         yield Wire(response)
 
 
-async def refused(host: McpHost, *last: str) -> tuple[int, str]:
+async def refused(host: Host, *last: str) -> tuple[int, str]:
     """Status and body of a GET that goes on after events, each in a header of its own."""
     head = [*head_of(host, Accept="text/event-stream").items(), *(("Last-Event-ID", each) for each in last)]
     async with bounded(), host.http.get(host.url, headers=head) as response:
@@ -127,7 +127,7 @@ async def refused(host: McpHost, *last: str) -> tuple[int, str]:
         return response.status, await response.text()
 
 
-async def gone(host: McpHost) -> None:
+async def gone(host: Host) -> None:
     """Wait a few turns of the loop, in which the gateway hears of a connection that was lost."""
     for _ in range(20):
         await asyncio.sleep(0)

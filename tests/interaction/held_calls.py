@@ -1,18 +1,18 @@
-"""What tests of held calls share: a host that is sent for answers, and comes back with them."""
+"""Calls that wait for their host: it is sent for answers, and comes back with them."""
 
 import asyncio
 from typing import Any
 
-from helpers.mcp_host import Answer
-from helpers.modern_host import ModernHost
+from helpers.host.answers import Answer
+from helpers.host.host import Host
 from helpers.server import TalkingTool
 from helpers.waiting import bounded
-from interaction.questioning import ACCEPTED, DONE
+from interaction.questions import ACCEPTED, DONE
 
 CAPABLE: dict[str, Any] = {"elicitation": {}, "sampling": {}, "roots": {}}
 
 
-async def sent_for(host: ModernHost, **more: Any) -> dict[str, Any]:
+async def sent_for(host: Host, **more: Any) -> dict[str, Any]:
     """What a call waits for."""
     async with bounded():
         result = (await host.call("report", **more)).result
@@ -20,14 +20,14 @@ async def sent_for(host: ModernHost, **more: Any) -> dict[str, Any]:
     return result
 
 
-async def back(host: ModernHost, result: dict[str, Any], answers: dict[str, Any], **more: Any) -> Answer:
+async def back(host: Host, result: dict[str, Any], answers: dict[str, Any], **more: Any) -> Answer:
     """The call again with answers to its result."""
     params = {"inputResponses": answers, "requestState": result["requestState"]}
     async with bounded():
-        return await host.call("report", params=params, **more)
+        return await host.call("report", **params, **more)
 
 
-async def through(host: ModernHost, result: dict[str, Any], tool: TalkingTool, id: str) -> dict[str, Any]:
+async def through(host: Host, result: dict[str, Any], tool: TalkingTool, id: str) -> dict[str, Any]:
     """What the server is told, to whose question the host brings an answer; its call is over then."""
     coming = asyncio.create_task(back(host, result, everything(result)))
     told = await tool.told(id)

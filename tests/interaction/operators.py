@@ -8,8 +8,8 @@ from typing import Any
 
 import aiohttp
 
+from helpers.gateway.gateway import Gateway
 from helpers.waiting import bounded
-from helpers.whole_gateway import WholeGateway
 
 OPS, VIEWER = "Bearer token-of-an-operator-0123", "Bearer token-of-a-viewer-0123"
 EVENTS = "/api/v1/events"
@@ -27,7 +27,7 @@ def tokens(folder: Path) -> dict[str, Any]:
     return {"listen": "127.0.0.1:0", "tokens": found}
 
 
-async def look(gateway: WholeGateway, path: str) -> dict[str, Any]:
+async def look(gateway: Gateway, path: str) -> dict[str, Any]:
     """What a viewer is shown."""
     status, body = await gateway.operators(path, Authorization=VIEWER)
     assert status == 200, body
@@ -35,7 +35,7 @@ async def look(gateway: WholeGateway, path: str) -> dict[str, Any]:
     return found
 
 
-async def look_at_all(gateway: WholeGateway, path: str) -> list[dict[str, Any]]:
+async def look_at_all(gateway: Gateway, path: str) -> list[dict[str, Any]]:
     """The items of all pages of a list; `path` has a query."""
     found: list[dict[str, Any]] = []
     page = await look(gateway, path)
@@ -45,7 +45,7 @@ async def look_at_all(gateway: WholeGateway, path: str) -> list[dict[str, Any]]:
     return found + page["items"]
 
 
-async def act(gateway: WholeGateway, path: str, body: Any = None) -> tuple[int, Any]:
+async def act(gateway: Gateway, path: str, body: Any = None) -> tuple[int, Any]:
     """Status and document of an action of an operator."""
     data = None if body is None else json.dumps(body).encode()
     headers = {"Authorization": OPS, "Content-Type": "application/json"}
@@ -81,7 +81,7 @@ class Stream:
 
 
 @asynccontextmanager
-async def stream(gateway: WholeGateway, query: str = "", **headers: str) -> AsyncIterator[Stream]:
+async def stream(gateway: Gateway, query: str = "", **headers: str) -> AsyncIterator[Stream]:
     """A stream, whose reader has the token of a viewer."""
     sent = {"Authorization": VIEWER, **{name.replace("_", "-"): value for name, value in headers.items()}}
     async with gateway.http.get(f"{gateway.operators_origin}{EVENTS}{query}", headers=sent) as response:

@@ -1,10 +1,10 @@
-"""What tests of streams that are taken up again share."""
+"""Event streams that are resumed: what was heard on them, and their ids."""
 
 import re
 from typing import Any
 
-from helpers.event_streams import Wire, asked
-from helpers.mcp_host import McpHost
+from helpers.host.host import Host
+from helpers.host.wire import Wire, asked
 from helpers.server import TalkingTool
 
 SAID = "notifications/message"
@@ -37,5 +37,5 @@ async def ids_of(wire: Wire, count: int) -> None:
         assert await wire.next() is not None
 
 
-def call_stream(host: McpHost) -> Any:
+def call_stream(host: Host) -> Any:
     return asked(host, "tools/call", {"name": "report"})

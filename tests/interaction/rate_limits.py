@@ -5,20 +5,17 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import UTC, datetime
 from typing import Any
 
-import pytest
-
+from helpers.gateway.configuration import configuration
+from helpers.gateway.gateway import Environment, Gateway, serve
+from helpers.host.answers import Answer
+from helpers.host.host import Host
 from helpers.manual_clock import ManualClock
-from helpers.mcp_host import Answer, McpHost
-from helpers.modern_host import ModernHost
 from helpers.server import ScriptedServer
 from helpers.token_issuer import TokenIssuer, guarded
-from helpers.whole_gateway import Environment, WholeGateway, configuration, running
 
-Opens = Callable[..., AbstractAsyncContextManager[WholeGateway]]
-Host = McpHost | ModernHost
+Opens = Callable[..., AbstractAsyncContextManager[Gateway]]
 TASK = "A" * 32
 CALLS = {"name": "calls", "scope": "context", "rate": "1/m", "burst": 2, "methods": ["tools/call"]}
-both_eras = pytest.mark.parametrize("era", ["initialize", "stateless"])
 
 
 def present() -> ManualClock:
@@ -29,11 +26,11 @@ def present() -> ManualClock:
 @asynccontextmanager
 async def limited(
     server: ScriptedServer, clock: ManualClock, *rates: dict[str, Any], **limits: Any
-) -> AsyncIterator[WholeGateway]:
+) -> AsyncIterator[Gateway]:
     """A gateway with these rates, in front of one server under two names. It refuses at once, without `wait`."""
     servers = {"reports": server.url, "search": server.url}
     config = configuration(servers, limits={"rate": list(rates), "wait": "0s", **limits})
-    async with running(config, Environment(clock=clock)) as gateway:
+    async with serve(config, Environment(clock=clock)) as gateway:
         yield gateway
 
 
@@ -47,7 +44,7 @@ async def limited_by_token(
     audit: Any = None,
     tasks: Any = None,
     **limits: Any,
-) -> AsyncIterator[WholeGateway]:
+) -> AsyncIterator[Gateway]:
     """The same, but who asks is known by a token, and its tenant, where `tenants`, by the claim `org`."""
     section = {**issuer.section, **({"claims": {"tenant": "org"}} if tenants else {})}
     config = guarded(
@@ -58,15 +55,8 @@ async def limited_by_token(
         **({"audit": audit} if audit else {}),
         **({"tasks": tasks} if tasks else {}),
     )
-    async with running(config, Environment(clock=clock)) as gateway:
+    async with serve(config, Environment(clock=clock)) as gateway:
         yield gateway
-
-
-async def come(gateway: WholeGateway, era: str, mount: str = "reports", token: str | None = None) -> Host:
-    """A host of that era that may ask."""
-    if era == "stateless":
-        return gateway.modern(mount, token)
-    return await gateway.greeted(mount=mount, token=token)
 
 
 async def passes(host: Host, *tools: str) -> list[bool]:

@@ -1,14 +1,14 @@
-"""What tests of welcomes share: a server and a host of either era, and who hosts are told that the server is."""
+"""Servers of either era that say who they are, and what hosts are told of it."""
 
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Final
 
+from helpers.gateway.configuration import configuration
+from helpers.gateway.gateway import Gateway, serve
 from helpers.modern_schema import SERVER
 from helpers.server import ScriptedServer
-from helpers.whole_gateway import WholeGateway, configuration, running
 
-ERAS: Final = ("legacy", "modern")
 GATEWAY: Final = "io.taskgate/gateway"
 INFO: Final = {
     "name": "reports",
@@ -28,15 +28,15 @@ async def server_of(era: str) -> AsyncIterator[ScriptedServer]:
         yield server
 
 
-def before(server: ScriptedServer, *, sections: Any = None, **keys: Any) -> AbstractAsyncContextManager[WholeGateway]:
+def before(server: ScriptedServer, *, sections: Any = None, **keys: Any) -> AbstractAsyncContextManager[Gateway]:
     """A gateway before that server, which has to find out its era."""
     upstream = {"path": "/reports/mcp", "url": server.url, "protocol_version": "auto", **keys}
-    return running(configuration({}, upstreams={"reports": upstream}, **(sections or {})))
+    return serve(configuration({}, upstreams={"reports": upstream}, **(sections or {})))
 
 
-async def welcome(gateway: WholeGateway, era: str, **more: Any) -> dict[str, Any]:
+async def welcome(gateway: Gateway, era: str, **more: Any) -> dict[str, Any]:
     """What a new host of that era is told."""
-    return await (gateway.host().initialize(**more) if era == "legacy" else gateway.modern(**more).discover())
+    return await gateway.host(era=era, **more).handshake()
 
 
 def info_of(told: dict[str, Any], era: str) -> Any:

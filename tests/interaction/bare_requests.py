@@ -4,9 +4,9 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from helpers.mcp_host import ACCEPT
+from helpers.gateway.gateway import Gateway
+from helpers.host.host import ACCEPT
 from helpers.waiting import bounded
-from helpers.whole_gateway import WholeGateway
 
 SCOPES = {"protected_resource_metadata": {"scopes_supported": ["b.write", "a.read", "offline_access"]}}
 WELL_KNOWN = "/.well-known/oauth-protected-resource"
@@ -15,7 +15,7 @@ PING = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
 
 
 async def ask(
-    gateway: WholeGateway, verb: str, *, authorization: str | None = None, query: str = ""
+    gateway: Gateway, verb: str, *, authorization: str | None = None, query: str = ""
 ) -> tuple[int, Mapping[str, str], Any]:
     """Status, headers and body of a request with nothing in it that would be wrong without authentication."""
     head = {"Accept": "text/event-stream" if verb == "GET" else ACCEPT, "Mcp-Session-Id": "x"}
@@ -27,15 +27,13 @@ async def ask(
         return response.status, response.headers, json.loads(text) if text else None
 
 
-def challenge(gateway: WholeGateway, *, sent: bool) -> str:
+def challenge(gateway: Gateway, *, sent: bool) -> str:
     origin = gateway.url().removesuffix("/reports/mcp")
     error = 'error="invalid_token", ' if sent else ""
     return f'Bearer {error}scope="a.read b.write", resource_metadata="{origin}{WELL_KNOWN}/reports/mcp"'
 
 
-async def seen(
-    gateway: WholeGateway, path: str, verb: str = "GET", **headers: str
-) -> tuple[int, Mapping[str, str], str]:
+async def seen(gateway: Gateway, path: str, verb: str = "GET", **headers: str) -> tuple[int, Mapping[str, str], str]:
     address, port = gateway.address
     url = f"http://{address}:{port}{path}"
     async with bounded(), gateway.http.request(verb, url, headers=headers) as response:

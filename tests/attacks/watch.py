@@ -1,4 +1,4 @@
-"""A gateway in a process of its own, watched from outside while it is attacked: `under_attack`, `Watch`.
+"""A watch of a gateway in a process of its own, from outside, while it is attacked.
 
 An attack is a test that is marked `attack` and `alone`. It starts a gateway, runs its attack inside of `watching`, and
 compares what the watch saw with a bound. Counts of work belong in unit tests: figures here are of a whole machine, so
@@ -8,13 +8,13 @@ their bounds are wide, many times what is usual and a small part of what the att
 import asyncio
 import contextlib
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from example.processes import ChildEnded
 
-from helpers.gateway_process import GatewayProcess, gateway_process, write_configuration
+from helpers.gateway.process import GatewayProcess
 
 PROBE = Path(__file__).with_name("probe.py")
 
@@ -36,19 +36,6 @@ class Watch:
     def memory_growth(self) -> int:
         """Bytes by which the peak is above the beginning."""
         return self.memory_peak - self.memory_before
-
-
-@contextlib.asynccontextmanager
-async def under_attack(
-    folder: Path, url: str, *, program: Sequence[str | Path] = (), **sections: str
-) -> AsyncIterator[GatewayProcess]:
-    """A gateway before the one server at `url`, mounted at /reports/mcp; `sections` as in `write_configuration`.
-
-    `program` starts it, if it is not the usual command alone.
-    """
-    configuration = write_configuration(folder, url, **sections)
-    async with gateway_process(["--config", configuration], log=folder / "gateway.log", program=program) as gateway:
-        yield gateway
 
 
 @contextlib.asynccontextmanager

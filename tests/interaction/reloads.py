@@ -1,17 +1,11 @@
-"""A gateway that is given another configuration."""
+"""Another configuration for a gateway that runs, and what calls and refusals say then."""
 
 from typing import Any
 
-from helpers.waiting import bounded
-from helpers.whole_gateway import GatewayConfig, Reloaded, WholeGateway
+from helpers.gateway.gateway import Reloaded
 
 SUCCESS = Reloaded(result="success")
 DONE: dict[str, Any] = {"content": []}
-
-
-async def reloaded(gateway: WholeGateway, config: GatewayConfig) -> Reloaded:
-    async with bounded():
-        return await gateway.reload(config)
 
 
 async def echoed(host: Any) -> Any:

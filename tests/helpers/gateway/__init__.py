@@ -1,0 +1,1 @@
+"""The gateway for tests: in this process, in one of its own, or several that share a store."""
