@@ -219,8 +219,8 @@ def made(kind: Any, value: Any) -> Any:
         return value
     if origin in (Union, types.UnionType):
         return _made_one_of(args, value)
-    if kind in _MAKERS:
-        return _MAKERS[kind](value)
+    if kind in MAKERS:
+        return MAKERS[kind](value)
     if kind in _READERS:
         return _READERS[kind](value) if isinstance(value, str) else value
     if isinstance(origin, type) and issubclass(origin, Enum):
@@ -327,8 +327,9 @@ _READERS: Final[dict[Any, Callable[[str], Any]]] = {
     datetime: datetime.fromisoformat,
     LargeJson: lambda text: LargeJson(unquoted(text).encode()),
 }
-_MAKERS: Final[dict[Any, Callable[[Any], Any]]] = {
+MAKERS: Final[dict[Any, Callable[[Any], Any]]] = {
     Peer: _peer,
     TaskRecord: record,
     timedelta: lambda value: timedelta(seconds=value),
 }
+"""How JSON becomes a value of a type, where that is more than its fields. Runners add their own."""
