@@ -243,6 +243,8 @@ def _made_one_of(kinds: tuple[Any, ...], value: Any) -> Any:
     for kind in kinds:
         if kind in (Params, str) and isinstance(value, str):
             return _READERS[kind](value)
+        if kind in MAKERS and isinstance(value, dict | int | float):
+            return MAKERS[kind](value)
         names = getattr(kind, "_fields", None) or (
             tuple(each.name for each in fields(kind)) if is_dataclass(kind) else ()
         )

@@ -7,11 +7,9 @@ from taskgate.domain.versions import (
     MODERN,
     NEWEST_LEGACY,
     SERVED,
-    Era,
     Peer,
     Revision,
     client_of,
-    era_of,
     find_modern_revision,
     find_revision,
 )
@@ -58,11 +56,6 @@ def test_every_revision_is_served_and_told_newest_first() -> None:
         "2025-03-26",
         "2024-11-05",
     ]
-
-
-def test_each_revision_is_of_the_era_it_is_listed_in() -> None:
-    assert {era_of(revision) for revision in LEGACY} == {Era.LEGACY}
-    assert {era_of(revision) for revision in MODERN} == {Era.MODERN}
 
 
 def test_one_revision_has_tasks_in_its_core() -> None:
