@@ -43,12 +43,14 @@ def paced(factor: float) -> Iterator[None]:
 
     ticking = threading.Thread(target=tick, name="paced-loop")
     _set_pace(loop, factor)
-    ticking.start()
+    if factor > 1:
+        ticking.start()
     try:
         yield
     finally:
         over.set()
-        ticking.join()
+        if factor > 1:
+            ticking.join()
         _set_pace(loop, 1.0)
 
 

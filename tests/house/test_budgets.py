@@ -27,11 +27,11 @@ from helpers.counted_calls import counted_calls
 from helpers.gateway.configuration import configuration
 from helpers.gateway.gateway import Environment, Gateway, serve
 from helpers.loop_objects import counted_loop_objects
+from helpers.loop_pace import paced
 from helpers.made_functions import made_functions
 from helpers.manual_clock import ManualClock
 from helpers.server import Hold, PacedProgress, ScriptedServer, result
 from helpers.waiting import bounded, eventually
-from taskgate.telemetry import ring
 from taskgate.telemetry.events import TaskFinished
 
 pytestmark = pytest.mark.alone
@@ -156,9 +156,8 @@ async def between(host_era: str, server_era: str, folder: Path, suits: Callable[
         limits = {"rate": [ROOMY]}
         config = configuration({}, folder=folder, upstreams={"reports": reports}, tasks=TASKS, limits=limits)
         clock = ManualClock()
-        with pytest.MonkeyPatch.context() as patched:
-            # A task on a slow disk takes longer than that: its reports are read when the metrics are, between two.
-            patched.setattr(ring, "FOLD_DELAY", 3600.0)
+        # So reports of a task on a slow disk are read when the metrics are, between two, and not by a timer.
+        with paced(0.001):
             async with serve(config, Environment(clock=clock), data_directory=folder) as gateway:
                 host = gateway.modern() if host_era == "modern" else await gateway.greeted()
                 yield Scene(clock, gateway, host, server, suits)

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,8 +10,8 @@ from helpers.recording_listener import RecordingListener
 from helpers.server import LastingTool, ScriptedServer, progress_note
 from helpers.waiting import bounded, eventually
 from taskgate.upstream.calls import Resumed, ResumePoint
-from taskgate.upstream.client import UpstreamClient
 from taskgate.upstream.legacy import background_posts
+from taskgate.upstream.settings import TransportKind
 from unit.upstream.adopting import DONE, FORM, Before, after, before, going_on, tool
 from unit.upstream.asking import ACCEPTED, question
 from unit.upstream.conftest import Caller, new_caller
@@ -62,11 +61,11 @@ async def test_a_place_is_told_only_once_the_server_has_what_was_answered_before
     assert before.resume_point.event == "0.4"
 
 
-async def test_no_call_is_held_whose_server_goes_with_this_process(server: ScriptedServer, tool: LastingTool) -> None:
-    caller = new_caller(server.url)
-    upstream: UpstreamClient = caller.upstream
-    upstream._upstream_context = replace(upstream._upstream_context, outlives=False)
-    caller.session = upstream.session(caller.heard.of_session, lambda: pytest.fail("nobody is shown"))
+@pytest.mark.parametrize("transport", TransportKind)
+async def test_a_call_is_held_only_where_its_server_does_not_go_with_this_process(
+    server: ScriptedServer, tool: LastingTool, transport: TransportKind
+) -> None:
+    caller = new_caller(server.url, transport=transport)
     calling = asyncio.create_task(caller.run("long"))
     call = await tool.called()
     call.say(progress_note(call.token, 1))
@@ -74,7 +73,7 @@ async def test_no_call_is_held_whose_server_goes_with_this_process(server: Scrip
     call.answer(DONE)
     async with bounded():
         await calling
-    assert caller.heard.of_calls.resume_points == []
+    assert bool(caller.heard.of_calls.resume_points) is (transport is TransportKind.HTTP)
     await caller.close()
 
 

@@ -19,7 +19,6 @@ from taskgate.upstream import failures
 from taskgate.upstream.calls import Resumed, ResumePoint
 from taskgate.upstream.context import first_id
 from taskgate.upstream.legacy import event_streams
-from taskgate.upstream.settings import TransportKind
 from unit.upstream.adopting import DONE, LONG, Before, after, before, going_on, gone, tool
 from unit.upstream.asking import question
 from unit.upstream.conftest import EVERYTHING, Caller, new_caller
@@ -162,12 +161,6 @@ async def test_what_fails_on_the_way_may_have_run_and_has_more_time_than_a_strea
     assert (await gone(after, before.resume_point)).dispatched
     # At once, and then after pauses that double up to half a minute.
     assert loop.time() - began == pytest.approx(1 + 2 + 4 + 8 + 16 + 4 * 30, abs=5)
-
-
-@pytest.mark.parametrize("transport", TransportKind)
-def test_only_what_is_spoken_to_over_http_is_there_when_the_gateway_is_gone(transport: TransportKind) -> None:
-    caller = new_caller("http://127.0.0.1:9/mcp", transport=transport)
-    assert caller.upstream._upstream_context.outlives is (transport is TransportKind.HTTP)
 
 
 def test_ids_of_a_process_begin_at_random_and_can_be_read_exactly_by_every_server() -> None:
