@@ -1,6 +1,7 @@
 """What `make` installs for which command, and what it says meanwhile."""
 
 import ast
+import importlib.util
 import os
 import re
 import shutil
@@ -10,9 +11,9 @@ import tomllib
 from collections.abc import Iterable
 from importlib.metadata import packages_distributions, requires
 from pathlib import Path
+from types import ModuleType
 
 import pytest
-from example import install
 from packaging.requirements import Requirement
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -141,12 +142,25 @@ def test_a_run_without_replicas_needs_no_valkey() -> None:
 
 
 @pytest.fixture
-def pip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def installer(tmp_path: Path) -> ModuleType:
+    """That of another checkout."""
+    file = tmp_path / "example" / "install.py"
+    file.parent.mkdir()
+    shutil.copy(EXAMPLE / "install.py", file)
+    spec = importlib.util.spec_from_file_location("installer", file)
+    assert spec is not None
+    assert spec.loader is not None
+    installer = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(installer)
+    return installer
+
+
+@pytest.fixture
+def pip(installer: ModuleType, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A pip that says what a script has it say."""
-    monkeypatch.setattr(install, "ENVIRONMENT", tmp_path)
     monkeypatch.delenv("LOCKED", raising=False)
-    program = tmp_path / "bin" / "python"
-    program.parent.mkdir()
+    program: Path = installer.ENVIRONMENT / "bin" / "python"
+    program.parent.mkdir(parents=True)
     return program
 
 
@@ -156,38 +170,40 @@ def says(program: Path, script: str) -> None:
 
 
 def test_the_first_line_says_what_is_installed_and_the_last_how_many_packages(
-    pip: Path, capsys: pytest.CaptureFixture[str]
+    installer: ModuleType, pip: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     lines = [*(f"Collecting package-{number}" for number in range(21)), "Installing collected packages: a, b, c"]
     says(pip, f"cat <<END\n{os.linesep.join(lines)}\nEND")
-    install.make("demo")
+    installer.make("demo")
     first, found, installing, last = capsys.readouterr().out.splitlines()
     assert first == "Installing what `make run` needs into .venv: this happens once …"
     assert (found, installing) == ("  found 20 packages …", "  installing 3 packages …")
     assert re.fullmatch(r"Installed 3 packages in \d+ s\.", last)
 
 
-def test_from_the_lock_everything_is_installed_by_its_hash(pip: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_from_the_lock_everything_is_installed_by_its_hash(
+    installer: ModuleType, pip: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     says(pip, f'echo "$@" >> {pip.parent}/asked')
     monkeypatch.setenv("LOCKED", "1")
-    install.make("dev")
+    installer.make("dev")
     _, locked, editable = (pip.parent / "asked").read_text().splitlines()
-    assert locked.endswith(f" --require-hashes --requirement {ROOT}/deploy/locks/dev.txt")
+    assert locked.endswith(f" --require-hashes --requirement {installer.CHECKOUT}/deploy/locks/dev.txt")
     assert editable.endswith(" --no-deps --no-build-isolation --editable .")
 
 
-def test_a_pip_that_fails_fails_the_command(pip: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pip_that_fails_fails_the_command(installer: ModuleType, pip: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     says(pip, '[ "$3" = --version ]')
     monkeypatch.setattr(sys, "argv", ["install.py", "demo"])
-    assert install.main() == 1
+    assert installer.main() == 1
 
 
-def test_an_environment_whose_interpreter_is_gone_does_not_work(pip: Path) -> None:
-    assert not install.works()
+def test_an_environment_whose_interpreter_is_gone_does_not_work(installer: ModuleType, pip: Path) -> None:
+    assert not installer.works()
     says(pip, "exit 1")
-    assert not install.works()
+    assert not installer.works()
     says(pip, "exit 0")
-    assert install.works()
+    assert installer.works()
 
 
 # --- the programs of Debian -----------------------------------------------------------------------------------------
