@@ -24,7 +24,6 @@ CLIENTS = ("host-a", "host-b")
 SERVICES = ("taskgate",)
 SCOPES = ("reports.read", "reports.run", "reports.admin")
 RESOURCE = "https://gateway.example/reports/mcp"
-START_WITHIN = 20.0
 
 _SERVER = install.HOME / "server.mjs"
 _SERVING = rb'\{"issuer":[^\n]*\}'
@@ -75,7 +74,7 @@ class IdentityProvider:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
             command = ("node", _SERVER, json.dumps(self._configuration))
             child = await stack.enter_async_context(running(command, log=folder / "provider.log"))
-            async with bounded(START_WITHIN):
+            async with bounded():
                 told = await child.said(_SERVING)
             self._issuer = json.loads(told[0])["issuer"]
             self._stack = stack.pop_all()

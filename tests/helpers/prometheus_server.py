@@ -21,7 +21,6 @@ from example.prometheus import Sample
 from helpers.waiting import bounded
 from provider.install import nothing_may_be_missing
 
-START_WITHIN = 20.0
 _CHECKED_WITHIN = 150.0
 
 
@@ -84,7 +83,7 @@ class PrometheusServer:
         command = prometheus.command(config, self._folder / "prometheus")
         async with AsyncExitStack() as stack:
             child = await stack.enter_async_context(running(command, log=self._folder / "prometheus.log"))
-            async with bounded(START_WITHIN):
+            async with bounded():
                 self.address = (await child.said(prometheus.LISTENS))[1].decode()
                 await child.said(rb"Server is ready")
             self._stack = stack.pop_all()

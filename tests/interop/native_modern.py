@@ -1,6 +1,5 @@
 """A real server of the modern era that makes tasks of calls itself: FastMCP 4 with its tasks extension."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -8,8 +7,9 @@ from pathlib import Path
 from example import environments
 from example.processes import UVICORN_LISTENS, running
 
+from helpers.waiting import bounded
 from interop.native import Native
-from interop.peers import START_WITHIN, require_peers
+from interop.peers import require_peers
 from peers.install import HOME
 
 
@@ -27,6 +27,6 @@ async def native_modern_server(folder: Path) -> AsyncIterator[Native]:
     ledger = folder / "ledger"
     command = (environments.python_of("fastmcp-4.1.2"), HOME / "native_tasks_fastmcp.py", ledger)
     async with running(command, log=folder / "native-modern.log") as child:
-        async with asyncio.timeout(START_WITHIN):
+        async with bounded():
             listening = await child.said(UVICORN_LISTENS)
         yield Native(f"{listening[1].decode()}/mcp", ledger)

@@ -15,10 +15,10 @@ import pytest
 from example import environments
 from example.processes import UVICORN_LISTENS, bound_to_us, running
 
+from helpers.waiting import bounded
 from peers import install
 
 HOME = install.HOME
-START_WITHIN = 30.0
 ANSWERS_WITHIN = 40.0
 """Seconds for one process, from its start to its end."""
 
@@ -110,7 +110,7 @@ async def python_server(script: str, version: str, folder: Path) -> AsyncIterato
     """One of the Python servers on that release of the SDK; its URL."""
     command = (environments.python_of(f"mcp-{version}"), HOME / script)
     async with running(command, log=folder / f"{script}-{version}.log") as child:
-        async with asyncio.timeout(START_WITHIN):
+        async with bounded():
             listening = await child.said(UVICORN_LISTENS)
         yield f"{listening[1].decode()}/mcp"
 
@@ -119,6 +119,6 @@ async def python_server(script: str, version: str, folder: Path) -> AsyncIterato
 async def node_server(script: str, folder: Path) -> AsyncIterator[str]:
     """One of the servers in TypeScript; its URL."""
     async with running([install.node(), HOME / script], log=folder / f"{script}.log") as child:
-        async with asyncio.timeout(START_WITHIN):
+        async with bounded():
             serving = await child.said(rb"serving at (http://\S+)")
         yield serving[1].decode()

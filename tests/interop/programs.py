@@ -15,7 +15,8 @@ from example.processes import UVICORN_LISTENS, Child, running
 
 from helpers.left_behind import marked
 from helpers.ports import free_port
-from interop.peers import HOME, START_WITHIN
+from helpers.waiting import bounded
+from interop.peers import HOME
 from interop.released import BOOKS, HTTP, SSE, STDIO
 from peers import install
 
@@ -123,7 +124,7 @@ async def _listening(name: str, transport: str, folder: Path) -> AsyncIterator[s
 
 
 async def _said(child: Child, pattern: bytes) -> re.Match[bytes]:
-    async with asyncio.timeout(START_WITHIN):
+    async with bounded():
         return await child.said(pattern)
 
 

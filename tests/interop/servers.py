@@ -15,11 +15,12 @@ import pytest
 from example import environments
 from example.processes import UVICORN_LISTENS, running
 
+from helpers.waiting import bounded
+
 # The server's file runs on all of them; earlier ones have no Streamable HTTP, later ones call imports otherwise.
 VERSIONS = ("1.8.1", "1.9.4", "1.12.4", "1.23.3")
 SERVER = Path(environments.__file__).with_name("server.py")
 
-START_WITHIN = 20.0
 NOTED_WITHIN = 15.0
 LONGEST_LINE = 2**24  # a tool's argument stands in its line, however long
 
@@ -71,7 +72,7 @@ async def legacy_server(version: str, folder: Path, *, port: int = 0) -> AsyncIt
         options = ("--port", str(port), "--ledger", f"/dev/fd/{writing_end}")
         command = (environments.python_of(f"mcp-{version}"), SERVER, *options)
         async with running(command, log=log, pass_fds=[writing_end]) as child:
-            async with asyncio.timeout(START_WITHIN):
+            async with bounded():
                 listening = await child.said(UVICORN_LISTENS)
             url = f"{listening[1].decode()}/mcp"
             yield LegacyServer(version=version, url=url, ledger=ledger, log=log, process=child.process)

@@ -4,7 +4,6 @@ The server posts each event straight to the webhook of the host. Host and server
 `capabilities.events`. In 2026-07-28 the server adds the spelling of the specification.
 """
 
-import asyncio
 import json
 import re
 from collections.abc import AsyncIterator
@@ -20,9 +19,10 @@ from example.processes import UVICORN_LISTENS, running
 
 from helpers.gateway.configuration import write_configuration
 from helpers.gateway.process import gateway_process
+from helpers.waiting import bounded
 from interop.by_hand import REVISIONS, ByHand, by_hand
 from interop.hosts import assert_log_is_discreet
-from interop.peers import HOME, START_WITHIN, output_of, require_peers
+from interop.peers import HOME, output_of, require_peers
 from peers import install
 from requirements import covers
 
@@ -89,7 +89,7 @@ async def events_server(folder: Path) -> AsyncIterator[str]:
     """The server for the length of the block; its URL."""
     command = (environments.python_of(SERVER), HOME / "events_server.py", folder / "subscriptions.db")
     async with running(command, log=folder / "server.log") as child:
-        async with asyncio.timeout(START_WITHIN):
+        async with bounded():
             listening = await child.said(UVICORN_LISTENS)
         yield f"{listening[1].decode()}/mcp"
 

@@ -4,7 +4,6 @@ The three scenarios of the official suite judge each server directly and through
 declaration skips its checks and passes. So these tests compare the status of every check, and the number of checks.
 """
 
-import asyncio
 import base64
 import hashlib
 import json
@@ -19,9 +18,10 @@ from example import environments
 from example.processes import UVICORN_LISTENS, running
 
 from helpers.gateway.process import serve_process
+from helpers.waiting import bounded
 from interop.by_hand import REVISIONS, by_hand
 from interop.hosts import assert_log_is_discreet
-from interop.peers import HOME, START_WITHIN, node_server, output_of, require_peers
+from interop.peers import HOME, node_server, output_of, require_peers
 from interop.suite import judged
 from peers import install
 from requirements import covers
@@ -122,7 +122,7 @@ async def fastmcp_server(folder: Path) -> AsyncIterator[str]:
     (skill / "seal.bin").write_bytes(bytes(range(255, -1, -1)))
     command = (environments.python_of(FASTMCP), HOME / "skills_fastmcp.py", folder / "skills")
     async with running(command, log=folder / "fastmcp.log") as child:
-        async with asyncio.timeout(START_WITHIN):
+        async with bounded():
             listening = await child.said(UVICORN_LISTENS)
         yield f"{listening[1].decode()}/mcp"
 

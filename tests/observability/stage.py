@@ -18,7 +18,7 @@ import aiohttp
 from aiohttp import web
 from example.processes import bound_to_us, end
 
-from helpers.gateway.process import START_WITHIN, TASKGATE
+from helpers.gateway.process import TASKGATE
 from helpers.identity_provider import IdentityProvider
 from helpers.key_server import KeyServer
 from helpers.secrets import noted
@@ -249,7 +249,7 @@ class Gateway:
 
     async def serves(self) -> None:
         """Waits until it does; AssertionError where it ended instead."""
-        async with asyncio.timeout(START_WITHIN):
+        async with bounded():
             while '"event":"serving"' not in self.log():
                 assert self._process.returncode is None, self.log()
                 await asyncio.sleep(0.02)

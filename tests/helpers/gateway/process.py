@@ -20,10 +20,9 @@ from helpers import told
 from helpers.gateway.configuration import write_configuration
 from helpers.host.host import Host
 from helpers.ports import free_port
-from helpers.waiting import bounded
+from helpers.waiting import PATIENCE, bounded
 
 TASKGATE = Path(sys.executable).with_name("taskgate")
-START_WITHIN = 20.0
 _SERVING = re.compile(rb'\{[^\n]*"event":"serving"[^\n]*\}')
 
 
@@ -132,7 +131,7 @@ async def starting_gateway(
 
 async def serving(child: Child) -> GatewayProcess:
     """Wait until a gateway that was started serves. Raises ChildEnded once it never will."""
-    async with asyncio.timeout(START_WITHIN):
+    async with bounded():
         said = json.loads((await child.said(_SERVING))[0])
     return GatewayProcess(child=child, listen=said["listen"], admin=said["admin"], log=child.log)
 
@@ -214,7 +213,7 @@ def taskgate(*arguments: str | Path, folder: Path, **variables: str) -> "subproc
     """A command of taskgate that ends by itself, whose data directory is in the folder, and what it said."""
     environment = {**os.environ, "TASKGATE_DATA_DIR": str(folder / "data"), **variables}
     command = [TASKGATE, *arguments]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=START_WITHIN, check=False)
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=PATIENCE, check=False)
 
 
 async def _hear_metrics(admin: str) -> None:

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from helpers.command_line import run
-from helpers.gateway.process import START_WITHIN, TASKGATE
+from helpers.gateway.process import TASKGATE
+from helpers.waiting import PATIENCE
 from requirements import covers
 from taskgate.cli.init import Answers, configuration_text
 from taskgate.config import GatewayConfig, load
@@ -180,7 +181,7 @@ def test_on_a_terminal_at_most_six_questions_are_asked(tmp_path: Path) -> None:
         finally:
             os.close(its)
         keyboard.write(f"{URL}\nissuer={ISSUER}\n\nhttps://mcp.example.com\n".encode())
-        out, err = child.communicate(timeout=START_WITHIN)
+        out, err = child.communicate(timeout=PATIENCE)
     assert (child.returncode, out.decode().splitlines()[0]) == (0, "wrote new.yaml"), err
     assert err.decode().count("it: ") + err.decode().count("]: ") == 4
     config = loaded(tmp_path / "new.yaml")

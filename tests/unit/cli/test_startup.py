@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from helpers.gateway.configuration import write_configuration
-from helpers.gateway.process import START_WITHIN, TASKGATE, gateway_process, serve_process, taskgate
+from helpers.gateway.process import TASKGATE, gateway_process, serve_process, taskgate
+from helpers.waiting import PATIENCE
 from requirements import covers
 from taskgate import __version__
 from taskgate.wiring.startup import MountReport, StartupReport
@@ -39,7 +40,7 @@ def on_terminal(file: Path, data: Path) -> str:
                 shown += screen.read(65536)
         finally:
             child.send_signal(signal.SIGINT)
-            assert child.wait(timeout=START_WITHIN) == 0
+            assert child.wait(timeout=PATIENCE) == 0
     return shown.decode().replace("\r\n", "\n")
 
 

@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from helpers.command_line import run
-from helpers.gateway.process import START_WITHIN, TASKGATE
+from helpers.gateway.process import TASKGATE
 from helpers.scripted_listener import Answered, Asked, scripted_listener
+from helpers.waiting import PATIENCE
 from taskgate.cli.remote.client import AdminClient
 from taskgate.cli.remote.event_stream import EventStream
 from taskgate.cli.remote.top import ChangeWatcher
@@ -114,7 +115,7 @@ def test_a_gateway_that_has_no_stream_ends_the_screen_with_1() -> None:
             child = subprocess.Popen(command, stdin=its, stdout=its, stderr=subprocess.PIPE)
         finally:
             os.close(its)
-        _, err = child.communicate(timeout=START_WITHIN)
+        _, err = child.communicate(timeout=PATIENCE)
     assert child.returncode == 1
     assert b"the gateway has no event stream" in err
 
@@ -125,7 +126,7 @@ def test_a_terminal_gets_a_screen_that_changes_and_stays_through_failures_until_
 
     def parts() -> Iterator[bytes]:
         yield b"event: task\ndata: {}\n\n"
-        is_over.wait(START_WITHIN)
+        is_over.wait(PATIENCE)
 
     def answer(request: Asked) -> Answered:
         if "/events" in request.path:
@@ -156,7 +157,7 @@ def test_a_terminal_gets_a_screen_that_changes_and_stays_through_failures_until_
                 shown += screen.read(65536)
             except OSError:
                 break
-        _, err = child.communicate(timeout=START_WITHIN)
+        _, err = child.communicate(timeout=PATIENCE)
         is_over.set()
     assert (child.returncode, err) == (0, b"")
     for text in (b"ready, unfinished", b"/readyz got HTTP status 500", REF.encode(), b"\x1b[?1049h", b"\x1b[?1049l"):
