@@ -11,7 +11,7 @@ import re
 import time
 from array import array
 from collections import defaultdict
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FunctionType
@@ -30,12 +30,10 @@ _MARK: Final = re.compile(b"\x01")
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A statement of a module."""
+    """A statement of a module, and its lines without those of its blocks."""
 
     module: str
-    first: int
-    last: int
-    """The line of its end, or that before its first block."""
+    lines: tuple[int, ...]
 
 
 @dataclass(slots=True)
@@ -53,7 +51,7 @@ class Reach:
         names = [*self.seconds]
         numbers: defaultdict[tuple[str, int], list[int]] = defaultdict(list)
         for number, place in enumerate(self.places):
-            for line in range(place.first, place.last + 1):
+            for line in place.lines:
                 numbers[place.module, line].append(number)
 
         def found(module: str, lines: range) -> set[str]:
@@ -88,8 +86,7 @@ class Recorder:
     def _watch(self, module: str, live: LiveFunctions) -> None:
         file = PACKAGE / module
         source = file.read_text(encoding="utf-8")
-        tree = _Marked(module, self.reach.places).visit(ast.parse(source))
-        for one, other in functions(compiled(source, file), compiled(ast.fix_missing_locations(tree), file)):
+        for one, other in functions(compiled(source, file), compiled(marked(module, source, self.reach.places), file)):
             for each in live.get((module, (one.co_qualname, one.co_firstlineno)), ()):
                 each.__code__ = other
 
@@ -110,6 +107,12 @@ class Recorder:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Leave out a test that did not pass."""
         self._has_passed &= report.passed
+
+
+def marked(module: str, source: str, places: list[Place]) -> ast.Module:
+    """The module with a mark before each statement of its functions; adds to `places` what each mark is of."""
+    tree: ast.Module = _Marked(module, places).visit(ast.parse(source))
+    return ast.fix_missing_locations(tree)
 
 
 class _Marked(ast.NodeTransformer):
@@ -146,16 +149,19 @@ class _Marked(ast.NodeTransformer):
         return [each for statement in block for each in (self._mark(statement), statement)]
 
     def _mark(self, statement: ast.stmt) -> ast.stmt:
-        self._places.append(Place(self._module, statement.lineno, _last(statement)))
+        self._places.append(Place(self._module, tuple(_own_lines(statement))))
         mark = ast.parse(f"{_MARKS}[{len(self._places) - 1}] = 1").body[0]
         for each in ast.walk(mark):
             ast.copy_location(each, statement)
         return mark
 
 
-def _last(statement: ast.stmt) -> int:
-    """The last line of a statement, without that of its blocks; those of the cases of a `match` are not told apart."""
-    block = getattr(statement, "body", None)
-    if isinstance(block, list):
-        return max(statement.lineno, block[0].lineno - 1)
-    return statement.end_lineno or statement.lineno
+def _own_lines(statement: ast.stmt) -> Iterator[int]:
+    if isinstance(statement, ast.Match):
+        yield from range(statement.lineno, statement.cases[0].pattern.lineno)
+        for case in statement.cases:
+            yield from range(case.pattern.lineno, max(case.pattern.lineno + 1, case.body[0].lineno))
+    elif isinstance(block := getattr(statement, "body", None), list):
+        yield from range(statement.lineno, max(statement.lineno + 1, block[0].lineno))
+    else:
+        yield from range(statement.lineno, (statement.end_lineno or statement.lineno) + 1)

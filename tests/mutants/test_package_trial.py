@@ -10,6 +10,7 @@ from typing import cast
 
 from tests.mutants.package_changes import changes, codes
 from tests.mutants.package_trial import FOLDERS, Verdict, in_turn, is_enough, modules, table
+from tests.mutants.reach import Place, marked
 from tests.mutants.trial import TESTS
 
 SOURCE = '''"""A module."""
@@ -85,6 +86,17 @@ def test_the_lines_of_a_change_are_those_of_the_smallest_part_that_runs_alone() 
     lines = {each.name: each.lines for each in changes(SOURCE)}
     assert lines["turned: number not in {2: True}"] == range(9, 10)
     assert lines["left out: self.log.info('closed')"] == range(19, 20)
+
+
+def test_a_test_reaches_the_case_that_it_comes_to_and_no_other() -> None:
+    cases = "        case 'one':\n            return 1\n        case _:\n            return 2\n"
+    source = f"def number(name):\n    match name:\n{cases}"
+    places: list[Place] = []
+    module: dict[str, object] = {"__reached__": (marks := bytearray(3))}
+    exec(compile(marked("numbers.py", source, places), "numbers.py", "exec"), module)
+    assert cast(FunctionType, module["number"])("two") == 2
+    reached = [place for place, mark in zip(places, marks, strict=True) if mark]
+    assert sorted(line for place in reached for line in place.lines) == [2, 3, 5, 6]
 
 
 def test_a_seed_draws_the_same_mutants_again_and_another_seed_others() -> None:
