@@ -57,8 +57,8 @@ _PACED = frozenset({"paced", "pass_time"})
 # A test that asks for one of them is marked `program`.
 _STARTERS = frozenset({"nurse", "redis_server", "shared_server", "valkey_server"})
 
-# Where time is virtual.
-_VIRTUAL = frozenset({"unit", "interaction"})
+# Where time is virtual, and how long it waits at least before it jumps far.
+_GRACES = {"unit": 0.001, "interaction": 0.01}
 
 # As a gateway that is served does: many connections have both of their ends in one process here.
 resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
@@ -149,7 +149,7 @@ def time_of_tests(request: pytest.FixtureRequest) -> Iterator[None]:
     node = request.node
     is_real = any(node.get_closest_marker(each) for each in ("program", "real_time"))
     folder = node.path.relative_to(Path(__file__).parent).parts[0]
-    with nullcontext() if is_real or folder not in _VIRTUAL else virtual_time():
+    with nullcontext() if is_real or folder not in _GRACES else virtual_time(_GRACES[folder]):
         yield
 
 

@@ -27,9 +27,12 @@ _IDLE = ("asyncio_", "ThreadPoolExecutor", "taskgate-reader", "taskgate-store-",
 
 
 @contextmanager
-def virtual_time() -> Iterator[None]:
-    """Have time be virtual in all loops for the length of a block."""
-    before = _Selector.jumps, queue.SimpleQueue
+def virtual_time(grace: float = _GRACE) -> Iterator[None]:
+    """Have time be virtual in all loops for the length of a block.
+
+    A second or more is jumped over only after so much `grace`: what sockets send takes longer on a busy machine.
+    """
+    before, _Selector.grace = (_Selector.jumps, queue.SimpleQueue), grace
     _Selector.jumps, queue.SimpleQueue = True, _JobQueue  # type: ignore[misc]
     _JobQueue.unfinished, _JobQueue.ending = set(), set()
     try:
@@ -113,6 +116,7 @@ class _Selector(selectors.DefaultSelector):
     """What a loop waits with. `jobs` is what executors work at."""
 
     jumps: ClassVar[bool] = False
+    grace: ClassVar[float] = _GRACE
 
     def __init__(self) -> None:
         super().__init__()
@@ -143,7 +147,7 @@ class _Selector(selectors.DefaultSelector):
         if timeout == 0:
             found = super().select(0)
         elif timeout is not None and not self._is_another_at_work():
-            found = super().select(min(timeout, _GRACE))
+            found = super().select(min(timeout, _GRACE if timeout < 1 else self.grace))
             if not found and not self._is_another_at_work():
                 now += timeout
         else:
