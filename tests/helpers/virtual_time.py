@@ -20,6 +20,8 @@ T = TypeVar("T")
 Arguments = TypeVarTuple("Arguments")
 _GRACE = 0.001
 """Seconds in which the machine brings what one socket sent to another."""
+_LOOK = 0.02
+"""Seconds after which a thread that works is looked at again."""
 _TURN = 0.00002
 """Seconds that one turn of a loop takes, so that code which never waits reaches its deadline."""
 _IDLE = ("asyncio_", "ThreadPoolExecutor", "taskgate-reader", "taskgate-store-", "taskgate-audit-")
@@ -151,7 +153,8 @@ class _Selector(selectors.DefaultSelector):
             if not found and not self._is_another_at_work():
                 now += timeout
         else:
-            found = super().select(timeout)
+            # A thread that has reported may take another moment to be idle, and does not say so.
+            found = super().select(timeout and min(timeout, _LOOK))
             now += time.monotonic() - began
         self._now = now
         return found
