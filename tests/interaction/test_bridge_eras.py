@@ -7,6 +7,7 @@ import pytest
 
 from helpers.gateway.configuration import configuration
 from helpers.gateway.gateway import Gateway, serve
+from helpers.modern_schema import TASKS
 from helpers.server import ScriptedServer, error, result, status
 from interaction.bridges import before, modern
 from interaction.refusals import refused
@@ -95,6 +96,18 @@ async def test_the_first_legacy_host_of_a_server_of_both_eras_keeps_the_session_
         asked = [method for method in methods(modern) if method != "ping"]
         assert asked == ["initialize", "notifications/initialized", "server/discover", "tools/call"]
         assert len(modern.live) == 1
+
+
+@covers("V-ERA-5")
+async def test_a_server_of_both_eras_that_makes_tasks_itself_is_used_in_the_era_of_its_tasks(
+    modern: ScriptedServer,
+) -> None:
+    modern.era = "both"
+    modern.capabilities = {"tools": {}, "extensions": {TASKS: {}}}
+    async with before(modern) as gateway:
+        assert await echoes(gateway)
+    assert [head["mcp-protocol-version"] for head in heads_of_calls(modern)] == ["2026-07-28"] * 2
+    assert (methods(modern).count("initialize"), modern.live) == (1, set())
 
 
 @covers("V-ERA-5", "T-17")

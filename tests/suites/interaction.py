@@ -52,7 +52,9 @@ async def _run(transport: str, listener: socket.socket, url: str, folder: Path) 
     written, log = folder / "outcomes.json", folder / "suite.log"
     # The suite's own fixtures for all of its folders need packages without wheels, and are about the SDK alone.
     options = ("--rootdir", SOURCE, "--confcutdir", TESTS, "-c", SOURCE / "pyproject.toml", "-o", "addopts=")
-    plugins = ("-p", "interaction_plugin", "-p", "no:cacheprovider")
+    # The suite has no sockets of its own: one that is left to the collector is the plugin's or the server's.
+    warnings = ("-W", "ignore::ResourceWarning", "-W", "ignore::pytest.PytestUnraisableExceptionWarning")
+    plugins = ("-p", "interaction_plugin", "-p", "no:cacheprovider", *warnings)
     files = [file for file in sorted(TESTS.rglob("test_*.py")) if "connect: Connect" in file.read_text()]
     environment = {
         "PYTHONPATH": os.fspath(Path(__file__).parent),

@@ -281,6 +281,14 @@ def era_of_discovery(message: bytes) -> Era | None:
     return Era.LEGACY
 
 
+def discovers_tasks(message: bytes) -> bool:
+    """Whether an answer to `server/discover`, which shows the modern era, declares the tasks extension."""
+    result = json.loads(decode(message, MAX_DEPTH)).get("result")
+    capabilities = result.get("capabilities") if isinstance(result, dict) else None
+    extensions = capabilities.get("extensions") if isinstance(capabilities, dict) else None
+    return isinstance(extensions, dict) and isinstance(extensions.get(TASKS_EXTENSION), dict)
+
+
 def _names_modern(error: dict[str, Any]) -> bool:
     """Whether the error says that the server speaks a modern revision that the gateway knows."""
     data = error.get("data")

@@ -143,7 +143,9 @@ class EraReason(StrEnum):
     OLDER_REVISION = "older_revision"
     """Servers of a revision before 2025-11-25 may end on an unknown method."""
     OWN_TASKS = "own_tasks"
-    """A server with tasks of 2025-11-25 is not asked: the question may stop them."""
+    """The server makes tasks itself, and in this era alone: those of 2025-11-25, or the tasks extension.
+
+    With tasks of 2025-11-25 it is not asked `server/discover`: the question may stop them."""
     DISCOVERED = "discovered"
     """Its answer to `server/discover`, or its refusal of `initialize`, has a modern revision."""
     NOT_DISCOVERED = "not_discovered"

@@ -6,7 +6,8 @@ remembered until a session calls `forget`, when the server stops answering in on
 `session` calls `find` before its first call. `protocol.classify` judges the answers.
 
 At a server of both eras each session uses that of its host (docs/decisions/0126). A legacy host can be
-asked in the middle of a call, which the modern era does not have.
+asked in the middle of a call, which the modern era does not have. A server that makes tasks itself is
+used in the era of its tasks.
 """
 
 import asyncio
@@ -17,7 +18,7 @@ from typing import Final, NamedTuple
 
 from taskgate.domain.versions import MODERN, NEWEST_LEGACY, Era, Peer, Revision, era_of
 from taskgate.errors import UpstreamFailed, UpstreamReason
-from taskgate.protocol.classify import era_of_discovery, era_of_refusal
+from taskgate.protocol.classify import discovers_tasks, era_of_discovery, era_of_refusal
 from taskgate.protocol.modern.upstream import ModernUpstream
 from taskgate.upstream import failures
 from taskgate.upstream.base import POSTED, Incoming, Outgoing
@@ -46,6 +47,13 @@ def choose_era(eras: Eras, host: Peer | None) -> Era:
     """Return the era to use with a server of these eras."""
     preferred = preferred_era(host)
     return preferred if preferred in eras else eras[0]
+
+
+class _Discovered(NamedTuple):
+    """Result of `server/discover`. `makes_tasks`: the server has the tasks extension."""
+
+    era: Era
+    makes_tasks: bool = False
 
 
 class FoundSession(NamedTuple):
@@ -147,7 +155,9 @@ class EraFinder:
         try:
             server = await session.open()
         except failures.Unwelcome as refusal:
-            era = era_of_refusal(refusal.error) or await self._ask_discover(upstream_context, 2 * (loop.time() - began))
+            era = era_of_refusal(refusal.error)
+            if era is None:
+                era = (await self._ask_discover(upstream_context, 2 * (loop.time() - began))).era
             if era is Era.LEGACY:
                 # It speaks neither era, at least now.
                 upstream_context.reception.failed(upstream_context.settings, refusal)
@@ -162,15 +172,19 @@ class EraFinder:
             # and end a session, which stops the tasks of all other sessions.
             return self._remember(upstream_context, (Era.LEGACY,), EraReason.OWN_TASKS, session)
         try:
-            era = await self._ask_discover(upstream_context, 2 * (loop.time() - began))
+            discovered = await self._ask_discover(upstream_context, 2 * (loop.time() - began))
         except UpstreamFailed:
             # No evidence now, and the session works: use it, and let the next session ask again.
             eras = (Era.LEGACY,)
             upstream_context.reception.decided(upstream_context.settings, eras, EraReason.UNKNOWN, revision)
             return FoundSession(eras, session)
-        if era is Era.LEGACY:
-            return self._remember(upstream_context, (era,), EraReason.NOT_DISCOVERED, session)
-        return self._remember(upstream_context, (Era.LEGACY, era), EraReason.DISCOVERED, session)
+        if discovered.era is Era.LEGACY:
+            return self._remember(upstream_context, (Era.LEGACY,), EraReason.NOT_DISCOVERED, session)
+        if discovered.makes_tasks:
+            # They outlive the gateway, and a legacy session has none: some tools only run as tasks.
+            await session.close()
+            return self._remember(upstream_context, (Era.MODERN,), EraReason.OWN_TASKS, revision=MODERN[-1])
+        return self._remember(upstream_context, (Era.LEGACY, Era.MODERN), EraReason.DISCOVERED, session)
 
     def _remember(
         self,
@@ -185,8 +199,8 @@ class EraFinder:
         upstream_context.reception.decided(upstream_context.settings, eras, reason, revision)
         return FoundSession(eras, session)
 
-    async def _ask_discover(self, upstream_context: UpstreamContext, patience: float) -> Era:
-        """Send `server/discover`, and return the era that the answer shows.
+    async def _ask_discover(self, upstream_context: UpstreamContext, patience: float) -> _Discovered:
+        """Send `server/discover`, and return what the answer shows.
 
         No answer within `patience` seconds, and at least PATIENCE, means the legacy era. Raises
         UpstreamFailed for a failure that shows neither era.
@@ -198,19 +212,19 @@ class EraFinder:
             async with asyncio.timeout(max(PATIENCE.total_seconds(), patience)):
                 incoming = await upstream_context.transport.send(outgoing)
                 try:
-                    return await _era_of(incoming)
+                    return await _read_discovery(incoming)
                 finally:
                     incoming.release(answered=True)
         except (TimeoutError, failures.Unsurvived):
-            return Era.LEGACY
+            return _Discovered(Era.LEGACY)
         except UpstreamFailed as failure:
             if failure.reason in _ANSWERS:
-                return Era.LEGACY
+                return _Discovered(Era.LEGACY)
             raise
 
 
-async def _era_of(incoming: Incoming) -> Era:
-    """Return the era that an answer to `server/discover` shows: legacy if no message shows one.
+async def _read_discovery(incoming: Incoming) -> _Discovered:
+    """Return what an answer to `server/discover` shows: the legacy era if no message shows one.
 
     Raises UpstreamFailed for an HTTP status that says nothing about the server.
     """
@@ -219,8 +233,8 @@ async def _era_of(incoming: Incoming) -> Era:
     async for message in incoming.messages():
         era = era_of_discovery(message)
         if era is not None:
-            return era
-    return Era.LEGACY
+            return _Discovered(era, era is Era.MODERN and discovers_tasks(message))
+    return _Discovered(Era.LEGACY)
 
 
 _ANSWERS: Final = frozenset({UpstreamReason.MALFORMED.value, UpstreamReason.TOO_LARGE.value})
