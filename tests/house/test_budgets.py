@@ -242,7 +242,7 @@ async def progress(scene: Scene) -> Way:
     reply = scene.server.script["echo"] = PacedProgress(DONE)
     meta = {"progressToken": "p"}
     params = {"name": "echo", "arguments": {}}
-    is_legacy = hasattr(scene.host, "session")
+    is_legacy = scene.host.era == "legacy"
     asking = (
         scene.host.asking("tools/call", params | {"_meta": meta})
         if is_legacy
