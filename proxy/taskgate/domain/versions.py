@@ -37,6 +37,9 @@ class Revision(StrEnum):
         self.has_tasks = name == "2025-11-25"
 
 
+Eras = tuple[Era, ...]
+"""The eras that a server speaks; none while they are unknown."""
+
 LEGACY: Final = (Revision.R2024_11_05, Revision.R2025_03_26, Revision.R2025_06_18, Revision.R2025_11_25)
 """The revisions that a handshake can agree on, oldest first."""
 

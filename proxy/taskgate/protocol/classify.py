@@ -282,11 +282,13 @@ def era_of_discovery(message: bytes) -> Era | None:
 
 
 def discovers_tasks(message: bytes) -> bool:
-    """Whether an answer to `server/discover`, which shows the modern era, declares the tasks extension."""
+    """Whether an answer to `server/discover` declares the tasks extension (M-NEG-1).
+
+    `message` is an answer that shows the modern era, as `era_of_discovery` reads it.
+    """
     result = json.loads(decode(message, MAX_DEPTH)).get("result")
     capabilities = result.get("capabilities") if isinstance(result, dict) else None
-    extensions = capabilities.get("extensions") if isinstance(capabilities, dict) else None
-    return isinstance(extensions, dict) and isinstance(extensions.get(TASKS_EXTENSION), dict)
+    return isinstance(capabilities, dict) and declares_tasks(capabilities)
 
 
 def _names_modern(error: dict[str, Any]) -> bool:

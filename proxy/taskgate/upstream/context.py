@@ -22,7 +22,7 @@ from logging import DEBUG, getLogger
 from typing import Any, Final
 
 from taskgate.clock import Entropy
-from taskgate.domain.versions import Era, Revision
+from taskgate.domain.versions import Era, Eras, Revision
 from taskgate.errors import MalformedMessage, UpstreamFailed, UpstreamReason
 from taskgate.jsontext.edits import dump
 from taskgate.jsontext.spans import members
@@ -143,9 +143,10 @@ class EraReason(StrEnum):
     OLDER_REVISION = "older_revision"
     """Servers of a revision before 2025-11-25 may end on an unknown method."""
     OWN_TASKS = "own_tasks"
-    """The server makes tasks itself, and in this era alone: those of 2025-11-25, or the tasks extension.
+    """The server makes tasks itself, and in this era alone.
 
-    With tasks of 2025-11-25 it is not asked `server/discover`: the question may stop them."""
+    A server with tasks of 2025-11-25 is not asked `server/discover`: the question may stop them.
+    """
     DISCOVERED = "discovered"
     """Its answer to `server/discover`, or its refusal of `initialize`, has a modern revision."""
     NOT_DISCOVERED = "not_discovered"
@@ -161,14 +162,12 @@ class HandshakeLog:
 
     def __init__(self) -> None:
         # The last line about the era: sessions and health checks find it each for themselves.
-        self._decided: tuple[tuple[Era, ...], Revision | None, EraReason] | None = None
+        self._decided: tuple[Eras, Revision | None, EraReason] | None = None
         # By reason: the loop time of the last line, and the failures since that.
         self._logged_at: dict[str, float] = {}
         self._unlogged: dict[str, int] = {}
 
-    def decided(
-        self, settings: UpstreamSettings, eras: tuple[Era, ...], reason: EraReason, revision: Revision | None
-    ) -> None:
+    def decided(self, settings: UpstreamSettings, eras: Eras, reason: EraReason, revision: Revision | None) -> None:
         """Log which eras the server speaks and why, unless the last line says so. `revision` is None
         if it is not known yet."""
         decided = eras, revision, reason
@@ -208,7 +207,7 @@ class HandshakeLog:
         log.warning("a server did not accept `initialize`: requests to it fail, and the next one tries again", extra=of)
 
 
-def _name_of(eras: tuple[Era, ...]) -> str:
+def _name_of(eras: Eras) -> str:
     return eras[0].name.lower() if len(eras) == 1 else "both"
 
 

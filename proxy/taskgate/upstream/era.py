@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final, NamedTuple
 
-from taskgate.domain.versions import MODERN, NEWEST_LEGACY, Era, Peer, Revision, era_of
+from taskgate.domain.versions import MODERN, NEWEST_LEGACY, Era, Eras, Peer, Revision, era_of
 from taskgate.errors import UpstreamFailed, UpstreamReason
 from taskgate.protocol.classify import discovers_tasks, era_of_discovery, era_of_refusal
 from taskgate.protocol.modern.upstream import ModernUpstream
@@ -34,17 +34,16 @@ must start once more.
 """
 
 
-Eras = tuple[Era, ...]
-"""The eras that a server speaks; none while they are unknown."""
-
-
 def preferred_era(host: Peer | None) -> Era:
     """Return the era to use with a server of both: that of the host, without one the newest."""
     return Era.MODERN if host is None else era_of(host.revision)
 
 
 def choose_era(eras: Eras, host: Peer | None) -> Era:
-    """Return the era to use with a server of these eras."""
+    """Return the era to use with a server of these eras: the preferred one, if it is among them.
+
+    `eras` is not empty.
+    """
     preferred = preferred_era(host)
     return preferred if preferred in eras else eras[0]
 

@@ -259,9 +259,8 @@ class ServerSession:
             session = await self._session_of_call(call)
         if resumes is not None and session.era is not (era := _era_of(resumes)) and era in self._finder.eras:
             # The server took the call in the era that its host does not have.
-            self._retired = session
-            self.era_session = self._bound = session = self._new_session(era)
-            self.era = era
+            session = self._new_session(era)
+            await self._bind(session)
         return session
 
     async def _session_of_call(self, call: UpstreamCall) -> UpstreamSession:
@@ -310,16 +309,23 @@ class ServerSession:
             session = bound
         else:
             session = self._new_session(era)
-        self.era_session = self._bound = session
+        await self._bind(session, None if found.session is session else found.session)
+        return session
+
+    async def _bind(self, session: UpstreamSession, surplus: UpstreamSession | None = None) -> None:
+        """Make a session the one for new calls, and close `surplus`, which found the eras.
+
+        Of the sessions with running calls only one is kept: the one before it.
+        """
+        bound, self._bound = self._bound, session
+        self.era_session = session
         self.era = session.era
-        if found.session is not None and found.session is not session:
-            await asyncio.shield(found.session.close())
-        # Of the sessions with running calls only one is kept: the one before this.
+        retired = None
         if bound is not None and bound is not session:
             retired, self._retired = self._retired, bound
-            if retired is not None:
-                await asyncio.shield(retired.close())
-        return session
+        closing = [each.close() for each in (retired, surplus) if each is not None]
+        if closing:
+            await asyncio.shield(asyncio.gather(*closing))
 
     def _new_session(self, era: Era) -> UpstreamSession:
         """Return a session of that era, not yet opened."""
