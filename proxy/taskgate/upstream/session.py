@@ -256,14 +256,14 @@ class ServerSession:
             return bound
         session = self.era_session
         if session is None:
-            session = await self._session_of_call(call)
+            session = await self._found_session_for(call)
         if resumes is not None and session.era is not (era := _era_of(resumes)) and era in self._finder.eras:
             # The server took the call in the era that its host does not have.
             session = self._new_session(era)
             await self._bind(session)
         return session
 
-    async def _session_of_call(self, call: UpstreamCall) -> UpstreamSession:
+    async def _found_session_for(self, call: UpstreamCall) -> UpstreamSession:
         """Return the session for a call after finding the eras of the server, in the call's time."""
         bounds = self._upstream_context.patience.of(call.tool)
         if call.within is None:
