@@ -19,7 +19,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -234,7 +234,8 @@ def main() -> int:
         lanes.broken |= single.broken
         failed += single.tally.failed
     if asked.measure:
-        found = {file: round(each, 1) for file, each in sorted(lanes.tally.seconds.items()) if each >= MEASURED_FROM}
+        before = json.loads(SECONDS.read_text())
+        found = measured(before, form.files(seconds), lanes.tally.seconds)
         SECONDS.write_text(f"{json.dumps(found, indent=0)}\n")
         for file, each in lanes.tally.busy.most_common(MOST_TOLD):
             sys.stdout.write(f"{file}: {each:.0f} s of the processors\n")
@@ -242,6 +243,13 @@ def main() -> int:
         sys.stdout.write(f"FAILED {name}\n")
     sys.stdout.write(f"{closing_line(form, lanes.tally, time.monotonic() - began)}\n")
     return int(lanes.broken or bool(failed))
+
+
+def measured(before: Mapping[str, float], ran: Container[str], found: Mapping[str, float]) -> dict[str, float]:
+    """The seconds of all files: as found, or as before for those that did not run and are still there."""
+    kept = {file: each for file, each in before.items() if file not in ran and (CHECKOUT / file).exists()}
+    long_enough = {file: round(each, 1) for file, each in found.items() if each >= MEASURED_FROM}
+    return dict(sorted({**kept, **long_enough}.items()))
 
 
 def again(lanes: Lanes) -> list[str]:

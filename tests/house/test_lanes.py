@@ -22,6 +22,7 @@ from house.lanes import (
     again,
     batches,
     closing_line,
+    measured,
     skipped_line,
 )
 
@@ -180,3 +181,10 @@ def test_each_folder_and_file_that_forms_name_is_there() -> None:
 
 def test_each_file_whose_seconds_are_known_is_there() -> None:
     assert [file for file in json.loads(SECONDS.read_text()) if not (CHECKOUT / file).is_file()] == []
+
+
+def test_what_did_not_run_keeps_its_seconds_and_what_is_gone_has_none() -> None:
+    ran, left_out, gone = (f"tests/house/{name}.py" for name in ("test_lanes", "test_bench", "test_nothing"))
+    before = {ran: 3.0, left_out: 78.8, gone: 9.0}
+    assert measured(before, {ran}, {ran: 4.26}) == {left_out: 78.8, ran: 4.3}
+    assert measured(before, {ran}, {ran: 0.1}) == {left_out: 78.8}
