@@ -93,8 +93,9 @@ async def test_with_jitter_no_two_answers_are_quite_the_same(server: ScriptedSer
     async with serve(config) as gateway:
         host = await gateway.greeted(era=era)
         task = await start_with_key(host, None)
-        told = [(await host.task(task))[FIELD[era]] for _ in range(BURST)]
-    assert len(set(told)) > BURST / 2
+        # The burst is counted in the interval of each poll: with chance in it, fewer polls may be refused.
+        told = [(await host.task(task))[FIELD[era]] for _ in range(BURST // 2)]
+    assert len(set(told)) > BURST / 4
     assert all(1800 <= interval <= 2250 for interval in told)
 
 
