@@ -52,6 +52,15 @@ async def test_a_tool_tells_its_task_support_by_what_its_server_hints_at(hinting
     assert [tool["execution"]["taskSupport"] for tool in listed] == ["optional", "forbidden", "forbidden"]
 
 
+async def test_a_reload_changes_the_task_support_that_the_same_session_lists(server: ScriptedServer) -> None:
+    async with serve(ruled(server, {"tool": "echo", "mode": "auto"})) as gateway:
+        host = await gateway.greeted()
+        for mode, word in (("auto", "optional"), ("required", "required"), ("sync", "forbidden")):
+            await gateway.reload(ruled(server, {"tool": "echo", "mode": mode}))
+            listed = (await host.ask("tools/list")).result["tools"]
+            assert listed[0]["execution"] == {"taskSupport": word}
+
+
 async def test_a_task_is_made_where_the_server_hints_at_what_the_rule_asks_for(hinting: ScriptedServer) -> None:
     async with serve(ruled(hinting, READING)) as gateway:
         host = await gateway.greeted()

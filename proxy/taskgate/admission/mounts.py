@@ -6,7 +6,6 @@ from typing import Final
 
 from taskgate.admission.concurrency import Bulkhead
 from taskgate.auth.context import AuthContext
-from taskgate.domain.policy import SupportOf
 from taskgate.jsontext.spans import RawJson
 from taskgate.protocol.extensions import ExtensionPolicy
 from taskgate.protocol.handoff import HandoffTools, MayHandOff
@@ -30,7 +29,6 @@ class Mount:
     - `name`: the configured name, and a metric label.
     - `bulkhead`: the limit of calls at the server.
     - `offers_tasks`: whether hosts may create tasks here.
-    - `support`: the function that returns whether a tool may, must or must not run as a task.
     - `extensions`: which extensions are forwarded between hosts and the server.
     - `resource`: the audience that tokens for this mount must have.
     - `scopes`: the scopes that a host without a valid token is told to request.
@@ -50,7 +48,6 @@ class Mount:
     upstream: Upstream
     bulkhead: Bulkhead
     offers_tasks: bool
-    support: SupportOf
     resource: str
     metadata: str | None = None
     scopes: tuple[str, ...] = ()

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
 from fnmatch import fnmatchcase
+from functools import partial
 from typing import Final, NamedTuple
 
 from taskgate.jsontext.display import one_line
@@ -191,6 +192,7 @@ class PromotionPolicy:
         default_factory=OrderedDict, init=False, repr=False, compare=False
     )
     hinted: frozenset[str | None] = field(default=frozenset(), init=False, repr=False, compare=False)
+    _support: dict[str, SupportOf] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "hinted", frozenset(rule.upstream for rule in self.rules if rule.hints))
@@ -238,6 +240,13 @@ class PromotionPolicy:
     def support(self, upstream: str, tool: str, hints: Mapping[str, bool] | None = None) -> TaskSupport:
         """The task support to announce for one tool, whatever its server announces."""
         return task_support(self.decide(upstream, tool, hints).mode)
+
+    def support_of(self, upstream: str) -> SupportOf:
+        """`support` for the tools of one upstream: one object for each policy, by which pages are cached."""
+        found = self._support.get(upstream)
+        if found is None:
+            found = self._support[upstream] = partial(self.support, upstream)
+        return found
 
     def offers_tasks(self, upstream: str) -> bool:
         """Whether any tool of that upstream could become a task."""

@@ -271,7 +271,7 @@ class LegacyAdapter:
         size = len(response.text)
         if call.method == words.TOOLS_LIST:
             has_tasks = session.mount.offers_tasks and session.peer.revision.has_tasks
-            support = session.mount.support if has_tasks else None
+            support = self._access.live.current.policy.support_of(session.mount.name) if has_tasks else None
             shows = self._access.tool_filter(call.caller, session.mount.name)
             own = own_tools(call)
             text = await offload(size, partial(self.dialect.tools, call.id, response, support, shows, crossing, own))

@@ -26,7 +26,6 @@ from taskgate.admission.rules import AdmissionRules, RuntimeConfig
 from taskgate.clock import Clock, Entropy
 from taskgate.config import GatewayConfig
 from taskgate.config.model import bulkhead_settings, upstream_settings
-from taskgate.domain.policy import TaskSupport
 from taskgate.protocol.discovery import gateway_info
 from taskgate.protocol.legacy.upstream import LegacyUpstream
 from taskgate.protocol.modern.upstream import ModernUpstream
@@ -286,7 +285,6 @@ class UpstreamRegistry:
             upstream=server.upstream,
             bulkhead=limit.bulkhead,
             offers_tasks=offers_tasks,
-            support=partial(self._task_support, name) if present is None else present.mount.support,
             extensions=server.settings.extensions,
             resource=resource,
             metadata=metadata_url(config, resource),
@@ -304,9 +302,6 @@ class UpstreamRegistry:
 
     def _may_hand_off(self, mount: str, tool: str, hints: Mapping[str, bool]) -> bool:
         return self._live.current.policy.may_hand_off(mount, tool, hints)
-
-    def _task_support(self, mount: str, tool: str, hints: Mapping[str, bool]) -> TaskSupport:
-        return self._live.current.policy.support(mount, tool, hints)
 
     def _is_new(self, name: str, upstream: CountedUpstream) -> bool:
         return name not in self._mounted or self._mounted[name].server.upstream is not upstream

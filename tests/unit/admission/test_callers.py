@@ -12,7 +12,6 @@ from taskgate.admission.mounts import Mount
 from taskgate.admission.security_alerts import SecurityLog
 from taskgate.auth.context import ANONYMOUS, AuthContext
 from taskgate.auth.jwt import TokenVerifier, VerifiedToken
-from taskgate.domain.policy import TaskSupport
 from taskgate.errors import AuthReason, KeysUnavailable, Unauthenticated
 from taskgate.streams.exchange import Admission, HttpMethod
 from taskgate.upstream.base import Upstream
@@ -26,7 +25,6 @@ MOUNT = Mount(
     path="/reports/mcp",
     upstream=cast("Upstream", None),
     offers_tasks=True,
-    support=lambda tool, hints: TaskSupport.OPTIONAL,
     resource=RESOURCE,
     bulkhead=cast("Bulkhead", None),
 )

@@ -13,7 +13,6 @@ from helpers.waiting import bounded, eventually
 from taskgate.admission.concurrency import Bulkhead, OpenStreams
 from taskgate.admission.mounts import Mount
 from taskgate.auth.context import AuthContext
-from taskgate.domain.policy import TaskSupport
 from taskgate.domain.versions import Era
 from taskgate.errors import TooManyTasks, UnknownMethod, UpstreamFailed, UpstreamReason
 from taskgate.gateway.extensions import ExtensionRequests
@@ -37,7 +36,6 @@ def mount(name: str = "reports") -> Mount:
         path=f"/{name}/mcp",
         upstream=cast("Upstream", None),
         offers_tasks=False,
-        support=lambda tool, hints: TaskSupport.FORBIDDEN,
         resource="https://mcp.example.com/reports/mcp",
         bulkhead=cast("Bulkhead", None),
         extensions=POLICY,

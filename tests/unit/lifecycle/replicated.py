@@ -37,7 +37,6 @@ class Replica:
             upstream=upstream,
             bulkhead=bulkhead,
             offers_tasks=True,
-            support=_any,
             resource="https://m.example/",
         )
         dialect, bus = LegacyDownstream("1"), None if alone else self.said
@@ -78,7 +77,3 @@ class Replica:
 class _NoAudit:
     def emit(self, event: object) -> None:
         pass
-
-
-def _any(*_: Any) -> Any:
-    return None
