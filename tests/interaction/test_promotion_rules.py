@@ -9,7 +9,7 @@ import pytest
 
 from helpers.gateway.configuration import configuration
 from helpers.gateway.gateway import serve
-from helpers.host.host import both_eras
+from helpers.host.host import Host, both_eras
 from helpers.server import Hold, ScriptedServer, error
 from helpers.stored_tasks import stored_task
 from helpers.token_issuer import TokenIssuer, guarded
@@ -59,6 +59,28 @@ async def test_a_reload_changes_the_task_support_that_the_same_session_lists(ser
             await gateway.reload(ruled(server, {"tool": "echo", "mode": mode}))
             listed = (await host.ask("tools/list")).result["tools"]
             assert listed[0]["execution"] == {"taskSupport": word}
+
+
+async def page_of(host: Host) -> str:
+    """The list of tools as it came."""
+    answer = (await host.ask("tools/list")).text
+    return answer[answer.index('"tools"') :]
+
+
+async def test_a_list_that_announces_nothing_is_that_of_the_server_to_the_byte(server: ScriptedServer) -> None:
+    server.tools[0]["execution"] = {"taskSupport": "forbidden", "x": 1.0}
+    auto, required = {"tool": "echo", "mode": "auto"}, {"tool": "report", "mode": "required"}
+    async with serve(ruled(server, auto, required, announce="never")) as gateway:
+        host = await gateway.greeted()
+        directly = Host(host.http, server.url)
+        await directly.open()
+        assert await page_of(host) == await page_of(directly)
+        assert (await host.start("echo"))["status"] == "working"
+        await gateway.reload(ruled(server, auto, {**required, "announce": "never"}))
+        listed = (await host.ask("tools/list")).result["tools"]
+        assert listed[0]["execution"] == {"taskSupport": "optional", "x": 1.0}
+        assert "execution" not in listed[1]
+        assert listed[2]["execution"] == {"taskSupport": "forbidden"}
 
 
 async def test_a_task_is_made_where_the_server_hints_at_what_the_rule_asks_for(hinting: ScriptedServer) -> None:

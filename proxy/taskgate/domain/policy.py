@@ -59,8 +59,8 @@ class TaskSupport(StrEnum):
     REQUIRED = "required"
 
 
-SupportOf = Callable[[str, Mapping[str, bool]], TaskSupport]
-"""Returns the task support that hosts see, by a tool's name and its server's hints."""
+SupportOf = Callable[[str, Mapping[str, bool]], TaskSupport | None]
+"""Returns the task support that hosts see, by a tool's name and its server's hints; None for what its server lists."""
 
 
 class OnLost(StrEnum):
@@ -97,8 +97,9 @@ class PromotionRule:
     for the tool; None sends no text. For the time limits None means the value of the policy.
     `deadline` is how long a call may run; None means the limit of its upstream. `cap` is how many
     unfinished tasks one tool may have, of all callers. Within `join_retries` an identical call
-    joins a running one. `handoff` is for hosts without tasks; None lets their calls block. A rule
-    in `shadow` decides nothing: only what it would have changed is reported.
+    joins a running one. `handoff` is for hosts without tasks; None lets their calls block. `announce` is
+    whether lists have the task support of the tool; None leaves that to the policy. A rule in `shadow`
+    decides nothing: only what it would have changed is reported.
     """
 
     upstream: str | None
@@ -115,6 +116,7 @@ class PromotionRule:
     on_lost: OnLost = OnLost.FAIL
     join_retries: timedelta | None = None
     handoff: Handoff | None = None
+    announce: bool | None = None
     shadow: bool = False
 
     def names(self, upstream: str, tool: str) -> bool:
@@ -139,6 +141,8 @@ class PromotionDecision:
 
     A task that has not ended at the age of `ttl_max` ends then. `ttl_longest` bounds what is granted; None: `ttl_max`.
 
+    `announces` is whether lists have its task support.
+
     `would_promote` is whether a rule in shadow would promote calls that stay plain calls, and
     `would_hand_off` the handoff of such a rule.
     """
@@ -155,6 +159,7 @@ class PromotionDecision:
     on_lost: OnLost = OnLost.FAIL
     join_retries: timedelta | None = None
     handoff: Handoff | None = None
+    announces: bool = True
     ttl_longest: timedelta | None = None
     would_promote: bool = False
     would_hand_off: Handoff | None = None
@@ -177,7 +182,7 @@ class PromotionPolicy:
 
     `ttl_default`, `ttl_min`, `ttl_max` and `inline_grace` are for rules that set none of their own. Without a
     `ttl_min`, the default of a rule is its least. `ttl_longest` bounds what hosts are granted. A task is kept for
-    at least `ttl_keep` from its end on.
+    at least `ttl_keep` from its end on. `announces` is for rules that say nothing of it.
     `hinted` has the upstreams of rules with hints, None for any; most policies have none.
     """
 
@@ -188,6 +193,7 @@ class PromotionPolicy:
     inline_grace: timedelta
     ttl_longest: timedelta | None = None
     ttl_keep: timedelta = timedelta()
+    announces: bool = True
     _cache: OrderedDict[tuple[str, str, frozenset[tuple[str, bool]]], PromotionDecision] = field(
         default_factory=OrderedDict, init=False, repr=False, compare=False
     )
@@ -237,9 +243,10 @@ class PromotionPolicy:
         """The text for models when a call becomes a task (L-CREATE-4); None for no text."""
         return self.decide(upstream, tool, hints).immediate_response
 
-    def support(self, upstream: str, tool: str, hints: Mapping[str, bool] | None = None) -> TaskSupport:
-        """The task support to announce for one tool, whatever its server announces."""
-        return task_support(self.decide(upstream, tool, hints).mode)
+    def support(self, upstream: str, tool: str, hints: Mapping[str, bool] | None = None) -> TaskSupport | None:
+        """The task support to announce for one tool, whatever its server announces; None for none of ours."""
+        decision = self.decide(upstream, tool, hints)
+        return task_support(decision.mode) if decision.announces else None
 
     def support_of(self, upstream: str) -> SupportOf:
         """`support` for the tools of one upstream: one object for each policy, by which pages are cached."""
@@ -309,6 +316,7 @@ class PromotionPolicy:
             on_lost=rule.on_lost,
             join_retries=rule.join_retries,
             handoff=rule.handoff,
+            announces=self.announces if rule.announce is None else rule.announce,
             would_hand_off=None if shadowed is None or rule.handoff is not None else shadowed.handoff,
             would_promote=rule.mode is PromotionMode.SYNC
             and shadowed is not None

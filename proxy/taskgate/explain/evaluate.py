@@ -132,6 +132,10 @@ class _Evaluation:
         return {
             "rule": None if number is None else f"tasks.upgrade[{number}]",
             "mode": {"value": decision.mode.value, **self._rule_source("mode")},
+            "announce": {
+                "value": "always" if decision.announces else "never",
+                **self._rule_source("announce", "announce"),
+            },
             "inline_grace": _duration(decision.inline_grace, self._rule_source("inline_grace", "inline_grace")),
             "ttl": self._default_ttl(),
             "ttl_min": _duration(decision.ttl_min, self._min_source()),

@@ -18,6 +18,7 @@ _RATES: Final = {
 }
 _PROMOTION: Final = {
     "mode": "mode",
+    "announce": "announced",
     "inline_grace": "inline grace",
     "ttl": "time to live",
     "ttl_min": "at least",
@@ -33,7 +34,7 @@ _PROMOTION: Final = {
 }
 _HANDOFF_ONLY: Final = frozenset({"handoff_ceiling", "handoff_retry_window"})
 _AUTO_ONLY: Final = frozenset({"inline_grace"})
-_WITHOUT_EFFECT: Final = {"auto": frozenset[str](), "sync": _PROMOTION.keys() - {"mode", "join_retries"}}
+_WITHOUT_EFFECT: Final = {"auto": frozenset[str](), "sync": _PROMOTION.keys() - {"mode", "join_retries", "announce"}}
 """Values that have no effect in a mode; in other modes those are `_AUTO_ONLY`."""
 _CAPS: Final = {
     "tasks_per_context": "of the caller",

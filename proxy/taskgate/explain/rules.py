@@ -34,6 +34,7 @@ def check_rules(config: GatewayConfig, found: Findings) -> None:
     """Add what the rules of a configuration lead to."""
     _check_rates(config, found)
     _check_promotion(config, found)
+    _check_announcements(config, found)
     _check_ages(config, found)
     _check_own_tools(config, found)
     _check_access(config, found)
@@ -64,6 +65,15 @@ def _check_promotion(config: GatewayConfig, found: Findings) -> None:
         if not _can_promote(policy, name):
             text = f"no tool of the upstream {name} can ever become a task; begin with a rule of another mode than sync"
             found.warn("tasks.upgrade", text)
+
+
+def _check_announcements(config: GatewayConfig, found: Findings) -> None:
+    """Find tools that hosts cannot know to run only as tasks."""
+    for number, rule in enumerate(config.tasks.upgrade):
+        if rule.mode == "required" and not rule.shadow and (rule.announce or config.tasks.announce) == "never":
+            where = "tasks.announce" if rule.announce is None else f"tasks.upgrade[{number}].announce"
+            text = f"no list says that calls of tasks.upgrade[{number}] need task; use mode always there"
+            found.warn(where, text)
 
 
 def _check_ages(config: GatewayConfig, found: Findings) -> None:

@@ -35,6 +35,7 @@ Rates of KiB of bodies above 256 KiB
 
 Promotion
   mode:               always  [tasks.upgrade[2].mode]
+  announced:          always  [tasks.announce, by default]
   time to live:       1h  [tasks.upgrade[2].ttl]
   at least:           1h  [tasks.upgrade[2].ttl]
   at most:            1d  [tasks.ttl.max, by default]
@@ -143,7 +144,7 @@ def test_a_caller_is_who_the_token_says_with_limits_of_their_own(
     ]
     assert said(out, "Rates of tasks/get") == ["tenants: 600/m by tenant, burst 600, in shadow  [limits.rate[2]]"]
     assert said(out, "Rates of tasks that were not found") == ["guesses: 10/m by context, burst 10  [limits.rate[4]]"]
-    assert said(out, "Promotion")[1:4] == [
+    assert said(out, "Promotion")[2:5] == [
         "time to live:       1h  [tasks.upgrade[2].ttl]",
         "at least:           1h  [tasks.upgrade[2].ttl]",
         "at most:            7d  [limits.overrides[0].ttl_max]",
@@ -162,7 +163,7 @@ def test_a_time_to_live_that_is_cut_short_for_a_caller_comes_from_what_cuts_it(
 ) -> None:
     known.write_text(known.read_text().replace("ttl_max: 7d", "ttl_max: 10m"))
     out = told("--config", known, "--upstream", "reports", "--tool", "export_year", "--token", token(tmp_path, key))
-    assert said(out, "Promotion")[1] == "time to live:       10m  [limits.overrides[0].ttl_max]"
+    assert said(out, "Promotion")[2] == "time to live:       10m  [limits.overrides[0].ttl_max]"
 
 
 def test_a_built_in_rate_beside_those_of_the_file_is_told_as_a_default(anonymous: Path) -> None:
@@ -213,6 +214,7 @@ def test_a_rule_that_depends_on_what_the_server_lists_says_so(anonymous: Path) -
     assert "\nAnnotations: readOnlyHint: true\n" in out
     assert said(out, "Promotion") == [
         "mode:               sync  [tasks.upgrade[0].mode]",
+        "announced:          always  [tasks.announce, by default]",
         "retries join for:   none  [tasks.upgrade[0].join_retries, by default]",
     ]
     assert "would decide" not in told(*asked, "--hint", "readOnlyHint=false").replace("[1] would decide", "")
@@ -306,6 +308,20 @@ def test_failed_look_ups_count_where_callers_are_told_apart(
         "within:             1m  [auth.lookup_failures.window, by default]",
         "then none for:      5m  [auth.lookup_failures.penalty, by default]",
     ]
+
+
+def test_what_lists_say_of_a_tool_is_told_with_its_key(tmp_path: Path) -> None:
+    file = tmp_path / "announced.yaml"
+
+    def row(rule: str, keys: str = "") -> str:
+        file.write_text(
+            "{version: 1, auth: {mode: none}, upstreams: {reports: {path: /mcp, url: 'http://127.0.0.1:3000/mcp'}}, "
+            f"tasks: {{{keys} upgrade: [{{tool: '*', {rule}}}]}}}}"
+        )
+        return said(told("--config", file, "--upstream", "reports", "--tool", "export_year"), "Promotion")[1]
+
+    assert row("mode: auto, announce: never") == "announced:          never  [tasks.upgrade[0].announce]"
+    assert row("mode: sync", "announce: never,") == "announced:          never  [tasks.announce]"
 
 
 def test_a_token_that_nobody_asks_for_is_said_to_be_ignored(

@@ -326,6 +326,18 @@ WARNINGS: dict[str, tuple[dict[str, str], list[str]]] = {
             "begin with a rule of another mode than sync"
         ],
     ),
+    "tools that run only as tasks, which no list says": (
+        {"tasks": "{announce: never, upgrade: [{tool: a, mode: required}, {tool: '*', mode: auto}]}"},
+        ["tasks.announce: no list says that calls of tasks.upgrade[0] need task; use mode always there"],
+    ),
+    "such tools of one rule": (
+        {"tasks": "{upgrade: [{tool: '*', mode: required, announce: never}]}"},
+        ["tasks.upgrade[0].announce: no list says that calls of tasks.upgrade[0] need task; use mode always there"],
+    ),
+    "such tools of a rule that announces them": (
+        {"tasks": "{announce: never, upgrade: [{tool: '*', mode: required, announce: always}]}"},
+        [],
+    ),
     "an age at which tasks end before their timeout": (
         {"tasks": "{ttl: {max: 59m, default: 59m}}"},
         [

@@ -58,6 +58,7 @@ _KEPT_KEYS_OF_RULES: Final = ("ttl_min", "ttl")
 
 ToolName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
 Hint = Literal["readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint"]
+Announcement = Literal["always", "never"]
 _Ttl = Annotated[timedelta, DurationIn(most=MAX_TTL)]
 
 
@@ -134,6 +135,8 @@ class UpgradeRule(Section):
 
     With mode always such a call is stored as a task before it is sent.
     """
+    announce: Announcement | None = None
+    """Replaces tasks.announce; null keeps it."""
     immediate_response: LongText | None = DEFAULT_RESPONSE
     """The text for the model when its call became a task, with {tool} for the tool's name; null or
     "" means none.
@@ -157,6 +160,7 @@ class UpgradeRule(Section):
             on_lost=OnLost(self.on_lost),
             join_retries=None if self.join_retries == NEVER else self.join_retries,
             handoff=None if self.handoff is None else self.handoff.to_terms(joins=self.join_retries != NEVER),
+            announce=None if self.announce is None else self.announce == "always",
             immediate_response=self.immediate_response,
             shadow=self.shadow,
         )
@@ -305,6 +309,11 @@ class TasksSection(Section):
     """How long mode auto waits for the answer to a call before it makes the call a task, for hosts
     of 2026-07-28 that support tasks.
     """
+    announce: Announcement = "always"
+    """Whether hosts of 2025-11-25 see execution.taskSupport of each tool, by the mode of its rule.
+
+    never: their lists have what the server lists, to the byte. Calls with task become tasks all the same.
+    """
     poll_interval: PollIntervalSection = PollIntervalSection()
     early_poll: EarlyPollSection = EarlyPollSection()
     input_required: InputRequiredSection = InputRequiredSection()
@@ -324,6 +333,7 @@ class TasksSection(Section):
             inline_grace=self.inline_grace,
             ttl_longest=LONGEST_ANONYMOUS if mode == "none" else None,
             ttl_keep=self.ttl.keep,
+            announces=self.announce == "always",
         )
 
     def to_polling(self) -> PollPolicy:

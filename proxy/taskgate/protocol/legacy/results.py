@@ -316,6 +316,8 @@ _SCHEMAS: Final[Shape] = {"inputSchema": {"properties": {}}, "outputSchema": {"p
 def with_task_support(page: RawJson, support: SupportOf | None) -> RawJson:
     """The page with `execution.taskSupport` by `support`; None removes `execution` from all tools.
 
+    A tool of which `support` says nothing keeps what its server lists.
+
     Results are cached by `support`, so it must always give the same answer for the same tool. A
     page that is no list of tools stays as it is. So does one with a tool that repeats a key: no
     edit could be right for every reader.
@@ -382,6 +384,8 @@ def _tool_edits(listed: str, tool: Member, fields: Members, name: str, support: 
     old = (execution.members or {}).get("taskSupport") if execution is not None else None
     hints = hints_of(tool.value)
     word = support(name, hints)
+    if word is None:
+        return []
     if old is not None:
         return [(old.start, old.end, f'"{word}"')]
     if word is TaskSupport.FORBIDDEN and APP_ONLY in hints:
